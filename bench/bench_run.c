@@ -73,7 +73,7 @@ static bool is_charged(enum kind kind)
 static bool is_pooled;
 static bool is_measured(int kind)
 {
-    return is_pooled ? kind == ALLOC || kind == LARGE : kind != LARGE;
+    return is_pooled ? is_charged((enum kind)kind) : kind != LARGE;
 }
 
 /* ns per call. */

@@ -143,53 +143,71 @@ struct cu_alloc_node {
       (node, graph, before, count, wanted))
 
 /* What is hooked besides, and asked besides, where --pool is. */
-#define RUN_POOL_HOOK_LIST(X)                                                                                        \
-    X(cuMemGetAddressRange, 3020, RUN_ANY, cuMemGetAddressRange_v2,                                                  \
-      (cu_address * base, size_t * size, cu_address address), (base, size, address))                                 \
-    X(cuPointerGetAttribute, 4000, RUN_ANY, cuPointerGetAttribute,                                                   \
-      (void *data, unsigned attribute, cu_address address), (data, attribute, address))                              \
-    X(cuPointerGetAttributes, 7000, RUN_ANY, cuPointerGetAttributes,                                                 \
-      (unsigned count, unsigned *attributes, void **data, cu_address address), (count, attributes, data, address))   \
-    X(cuPointerSetAttribute, 6000, RUN_ANY, cuPointerSetAttribute,                                                   \
-      (const void *value, unsigned attribute, cu_address address), (value, attribute, address))                      \
-    X(cuIpcGetMemHandle, 4010, RUN_ANY, cuIpcGetMemHandle, (struct cu_ipc * handle, cu_address address),             \
-      (handle, address))                                                                                             \
-    X(cuIpcGetEventHandle, 4010, RUN_ANY, cuIpcGetEventHandle, (struct cu_ipc_event * handle, cu_event event),       \
-      (handle, event))                                                                                               \
-    X(cuIpcOpenEventHandle, 4010, RUN_ANY, cuIpcOpenEventHandle, (cu_event * event, struct cu_ipc_event handle),     \
-      (event, handle))                                                                                               \
-    X(cuMemGetHandleForAddressRange, 11070, RUN_ANY, cuMemGetHandleForAddressRange,                                  \
-      (void *handle, cu_address address, size_t size, unsigned kind, unsigned long long flags),                      \
-      (handle, address, size, kind, flags))                                                                          \
-    X(cuMemExportToShareableHandle, 10020, RUN_ANY, cuMemExportToShareableHandle,                                    \
-      (void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags), (handle, piece, kind, flags))   \
-    X(cuMemImportFromShareableHandle, 10020, RUN_ANY, cuMemImportFromShareableHandle,                                \
-      (cu_piece * piece, void *handle, cu_handle_kind kind), (piece, handle, kind))                                  \
-    X(cuMemPoolExportToShareableHandle, 11020, RUN_ANY, cuMemPoolExportToShareableHandle,                            \
-      (void *handle, cu_pool pool, cu_handle_kind kind, unsigned long long flags), (handle, pool, kind, flags))      \
-    X(cuMemPoolImportFromShareableHandle, 11020, RUN_ANY, cuMemPoolImportFromShareableHandle,                        \
-      (cu_pool * pool, void *handle, cu_handle_kind kind, unsigned long long flags), (pool, handle, kind, flags))    \
-    X(cuStreamBeginCapture, 10000, RUN_LEGACY, cuStreamBeginCapture, (cu_stream stream), (stream))                   \
-    X(cuStreamBeginCapture, 10000, RUN_PER_THREAD, cuStreamBeginCapture_ptsz, (cu_stream stream), (stream))          \
-    X(cuStreamBeginCapture, 10010, RUN_LEGACY, cuStreamBeginCapture_v2, (cu_stream stream, cu_capture_mode capture), \
-      (stream, capture))                                                                                             \
-    X(cuStreamBeginCapture, 10010, RUN_PER_THREAD, cuStreamBeginCapture_v2_ptsz,                                     \
-      (cu_stream stream, cu_capture_mode capture), (stream, capture))                                                \
-    X(cuStreamBeginCaptureToGraph, 12030, RUN_LEGACY, cuStreamBeginCaptureToGraph,                                   \
-      (cu_stream stream, cu_graph graph, const cu_graph_node *before, const struct cu_edge *edges, size_t count,     \
-       cu_capture_mode capture),                                                                                     \
-      (stream, graph, before, edges, count, capture))                                                                \
-    X(cuStreamBeginCaptureToGraph, 12030, RUN_PER_THREAD, cuStreamBeginCaptureToGraph_ptsz,                          \
-      (cu_stream stream, cu_graph graph, const cu_graph_node *before, const struct cu_edge *edges, size_t count,     \
-       cu_capture_mode capture),                                                                                     \
-      (stream, graph, before, edges, count, capture))                                                                \
-    X(cuStreamEndCapture, 10000, RUN_LEGACY, cuStreamEndCapture, (cu_stream stream, cu_graph * graph),               \
-      (stream, graph))                                                                                               \
-    X(cuStreamEndCapture, 10000, RUN_PER_THREAD, cuStreamEndCapture_ptsz, (cu_stream stream, cu_graph * graph),      \
+#define RUN_POOL_HOOK_LIST(X)                                                                                         \
+    X(cuMemGetAddressRange, 3020, RUN_ANY, cuMemGetAddressRange_v2,                                                   \
+      (cu_address * base, size_t * size, cu_address address), (base, size, address))                                  \
+    X(cuPointerGetAttribute, 4000, RUN_ANY, cuPointerGetAttribute,                                                    \
+      (void *data, unsigned attribute, cu_address address), (data, attribute, address))                               \
+    X(cuPointerGetAttributes, 7000, RUN_ANY, cuPointerGetAttributes,                                                  \
+      (unsigned count, unsigned *attributes, void **data, cu_address address), (count, attributes, data, address))    \
+    X(cuPointerSetAttribute, 6000, RUN_ANY, cuPointerSetAttribute,                                                    \
+      (const void *value, unsigned attribute, cu_address address), (value, attribute, address))                       \
+    X(cuIpcGetMemHandle, 4010, RUN_ANY, cuIpcGetMemHandle, (struct cu_ipc * handle, cu_address address),              \
+      (handle, address))                                                                                              \
+    X(cuIpcGetEventHandle, 4010, RUN_ANY, cuIpcGetEventHandle, (struct cu_ipc_event * handle, cu_event event),        \
+      (handle, event))                                                                                                \
+    X(cuIpcOpenEventHandle, 4010, RUN_ANY, cuIpcOpenEventHandle, (cu_event * event, struct cu_ipc_event handle),      \
+      (event, handle))                                                                                                \
+    X(cuMemGetHandleForAddressRange, 11070, RUN_ANY, cuMemGetHandleForAddressRange,                                   \
+      (void *handle, cu_address address, size_t size, unsigned kind, unsigned long long flags),                       \
+      (handle, address, size, kind, flags))                                                                           \
+    X(cuMemExportToShareableHandle, 10020, RUN_ANY, cuMemExportToShareableHandle,                                     \
+      (void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags), (handle, piece, kind, flags))    \
+    X(cuMemImportFromShareableHandle, 10020, RUN_ANY, cuMemImportFromShareableHandle,                                 \
+      (cu_piece * piece, void *handle, cu_handle_kind kind), (piece, handle, kind))                                   \
+    X(cuMemPoolExportToShareableHandle, 11020, RUN_ANY, cuMemPoolExportToShareableHandle,                             \
+      (void *handle, cu_pool pool, cu_handle_kind kind, unsigned long long flags), (handle, pool, kind, flags))       \
+    X(cuMemPoolImportFromShareableHandle, 11020, RUN_ANY, cuMemPoolImportFromShareableHandle,                         \
+      (cu_pool * pool, void *handle, cu_handle_kind kind, unsigned long long flags), (pool, handle, kind, flags))     \
+    X(cuDeviceSetMemPool, 11020, RUN_ANY, cuDeviceSetMemPool, (cu_device device, cu_pool pool), (device, pool))       \
+    X(cuMemSetMemPool, 13000, RUN_ANY, cuMemSetMemPool, (struct cu_location * location, unsigned type, cu_pool pool), \
+      (location, type, pool))                                                                                         \
+    X(cuMemPoolTrimTo, 11020, RUN_ANY, cuMemPoolTrimTo, (cu_pool pool, size_t keep), (pool, keep))                    \
+    X(cuMemPoolGetAttribute, 11020, RUN_ANY, cuMemPoolGetAttribute, (cu_pool pool, unsigned attribute, void *value),  \
+      (pool, attribute, value))                                                                                       \
+    X(cuMemPoolSetAttribute, 11020, RUN_ANY, cuMemPoolSetAttribute, (cu_pool pool, unsigned attribute, void *value),  \
+      (pool, attribute, value))                                                                                       \
+    X(cuStreamDestroy, 2000, RUN_ANY, cuStreamDestroy, (cu_stream stream), (stream))                                  \
+    X(cuStreamDestroy, 4000, RUN_ANY, cuStreamDestroy_v2, (cu_stream stream), (stream))                               \
+    X(cuStreamSynchronize, 2000, RUN_LEGACY, cuStreamSynchronize, (cu_stream stream), (stream))                       \
+    X(cuStreamSynchronize, 7000, RUN_PER_THREAD, cuStreamSynchronize_ptsz, (cu_stream stream), (stream))              \
+    X(cuEventSynchronize, 2000, RUN_ANY, cuEventSynchronize, (cu_event event), (event))                               \
+    X(cuCtxSynchronize, 2000, RUN_ANY, cuCtxSynchronize, (void), ())                                                  \
+    X(cuCtxSynchronize, 13000, RUN_ANY, cuCtxSynchronize_v2, (cu_context context), (context))                         \
+    X(cuStreamBeginCapture, 10000, RUN_LEGACY, cuStreamBeginCapture, (cu_stream stream), (stream))                    \
+    X(cuStreamBeginCapture, 10000, RUN_PER_THREAD, cuStreamBeginCapture_ptsz, (cu_stream stream), (stream))           \
+    X(cuStreamBeginCapture, 10010, RUN_LEGACY, cuStreamBeginCapture_v2, (cu_stream stream, cu_capture_mode capture),  \
+      (stream, capture))                                                                                              \
+    X(cuStreamBeginCapture, 10010, RUN_PER_THREAD, cuStreamBeginCapture_v2_ptsz,                                      \
+      (cu_stream stream, cu_capture_mode capture), (stream, capture))                                                 \
+    X(cuStreamBeginCaptureToGraph, 12030, RUN_LEGACY, cuStreamBeginCaptureToGraph,                                    \
+      (cu_stream stream, cu_graph graph, const cu_graph_node *before, const struct cu_edge *edges, size_t count,      \
+       cu_capture_mode capture),                                                                                      \
+      (stream, graph, before, edges, count, capture))                                                                 \
+    X(cuStreamBeginCaptureToGraph, 12030, RUN_PER_THREAD, cuStreamBeginCaptureToGraph_ptsz,                           \
+      (cu_stream stream, cu_graph graph, const cu_graph_node *before, const struct cu_edge *edges, size_t count,      \
+       cu_capture_mode capture),                                                                                      \
+      (stream, graph, before, edges, count, capture))                                                                 \
+    X(cuStreamEndCapture, 10000, RUN_LEGACY, cuStreamEndCapture, (cu_stream stream, cu_graph * graph),                \
+      (stream, graph))                                                                                                \
+    X(cuStreamEndCapture, 10000, RUN_PER_THREAD, cuStreamEndCapture_ptsz, (cu_stream stream, cu_graph * graph),       \
       (stream, graph))
 
 #define RUN_POOL_ASK_LIST(X)                                                                                        \
-    X(cuCtxSynchronize, 2000, RUN_ANY, cuCtxSynchronize, (void), ())                                                \
+    X(cuDeviceGetMemPool, 11020, RUN_ANY, cuDeviceGetMemPool, (cu_pool * pool, cu_device device), (pool, device))   \
+    X(cuStreamQuery, 2000, RUN_LEGACY, cuStreamQuery, (cu_stream stream), (stream))                                 \
+    X(cuThreadExchangeStreamCaptureMode, 10010, RUN_ANY, cuThreadExchangeStreamCaptureMode,                         \
+      (cu_capture_mode * capture), (capture))                                                                       \
     X(cuCtxPushCurrent, 4000, RUN_ANY, cuCtxPushCurrent_v2, (cu_context context), (context))                        \
     X(cuCtxPopCurrent, 4000, RUN_ANY, cuCtxPopCurrent_v2, (cu_context * context), (context))                        \
     X(cuEventCreate, 2000, RUN_ANY, cuEventCreate, (cu_event * event, unsigned flags), (event, flags))              \

@@ -253,7 +253,7 @@ void charge_end(struct charge *charge, run_result code, enum block_space space, 
     log_write(block, charge->stream, stack_of(charge->caller), false);
 }
 
-bool charge_pooled(struct block *block, void *caller)
+bool charge_pooled(struct block *block, run_stream stream, void *caller)
 {
     struct block old;
     block->site = (uint16_t)site_of(caller);
@@ -262,7 +262,7 @@ bool charge_pooled(struct block *block, void *caller)
     if (old.space)
         charge_free(&old, NULL);
     count(block, true);
-    log_write(block, NULL, stack_of(caller), false);
+    log_write(block, stream, stack_of(caller), false);
     return true;
 }
 

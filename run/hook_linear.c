@@ -79,6 +79,8 @@ HOOK cu_result cuMemFree_v2(cu_address address)
         charge_restore(&block);
     else if (known)
         charge_free(&block, NULL);
+    if (known && !code && block.kind == RUN_ORDERED)
+        pool_passes(block.owner, -(int64_t)block.size);
     shim_leave();
     return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory in the order of streams. It is charged to the device of its pool, which is that of the context where no pool is named; by blocks,
+/* Memory in the order of streams, from pools (pool/lane.c) or one to one. It is charged to the device of its pool, which is that of the context where no pool is named; by blocks,
  * though the driver's pools keep what is free. What a capture makes is a node of its graph: its memory comes and goes with launches. */
 #include "pool/pool.h"
 #include "shim.h"
@@ -23,17 +23,21 @@ static void end(struct charge *charge, cu_result code, cu_address address, size_
     if (!code && stream_captures(stream, per_thread))
         charge->block.kind = RUN_GRAPH;
     charge->stream = stream;
+    if (!code && charge->block.kind == RUN_ORDERED)
+        pool_passes(charge->block.owner, (int64_t)size);
     charge_end(charge, code, SPACE_ADDRESS, address, size);
 }
 
-static unsigned device_of_pool(cu_pool pool, enum run_kind *kind)
+static unsigned device_of_pool(cu_pool pool, enum run_kind *kind, unsigned *store)
 {
     struct block known;
     cu_context context;
     *kind = RUN_ORDERED;
+    *store = 0;
     if (!blocks_find(SPACE_POOL, (uint64_t)(uintptr_t)pool, &known))
         return current_device(&context);
     *kind = known.kind;
+    *store = known.owner;
     return known.device;
 }
 
@@ -43,9 +47,14 @@ HOOK cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream strea
     cu_context context;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync, (address, size, stream));
-    unsigned device = current_device(&context);
+    unsigned device = current_device(&context), store = pool_store_of_device(device);
+    if (pool_alloc_ordered(address, size, store, stream, false, CALLER)) {
+        shim_leave();
+        return CU_OK;
+    }
     cu_result code = charge_begin(&charge, RUN_ORDERED, device, size, CALLER);
     if (!code) {
+        charge.block.owner = (uint16_t)store;
         code = AGAIN(device, PASS(cuMemAllocAsync, (address, size, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, false);
     }
@@ -59,9 +68,14 @@ HOOK cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream 
     cu_context context;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync_ptsz, (address, size, stream));
-    unsigned device = current_device(&context);
+    unsigned device = current_device(&context), store = pool_store_of_device(device);
+    if (pool_alloc_ordered(address, size, store, stream, true, CALLER)) {
+        shim_leave();
+        return CU_OK;
+    }
     cu_result code = charge_begin(&charge, RUN_ORDERED, device, size, CALLER);
     if (!code) {
+        charge.block.owner = (uint16_t)store;
         code = AGAIN(device, PASS(cuMemAllocAsync_ptsz, (address, size, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, true);
     }
@@ -75,9 +89,14 @@ HOOK cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool
     enum run_kind kind;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream));
-    unsigned device = device_of_pool(pool, &kind);
+    unsigned store, device = device_of_pool(pool, &kind, &store);
+    if (pool_alloc_ordered(address, size, store, stream, false, CALLER)) {
+        shim_leave();
+        return CU_OK;
+    }
     cu_result code = charge_begin(&charge, kind, device, size, CALLER);
     if (!code) {
+        charge.block.owner = (uint16_t)store;
         code = AGAIN(device, PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, false);
     }
@@ -91,9 +110,14 @@ HOOK cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu
     enum run_kind kind;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream));
-    unsigned device = device_of_pool(pool, &kind);
+    unsigned store, device = device_of_pool(pool, &kind, &store);
+    if (pool_alloc_ordered(address, size, store, stream, true, CALLER)) {
+        shim_leave();
+        return CU_OK;
+    }
     cu_result code = charge_begin(&charge, kind, device, size, CALLER);
     if (!code) {
+        charge.block.owner = (uint16_t)store;
         code = AGAIN(device, PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, true);
     }
@@ -114,9 +138,11 @@ static void freed(bool known, cu_result code, const struct block *block, cu_stre
         charge_restore(block);
     else if (known)
         charge_free(block, stream);
+    if (known && !code && block->kind == RUN_ORDERED)
+        pool_passes(block->owner, -(int64_t)block->size);
 }
 
-/* A plain block of a pool, or where one was. */
+/* A block that is pooled, or where one was. */
 static bool pool_frees(cu_address address, cu_stream stream, bool per_thread, cu_result *code)
 {
     struct block block;
@@ -164,7 +190,7 @@ HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
 
 /* Pools: whose memory is in them. */
 
-static void know_pool(cu_pool pool, enum run_kind kind, int device)
+static void know_pool(cu_pool pool, enum run_kind kind, int device, bool can_be_store)
 {
     struct block block = {
         .key = (uint64_t)(uintptr_t)pool, .space = SPACE_POOL, .kind = (uint8_t)kind, .references = 1};
@@ -172,6 +198,8 @@ static void know_pool(cu_pool pool, enum run_kind kind, int device)
     if (device < 0 || (unsigned)device >= book->devices)
         return;
     block.device = (uint8_t)device;
+    if (can_be_store)
+        block.owner = (uint16_t)pool_store(pool, (unsigned)device);
     (void)blocks_put(&block, &old); /* without it, the device of the context is charged */
 }
 
@@ -183,7 +211,8 @@ HOOK cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *p
     bool of_device = properties->location.type == CU_LOCATION_DEVICE;
     pool_sees_handles(properties->handle_types);
     if (!code)
-        know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST, of_device ? properties->location.id : 0);
+        know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST, of_device ? properties->location.id : 0,
+                  of_device && pool_can_be_store(properties));
     shim_leave();
     return code;
 }
@@ -194,7 +223,7 @@ HOOK cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
         return PASS(cuDeviceGetDefaultMemPool, (pool, device));
     cu_result code = PASS(cuDeviceGetDefaultMemPool, (pool, device));
     if (!code)
-        know_pool(*pool, RUN_ORDERED, device);
+        know_pool(*pool, RUN_ORDERED, device, true);
     shim_leave();
     return code;
 }
@@ -205,9 +234,12 @@ HOOK cu_result cuMemPoolDestroy(cu_pool pool)
     if (!shim_enter())
         return PASS(cuMemPoolDestroy, (pool));
     bool known = blocks_take(SPACE_POOL, (uint64_t)(uintptr_t)pool, &block);
+    pool_store_leaves(pool);
     cu_result code = PASS(cuMemPoolDestroy, (pool));
     if (known && code)
         (void)blocks_put(&block, &old);
+    if (!code)
+        pool_store_gone(pool);
     shim_leave();
     return code;
 }

@@ -6,7 +6,7 @@
  *
  * Nothing is done before cuInit() has succeeded, and nothing more in a child of fork() after that: then every hook only passes on.
  * Whatever goes wrong here (no host memory, no place in a list, no folder) is counted or left out, and never makes a call fail. Only a
- * limit does that, with the driver's own code. No lock is held over a call of the driver. */
+ * limit does that, with the driver's own code. No lock is held over a call of the driver that may wait. */
 #ifndef TARN_RUN_SHIM_H
 #define TARN_RUN_SHIM_H
 
@@ -100,8 +100,9 @@ struct block {
     uint32_t references;
     uint16_t site;
     uint8_t space, kind, device;
-    bool pooled; /* part of a segment, which counts as used in its place */
-    bool synced; /* pooled: the program has set SYNC_MEMOPS */
+    bool pooled;    /* part of a segment, which counts as used in its place */
+    bool synced;    /* pooled: the program has set SYNC_MEMOPS */
+    uint16_t owner; /* pooled: its lane; else the store that it, or the pool, is: pool/lane.h. 0: none */
 };
 
 /* Enters a block with its key. One that had the key before, whose free was not seen, is given out: else old->space is SPACE_NONE. False
@@ -153,7 +154,7 @@ void charge_end(struct charge *charge, run_result code, enum block_space space, 
 void charge_free(const struct block *block, run_stream stream);
 void charge_restore(const struct block *block);
 /* A block of a pool: counts as its library's, not as used. False without host memory: then nothing was written down. */
-bool charge_pooled(struct block *block, void *caller);
+bool charge_pooled(struct block *block, run_stream stream, void *caller);
 /* What a pool takes from its device for blocks, and gives back. False above the limit. */
 bool charge_segment(unsigned device, uint64_t size);
 void charge_segment_free(unsigned device, uint64_t size);

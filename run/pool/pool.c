@@ -4,19 +4,19 @@
 /* A pool of tarn's per device, for its primary context, and what becomes of requests and frees. Keeps: a block is tarn's as long as the
  * shim's table has it as pooled, or while one thread is between the two. An address of a segment is never given to the driver to free,
  * except by segments.c. */
-#include "pool.h"
 #include "../lock.h"
+#include "lane.h"
 #include "segments.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <tarn/host.h>
 #include <tarn/pool.h>
 
-#define EVENT_NO_TIMING 2 /* CU_EVENT_DISABLE_TIMING */
-enum { LATE_MOST = 1024 };
+enum { LATE_FIRST = 1024 };
 #define HOST_MEMORY ((size_t)64 << 20) /* that tarn's host device says to have; nothing is ever taken of it */
 
 /* A pool is used where its device's context is current. */
@@ -29,14 +29,17 @@ static struct {
 
 /* Blocks that are free and cannot be used again yet. */
 struct late_block {
-    cu_event event; /* behind the work that may use it; NULL: there is none, so it waits for the end of its context */
+    cu_event
+        event; /* behind the work that may use it; NULL: there is none, so it waits for a wait for its context, or the end of that */
     cu_address address;
+    uint64_t turn; /* without an event: only a wait that began after it counts */
     unsigned device;
 };
 static struct {
     struct word_lock lock;
     _Atomic unsigned count;
-    struct late_block list[LATE_MOST];
+    unsigned first, room;    /* a ring; room: a power of two, or 0 */
+    struct late_block *list; /* from mmap */
 } late;
 
 static void give_back(cu_address address)
@@ -79,62 +82,111 @@ void pool_sees_handles(unsigned kinds)
 
 /* Blocks that were freed in the order of a stream ------------------------------------------------------------------ */
 
-static bool late_add(cu_event event, cu_address address, unsigned device)
+static struct late_block *late_at_locked(unsigned index)
+{
+    return &late.list[(late.first + index) & (late.room - 1)];
+}
+
+static bool late_grow_locked(void)
+{
+    unsigned room = late.room ? 2 * late.room : LATE_FIRST;
+    struct late_block *list =
+        mmap(NULL, room * sizeof *list, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (list == MAP_FAILED)
+        return false;
+    for (unsigned i = 0; i < late.room; i++)
+        list[i] = *late_at_locked(i);
+    if (late.room)
+        munmap(late.list, late.room * sizeof *list);
+    late.list = list;
+    late.room = room;
+    late.first = 0;
+    return true;
+}
+
+static bool late_add_again(const struct late_block *block)
 {
     word_lock_take(&late.lock);
     unsigned count = atomic_load(&late.count);
-    bool there = count < LATE_MOST;
+    bool there = count < late.room || late_grow_locked();
     if (there) {
-        late.list[count] = (struct late_block){event, address, device};
+        *late_at_locked(count) = *block;
         atomic_store(&late.count, count + 1);
     }
     word_lock_give(&late.lock);
     return there;
 }
 
-/* Takes out the first, or the first of a device. */
-static bool late_take(bool any, unsigned device, struct late_block *block)
+static bool late_add(cu_event event, cu_address address, unsigned device)
+{
+    return late_add_again(&(struct late_block){event, address, event ? 0 : lanes_turn(), device});
+}
+
+/* Takes out the first. */
+static bool late_take(struct late_block *block)
 {
     word_lock_take(&late.lock);
-    unsigned count = atomic_load(&late.count), at = 0;
-    while (at < count && !any && late.list[at].device != device)
-        at++;
-    bool found = at < count;
-    if (found) {
-        *block = late.list[at];
-        memmove(&late.list[at], &late.list[at + 1], (count - at - 1) * sizeof *late.list);
+    unsigned count = atomic_load(&late.count);
+    if (count) {
+        *block = *late_at_locked(0);
+        late.first = (late.first + 1) & (late.room - 1);
         atomic_store(&late.count, count - 1);
     }
     word_lock_give(&late.lock);
-    return found;
+    return count > 0;
+}
+
+bool late_is_any(void)
+{
+    return atomic_load_explicit(&late.count, memory_order_relaxed) > 0;
 }
 
 /* Those whose work has ended, up to the first whose has not, which goes to the end of the list. */
-static void late_look(void)
+void late_look(void)
 {
     struct late_block block;
-    while (atomic_load_explicit(&late.count, memory_order_relaxed) && late_take(true, 0, &block)) {
-        if (!block.event || real.cuEventQuery(block.event) == CU_NOT_READY) {
-            (void)late_add(block.event, block.address, block.device);
-            return;
+    if (!atomic_load_explicit(&late.count, memory_order_relaxed))
+        return;
+    cu_capture_mode mode = mode_relax();
+    bool ended = true;
+    while (ended && late_take(&block)) {
+        ended = block.event && real.cuEventQuery(block.event) != CU_NOT_READY;
+        if (!ended) {
+            (void)late_add_again(&block);
+            break;
         }
         (void)real.cuEventDestroy_v2(block.event);
         give_back(block.address);
     }
+    mode_restore(mode);
+    if (stores_are_closing())
+        lanes_trim_closed();
 }
 
 /* Their context has gone, and the events with it. */
 static void late_end(unsigned device)
 {
     struct late_block block;
-    while (late_take(false, device, &block))
-        give_back(block.address);
+    for (unsigned left = atomic_load(&late.count); left && late_take(&block); left--)
+        if (block.device == device)
+            give_back(block.address);
+        else
+            (void)late_add_again(&block);
+}
+
+void late_waited(unsigned device, uint64_t turn)
+{
+    struct late_block block;
+    for (unsigned left = atomic_load(&late.count); left && late_take(&block); left--)
+        if (!block.event && block.device == device && block.turn <= turn)
+            give_back(block.address);
+        else
+            (void)late_add_again(&block);
 }
 
 /* Contexts --------------------------------------------------------------------------------------------------------- */
 
-/* Makes the device's primary context current, if it is not. */
-static bool enter(cu_context context, bool *pushed)
+bool context_enter(cu_context context, bool *pushed)
 {
     cu_context current = NULL;
     *pushed = false;
@@ -144,16 +196,31 @@ static bool enter(cu_context context, bool *pushed)
     return !*pushed || real.cuCtxPushCurrent_v2(context) == CU_OK;
 }
 
-static void leave(bool pushed)
+void context_leave(bool pushed)
 {
     cu_context popped;
     if (pushed)
         (void)real.cuCtxPopCurrent_v2(&popped);
 }
 
-static tarn_pool *create(unsigned device)
+cu_capture_mode mode_relax(void)
 {
-    const tarn_pool_allocator allocator = {.size = sizeof allocator, .alloc = segment_alloc, .free = segment_free};
+    cu_capture_mode mode = CU_MODE_RELAXED;
+    if (real.cuThreadExchangeStreamCaptureMode && real.cuThreadExchangeStreamCaptureMode(&mode))
+        mode = CU_MODE_RELAXED;
+    return mode;
+}
+
+void mode_restore(cu_capture_mode mode)
+{
+    if (mode != CU_MODE_RELAXED)
+        (void)real.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+tarn_pool *pool_create(unsigned device, unsigned lane)
+{
+    const tarn_pool_allocator allocator = {
+        .size = sizeof allocator, .alloc = segment_alloc, .free = segment_free, .user = (void *)(uintptr_t)lane};
     const tarn_pool_options options = {.size = sizeof options, .device = (int)device, .allocator = &allocator};
     tarn_pool *pool = NULL;
     if (tarn_pool_create(&options, &pool) == TARN_OK)
@@ -168,7 +235,7 @@ static tarn_pool *make(unsigned device, cu_context context)
         return NULL;
     pthread_mutex_lock(&devices[device].making);
     tarn_pool *pool = atomic_load(&devices[device].pool);
-    if (!pool && !devices[device].left && (pool = create(device))) {
+    if (!pool && !devices[device].left && (pool = pool_create(device, 0))) {
         atomic_store(&devices[device].context, context);
         atomic_store_explicit(&devices[device].pool, pool, memory_order_release);
     }
@@ -184,10 +251,17 @@ static tarn_pool *pool_of(unsigned device, cu_context context)
     return atomic_load_explicit(&devices[device].context, memory_order_relaxed) == context ? pool : NULL;
 }
 
+bool pool_is_of(unsigned device, cu_context context)
+{
+    return pool_of(device, context) != NULL;
+}
+
 void pool_leave(cu_device device)
 {
     if (!book->pool || device < 0 || (unsigned)device >= book->devices)
         return;
+    if (!pool_captures())
+        lanes_trim(0, (unsigned)device);
     pthread_mutex_lock(&devices[device].making);
     tarn_pool *pool = atomic_exchange(&devices[device].pool, NULL);
     devices[device].left = pool ? pool : devices[device].left;
@@ -218,11 +292,17 @@ void pool_gone(cu_device device)
     pthread_mutex_unlock(&devices[device].making);
     if (pool)
         (void)tarn_pool_release(pool);
+    lanes_end((unsigned)device);
+    stores_end((unsigned)device);
 }
 
 void pool_forget(const struct block *block)
 {
+    if (block->owner)
+        store_block(lane_store(block->owner), -(int64_t)block->size);
     give_back(block->key);
+    if (stores_are_closing() && !pool_captures())
+        lanes_trim_closed();
 }
 
 /* Blocks ----------------------------------------------------------------------------------------------------------- */
@@ -236,25 +316,29 @@ bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context co
     if (!pool)
         return false;
     late_look();
+    struct block block = {
+        .size = size, .context = context, .references = 1, .kind = RUN_PLAIN, .device = (uint8_t)device};
+    if (!pool_cut(pool, &block, NULL, caller))
+        return false;
+    *address = block.key;
+    return true;
+}
+
+bool pool_cut(tarn_pool *pool, struct block *block, cu_stream stream, void *caller)
+{
     void *pointer = NULL;
     const tarn_alloc_options options = {
-        .size = sizeof options, .device = (int)device, .stream = TARN_STREAM_LEGACY, .pool = pool};
-    if (tarn_alloc(&options, size, &pointer) || !pointer)
+        .size = sizeof options, .device = block->device, .stream = TARN_STREAM_LEGACY, .pool = pool};
+    if (tarn_alloc(&options, block->size, &pointer) || !pointer)
         return false;
-    struct block block = {.key = (uintptr_t)pointer,
-                          .size = size,
-                          .context = context,
-                          .references = 1,
-                          .space = SPACE_ADDRESS,
-                          .kind = RUN_PLAIN,
-                          .device = (uint8_t)device,
-                          .pooled = true};
-    if (!charge_pooled(&block, caller)) {
+    block->key = (uintptr_t)pointer;
+    block->space = SPACE_ADDRESS;
+    block->pooled = true;
+    if (!charge_pooled(block, stream, caller)) {
         (void)tarn_free(pointer);
         return false;
     }
-    segment_count(block.key, 1);
-    *address = block.key;
+    segment_count(block->key, 1);
     return true;
 }
 
@@ -266,20 +350,23 @@ static cu_result free_another(void)
     return code ? code : PASS(cuMemFree_v2, (other));
 }
 
-/* The driver finds the context by the address, so that a thread without one can free too. */
-static cu_result wait_as_a_free_does(cu_context context)
+/* The driver finds the context by the address, so that a thread without one can free too. A stream-ordered block's free does not wait: the
+ * program has to know that the block's last use has ended. */
+static cu_result wait_as_a_free_does(const struct block *block)
 {
-    bool pushed;
-    if (!enter(context, &pushed))
+    bool pushed, captures = pool_captures();
+    if (block->owner && !captures)
+        return CU_OK;
+    if (!context_enter(block->owner ? lane_context(block->owner) : block->context, &pushed))
         return CU_INVALID_CONTEXT;
-    cu_result code = pool_captures() ? free_another() : real.cuCtxSynchronize();
-    leave(pushed);
+    cu_result code = captures ? free_another() : real.cuCtxSynchronize();
+    context_leave(pushed);
     return code;
 }
 
 cu_result pool_free(const struct block *block)
 {
-    cu_result code = wait_as_a_free_does(block->context);
+    cu_result code = wait_as_a_free_does(block);
     if (code) {
         charge_restore(block);
         return code;
@@ -294,17 +381,22 @@ static cu_result record(cu_event event, cu_stream stream, bool per_thread)
     return per_thread ? PASS(cuEventRecord_ptsz, (event, stream)) : PASS(cuEventRecord, (event, stream));
 }
 
-/* A stream that captures gets the driver's own refusal: of an address at which nothing of its own begins. Without a place for
- * an event the block is nobody's until its context ends. */
+/* A stream that captures gets the driver's own refusal: of an address at which nothing of its own begins. Without
+ * an event the block is nobody's until a wait for its context. */
 cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_thread)
 {
     cu_event event = NULL;
-    if (pool_captures() && stream_captures(stream, per_thread)) {
+    if ((block->owner || pool_captures()) && stream_captures(stream, per_thread)) {
         charge_restore(block);
         cu_address none = block->key + 1;
         return per_thread ? PASS(cuMemFreeAsync_ptsz, (none, stream)) : PASS(cuMemFreeAsync, (none, stream));
     }
-    cu_result code = PASS(cuEventCreate, (&event, EVENT_NO_TIMING));
+    if (block->owner && lane_is_of(block->owner, stream, per_thread)) {
+        charge_free(block, stream);
+        pool_forget(block);
+        return CU_OK;
+    }
+    cu_result code = PASS(cuEventCreate, (&event, CU_EVENT_WITHOUT_TIMING));
     if (!code && (code = record(event, stream, per_thread))) {
         (void)PASS(cuEventDestroy_v2, (event));
         event = NULL;
@@ -314,6 +406,8 @@ cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_
         return code;
     }
     charge_free(block, stream);
+    if (block->owner)
+        store_block(lane_store(block->owner), -(int64_t)block->size);
     if (!late_add(event, block->key, block->device) && event)
         (void)PASS(cuEventDestroy_v2, (event));
     return CU_OK;
@@ -351,20 +445,32 @@ bool pool_trim(unsigned device)
         return false;
     tarn_pool *pool = atomic_load(&devices[device].pool);
     uint64_t before = segments_held(device);
-    if (!pool || !before || !enter(atomic_load(&devices[device].context), &pushed))
+    if (!pool || !before || !context_enter(atomic_load(&devices[device].context), &pushed))
         return false;
     late_look();
     (void)tarn_pool_trim(pool, 0);
+    lanes_trim(0, device);
     segments_retry(device);
-    leave(pushed);
+    stores_settle();
+    context_leave(pushed);
     return segments_held(device) < before;
 }
 
-uint64_t pool_idle(unsigned device)
+static uint64_t idle(unsigned device, bool of_lanes)
 {
     if (!book->pool || device >= book->devices)
         return 0;
     if (!pool_captures())
         late_look();
-    return segments_idle(device);
+    return segments_idle(device, of_lanes);
+}
+
+uint64_t pool_idle(unsigned device)
+{
+    return idle(device, false);
+}
+
+uint64_t pool_idle_ordered(unsigned device)
+{
+    return idle(device, true);
 }

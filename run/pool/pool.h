@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* --pool: plain allocations up to a size come from tarn's pools, whose segments are plain allocations of the driver. What the program can
+/* --pool: plain and stream-ordered allocations up to a size come from tarn's pools, whose segments are the driver's. What the program can
  * observe of a block is as if it were an allocation of its own; what cannot be kept so is passed on. The shim without pools has none of
  * this, and calls that do nothing.
  *
  * tarn is in the shim as it is in a program, with all its names hidden, and with its host device for a driver: it keeps the books of addresses, and
- * never calls CUDA. Segments are allocated and freed by the shim, on the thread whose call needs them. A block is free only when the
- * work that may use it has ended, so no block waits for a stream. */
+ * never calls CUDA. Segments are allocated and freed by the shim, on the thread whose call needs them. A plain block is free only when the
+ * work that may use it has ended, so no block waits for a stream. Stream-ordered blocks are in pools of their stream: lane.h. */
 #ifndef TARN_RUN_POOL_H
 #define TARN_RUN_POOL_H
 
@@ -20,6 +20,19 @@ void pool_begin(void);
 
 /* A block for a request of the current context; false where it is to be passed on. */
 bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context context, void *caller);
+/* One for a request in the order of a stream, from a pool of the driver that has a number; caller: as above. */
+bool pool_alloc_ordered(cu_address *address, size_t size, unsigned store, cu_stream stream, bool per_thread,
+                        void *caller);
+/* The number of a pool of the driver, from which blocks may be cut; of that which a device's own requests come from. 0: none. */
+unsigned pool_store(cu_pool pool, unsigned device);
+unsigned pool_store_of_device(unsigned device);
+bool pool_can_be_store(const struct cu_pool_properties *properties);
+/* A block of one that the driver served, or its free. */
+void pool_passes(unsigned store, int64_t bytes);
+/* One is about to be destroyed, and was. */
+void pool_store_leaves(cu_pool pool);
+void pool_store_gone(cu_pool pool);
+
 /* The free of a pooled block, which was taken out: waits as the driver's would, and gives the code that it would. */
 cu_result pool_free(const struct block *block);
 cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_thread);
@@ -30,6 +43,8 @@ bool pool_owns(cu_address address);
 bool pool_trim(unsigned device);
 /* Bytes that pool_trim() would give back. */
 uint64_t pool_idle(unsigned device);
+/* The same of what pools of the driver gave for it, which is theirs when it was given back. */
+uint64_t pool_idle_ordered(unsigned device);
 
 /* The primary context of a device may end now: nothing is pooled meanwhile. Then it has, or has not. */
 void pool_leave(cu_device device);
@@ -75,6 +90,46 @@ static inline bool pool_alloc(cu_address *address, size_t size, unsigned device,
     return false;
 }
 
+static inline bool pool_alloc_ordered(cu_address *address, size_t size, unsigned store, cu_stream stream,
+                                      bool per_thread, void *caller)
+{
+    (void)address, (void)size, (void)store, (void)stream, (void)per_thread, (void)caller;
+    return false;
+}
+
+static inline unsigned pool_store(cu_pool pool, unsigned device)
+{
+    (void)pool, (void)device;
+    return 0;
+}
+
+static inline unsigned pool_store_of_device(unsigned device)
+{
+    (void)device;
+    return 0;
+}
+
+static inline bool pool_can_be_store(const struct cu_pool_properties *properties)
+{
+    (void)properties;
+    return false;
+}
+
+static inline void pool_passes(unsigned store, int64_t bytes)
+{
+    (void)store, (void)bytes;
+}
+
+static inline void pool_store_leaves(cu_pool pool)
+{
+    (void)pool;
+}
+
+static inline void pool_store_gone(cu_pool pool)
+{
+    (void)pool;
+}
+
 static inline cu_result pool_free(const struct block *block)
 {
     (void)block;
@@ -94,6 +149,12 @@ static inline bool pool_owns(cu_address address)
 }
 
 static inline uint64_t pool_idle(unsigned device)
+{
+    (void)device;
+    return 0;
+}
+
+static inline uint64_t pool_idle_ordered(unsigned device)
 {
     (void)device;
     return 0;

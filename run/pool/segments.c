@@ -4,6 +4,7 @@
 /* Owns the list of segments, by address. Its lock is a leaf. */
 #include "segments.h"
 #include "../lock.h"
+#include "lane.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -12,8 +13,8 @@ enum { ROOM_FIRST = 512, GRANULE_BITS = 21, GRANULES = 1 << 16 };
 
 struct segment {
     cu_address start, end;
-    unsigned device;
-    bool refused; /* the driver did not take it back: nobody's until it does */
+    uint16_t device, lane; /* lane: 0 where it is a plain allocation */
+    bool refused;          /* the driver did not take it back: nobody's until it does */
 };
 
 static struct {
@@ -41,12 +42,12 @@ static bool is_idle(const struct segment *segment)
     return true;
 }
 
-uint64_t segments_idle(unsigned device)
+uint64_t segments_idle(unsigned device, bool of_lanes)
 {
     uint64_t bytes = 0;
     word_lock_take(&segments.lock);
     for (size_t i = 0; i < segments.count; i++)
-        if (segments.list[i].device == device && is_idle(&segments.list[i]))
+        if (segments.list[i].device == device && (segments.list[i].lane > 0) == of_lanes && is_idle(&segments.list[i]))
             bytes += segments.list[i].end - segments.list[i].start;
     word_lock_give(&segments.lock);
     return bytes;
@@ -81,29 +82,37 @@ static size_t find_locked(cu_address address)
     return low;
 }
 
-static bool add(cu_address start, size_t size, unsigned device, bool refused)
+static bool add(cu_address start, size_t size, unsigned device, unsigned lane, bool refused)
 {
     word_lock_take(&segments.lock);
     bool there = segments.count < segments.room || grow_locked();
     if (there) {
         size_t at = find_locked(start);
         memmove(&segments.list[at + 1], &segments.list[at], (segments.count - at) * sizeof *segments.list);
-        segments.list[at] = (struct segment){start, start + size, device, refused};
+        segments.list[at] = (struct segment){start, start + size, (uint16_t)device, (uint16_t)lane, refused};
         segments.count++;
         if (start < atomic_load(&segments.lowest))
             atomic_store(&segments.lowest, start);
         if (start + size > atomic_load(&segments.highest))
             atomic_store(&segments.highest, start + size);
         atomic_fetch_add(&segments.held[device], size);
+        if (lane)
+            store_segment(lane_store(lane), (int64_t)size);
     }
     word_lock_give(&segments.lock);
     return there;
 }
 
+static void uncount(const struct segment *segment)
+{
+    atomic_fetch_sub(&segments.held[segment->device], segment->end - segment->start);
+    if (segment->lane)
+        store_segment(lane_store(segment->lane), -(int64_t)(segment->end - segment->start));
+}
+
 static void remove_locked(size_t at)
 {
-    const struct segment *segment = &segments.list[at];
-    atomic_fetch_sub(&segments.held[segment->device], segment->end - segment->start);
+    uncount(&segments.list[at]);
     segments.count--;
     memmove(&segments.list[at], &segments.list[at + 1], (segments.count - at) * sizeof *segments.list);
 }
@@ -120,10 +129,11 @@ static bool take_out(cu_address start)
     return found;
 }
 
-static bool take_refused(unsigned device, struct segment *segment)
+/* The first from an address on. */
+static bool take_refused(unsigned device, cu_address from, struct segment *segment)
 {
     word_lock_take(&segments.lock);
-    size_t at = 0;
+    size_t at = find_locked(from);
     while (at < segments.count && !(segments.list[at].refused && segments.list[at].device == device))
         at++;
     bool found = at < segments.count;
@@ -136,27 +146,35 @@ static bool take_refused(unsigned device, struct segment *segment)
 }
 
 /* Gives the driver what was taken out; what it refuses is kept for segments_retry(). */
-static bool give_back(cu_address address, size_t size, unsigned device)
+static bool give_back(cu_address address, size_t size, unsigned device, unsigned lane)
 {
-    bool given = PASS(cuMemFree_v2, (address)) == CU_OK;
+    bool given = lane ? lane_give(lane, address) : PASS(cuMemFree_v2, (address)) == CU_OK;
     if (given)
         charge_segment_free(device, size);
     else
-        (void)add(address, size, device, true);
+        (void)add(address, size, device, lane, true);
     return given;
+}
+
+static cu_address take(size_t size, unsigned lane)
+{
+    cu_address address = 0;
+    if (lane)
+        return lane_take(lane, size);
+    return PASS(cuMemAlloc_v2, (&address, size)) ? 0 : address;
 }
 
 void *segment_alloc(size_t size, int device, void *stream, void *user)
 {
-    cu_address address = 0;
-    (void)stream, (void)user;
+    unsigned lane = (unsigned)(uintptr_t)user;
+    (void)stream;
     if (!charge_segment((unsigned)device, size))
         return NULL;
-    if (!PASS(cuMemAlloc_v2, (&address, size)) && address) {
-        if (add(address, size, (unsigned)device, false))
-            return (void *)(uintptr_t)address;
-        (void)PASS(cuMemFree_v2, (address));
-    }
+    cu_address address = take(size, lane);
+    if (address && add(address, size, (unsigned)device, lane, false))
+        return (void *)(uintptr_t)address;
+    if (address)
+        (void)(lane ? lane_give(lane, address) : !PASS(cuMemFree_v2, (address)));
     charge_segment_free((unsigned)device, size);
     return NULL;
 }
@@ -164,16 +182,17 @@ void *segment_alloc(size_t size, int device, void *stream, void *user)
 void segment_free(void *pointer, size_t size, int device, void *stream, void *user)
 {
     cu_address address = (uintptr_t)pointer;
-    (void)stream, (void)user;
+    (void)stream;
     if (take_out(address))
-        (void)give_back(address, size, (unsigned)device);
+        (void)give_back(address, size, (unsigned)device, (unsigned)(uintptr_t)user);
 }
 
+/* Each once. */
 void segments_retry(unsigned device)
 {
     struct segment refused = {0};
-    while (take_refused(device, &refused) && give_back(refused.start, refused.end - refused.start, device))
-        ;
+    while (take_refused(device, refused.end, &refused))
+        (void)give_back(refused.start, refused.end - refused.start, device, refused.lane);
 }
 
 bool segment_has(cu_address address)
@@ -193,18 +212,34 @@ uint64_t segments_held(unsigned device)
     return atomic_load(&segments.held[device]);
 }
 
-void segments_end(unsigned device)
+/* Of a store, or with 0 the plain ones of a device. */
+static void forget(unsigned store, unsigned device)
 {
     uint64_t bytes = 0;
     size_t kept = 0;
     word_lock_take(&segments.lock);
-    for (size_t i = 0; i < segments.count; i++)
-        if (segments.list[i].device == device)
-            bytes += segments.list[i].end - segments.list[i].start;
-        else
-            segments.list[kept++] = segments.list[i];
+    for (size_t i = 0; i < segments.count; i++) {
+        const struct segment *segment = &segments.list[i];
+        if (store ? !segment->lane || lane_store(segment->lane) != store : segment->lane || segment->device != device) {
+            segments.list[kept++] = *segment;
+            continue;
+        }
+        bytes += segment->end - segment->start;
+        uncount(segment);
+        if (segment->lane)
+            lane_lose(segment->lane);
+    }
     segments.count = kept;
-    atomic_fetch_sub(&segments.held[device], bytes);
     word_lock_give(&segments.lock);
     charge_segment_free(device, bytes);
+}
+
+void segments_end(unsigned device)
+{
+    forget(0, device);
+}
+
+void segments_end_of(unsigned store)
+{
+    forget(store, store_device(store));
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The segments of the pools: plain allocations of the driver, which count as used in place of their blocks. */
+/* The segments of the pools, which count as used in place of their blocks: plain allocations of the driver, and what lanes have of stores. */
 #ifndef TARN_RUN_SEGMENTS_H
 #define TARN_RUN_SEGMENTS_H
 
 #include "pool.h"
 
-/* As tarn wants them for a pool; `user` is nothing. */
+/* As tarn wants them for a pool; `user` is the number of its lane, or NULL. */
 void *segment_alloc(size_t size, int device, void *stream, void *user);
 void segment_free(void *pointer, size_t size, int device, void *stream, void *user);
 /* Whether an address lies in one whose memory is there. */
@@ -16,11 +16,12 @@ bool segment_has(cu_address address);
 uint64_t segments_held(unsigned device);
 /* A block more or less begins at an address. */
 void segment_count(cu_address address, int change);
-/* Bytes of a device's segments that have no block. */
-uint64_t segments_idle(unsigned device);
+/* Bytes of a device's segments that have no block: of plain ones, or of those of lanes. */
+uint64_t segments_idle(unsigned device, bool of_lanes);
 /* Gives the driver once more what it refused to take back; the device's context is current. */
 void segments_retry(unsigned device);
-/* The memory of all that a device has went with its context. */
+/* The memory of all plain ones of a device, or of a store, has gone. */
 void segments_end(unsigned device);
+void segments_end_of(unsigned store);
 
 #endif

@@ -8,7 +8,8 @@
  * FAKE_DRIVER_SWAPPED: the devices have each other's UUID, as if CUDA_VISIBLE_DEVICES had turned their order.
  * FAKE_DRIVER_APART: threads have addresses of their own, which cost next to nothing and are not counted; for a benchmark.
  * FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to which
- * every name that is asked for is added. */
+ * every name that is asked for is added. FAKE_DRIVER_KEEPS: pools keep what is freed until a wait. FAKE_DRIVER_FORGETS: their memory goes with a
+ * primary context. */
 #include "fake_driver.h"
 
 #include <dlfcn.h>
@@ -23,10 +24,10 @@ struct fake fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static _Thread_local cu_context current;
 static _Thread_local cu_context pushed[8];
 static _Thread_local unsigned pushes;
+static _Thread_local cu_capture_mode own_mode;    /* 2: relaxed */
 static char contexts[DEVICES + 1], markers[8192]; /* the last is of device 0, and not its primary one */
 
-/* Whether this call is the one that is to fail. */
-static bool fails(void)
+bool fake_fails(void)
 {
     unsigned left = atomic_load(&fake.fail);
     while (left && !atomic_compare_exchange_weak(&fake.fail, &left, left - 1))
@@ -39,7 +40,7 @@ static bool fails(void)
 static cu_result forbidden(void)
 {
     cu_result code = CU_OK;
-    for (size_t i = 0; i < sizeof fake.captures / sizeof *fake.captures; i++)
+    for (size_t i = 0; own_mode != 2 && i < sizeof fake.captures / sizeof *fake.captures; i++)
         if (fake.captures[i].stream && fake.captures[i].mode == 0) {
             fake.captures[i].invalid = true;
             code = CU_CAPTURE_UNSUPPORTED;
@@ -89,7 +90,8 @@ cu_result fake_take(int device, uint64_t size, bool of_context, uint64_t *key)
 
 static void drop_locked(uint32_t at)
 {
-    fake.bytes[fake.slots[at].device] -= fake.slots[at].size;
+    if (!fake.slots[at].pool)
+        fake.bytes[fake.slots[at].device] -= fake.slots[at].size;
     fake.slots[at].size = 0;
     fake.free[fake.free_count++] = at;
 }
@@ -100,8 +102,11 @@ cu_result fake_give(uint64_t key)
     cu_result code = CU_INVALID_VALUE;
     pthread_mutex_lock(&fake.lock);
     if (key >= UINT64_C(0x700000000000) && at < SLOTS && key << 36 == 0 && fake.slots[at].size) {
-        if (!--fake.slots[at].references)
+        if (!--fake.slots[at].references) {
+            if (fake.slots[at].pool)
+                fake_pool_drop(&fake.slots[at], true);
             drop_locked((uint32_t)at);
+        }
         code = CU_OK;
     }
     pthread_mutex_unlock(&fake.lock);
@@ -140,7 +145,7 @@ cu_result fake_alloc(cu_address *address, uint64_t size)
         return alloc_apart(address);
     if (device < 0)
         return CU_INVALID_CONTEXT;
-    if (fails())
+    if (fake_fails())
         return CU_OUT_OF_MEMORY;
     cu_result code = fake_take(device, size, true, &key);
     if (!code)
@@ -236,6 +241,8 @@ static void context_end(cu_context context)
         if (fake.slots[i].size && fake.slots[i].context == context)
             drop_locked(i);
     pthread_mutex_unlock(&fake.lock);
+    if (getenv("FAKE_DRIVER_FORGETS"))
+        fake_pools_end();
 }
 
 cu_result cuDevicePrimaryCtxRelease_v2(cu_device device)
@@ -337,9 +344,14 @@ cu_result cuMemFree_v2(cu_address address)
     if (are_apart || !address)
         return CU_OK;
     cu_result code = forbidden(); /* a thread without a context may free: seen on an H200, driver 580.159 */
-    if (code || fails())
+    if (code || fake_fails())
         return code ? code : CU_LAUNCH_FAILED;
-    fake.waits++;
+    cu_address base;
+    struct slot *slot = fake_slot_at(address, &base);
+    if (!slot || !slot->pool)
+        fake.waits++;
+    else if (fake_is_busy() && !slot->is_safe)
+        fake.disorder++;
     return fake_give(address);
 }
 
@@ -391,7 +403,7 @@ static cu_result attribute_of(void *data, unsigned attribute, cu_address address
         value = (unsigned)slot->device, size = 4;
         break;
     case 10:
-        value = slot->of_context && !slot->of_pool, size = 4;
+        value = slot->of_context, size = 4;
         break;
     case 11:
         value = base;
@@ -405,7 +417,7 @@ static cu_result attribute_of(void *data, unsigned attribute, cu_address address
     case 14:
         break;
     case 17:
-        value = slot->of_pool ? (unsigned)slot->device + 1 : 0;
+        value = slot->pool;
         break;
     case 18:
         value = slot->size;
@@ -509,15 +521,24 @@ cu_result cuMemPoolImportFromShareableHandle(cu_pool *pool, void *handle, cu_han
 cu_result cuCtxSynchronize(void)
 {
     cu_result code = device_of(current) < 0 ? CU_INVALID_CONTEXT : forbidden();
-    if (code || fails())
+    if (code || fake_fails())
         return code ? code : CU_LAUNCH_FAILED;
     fake.waits++;
+    if (fake_is_busy())
+        atomic_store(&fake.finished, atomic_load(&fake.recorded));
+    fake_ended(NULL);
+    fake_wait();
     return CU_OK;
+}
+
+cu_result cuCtxSynchronize_v2(cu_context context)
+{
+    return device_of(context) < 0 ? CU_INVALID_CONTEXT : cuCtxSynchronize();
 }
 
 cu_result cuCtxPushCurrent_v2(cu_context context)
 {
-    if (fails() || pushes == 8)
+    if (fake_fails() || pushes == 8)
         return CU_INVALID_VALUE;
     pushed[pushes++] = current;
     current = context;
@@ -533,33 +554,67 @@ cu_result cuCtxPopCurrent_v2(cu_context *context)
     return CU_OK;
 }
 
-/* An event is a number: how many were recorded before it, and 1. */
+/* How many events were recorded before it, and 1. */
+struct event {
+    uint64_t number;
+    cu_stream stream;
+};
+
+static bool has_ended(const struct event *event)
+{
+    bool ended = event->number <= atomic_load(&fake.finished);
+    for (size_t i = 0; i < sizeof fake.waited / sizeof *fake.waited; i++)
+        ended = ended || (fake.waited[i].stream == event->stream && event->number <= fake.waited[i].number);
+    return ended;
+}
+
+/* A wait for one stream ends its work. */
+static void wait_for(cu_stream stream)
+{
+    size_t at = 0;
+    pthread_mutex_lock(&fake.lock);
+    while (at + 1 < sizeof fake.waited / sizeof *fake.waited && fake.waited[at].stream &&
+           fake.waited[at].stream != stream)
+        at++;
+    fake.waited[at].stream = stream;
+    fake.waited[at].number = atomic_load(&fake.recorded);
+    pthread_mutex_unlock(&fake.lock);
+    fake_ended(stream);
+    fake_wait();
+}
+
 cu_result cuEventCreate(cu_event *event, unsigned flags)
 {
     (void)flags;
-    if (fails())
+    if (fake_fails())
         return CU_OUT_OF_MEMORY;
-    *event = calloc(1, sizeof(uint64_t));
+    *event = calloc(1, sizeof(struct event));
     return *event ? CU_OK : CU_OUT_OF_MEMORY;
 }
 
 cu_result cuEventRecord(cu_event event, cu_stream stream)
 {
-    (void)stream;
-    if (fails())
+    if (!fake_is_stream(stream))
+        return CU_INVALID_HANDLE;
+    if (fake_fails())
         return CU_LAUNCH_FAILED;
-    *(uint64_t *)(void *)event = atomic_fetch_add(&fake.recorded, 1) + 1;
+    struct event *own = (void *)event;
+    own->stream = stream ? stream : (cu_stream)1;
+    own->number = atomic_fetch_add(&fake.recorded, 1) + 1;
     return CU_OK;
 }
 
 cu_result cuEventRecord_ptsz(cu_event event, cu_stream stream)
 {
-    return cuEventRecord(event, stream);
+    return cuEventRecord(event, stream ? stream : (cu_stream)2);
 }
 
 cu_result cuEventQuery(cu_event event)
 {
-    return *(uint64_t *)(void *)event <= atomic_load(&fake.finished) ? CU_OK : CU_NOT_READY;
+    cu_result code = forbidden();
+    if (code)
+        return code;
+    return has_ended((const struct event *)(const void *)event) ? CU_OK : CU_NOT_READY;
 }
 
 cu_result cuEventDestroy_v2(cu_event event)
@@ -640,6 +695,86 @@ unsigned cuFakeLive(void)
 void cuFakeFinish(void)
 {
     atomic_store(&fake.finished, UINT64_MAX);
+    fake_ended(NULL);
+}
+
+void cuFakeWork(void)
+{
+    atomic_store(&fake.finished, atomic_load(&fake.recorded));
+}
+
+bool fake_is_busy(void)
+{
+    return atomic_load(&fake.finished) != UINT64_MAX;
+}
+
+bool fake_is_stream(cu_stream stream)
+{
+    for (size_t i = 0; stream && i < sizeof fake.gone / sizeof *fake.gone; i++)
+        if (fake.gone[i] == stream)
+            return false;
+    return (uintptr_t)stream < 0x10000;
+}
+
+void cuFakeStream(cu_stream stream)
+{
+    for (size_t i = 0; i < sizeof fake.gone / sizeof *fake.gone; i++)
+        if (fake.gone[i] == stream)
+            fake.gone[i] = NULL;
+}
+
+cu_result cuStreamDestroy_v2(cu_stream stream)
+{
+    if (!fake_is_stream(stream) || (uintptr_t)stream < 3)
+        return CU_INVALID_HANDLE;
+    for (size_t i = 0; i < sizeof fake.gone / sizeof *fake.gone; i++)
+        if (!fake.gone[i]) {
+            fake.gone[i] = stream;
+            break;
+        }
+    return CU_OK;
+}
+
+cu_result cuStreamDestroy(cu_stream stream)
+{
+    return cuStreamDestroy_v2(stream);
+}
+
+cu_result cuStreamQuery(cu_stream stream)
+{
+    if (!fake_is_stream(stream))
+        return CU_INVALID_HANDLE;
+    cu_result code = forbidden();
+    return code ? code : fake_is_busy() ? CU_NOT_READY : CU_OK;
+}
+
+cu_result cuStreamSynchronize(cu_stream stream)
+{
+    if (!fake_is_stream(stream))
+        return CU_INVALID_HANDLE;
+    wait_for(stream ? stream : (cu_stream)1);
+    return CU_OK;
+}
+
+cu_result cuStreamSynchronize_ptsz(cu_stream stream)
+{
+    return cuStreamSynchronize(stream ? stream : (cu_stream)2);
+}
+
+cu_result cuEventSynchronize(cu_event event)
+{
+    if (!event)
+        return CU_INVALID_HANDLE;
+    fake_wait();
+    return CU_OK;
+}
+
+cu_result cuThreadExchangeStreamCaptureMode(cu_capture_mode *mode)
+{
+    cu_capture_mode before = own_mode;
+    own_mode = *mode;
+    *mode = before;
+    return CU_OK;
 }
 
 void cuFakeFail(unsigned calls)

@@ -1,75 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The memory of the driver for the tests of `tarn run` that is not plain: in the order of streams, pieces, arrays, of other processes, of
+/* The memory of the driver for the tests of `tarn run` that is not plain and in no pool: pieces, arrays, of other processes, of
  * the host, nodes of graphs. */
 #include "fake_driver.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* Memory in the order of streams ------------------------------------------------------------------------------------- */
-
-static cu_result into_pool(cu_result code, const cu_address *address)
-{
-    cu_address base;
-    struct slot *slot = code ? NULL : fake_slot_at(*address, &base);
-    if (slot)
-        slot->of_pool = true;
-    return code;
-}
-
-cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream stream)
-{
-    (void)stream;
-    return into_pool(fake_alloc(address, size), address);
-}
-
-cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream stream)
-{
-    return cuMemAllocAsync(address, size, stream);
-}
-
-cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
-{
-    uint64_t key;
-    (void)stream;
-    if (!address || !size || !pool)
-        return CU_INVALID_VALUE;
-    cu_result code = fake_take((uintptr_t)pool == 2 ? 1 : 0, size, false, &key);
-    if (!code)
-        *address = key;
-    return into_pool(code, address);
-}
-
-/* How much of a device's default pool is in use. */
-cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *value)
-{
-    uint64_t used = 0;
-    if (attribute != 7 || !pool)
-        return CU_INVALID_VALUE;
-    for (uint32_t i = 1; i <= fake.used; i++)
-        if (fake.slots[i].of_pool && fake.slots[i].device + 1 == (int)(uintptr_t)pool)
-            used += fake.slots[i].size;
-    memcpy(value, &used, sizeof used);
-    return CU_OK;
-}
-
-cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
-{
-    return cuMemAllocFromPoolAsync(address, size, pool, stream);
-}
-
-cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
-{
-    (void)stream;
-    return fake_give(address);
-}
-
-cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
-{
-    return cuMemFreeAsync(address, stream);
-}
 
 /* A stream of this number captures, without having begun. */
 cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *now)
@@ -84,23 +20,6 @@ cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *now)
 cu_result cuStreamIsCapturing_ptsz(cu_stream stream, cu_capture_status *now)
 {
     return cuStreamIsCapturing(stream, now);
-}
-
-cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *properties)
-{
-    *pool = (cu_pool)(uintptr_t)(1 + properties->location.id);
-    return CU_OK;
-}
-
-cu_result cuMemPoolDestroy(cu_pool pool)
-{
-    return pool ? CU_OK : CU_INVALID_VALUE;
-}
-
-cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
-{
-    *pool = (cu_pool)(uintptr_t)(1 + device);
-    return CU_OK;
 }
 
 cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,

@@ -4,132 +4,14 @@
 /* A CUDA program for the tests of `tarn run --pool`, on the driver of this folder: what it can observe of its memory. Commands that print
  * print the same with and without the shim. Whether a request went to the driver is told by that driver. Exits 1 at the first thing that is
  * wrong. */
-#include "run/abi.h"
+#define PROBE "pool_probe"
+#include "pool_probe.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
-#define CHECK(condition)                                                        \
-    do {                                                                        \
-        if (!(condition)) {                                                     \
-            fprintf(stderr, "pool_probe: line %d: %s\n", __LINE__, #condition); \
-            exit(1);                                                            \
-        }                                                                       \
-    } while (0)
-
-enum {
-    CONTEXT = 1,
-    TYPE,
-    POINTER,
-    HOST_POINTER,
-    TOKENS,
-    SYNC,
-    ID,
-    MANAGED,
-    ORDINAL,
-    LEGACY_IPC,
-    START,
-    SIZE,
-    MAPPED,
-    HANDLES,
-    MEMPOOL = 17,
-    MAPPING_SIZE,
-    MAPPING_START,
-    BLOCK_ID
-};
-enum { GLOBAL, THREAD, RELAXED };
-
-static void *library;
-static struct {
-#define X(name, version, mode, symbol, parameters, arguments) cu_result(*symbol) parameters;
-    RUN_HOOK_LIST(X)
-    RUN_ASK_LIST(X)
-#undef X
-    cu_result (*cuCtxSetCurrent)(cu_context);
-    unsigned (*cuFakeWaits)(void);
-    unsigned (*cuFakeLive)(void);
-    unsigned (*cuFakeFailed)(void);
-    void (*cuFakeFinish)(void);
-    void (*cuFakeFail)(unsigned);
-    cu_context (*cuFakeOtherContext)(void);
-} cu;
-static cu_context primary;
-
-static void open_driver(void)
-{
-    void *found;
-    library = dlopen("libcuda.so.1", RTLD_NOW);
-    CHECK(library);
-#define X(name, version, mode, symbol, parameters, arguments) \
-    found = dlsym(library, #symbol);                          \
-    CHECK(found);                                             \
-    memcpy(&cu.symbol, &found, sizeof found);
-    RUN_HOOK_LIST(X)
-    RUN_ASK_LIST(X)
-    X(, , , cuCtxSetCurrent, , )
-    X(, , , cuFakeWaits, , )
-    X(, , , cuFakeLive, , )
-    X(, , , cuFakeFailed, , )
-    X(, , , cuFakeFinish, , )
-    X(, , , cuFakeFail, , )
-    X(, , , cuFakeOtherContext, , )
-#undef X
-}
-
-static void start(void)
-{
-    CHECK(cu.cuInit(0) == CU_OK);
-    CHECK(cu.cuDevicePrimaryCtxRetain(&primary, 0) == CU_OK);
-    CHECK(cu.cuCtxSetCurrent(primary) == CU_OK);
-}
-
-static cu_address make(size_t size)
-{
-    cu_address address = 0;
-    CHECK(cu.cuMemAlloc_v2(&address, size) == CU_OK && address);
-    return address;
-}
-
-static void end(cu_address address)
-{
-    CHECK(cu.cuMemFree_v2(address) == CU_OK);
-}
-
-/* Two, of which a pool serves the second from the first one's segment, if it serves any. */
-static bool are_pooled(void)
-{
-    cu_address first = make(4096);
-    unsigned before = cu.cuFakeLive();
-    cu_address second = make(4096);
-    bool pooled = cu.cuFakeLive() == before;
-    end(first);
-    end(second);
-    return pooled;
-}
-
-static uint64_t ask(unsigned attribute, cu_address address)
-{
-    uint64_t value = 0;
-    CHECK(cu.cuPointerGetAttribute(&value, attribute, address) == CU_OK);
-    return value;
-}
-
-static size_t free_now(void)
-{
-    size_t free_bytes = 0;
-    CHECK(cu.cuMemGetInfo_v2(&free_bytes, NULL) == CU_OK);
-    return free_bytes;
-}
 
 /* Questions --------------------------------------------------------------------------------------------------------- */
 
@@ -428,46 +310,16 @@ static void shortage(void)
 /* Other kinds go to the driver one by one. */
 static void kinds(void)
 {
-    cu_address address[6];
+    cu_address address[3];
     size_t pitch;
-    cu_pool pool;
     CHECK(are_pooled());
     unsigned before = cu.cuFakeLive();
     CHECK(cu.cuMemAllocManaged(&address[0], 4096, 1) == CU_OK &&
           cu.cuMemAllocPitch_v2(&address[1], &pitch, 9, 9, 4) == CU_OK);
-    CHECK(cu.cuMemAllocAsync(&address[2], 4096, NULL) == CU_OK &&
-          cu.cuMemAllocAsync_ptsz(&address[3], 4096, NULL) == CU_OK);
-    CHECK(cu.cuDeviceGetDefaultMemPool(&pool, 0) == CU_OK);
-    CHECK(cu.cuMemAllocFromPoolAsync(&address[4], 4096, pool, NULL) == CU_OK);
-    address[5] = make(MIB + 1); /* above the size */
-    CHECK(cu.cuFakeLive() == before + 6);
-    for (int i = 0; i < 6; i++)
+    address[2] = make(MIB + 1); /* above the size */
+    CHECK(cu.cuFakeLive() == before + 3);
+    for (int i = 0; i < 3; i++)
         end(address[i]);
-}
-
-/* What a program can ask of the driver's own pools is so for stream-ordered memory: whose it is, and how much is in use. */
-static void driver_pools(void)
-{
-    enum { USED = 7 }; /* CU_MEMPOOL_ATTR_USED_MEM_CURRENT */
-    cu_result (*get)(cu_pool, unsigned, void *);
-    cu_address blocks[8], own;
-    cu_pool pool;
-    uint64_t used = 0;
-    void *found = dlsym(library, "cuMemPoolGetAttribute");
-    CHECK(found && are_pooled());
-    memcpy(&get, &found, sizeof get);
-    CHECK(cu.cuDeviceGetDefaultMemPool(&pool, 0) == CU_OK);
-    for (int i = 0; i < 8; i++) {
-        CHECK((i % 2 ? cu.cuMemAllocFromPoolAsync(&blocks[i], 1000, pool, NULL)
-                     : cu.cuMemAllocAsync(&blocks[i], 1000, NULL)) == CU_OK);
-        CHECK(ask(MEMPOOL, blocks[i]) == (uintptr_t)pool && ask(LEGACY_IPC, blocks[i]) == 0);
-    }
-    own = make(1000);
-    CHECK(ask(MEMPOOL, own) == 0);
-    CHECK(get(pool, USED, &used) == CU_OK && used == 8000);
-    for (int i = 0; i < 8; i++)
-        CHECK((i % 4 ? cu.cuMemFreeAsync(blocks[i], NULL) : cu.cuMemFree_v2(blocks[i])) == CU_OK);
-    CHECK(get(pool, USED, &used) == CU_OK && used == 0);
 }
 
 /* Other processes ---------------------------------------------------------------------------------------------------- */
@@ -645,25 +497,15 @@ static const struct {
     const char *name;
     void (*run)(void);
 } commands[] = {
-    {"ids", ids},
-    {"sync_memops", sync_memops},
-    {"waits", waits},
-    {"ordered", ordered},
-    {"capture", capture},
-    {"contexts", contexts},
-    {"limit", limit},
-    {"shortage", shortage},
-    {"kinds", kinds},
-    {"ipc", ipc},
-    {"ends", ends},
-    {"never", never},
-    {"alone", alone},
-    {"other_first", other_first},
-    {"driver_pools", driver_pools},
-    {"forks", forks},
-    {"refused", refused},
-    {"threads", threads},
-    {"failures", failures},
+    {"ids", ids},         {"sync_memops", sync_memops},
+    {"waits", waits},     {"ordered", ordered},
+    {"capture", capture}, {"contexts", contexts},
+    {"limit", limit},     {"shortage", shortage},
+    {"kinds", kinds},     {"ipc", ipc},
+    {"ends", ends},       {"never", never},
+    {"alone", alone},     {"other_first", other_first},
+    {"forks", forks},     {"refused", refused},
+    {"threads", threads}, {"failures", failures},
 };
 
 int main(int argc, char **argv)

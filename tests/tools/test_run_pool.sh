@@ -32,7 +32,7 @@ env "LD_LIBRARY_PATH=$folder" "$pooled" tell >"$work/expected" || fail "the prob
 command=("${with[@]}")
 run 0 "$pooled" tell
 diff "$work/expected" "$work/out" >&2 || fail "answers differ"
-for contract in ids sync_memops waits ordered capture contexts other_first kinds driver_pools alone; do run 0 "$pooled" "$contract"; done
+for contract in ids sync_memops waits ordered capture contexts other_first kinds alone; do run 0 "$pooled" "$contract"; done
 run 0 "$pooled" forks && row '^tarn run: process'
 
 # Another process: refused with one line, however often it is tried, and nothing is pooled any more.

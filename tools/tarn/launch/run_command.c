@@ -38,7 +38,7 @@ static const char help[] =
     "      --limit LIMITS    Make the device appear smaller: 20G, or by device, such as 20G,1=10G or GPU-8a2b=5G. An\n"
     "                        allocation above the limit fails with the driver's own code for \"out of memory\"\n"
     "      --group NAME      Share the limit with all runs of this name; --limit sets it for all of them\n"
-    "      --pool[=SIZE]     Serve plain allocations of up to SIZE (1M) from tarn's pools. CUDA only\n"
+    "      --pool[=SIZE]     Serve small allocations of up to SIZE (1M) from tarn's pools. CUDA only\n"
     "  -o, --output FILE     Write a memory snapshot, which `tarn report` opens\n"
     "      --stacks          Record the whole stack of each allocation, in the snapshot of -o\n"
     "      --summary FILE    Write the summary to FILE instead\n"

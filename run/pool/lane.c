@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Lanes: what one stream has of one pool of the driver. A block that is freed in the order of its lane's stream can be used again at once, as
+ * what comes later on that stream runs later; one that is freed elsewhere waits in pool.c until its last use has ended.
+ *
+ * When its stream goes, a lane is *left*: nothing is allocated from it, and an event behind the stream's last work says when it may serve
+ * another stream. The default stream of a thread goes with the thread, which no event can tell; then a wait for the whole context does.
+ *
+ * Keeps: no call is made with a stream that the program has destroyed. So a lane's lock is held over the call that uses its stream, which never
+ * waits. `changing` is taken before it, and neither while tarn is asked for a block. */
+#include "lane.h"
+#include "../lock.h"
+
+#include <pthread.h>
+#include <tarn/pool.h>
+
+#define LEGACY ((cu_stream)(uintptr_t)1) /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
+#define PER_THREAD ((cu_stream)(uintptr_t)2)
+
+enum state { NONE, OPEN, LEFT };
+
+static struct lane {
+    pthread_mutex_t lock;
+    _Atomic enum state state;
+    tarn_pool *pool;
+    unsigned store, device;      /* the device of both, store and context */
+    _Atomic(cu_context) context; /* NULL: it has gone */
+    _Atomic(cu_stream) stream;
+    uint64_t thread;   /* whose default stream it is; 0: any thread may use it */
+    cu_event end;      /* left: behind its last work; NULL: none */
+    bool has_ended;    /* left: that work has */
+    uint64_t turn;     /* left: when */
+    _Atomic int count; /* segments */
+} lanes[LANES];
+
+static struct {
+    struct word_lock lock; /* of what finds an open lane: a leaf */
+    _Atomic unsigned most; /* lanes that ever were */
+    _Atomic uint64_t changes;
+    _Atomic uint64_t turns;
+} all;
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER; /* lanes come, go and give back, one at a time */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+static bool thread_key_is_there;
+
+/* The lane of this thread's last request. */
+static _Thread_local struct {
+    cu_context context;
+    cu_stream stream;
+    uint64_t changes;
+    unsigned store, lane;
+} last __attribute__((tls_model("initial-exec")));
+static _Thread_local uint64_t own_number __attribute__((tls_model("initial-exec")));
+
+/* No call of the driver: its own part of the thread may have ended. */
+static void thread_ends(void *number)
+{
+    if (atomic_load(&shim_state) != SHIM_AWAKE)
+        return;
+    for (unsigned i = 0; i < atomic_load(&all.most); i++) {
+        struct lane *lane = &lanes[i];
+        pthread_mutex_lock(&lane->lock);
+        if (atomic_load(&lane->state) == OPEN && lane->thread == (uintptr_t)number) {
+            lane->turn = lanes_turn();
+            atomic_store(&lane->state, LEFT);
+            all.changes++;
+        }
+        pthread_mutex_unlock(&lane->lock);
+    }
+}
+
+static void begin(void)
+{
+    for (unsigned i = 0; i < LANES; i++)
+        pthread_mutex_init(&lanes[i].lock, NULL);
+    thread_key_is_there = pthread_key_create(&thread_key, thread_ends) == 0;
+}
+
+/* Of this thread; 0 where its end could not be noticed. */
+static uint64_t number_of_thread(void)
+{
+    static _Atomic uint64_t threads;
+    if (!own_number && thread_key_is_there) {
+        uint64_t number = ++threads;
+        if (pthread_setspecific(thread_key, (void *)(uintptr_t)number) == 0)
+            own_number = number;
+    }
+    return own_number;
+}
+
+static cu_stream name_of(cu_stream stream, bool per_thread)
+{
+    return stream ? stream : per_thread ? PER_THREAD : LEGACY;
+}
+
+/* Ends ------------------------------------------------------------------------------------------------------------- */
+
+/* Whether a lane that was left has no work any more. Its lock is held. */
+static bool has_ended_locked(struct lane *lane)
+{
+    if (lane->has_ended || !lane->end)
+        return lane->has_ended;
+    cu_capture_mode mode = mode_relax();
+    lane->has_ended = real.cuEventQuery(lane->end) != CU_NOT_READY;
+    if (lane->has_ended) {
+        (void)real.cuEventDestroy_v2(lane->end);
+        lane->end = NULL;
+    }
+    mode_restore(mode);
+    return lane->has_ended;
+}
+
+static void leave_locked(struct lane *lane, cu_event end, bool has_ended)
+{
+    lane->end = end;
+    lane->has_ended = has_ended;
+    lane->turn = lanes_turn();
+    atomic_store(&lane->state, LEFT);
+    all.changes++;
+}
+
+/* An event behind a stream's work; NULL: it is not known when that ends. */
+static cu_event event_behind(cu_context context, cu_stream stream)
+{
+    bool pushed;
+    cu_event event = NULL;
+    if (!context_enter(context, &pushed))
+        return NULL;
+    cu_capture_mode mode = mode_relax();
+    if (stream_captures(stream, false) || real.cuEventCreate(&event, CU_EVENT_WITHOUT_TIMING))
+        event = NULL;
+    if (event && real.cuEventRecord(event, stream)) {
+        (void)real.cuEventDestroy_v2(event);
+        event = NULL;
+    }
+    mode_restore(mode);
+    context_leave(pushed);
+    return event;
+}
+
+void lanes_leave_stream(cu_stream stream)
+{
+    for (unsigned i = 0; i < atomic_load(&all.most) && (uintptr_t)stream > (uintptr_t)PER_THREAD; i++) {
+        struct lane *lane = &lanes[i];
+        if (atomic_load(&lane->state) != OPEN || lane->stream != stream)
+            continue;
+        pthread_mutex_lock(&lane->lock);
+        if (atomic_load(&lane->state) == OPEN && lane->stream == stream)
+            leave_locked(lane, event_behind(lane->context, stream), false);
+        pthread_mutex_unlock(&lane->lock);
+    }
+}
+
+uint64_t lanes_turn(void)
+{
+    return atomic_fetch_add(&all.turns, 1) + 1;
+}
+
+static void note_ends(uint64_t turn)
+{
+    cu_context context = NULL;
+    if (!turn)
+        return;
+    unsigned device = current_device(&context);
+    late_waited(device, turn);
+    for (unsigned i = 0; i < atomic_load(&all.most); i++) {
+        struct lane *lane = &lanes[i];
+        if (atomic_load(&lane->state) != LEFT)
+            continue;
+        pthread_mutex_lock(&lane->lock);
+        if (atomic_load(&lane->state) == LEFT && lane->context == context && !lane->end && lane->turn <= turn)
+            lane->has_ended = true;
+        pthread_mutex_unlock(&lane->lock);
+    }
+}
+
+/* Events went with the context. */
+void lanes_end(unsigned device)
+{
+    for (unsigned i = 0; i < atomic_load(&all.most); i++) {
+        struct lane *lane = &lanes[i];
+        pthread_mutex_lock(&lane->lock);
+        if (atomic_load(&lane->state) != NONE && lane->device == device) {
+            lane->context = NULL;
+            leave_locked(lane, NULL, true);
+        }
+        pthread_mutex_unlock(&lane->lock);
+    }
+}
+
+/* Segments ---------------------------------------------------------------------------------------------------------- */
+
+unsigned lane_store(unsigned lane)
+{
+    return lanes[lane - 1].store;
+}
+
+cu_context lane_context(unsigned lane)
+{
+    return lanes[lane - 1].context;
+}
+
+cu_address lane_take(unsigned number, size_t size)
+{
+    struct lane *lane = &lanes[number - 1];
+    cu_address address = 0;
+    cu_pool pool = store_pool(lane->store);
+    if (!pool || real.cuMemAllocFromPoolAsync(&address, size, pool, lane->stream))
+        return 0;
+    atomic_fetch_add(&lane->count, 1);
+    return address;
+}
+
+/* Where nothing that used it runs any more, the driver is told so: it counts memory that was freed behind a stream's work as free only
+ * when it has seen the end of that. */
+static cu_result give_locked(const struct lane *lane, cu_address address)
+{
+    bool pushed;
+    if (atomic_load(&lane->state) == LEFT)
+        return PASS(cuMemFree_v2, (address));
+    if ((lane->thread && lane->thread != own_number) || !context_enter(lane->context, &pushed))
+        return CU_NOT_READY;
+    cu_capture_mode mode = mode_relax();
+    bool is_idle = real.cuStreamQuery(lane->stream) == CU_OK;
+    mode_restore(mode);
+    cu_result code = is_idle ? PASS(cuMemFree_v2, (address)) : real.cuMemFreeAsync(address, lane->stream);
+    context_leave(pushed);
+    return code;
+}
+
+bool lane_give(unsigned number, cu_address address)
+{
+    struct lane *lane = &lanes[number - 1];
+    pthread_mutex_lock(&lane->lock);
+    bool may = atomic_load(&lane->state) == OPEN || has_ended_locked(lane);
+    bool given = may && give_locked(lane, address) == CU_OK;
+    pthread_mutex_unlock(&lane->lock);
+    if (given)
+        atomic_fetch_sub(&lane->count, 1);
+    return given;
+}
+
+void lane_lose(unsigned lane)
+{
+    atomic_fetch_sub(&lanes[lane - 1].count, 1);
+}
+
+/* A lane that was left, or whose store was destroyed, and that has nothing more is no lane any more. */
+static void end_changing(struct lane *lane)
+{
+    pthread_mutex_lock(&lane->lock);
+    enum state state = atomic_load(&lane->state);
+    bool ends = state != NONE && !atomic_load(&lane->count) &&
+                (state == LEFT ? has_ended_locked(lane) : !store_pool(lane->store));
+    if (ends)
+        atomic_store(&lane->state, NONE);
+    all.changes += ends;
+    pthread_mutex_unlock(&lane->lock);
+    if (!ends)
+        return;
+    (void)tarn_pool_release(lane->pool);
+    lane->pool = NULL;
+    store_refer(lane->store, -1);
+}
+
+static void trim_changing(struct lane *lane)
+{
+    pthread_mutex_lock(&lane->lock);
+    bool may = atomic_load(&lane->state) == OPEN ? !lane->thread || lane->thread == own_number : has_ended_locked(lane);
+    pthread_mutex_unlock(&lane->lock);
+    if (may && atomic_load(&lane->count))
+        (void)tarn_pool_trim(lane->pool, 0);
+    end_changing(lane);
+}
+
+void lanes_trim(unsigned store, unsigned device)
+{
+    if (!atomic_load_explicit(&all.most, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&changing);
+    for (unsigned i = 0; i < atomic_load(&all.most); i++)
+        if (atomic_load(&lanes[i].state) != NONE &&
+            (store ? lanes[i].store == store : store_device(lanes[i].store) == device))
+            trim_changing(&lanes[i]);
+    pthread_mutex_unlock(&changing);
+}
+
+void lanes_trim_closed(void)
+{
+    pthread_mutex_lock(&changing);
+    for (unsigned i = 0; i < atomic_load(&all.most); i++)
+        if (atomic_load(&lanes[i].state) != NONE && !store_pool(lanes[i].store))
+            trim_changing(&lanes[i]);
+    pthread_mutex_unlock(&changing);
+}
+
+void lanes_before_wait(void)
+{
+    bool above[STORES] = {false}, asked[STORES] = {false};
+    if (!atomic_load_explicit(&all.most, memory_order_acquire) || pool_captures())
+        return;
+    late_look();
+    for (unsigned i = 0; i < atomic_load(&all.most); i++) {
+        unsigned store = atomic_load(&lanes[i].state) != NONE && atomic_load(&lanes[i].count) ? lanes[i].store : 0;
+        if (!store || asked[store - 1])
+            continue;
+        asked[store - 1] = true;
+        above[store - 1] = store_is_above(store);
+    }
+    for (unsigned store = 1; store <= STORES; store++)
+        if (above[store - 1])
+            lanes_trim(store, store_device(store));
+}
+
+/* Blocks and lanes whose last use that wait was for. What they had is given to the driver only now, so the driver has to be told to let go of
+ * it. */
+void lanes_after_wait(uint64_t turn)
+{
+    bool any = late_is_any();
+    if ((!any && !atomic_load_explicit(&all.most, memory_order_acquire)) || pool_captures())
+        return;
+    note_ends(turn);
+    for (unsigned i = 0; !any && i < atomic_load(&all.most); i++)
+        any = atomic_load(&lanes[i].state) == LEFT && atomic_load(&lanes[i].count);
+    if (!any)
+        return;
+    lanes_before_wait();
+    stores_settle();
+}
+
+/* Nobody finds its lanes any more. A stream that comes later, at the place of one of theirs, is not theirs. */
+void lanes_close(unsigned store)
+{
+    (void)store;
+    all.changes++;
+    lanes_trim_closed();
+}
+
+/* Requests ---------------------------------------------------------------------------------------------------------- */
+
+static unsigned find_open(cu_context context, cu_stream stream, uint64_t thread, unsigned store)
+{
+    unsigned found = 0;
+    word_lock_take(&all.lock);
+    for (unsigned i = 0; !found && i < atomic_load(&all.most); i++)
+        if (atomic_load(&lanes[i].state) == OPEN && lanes[i].stream == stream && lanes[i].context == context &&
+            lanes[i].thread == thread && lanes[i].store == store)
+            found = i + 1;
+    word_lock_give(&all.lock);
+    return found;
+}
+
+/* One that has served another stream of this store, whose work has ended. */
+static struct lane *left_changing(unsigned store)
+{
+    for (unsigned i = 0; i < atomic_load(&all.most); i++) {
+        if (atomic_load(&lanes[i].state) != LEFT || lanes[i].store != store)
+            continue;
+        pthread_mutex_lock(&lanes[i].lock);
+        bool ended = has_ended_locked(&lanes[i]);
+        pthread_mutex_unlock(&lanes[i].lock);
+        if (ended)
+            return &lanes[i];
+    }
+    return NULL;
+}
+
+static struct lane *make_changing(unsigned store, unsigned device)
+{
+    unsigned at = 0;
+    while (at < LANES && atomic_load(&lanes[at].state) != NONE)
+        at++;
+    for (unsigned i = 0; at == LANES && i < LANES; i++) { /* of another store, and empty */
+        end_changing(&lanes[i]);
+        at = atomic_load(&lanes[i].state) == NONE ? i : at;
+    }
+    if (at == LANES || !(lanes[at].pool = pool_create(device, at + 1)))
+        return NULL;
+    atomic_store(&lanes[at].count, 0);
+    store_refer(store, 1);
+    return &lanes[at];
+}
+
+/* The driver refuses an invalid stream itself. This one is known not to capture, so it may be asked. */
+static bool is_stream(cu_stream stream)
+{
+    cu_capture_mode mode = mode_relax();
+    cu_result code = real.cuStreamQuery(stream);
+    mode_restore(mode);
+    return code == CU_OK || code == CU_NOT_READY;
+}
+
+static unsigned open_changing(cu_context context, cu_stream stream, uint64_t thread, unsigned store, unsigned device)
+{
+    unsigned number = find_open(context, stream, thread, store);
+    if (number || !store_is_fit(store) || !is_stream(stream))
+        return number;
+    struct lane *lane = left_changing(store);
+    if (!lane && !(lane = make_changing(store, device)))
+        return 0;
+    number = (unsigned)(lane - lanes) + 1;
+    word_lock_take(&all.lock);
+    lane->store = store;
+    lane->device = device;
+    lane->context = context;
+    lane->stream = stream;
+    lane->thread = thread;
+    lane->has_ended = false;
+    atomic_store(&lane->state, OPEN);
+    if (number > atomic_load(&all.most))
+        atomic_store_explicit(&all.most, number, memory_order_release);
+    word_lock_give(&all.lock);
+    return number;
+}
+
+static unsigned lane_of(cu_context context, cu_stream stream, unsigned store, unsigned device)
+{
+    uint64_t changes = atomic_load_explicit(&all.changes, memory_order_acquire);
+    if (last.lane && last.stream == stream && last.context == context && last.store == store && last.changes == changes)
+        return last.lane;
+    pthread_once(&once, begin);
+    uint64_t thread = stream == PER_THREAD ? number_of_thread() : 0;
+    if (stream == PER_THREAD && !thread)
+        return 0;
+    unsigned number = find_open(context, stream, thread, store);
+    if (!number) {
+        pthread_mutex_lock(&changing);
+        number = open_changing(context, stream, thread, store, device);
+        pthread_mutex_unlock(&changing);
+    }
+    last.context = context;
+    last.stream = stream;
+    last.store = store;
+    last.changes = changes;
+    last.lane = number;
+    return number;
+}
+
+bool pool_alloc_ordered(cu_address *address, size_t size, unsigned store, cu_stream stream, bool per_thread,
+                        void *caller)
+{
+    cu_context context;
+    if (!store || size > book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) ||
+        pool_captures() || !store_is_fit(store) || !pool_may_go_on() || stream_captures(stream, per_thread))
+        return false;
+    unsigned device = current_device(&context);
+    if (device != store_device(store) || !pool_is_of(device, context))
+        return false;
+    late_look();
+    stream = name_of(stream, per_thread);
+    unsigned lane = lane_of(context, stream, store, device);
+    struct block block = {.size = size,
+                          .context = store_context(store),
+                          .references = 1,
+                          .kind = RUN_ORDERED,
+                          .device = (uint8_t)device,
+                          .owner = (uint16_t)lane};
+    if (!lane || !pool_cut(lanes[lane - 1].pool, &block, stream, caller))
+        return false;
+    store_block(store, (int64_t)size);
+    *address = block.key;
+    return true;
+}
+
+bool lane_is_of(unsigned number, cu_stream stream, bool per_thread)
+{
+    const struct lane *lane = &lanes[number - 1];
+    cu_context context = NULL;
+    stream = name_of(stream, per_thread);
+    return atomic_load(&lane->state) == OPEN && lane->stream == stream &&
+           (stream != LEGACY || (real.cuCtxGetCurrent(&context) == CU_OK && context == lane->context)) &&
+           (stream != PER_THREAD || (own_number && lane->thread == own_number &&
+                                     real.cuCtxGetCurrent(&context) == CU_OK && context == lane->context));
+}

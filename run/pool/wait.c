@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Where streams end, and where the program waits. At a wait the driver gives back what its pools hold above their release thresholds, so lanes
+ * give it beforehand what no block is in. */
+#include "lane.h"
+
+HOOK cu_result cuStreamDestroy(cu_stream stream)
+{
+    if (!shim_enter())
+        return PASS(cuStreamDestroy, (stream));
+    lanes_leave_stream(stream);
+    cu_result code = PASS(cuStreamDestroy, (stream));
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuStreamDestroy_v2(cu_stream stream)
+{
+    if (!shim_enter())
+        return PASS(cuStreamDestroy_v2, (stream));
+    lanes_leave_stream(stream);
+    cu_result code = PASS(cuStreamDestroy_v2, (stream));
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuStreamSynchronize(cu_stream stream)
+{
+    if (!shim_enter())
+        return PASS(cuStreamSynchronize, (stream));
+    lanes_before_wait();
+    cu_result code = PASS(cuStreamSynchronize, (stream));
+    if (!code)
+        lanes_after_wait(0);
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuStreamSynchronize_ptsz(cu_stream stream)
+{
+    if (!shim_enter())
+        return PASS(cuStreamSynchronize_ptsz, (stream));
+    lanes_before_wait();
+    cu_result code = PASS(cuStreamSynchronize_ptsz, (stream));
+    if (!code)
+        lanes_after_wait(0);
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuEventSynchronize(cu_event event)
+{
+    if (!shim_enter())
+        return PASS(cuEventSynchronize, (event));
+    lanes_before_wait();
+    cu_result code = PASS(cuEventSynchronize, (event));
+    if (!code)
+        lanes_after_wait(0);
+    shim_leave();
+    return code;
+}
+
+HOOK cu_result cuCtxSynchronize(void)
+{
+    if (!shim_enter())
+        return PASS(cuCtxSynchronize, ());
+    lanes_before_wait();
+    uint64_t turn = lanes_turn();
+    cu_result code = PASS(cuCtxSynchronize, ());
+    if (!code)
+        lanes_after_wait(turn);
+    shim_leave();
+    return code;
+}
+
+/* Of another context than the current one nothing is concluded. */
+HOOK cu_result cuCtxSynchronize_v2(cu_context context)
+{
+    if (!shim_enter())
+        return PASS(cuCtxSynchronize_v2, (context));
+    lanes_before_wait();
+    cu_result code = PASS(cuCtxSynchronize_v2, (context));
+    if (!code)
+        lanes_after_wait(0);
+    shim_leave();
+    return code;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What the programs for the tests of `tarn run --pool` share: the calls, by dlsym() as a program finds them, and a context. */
+#ifndef TARN_TESTS_POOL_PROBE_H
+#define TARN_TESTS_POOL_PROBE_H
+
+#include "run/abi.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define CHECK(condition)                                                       \
+    do {                                                                       \
+        if (!(condition)) {                                                    \
+            fprintf(stderr, "%s: line %d: %s\n", PROBE, __LINE__, #condition); \
+            exit(1);                                                           \
+        }                                                                      \
+    } while (0)
+
+enum {
+    CONTEXT = 1,
+    TYPE,
+    POINTER,
+    HOST_POINTER,
+    TOKENS,
+    SYNC,
+    ID,
+    MANAGED,
+    ORDINAL,
+    LEGACY_IPC,
+    START,
+    SIZE,
+    MAPPED,
+    HANDLES,
+    MEMPOOL = 17,
+    MAPPING_SIZE,
+    MAPPING_START,
+    BLOCK_ID
+};
+enum { GLOBAL, THREAD, RELAXED };
+
+static void *library;
+static struct {
+#define X(name, version, mode, symbol, parameters, arguments) cu_result(*symbol) parameters;
+    RUN_HOOK_LIST(X)
+    RUN_ASK_LIST(X)
+#undef X
+    cu_result (*cuCtxSetCurrent)(cu_context);
+    unsigned (*cuFakeWaits)(void);
+    unsigned (*cuFakeLive)(void);
+    unsigned (*cuFakeFailed)(void);
+    void (*cuFakeFinish)(void);
+    void (*cuFakeFail)(unsigned);
+    void (*cuFakeWork)(void);
+    void (*cuFakeStream)(cu_stream);
+    unsigned (*cuFakeCapture)(cu_stream);
+    unsigned (*cuFakeDisorder)(void);
+    uint64_t (*cuFakeReserved)(cu_pool);
+    cu_context (*cuFakeOtherContext)(void);
+} cu;
+static cu_context primary;
+
+static inline void open_driver(void)
+{
+    void *found;
+    library = dlopen("libcuda.so.1", RTLD_NOW);
+    CHECK(library);
+#define X(name, version, mode, symbol, parameters, arguments) \
+    found = dlsym(library, #symbol);                          \
+    CHECK(found);                                             \
+    memcpy(&cu.symbol, &found, sizeof found);
+    RUN_HOOK_LIST(X)
+    RUN_ASK_LIST(X)
+    X(, , , cuCtxSetCurrent, , )
+    X(, , , cuFakeWaits, , )
+    X(, , , cuFakeLive, , )
+    X(, , , cuFakeFailed, , )
+    X(, , , cuFakeFinish, , )
+    X(, , , cuFakeFail, , )
+    X(, , , cuFakeWork, , )
+    X(, , , cuFakeStream, , )
+    X(, , , cuFakeCapture, , )
+    X(, , , cuFakeDisorder, , )
+    X(, , , cuFakeReserved, , )
+    X(, , , cuFakeOtherContext, , )
+#undef X
+}
+
+static inline void start(void)
+{
+    CHECK(cu.cuInit(0) == CU_OK);
+    CHECK(cu.cuDevicePrimaryCtxRetain(&primary, 0) == CU_OK);
+    CHECK(cu.cuCtxSetCurrent(primary) == CU_OK);
+}
+
+static inline cu_address make(size_t size)
+{
+    cu_address address = 0;
+    CHECK(cu.cuMemAlloc_v2(&address, size) == CU_OK && address);
+    return address;
+}
+
+static inline void end(cu_address address)
+{
+    CHECK(cu.cuMemFree_v2(address) == CU_OK);
+}
+
+/* Two, of which a pool serves the second from the first one's segment, if it serves any. */
+static inline bool are_pooled(void)
+{
+    cu_address first = make(4096);
+    unsigned before = cu.cuFakeLive();
+    cu_address second = make(4096);
+    bool pooled = cu.cuFakeLive() == before;
+    end(first);
+    end(second);
+    return pooled;
+}
+
+static inline uint64_t ask(unsigned attribute, cu_address address)
+{
+    uint64_t value = 0;
+    CHECK(cu.cuPointerGetAttribute(&value, attribute, address) == CU_OK);
+    return value;
+}
+
+static inline size_t free_now(void)
+{
+    size_t free_bytes = 0;
+    CHECK(cu.cuMemGetInfo_v2(&free_bytes, NULL) == CU_OK);
+    return free_bytes;
+}
+
+#endif

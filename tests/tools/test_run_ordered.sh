@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# `tarn run --pool`: what a program can observe of stream-ordered memory is as it was. One command of tests/run/ordered_probe.c per contract, on
+# the driver of tests/run, whose streams have work for as long as the test wants.
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+unset LD_LIBRARY_PATH TARN_RUN_FOLDER TARN_RUN_LIMIT TARN_RUN_LOG TARN_RUN_POOL
+unset OMPI_COMM_WORLD_SIZE PMI_RANK PMIX_RANK MPI_LOCALRANKID MV2_COMM_WORLD_SIZE
+folder=$TARN_BUILD/tests/run
+probe=$folder/ordered_probe
+[ -x "$probe" ] || fail "no $probe"
+export TMPDIR=$work TARN_LIVE=0
+row() { grep -qE "$1" "$work/err" || fail "the summary has no line: $1"; }
+
+# What the driver answers of blocks and pools is the same.
+command=()
+env "LD_LIBRARY_PATH=$folder" "$probe" tell >"$work/expected" || fail "the probe fails by itself"
+command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run --pool)
+run 0 "$probe" tell
+diff "$work/expected" "$work/out" >&2 || fail "answers differ"
+
+for contract in reuse late defaults thread_ends destroyed many capture capture_beside properties pool_destroyed ids ipc forks; do
+    run 0 "$probe" "$contract"
+done
+for contract in threshold trim_to; do run 0 env FAKE_DRIVER_KEEPS=1 "$probe" "$contract"; done
+run 0 "$probe" contexts
+run 0 env FAKE_DRIVER_FORGETS=1 "$probe" contexts
+run 0 --limit 64M "$probe" limit
+run 0 --limit 64M --group "ordered.$$" "$probe" limit
+run 0 env FAKE_DRIVER_TOTAL=$((9 << 20)) "$probe" shortage
+run 0 env OMPI_COMM_WORLD_SIZE=1 "$probe" never && row 'MPI started the process'
+run 0 --pool=4095 "$probe" never
+command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run)
+run 0 "$probe" never && lacks err "tarn's pools"
+
+# Threads, and calls of the driver that fail; nothing is lost.
+command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run --pool)
+for keeps in FAKE_DRIVER_KEEPS NOTHING; do
+    run 0 env $keeps=1 "$probe" threads && row '^  ordered_probe +0 B '
+    run 0 env $keeps=1 "$probe" failures && row '^  ordered_probe +0 B '
+done
+exit 0
