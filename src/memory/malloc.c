@@ -64,19 +64,20 @@ static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size
     return status;
 }
 
-/* A block with its own span. With `grow`, climbs the ladder if no free span serves. */
+/* A block with its own span. With `grow`, climbs the ladder if no free span serves. Without, the request is another pool's, and no plan has
+ * it. */
 static tarn_status span_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
                                     size_t *size)
 {
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
-    if (plan_may_begin(heap, request->size)) {
+    if (grow && plan_may_begin(heap, request->size)) {
         plan_begin(heap, request->size);
         heap_check(heap);
     }
     mutex_lock(&heap->lock);
     tarn_status status = store_check(heap->store);
-    if (!status && heap->plan)
+    if (!status && heap->plan && grow)
         status = plan_take_locked(heap, request, &span);
     if (!span && (!status || status == TARN_ERROR_OUT_OF_MEMORY))
         status = span_take_locked(heap, zone, request->size, request->alignment, &span);

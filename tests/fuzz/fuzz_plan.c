@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* libFuzzer's way into the reader of plans: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/plan. A checksum that is wrong is put
- * right, so that what it covers is met too, unless the reserved field says otherwise. Of less than two bytes something else is opened.
+ * right, so that what it covers is met too, unless the highest bit of the pool's number is set. Of less than two bytes something else is
+ * opened.
  * Whatever is read must be within its own numbers; whatever is not must say why.
  *
  * Reader: src/memory/settings/plan_file.c
@@ -42,16 +43,19 @@ static void check_arena(const struct plan *plan)
 static void check(const struct plan *plan)
 {
     const uint32_t arenas = plan->header.behind + 1;
+    uint32_t pools = 0;
     demand(arenas <= PLAN_ARENAS_MOST);
     for (uint32_t i = 0; i < arenas; i++, plan = plan->next) {
         demand(plan && plan->header.behind == arenas - 1 - i);
+        demand(plan->header.pool <= pools + 1 && (!plan->header.pool || plan->header.version == PLAN_VERSION_POOLS));
+        pools = plan->header.pool > pools ? plan->header.pool : pools;
         check_arena(plan);
     }
     demand(!plan);
 }
 
-/* A copy with the checksums that belong there, of each arena that has room for one and for as many requests as it says, except where a
- * reserved field asks for none. */
+/* A copy with the checksums that belong there, of each arena that has room for one and for as many requests as it says, except where the
+ * pool's number asks for none. */
 static uint8_t *mend(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size + 1);
@@ -63,7 +67,7 @@ static uint8_t *mend(const uint8_t *data, size_t size)
     for (size_t at = 0; size - at >= sizeof header;) {
         memcpy(&header, copy + at, sizeof header);
         uint64_t bytes = le32toh(header.count) * sizeof(struct plan_request);
-        if (header.reserved || bytes > size - at - sizeof header)
+        if (le32toh(header.pool) >> 31 || bytes > size - at - sizeof header)
             break;
         struct plan_request *requests = malloc(bytes + 1);
         if (!requests)

@@ -69,12 +69,20 @@ static void use(struct workload *workload, uint8_t choice)
     const struct packing_limits limits = {.steps = 10000, .seconds = 1000};
     if (plan_draft_make(workload, choice % 4 + 1, 1000, &limits, &draft, error, sizeof error)) {
         uint64_t height = 0;
+        const uint32_t made = draft.count;
+        for (uint32_t i = 0; choice & 8 && i < made; i++)
+            plan_draft_drop(&draft, choice % draft.count);
+        for (uint32_t i = 0; choice & 8 && i < made; i++)
+            plan_draft_undrop(&draft);
         for (uint32_t i = 0; i < draft.count; i++) {
             demand(draft.arenas[i].found.height >= draft.arenas[i].found.bound);
             demand(draft.arenas[i].header.behind == draft.count - 1 - i);
+            demand(draft.arenas[i].header.pool <= draft.pools && !draft.arenas[i].header.pool == !draft.arenas[i].pool);
+            demand(i == 0 || draft.arenas[i].first > draft.arenas[i - 1].first);
             height += draft.arenas[i].header.arena;
         }
-        demand(draft.count >= 1 && draft.count <= choice % 4 + 1u && draft.found.height == height);
+        demand(draft.count == made && draft.count >= 1 && draft.count <= choice % 4 + 1u &&
+               draft.found.height == height);
         plan_draft_finish(&draft);
     }
     if (workload_vary(workload, choice))

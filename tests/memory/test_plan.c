@@ -118,9 +118,10 @@ static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
     header.magic[0] = 'T';
     refused_header(header, "byte 0: this is not a tarn plan; tarn plan writes one");
     header = header_of(LENGTH(four), 16 * MIB, 0);
-    header.version = htole32(3);
-    refused_header(header,
-                   "byte 8: version is 3, and this tarn reads 1 and 2; write the plan again with its tarn plan");
+    header.version = htole32(4);
+    refused_header(header, "byte 8: version is 4, and this tarn reads 1 to 3; write the plan again with its tarn plan");
+    header.version = 0;
+    refused_header(header, "byte 8: version is 0, and this tarn reads 1 to 3; write the plan again with its tarn plan");
     refused_header(header_of(0, 16 * MIB, 0), "byte 12: requests is 0, but must be from 1 to 67108864");
     write_file(&header, sizeof header, four, sizeof four - 1);
     header = header_of(LENGTH(four), 16 * MIB, 0);
@@ -191,7 +192,10 @@ static void several_arenas_are_refused_where_they_are_wrong(void **state)
     two = two_of_four(1);
     two.second.version = htole32(1);
     write_two(two, sizeof two);
-    refused("byte 120: version is 1, and this tarn reads 1 and 2; write the plan again with its tarn plan");
+    refused("byte 120: version is 1, but that of the first arena is 2");
+    two.second.version = htole32(9);
+    write_two(two, sizeof two);
+    refused("byte 120: version is 9, and this tarn reads 1 to 3; write the plan again with its tarn plan");
     two = two_of_four(2);
     write_two(two, sizeof two);
     refused("byte 160: arenas behind is 0, but must be 1");
@@ -208,6 +212,49 @@ static void several_arenas_are_refused_where_they_are_wrong(void **state)
     two.first.version = htole32(1); /* of one arena */
     write_two(two, sizeof two);
     refused("byte 12: requests is 4, for which the file's 224 bytes are not right");
+}
+
+/* Pools are numbered in the order of the arenas; versions without them do not look at the number. */
+static void pools_are_refused_where_they_are_wrong(void **state)
+{
+    (void)state;
+    const struct plan *plan = NULL;
+    struct two two = two_of_four(1);
+    two.first.pool = two.second.pool = htole32(77);
+    write_two(two, sizeof two);
+    OK(plan_load("here", path, &plan));
+    CHECK(plan->header.pool == 0 && plan->next->header.pool == 0);
+    two.first.version = two.second.version = htole32(PLAN_VERSION_POOLS);
+    write_two(two, sizeof two);
+    refused("byte 52: pool is 77, but must be from 0 to 1");
+    two.first.pool = htole32(2);
+    write_two(two, sizeof two);
+    refused("byte 52: pool is 2, but must be from 0 to 1");
+    two.first.pool = 0;
+    two.second.pool = htole32(2);
+    write_two(two, sizeof two);
+    refused("byte 164: pool is 2, but must be from 0 to 1");
+    two.first.pool = htole32(1);
+    for (uint32_t pool = 0; pool <= 2; pool++) {
+        two.second.pool = htole32(pool);
+        write_two(two, sizeof two);
+        OK(plan_load("here", path, &plan));
+        CHECK(plan->header.pool == 1 && plan->next->header.pool == pool);
+    }
+    two.second.pool = htole32(3);
+    write_two(two, sizeof two);
+    refused("byte 164: pool is 3, but must be from 0 to 2");
+    two = two_of_four(1);
+    two.second.version = htole32(PLAN_VERSION_POOLS);
+    write_two(two, sizeof two);
+    refused("byte 120: version is 3, but that of the first arena is 2");
+    two = two_of_four(0);
+    two.first.version = htole32(PLAN_VERSION_POOLS);
+    two.first.pool = htole32(1);
+    two.first.checksum = htole64(plan_checksum(&two.first, two.requests));
+    write_file(&two, 112, NULL, 0); /* one arena, of a pool */
+    OK(plan_load("here", path, &plan));
+    CHECK(plan->header.pool == 1 && !plan->next);
 }
 
 static void a_path_that_is_not_a_file_is_refused(void **state)
@@ -743,6 +790,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_no_plan_is_refused_where_it_is_wrong),
         cmocka_unit_test(several_arenas_are_refused_where_they_are_wrong),
+        cmocka_unit_test(pools_are_refused_where_they_are_wrong),
         cmocka_unit_test(a_path_that_is_not_a_file_is_refused),
         cmocka_unit_test(a_plan_without_host_memory_is_refused),
         cmocka_unit_test(settings_with_a_plan_that_is_refused_change_nothing_test),

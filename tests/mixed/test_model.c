@@ -10,7 +10,7 @@
  * A run is a list of operations, each with a random word of its own, which the seed gives; it runs in a child process. Where it fails, the
  * list is shortened to the fewest operations that fail in the same way, printed, and written to a file for --replay. With --seconds, runs
  * with random seeds follow until then. TARN_SEED and TARN_MODEL_STEPS stand for the options; without either the seeds are 1 to 6, or to
- * TARN_MIXED_SEEDS. TARN_MIXED_SHOW=1 prints each call. */
+ * TARN_MIXED_SEEDS. TARN_MIXED_SHOW=1 prints each call. TARN_MIXED_PLAN is a plan, which is followed beside the other settings. */
 #include "mixed/model/mixed.h"
 
 #include <errno.h>
@@ -83,7 +83,7 @@ static struct told {
     bool over;
     char what[128], text[1024];
     uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks, refused, sleeps,
-        shares;
+        shares, planned;
 } * told;
 
 void fault(const char *what, const char *format, ...)
@@ -125,7 +125,13 @@ static void configure(uint64_t seed)
     m.devices = DEVICES;
     m.memory = memories[below(4)] * MIB;
     const char *setting = settings[below(9)];
-    if (*setting && setenv("TARN_ALLOC_CONF", setting, 0))
+    char settings_with_plan[512];
+    const char *plan = getenv("TARN_MIXED_PLAN");
+    if (plan) {
+        snprintf(settings_with_plan, sizeof settings_with_plan, "%s%splan:%s", setting, *setting ? "," : "", plan);
+        m.planned = true;
+    }
+    if ((plan || *setting) && setenv("TARN_ALLOC_CONF", plan ? settings_with_plan : setting, 0))
         fault("the test's own", "%s", strerror(errno));
     if (setenv("TARN_WORKSPACE", workspaces[below(4)], 0) || (CHANCE(8) && setenv("TARN_TRACE", "on", 0)))
         fault("the test's own", "%s", strerror(errno));
@@ -137,6 +143,8 @@ static void configure(uint64_t seed)
         fault("the test's own", "%s", strerror(errno));
     static const char *const tags[] = {"weights", "activations"};
     host_start_with(m.devices, m.memory);
+    if (plan) /* which any first call reads, and may have no host memory for */
+        MINE(tarn_configuration_get(NULL, 0, NULL));
     for (int i = 0; i < 2; i++)
         SURE(tarn_tag_intern, tags[i], &m.tags[i + 1]);
     for (int i = 0; i < m.devices; i++)
@@ -252,6 +260,7 @@ void run_over(void)
     told->checks = m.count.checks;
     told->sleeps = m.count.sleeps;
     told->shares = m.count.shares;
+    told->planned = requests_planned();
     told->over = true;
     _exit(0);
 }
@@ -379,9 +388,9 @@ static bool try(uint64_t seed, struct step *steps, int count, bool shortens)
     if (good)
         printf("seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64 " out of memory, %" PRIu64
                " with failures, %" PRIu64 " launches, %" PRIu64 " suspends, %" PRIu64 " restores, %" PRIu64
-               " workspaces, %" PRIu64 " sleeps, %" PRIu64 " shares, %" PRIu64 " contents\n",
+               " workspaces, %" PRIu64 " sleeps, %" PRIu64 " shares, %" PRIu64 " contents, %" PRIu64 " as planned\n",
                seed, told->step, told->allocations, told->shortages, told->injected, told->launches, told->suspends,
-               told->restores, told->workspaces, told->sleeps, told->shares, told->checks);
+               told->restores, told->workspaces, told->sleeps, told->shares, told->checks, told->planned);
     else
         report(seed, steps, count, shortens);
     fflush(stdout);
@@ -432,10 +441,15 @@ int main(int argument_count, char **arguments)
         holds = try(first, steps, count, false);
     }
     const char *wanted = getenv("TARN_MIXED_SEEDS");
-    uint64_t seeds = seed ? 1 : wanted ? strtoull(wanted, NULL, 10) : 6;
+    uint64_t planned = 0, seeds = seed ? 1 : wanted ? strtoull(wanted, NULL, 10) : 6;
     for (uint64_t i = 0; !replay && holds && (i < seeds || seconds() < end); i++) {
         steps_make(first + i, steps, count);
         holds = try(first + i, steps, count, shortens);
+        planned += told->planned;
+    }
+    if (getenv("TARN_MIXED_PLAN") && holds && !replay && count >= 1000 && planned < 20) {
+        printf("%" PRIu64 " requests were where the plan has them\n", planned);
+        holds = false;
     }
     free(steps);
     return !holds;

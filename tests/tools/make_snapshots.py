@@ -505,11 +505,11 @@ def main(folder):
 
 
 def plan(arenas):
-    """A plan as src/memory/settings/plan_file.h has it, of arenas (requests, bytes, small bytes); requests are (size, offset, end) in bytes."""
+    """A plan as src/memory/settings/plan_file.h has it, of arenas (pool, requests, bytes, small bytes); requests are (size, offset, end) in
+    bytes."""
     file = b""
-    for i, (requests, arena, small) in enumerate(arenas):
-        version, behind = (1, 0) if len(arenas) == 1 else (2, len(arenas) - 1 - i)
-        header = struct.pack("<8sIIQQQQII", b"tarnplan", version, len(requests), arena, small, arena, arena, behind, 0)
+    for i, (pool, requests, arena, small) in enumerate(arenas):
+        header = struct.pack("<8sIIQQQQII", b"tarnplan", 3, len(requests), arena, small, arena, arena, len(arenas) - 1 - i, pool)
         body = b"".join(struct.pack("<III", size // 512, offset // 512, end) for size, offset, end in requests)
         checksum = 0xCBF29CE484222325
         for byte in header + body:
@@ -519,15 +519,15 @@ def plan(arenas):
 
 
 def model_plan():
-    """What memory.model asks for half of the time, at places that overlap, for three streams of a device."""
+    """What memory.model and mixed.model ask for half of the time, at places that overlap, for two streams of a device and two pools."""
     random.seed(5)
     arenas = []
-    for arena in (24 << 20, 16 << 20, 8 << 20):
+    for pool, arena in ((0, 24 << 20), (1, 8 << 20), (0, 16 << 20), (2, 8 << 20), (1, 8 << 20)):
         requests = []
         for i in range(300):
             size = random.randrange(2, 18) * 256 << 10
             requests.append((size, random.randrange(0, arena - size + 1, 512), min(300, i + random.randrange(1, 40))))
-        arenas.append((requests, arena, 2 << 20))
+        arenas.append((pool, requests, arena, 2 << 20))
     return plan(arenas)
 
 

@@ -211,6 +211,7 @@ void heaps_leave_behind(struct store *store)
             count_retired(heap->arena, 1);
             caches_close_locked(heap);
             caches_reclaim_locked(heap); /* so that heaps_learn() finds all free memory */
+            hooks.plan_end_locked(heap); /* the next pool may be the one that the plan has */
         }
         mutex_unlock(&heap->lock);
     }
@@ -249,6 +250,7 @@ bool heaps_give_up(struct store *store)
         counters_part_close(&heap->part);
         spare_spans_destroy_locked(heap);
         heap->retired = true;
+        hooks.plan_end_locked(heap); /* which a request in progress may have begun after the pool was left behind */
         heap->store = &store->arena->store;
         mutex_unlock(&heap->lock);
     }

@@ -21,6 +21,7 @@
 #include "memory/arena/observe.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/wait.h"
+#include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
 
 #define NEAR 8       /* requests before and after the expected one that are looked at */
@@ -70,13 +71,34 @@ static bool may_begin_with(const struct plan *plan, size_t size)
     return false;
 }
 
+/* Whether memory of a store can be an arena's: of pieces that may be of any size, in a pool from which more will be allocated. */
+static bool may_follow(const struct store *store)
+{
+    return store->of_pool ? !store->plain && !store->registrable && !atomic_load(&store->left_behind)
+                          : store == &store->arena->store && !store->plain;
+}
+
+/* Whether the heap's pool can be the one that has number `pool` in the plan: 0 is the default pool, and of the others each is one. */
+static bool may_be_pool(const struct heap *heap, uint32_t pool)
+{
+    const struct plan *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
+    if (!pool || !heap->store->of_pool)
+        return !pool && !heap->store->of_pool;
+    for (unsigned i = 0; plan; plan = plan->next, i++) {
+        struct heap *owner = atomic_load(&heap->arena->planned[i]);
+        if (owner && owner != heap && (heap_store(owner) == heap->store) != (plan->header.pool == pool))
+            return false;
+    }
+    return true;
+}
+
 /* The arena whose beginning a request is, and its number: the first that begins with its size, else the first that has it near its
  * beginning. NULL where there is none that is free, or the heap has one. */
 static const struct plan *arena_for(const struct heap *heap, size_t size, unsigned *number)
 {
     const struct plan *best = NULL, *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
     bool exact = false;
-    if (!plan || heap->store != &heap->arena->store || heap->store->plain)
+    if (!plan || !may_follow(heap->store))
         return NULL;
     for (unsigned i = 0; plan; plan = plan->next, i++) {
         const struct heap *owner = atomic_load(&heap->arena->planned[i]);
@@ -84,6 +106,8 @@ static const struct plan *arena_for(const struct heap *heap, size_t size, unsign
             return NULL;
         bool first = bytes_of(plan->requests[0].size) == size;
         if (owner || exact || (best && !first) || !may_begin_with(plan, size))
+            continue;
+        if (!may_be_pool(heap, plan->header.pool))
             continue;
         best = plan;
         exact = first;
@@ -98,13 +122,14 @@ bool plan_may_begin(const struct heap *heap, size_t size)
     return arena_for(heap, size, &number) != NULL;
 }
 
-/* Makes a heap the one that follows an arena. Two threads may each choose one for the same heap; then at most one of them has it. */
-static bool arena_become(struct heap *heap, unsigned number)
+/* Makes a heap the one that follows an arena. Two threads may each choose one for the same heap, or for the same pool of the plan; then at
+ * most one of them has it. */
+static bool arena_become(struct heap *heap, const struct plan *plan, unsigned number)
 {
     struct heap *nobody = NULL, *self = heap;
     if (!atomic_compare_exchange_strong(&heap->arena->planned[number], &nobody, heap))
         return false;
-    bool alone = true;
+    bool alone = may_be_pool(heap, plan->header.pool);
     for (unsigned i = 0; i < PLAN_ARENAS_MOST; i++)
         alone = alone && (i == number || atomic_load(&heap->arena->planned[i]) != heap);
     if (!alone)
@@ -156,7 +181,17 @@ static tarn_status claim(struct beginning *beginning, struct arena *arena, size_
                             : failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left", size);
 }
 
-/* Creates and maps the memory. On failure nothing is claimed, and what was created is unmapped or gone. */
+/* Pieces for an arena, or for what is small beside it: first what lies unmapped with the pool, then new ones. On failure none are in the
+ * list. */
+static tarn_status get_pieces(struct store *store, size_t size, size_t largest, struct piece_list *list)
+{
+    mutex_lock(&store->arena->lock);
+    pieces_from_unmapped_locked(store, size, size, list);
+    mutex_unlock(&store->arena->lock);
+    return pieces_create(store, size, largest, list);
+}
+
+/* Gets and maps the memory. On failure nothing is claimed, and what was got is unmapped or gone. */
 static tarn_status map_memory(struct beginning *beginning, struct store *store)
 {
     struct arena *arena = store->arena;
@@ -169,9 +204,9 @@ static tarn_status map_memory(struct beginning *beginning, struct store *store)
         return status;
     status = map_prepare(beginning->start, size);
     if (!status)
-        status = pieces_create(store, beginning->bytes[ZONE_SMALL], SIZE_MAX / 2, &pieces);
+        status = get_pieces(store, beginning->bytes[ZONE_SMALL], SIZE_MAX / 2, &pieces);
     if (!status)
-        status = pieces_create(store, beginning->bytes[ZONE_LARGE], piece > least ? piece : least, &large);
+        status = get_pieces(store, beginning->bytes[ZONE_LARGE], piece > least ? piece : least, &large);
     pieces_append(&pieces, &large);
     if (!status)
         return pieces_map(arena, &pieces, beginning->start, 0);
@@ -209,7 +244,7 @@ static void begin(struct heap *heap, size_t size)
     unsigned number = 0;
     const struct plan *plan = arena_for(heap, size, &number);
     struct beginning beginning = {0};
-    if (!plan || !arena_become(heap, number))
+    if (!plan || store_check(heap->store) || !arena_become(heap, plan, number))
         return;
     bool done = prepare(&beginning, heap->arena, plan) && map_memory(&beginning, heap->store) == TARN_OK;
     if (done) {
@@ -227,8 +262,11 @@ static void begin(struct heap *heap, size_t size)
 void plan_begin(struct heap *heap, size_t size)
 {
     struct error_before before;
+    unsigned number;
+    const struct plan *plan = arena_for(heap, size, &number);
     error_attempt_begin(&before);
-    if (observe_refuse_moving("the memory of a plan") == TARN_OK) {
+    if (plan && observe_refuse_moving("the memory of a plan") == TARN_OK) {
+        (void)take_what_is_left_behind(heap, plan->header.small + plan->header.arena); /* before new memory is made */
         move_begin(heap->arena);
         begin(heap, size);
         move_end(heap->arena);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Following a plan. Each arena of the plan is followed by one heap at most of the default pool of a device: that of the stream whose requests
- * begin as the arena's do. Streams share nothing of a plan, so what is free in a heap's order is all that a place needs.
+/* Following a plan. Each arena of the plan is followed by one heap at most of a device: that of the stream and pool whose requests begin as
+ * the arena's do. The default pool's heaps follow the default pool's arenas. A private pool follows those of one pool of the plan, and no
+ * other pool follows these until it has ended: a pool is told by how its requests begin, since names and addresses differ between runs.
+ * Heaps share nothing of a plan, so what is free in a heap's order is all that a place needs.
  *
  *   heap's runs   [ small ][          the plan's arena          ]...growth      mapped at once when the heap begins to follow
  *   zone            SMALL                   LARGE
@@ -29,8 +31,8 @@ void plan_begin(struct heap *heap, size_t size);
  * long as the block is likely to live. SPAN_TAKEN; TARN_ERROR_OUT_OF_MEMORY, without a text, where the ordinary way must be gone. */
 tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct span **span);
 
-/* Ends the following: the stream is retired, or all memory of the heap was given up; another may begin. What is in the arena stays the
- * heap's. */
+/* Ends the following: the stream is retired, the pool left behind, or all memory of the heap was given up; another may begin. What is in the
+ * arena stays the heap's. */
 void plan_end_locked(struct heap *heap);
 
 /* For tests: how many requests of the process were put where a plan has them, where it leaves room, and went the ordinary way. */

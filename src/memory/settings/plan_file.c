@@ -81,6 +81,7 @@ static void header_decode(struct plan_header *header)
     header->bound = le64toh(header->bound);
     header->recorded = le64toh(header->recorded);
     header->behind = header->version == PLAN_VERSION ? 0 : le32toh(header->behind);
+    header->pool = header->version == PLAN_VERSION_POOLS ? le32toh(header->pool) : 0;
     header->checksum = le64toh(header->checksum);
 }
 
@@ -96,18 +97,26 @@ static __attribute__((format(printf, 3, 4))) tarn_status refuse_at(const struct 
     return refuse(reading, "byte %" PRIu64 ": %s", reading->base + at, what);
 }
 
-/* What the header says of itself. `before` is the header of the arena before it, or NULL. */
+static bool is_of_version(const struct plan_header *header, const struct plan_header *before)
+{
+    return before ? header->version == before->version && before->version != PLAN_VERSION
+                  : header->version >= PLAN_VERSION && header->version <= PLAN_VERSION_POOLS;
+}
+
+/* What the header says of itself. `before` is the header of the arena before it, or NULL, and `pools` the private pools of those so far. */
 static tarn_status header_check(const struct reading *reading, const struct plan_header *header,
-                                const struct plan_header *before)
+                                const struct plan_header *before, uint32_t pools)
 {
     uint64_t left = reading->size - reading->base;
     if (memcmp(header->magic, PLAN_MAGIC, sizeof header->magic) != 0)
         return refuse_at(reading, 0, "this is not a tarn plan; tarn plan writes one");
-    if (before ? header->version != PLAN_VERSION_SEVERAL
-               : header->version != PLAN_VERSION && header->version != PLAN_VERSION_SEVERAL)
+    if (before && is_of_version(header, NULL) && !is_of_version(header, before))
+        return refuse_at(reading, 8, "version is %u, but that of the first arena is %u", header->version,
+                         before->version);
+    if (!is_of_version(header, before))
         return refuse_at(reading, 8,
-                         "version is %u, and this tarn reads %d and %d; write the plan again with its tarn plan",
-                         header->version, PLAN_VERSION, PLAN_VERSION_SEVERAL);
+                         "version is %u, and this tarn reads %d to %d; write the plan again with its tarn plan",
+                         header->version, PLAN_VERSION, PLAN_VERSION_POOLS);
     if (header->count == 0 || header->count > PLAN_REQUESTS_MOST)
         return refuse_at(reading, 12, "requests is %u, but must be from 1 to %u", header->count, PLAN_REQUESTS_MOST);
     uint64_t wanted = sizeof *header + header->count * sizeof(struct plan_request);
@@ -123,6 +132,8 @@ static tarn_status header_check(const struct reading *reading, const struct plan
         return refuse_at(reading, 48, "arenas behind is %u, but must be %u", header->behind, before->behind - 1);
     if (header->behind >= PLAN_ARENAS_MOST)
         return refuse_at(reading, 48, "arenas behind is %u, but must be below %d", header->behind, PLAN_ARENAS_MOST);
+    if (header->pool > pools + 1)
+        return refuse_at(reading, 52, "pool is %u, but must be from 0 to %u", header->pool, pools + 1);
     return TARN_OK;
 }
 
@@ -187,7 +198,8 @@ static void plan_free(struct plan *plan)
 }
 
 /* Reads the arena at the reading's base. */
-static tarn_status read_arena(const struct reading *reading, const struct plan_header *before, struct plan **result)
+static tarn_status read_arena(const struct reading *reading, const struct plan_header *before, uint32_t pools,
+                              struct plan **result)
 {
     struct plan_header header;
     if (reading->size - reading->base < sizeof header)
@@ -198,7 +210,7 @@ static tarn_status read_arena(const struct reading *reading, const struct plan_h
         return status;
     const struct plan_header raw = header;
     header_decode(&header);
-    status = header_check(reading, &header, before);
+    status = header_check(reading, &header, before, pools);
     if (status)
         return status;
 
@@ -240,10 +252,12 @@ static tarn_status read_plan(struct reading *reading, const struct plan **result
     struct plan *arenas[PLAN_ARENAS_MOST], *plan = NULL;
     tarn_status status = TARN_OK;
     unsigned count = 0;
+    uint32_t pools = 0;
     do {
-        status = read_arena(reading, plan ? &plan->header : NULL, &plan);
+        status = read_arena(reading, plan ? &plan->header : NULL, pools, &plan);
         if (!status) {
             arenas[count++] = plan;
+            pools = plan->header.pool > pools ? plan->header.pool : pools;
             reading->base += sizeof plan->header + plan->header.count * sizeof *plan->requests;
         }
     } while (!status && plan->header.behind);

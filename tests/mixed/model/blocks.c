@@ -72,6 +72,8 @@ bool block_is_usable(const struct block *block)
 
 static size_t some_size(void)
 {
+    if (m.planned && CHANCE(2)) /* what the plan of make_snapshots.py has */
+        return (2 + below(16)) * (256 << 10);
     switch (below(10)) {
     case 0:
         return 1 + below(512);

@@ -17,7 +17,8 @@
  *   shares.c   anchors, shares, observers
  *   sleeps.c   the process asleep and awake
  *   counts.c   who counts what, and what is left of things that have ended
- *   asks.c     what tarn says when it is asked, reports and settings */
+ *   asks.c     what tarn says when it is asked, reports and settings
+ *   planned.c  how many requests were where a plan has them */
 #ifndef TESTS_MIXED_MODEL_H
 #define TESTS_MIXED_MODEL_H
 
@@ -55,6 +56,8 @@ enum {
     CHECKS = 160,
     STEPS_MOST = 40000
 };
+
+uint64_t requests_planned(void);
 
 struct span_of_bytes {
     uintptr_t start, end;
@@ -232,6 +235,7 @@ struct model {
     unsigned inject;    /* of this step: 0 nothing */
     bool compacts; /* pieces of host memory may stand in for the device's, and are reported, where one could not end */
     bool exports;  /* memory of device 0 can be exported */
+    bool planned;  /* requests follow a plan */
     bool uncached, was_uncached;
     bool moves;       /* live blocks may move in this call */
     bool reclaims;    /* an observer may free in this call */

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define EFFORT UINT64_C(1000000000) /* steps of the placement: a few seconds */
+#define LARGEST 4                   /* arenas that a plan is tried without */
 
 static const char help[] =
     "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
@@ -37,6 +38,7 @@ static const char help[] =
     "FILE is what `tarn replay` reads, or a CSV file of blocks with known lifetimes, which begins with the line\n"
     "id,lower,upper,size: a block lives from `lower` to before `upper`. Then PLAN is the same with a column `offset`.\n"
     "Up to 2,000 blocks are placed by a search, which prints how far its result is above the lower bound.\n"
+    "A plan covers the streams and private pools with which a replay reserves least.\n"
     "\n"
     "Options:\n"
     "  -o, --output PLAN   The file to write; without it nothing is written\n"
@@ -150,7 +152,7 @@ static bool try_draft(const struct arguments *arguments, const struct plan_draft
     return done;
 }
 
-/* Finds out how much what is not planned takes beside the arena, and plans for it; at most for what slabs half full could take of
+/* Finds out how much what is not planned takes beside the arenas, and plans for it; at most for what slabs half full could take of
  * what is small, since other streams and pools have memory of their own. */
 static bool plan_rest(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings)
 {
@@ -167,32 +169,73 @@ static bool plan_rest(const struct arguments *arguments, struct plan_draft *draf
     return try_draft(arguments, draft, 0, &findings->replay);
 }
 
-/* Makes a plan of all streams, and one of that alone which asks for most; the one with which less is reserved stays. Streams whose peaks
- * are not at one time are better off without arenas of their own, since each takes what another does not need. */
+/* What is kept of a draft while it is tried with less. */
+struct kept {
+    uint64_t small[PLAN_ARENAS_MOST];
+    struct findings findings;
+};
+
+static void keep(const struct plan_draft *draft, const struct findings *findings, struct kept *kept)
+{
+    kept->findings = *findings;
+    for (uint32_t i = 0; i < draft->count; i++)
+        kept->small[i] = draft->arenas[i].header.small;
+}
+
+static void put_back(struct plan_draft *draft, struct findings *findings, const struct kept *kept)
+{
+    plan_draft_undrop(draft);
+    *findings = kept->findings;
+    for (uint32_t i = 0; i < draft->count; i++)
+        draft->arenas[i].header.small = kept->small[i];
+}
+
+/* The arena without which least is reserved, of the LARGEST that are largest; the draft's count where none is better left out. */
+static bool find_worst(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings,
+                       uint32_t *worst)
+{
+    uint64_t least = findings->replay.peak_reserved, before = UINT64_MAX;
+    struct kept kept;
+    *worst = draft->count;
+    for (int tried = 0; tried < LARGEST; tried++) {
+        uint32_t next = plan_draft_largest_below(draft, before);
+        if (next == draft->count)
+            break;
+        before = plan_draft_rank(draft, next);
+        keep(draft, findings, &kept);
+        plan_draft_drop(draft, next);
+        bool done = plan_rest(arguments, draft, findings);
+        uint64_t reserved = findings->replay.peak_reserved;
+        put_back(draft, findings, &kept);
+        if (!done)
+            return false;
+        if (reserved < least) {
+            least = reserved;
+            *worst = next;
+        }
+    }
+    return true;
+}
+
+/* Makes a plan of all streams of all pools, and leaves arenas out as long as less is reserved without one. Streams and pools whose peaks are
+ * not at one time are better off without arenas of their own, since each takes what another does not need. */
 static bool make_plan(const struct arguments *arguments, const struct workload *workload, struct plan_draft *draft,
                       struct findings *findings)
 {
     const struct packing_limits limits = {
         .steps = arguments->steps, .seconds = arguments->seconds, .show = isatty(STDERR_FILENO) == 1};
-    struct plan_draft one = {0};
-    struct findings with_one = *findings;
     char error[256];
     if (!plan_draft_make(workload, PLAN_ARENAS_MOST, EFFORT, &limits, draft, error, sizeof error))
         return complain(arguments->path, error);
-    if (!plan_rest(arguments, draft, findings))
-        return false;
-    if (draft->count == 1)
-        return true;
-    if (!plan_draft_make(workload, 1, EFFORT, &limits, &one, error, sizeof error))
-        return complain(arguments->path, error);
-    bool done = plan_rest(arguments, &one, &with_one);
-    if (done && with_one.replay.peak_reserved < findings->replay.peak_reserved) {
-        struct plan_draft several = *draft;
-        *draft = one;
-        *findings = with_one;
-        one = several;
+    bool done = plan_rest(arguments, draft, findings);
+    while (done && draft->count > 1) {
+        uint32_t worst;
+        done = find_worst(arguments, draft, findings, &worst);
+        if (!done || worst == draft->count)
+            break;
+        plan_draft_drop(draft, worst);
+        done = plan_rest(arguments, draft, findings);
     }
-    plan_draft_finish(&one);
     return done;
 }
 
@@ -261,10 +304,33 @@ static void line(const char *label, uint64_t bytes, uint64_t bound)
 
 static void print_arena(const struct plan_draft_arena *arena, uint64_t bound)
 {
-    char label[96];
-    snprintf(label, sizeof label, "    stream 0x%" PRIx64 ", %.5f of its bound", arena->stream,
+    char label[96], pool[24] = "";
+    if (arena->header.pool)
+        snprintf(pool, sizeof pool, "pool %" PRIu32 ", ", arena->header.pool);
+    snprintf(label, sizeof label, "    %sstream 0x%" PRIx64 ", %.5f", pool, arena->stream,
              (double)arena->found.height / (double)arena->found.bound);
     line(label, arena->found.height, bound);
+}
+
+/* How many streams of the default pool are planned, and how many private pools. */
+static void describe_arenas(const struct plan_draft *draft, char *text, size_t size)
+{
+    uint32_t of_default = 0;
+    uint64_t stream = 0;
+    for (uint32_t i = 0; i < draft->count; i++) {
+        if (draft->arenas[i].pool)
+            continue;
+        of_default++;
+        stream = draft->arenas[i].stream;
+    }
+    int length = 0;
+    if (of_default == 1)
+        length = snprintf(text, size, "on stream 0x%" PRIx64, stream);
+    else if (of_default)
+        length = snprintf(text, size, "on %" PRIu32 " streams", of_default);
+    if (draft->pools)
+        snprintf(text + length, size - (size_t)length, "%sin %" PRIu32 " private pool%s", of_default ? " and " : "",
+                 draft->pools, draft->pools > 1 ? "s" : "");
 }
 
 static void print_table(const struct arguments *arguments, const struct workload *workload,
@@ -273,18 +339,17 @@ static void print_table(const struct arguments *arguments, const struct workload
     const char *slash = strrchr(arguments->path, '/');
     uint64_t bound = findings->requested;
     printf("%s, device %d\n", slash ? slash + 1 : arguments->path, workload->device);
-    char streams[40];
-    if (draft->count == 1)
-        snprintf(streams, sizeof streams, "stream 0x%" PRIx64, draft->arenas[0].stream);
-    else
-        snprintf(streams, sizeof streams, "%" PRIu32 " streams", draft->count);
-    printf("  planned: %s of %s allocations, those above 64 KiB on %s; orders tried: %s\n\n",
+    char streams[80];
+    describe_arenas(draft, streams, sizeof streams);
+    printf("  planned: %s of %s allocations, those above 64 KiB %s; orders tried: %s\n\n",
            units_count(draft->planned).text, units_count(workload->alloc_count + workload->initial_count).text, streams,
            units_count(draft->found.tries).text);
     printf("  %-44s %12s  %s\n", "", "", "/ requested");
     line("peak requested", bound, bound);
     line("peak of what is planned, the lower bound", draft->found.bound, bound);
     line("  placed", draft->found.height, bound);
+    if (draft->count > 1)
+        printf("    of these, and placed / lower bound of each:\n");
     for (uint32_t i = 0; i < draft->count && draft->count > 1; i++)
         print_arena(&draft->arenas[i], bound);
     line("reserved with the plan", findings->replay.peak_reserved, bound);
@@ -312,10 +377,10 @@ static json_t *json_arenas(const struct plan_draft *draft)
     for (uint32_t i = 0; i < draft->count; i++) {
         const struct plan_draft_arena *arena = &draft->arenas[i];
         json_array_append_new(
-            arenas, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "stream", (json_int_t)arena->stream, "planned",
-                              (json_int_t)arena->header.count, "bound", (json_int_t)arena->found.bound, "proved",
-                              (json_int_t)arena->found.proved, "placed", (json_int_t)arena->found.height, "small",
-                              (json_int_t)arena->header.small));
+            arenas, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "stream", (json_int_t)arena->stream, "pool",
+                              (json_int_t)arena->header.pool, "planned", (json_int_t)arena->header.count, "bound",
+                              (json_int_t)arena->found.bound, "proved", (json_int_t)arena->found.proved, "placed",
+                              (json_int_t)arena->found.height, "small", (json_int_t)arena->header.small));
     }
     return arenas;
 }

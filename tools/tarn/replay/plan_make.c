@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Makes plans. Time in an arena of a plan is counted in its requests, as the library counts them when it follows it: a block lives from its
- * own request to the first of the same stream that comes after it was given back, with what other streams did to it. */
+ * own request to the first of the same stream and pool that comes after it was given back, with what other streams did to it. */
 #include "replay/plan_make.h"
 #include "replay/least.h"
 
@@ -20,42 +20,57 @@ static uint64_t rounded(uint64_t size)
     return (size + TARN_BLOCK_UNIT - 1) / TARN_BLOCK_UNIT * TARN_BLOCK_UNIT;
 }
 
-/* A stream and what it asks for. */
+/* A stream in a pool, and what it asks for. */
 struct asking {
-    uint32_t stream;
+    uint32_t pool, stream;
     uint64_t bytes; /* of the requests that can be planned */
 };
+
+static int by_stream(const void *left, const void *right)
+{
+    const struct asking *a = left, *b = right;
+    if (a->pool != b->pool)
+        return a->pool < b->pool ? -1 : 1;
+    return a->stream < b->stream ? -1 : a->stream > b->stream;
+}
 
 static int by_bytes(const void *left, const void *right)
 {
     const struct asking *a = left, *b = right;
     if (a->bytes != b->bytes)
         return a->bytes > b->bytes ? -1 : 1;
-    return a->stream < b->stream ? -1 : 1;
+    return by_stream(left, right);
 }
 
-/* The streams of the default pool, those that ask for most first. NULL when memory is short. */
-static struct asking *find_streams(const struct workload *workload)
+/* The streams of the pools, those that ask for most first. NULL when memory is short. */
+static struct asking *find_streams(const struct workload *workload, size_t *count)
 {
-    struct asking *streams = calloc(workload->stream_count + 1, sizeof *streams);
-    for (size_t i = 0; streams && i < workload->stream_count; i++)
-        streams[i].stream = (uint32_t)i;
+    struct asking *streams = calloc(workload->block_count + 1, sizeof *streams);
+    size_t blocks = 0;
+    *count = 0;
     for (size_t i = 0; streams && i < workload->block_count; i++) {
         const struct workload_block *block = &workload->blocks[i];
-        uint64_t *sum = &streams[block->stream].bytes;
-        if (block->pool == 0 && rounded(block->size) > PLAN_LEAST_REQUEST &&
-            __builtin_add_overflow(*sum, block->size, sum))
-            *sum = UINT64_MAX;
+        if (rounded(block->size) > PLAN_LEAST_REQUEST)
+            streams[blocks++] = (struct asking){block->pool, block->stream, block->size};
     }
     if (streams)
-        qsort(streams, workload->stream_count, sizeof *streams, by_bytes);
+        qsort(streams, blocks, sizeof *streams, by_stream);
+    for (size_t i = 0; i < blocks; i++) {
+        struct asking *last = *count ? &streams[*count - 1] : NULL;
+        if (!last || by_stream(last, &streams[i]) != 0)
+            streams[(*count)++] = streams[i];
+        else if (__builtin_add_overflow(last->bytes, streams[i].bytes, &last->bytes))
+            last->bytes = UINT64_MAX;
+    }
+    if (streams)
+        qsort(streams, *count, sizeof *streams, by_bytes);
     return streams;
 }
 
 /* The blocks that are planned, in the order of their requests. */
 struct selection {
     const struct workload *workload;
-    uint32_t stream, count;
+    uint32_t stream, pool, count;
     uint32_t first, seen;         /* blocks of the workload before the first one, and so far */
     uint32_t *numbers;            /* by block of the workload: its request, or WORKLOAD_NO_BLOCK */
     struct packing_block *blocks; /* by request */
@@ -64,14 +79,16 @@ struct selection {
 static bool is_rest(const struct selection *selection, uint32_t number)
 {
     const struct workload_block *block = &selection->workload->blocks[number];
-    return block->stream == selection->stream && block->pool == 0 && rounded(block->size) <= PLAN_LEAST_REQUEST;
+    return block->stream == selection->stream && block->pool == selection->pool &&
+           rounded(block->size) <= PLAN_LEAST_REQUEST;
 }
 
 static void select_block(struct selection *selection, uint32_t number)
 {
     const struct workload_block *block = &selection->workload->blocks[number];
     selection->seen++;
-    if (block->stream != selection->stream || block->pool != 0 || rounded(block->size) <= PLAN_LEAST_REQUEST)
+    if (block->stream != selection->stream || block->pool != selection->pool ||
+        rounded(block->size) <= PLAN_LEAST_REQUEST)
         return;
     if (selection->count == 0)
         selection->first = selection->seen;
@@ -158,76 +175,97 @@ static int by_first(const void *left, const void *right)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Adds the arena of a stream that has requests to plan. What is left of the limits is for it and `more` others. */
+/* Adds the arena of a stream in a pool that has requests to plan. What is left of the limits is for it and `more` others. */
 static bool add_arena(struct selection *selection, uint64_t effort, const struct packing_limits *limits, uint32_t more,
                       struct plan_draft *draft, char *error, size_t error_size)
 {
     const struct workload *workload = selection->workload;
-    struct plan_draft_arena *arena = &draft->arenas[draft->count];
+    struct plan_draft_arena *arena = &draft->arenas[draft->made];
     struct packing_limits own = *limits;
     own.seconds /= more + 1;
-    own.steps = (own.steps - draft->found.steps) / (more + 1);
+    for (uint32_t i = 0; i < draft->made; i++)
+        own.steps -= draft->arenas[i].found.steps;
+    own.steps /= more + 1;
     select_blocks(selection);
     if (selection->count < 1 || selection->count > PLAN_REQUESTS_MOST) {
         snprintf(error, error_size,
-                 "device %d has %" PRIu32 " requests above %zu bytes on one stream; a plan has 1 to %u",
+                 "device %d has %" PRIu32 " requests above %zu bytes on one stream of a pool; a plan has 1 to %u",
                  workload->device, selection->count, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
         return false;
     }
-    draft->count++;
+    draft->made++;
     if (!make(selection, effort / (more + 1), &own, arena, error, error_size))
         return false;
     arena->stream = workload->streams[selection->stream];
+    arena->pool = selection->pool;
     arena->first = selection->first;
     arena->rest = rest_peak(selection);
-    draft->planned += arena->header.count;
-    draft->found.bound += arena->found.bound;
-    draft->found.height += arena->found.height;
-    draft->found.proved += arena->found.proved;
-    draft->found.tries += arena->found.tries;
-    draft->found.steps += arena->found.steps;
     return true;
 }
 
-static void put_in_order(struct plan_draft *draft)
+/* The number in the plan of an arena's pool, by the arenas before it. */
+static uint32_t number_pool(struct plan_draft *draft, uint32_t arena)
 {
-    uint64_t stream = draft->arenas[0].stream;
+    for (uint32_t i = 0; i < arena; i++)
+        if (draft->arenas[i].pool == draft->arenas[arena].pool)
+            return draft->arenas[i].header.pool;
+    return draft->arenas[arena].pool ? ++draft->pools : 0;
+}
+
+/* Orders the first `count` arenas, and says of the draft what they come to. */
+static void sum_up(struct plan_draft *draft, uint32_t count)
+{
+    draft->count = count;
+    draft->largest = draft->pools = 0;
+    draft->planned = 0;
+    draft->found = (struct packing_result){0};
     qsort(draft->arenas, draft->count, sizeof *draft->arenas, by_first);
     for (uint32_t i = 0; i < draft->count; i++) {
-        struct plan_header *header = &draft->arenas[i].header;
-        header->version = draft->count > 1 ? PLAN_VERSION_SEVERAL : PLAN_VERSION;
-        header->behind = draft->count - 1 - i;
-        if (draft->arenas[i].stream == stream)
+        struct plan_draft_arena *arena = &draft->arenas[i];
+        arena->header.pool = number_pool(draft, i);
+        arena->header.behind = draft->count - 1 - i;
+        if (arena->asked > draft->arenas[draft->largest].asked)
             draft->largest = i;
+        draft->planned += arena->header.count;
+        draft->found.bound += arena->found.bound;
+        draft->found.height += arena->found.height;
+        draft->found.proved += arena->found.proved;
+        draft->found.tries += arena->found.tries;
+        draft->found.steps += arena->found.steps;
     }
+    for (uint32_t i = 0; i < draft->count; i++)
+        draft->arenas[i].header.version = draft->pools       ? PLAN_VERSION_POOLS
+                                          : draft->count > 1 ? PLAN_VERSION_SEVERAL
+                                                             : PLAN_VERSION;
 }
 
 bool plan_draft_make(const struct workload *workload, uint32_t most, uint64_t effort,
                      const struct packing_limits *limits, struct plan_draft *draft, char *error, size_t error_size)
 {
     struct selection selection = {.workload = workload};
-    struct asking *streams = find_streams(workload);
-    uint32_t count = 0;
+    size_t found = 0;
+    struct asking *streams = find_streams(workload, &found);
+    uint32_t count = most < PLAN_ARENAS_MOST ? most : PLAN_ARENAS_MOST;
+    count = found < count ? (uint32_t)found : count;
     *draft = (struct plan_draft){.arenas = calloc(PLAN_ARENAS_MOST, sizeof *draft->arenas)};
     selection.numbers = calloc(workload->block_count + 1, sizeof *selection.numbers);
     selection.blocks = calloc(workload->block_count + 1, sizeof *selection.blocks);
     bool done = streams && draft->arenas && selection.numbers && selection.blocks;
     if (!done)
         snprintf(error, error_size, "there is not enough host memory");
-    most = most < PLAN_ARENAS_MOST ? most : PLAN_ARENAS_MOST;
-    while (done && count < most && count < workload->stream_count && streams[count].bytes)
-        count++;
     if (done && !count) {
-        snprintf(error, error_size, "device %d has no requests above %zu bytes in its default pool; a plan has 1 to %u",
-                 workload->device, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
+        snprintf(error, error_size, "device %d has no requests above %zu bytes; a plan has 1 to %u", workload->device,
+                 PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
         done = false;
     }
     for (uint32_t i = 0; i < count && done; i++) {
         selection.stream = streams[i].stream;
+        selection.pool = streams[i].pool;
+        draft->arenas[draft->made].asked = streams[i].bytes;
         done = add_arena(&selection, effort, limits, count - 1 - i, draft, error, error_size);
     }
     if (done)
-        put_in_order(draft);
+        sum_up(draft, draft->made);
     free(streams);
     free(selection.numbers);
     free(selection.blocks);
@@ -238,10 +276,38 @@ bool plan_draft_make(const struct workload *workload, uint32_t most, uint64_t ef
 
 void plan_draft_finish(struct plan_draft *draft)
 {
-    for (uint32_t i = 0; i < draft->count; i++)
+    for (uint32_t i = 0; i < draft->made; i++)
         free(draft->arenas[i].requests);
     free(draft->arenas);
     *draft = (struct plan_draft){0};
+}
+
+void plan_draft_drop(struct plan_draft *draft, uint32_t arena)
+{
+    struct plan_draft_arena dropped = draft->arenas[arena];
+    draft->arenas[arena] = draft->arenas[draft->count - 1];
+    draft->arenas[draft->count - 1] = dropped;
+    sum_up(draft, draft->count - 1);
+}
+
+void plan_draft_undrop(struct plan_draft *draft)
+{
+    sum_up(draft, draft->count + 1);
+}
+
+uint64_t plan_draft_rank(const struct plan_draft *draft, uint32_t arena)
+{
+    return draft->arenas[arena].header.arena / TARN_BLOCK_UNIT * PLAN_ARENAS_MOST + arena;
+}
+
+uint32_t plan_draft_largest_below(const struct plan_draft *draft, uint64_t rank)
+{
+    uint32_t best = draft->count;
+    for (uint32_t i = 0; i < draft->count; i++)
+        if (plan_draft_rank(draft, i) < rank &&
+            (best == draft->count || plan_draft_rank(draft, i) > plan_draft_rank(draft, best)))
+            best = i;
+    return best;
 }
 
 uint64_t plan_draft_arenas(const struct plan_draft *draft)
@@ -267,7 +333,8 @@ static bool write_arena(const struct plan_draft_arena *arena, FILE *out)
                                   .small = htole64(header->small),
                                   .bound = htole64(header->bound),
                                   .recorded = htole64(header->recorded),
-                                  .behind = htole32(header->behind)};
+                                  .behind = htole32(header->behind),
+                                  .pool = htole32(header->pool)};
     struct plan_request *requests = calloc(header->count, sizeof *requests);
     if (!requests)
         return false;
