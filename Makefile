@@ -25,6 +25,8 @@ compile = cmake --build $(build_dir) --parallel $(JOBS)
 cudss_headers = $(if $(filter true,$(CI)),scripts/cudss-headers build/cudss,true)
 # What the adaptors are compiled with.
 adaptor_packages = $(if $(filter true,$(CI)),scripts/adaptor-packages,true)
+# The MPI of the test gpu.mpi.
+mpi_packages = $(if $(filter true,$(CI)),scripts/mpi-packages,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 export TARN_ADAPTOR_PACKAGES ?= $(CURDIR)/build/adaptor-packages
 
@@ -45,6 +47,7 @@ test: ## Install what the tests need, build, and run every test (PRESET=..., TES
 	@scripts/setup demo test docs
 	@$(cudss_headers)
 	@$(adaptor_packages)
+	@$(mpi_packages)
 	@$(configure) -DTARN_TESTS=ON $(quiet)
 	@$(compile)
 	@scripts/run-tests $(build_dir) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')

@@ -18,7 +18,7 @@ tarn_device_properties gpu_properties = {.size = sizeof gpu_properties};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int results[GPU_NOTE + 1];
-static cu_function fill_function, check_function, spin_function;
+static cu_function fill_function, check_function, spin_function, add_function;
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
@@ -94,7 +94,8 @@ static void load_kernels(void)
         return;
     if (CU("kernels", code) && CU("kernels", gpu.cuModuleGetFunction(&fill_function, module, "tarn_fill")) &&
         CU("kernels", gpu.cuModuleGetFunction(&check_function, module, "tarn_check")) &&
-        CU("kernels", gpu.cuModuleGetFunction(&spin_function, module, "tarn_spin")))
+        CU("kernels", gpu.cuModuleGetFunction(&spin_function, module, "tarn_spin")) &&
+        CU("kernels", gpu.cuModuleGetFunction(&add_function, module, "tarn_add")))
         gpu_has_kernels = true;
 }
 
@@ -243,6 +244,20 @@ bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uin
     struct gpu_slot *found = &slots->device[slot];
     void *parameters[] = {&words, &count, &seed, &wait_ns, &found};
     return launch(check_function, stream, count, parameters);
+}
+
+bool gpu_add(tarn_stream stream, void *words, size_t bytes, void *others)
+{
+    uint64_t count = bytes / 4;
+    if (gpu_has_kernels) {
+        void *parameters[] = {&words, &count, &others};
+        return launch(add_function, stream, count, parameters);
+    }
+    if (!OK("add", tarn_stream_synchronize(stream))) /* the simulated driver's memory is the host's */
+        return false;
+    for (uint64_t i = 0; i < count; i++)
+        ((uint32_t *)words)[i] += ((uint32_t *)others)[i];
+    return true;
 }
 
 bool gpu_spin(tarn_stream stream, uint64_t ns)

@@ -84,6 +84,8 @@ bool gpu_slots_read(struct gpu_slots *slots, tarn_stream stream);
 bool gpu_fill(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns);
 bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns, struct gpu_slots *slots,
                size_t slot);
+/* Queues an addition: each of the 32-bit words is increased by the one of `others` at its place. */
+bool gpu_add(tarn_stream stream, void *words, size_t bytes, void *others);
 /* Keeps the stream busy; false where there are no kernels. */
 bool gpu_spin(tarn_stream stream, uint64_t ns);
 

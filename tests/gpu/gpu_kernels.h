@@ -5,7 +5,8 @@
  * seed + i * 2654435761. Each waits first, so that work that was let run too early or too late shows:
  *   tarn_fill(words, count, seed, wait_ns)
  *   tarn_check(words, count, seed, wait_ns, found)   found[0] += wrong words; found[1] = the first; found[2] = what it was
- *   tarn_spin(wait_ns)                               takes time, touches nothing */
+ *   tarn_spin(wait_ns)                               takes time, touches nothing
+ *   tarn_add(words, count, others)                   adds the others to the words, and does not wait */
 #ifndef TESTS_GPU_GPU_KERNELS_H
 #define TESTS_GPU_GPU_KERNELS_H
 
@@ -76,6 +77,22 @@ static const char gpu_ptx[] =
     "}\n"
     ".visible .entry tarn_spin(.param .u64 wait)\n"
     "{\n" GPU_PTX_REGISTERS "ld.param.u64 %d2, [wait];\n" GPU_PTX_WAIT "ret;\n"
+    "}\n"
+    ".visible .entry tarn_add(.param .u64 words, .param .u64 count, .param .u64 others)\n"
+    "{\n" GPU_PTX_REGISTERS "ld.param.u64 %d0, [words];\n"
+    "ld.param.u64 %d1, [count];\n"
+    "ld.param.u64 %d13, [others];\n"
+    "cvta.to.global.u64 %d13, %d13;\n"
+    "mov.u32 %r0, 0;\n" GPU_PTX_INDEX "shl.b64 %d14, %d9, 2;\n"
+    "add.u64 %d14, %d13, %d14;\n"
+    "ld.global.u32 %r7, [%d12];\n"
+    "ld.global.u32 %r8, [%d14];\n"
+    "add.u32 %r7, %r7, %r8;\n"
+    "st.global.u32 [%d12], %r7;\n"
+    "add.u64 %d9, %d9, %d10;\n"
+    "bra LOOP;\n"
+    "DONE:\n"
+    "ret;\n"
     "}\n";
 
 #endif
