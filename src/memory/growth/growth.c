@@ -17,6 +17,7 @@
 #include "memory/growth/ghost.h"
 #include "memory/growth/registrable.h"
 #include "memory/growth/segment.h"
+#include "memory/heap/kept.h"
 #include "memory/settings/config.h"
 
 #define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
@@ -27,6 +28,13 @@
 /* It moves memory only while more than this part of the device's reserved memory is free in the heap: less is not worth the driver
  * calls. */
 #define SLACK_PART 64
+
+/* A heap lends memory to another stream's heap only for at least this part of the device's reserved memory. A loan of less is not worth the
+ * driver calls. A heap *regrets* a loan if it grows after it. With many streams of changing needs, small loans go round in circles. So
+ * regrets make the least loan larger: it has doubled after REGRETS_FELT of them, and so on, up to a 48th after REGRETS_MOST. */
+#define LOAN_PART 768
+#define REGRETS_FELT 8
+#define REGRETS_MOST 32
 
 /* One live block holds a whole piece in place. To keep that small compared with the program's memory, a piece is at most this part of what
  * is reserved, or this many bytes. */
@@ -91,7 +99,9 @@ struct growth {
     size_t create, padding; /* bytes to create, and of these, bytes that are not necessary */
     size_t largest;         /* bytes: about the largest piece that is created */
     size_t borrowed;        /* bytes of other streams */
+    size_t reserved;        /* bytes of the device when the growth began */
     bool spare;             /* the second attempt, which creates only what is necessary */
+    bool freely;            /* memory is moved whatever that costs */
     bool moves, borrows;    /* memory may come from elsewhere in the heap, and in the pool */
     struct donation donation;
     struct piece_list pieces; /* that were unmapped; in the end all */
@@ -355,10 +365,12 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
         if (growth->base)
             span_hold_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
-        bool freely = spare || profile->moves_freely, slack = heap->free_bytes > arena->reserved / SLACK_PART;
-        growth->borrows = freely || heap->moved / MOVED_MOST <= heap->gained;
+        bool slack = heap->free_bytes > arena->reserved / SLACK_PART;
+        growth->reserved = arena->reserved;
+        growth->freely = spare || profile->moves_freely;
+        growth->borrows = growth->freely || heap->moved / MOVED_MOST <= heap->gained;
         bool planned = heap->plan && growth->zone == ZONE_SMALL && !spare; /* the arena's pieces are for large blocks */
-        growth->moves = !planned && (freely || (growth->borrows && slack));
+        growth->moves = !planned && (growth->freely || (growth->borrows && slack));
         if (growth->moves)
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
 
@@ -426,15 +438,33 @@ static void growth_alias_undo(struct growth *growth)
         arena_unclaim(arena, growth->start + aliased, growth->donation.aliases - aliased);
 }
 
-/* As heap_shed(), for pieces of at most `most` bytes in total, of a store that is not plain. */
-static tarn_status heap_give_up(struct heap *heap, const struct store *store, size_t wanted, size_t most, size_t *given)
+/* The least bytes of a loan to a growth, of a heap with so many regrets. */
+static size_t least_loan(const struct growth *growth, unsigned regrets)
+{
+    size_t least = growth->reserved / LOAN_PART << regrets / REGRETS_FELT;
+    return growth->freely ? 0 : least + least * (regrets % REGRETS_FELT) / REGRETS_FELT;
+}
+
+static bool heap_lends_locked(struct heap *heap, const struct growth *growth, size_t wanted)
+{
+    size_t least = least_loan(growth, heap->regrets);
+    if (wanted < least)
+        return false;
+    kept_flush_locked(heap); /* kept blocks are not counted as free */
+    return heap->free_bytes >= least;
+}
+
+/* As heap_shed(), for pieces of at most `most` bytes in total, of a store that is not plain. With a growth of another heap: lends them to
+ * it. */
+static tarn_status heap_give_up(struct heap *heap, const struct store *store, size_t wanted, size_t most,
+                                const struct growth *growth, size_t *given)
 {
     struct donation donation = {.end = &donation.first};
     struct piece_list pieces = {0};
 
     *given = 0;
     mutex_lock(&heap->lock);
-    if (heap->store != store) {
+    if (heap->store != store || (growth && !heap_lends_locked(heap, growth, wanted))) {
         mutex_unlock(&heap->lock);
         return TARN_OK;
     }
@@ -450,8 +480,10 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
 
     mutex_lock(&heap->lock);
     donors_settle_locked(heap, &donation, 0);
+    heap->lent += growth ? *given : 0;
     if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs) {
-        heap->gained = heap->moved = 0; /* starts again, as the next repetition of the program does */
+        heap->regrets = 0;
+        heap->gained = heap->moved = heap->lent = 0; /* starts again, as the next repetition of the program does */
         hooks.plan_end_locked(heap);
     }
     mutex_unlock(&heap->lock);
@@ -469,7 +501,9 @@ static void growth_borrow(struct growth *growth)
     for (struct heap *other = heap_next(arena, NULL); other && growth->pieces.bytes < wanted;
          other = heap_next(arena, other)) {
         size_t given = 0, missing = wanted - growth->pieces.bytes;
-        if (other == heap || heap_give_up(other, heap->store, missing, missing, &given) || !given)
+        if (missing < least_loan(growth, 0))
+            break; /* no heap lends so little */
+        if (other == heap || heap_give_up(other, heap->store, missing, missing, growth, &given) || !given)
             continue;
         mutex_lock(&arena->lock);
         pieces_from_unmapped_locked(heap->store, wanted, wanted, &growth->pieces);
@@ -511,6 +545,16 @@ static tarn_status growth_map(struct growth *growth)
     return status;
 }
 
+/* The heap grows, by more than it moved within itself: if it has lent memory, it needs that after all. */
+static void growth_regret_locked(struct growth *growth)
+{
+    struct heap *heap = growth->heap;
+    if (heap->lent && growth->size > growth->donation.bytes) {
+        heap->regrets += heap->regrets < REGRETS_MOST;
+        heap->lent = 0;
+    }
+}
+
 /* Step 3: the new memory joins the heap, in one free span with the free memory before it. */
 static void growth_join_locked(struct growth *growth)
 {
@@ -519,6 +563,7 @@ static void growth_join_locked(struct growth *growth)
                                         growth->start + growth->size);
     heap->gained += growth->size - growth->donation.bytes - growth->borrowed;
     heap->moved += growth->donation.bytes + growth->borrowed;
+    growth_regret_locked(growth);
     growth->span = NULL;
     if (!growth->base)
         growth->run = NULL;
@@ -594,7 +639,7 @@ tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, siz
     struct run *own = NULL;
     *given = 0;
     if (!store->plain)
-        return heap_give_up(heap, store, wanted, SIZE_MAX, given);
+        return heap_give_up(heap, store, wanted, SIZE_MAX, NULL, given);
     mutex_lock(&heap->lock);
     if (heap->store == store)
         segments_detach_locked(heap, wanted, given, store_calls_back(store) ? leaving : &own);

@@ -165,6 +165,8 @@ struct heap {
     struct plan_follower *plan; /* NULL: none is followed */
     struct tree free_by_start;  /* while a plan is followed: the free spans of the large zone */
     size_t gained, moved;       /* bytes that growths added to the heap, and moved within it */
+    size_t lent;                /* bytes that other heaps borrowed since this heap last grew (growth.c) */
+    unsigned regrets;           /* growths after a loan, up to a bound */
     bool saves;                 /* blocks go where they hold little in place; set by the last growth (growth.c) */
     unsigned spare_count;
     struct span *spare_spans; /* span objects in reserve, so that cutting and joining need no other lock */

@@ -128,7 +128,8 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     heap->open_batch = heap->idle_batch + 1;
     heap->open_batch_used = false;
     heap->splits = (struct counters_splits){0};
-    heap->gained = heap->moved = 0;
+    heap->gained = heap->moved = heap->lent = 0;
+    heap->regrets = 0;
     if (!left_behind)
         caches_open_locked(heap);
     mutex_unlock(&heap->lock);
