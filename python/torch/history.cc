@@ -8,6 +8,7 @@
 #include <c10/util/ApproximateClock.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace tarn_torch
 {
@@ -334,6 +335,7 @@ namespace
 struct Lister {
     MempoolId_t pool; /* (0, 0): all */
     std::vector<SegmentInfo> segments;
+    std::vector<uint64_t> ages; /* of the segments: the lowest generation of a live block; UINT64_MAX: not known */
     std::function<MempoolId_t(int device, tarn_pool_id id)> id_of;
     std::function<std::shared_ptr<c10::GatheredContext>(void *)> context_of;
 };
@@ -344,12 +346,46 @@ struct Largest {
 };
 } // namespace
 
+static uint64_t age_of(const tarn_memory_segment *found)
+{
+    uint64_t age = UINT64_MAX;
+    for (size_t i = 0; i < found->part_count; i++) {
+        tarn_range range = {};
+        if (found->parts[i].state == TARN_MEMORY_LIVE && tarn_range_get(found->parts[i].address, &range) == TARN_OK)
+            age = std::min(age, range.generation);
+    }
+    return age;
+}
+
+/* c10d registers the segments of a pool in the order of this number, from 2.11 on, and refuses segments that have none. The oldest segment
+ * comes first, so that ranks that allocate alike register alike, wherever their segments are. */
+template <typename Info> static auto number(Info &segment, size_t i, int) -> decltype(segment.registration_counter, void())
+{
+    segment.registration_counter = static_cast<decltype(segment.registration_counter)>(i);
+}
+
+template <typename Info> static void number(Info &segment, size_t i, long)
+{
+    (void)segment, (void)i; /* an older PyTorch */
+}
+
+static void number_by_age(Lister &lister)
+{
+    std::vector<size_t> order(lister.segments.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lister.ages[a] < lister.ages[b]; });
+    for (size_t i = 0; i < order.size(); i++)
+        number(lister.segments[order[i]], i, 0);
+}
+
 static void list_segment(const tarn_memory_segment *found, void *user)
 {
     auto *lister = static_cast<Lister *>(user);
     MempoolId_t pool = lister->id_of(found->device, found->pool);
-    if ((lister->pool.first || lister->pool.second) && pool != lister->pool)
+    bool of_one = lister->pool.first || lister->pool.second;
+    if (of_one && pool != lister->pool)
         return;
+    lister->ages.push_back(of_one ? age_of(found) : UINT64_MAX); /* only a pool is registered */
     SegmentInfo segment;
     segment.device = static_cast<DeviceIndex>(found->device);
     segment.address = reinterpret_cast<size_t>(found->address);
@@ -400,6 +436,7 @@ SnapshotInfo Allocator::snapshot(MempoolId_t id, bool include_traces)
     };
     lister.context_of = [&](void *pointer) { return history.context_of(pointer); };
     check(tarn_memory_list(list_segment, &lister), "a snapshot");
+    number_by_age(lister);
 
     SnapshotInfo result;
     result.segments = std::move(lister.segments);

@@ -263,6 +263,38 @@ static void scopes_route_to_their_pool()
     CHECK(allocated() == 0);
 }
 
+/* c10d refuses to register a segment without a number, and registers in their order. */
+static void segments_are_numbered_by_age()
+{
+    auto &tarn = ours();
+    MempoolId_t id = {0, 9};
+    std::vector<DataPtr> blocks;
+    tarn.createOrIncrefPool(0, id);
+    tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    for (int i = 0; i < 6; i++) {
+        CUDAStream stream = c10::cuda::getStreamFromPool(i % 2);
+        c10::StreamGuard guard(stream.unwrap());
+        blocks.push_back(tarn.allocate(i % 3 ? 30 * MIB : MIB / 4));
+        std::set<int> numbers;
+        int newest = -1;
+        auto segments = get()->snapshot(id).segments;
+        CHECK(segments.size() == blocks.size());
+        for (const auto &segment : segments) {
+            CHECK(segment.registration_counter >= 0 && numbers.insert(segment.registration_counter).second);
+            size_t start = reinterpret_cast<size_t>(blocks.back().get());
+            if (start >= segment.address && start < segment.address + segment.total_size)
+                newest = segment.registration_counter;
+        }
+        CHECK(newest == static_cast<int>(segments.size()) - 1);
+    }
+    blocks.clear();
+    for (const auto &segment : get()->snapshot({0, 0}).segments)
+        CHECK(segment.registration_counter >= 0);
+    tarn.endAllocateToPool(0, id);
+    while (tarn.getPoolUseCount(0, id))
+        tarn.releasePool(0, id);
+}
+
 static void captures_hold_their_pool()
 {
     auto &tarn = ours();
@@ -850,6 +882,7 @@ static void what_is_not_for_others_says_so()
     X(allocates)                                  \
     X(record_stream_waits_for_the_other_stream)   \
     X(scopes_route_to_their_pool)                 \
+    X(segments_are_numbered_by_age)               \
     X(captures_hold_their_pool)                   \
     X(what_a_graph_writes_to_stays)               \
     X(a_graph_that_is_gone_may_still_run)         \

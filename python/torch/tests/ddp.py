@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 """DistributedDataParallel on two GPUs: on PyTorch's own allocator, on tarn, and on tarn with a sleep between steps. The losses must be the
-same to the last bit. Run as `python python/torch/tests/ddp.py`; it starts the ranks itself. NVLink multicast stays off."""
+same to the last bit. Run as `python python/torch/tests/ddp.py`; it starts the ranks itself. NVLink multicast stays off. If a rank fails, what it
+printed is shown, with its traceback."""
 import argparse
 import os
 import subprocess
 import sys
 import time
+import traceback
 
 RANKS = 2
+GROWS = 2  # steps until the pool has all its segments: the second one has the optimizer's state beside the activations
 MODES = ("native", "tarn", "tarn, asleep between steps", "tarn, registered, asleep between steps")
 
 
@@ -16,6 +19,7 @@ def train(mode: str, steps: int) -> None:
     """One rank."""
     asleep, registered = mode in MODES[2:], mode == MODES[3]
     if mode != MODES[0]:
+        import tarn
         import tarn.torch
         tarn.torch.enable()
     import torch
@@ -30,14 +34,18 @@ def train(mode: str, steps: int) -> None:
     pool = torch.cuda.MemPool()
     rate = []
     losses = []
+    sleepers = []
     with torch.cuda.use_mem_pool(pool):
         layers = [torch.nn.Linear(4096, 4096) for _ in range(8)]
         model = DistributedDataParallel(torch.nn.Sequential(*[part for layer in layers for part in (layer, torch.nn.GELU())]).cuda())
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
         nccl = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda", rank))
         for step in range(steps):
-            if registered and step > 0:
+            if registered and step == GROWS:
+                # PyTorch deregisters what the pool has then, and refuses a segment that it has not registered.
                 nccl.register_mem_pool(pool)
+                sleepers.append(tarn.Sleeper("DistributedDataParallel's", device=rank, commit=lambda: nccl.deregister_mem_pool(pool),
+                                             wake=lambda: nccl.register_mem_pool(pool)))
             torch.manual_seed(100 * step + rank)
             batch = torch.randn(512, 4096, device="cuda")
             loss = (model(batch) - batch).square().mean()
@@ -51,18 +59,21 @@ def train(mode: str, steps: int) -> None:
                 torch.cuda.synchronize()
                 dist.barrier()
                 torch.cuda.synchronize()
-                if registered and step > 0:
-                    nccl.deregister_mem_pool(pool)
                 before = torch.cuda.mem_get_info()[0]
                 start = time.perf_counter()
-                tarn.torch.sleep([pool])
+                slept = tarn.sleep() if registered else tarn.torch.sleep([pool])
                 down = time.perf_counter() - start
                 freed = torch.cuda.mem_get_info()[0] - before
                 start = time.perf_counter()
-                tarn.torch.wake([pool])
+                tarn.torch.wake(None if registered else [pool])
                 up = time.perf_counter() - start
+                if slept and [item for item in slept.residue if item.sleeper or item.reason == "registered"]:
+                    raise RuntimeError(f"what is registered did not sleep: {slept}")
                 rate.append((freed, down, up))
                 dist.barrier()
+    for sleeper in sleepers:
+        sleeper.close()
+        nccl.deregister_mem_pool(pool)
     if rank == 0:
         print("losses", " ".join(loss.hex() for loss in losses), flush=True)
         for freed, down, up in rate[1:]:
@@ -76,7 +87,12 @@ def run(mode: str, steps: int) -> str:
     environment = dict(os.environ, NCCL_NVLS_ENABLE="0")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", __file__,
                "--rank-of", mode, "--steps", str(steps)]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=180, check=False)
+    try:
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180,
+                              check=False)
+    except subprocess.TimeoutExpired as late:
+        print(late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or "")
+        sys.exit(f"ddp: {mode} did not end")
     lines = done.stdout.splitlines()
     print(f"{mode}: exit {done.returncode}")
     for line in lines:
@@ -95,7 +111,12 @@ def main() -> None:
     parser.add_argument("--rank-of", choices=MODES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank_of:
-        train(options.rank_of, options.steps)
+        try:
+            train(options.rank_of, options.steps)
+        except BaseException:
+            print(f"rank {os.environ.get('RANK')}:\n{traceback.format_exc()}", flush=True)
+            sys.stdout.flush()
+            os._exit(1)  # the other rank may wait for this one for ever
         return
     losses = [run(mode, options.steps) for mode in MODES if options.registered or mode != MODES[3]]
     same = all(line == losses[0] for line in losses)
