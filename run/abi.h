@@ -21,7 +21,6 @@ enum { RUN_OK = CU_OK, RUN_OUT_OF_MEMORY = CU_OUT_OF_MEMORY, RUN_NOT_FOUND = CU_
 
 typedef struct CUarray_st *cu_array;
 typedef struct CUmipmappedArray_st *cu_mipmapped;
-typedef struct CUmemPoolHandle_st *cu_pool;
 
 struct cu_ipc {
     char reserved[64];
@@ -39,15 +38,6 @@ struct cu_array_descriptor {
 struct cu_array3d_descriptor {
     size_t width, height, depth;
     unsigned format, channels, flags;
-};
-
-struct cu_pool_properties {
-    unsigned type, handle_types;
-    struct cu_location location;
-    void *win32;
-    size_t most;
-    unsigned short usage;
-    unsigned char reserved[54];
 };
 
 struct cu_alloc_node {

@@ -71,34 +71,9 @@ cu_result cuMemFree_v2(cu_address address)
     if (!address)
         return sim_enter("cuMemFree", &device);
     cu_result code = enter_at("cuMemFree", address, &device);
-    return code ? code : sim_code(driver->free(device, (uintptr_t)address));
-}
-
-/* A stream that captures is not served, though the real one makes nodes of its graph of both. */
-cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream stream)
-{
-    int device;
-    driver_stream queue;
-    uintptr_t result = 0;
-    cu_result code = sim_enter("cuMemAllocAsync", &device);
-    if (code || (code = sim_stream(stream, &device, &queue)))
-        return code;
-    if (!address || !size)
-        return CU_INVALID_VALUE;
-    code = sim_code(driver->alloc_async(device, size, queue, &result));
     if (!code)
-        *address = result;
-    return code;
-}
-
-cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
-{
-    int device;
-    driver_stream queue;
-    cu_result code = sim_enter("cuMemFreeAsync", &device);
-    if (code || (code = sim_stream(stream, &device, &queue)))
-        return code;
-    return sim_code(driver->free_async(device, (uintptr_t)address, queue));
+        sim_pool_forget(address);
+    return code ? code : sim_code(driver->free(device, (uintptr_t)address));
 }
 
 cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address address)

@@ -75,6 +75,9 @@ cu_result sim_code(tarn_status status);
 
 cu_context sim_context(int device);
 
+/* An address that was a block of a pool's, perhaps, is freed. */
+void sim_pool_forget(cu_address address);
+
 /* A stream's device and what the host device calls it: 0 and 1 are the legacy stream of the current context, 2 the
  * per-thread one. */
 cu_result sim_stream(cu_stream stream, int *device, driver_stream *host);

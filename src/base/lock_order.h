@@ -78,6 +78,7 @@
     X(SIM_START, "start_lock (sim.c)", "the start of a simulated driver")                                              \
     X(SIM_GRAPHS, "graphs_lock (graph.c)", "of a simulated driver: which graphs live, and who holds them")             \
     X(SIM_CONTEXTS, "contexts_lock (sim/cuda/device.c)", "who holds the simulated contexts")                           \
+    X(SIM_POOLS, "pools_lock (pools.c)", "the simulated pools, and what has been allocated from them")                 \
     X(LAUNCHED, "a driver's graphs' lock (launched.h)", "the graphs that were launched. The vendor may lock under it") \
     X(HIP_RANGES, "ranges_lock (hip_virtual.c)", "what is mapped where. The vendor may lock under it")                 \
     X(HOST_CONFIGURATION, "configuration.lock (host.c)", "the host device's configuration")                            \

@@ -64,6 +64,11 @@ SAME_FIELD(struct cu_allocation_properties, flags.usage, CUmemAllocationProp_v1,
 SAME_SIZE(struct cu_access, CUmemAccessDesc_v1);
 SAME_FIELD(struct cu_access, location, CUmemAccessDesc_v1, location);
 SAME_FIELD(struct cu_access, flags, CUmemAccessDesc_v1, flags);
+SAME_SIZE(struct cu_pool_properties, CUmemPoolProps_v1);
+SAME_FIELD(struct cu_pool_properties, handle_types, CUmemPoolProps_v1, handleTypes);
+SAME_FIELD(struct cu_pool_properties, location, CUmemPoolProps_v1, location);
+SAME_FIELD(struct cu_pool_properties, most, CUmemPoolProps_v1, maxSize);
+SAME_FIELD(struct cu_pool_properties, usage, CUmemPoolProps_v1, usage);
 SAME_SIZE(struct cu_edge, CUgraphEdgeData);
 SAME_FIELD(struct cu_edge, from_port, CUgraphEdgeData, from_port);
 SAME_FIELD(struct cu_edge, to_port, CUgraphEdgeData, to_port);
@@ -75,6 +80,7 @@ SAME_FIELD(struct cu_edge, type, CUgraphEdgeData, type);
 #define cu_allocation_properties CUmemAllocationProp_st
 #define cu_access CUmemAccessDesc_st
 #define cu_edge CUgraphEdgeData_st
+#define cu_pool_properties CUmemPoolProps_st
 
 #define SAME_PROTOTYPE(name, version, symbol, needed, parameters)                                  \
     _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, PFN_##name##_v##version), \

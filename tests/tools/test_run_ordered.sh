@@ -41,4 +41,14 @@ for keeps in FAKE_DRIVER_KEEPS NOTHING; do
     run 0 env $keeps=1 "$probe" threads && row '^  ordered_probe +0 B '
     run 0 env $keeps=1 "$probe" failures && row '^  ordered_probe +0 B '
 done
+
+# A random model with contents, on streams that run in the background.
+"$CC" -O1 -g ${TARN_SANITIZE:+-fsanitize=$TARN_SANITIZE} -D_GNU_SOURCE "-I$TARN_SOURCE" "-I$TARN_SOURCE/src" \
+    "$TARN_SOURCE/tests/run/ordered_model.c" -o "$work/ordered_model" -ldl -lpthread
+command=("$tarn" sim --device-memory 1G --)
+run 0 "$work/ordered_model" 1
+command=("$tarn" sim --device-memory 1G -- "$tarn" run)
+for seed in 1 2 3 4; do run 0 --pool "$work/ordered_model" "$seed" && row "^  tarn's pools, beyond that"; done
+run 0 --pool --limit 128M "$work/ordered_model" 5
+run 0 --pool=1G "$work/ordered_model" 6
 exit 0

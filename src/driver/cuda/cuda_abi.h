@@ -29,6 +29,7 @@ typedef struct CUgraph_st *cu_graph;
 typedef struct CUgraphNode_st *cu_graph_node;
 typedef struct CUgraphExec_st *cu_graph_exec;
 typedef struct CUuserObject_st *cu_user_object;
+typedef struct CUmemPoolHandle_st *cu_pool;
 typedef void (*cu_host_function)(void *);
 
 struct cu_uuid {
@@ -55,6 +56,15 @@ struct cu_allocation_properties {
 struct cu_access {
     struct cu_location location;
     unsigned flags; /* CU_ACCESS_* */
+};
+
+struct cu_pool_properties {
+    unsigned type, handle_types;
+    struct cu_location location;
+    void *win32;
+    size_t most;
+    unsigned short usage;
+    unsigned char reserved[54];
 };
 
 /* How one node of a graph depends on another. Zero: on the whole of it. */

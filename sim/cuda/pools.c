@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Pools of the simulated libcuda, and memory in the order of streams. Unlike the real ones they keep nothing that is free, so what is reserved
+ * is what is used; a release threshold is remembered, and has no effect. Handles, limits and other locations are refused. */
+#include "base/lock.h"
+#include "cuda/sim_cuda.h"
+
+#include <string.h>
+
+enum { POOLS = 2 * TARN_MAX_DEVICES, BLOCKS = 16384 };
+enum attribute { /* CU_MEMPOOL_ATTR_ */
+                 REUSE_FIRST = 1,
+                 REUSE_LAST = 3,
+                 THRESHOLD,
+                 RESERVED,
+                 RESERVED_HIGH,
+                 USED,
+                 USED_HIGH
+};
+
+/* A destroyed one is there as long as it has blocks, and no handle leads to it. */
+struct CUmemPoolHandle_st {
+    bool taken, live;
+    int device;
+    bool reuse[3];
+    uint64_t threshold, used, most;
+    uint64_t high; /* since it was last set back */
+};
+
+static mutex pools_lock = MUTEX_INITIALIZER(LOCK_SIM_POOLS);
+static struct CUmemPoolHandle_st pools[POOLS]; /* the first are the devices' default ones */
+static cu_pool current[TARN_MAX_DEVICES];      /* NULL: the default one */
+static struct block {
+    cu_address address; /* 0: none */
+    size_t size;
+    cu_pool pool;
+} blocks[BLOCKS]; /* by address, probed linearly */
+
+static size_t home(cu_address address)
+{
+    return (size_t)(address >> 21) * 40503 % BLOCKS;
+}
+
+static struct block *find_locked(cu_address address)
+{
+    for (size_t i = 0; i < BLOCKS; i++) {
+        struct block *block = &blocks[(home(address) + i) % BLOCKS];
+        if (block->address == address)
+            return block;
+    }
+    return NULL;
+}
+
+static cu_pool default_locked(int device)
+{
+    cu_pool pool = &pools[device];
+    if (!pool->taken)
+        *pool = (struct CUmemPoolHandle_st){.taken = true, .live = true, .device = device, .reuse = {true, true, true}};
+    return pool;
+}
+
+static bool is_live_locked(cu_pool pool)
+{
+    return pool >= pools && pool < pools + POOLS && pool->live;
+}
+
+static void note_locked(cu_pool pool, cu_address address, size_t size)
+{
+    struct block *block = find_locked(0);
+    for (size_t i = 0; i < BLOCKS; i++)
+        if (!blocks[(home(address) + i) % BLOCKS].address) {
+            block = &blocks[(home(address) + i) % BLOCKS];
+            break;
+        }
+    if (!block)
+        return;
+    *block = (struct block){address, size, pool};
+    pool->used += size;
+    pool->high = pool->used > pool->high ? pool->used : pool->high;
+    pool->most = pool->used > pool->most ? pool->used : pool->most;
+}
+
+void sim_pool_forget(cu_address address)
+{
+    mutex_lock(&pools_lock);
+    struct block *block = address ? find_locked(address) : NULL;
+    if (block) {
+        block->pool->used -= block->size;
+        block->pool->taken = block->pool->live || block->pool->used;
+        block->address = 0;
+    }
+    mutex_unlock(&pools_lock);
+}
+
+/* ---- Allocations -------------------------------------------------------------------------------------------------- */
+
+/* A stream that captures is not served, though the real one makes nodes of its graph. */
+static cu_result alloc(const char *call, cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+{
+    int device;
+    driver_stream queue;
+    uintptr_t result = 0;
+    cu_result code = sim_enter(call, &device);
+    if (code || (code = sim_stream(stream, &device, &queue)))
+        return code;
+    mutex_lock(&pools_lock);
+    if (!pool)
+        pool = current[device] ? current[device] : default_locked(device);
+    bool there = is_live_locked(pool) && pool->device == device; /* of the stream's device, unlike the real one */
+    mutex_unlock(&pools_lock);
+    if (!address || !size || !there)
+        return CU_INVALID_VALUE;
+    code = sim_code(driver->alloc_async(device, size, queue, &result));
+    if (code)
+        return code;
+    mutex_lock(&pools_lock);
+    note_locked(pool, result, size);
+    mutex_unlock(&pools_lock);
+    *address = result;
+    return CU_OK;
+}
+
+cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream stream)
+{
+    return alloc("cuMemAllocAsync", address, size, NULL, stream);
+}
+
+cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+{
+    return pool ? alloc("cuMemAllocFromPoolAsync", address, size, pool, stream) : CU_INVALID_VALUE;
+}
+
+cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
+{
+    int device;
+    driver_stream queue;
+    cu_result code = sim_enter("cuMemFreeAsync", &device);
+    if (code || (code = sim_stream(stream, &device, &queue)))
+        return code;
+    sim_pool_forget(address); /* before another thread can be given the address; a free that fails is of nothing */
+    return sim_code(driver->free_async(device, (uintptr_t)address, queue));
+}
+
+/* ---- Pools -------------------------------------------------------------------------------------------------------- */
+
+static cu_result check_device(const char *call, int device)
+{
+    int count = 0;
+    cu_result code = sim_enter_process(call);
+    if (code)
+        return code;
+    return driver->device_count(&count) || device < 0 || device >= count ? CU_INVALID_DEVICE : CU_OK;
+}
+
+cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
+{
+    cu_result code = check_device("cuDeviceGetDefaultMemPool", device);
+    if (code || !pool)
+        return code ? code : CU_INVALID_VALUE;
+    mutex_lock(&pools_lock);
+    *pool = default_locked(device);
+    mutex_unlock(&pools_lock);
+    return CU_OK;
+}
+
+cu_result cuDeviceGetMemPool(cu_pool *pool, cu_device device)
+{
+    cu_result code = cuDeviceGetDefaultMemPool(pool, device);
+    mutex_lock(&pools_lock);
+    if (!code && current[device])
+        *pool = current[device];
+    mutex_unlock(&pools_lock);
+    return code;
+}
+
+cu_result cuDeviceSetMemPool(cu_device device, cu_pool pool)
+{
+    cu_result code = check_device("cuDeviceSetMemPool", device);
+    if (code)
+        return code;
+    mutex_lock(&pools_lock);
+    if (is_live_locked(pool) && pool->device == device)
+        current[device] = pool;
+    else
+        code = CU_INVALID_VALUE;
+    mutex_unlock(&pools_lock);
+    return code;
+}
+
+cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *properties)
+{
+    if (!pool || !properties)
+        return CU_INVALID_VALUE;
+    cu_result code = check_device("cuMemPoolCreate", properties->location.id);
+    if (code)
+        return code;
+    if (properties->type != CU_ALLOCATION_PINNED || properties->location.type != CU_LOCATION_DEVICE ||
+        properties->handle_types || properties->most)
+        return CU_INVALID_VALUE;
+    mutex_lock(&pools_lock);
+    code = CU_OUT_OF_MEMORY;
+    for (int i = TARN_MAX_DEVICES; i < POOLS && code; i++)
+        if (!pools[i].taken) {
+            pools[i] = (struct CUmemPoolHandle_st){
+                .taken = true, .live = true, .device = properties->location.id, .reuse = {true, true, true}};
+            *pool = &pools[i];
+            code = CU_OK;
+        }
+    mutex_unlock(&pools_lock);
+    return code;
+}
+
+cu_result cuMemPoolDestroy(cu_pool pool)
+{
+    cu_result code = sim_enter_process("cuMemPoolDestroy");
+    if (code)
+        return code;
+    mutex_lock(&pools_lock);
+    if (!is_live_locked(pool) || pool < &pools[TARN_MAX_DEVICES]) {
+        code = CU_INVALID_VALUE;
+    } else {
+        pool->live = false;
+        pool->taken = pool->used > 0;
+        if (current[pool->device] == pool)
+            current[pool->device] = NULL;
+    }
+    mutex_unlock(&pools_lock);
+    return code;
+}
+
+cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep)
+{
+    cu_result code = sim_enter_process("cuMemPoolTrimTo");
+    (void)keep;
+    mutex_lock(&pools_lock);
+    bool there = is_live_locked(pool);
+    mutex_unlock(&pools_lock);
+    return code || there ? code : CU_INVALID_VALUE;
+}
+
+cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *value)
+{
+    cu_result code = sim_enter_process("cuMemPoolGetAttribute");
+    if (code)
+        return code;
+    mutex_lock(&pools_lock);
+    if (!is_live_locked(pool) || !value || attribute < REUSE_FIRST || attribute > USED_HIGH) {
+        code = CU_INVALID_VALUE;
+    } else if (attribute <= REUSE_LAST) {
+        *(int *)value = pool->reuse[attribute - REUSE_FIRST];
+    } else {
+        *(uint64_t *)value = attribute == THRESHOLD       ? pool->threshold
+                             : attribute == RESERVED_HIGH ? pool->most
+                             : attribute == USED_HIGH     ? pool->high
+                                                          : pool->used;
+    }
+    mutex_unlock(&pools_lock);
+    return code;
+}
+
+cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *value)
+{
+    cu_result code = sim_enter_process("cuMemPoolSetAttribute");
+    if (code)
+        return code;
+    mutex_lock(&pools_lock);
+    if (!is_live_locked(pool) || !value || attribute < REUSE_FIRST || attribute > USED_HIGH || attribute == RESERVED ||
+        attribute == USED)
+        code = CU_INVALID_VALUE;
+    else if (attribute <= REUSE_LAST)
+        pool->reuse[attribute - REUSE_FIRST] = *(const int *)value;
+    else if (attribute == THRESHOLD)
+        pool->threshold = *(const uint64_t *)value;
+    else
+        *(attribute == USED_HIGH ? &pool->high : &pool->most) = pool->used;
+    mutex_unlock(&pools_lock);
+    return code;
+}
