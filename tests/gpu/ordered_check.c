@@ -44,8 +44,8 @@ static bool open_calls(void)
     RUN_POOL_HOOK_LIST(X)
 #undef X
     return run.cuMemAllocAsync && run.cuMemFreeAsync && run.cuMemAllocFromPoolAsync && run.cuMemPoolGetAttribute &&
-           run.cuMemPoolSetAttribute && run.cuMemPoolTrimTo && run.cuDeviceGetDefaultMemPool &&
-           run.cuDeviceGetDefaultMemPool(&first, 0) == CU_OK;
+           run.cuMemPoolSetAttribute && run.cuMemPoolTrimTo && run.cuPointerGetAttribute && run.cuMemAllocAsync_ptsz &&
+           run.cuDeviceGetDefaultMemPool && run.cuDeviceGetDefaultMemPool(&first, 0) == CU_OK;
 }
 
 static void verdict(bool well, const char *name, const char *text)
