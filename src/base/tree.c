@@ -48,19 +48,19 @@ static void rotate_up(struct tree *tree, struct tree_node *node)
     parent->parent = node;
 }
 
-void tree_insert(struct tree *tree, struct tree_node *node)
+void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent, struct tree_node **link)
 {
-    struct tree_node *parent = NULL, **link = &tree->root;
-    while (*link) {
-        parent = *link;
-        link = tree->order(node, parent) < 0 ? &parent->left : &parent->right;
-    }
     *node = (struct tree_node){.parent = parent};
     *link = node;
 
     uint64_t own = priority(node);
     while (node->parent && priority(node->parent) < own)
         rotate_up(tree, node);
+}
+
+void tree_insert(struct tree *tree, struct tree_node *node)
+{
+    tree_insert_by(tree, node, tree->order);
 }
 
 void tree_remove(struct tree *tree, struct tree_node *node)
@@ -111,18 +111,4 @@ struct tree_node *tree_previous(const struct tree_node *node)
     while (node->parent && node->parent->left == node)
         node = node->parent;
     return node->parent;
-}
-
-struct tree_node *tree_find_first(const struct tree *tree, tree_test is_enough, uint64_t key)
-{
-    struct tree_node *node = tree->root, *found = NULL;
-    while (node) {
-        if (is_enough(node, key)) {
-            found = node;
-            node = node->left;
-        } else {
-            node = node->right;
-        }
-    }
-    return found;
 }

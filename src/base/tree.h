@@ -23,6 +23,20 @@ struct tree {
     tree_order order;
 };
 
+/* Hangs a node at a free link below `parent`, NULL for the root; the part of an insertion that is the same for every order. */
+void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent, struct tree_node **link);
+
+/* Inserts a node by the tree's own order, which the caller names as a constant, so that comparing costs no call. */
+static inline void tree_insert_by(struct tree *tree, struct tree_node *node, tree_order order)
+{
+    struct tree_node *parent = NULL, **link = &tree->root;
+    while (*link) {
+        parent = *link;
+        link = order(node, parent) < 0 ? &parent->left : &parent->right;
+    }
+    tree_hang(tree, node, parent, link);
+}
+
 void tree_insert(struct tree *tree, struct tree_node *node);
 void tree_remove(struct tree *tree, struct tree_node *node);
 
@@ -32,9 +46,18 @@ struct tree_node *tree_next(const struct tree_node *node);
 struct tree_node *tree_previous(const struct tree_node *node);
 
 /* A search walks down: `is_enough(node, key)` is false for a first part of the order and true for the rest; the result is the first node
- * for which it is true, or NULL. */
+ * for which it is true, or NULL. Inline, so that a test that the caller names costs no call. */
 typedef bool (*tree_test)(const struct tree_node *node, uint64_t key);
-struct tree_node *tree_find_first(const struct tree *tree, tree_test is_enough, uint64_t key);
+static inline struct tree_node *tree_find_first(const struct tree *tree, tree_test is_enough, uint64_t key)
+{
+    struct tree_node *node = tree->root, *found = NULL;
+    while (node) {
+        bool enough = is_enough(node, key);
+        found = enough ? node : found;
+        node = enough ? node->left : node->right;
+    }
+    return found;
+}
 
 /* The struct around its node. */
 #define TREE_ENTRY(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
