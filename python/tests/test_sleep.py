@@ -94,6 +94,64 @@ def test_a_sleeper_goes_first_and_comes_last():
     pool.close()
 
 
+class Library:
+    """Registers a pool as communication libraries do: it keeps the physical memory that it found."""
+
+    def __init__(self, pool):
+        self.pool, self.known, self.fails = pool, {}, False
+
+    def register(self):
+        if self.fails:
+            raise RuntimeError("no link")
+        for segment in self.pool.segments():
+            self.known.setdefault(segment.address, segment.generation)
+
+    def deregister(self):
+        self.known.clear()
+
+    def reads_old_memory(self):
+        there = {segment.address: segment.generation for segment in self.pool.segments()}
+        return any(there.get(address) != generation for address, generation in self.known.items())
+
+
+def test_what_is_registered_stays_until_a_sleep_deregisters_it():
+    pool = tarn.Pool(registrable=True)
+    with pool:
+        blocks = [tarn.alloc(40 * MIB) for _ in range(2)]
+    ctypes.memset(blocks[0].ptr, 7, 40 * MIB)
+    library = Library(pool)
+    registration = tarn.Registration(pool, library.register, library.deregister)
+    assert len(library.known) == 2 and registration.update() == 2
+    with pytest.raises(tarn.BusyError):
+        pool.suspend()
+    with pool:
+        blocks.append(tarn.alloc(40 * MIB))
+    assert registration.update() == 3 and len(library.known) == 3
+    blocks.pop().close()
+    pool.trim()
+    assert len(pool.segments()) == 3 and not library.reads_old_memory()  # the library has it
+    slept = tarn.sleep()
+    assert slept.after == 0 and not slept.residue and not library.known, slept
+    tarn.wake()
+    assert len(library.known) == 2 and not library.reads_old_memory()  # the third has no block by which to anchor it
+    assert ctypes.string_at(blocks[0].ptr, 40 * MIB) == bytes([7]) * (40 * MIB)
+    library.fails = True
+    tarn.sleep()
+    with pytest.raises(tarn.TarnError, match="no link"):
+        tarn.wake()
+    library.fails = False
+    tarn.wake()
+    assert len(library.known) == 2 and not library.reads_old_memory()
+    registration.close()
+    registration.close()
+    assert not library.known
+    pool.suspend()
+    pool.resume()
+    for block in blocks:
+        block.close()
+    pool.close()
+
+
 def test_nothing_to_do_is_an_error():
     with pytest.raises(ValueError, match="nothing would sleep"):
         tarn.sleep(pools=False, handles=False, pinned=False, sleepers=False)

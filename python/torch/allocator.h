@@ -67,7 +67,7 @@ struct Pool {
     int uses = 0;
     bool for_graphs = false; /* nobody made it: a capture's, or that of graph_pool_handle() */
     bool held = false;       /* graphs may use it: its memory stays mapped */
-    bool use_on_oom = false, no_split = false;
+    bool use_on_oom = false, no_split = false, registrable = false;
     SegmentAllocator segments{}; /* where they come from; null: tarn */
 };
 
@@ -257,6 +257,9 @@ class Allocator final : public CUDAAllocator
 
     /* tarn's number of a pool. False where there is none, or nothing was allocated from it yet. */
     bool find_pool(DeviceIndex device, MempoolId_t id, tarn_pool_id *found);
+
+    /* Makes the memory of a pool registrable by communication libraries. NULL, or why not. */
+    const char *make_registrable(DeviceIndex device, MempoolId_t id);
 
     /* The allocator that was there before: it frees what it gave. */
     CUDAAllocator *previous = nullptr;

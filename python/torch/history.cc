@@ -359,7 +359,8 @@ static uint64_t age_of(const tarn_memory_segment *found)
 
 /* c10d registers the segments of a pool in the order of this number, from 2.11 on, and refuses segments that have none. The oldest segment
  * comes first, so that ranks that allocate alike register alike, wherever their segments are. */
-template <typename Info> static auto number(Info &segment, size_t i, int) -> decltype(segment.registration_counter, void())
+template <typename Info>
+static auto number(Info &segment, size_t i, int) -> decltype(segment.registration_counter, void())
 {
     segment.registration_counter = static_cast<decltype(segment.registration_counter)>(i);
 }

@@ -30,6 +30,15 @@ __attribute__((visibility("default"))) int tarn_torch_pool(int device, uint64_t 
     return 0;
 }
 
+/* Makes a pool registrable. 0, or 1 with the reason in `text`. */
+__attribute__((visibility("default"))) int tarn_torch_registrable(int device, uint64_t first, uint64_t second,
+                                                                  char *text, size_t size)
+{
+    const char *why = the_allocator().make_registrable(static_cast<DeviceIndex>(device), {first, second});
+    std::snprintf(text, size, "%s", why ? why : "");
+    return why != nullptr;
+}
+
 /* 0, or 1 with the reason in `text`. `late`: also where PyTorch has used its own allocator already, which then frees what it gave. */
 __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *text, size_t size)
 {

@@ -76,6 +76,7 @@ tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
     options.use_on_oom = pool.use_on_oom;
     options.no_split = pool.no_split;
     options.exportable = device.exportable && !pool.no_split && !pool.segments;
+    options.registrable = pool.registrable;
     tarn_pool_allocator segments = {};
     if (pool.segments) {
         segments.size = sizeof segments;
@@ -104,6 +105,23 @@ bool Allocator::find_pool(DeviceIndex index, MempoolId_t id, tarn_pool_id *found
     auto pool = devices[static_cast<size_t>(index)]->pools.find(id);
     return pool != devices[static_cast<size_t>(index)]->pools.end() && pool->second.pool &&
            tarn_pool_id_get(pool->second.pool, found) == TARN_OK;
+}
+
+const char *Allocator::make_registrable(DeviceIndex index, MempoolId_t id)
+{
+    if (index < 0 || static_cast<size_t>(index) >= devices.size())
+        return "there is no such device";
+    std::lock_guard<std::mutex> guard(devices[static_cast<size_t>(index)]->lock);
+    auto found = devices[static_cast<size_t>(index)]->pools.find(id);
+    if (found == devices[static_cast<size_t>(index)]->pools.end())
+        return "PyTorch has no such pool";
+    Pool &pool = found->second;
+    if (pool.use_on_oom || pool.no_split || pool.segments)
+        return "a pool with use_on_oom, with no_split, or with an allocator of its own cannot be registered";
+    if (pool.pool && !pool.registrable)
+        return "the pool has memory already: say so before anything is allocated from it";
+    pool.registrable = true;
+    return nullptr;
 }
 
 /* The pool is held by us: no graph needs to. Pinned memory of the capture is the pool's too. */

@@ -24,7 +24,7 @@ from .errors import (BusyError, CaptureError, ConfigurationError, DeviceLostErro
 from .handles import Lease, LibraryInfo, handle, handle_stats, libraries, prewarm, trim_handles, workspace
 from .memory import Block, PinnedBlock, View, alloc, limit, pinned
 from .pools import Pool, PoolId, Scope
-from .sleeping import Residue, Sleeper, Slept, set_pool_tag, sleep, wake
+from .sleeping import Registration, Residue, Sleeper, Slept, set_pool_tag, sleep, wake
 from .snapshots import dump_snapshot, region, report, snapshot, trace_clear, trace_count, trace_start, trace_stop
 from .stats import (max_memory_allocated, max_memory_reserved, memory_allocated, memory_reserved, memory_stats, metrics,
                     reset_accumulated_memory_stats, reset_peak_memory_stats)
@@ -36,7 +36,7 @@ __all__ = [
     "Block", "BusyError", "CaptureError", "ConfigurationError", "Device", "DeviceLostError", "DoubleFreeError", "DriverError", "EnableError", "Event",
     "ForkedError", "InternalError", "InvalidArgumentError", "InvalidDeviceError", "InvalidPointerError", "InvalidStreamError", "Lease",
     "LibraryError", "LibraryInfo", "LibraryNotFoundError", "MappingLimitError", "MemoryInfo", "NoDriverError", "NoRoomError",
-    "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PinnedBlock", "Pool", "PoolId", "Residue", "Scope",
+    "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PinnedBlock", "Pool", "PoolId", "Registration", "Residue", "Scope",
     "ScopeError", "ShutdownError", "Sleeper", "Slept", "Status", "Stream", "SuspendedError", "SystemCallError", "TarnError", "View", "alloc", "configuration",
     "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "handle", "handle_stats", "libraries", "limit",
     "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "metrics", "pinned", "prewarm",

@@ -32,15 +32,16 @@ class Pool:
     """A private pool of one device. As a context manager it serves the thread inside: `with pool: block = tarn.alloc(size)`.
 
     `use_on_oom` lets what lies free in it serve others before they run out of memory; `no_remap` keeps addresses and memory together;
-    `exportable` memory can be given to other processes; `segments` is "default", "virtual", "plain" or "exact"; `no_split` gives each
+    `exportable` memory can be given to other processes; `registrable` memory can be registered by communication libraries; `segments` is "default", "virtual", "plain" or "exact"; `no_split` gives each
     block a segment of its own. The pool is released when the object is closed or collected; its live blocks stay valid."""
 
     def __init__(self, device: DeviceLike = None, *, limit: Optional[int] = None, use_on_oom: bool = False, no_remap: bool = False,
-                 exportable: bool = False, segments: str = "default", no_split: bool = False) -> None:
+                 exportable: bool = False, registrable: bool = False, segments: str = "default", no_split: bool = False) -> None:
         if segments not in _SEGMENTS:
             raise ValueError(f"no kind of segments: {segments!r}; there are {', '.join(_SEGMENTS)}")
         options = _c.tarn_pool_options(size=sizeof(_c.tarn_pool_options), device=device_index(device), use_on_oom=use_on_oom,
-                                       no_remap=no_remap, exportable=exportable, segments=_SEGMENTS[segments], no_split=no_split)
+                                       no_remap=no_remap, exportable=exportable, registrable=registrable, segments=_SEGMENTS[segments],
+                                       no_split=no_split)
         self.pointer = c_void_p()
         self._scopes: List[int] = []
         check(lib.tarn_pool_create(byref(options), byref(self.pointer)))
@@ -150,6 +151,18 @@ class Pool:
             found = (_c.tarn_pool_block * max(room, 1))()
             status = lib.tarn_pool_blocks_get(self.pointer, found, room, byref(count))
             if count.value <= room:
+                check(status)
+                return list(found[:count.value])
+            room = count.value + 16
+
+    def segments(self) -> "List[_c.tarn_range]":
+        """The segments of a registrable pool, the oldest first."""
+        count = c_size_t()
+        room = 0
+        while True:
+            found = (_c.tarn_range * max(room, 1))()
+            status = lib.tarn_pool_segments_get(self.pointer, found, room, byref(count))
+            if status or count.value <= room:
                 check(status)
                 return list(found[:count.value])
             room = count.value + 16

@@ -3,8 +3,9 @@
 
 """Sleep: what tarn has of the devices goes back to their drivers at one call, and comes back at another."""
 
+from bisect import bisect_left
 from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_uint64, c_void_p, cast, memmove, sizeof
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from . import _c
 from ._library import lib
@@ -43,7 +44,7 @@ class Sleeper:
     def __init__(self, name: str, *, commit: Callable[[], Any], wake: Callable[[], Any], prepare: Optional[Callable[[], Any]] = None,
                  cancel: Optional[Callable[[], Any]] = None, held: Optional[Callable[[], int]] = None, pool: Optional[Pool] = None,
                  device: Optional[int] = None) -> None:
-        types = dict(_c.tarn_sleeper_options._fields_)  # type: ignore[misc]
+        types: Dict[str, Any] = {field[0]: field[1] for field in _c.tarn_sleeper_options._fields_}
         # ctypes would pass a copy of the buffer for the reason as a c_char_p.
         able_to_fail = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
 
@@ -81,13 +82,71 @@ class Sleeper:
     @property
     def why(self) -> str:
         """Why it refused or failed last; empty where it did not."""
-        return _info(self.number).why.decode(errors="replace")
+        return str(_info(self.number).why.decode(errors="replace"))
 
     def close(self) -> None:
         """No callback is called any more, also where it sleeps."""
         if self.number:
             check(lib.tarn_sleeper_remove(self.number))
             self.number = 0
+
+
+class Registration:
+    """What of a registrable pool a communication library has registered, kept so that the library never uses old memory.
+
+    `register` registers what the pool has and the library does not know yet; `deregister` deregisters all of it. Each registered segment is
+    anchored: no trim, shortage, compaction or suspend unmaps it. A sleep deregisters, as a Sleeper, and the wake registers again. Call
+    update() at points that you choose, to register what is new. If the calls are collective, all ranks make the same ones in the same order.
+    Not thread-safe. A call that fails leaves the segments anchored: call update() or close() again."""
+
+    def __init__(self, pool: Pool, register: Callable[[], Any], deregister: Callable[[], Any], *, name: str = "a registration",
+                 prepare: Optional[Callable[[], Any]] = None, device: Optional[int] = None) -> None:
+        self._pool, self._register, self._deregister = pool, register, deregister
+        self._anchors: Dict[int, int] = {}  # where a segment starts, and a byte of a block in it
+        self._registered = 0  # how many of them
+        self.sleeper = Sleeper(name, prepare=prepare, commit=self._end, wake=self._begin, pool=pool, device=device)
+        try:
+            self.update()
+        except BaseException:
+            self.sleeper.close()
+            raise
+
+    def update(self) -> int:
+        """Registers what is new. Returns how many segments are registered. Releases segments without blocks, which cannot be anchored."""
+        self._begin()
+        return len(self._anchors)
+
+    def _begin(self) -> None:
+        self._pool.trim()
+        blocks = sorted(block.address for block in self._pool.blocks())
+        for segment in self._pool.segments():
+            if segment.address in self._anchors:
+                continue
+            at = bisect_left(blocks, segment.address)
+            if at == len(blocks) or blocks[at] >= segment.address + segment.bytes:
+                continue  # another thread has freed its last block meanwhile; it is not registered
+            check(lib.tarn_anchor(blocks[at], 1))
+            self._anchors[segment.address] = blocks[at]
+        if len(self._anchors) != self._registered:
+            self._register()
+            self._registered = len(self._anchors)
+
+    def _end(self) -> None:
+        if self._anchors:
+            self._deregister()
+        self._registered = 0
+        while self._anchors:
+            start, byte = self._anchors.popitem()
+            try:
+                check(lib.tarn_unanchor(byte, 1))
+            except BaseException:
+                self._anchors[start] = byte
+                raise
+
+    def close(self) -> None:
+        """Deregisters everything. Nothing happens the second time."""
+        self._end()
+        self.sleeper.close()
 
 
 def _info(number: int) -> _c.tarn_sleeper_info:

@@ -295,6 +295,42 @@ static void segments_are_numbered_by_age()
         tarn.releasePool(0, id);
 }
 
+static void a_pool_can_be_registrable()
+{
+    auto &tarn = ours();
+    void *shim = dlopen(shim_path, RTLD_NOW | RTLD_NOLOAD);
+    auto mark =
+        reinterpret_cast<int (*)(int, uint64_t, uint64_t, char *, size_t)>(dlsym(shim, "tarn_torch_registrable"));
+    auto number =
+        reinterpret_cast<int (*)(int, uint64_t, uint64_t, uint64_t *, uint64_t *)>(dlsym(shim, "tarn_torch_pool"));
+    MempoolId_t id = {0, 10}, late = {0, 11};
+    tarn_pool_id ours_id = {};
+    tarn_pool *pool = nullptr;
+    char why[200];
+    CHECK(mark && mark(0, 0, 10, why, sizeof why) == 1 && std::strstr(why, "no such pool"));
+    tarn.createOrIncrefPool(0, id);
+    CHECK(mark(0, 0, 10, why, sizeof why) == 0);
+    tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    DataPtr a = tarn.allocate(40 * MIB);
+    tarn.endAllocateToPool(0, id);
+    CHECK(number(0, 0, 10, &ours_id.first, &ours_id.second) == 0 && tarn_pool_find(ours_id, &pool) == TARN_OK);
+    tarn_range range = {};
+    size_t count = 0;
+    CHECK(tarn_pool_segments_get(pool, &range, 1, &count) == TARN_OK && count == 1); /* others have no such list */
+    CHECK(range.bytes >= 40 * MIB && range.address == a.get());
+    CHECK(mark(0, 0, 10, why, sizeof why) == 0);
+    CHECK(tarn_pool_release(pool) == TARN_OK);
+
+    tarn.createOrIncrefPool(0, late);
+    tarn.beginAllocateToPool(0, late, [](cudaStream_t) { return true; });
+    DataPtr b = tarn.allocate(MIB);
+    tarn.endAllocateToPool(0, late);
+    CHECK(mark(0, 0, 11, why, sizeof why) == 1 && std::strstr(why, "memory already"));
+    for (MempoolId_t each : {id, late})
+        while (tarn.getPoolUseCount(0, each))
+            tarn.releasePool(0, each);
+}
+
 static void captures_hold_their_pool()
 {
     auto &tarn = ours();
@@ -883,6 +919,7 @@ static void what_is_not_for_others_says_so()
     X(record_stream_waits_for_the_other_stream)   \
     X(scopes_route_to_their_pool)                 \
     X(segments_are_numbered_by_age)               \
+    X(a_pool_can_be_registrable)                  \
     X(captures_hold_their_pool)                   \
     X(what_a_graph_writes_to_stays)               \
     X(a_graph_that_is_gone_may_still_run)         \

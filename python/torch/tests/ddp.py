@@ -11,7 +11,6 @@ import time
 import traceback
 
 RANKS = 2
-GROWS = 2  # steps until the pool has all its segments: the second one has the optimizer's state beside the activations
 MODES = ("native", "tarn", "tarn, asleep between steps", "tarn, registered, asleep between steps")
 
 
@@ -19,7 +18,6 @@ def train(mode: str, steps: int) -> None:
     """One rank."""
     asleep, registered = mode in MODES[2:], mode == MODES[3]
     if mode != MODES[0]:
-        import tarn
         import tarn.torch
         tarn.torch.enable()
     import torch
@@ -32,20 +30,20 @@ def train(mode: str, steps: int) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
     pool = torch.cuda.MemPool()
+    if registered:
+        tarn.torch.registrable(pool)
     rate = []
     losses = []
-    sleepers = []
+    registration = None
     with torch.cuda.use_mem_pool(pool):
         layers = [torch.nn.Linear(4096, 4096) for _ in range(8)]
         model = DistributedDataParallel(torch.nn.Sequential(*[part for layer in layers for part in (layer, torch.nn.GELU())]).cuda())
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-        nccl = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda", rank))
         for step in range(steps):
-            if registered and step == GROWS:
-                # PyTorch deregisters what the pool has then, and refuses a segment that it has not registered.
-                nccl.register_mem_pool(pool)
-                sleepers.append(tarn.Sleeper("DistributedDataParallel's", device=rank, commit=lambda: nccl.deregister_mem_pool(pool),
-                                             wake=lambda: nccl.register_mem_pool(pool)))
+            if registered and step == 1:
+                registration = tarn.torch.register(pool)
+            elif registration:
+                registration.update()  # the second step has the optimizer's state beside the activations
             torch.manual_seed(100 * step + rank)
             batch = torch.randn(512, 4096, device="cuda")
             loss = (model(batch) - batch).square().mean()
@@ -61,19 +59,18 @@ def train(mode: str, steps: int) -> None:
                 torch.cuda.synchronize()
                 before = torch.cuda.mem_get_info()[0]
                 start = time.perf_counter()
-                slept = tarn.sleep() if registered else tarn.torch.sleep([pool])
+                slept = tarn.torch.sleep(None if registered else [pool])
                 down = time.perf_counter() - start
                 freed = torch.cuda.mem_get_info()[0] - before
                 start = time.perf_counter()
                 tarn.torch.wake(None if registered else [pool])
                 up = time.perf_counter() - start
-                if slept and [item for item in slept.residue if item.sleeper or item.reason == "registered"]:
+                if slept and [item for item in slept.residue if item.reason in ("sleeper", "registered")]:
                     raise RuntimeError(f"what is registered did not sleep: {slept}")
                 rate.append((freed, down, up))
                 dist.barrier()
-    for sleeper in sleepers:
-        sleeper.close()
-        nccl.deregister_mem_pool(pool)
+    if registration:
+        registration.close()
     if rank == 0:
         print("losses", " ".join(loss.hex() for loss in losses), flush=True)
         for freed, down, up in rate[1:]:
@@ -107,7 +104,7 @@ def run(mode: str, steps: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--registered", action="store_true", help="also with the pool registered with NCCL by PyTorch, step by step")
+    parser.add_argument("--registered", action="store_true", help="also with the pool registered with NCCL, by tarn.torch.register()")
     parser.add_argument("--rank-of", choices=MODES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank_of:

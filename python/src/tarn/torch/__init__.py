@@ -18,6 +18,7 @@ from .._library import lib as _lib
 from ..configuration import configure as _configure
 from ..errors import check as _check
 from ..memory import limit
+from ..sleeping import Registration as _Registration
 from ..sleeping import Slept as _Slept
 from ..sleeping import set_pool_tag as _set_pool_tag
 from ..sleeping import sleep as _sleep
@@ -100,18 +101,52 @@ def _pools_of(pools: List[Any]) -> List[_pools.Pool]:
 
 
 def _id_of(pool: Any) -> Any:
-    """tarn's number of a PyTorch pool. Where the pool does not say its device it is PyTorch's current one, which need not be tarn's."""
-    import torch
+    """tarn's number of a PyTorch pool."""
     assert _shim is not None
     first, second = ctypes.c_uint64(), ctypes.c_uint64()
-    device = getattr(pool, "device", None)
-    index = getattr(device, "index", device)
-    index = torch.cuda.current_device() if index is None else int(index)
+    index = _device_of(pool)
     status = _shim.tarn_torch_pool(index, ctypes.c_uint64(pool.id[0]), ctypes.c_uint64(pool.id[1]),
                                    ctypes.byref(first), ctypes.byref(second))
     if status:
         raise ValueError(f"PyTorch has no pool {pool.id} with memory on device {index}")
     return first.value, second.value
+
+
+def _device_of(pool: Any) -> int:
+    """The device of a PyTorch pool. Where the pool does not say it, it is PyTorch's current one, which need not be tarn's."""
+    import torch
+    device = getattr(pool, "device", None)
+    index = getattr(device, "index", device)
+    return torch.cuda.current_device() if index is None else int(index)
+
+
+def registrable(pool: Any) -> None:
+    """Makes the memory of a MemPool registrable by communication libraries (docs/pools.md). Nothing may have been allocated from it yet."""
+    if _shim is None:
+        raise EnableError("tarn.torch is not enabled")
+    text = ctypes.create_string_buffer(256)
+    if _shim.tarn_torch_registrable(_device_of(pool), ctypes.c_uint64(pool.id[0]), ctypes.c_uint64(pool.id[1]), text,
+                                    ctypes.c_size_t(len(text))):
+        raise ValueError(f"registrable: {text.value.decode()}")
+
+
+def register(pool: Any, group: Any = None, *, symmetric: bool = False) -> _Registration:
+    """Registers the memory of a registrable() MemPool with a process group's NCCL communicator, by PyTorch's register_mem_pool(), and keeps
+    it so: what is registered is not unmapped, and sleep() and wake() deregister and register it. update() registers what is new, close()
+    ends it. `group`: None is the default group. `symmetric`: as windows, which all ranks register together."""
+    import torch
+    import torch.distributed
+    index = _device_of(pool)
+    group = torch.distributed.distributed_c10d._get_default_group() if group is None else group
+    backend = group._get_backend(torch.device("cuda", index))
+    more = (symmetric,) if symmetric else ()
+
+    def deregister() -> None:
+        # PyTorch refuses to deregister a pool with a segment that it has not registered.
+        backend.register_mem_pool(pool, *more)
+        backend.deregister_mem_pool(pool)
+    return _Registration(_pools_of([pool])[0], lambda: backend.register_mem_pool(pool, *more), deregister, name="a process group",
+                         device=index)
 
 
 def name_pool(pool: Any, name: Optional[str]) -> None:
@@ -173,4 +208,4 @@ def memory_stats(device: Any = None) -> Dict[str, int]:
     return stats(getattr(device, "index", device))
 
 
-__all__ = ["EnableError", "compact", "enable", "is_enabled", "limit", "memory_stats", "name_pool", "sleep", "tag", "wake"]
+__all__ = ["EnableError", "compact", "enable", "is_enabled", "limit", "memory_stats", "name_pool", "register", "registrable", "sleep", "tag", "wake"]
