@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +38,18 @@ struct allocator {
 
 static tarn_stream streams[MOST_THREADS];
 static cu_stream natives[MOST_THREADS];
+static _Thread_local bool timed;  /* this thread is being timed, */
+static atomic_ulong mapped_timed; /* and so often tarn mapped memory then: the heaps had not come to rest */
 static void *(*torch_alloc)(size_t size, void *stream);
 static void (*torch_free)(void *block), (*torch_thread)(void), (*torch_trim)(void);
+
+static void count_mapped(const tarn_range *range, void *user)
+{
+    (void)range;
+    (void)user;
+    if (timed)
+        atomic_fetch_add(&mapped_timed, 1);
+}
 
 /* ---- The allocators ---------------------------------------------------------------------------------------------- */
 
@@ -215,7 +226,9 @@ static void *run(void *argument)
         runner->allocator->thread();
     (void)(runner->work->size ? run_for(runner, RUN_NS, PAIR_STEPS) : run_for(runner, SLOT_NS, SLOT_STEPS));
     pthread_barrier_wait(runner->barrier);
+    timed = true;
     runner->ns = run_for(runner, RUN_NS, 0);
+    timed = false;
     pthread_barrier_wait(runner->barrier);
     for (int i = 0; i < SLOTS; i++)
         if (runner->slots[i] && !runner->allocator->free(runner->slots[i], natives[runner->stream]))
@@ -265,9 +278,14 @@ static void measure(const struct allocator *allocator, const struct work *work, 
         snprintf(line, sizeof line, "%-26s %-16s %s", work->name, allocator->name, own ? "own stream" : "one stream");
     for (int threads = 1; threads <= most; threads *= 2) {
         double times[ROUNDS];
+        unsigned long mapped = atomic_load(&mapped_timed);
         for (int round = 0; round < ROUNDS; round++)
             times[round] = run_all(allocator, work, threads, own);
         qsort(times, ROUNDS, sizeof *times, order);
+        mapped = atomic_load(&mapped_timed) - mapped;
+        if (mapped)
+            gpu_say(GPU_NOTE, name, "%s, %d threads: memory was mapped %lu times while it was timed", work->name,
+                    threads, mapped);
         if (times[0] == 0)
             gpu_say(GPU_FAIL, name, "%s, %s, %d threads: a call failed", allocator->name, work->name, threads);
         length += snprintf(line + length, sizeof line - (size_t)length, "  %9.1f", times[ROUNDS / 2]);
@@ -305,6 +323,10 @@ int main(void)
     int status = gpu_start();
     if (status)
         return status;
+    tarn_observer_options counting = {.size = sizeof counting, .device = TARN_ALL_DEVICES, .mapped = count_mapped};
+    tarn_observer observer;
+    if (!OK(name, tarn_observer_add(&counting, &observer)))
+        return gpu_end();
     for (int i = 0; i < MOST_THREADS; i++) {
         if (!OK(name, tarn_stream_shared_get(0, 0, &streams[i])))
             return gpu_end();
@@ -335,5 +357,6 @@ int main(void)
                 measure(&allocators[i], &works[work], own, most, results);
     fclose(results);
     check_statistics();
+    (void)OK(name, tarn_observer_remove(observer));
     return gpu_end();
 }
