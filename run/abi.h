@@ -196,6 +196,7 @@ struct cu_alloc_node {
 #define RUN_POOL_ASK_LIST(X)                                                                                        \
     X(cuDeviceGetMemPool, 11020, RUN_ANY, cuDeviceGetMemPool, (cu_pool * pool, cu_device device), (pool, device))   \
     X(cuStreamQuery, 2000, RUN_LEGACY, cuStreamQuery, (cu_stream stream), (stream))                                 \
+    X(cuStreamGetCtx, 9020, RUN_ANY, cuStreamGetCtx, (cu_stream stream, cu_context * context), (stream, context))   \
     X(cuThreadExchangeStreamCaptureMode, 10010, RUN_ANY, cuThreadExchangeStreamCaptureMode,                         \
       (cu_capture_mode * capture), (capture))                                                                       \
     X(cuCtxPushCurrent, 4000, RUN_ANY, cuCtxPushCurrent_v2, (cu_context context), (context))                        \

@@ -20,18 +20,21 @@
 
 enum state { NONE, OPEN, LEFT };
 
+/* What others look at without the lock is atomic: a stream is the lane's as long as the lane is open. */
 static struct lane {
     pthread_mutex_t lock;
     _Atomic enum state state;
     tarn_pool *pool;
-    unsigned store, device;      /* the device of both, store and context */
-    _Atomic(cu_context) context; /* NULL: it has gone */
+    _Atomic unsigned store, device; /* the device of both, store and context */
+    _Atomic(cu_context) context;    /* NULL: it has gone */
     _Atomic(cu_stream) stream;
-    uint64_t thread;   /* whose default stream it is; 0: any thread may use it */
-    cu_event end;      /* left: behind its last work; NULL: none */
-    bool has_ended;    /* left: that work has */
-    uint64_t turn;     /* left: when */
-    _Atomic int count; /* segments */
+    _Atomic uint64_t thread; /* whose default stream it is; 0: any thread may use it */
+    _Atomic int count;       /* segments */
+
+    /* Of one that was left, under the lock. */
+    cu_event end;   /* behind its last work; NULL: none */
+    bool has_ended; /* that work has */
+    uint64_t turn;  /* when it was left */
 } lanes[LANES];
 
 static struct {
@@ -383,24 +386,29 @@ static struct lane *make_changing(unsigned store, unsigned device)
     return &lanes[at];
 }
 
-/* The driver refuses an invalid stream itself. This one is known not to capture, so it may be asked. */
-static bool is_stream(cu_stream stream)
+/* The driver refuses an invalid stream itself. One of another context would end with that, unseen. This one is known not to capture, so it may
+ * be asked. */
+static bool is_stream_of(cu_context context, cu_stream stream)
 {
+    cu_context own = context;
     cu_capture_mode mode = mode_relax();
     cu_result code = real.cuStreamQuery(stream);
+    if ((code == CU_OK || code == CU_NOT_READY) && stream != LEGACY && stream != PER_THREAD)
+        code = real.cuStreamGetCtx(stream, &own);
     mode_restore(mode);
-    return code == CU_OK || code == CU_NOT_READY;
+    return (code == CU_OK || code == CU_NOT_READY) && own == context;
 }
 
 static unsigned open_changing(cu_context context, cu_stream stream, uint64_t thread, unsigned store, unsigned device)
 {
     unsigned number = find_open(context, stream, thread, store);
-    if (number || !store_is_fit(store) || !is_stream(stream))
+    if (number || !store_is_fit(store) || !is_stream_of(context, stream))
         return number;
     struct lane *lane = left_changing(store);
     if (!lane && !(lane = make_changing(store, device)))
         return 0;
     number = (unsigned)(lane - lanes) + 1;
+    pthread_mutex_lock(&lane->lock);
     word_lock_take(&all.lock);
     lane->store = store;
     lane->device = device;
@@ -412,6 +420,7 @@ static unsigned open_changing(cu_context context, cu_stream stream, uint64_t thr
     if (number > atomic_load(&all.most))
         atomic_store_explicit(&all.most, number, memory_order_release);
     word_lock_give(&all.lock);
+    pthread_mutex_unlock(&lane->lock);
     return number;
 }
 

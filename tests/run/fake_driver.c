@@ -740,6 +740,16 @@ cu_result cuStreamDestroy(cu_stream stream)
     return cuStreamDestroy_v2(stream);
 }
 
+/* Those whose number begins so are the other context's. */
+cu_result cuStreamGetCtx(cu_stream stream, cu_context *context)
+{
+    bool other = (uintptr_t)stream >> 8 == 0x90;
+    if (!fake_is_stream(stream))
+        return CU_INVALID_HANDLE;
+    *context = other ? cuFakeOtherContext() : current;
+    return CU_OK;
+}
+
 cu_result cuStreamQuery(cu_stream stream)
 {
     if (!fake_is_stream(stream))

@@ -381,6 +381,7 @@ static void properties(void)
     int off = 0, on = 1; /* no block may come again for the reason that its work happens to have ended */
     CHECK(cu.cuMemPoolSetAttribute(first, OPPORTUNISTIC, &off) == CU_OK && !is_served(first, S));
     CHECK(cu.cuMemPoolSetAttribute(first, OPPORTUNISTIC, &on) == CU_OK && is_served(first, S));
+    CHECK(!is_served(first, (cu_stream)0x9001)); /* a stream of another context */
     CHECK(cu.cuCtxSetCurrent(cu.cuFakeOtherContext()) == CU_OK && !is_served(first, S));
     CHECK(cu.cuCtxSetCurrent(primary) == CU_OK);
     CHECK(cu.cuMemAllocAsync(&block, MIB + 1, S) == CU_OK && cu.cuMemPoolTrimTo(first, 0) == CU_OK);
