@@ -161,8 +161,9 @@ static unsigned find(cu_pool pool)
 static bool can_cut(void)
 {
     return real.cuMemAllocFromPoolAsync && real.cuMemFreeAsync && real.cuMemPoolGetAttribute &&
-           real.cuDeviceGetMemPool && real.cuDeviceGetDefaultMemPool && real.cuStreamQuery && real.cuStreamGetCtx && real.cuEventCreate &&
-           real.cuEventRecord && real.cuEventQuery && real.cuEventDestroy_v2 && !atomic_load(&book->pool_ended);
+           real.cuDeviceGetMemPool && real.cuDeviceGetDefaultMemPool && real.cuStreamQuery && real.cuStreamGetCtx &&
+           real.cuEventCreate && real.cuEventRecord && real.cuEventQuery && real.cuEventDestroy_v2 &&
+           !atomic_load(&book->pool_ended);
 }
 
 unsigned pool_store(cu_pool pool, unsigned device)
