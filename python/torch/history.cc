@@ -110,7 +110,7 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
     (void)pool; /* entries before 2.8 do not say whose they are */
     TraceEntry entry(action, device, address, size, static_cast<cudaStream_t>(stream),
 #if TARN_TORCH_VERSION >= 2008
-                     pool, c10::getApproximateTime(), shown, compile_contexts.empty() ? "" : compile_contexts.back()
+                     pool, c10::getApproximateTime(), shown, compile_contexts.empty() ? "N/A" : compile_contexts.back()
 #else
                      c10::getApproximateTime(), shown
 #endif

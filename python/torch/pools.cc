@@ -196,6 +196,8 @@ void Allocator::releasePool(DeviceIndex index, MempoolId_t id)
             tarn_observer observer = 0;
             check(tarn_observer_add(&options, &observer), "the release of a pool");
         });
+    if (gone.pool && gone.segments)
+        (void)tarn_pool_trim(gone.pool, 0); /* waits: with native the user's allocator has its segments back then */
     check(tarn_pool_release(gone.pool), "the release of a pool");
 }
 

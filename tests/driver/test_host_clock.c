@@ -115,6 +115,15 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_int_equal(ledger_of(1).time_a_ns, 0);
 }
 
+/* Default streams are there without being created. */
+static void work_of_a_default_stream_needs_no_other_stream(void **state)
+{
+    (void)state;
+    assert_ok(tarn_host_work(0, NULL, NULL, 0, 500));
+    assert_int_equal(driver->stream_query(0, NULL), TARN_ERROR_NOT_READY);
+    assert_ok(driver->stream_synchronize(0, NULL));
+}
+
 static void a_failed_call_is_counted_and_costs_nothing(void **state)
 {
     (void)state;
@@ -259,6 +268,7 @@ static void times_beyond_the_clock_are_its_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(work_of_a_default_stream_needs_no_other_stream),
         TEST(each_call_costs_what_the_tables_say),
         TEST(a_failed_call_is_counted_and_costs_nothing),
         TEST(a_query_that_says_not_yet_costs_as_much),

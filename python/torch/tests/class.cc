@@ -331,6 +331,30 @@ static void a_pool_can_be_registrable()
             tarn.releasePool(0, each);
 }
 
+/* Native stands in for the user's allocator: what it has given out is seen in its statistics. */
+static void a_pools_end_returns_the_users_segments()
+{
+    CUDAAllocator *native = get();
+    auto given_out = [&] { return native->getDeviceStats(0).allocated_bytes[0].current; };
+    native->init(c10::cuda::device_count());
+    CHECK(install(true).empty());
+    get()->init(c10::cuda::device_count());
+    auto &tarn = *get();
+    MempoolId_t id = {0, 9};
+    tarn.createOrIncrefPool(0, id, std::shared_ptr<CUDAAllocator>(native, [](CUDAAllocator *) {}));
+    tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    DataPtr block = tarn.allocate(4 * MIB);
+    tarn.endAllocateToPool(0, id);
+    CHECK(given_out() >= static_cast<int64_t>(4 * MIB));
+    CUDAStream stream = c10::cuda::getCurrentCUDAStream();
+    CHECK(tarn_sim_machine.work(0, stream.stream(), block.get(), 4 * MIB, 1000000) == TARN_OK);
+    block.clear();
+    while (tarn.getPoolUseCount(0, id))
+        tarn.releasePool(0, id);
+    CHECK(given_out() == 0);
+    CHECK(cudaStreamQuery(stream.stream()) == cudaSuccess);
+}
+
 static void captures_hold_their_pool()
 {
     auto &tarn = ours();
@@ -551,6 +575,7 @@ static void snapshots_have_contexts_and_traces()
         actions.push_back(entry.action_);
         if (entry.action_ == TraceEntry::ALLOC || entry.action_ == TraceEntry::FREE_REQUESTED)
             CHECK(entry.context_);
+        CHECK(entry.compile_context_ == "N/A"); /* native's word for none, which _snapshot() shows */
         if (entry.action_ == TraceEntry::FREE_COMPLETED)
             CHECK(entry.addr_ == reinterpret_cast<size_t>(freed) && entry.size_ == MIB);
     }
@@ -920,6 +945,7 @@ static void what_is_not_for_others_says_so()
     X(scopes_route_to_their_pool)                 \
     X(segments_are_numbered_by_age)               \
     X(a_pool_can_be_registrable)                  \
+    X(a_pools_end_returns_the_users_segments)     \
     X(captures_hold_their_pool)                   \
     X(what_a_graph_writes_to_stays)               \
     X(a_graph_that_is_gone_may_still_run)         \

@@ -164,9 +164,10 @@ static tarn_status start_locked(void)
     }
     host.maps = maps;
     host.maps_from = maps_from;
-    host_streams_start();
-    atomic_store(&host.devices, (int)devices);
-    return TARN_OK;
+    status = host_streams_start();
+    if (!status)
+        atomic_store(&host.devices, (int)devices);
+    return status;
 }
 
 tarn_status host_start(void)

@@ -549,15 +549,20 @@ tarn_status tarn_host_advance(uint64_t to)
 
 /* ---- The whole --------------------------------------------------------------------------------------------------- */
 
-void host_streams_start(void)
+tarn_status host_streams_start(void)
 {
     mutex_lock(&queues_lock);
+    if (!timers_make_room(TARN_MAX_DEVICES)) { /* for work of default streams, before there are others */
+        mutex_unlock(&queues_lock);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the host device's streams");
+    }
     now = orders = 0;
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
         struct host_device *device = &host.device[i];
         device->legacy = (struct host_stream){.live = true, .blocking = true, .device = device};
     }
     mutex_unlock(&queues_lock);
+    return TARN_OK;
 }
 
 void host_streams_drain(void)
