@@ -530,11 +530,11 @@ static const struct operation {
     unsigned weight;
     void (*run)(struct worker *worker);
 } operations[] = {
-    {"allocate", 30, op_allocate}, {"use", 25, op_use},        {"free", 20, op_free},     {"give", 8, op_give},
-    {"take", 10, op_take},         {"capture", 5, op_capture}, {"handle", 6, op_handle},  {"trim", 2, op_trim},
-    {"suspend", 2, op_suspend},    {"scope", 3, op_scope},     {"renew", 1, op_renew},    {"report", 1, op_report},
-    {"advance", 8, op_advance},    {"sleep", 4, op_sleep},     {"keep", 5, op_keep},      {"share", 4, op_share},
-    {"common", 4, op_common},      {"compact", 2, op_compact}, {"caching", 2, op_caching}};
+    {"allocate", 30, op_allocate}, {"use", 25, op_use},        {"free", 20, op_free},      {"give", 8, op_give},
+    {"take", 10, op_take},         {"capture", 5, op_capture}, {"handle", 6, op_handle},   {"trim", 2, op_trim},
+    {"suspend", 2, op_suspend},    {"scope", 3, op_scope},     {"renew", 1, op_renew},     {"report", 1, op_report},
+    {"advance", 8, op_advance},    {"sleep", 4, op_sleep},     {"keep", 5, op_keep},       {"guest", 3, op_guest},
+    {"share", 4, op_share},        {"common", 4, op_common},   {"compact", 2, op_compact}, {"caching", 2, op_caching}};
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
 /* ---- A run, in a child ------------------------------------------------------------------------------------------- */

@@ -100,6 +100,64 @@ void op_sleep(struct worker *worker)
     }
 }
 
+/* ---- Sleepers ---------------------------------------------------------------------------------------------------- */
+
+/* Called in the thread that sleeps, and by tarn alone: nothing of the test's keeps the state together. */
+static tarn_status guest_goes(struct worker *owner, int from, int to)
+{
+    SO(owner->guest_state == from, "a sleeper's callback out of turn", "state %d, not %d", owner->guest_state, from);
+    owner->guest_state = to;
+    return TARN_OK;
+}
+
+static tarn_status guest_prepare(void *user, char *why, size_t room)
+{
+    (void)why;
+    (void)room;
+    return guest_goes(user, 0, 1);
+}
+
+static void guest_cancel(void *user)
+{
+    (void)guest_goes(user, 1, 0);
+}
+
+static tarn_status guest_commit(void *user, char *why, size_t room)
+{
+    (void)why;
+    (void)room;
+    return guest_goes(user, 1, 2);
+}
+
+static tarn_status guest_wake(void *user, char *why, size_t room)
+{
+    (void)why;
+    (void)room;
+    return guest_goes(user, 2, 0);
+}
+
+/* Comes, and goes when it is not called just now; from then on nobody calls it. */
+void op_guest(struct worker *worker)
+{
+    const tarn_sleeper_options options = {.size = sizeof options,
+                                          .name = "a thread's",
+                                          .device = TARN_ALL_DEVICES,
+                                          .user = worker,
+                                          .prepare = guest_prepare,
+                                          .cancel = guest_cancel,
+                                          .commit = guest_commit,
+                                          .wake = guest_wake};
+    tarn_sleeper_info info = {.size = sizeof info};
+    if (!worker->guest) {
+        MINE(tarn_sleeper_add(&options, &worker->guest));
+    } else if (below(worker, 2)) {
+        MINE(tarn_sleeper_info_get(worker->guest, &info));
+    } else if (WELL(BIT(TARN_ERROR_BUSY), tarn_sleeper_remove, worker->guest)) {
+        worker->guest = 0;
+        worker->guest_state = 0;
+    }
+}
+
 /* ---- Shares ------------------------------------------------------------------------------------------------------ */
 
 /* A block that all threads share, of which each import shows the same. */
@@ -317,6 +375,8 @@ void moves_end(void)
     for (int i = 0; i < thread_count; i++) {
         struct worker *worker = &workers[i];
         wake(worker);
+        if (worker->guest)
+            MINE(tarn_sleeper_remove(worker->guest));
         for (int k = 0; k < KEPT; k++)
             if (worker->kept[k].live)
                 give_back(worker, &worker->kept[k]);

@@ -72,6 +72,8 @@ struct worker {
     struct block kept[KEPT];
     tarn_sleep_state night; /* that this thread has brought about */
     bool discards;          /* that sleep, the contents */
+    tarn_sleeper guest;     /* its own, which any thread's sleep calls; 0: none */
+    int guest_state;        /* of the callbacks' own: 0 awake, 1 prepared, 2 asleep */
     struct import imports[IMPORTS];
 };
 extern struct worker workers[THREADS];
@@ -117,6 +119,7 @@ void moves_begin(uint64_t random);
 void moves_begin_of(struct worker *worker);
 void op_sleep(struct worker *worker);
 void op_keep(struct worker *worker);
+void op_guest(struct worker *worker);
 void op_share(struct worker *worker);
 void op_common(struct worker *worker);
 void op_compact(struct worker *worker);
