@@ -11,6 +11,7 @@
  * waits. `changing` is taken before it, and neither while tarn is asked for a block. */
 #include "lane.h"
 #include "../lock.h"
+#include "segments.h"
 
 #include <pthread.h>
 #include <tarn/pool.h>
@@ -30,6 +31,7 @@ static struct lane {
     _Atomic(cu_stream) stream;
     _Atomic uint64_t thread; /* whose default stream it is; 0: any thread may use it */
     _Atomic int count;       /* segments */
+    _Atomic bool has_freed;  /* blocks of it were freed since it last gave back what it had */
 
     /* Of one that was left, under the lock. */
     cu_event end;   /* behind its last work; NULL: none */
@@ -273,8 +275,10 @@ static void trim_changing(struct lane *lane)
     pthread_mutex_lock(&lane->lock);
     bool may = atomic_load(&lane->state) == OPEN ? !lane->thread || lane->thread == own_number : has_ended_locked(lane);
     pthread_mutex_unlock(&lane->lock);
-    if (may && atomic_load(&lane->count))
+    if (may && atomic_load(&lane->count)) {
+        atomic_store(&lane->has_freed, false);
         (void)tarn_pool_trim(lane->pool, 0);
+    }
     end_changing(lane);
 }
 
@@ -299,22 +303,39 @@ void lanes_trim_closed(void)
     pthread_mutex_unlock(&changing);
 }
 
-void lanes_before_wait(void)
+void lane_freed(unsigned lane)
 {
-    bool above[STORES] = {false}, asked[STORES] = {false};
+    atomic_store_explicit(&lanes[lane - 1].has_freed, true, memory_order_relaxed);
+}
+
+void lanes_freed(void)
+{
+    for (unsigned i = 0; i < atomic_load(&all.most); i++)
+        atomic_store_explicit(&lanes[i].has_freed, true, memory_order_relaxed);
+}
+
+static bool may_give(const struct lane *lane)
+{
+    return atomic_load_explicit(&lane->has_freed, memory_order_relaxed) && atomic_load(&lane->state) != NONE &&
+           atomic_load(&lane->count);
+}
+
+bool lanes_before_wait(void)
+{
+    bool asked[STORES] = {false};
+    uint64_t before = segments_given();
     if (!atomic_load_explicit(&all.most, memory_order_acquire) || pool_captures())
-        return;
+        return false;
     late_look();
     for (unsigned i = 0; i < atomic_load(&all.most); i++) {
-        unsigned store = atomic_load(&lanes[i].state) != NONE && atomic_load(&lanes[i].count) ? lanes[i].store : 0;
+        unsigned store = may_give(&lanes[i]) ? lanes[i].store : 0;
         if (!store || asked[store - 1])
             continue;
         asked[store - 1] = true;
-        above[store - 1] = store_is_above(store);
-    }
-    for (unsigned store = 1; store <= STORES; store++)
-        if (above[store - 1])
+        if (segments_may_be_idle(store) && store_is_above(store))
             lanes_trim(store, store_device(store));
+    }
+    return segments_given() != before;
 }
 
 /* Blocks and lanes whose last use that wait was for. What they had is given to the driver only now, so the driver has to be told to let go of
@@ -326,11 +347,9 @@ void lanes_after_wait(uint64_t turn)
         return;
     note_ends(turn);
     for (unsigned i = 0; !any && i < atomic_load(&all.most); i++)
-        any = atomic_load(&lanes[i].state) == LEFT && atomic_load(&lanes[i].count);
-    if (!any)
-        return;
-    lanes_before_wait();
-    stores_settle();
+        any = atomic_load(&lanes[i].state) == LEFT && may_give(&lanes[i]);
+    if (any && lanes_before_wait())
+        stores_settle();
 }
 
 /* Nobody finds its lanes any more. A stream that comes later, at the place of one of theirs, is not theirs. */

@@ -47,8 +47,11 @@ unsigned lane_store(unsigned lane);
 void lanes_trim(unsigned store, unsigned device);
 /* The same of stores that were destroyed. */
 void lanes_trim_closed(void);
-/* Before a call that waits for work, after which the driver gives back what a store has above its threshold. */
-void lanes_before_wait(void);
+/* A block of a lane was freed, or of any. */
+void lane_freed(unsigned lane);
+void lanes_freed(void);
+/* Before a call that waits for work, after which the driver gives back what a store has above its threshold. Whether lanes gave it any. */
+bool lanes_before_wait(void);
 /* After one that has succeeded; `turn`: of a wait for the whole current context, lanes_turn() from before it, else 0. */
 void lanes_after_wait(uint64_t turn);
 /* The next number in the order of what waits for such a wait, and of these. */

@@ -148,7 +148,7 @@ void late_look(void)
     if (!atomic_load_explicit(&late.count, memory_order_relaxed))
         return;
     cu_capture_mode mode = mode_relax();
-    bool ended = true;
+    bool ended = true, any = false;
     while (ended && late_take(&block)) {
         ended = block.event && real.cuEventQuery(block.event) != CU_NOT_READY;
         if (!ended) {
@@ -157,8 +157,11 @@ void late_look(void)
         }
         (void)real.cuEventDestroy_v2(block.event);
         give_back(block.address);
+        any = true;
     }
     mode_restore(mode);
+    if (any)
+        lanes_freed();
     if (stores_are_closing())
         lanes_trim_closed();
 }
@@ -177,11 +180,16 @@ static void late_end(unsigned device)
 void late_waited(unsigned device, uint64_t turn)
 {
     struct late_block block;
+    bool any = false;
     for (unsigned left = atomic_load(&late.count); left && late_take(&block); left--)
-        if (!block.event && block.device == device && block.turn <= turn)
+        if (!block.event && block.device == device && block.turn <= turn) {
             give_back(block.address);
-        else
+            any = true;
+        } else {
             (void)late_add_again(&block);
+        }
+    if (any)
+        lanes_freed();
 }
 
 /* Contexts --------------------------------------------------------------------------------------------------------- */
@@ -301,6 +309,8 @@ void pool_forget(const struct block *block)
     if (block->owner)
         store_block(lane_store(block->owner), -(int64_t)block->size);
     give_back(block->key);
+    if (block->owner)
+        lane_freed(block->owner);
     if (stores_are_closing() && !pool_captures())
         lanes_trim_closed();
 }

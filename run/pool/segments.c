@@ -23,6 +23,7 @@ static struct {
     size_t count, room;
     _Atomic uint64_t lowest, highest; /* of all that ever were, read without the lock */
     _Atomic uint64_t held[BOOK_DEVICES];
+    _Atomic uint64_t given; /* how many the driver took back */
 } segments = {.lowest = UINT64_MAX};
 
 /* Blocks that begin in 2 MiB of addresses, modulo 128 GiB: where two meet, memory may seem to be in use that is not. */
@@ -51,6 +52,24 @@ uint64_t segments_idle(unsigned device, bool of_lanes)
             bytes += segments.list[i].end - segments.list[i].start;
     word_lock_give(&segments.lock);
     return bytes;
+}
+
+bool segments_may_be_idle(unsigned store)
+{
+    bool may = false;
+    word_lock_take(&segments.lock);
+    for (size_t i = 0; !may && i < segments.count; i++) {
+        const struct segment *segment = &segments.list[i];
+        bool is_whole = (segment->start | segment->end) % ((cu_address)1 << GRANULE_BITS) == 0;
+        may = segment->lane && lane_store(segment->lane) == store && (!is_whole || is_idle(segment));
+    }
+    word_lock_give(&segments.lock);
+    return may;
+}
+
+uint64_t segments_given(void)
+{
+    return atomic_load(&segments.given);
 }
 
 static bool grow_locked(void)
@@ -149,6 +168,7 @@ static bool take_refused(unsigned device, cu_address from, struct segment *segme
 static bool give_back(cu_address address, size_t size, unsigned device, unsigned lane)
 {
     bool given = lane ? lane_give(lane, address) : PASS(cuMemFree_v2, (address)) == CU_OK;
+    segments.given += given;
     if (given)
         charge_segment_free(device, size);
     else

@@ -18,6 +18,10 @@ uint64_t segments_held(unsigned device);
 void segment_count(cu_address address, int change);
 /* Bytes of a device's segments that have no block: of plain ones, or of those of lanes. */
 uint64_t segments_idle(unsigned device, bool of_lanes);
+/* Whether a segment of a store may have no block. */
+bool segments_may_be_idle(unsigned store);
+/* How many the driver has taken back. */
+uint64_t segments_given(void);
 /* Gives the driver once more what it refused to take back; the device's context is current. */
 void segments_retry(unsigned device);
 /* The memory of all plain ones of a device, or of a store, has gone. */

@@ -299,11 +299,11 @@ HOOK cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *val
     unsigned number = find(pool);
     if (!code && value && number) {
         struct store *store = &stores[number - 1];
-        if (attribute == RELEASE_THRESHOLD)
+        if (attribute == RELEASE_THRESHOLD) {
             atomic_store(&store->threshold, *(const uint64_t *)value);
-        else if (attribute == REUSE_ALLOW_OPPORTUNISTIC)
+        } else if (attribute == REUSE_ALLOW_OPPORTUNISTIC) {
             atomic_store(&store->unfit, !*(const int *)value);
-        else if (attribute == USED_HIGH) {
+        } else if (attribute == USED_HIGH) {
             atomic_store(&store->high, 0);
             raise_high(store);
         }
