@@ -196,6 +196,27 @@ static void what_an_ended_thread_leaves_makes_room(void **state)
     end();
 }
 
+/* Growth that failed at a call, with all calls after it, may leave memory mapped. */
+static void what_failed_growth_leaves_mapped_goes_too(void **state)
+{
+    (void)state;
+    tarn_status status = TARN_ERROR_DRIVER;
+    begin();
+    for (uint64_t n = 1; status; n++) {
+        void *more = NULL;
+        OK(tarn_host_fail_set(-1, n, true, TARN_ERROR_DRIVER));
+        status = tarn_pool_alloc(pool, stream, 100 * MIB, &more);
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        if (!status)
+            OK(tarn_free(more));
+        OK(tarn_pool_suspend(pool, true));
+        CHECK(ledger_of(0).created == 0 && stats_of(0).reserved_bytes[0].current == 0);
+        OK(tarn_pool_resume(pool));
+    }
+    check_contents();
+    end();
+}
+
 static void discarded_contents_leave_addresses_and_blocks(void **state)
 {
     (void)state;
@@ -891,6 +912,7 @@ int main(void)
         cmocka_unit_test(what_freed_blocks_wait_for_is_waited_for),
         cmocka_unit_test(the_memory_goes_and_comes_back_with_its_contents),
         cmocka_unit_test(what_an_ended_thread_leaves_makes_room),
+        cmocka_unit_test(what_failed_growth_leaves_mapped_goes_too),
         cmocka_unit_test(discarded_contents_leave_addresses_and_blocks),
         cmocka_unit_test(what_is_wrong_is_refused_and_changes_nothing),
         cmocka_unit_test(blocks_are_freed_while_it_is_suspended),

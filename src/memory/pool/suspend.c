@@ -174,11 +174,12 @@ static void taken_to_unmapped(struct store *store, struct taken *list)
     }
 }
 
-/* Gives the pieces back to the driver; pieces that it refuses stay unmapped. */
+/* Gives the pieces back to the driver, and those that it did not unmap before; pieces that it refuses stay unmapped. */
 static tarn_status release_all(struct store *store, struct taken *list)
 {
     taken_to_unmapped(store, list);
-    return store_release_unmapped(store, 0);
+    tarn_status freed = arena_free_stuck(store->arena), status = store_release_unmapped(store, 0);
+    return freed ? freed : status;
 }
 
 static tarn_status fill_all(struct store *store)
