@@ -7,12 +7,13 @@
  *
  * Usage: bench_slots [--turns] [--streams N] [--steps N]
  *
- *   --turns      one thread steps all streams in turn, so that the counts are the same in each run; otherwise a thread for each stream
+ *   --turns      one thread steps all streams in turn, so that the counts are the same in each run; otherwise each stream has a
+ *                thread, and times are printed
  *   --streams N  only with N streams (1, 2, 4 and so on up to 16, or with threads to the number of processors)
  *   --steps N    of each stream (100,000; with --turns 20,000)
  *
  * Uses the GPU where there is one, otherwise the host device: then TARN_HOST_COSTS names the cost table by which --turns prints the driver's
- * time. Blocks are not touched. Times are of one step, which is half a pair. */
+ * time. Blocks are not touched. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -40,7 +41,7 @@ struct runner {
     size_t windows, live, most_live; /* bytes */
     void *slots[SLOTS];
     size_t sizes[SLOTS];
-    double ns[MOST_WINDOWS]; /* of a step */
+    double ns[MOST_WINDOWS]; /* of a pair: an allocation and its free */
 };
 
 /* Since the start of a run: what was mapped, by window of the stream that mapped it. */
@@ -115,7 +116,7 @@ static void *run_alone(void *argument)
         window_here = window;
         for (int i = 0; i < WINDOW; i++)
             step(runner);
-        runner->ns[window] = (now() - start) / WINDOW;
+        runner->ns[window] = 2 * (now() - start) / WINDOW;
     }
     pthread_barrier_wait(runner->barrier);
     return NULL;
@@ -132,14 +133,11 @@ static void run_in_turns(struct runner *runners, size_t streams, size_t windows)
 {
     driver_ns[0] = driver_time();
     for (size_t window = 0; window < windows; window++) {
-        double start = now();
         window_here = window;
         for (int i = 0; i < WINDOW; i++)
             for (size_t k = 0; k < streams; k++)
                 step(&runners[k]);
         driver_ns[window + 1] = driver_time();
-        for (size_t k = 0; k < streams; k++)
-            runners[k].ns[window] = (now() - start) / WINDOW / (double)streams;
     }
 }
 
@@ -163,7 +161,7 @@ static int order(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-/* A step's ns in part of a run: the median over the windows of all streams, and the mean. */
+/* A pair's ns in part of a run: the median over the windows of all streams, and the mean. */
 static void times(const struct runner *runners, size_t streams, size_t from, size_t to, double *median, double *mean)
 {
     static double all[MOST_STREAMS * MOST_WINDOWS];
@@ -179,7 +177,7 @@ static void times(const struct runner *runners, size_t streams, size_t from, siz
     *mean /= (double)known;
 }
 
-static void show(const struct runner *runners, size_t streams, size_t windows)
+static void show(const struct runner *runners, size_t streams, size_t windows, bool turns)
 {
     tarn_stats stats = {.size = sizeof stats};
     size_t most_live = 0, settled = 0;
@@ -193,20 +191,21 @@ static void show(const struct runner *runners, size_t streams, size_t windows)
            streams, reserved / (1 << 30), reserved / (double)stats.active_bytes[TARN_STAT_ALL].peak,
            reserved / (double)most_live);
     printf("last mapped in step %zu\n", settled * WINDOW);
-    printf("%16s %14s %14s %20s%s\n", "up to step", "ns, median", "ns, mean", "MiB mapped in 1,000",
-           driver_ns[windows] ? "  driver's us in 1,000" : "");
+    printf("%16s %20s%s%s\n", "up to step", "MiB mapped in 1,000", driver_ns[windows] ? "  driver's us in 1,000" : "",
+           turns ? "" : "  ns per pair: median, mean");
     for (size_t part = 0; part < SHOWN; part++) {
         size_t from = windows * part / SHOWN, to = windows * (part + 1) / SHOWN, bytes = 0;
-        double median, mean;
+        double median, mean, all = (double)(to - from) * (double)streams; /* windows */
         if (from == to)
             continue;
         for (size_t window = from; window < to; window++)
             bytes += atomic_load(&mapped[window].bytes);
-        times(runners, streams, from, to, &median, &mean);
-        printf("%16zu %14.1f %14.1f %20.1f", to * WINDOW, median, mean,
-               (double)bytes / (1 << 20) / (double)(to - from) / (double)streams);
+        printf("%16zu %20.1f", to * WINDOW, (double)bytes / (1 << 20) / all);
         if (driver_ns[windows])
-            printf(" %21.1f", (double)(driver_ns[to] - driver_ns[from]) / 1e3 / (double)(to - from) / (double)streams);
+            printf(" %21.1f", (double)(driver_ns[to] - driver_ns[from]) / 1e3 / all);
+        times(runners, streams, from, to, &median, &mean);
+        if (!turns)
+            printf(" %17.1f %8.1f", median, mean);
         putchar('\n');
     }
     fflush(stdout);
@@ -227,7 +226,7 @@ static void measure(size_t streams, size_t windows, bool turns)
         run_in_turns(runners, streams, windows);
     else
         run_threads(runners, streams);
-    show(runners, streams, windows);
+    show(runners, streams, windows, turns);
     for (size_t k = 0; k < streams; k++)
         for (size_t slot = 0; slot < SLOTS; slot++)
             if (runners[k].slots[slot])

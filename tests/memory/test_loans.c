@@ -16,7 +16,8 @@
 #define LITTLE (20 * MIB)  /* so this is not lent, */
 #define ENOUGH (42 * MIB)  /* and this is, until the lender has regretted it often enough; */
 #define PLENTY (152 * MIB) /* this still is then */
-#define REGRETS 6          /* loans that are taken back until ENOUGH is not lent any more */
+#define MOST (400 * MIB)   /* this always: a 48th of what is reserved; */
+#define REGRETS 11         /* loans that are taken back until ENOUGH is not lent any more */
 
 static tarn_stream own, other;
 static void *much, *stays; /* of `own`, and of `other`, so that it does not begin again */
@@ -103,13 +104,13 @@ static void a_lender_that_regrets_lends_less_readily(void **state)
 static void a_loan_of_much_is_made_however_often_it_was_regretted(void **state)
 {
     (void)state;
-    enum { LOANS = 40 };
-    void *walls[LOANS][2];
-    begin(MUCH / 2);
-    for (int i = 0; i < LOANS; i++)
-        lend_and_regret(((created() / 46 / MIB + 2) & ~(size_t)1) * MIB,
-                        walls[i]); /* a 48th of what is reserved then */
-    walls_free(walls, LOANS);
+    void *walls[1][2];
+    begin(MUCH);
+    for (int i = 0; i < 100; i++) {
+        lend_and_regret(MOST, walls[0]);
+        walls_free(walls, 1);
+        OK(tarn_device_trim(0, 0));
+    }
     end();
 }
 

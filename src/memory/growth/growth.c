@@ -33,8 +33,8 @@
  * driver calls. A heap *regrets* a loan if it grows after it. With many streams of changing needs, small loans go round in circles. So
  * regrets make the least loan larger: it has doubled after REGRETS_FELT of them, and so on, up to a 48th after REGRETS_MOST. */
 #define LOAN_PART 768
-#define REGRETS_FELT 8
-#define REGRETS_MOST 32
+#define REGRETS_FELT 16
+#define REGRETS_MOST 64
 
 /* One live block holds a whole piece in place. To keep that small compared with the program's memory, a piece is at most this part of what
  * is reserved, or this many bytes. */
