@@ -5,6 +5,7 @@
 #include "cuda/sim_cuda.h"
 #include "driver/host/host_memory.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 #define PIECE_BITS 56
@@ -90,6 +91,93 @@ cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address add
         *base = start;
     if (size)
         *size = bytes;
+    return CU_OK;
+}
+
+/* ---- Attributes -------------------------------------------------------------------------------------------------- */
+
+enum attribute { /* CU_POINTER_ATTRIBUTE_ */
+                 CONTEXT = 1,
+                 TYPE,
+                 POINTER,
+                 BUFFER_ID = 7,
+                 MANAGED,
+                 ORDINAL,
+                 LEGACY_IPC,
+                 START,
+                 SIZE,
+                 MAPPED,
+                 POOL = 17
+};
+
+/* Of allocations alone: no range of virtual memory and nothing of the host has any. */
+static cu_result attribute_of(void *data, unsigned attribute, cu_address address)
+{
+    mutex_lock(&host_memory_lock);
+    const struct host_region *region = host_region_at((uintptr_t)address);
+    bool found = region && !region->granules;
+    const struct host_region copy = found ? *region : (struct host_region){0};
+    mutex_unlock(&host_memory_lock);
+    if (!found || !data)
+        return CU_INVALID_VALUE;
+    cu_pool pool = sim_pool_of(copy.address);
+    uint64_t value = 0;
+    size_t size = sizeof(int);
+    switch ((enum attribute)attribute) {
+    case CONTEXT:
+        value = pool ? 0 : (uintptr_t)sim_context(copy.device->number), size = sizeof value;
+        break;
+    case TYPE:
+        value = 2;
+        break;
+    case POINTER:
+        value = address, size = sizeof value;
+        break;
+    case BUFFER_ID:
+        value = copy.plain, size = sizeof value;
+        break;
+    case MANAGED:
+        break;
+    case ORDINAL:
+        value = (unsigned)copy.device->number;
+        break;
+    case LEGACY_IPC:
+        value = !pool;
+        break;
+    case START:
+        value = copy.address, size = sizeof value;
+        break;
+    case SIZE:
+        value = copy.size, size = sizeof value;
+        break;
+    case MAPPED:
+        value = 1;
+        break;
+    case POOL:
+        value = (uintptr_t)pool, size = sizeof value;
+        break;
+    default:
+        return CU_INVALID_VALUE;
+    }
+    memcpy(data, &value, size);
+    return CU_OK;
+}
+
+cu_result cuPointerGetAttribute(void *data, unsigned attribute, cu_address address)
+{
+    cu_result code = sim_enter_process("cuPointerGetAttribute");
+    return code ? code : attribute_of(data, attribute, address);
+}
+
+/* What is not known is 0. */
+cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **data, cu_address address)
+{
+    cu_result code = sim_enter_process("cuPointerGetAttributes");
+    if (code || !count || !attributes || !data)
+        return code ? code : CU_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if (data[i] && attribute_of(data[i], attributes[i], address))
+            memset(data[i], 0, sizeof(int));
     return CU_OK;
 }
 

@@ -93,6 +93,15 @@ void sim_pool_forget(cu_address address)
     mutex_unlock(&pools_lock);
 }
 
+cu_pool sim_pool_of(cu_address address)
+{
+    mutex_lock(&pools_lock);
+    const struct block *block = address ? find_locked(address) : NULL;
+    cu_pool pool = block ? block->pool : NULL;
+    mutex_unlock(&pools_lock);
+    return pool;
+}
+
 /* ---- Allocations -------------------------------------------------------------------------------------------------- */
 
 /* A stream that captures is not served, though the real one makes nodes of its graph. */
@@ -140,6 +149,41 @@ cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
         return code;
     sim_pool_forget(address); /* before another thread can be given the address; a free that fails is of nothing */
     return sim_code(driver->free_async(device, (uintptr_t)address, queue));
+}
+
+static cu_stream per_thread(cu_stream stream)
+{
+    return stream ? stream : CU_THREADS_STREAM;
+}
+
+cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream stream)
+{
+    return cuMemAllocAsync(address, size, per_thread(stream));
+}
+
+cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+{
+    return cuMemAllocFromPoolAsync(address, size, pool, per_thread(stream));
+}
+
+cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
+{
+    return cuMemFreeAsync(address, per_thread(stream));
+}
+
+cu_result cuEventRecord_ptsz(cu_event event, cu_stream stream)
+{
+    return cuEventRecord(event, per_thread(stream));
+}
+
+cu_result cuStreamIsCapturing_ptsz(cu_stream stream, cu_capture_status *state)
+{
+    return cuStreamIsCapturing(per_thread(stream), state);
+}
+
+cu_result cuStreamSynchronize_ptsz(cu_stream stream)
+{
+    return cuStreamSynchronize(per_thread(stream));
 }
 
 /* ---- Pools -------------------------------------------------------------------------------------------------------- */

@@ -77,6 +77,8 @@ cu_context sim_context(int device);
 
 /* An address that was a block of a pool's, perhaps, is freed. */
 void sim_pool_forget(cu_address address);
+/* The pool that a block is of; NULL: none. */
+cu_pool sim_pool_of(cu_address address);
 
 /* A stream's device and what the host device calls it: 0 and 1 are the legacy stream of the current context, 2 the
  * per-thread one. */
@@ -87,5 +89,13 @@ CUDA_CALL_LIST(X)
 CUDA_LOADER_LIST(X)
 SIM_CUDA_CALL_LIST(X)
 #undef X
+
+/* For programs compiled for per-thread default streams; by the loader alone, as the lists have no stream modes. */
+SIM_EXPORT cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream stream);
+SIM_EXPORT cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream);
+SIM_EXPORT cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream);
+SIM_EXPORT cu_result cuEventRecord_ptsz(cu_event event, cu_stream stream);
+SIM_EXPORT cu_result cuStreamIsCapturing_ptsz(cu_stream stream, cu_capture_status *state);
+SIM_EXPORT cu_result cuStreamSynchronize_ptsz(cu_stream stream);
 
 #endif

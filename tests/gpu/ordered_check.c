@@ -483,9 +483,11 @@ int main(void)
     default_streams();
     ranges();
     counters();
-    thresholds();
+    if (!gpu_is_simulated) /* which keeps nothing that is free, and serves no stream that captures */
+        thresholds();
     own_pool();
-    captures();
+    if (!gpu_is_simulated)
+        captures();
     cost();
     cost_of_threads();
     for (int i = 0; i < STREAMS; i++)
