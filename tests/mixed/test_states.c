@@ -6,8 +6,8 @@
  * called. Each state is one process, in which all calls are made one after the other (tests/support/every_call.c); what a call ends is
  * entered again before the next one. */
 #include "driver/driver.h"
-#include "mixed/states/callbacks.h"
 #include "mixed/model/promise.h"
+#include "mixed/states/callbacks.h"
 #include "support/every_call.h"
 
 #include <pthread.h>

@@ -160,7 +160,7 @@ def sleep(pools: Optional[List[Any]] = None, *, keep_contents: bool = True, disc
     before wake(). Waits for the devices.
 
     With `pools`, the memory of these MemPools. Without, of all: MemPools, the pools of graphs, idle memory, handles and pinned memory that
-    nobody has. Then the names that name_pool() gave say which pools discard or keep their contents, or stay awake (`leave`), and the result
+    nobody has, and what each tarn.Sleeper and register() has. Then the names that name_pool() gave say which pools discard or keep their contents, or stay awake (`leave`), and the result
     says what stays and why: tensors that no pool has stay, so allocate what is to sleep in a MemPool."""
     import torch
     for device in range(torch.cuda.device_count()):
