@@ -140,6 +140,7 @@ static bool is_gone(unsigned number)
 
 void stores_end(unsigned device)
 {
+    current_changes++; /* its default pool may be another from now on */
     for (unsigned number = 1; number <= STORES; number++) {
         if (stores[number - 1].device != device || !atomic_load(&stores[number - 1].references) || !is_gone(number))
             continue;

@@ -322,6 +322,38 @@ static void suspend_process(size_t bytes)
             ended ? "are there" : "are not there");
 }
 
+/* ---- The end of a context --------------------------------------------------------------------------------------------- */
+
+static uint64_t pool_value(cu_pool pool, unsigned attribute)
+{
+    uint64_t value = 0;
+    return run.cuMemPoolGetAttribute(pool, attribute, &value) ? UINT64_MAX : value;
+}
+
+/* Whether a reset of the primary context takes the memory of the default pool with it. The last check: nothing of tarn's is there after it. */
+static void reset(void)
+{
+    enum { RESERVED = 5, USED = 7 };
+    const char *name = "interpose: a pool after a reset";
+    cu_pool pool = NULL, after = NULL;
+    cu_address block = 0, base = 0;
+    cu_context context = NULL;
+    size_t size = 0;
+    if (!CU(name, run.cuDeviceGetDefaultMemPool(&pool, 0)) || !CU(name, run.cuMemAllocAsync(&block, 64 * MIB, NULL)) ||
+        !CU(name, run.cuCtxSynchronize()))
+        return;
+    uint64_t used = pool_value(pool, USED);
+    cu_result code = run.cuDevicePrimaryCtxReset_v2(0);
+    bool well = CU(name, run.cuDevicePrimaryCtxRetain(&context, 0)) && CU(name, gpu.cuCtxSetCurrent(context)) &&
+                CU(name, run.cuDeviceGetDefaultMemPool(&after, 0));
+    cu_result found = well ? run.cuMemGetAddressRange_v2(&base, &size, block) : CU_NOT_FOUND;
+    gpu_say(GPU_NOTE, name,
+            "CUDA error %u; the default pool is %s; used %llu MiB before, %lld after, reserved %lld; error %u for the "
+            "address range of its block",
+            code, pool == after ? "the same" : "another", (unsigned long long)used >> 20,
+            (long long)pool_value(after, USED) >> 20, (long long)pool_value(after, RESERVED) >> 20, found);
+}
+
 int main(int argc, char **argv)
 {
     bool has_calls = open_calls(); /* before the driver is used: then its own calls find theirs */
@@ -344,5 +376,6 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++)
         suspend_process(8 * GIB);
     (void)OK("interpose", tarn_stream_return(stream));
+    reset();
     return gpu_end();
 }
