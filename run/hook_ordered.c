@@ -34,8 +34,11 @@ static unsigned device_of_pool(cu_pool pool, enum run_kind *kind, unsigned *stor
     cu_context context;
     *kind = RUN_ORDERED;
     *store = 0;
-    if (!blocks_find(SPACE_POOL, (uint64_t)(uintptr_t)pool, &known))
-        return current_device(&context);
+    if (!blocks_find(SPACE_POOL, (uint64_t)(uintptr_t)pool, &known)) {
+        unsigned device = current_device(&context);
+        *store = pool_store_known(pool, device);
+        return device;
+    }
     *kind = known.kind;
     *store = known.owner;
     return known.device;

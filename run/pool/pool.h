@@ -26,6 +26,8 @@ bool pool_alloc_ordered(cu_address *address, size_t size, unsigned store, cu_str
 /* The number of a pool of the driver, from which blocks may be cut; of that which a device's own requests come from. 0: none. */
 unsigned pool_store(cu_pool pool, unsigned device);
 unsigned pool_store_of_device(unsigned device);
+/* Of a pool that no hook has told: the device's own, by another call. */
+unsigned pool_store_known(cu_pool pool, unsigned device);
 bool pool_can_be_store(const struct cu_pool_properties *properties);
 /* A block of one that the driver served, or its free. */
 void pool_passes(unsigned store, int64_t bytes);
@@ -106,6 +108,12 @@ static inline unsigned pool_store(cu_pool pool, unsigned device)
 static inline unsigned pool_store_of_device(unsigned device)
 {
     (void)device;
+    return 0;
+}
+
+static inline unsigned pool_store_known(cu_pool pool, unsigned device)
+{
+    (void)pool, (void)device;
     return 0;
 }
 

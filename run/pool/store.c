@@ -232,6 +232,12 @@ unsigned pool_store_of_device(unsigned device)
     return store;
 }
 
+unsigned pool_store_known(cu_pool pool, unsigned device)
+{
+    unsigned store = pool_store_of_device(device);
+    return store_pool(store) == pool ? store : 0;
+}
+
 /* What the program asks ----------------------------------------------------------------------------------------------- */
 
 HOOK cu_result cuDeviceSetMemPool(cu_device device, cu_pool pool)

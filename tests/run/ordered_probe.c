@@ -576,6 +576,12 @@ static void ipc(void)
     CHECK(cu.cuMemFreeAsync(block, S) == CU_INVALID_VALUE);
 }
 
+/* The default pool, of which the program has been told by a call that is no hook. */
+static void unnamed(void)
+{
+    CHECK(is_served(first, S) && get(first, USED) == 0);
+}
+
 static void never(void)
 {
     CHECK(!is_served(first, S));
@@ -698,6 +704,7 @@ static const struct {
     {"contexts", contexts},
     {"ipc", ipc},
     {"never", never},
+    {"unnamed", unnamed},
     {"forks", forks},
     {"threads", threads},
     {"failures", failures},
@@ -713,7 +720,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, argv[1]) == 0) {
             start();
-            CHECK(cu.cuDeviceGetDefaultMemPool(&first, 0) == CU_OK);
+            CHECK((commands[i].run == unnamed ? cu.cuDeviceGetMemPool(&first, 0)
+                                              : cu.cuDeviceGetDefaultMemPool(&first, 0)) == CU_OK);
             commands[i].run();
             return 0;
         }

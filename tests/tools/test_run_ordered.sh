@@ -21,7 +21,7 @@ command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run --pool)
 run 0 "$probe" tell
 diff "$work/expected" "$work/out" >&2 || fail "answers differ"
 
-for contract in reuse late defaults thread_ends destroyed many capture capture_beside properties pool_destroyed ids ipc forks; do
+for contract in reuse late defaults thread_ends destroyed many capture capture_beside properties pool_destroyed ids ipc forks unnamed; do
     run 0 "$probe" "$contract"
 done
 for contract in threshold trim_to; do run 0 env FAKE_DRIVER_KEEPS=1 "$probe" "$contract"; done
