@@ -68,7 +68,7 @@ wheel: ## Build the Python package as pip does, install it into build/python, an
 	@scripts/setup demo wheel
 	@scripts/wheel build/python
 
-mutants: ## Check that tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names>, MUTANTS_PART=0/6 for a sixth)
+mutants: ## Check that tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names>, MUTANTS_PART=0/12 for a twelfth)
 	@scripts/setup demo test docs
 	@$(cudss_headers)
 	@$(adaptor_packages)
