@@ -11,6 +11,7 @@ static struct ended {
     tarn_pool_id id;
     int slot, device;
     unsigned turn;
+    bool lingers; /* when the sleep began, a launch of a destroyed graph still counted it: the sleep may do so too */
 } ended[ENDED];
 static unsigned ended_count;
 
@@ -18,7 +19,22 @@ void pool_ended(int slot)
 {
     const struct pool *pool = &m.pools[slot];
     if (pool->id.first || pool->id.second)
-        ended[ended_count++ % ENDED] = (struct ended){pool->id, slot, pool->device, pool->turn};
+        ended[ended_count++ % ENDED] = (struct ended){pool->id, slot, pool->device, pool->turn, false};
+}
+
+void ended_look(void)
+{
+    for (unsigned i = 0; i < ENDED && i < ended_count; i++) {
+        tarn_pool *found = NULL;
+        ended[i].lingers = tarn_pool_find(ended[i].id, &found) == TARN_OK;
+        if (ended[i].lingers)
+            MINE(tarn_pool_release(found));
+    }
+}
+
+static bool lingers(const struct ended *pool)
+{
+    return is_night() && pool->lingers;
 }
 
 /* Work of graphs that are gone has ended, so that nothing counts what they used. */
@@ -46,7 +62,7 @@ static void check_counts(int device)
     }
     for (unsigned i = 0; i < ENDED && i < ended_count; i++) {
         tarn_pool *found = NULL;
-        if (ended[i].device != device || night_counts(ended[i].slot, ended[i].turn))
+        if (ended[i].device != device || night_counts(ended[i].slot, ended[i].turn) || lingers(&ended[i]))
             continue;
         tarn_status status = CALL(tarn_pool_find, ended[i].id, &found);
         SO(status, "a pool that nobody counts is there", "%" PRIu64 ",%" PRIu64, ended[i].id.first, ended[i].id.second);
@@ -78,6 +94,9 @@ static void check_waiting(int device)
         MINE(tarn_pool_release(found));
         of_pools += waiting(&stats);
     }
+    for (unsigned i = 0; i < ENDED && i < ended_count; i++)
+        if (lingers(&ended[i]))
+            return;
     if (night_keeps_ended())
         return;
     SO(waiting(&all) == of_pools, "freed blocks wait after a trim of all",

@@ -445,6 +445,8 @@ void sleeps_end(bool may_be_short);
 
 /* counts.c */
 void pool_ended(int slot);
+/* A sleep is about to begin: which pools have ended for the model alone. */
+void ended_look(void);
 
 /* asks.c */
 void caching_turn(bool wanted);

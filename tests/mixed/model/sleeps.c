@@ -221,6 +221,7 @@ static void fall_asleep(void)
                                 !pool->plain && pool->state == TARN_POOL_RUNS && !is_anchored_in(i);
         night.pools[i].counted = pool->live && night.what & TARN_SLEEP_POOLS;
     }
+    ended_look();
     m.moves = true;
     bool asks = CHANCE(2);
     tarn_status status = prepares ? CALL(tarn_sleep_prepare, &options, asks ? &residue : NULL)
