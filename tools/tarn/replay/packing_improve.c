@@ -4,7 +4,8 @@
 /* From one placement to lower ones. Each search is for a height. One in four is for the least that is not refuted: nothing prunes as well,
  * and what fits there is often found sooner than anything above. The others are for heights that are spread over the upper part of the gap
  * to what is reached. Each is short; those without success begin anew in another order, and get longer by Luby's sequence (Luby, Sinclair
- * and Zuckerman, 1993). Where many have failed, beams take part. */
+ * and Zuckerman, 1993). Where many have failed, beams take half of the steps. They look for heights lower in the gap, each in an order of
+ * its own: what leads one beam astray leads another one far. */
 #include "replay/packing_search.h"
 
 #include <stdio.h>
@@ -16,13 +17,12 @@
 #define LONGEST 32                     /* times the shortest */
 #define LEAST_UP 100                   /* 256ths of the gap: the heights to look for, from this one on */
 #define MOST_UP 250
-#define STEP_UP 97            /* from one height to the next: coprime to how many there are */
-#define FIRST_BEAM 18         /* searches before the first beam */
-#define BEAM_EACH 6           /* searches, of which one is a beam */
-#define BEAM_WIDTH 30         /* nodes of a level, of the narrowest beam */
-#define BEAM_WIDEST 2         /* times the narrowest */
-#define BEAM_SECONDS 2        /* at most */
-#define BEAM_WAYS 4, 5, 6, 17 /* orders that led beams far */
+#define STEP_UP 97       /* from one height to the next: coprime to how many there are */
+#define FIRST_BEAM 18    /* searches before the first beam */
+#define BEAM_WIDTH 15    /* nodes of a level */
+#define BEAM_PART 128    /* 256ths of all steps that beams take */
+#define BEAM_LEAST_UP 85 /* 256ths of the gap: the heights that beams look for in each order, from this one on */
+#define BEAM_UP 43       /* from one height to the next */
 
 struct improvement {
     struct packing_block *blocks;
@@ -33,6 +33,10 @@ struct improvement {
     uint64_t *offsets;
     uint64_t unit; /* bytes: every height is a multiple */
     uint64_t low;  /* bytes: a multiple of it that cannot, or need not, be undercut */
+    struct {
+        uint64_t way, up; /* of the next one */
+        uint64_t steps;   /* of all so far */
+    } beams;
     double begun, shown;
 };
 
@@ -102,25 +106,41 @@ static uint64_t target_of(const struct improvement *improvement, uint64_t up)
     return improvement->low + (above < gap ? above : gap - 1) / unit * unit;
 }
 
-static bool search_beam(struct improvement *improvement, uint64_t number, uint64_t height)
+/* How many steps a beam may take: those that are left, or as many as fit into the time that is left, as fast as they were so far. */
+static uint64_t steps_left(const struct improvement *improvement)
 {
-    static const uint64_t ways[] = {BEAM_WAYS};
-    struct packing_result *result = improvement->result;
-    uint64_t times = luby(number + 1);
-    return packing_search_beam(improvement->search, height, ways[number % (sizeof ways / sizeof *ways)],
-                               BEAM_WIDTH * (uint32_t)(times < BEAM_WIDEST ? times : BEAM_WIDEST),
-                               improvement->limits->steps - result->steps, &result->steps, improvement->offsets);
+    const struct packing_limits *limits = improvement->limits;
+    uint64_t left = limits->steps - improvement->result->steps;
+    double spent = seconds() - improvement->begun;
+    double in_time = (double)improvement->result->steps / (spent + 1e-3) * (limits->seconds - spent);
+    return in_time < (double)left ? (uint64_t)(in_time > 0 ? in_time : 0) : left;
 }
 
-/* The search of a number, for the height that it gives. `late`: there is no time left for a beam. */
-static enum packing_answer search(struct improvement *improvement, uint64_t attempt, bool late, uint64_t *height)
+/* Each order is tried with rising heights, until one fits. */
+static enum packing_answer search_beam(struct improvement *improvement, uint64_t *height)
+{
+    struct packing_result *result = improvement->result;
+    uint64_t steps = 0;
+    *height = target_of(improvement, improvement->beams.up);
+    bool fits = packing_search_beam(improvement->search, *height, improvement->beams.way, BEAM_WIDTH,
+                                    steps_left(improvement), &steps, improvement->offsets);
+    result->steps += steps;
+    improvement->beams.steps += steps;
+    improvement->beams.up += BEAM_UP;
+    if (fits || improvement->beams.up >= 256) {
+        improvement->beams.up = BEAM_LEAST_UP;
+        improvement->beams.way++;
+    }
+    return fits ? PACKING_FITS : PACKING_CUT;
+}
+
+/* The search of a number, for the height that it gives. */
+static enum packing_answer search_depth(struct improvement *improvement, uint64_t attempt, uint64_t *height)
 {
     struct packing_result *result = improvement->result;
     uint64_t left = improvement->limits->steps - result->steps, steps = SEARCH_STEPS * luby(attempt / ORDERS + 1);
-    bool beam = !late && attempt >= FIRST_BEAM && attempt % BEAM_EACH == 0, lowest = attempt % 4 == 1;
+    bool lowest = attempt % 4 == 1;
     *height = target_of(improvement, lowest ? 0 : LEAST_UP + attempt * STEP_UP % (MOST_UP - LEAST_UP));
-    if (beam)
-        return search_beam(improvement, attempt / BEAM_EACH, *height) ? PACKING_FITS : PACKING_CUT;
     steps *= lowest ? 2 : 1;
     return packing_search_run(improvement->search, *height, attempt, steps < left ? steps : left, &result->steps,
                               improvement->offsets);
@@ -131,11 +151,13 @@ static void improve(struct improvement *improvement)
     struct packing_result *result = improvement->result;
     const struct packing_limits *limits = improvement->limits;
     double now = improvement->begun = seconds();
+    improvement->beams.up = BEAM_LEAST_UP;
     for (uint64_t attempt = 0; result->height > improvement->low && result->steps < limits->steps &&
                                now - improvement->begun < limits->seconds;) {
         uint64_t target;
-        bool late = now - improvement->begun > limits->seconds - BEAM_SECONDS;
-        enum packing_answer answer = search(improvement, attempt++, late, &target);
+        bool beam = attempt >= FIRST_BEAM && improvement->beams.steps / BEAM_PART <= result->steps / 256;
+        enum packing_answer answer =
+            beam ? search_beam(improvement, &target) : search_depth(improvement, attempt++, &target);
         result->tries++;
         if (answer == PACKING_FITS)
             take(improvement);

@@ -35,6 +35,7 @@ struct node {
     uint64_t *
         top; /* the highest end of what is placed below it; where `low` is above, it lies on one that is not placed yet */
     uint32_t *order; /* blocks to be placed, by rising `low` */
+    uint32_t *under; /* one that it meets and that may lie below it: the last that was found, or NOBODY */
     uint32_t *part;  /* after the blocks were taken apart: by place in `order`, the number of the part */
     uint8_t *placed;
     uint32_t left;
@@ -146,9 +147,10 @@ static bool create_node(struct node *node, uint32_t count)
     node->low = calloc(room, sizeof *node->low);
     node->top = calloc(room, sizeof *node->top);
     node->order = calloc(room, sizeof *node->order);
+    node->under = calloc(room, sizeof *node->under);
     node->part = calloc(room, sizeof *node->part);
     node->placed = calloc(room, sizeof *node->placed);
-    return node->low && node->top && node->order && node->part && node->placed;
+    return node->low && node->top && node->order && node->under && node->part && node->placed;
 }
 
 static void destroy_node(struct node *node)
@@ -156,6 +158,7 @@ static void destroy_node(struct node *node)
     free(node->low);
     free(node->top);
     free(node->order);
+    free(node->under);
     free(node->part);
     free(node->placed);
 }
@@ -237,6 +240,27 @@ static uint64_t lowest_end(struct packing_search *search, const struct node *nod
     return lowest;
 }
 
+/* Whether one that it meets, and that is not placed, fits below the `low` of a block. Lows only rise, so one that was found is often found
+ * again. */
+static bool has_room_below(struct packing_search *search, struct node *node, uint32_t block)
+{
+    const uint64_t low = node->low[block];
+    uint32_t other = node->under[block];
+    search->steps++;
+    if (other != NOBODY && !node->placed[other] && node->low[other] + search->blocks[other].size <= low)
+        return true;
+    for (uint32_t i = search->met_from[block]; i < search->met_from[block + 1]; i++) {
+        other = search->met[i];
+        if (node->placed[other] || node->low[other] + search->blocks[other].size > low)
+            continue;
+        search->steps += i - search->met_from[block];
+        node->under[block] = other;
+        return true;
+    }
+    search->steps += search->met_from[block + 1] - search->met_from[block];
+    return false;
+}
+
 /* Raises what lies on a block that is still to be placed above the lowest of those, until nothing moves. False when something finds no
  * place. */
 static bool raise_lifted(struct packing_search *search, struct node *node)
@@ -245,15 +269,13 @@ static bool raise_lifted(struct packing_search *search, struct node *node)
         moved = false;
         for (uint32_t i = 0; i < node->left; i++) {
             uint32_t block = node->order[i];
-            if (node->low[block] == node->top[block])
+            if (node->low[block] == node->top[block] || has_room_below(search, node, block))
                 continue;
             uint64_t end = lowest_end(search, node, block);
             if (end == NONE)
                 return false;
-            if (end > node->low[block]) {
-                node->low[block] = end;
-                moved = true;
-            }
+            node->low[block] = end; /* nothing fits below where it was */
+            moved = true;
             if (node->low[block] + search->blocks[block].size > search->height)
                 return false;
         }
@@ -302,15 +324,14 @@ static bool prune(struct packing_search *search, struct node *node)
 /* Branching --------------------------------------------------------------------------------------------------------- */
 
 /* The lowest candidate, of those at one offset the heaviest. There is one while blocks are left: nothing fits below the lowest. */
-static uint32_t choose(struct packing_search *search, const struct node *node)
+static uint32_t choose(struct packing_search *search, struct node *node)
 {
     uint32_t best = NOBODY;
     for (uint32_t i = 0; i < node->left; i++) {
         uint32_t block = node->order[i];
         if (best != NOBODY && node->low[block] > node->low[best])
             break;
-        if ((best == NOBODY || search->weight[block] > search->weight[best]) &&
-            lowest_end(search, node, block) > node->low[block])
+        if ((best == NOBODY || search->weight[block] > search->weight[best]) && !has_room_below(search, node, block))
             best = block;
     }
     return best;
@@ -320,6 +341,7 @@ static void copy_node(const struct packing_search *search, const struct node *fr
 {
     memcpy(to->low, from->low, search->count * sizeof *to->low);
     memcpy(to->top, from->top, search->count * sizeof *to->top);
+    memcpy(to->under, from->under, search->count * sizeof *to->under);
     to->left = 0;
 }
 
@@ -486,6 +508,7 @@ static void begin(struct packing_search *search, struct node *root, uint64_t hei
         root->top[i] = 0;
         root->order[i] = i;
         root->placed[i] = 0;
+        root->under[i] = NOBODY;
     }
 }
 
@@ -504,7 +527,7 @@ enum packing_answer packing_search_run(struct packing_search *search, uint64_t h
 
 /* Beams ------------------------------------------------------------------------------------------------------------- */
 
-enum { BRANCHES = 4 }; /* candidates of one node that are tried */
+enum { BRANCHES = 16 }; /* candidates of one node that are tried */
 
 static bool create_beam(struct packing_search *search, uint32_t width)
 {
@@ -585,8 +608,9 @@ static void branch(struct packing_search *search, struct state *state, struct no
         if (place(search, &state->node, scratch, block) && prune(search, scratch))
             offer(search, next, scratch, state->offsets, block);
         state->node.low[block] = lowest_end(search, &state->node, block);
-        if (state->node.low[block] == NONE || !prune(search, &state->node))
+        if (state->node.low[block] == NONE || !raise_lifted(search, &state->node))
             return;
+        sort_by_low(&state->node);
     }
 }
 
