@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Plans on a real GPU, for one stream and for two. This program runs itself again: one process records the requests of a small program,
+/* Plans on a real GPU, for one stream, for two, and for a stream beside one in a private pool. This program runs itself again: one process records the requests of a small program,
  * `tarn plan` places them, and a second process repeats them twice with the plan. There each block must be where the plan has it, after
  * the first requests nothing more may be reserved, and what kernels wrote into a block must be in it when it is freed.
  *
- * TARN names the program `tarn`. GPU_PLANS names a folder instead, with plans that another machine made: its plan-<streams>.plan are used. */
+ * TARN names the program `tarn`. GPU_PLANS names a folder instead, with plans that another machine made: its plan-<number>.plan are used. */
 #include "gpu.h"
 
 #include "memory/settings/plan_file.h"
@@ -35,6 +35,7 @@ struct block {
 /* A stream of the program. */
 struct line {
     tarn_stream stream;
+    tarn_pool *pool; /* NULL: the default pool */
     struct block live[LIVE];
     unsigned count;
     unsigned char *starts[ROUNDS][REQUESTS];
@@ -49,15 +50,22 @@ struct program {
         at_end; /* bytes that were ever reserved: after the first request of each stream, and at the end */
 };
 
-static const char *name_of(unsigned streams)
+/* A program is named by a number: of its streams, or one more where the second has a pool. */
+static const char *name_of(unsigned number)
 {
-    return streams == 1 ? "plan: one stream" : "plan: two streams";
+    static const char *const names[] = {"plan: one stream", "plan: two streams", "plan: a private pool"};
+    return names[number - 1];
 }
 
-static void path_of(char path[static 512], unsigned streams, const char *kind)
+static unsigned streams_of(unsigned number)
+{
+    return number < STREAMS ? number : STREAMS;
+}
+
+static void path_of(char path[static 512], unsigned number, const char *kind)
 {
     const char *folder = getenv(strcmp(kind, "plan") == 0 && getenv("GPU_PLANS") ? "GPU_PLANS" : "GPU_RESULTS");
-    snprintf(path, 512, "%s/plan-%u.%s", folder && *folder ? folder : ".", streams, kind);
+    snprintf(path, 512, "%s/plan-%u.%s", folder && *folder ? folder : ".", number, kind);
 }
 
 /* ---- The program that is planned --------------------------------------------------------------------------------- */
@@ -92,7 +100,8 @@ static bool request(struct program *program, unsigned line, unsigned number, con
     uint64_t chance = gpu_random(&program->state);
     if (self->count == LIVE && !finish(program, line, (unsigned)(chance % LIVE), name))
         return false;
-    if (!OK(name, tarn_alloc_on(self->stream, size, &start)))
+    if (!OK(name, self->pool ? tarn_pool_alloc(self->pool, self->stream, size, &start)
+                             : tarn_alloc_on(self->stream, size, &start)))
         return false;
     self->live[self->count++] = (struct block){start, size, number};
     self->starts[program->round][number] = start;
@@ -131,12 +140,15 @@ static bool contents_are_right(struct program *program, const char *name)
     return well;
 }
 
-static bool play(struct program *program, unsigned streams, unsigned rounds, const char *name)
+static bool play(struct program *program, unsigned number, unsigned rounds, const char *name)
 {
+    const unsigned streams = streams_of(number);
     bool well = true;
     *program = (struct program){.streams = streams};
     for (unsigned line = 0; well && line < streams; line++)
         well = OK(name, tarn_stream_lease(0, 0, &program->lines[line].stream));
+    if (well && number > STREAMS)
+        well = OK(name, tarn_pool_create(NULL, &program->lines[1].pool));
     well = well && gpu_slots_create(&program->slots, program->lines[0].stream, ROUNDS * STREAMS * REQUESTS);
     for (program->round = 0; well && program->round < rounds; program->round++)
         well = play_round(program, name);
@@ -163,16 +175,17 @@ static unsigned count_placed(const struct line *line, const struct plan_request 
     return placed;
 }
 
-static int follow(unsigned streams)
+static int follow(unsigned number)
 {
     static struct program program;
-    const char *name = name_of(streams);
+    const char *name = name_of(number);
+    const unsigned streams = streams_of(number);
     char path[512], text[200];
     struct plan_request requests[REQUESTS];
     uint64_t arenas = 0;
     unsigned placed = 0, planned = 0;
-    path_of(path, streams, "plan");
-    if (!play(&program, streams, ROUNDS, name))
+    path_of(path, number, "plan");
+    if (!play(&program, number, ROUNDS, name))
         return GPU_FAILED;
     FILE *file = fopen(path, "rb");
     for (unsigned line = 0; file && line < streams; line++) {
@@ -198,13 +211,13 @@ static int follow(unsigned streams)
 
 /* ---- The steps --------------------------------------------------------------------------------------------------- */
 
-static int record(unsigned streams)
+static int record(unsigned number)
 {
     static struct program program;
-    const char *name = name_of(streams);
+    const char *name = name_of(number);
     char path[512];
-    path_of(path, streams, "pickle");
-    return OK(name, tarn_trace_start(NULL)) && play(&program, streams, 1, name) &&
+    path_of(path, number, "pickle");
+    return OK(name, tarn_trace_start(NULL)) && play(&program, number, 1, name) &&
                    OK(name, tarn_snapshot_write(path, NULL))
                ? 0
                : GPU_FAILED;
@@ -218,39 +231,39 @@ static bool run(const char *program, char **arguments)
            waitpid(process, &status, 0) == process && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static bool run_self(const char *what, unsigned streams)
+static bool run_self(const char *what, unsigned number)
 {
-    char number[16];
-    snprintf(number, sizeof number, "%u", streams);
-    char *arguments[] = {"gpu_plan", (char *)(uintptr_t)what, number, NULL};
+    char text[16];
+    snprintf(text, sizeof text, "%u", number);
+    char *arguments[] = {"gpu_plan", (char *)(uintptr_t)what, text, NULL};
     return run("/proc/self/exe", arguments);
 }
 
 /* `tarn plan`, with as many steps on every machine. */
-static bool make_plan(const char *tarn, unsigned streams)
+static bool make_plan(const char *tarn, unsigned number)
 {
     char from[512], to[512];
-    path_of(from, streams, "pickle");
-    path_of(to, streams, "plan");
+    path_of(from, number, "pickle");
+    path_of(to, number, "plan");
     char *arguments[] = {"tarn", "plan", "--steps", "20000000", "-o", to, from, NULL};
     return run(tarn, arguments);
 }
 
-static void check(unsigned streams)
+static void check(unsigned number)
 {
-    const char *name = name_of(streams), *tarn = getenv("TARN"), *ready = getenv("GPU_PLANS");
+    const char *name = name_of(number), *tarn = getenv("TARN"), *ready = getenv("GPU_PLANS");
     char plan[512], setting[528];
-    path_of(plan, streams, "plan");
+    path_of(plan, number, "plan");
     snprintf(setting, sizeof setting, "plan:%s", plan);
-    if (!run_self("record", streams))
+    if (!run_self("record", number))
         gpu_say(GPU_FAIL, name, "the run was not recorded");
     else if (!ready && (!tarn || access(tarn, X_OK)))
         gpu_say(GPU_SKIP, name,
                 "the run is recorded, but there is no program tarn to plan it: TARN names it, GPU_PLANS a folder with "
                 "plans");
-    else if (!ready && !make_plan(tarn, streams))
+    else if (!ready && !make_plan(tarn, number))
         gpu_say(GPU_FAIL, name, "%s made no plan", tarn);
-    else if (setenv("TARN_ALLOC_CONF", setting, 1) || !run_self("follow", streams))
+    else if (setenv("TARN_ALLOC_CONF", setting, 1) || !run_self("follow", number))
         gpu_say(GPU_FAIL, name, "the run with the plan failed");
     else
         gpu_say(GPU_PASS, name,
@@ -264,10 +277,10 @@ int main(int argc, char **argv)
     if (status)
         return status;
     if (argc == 3) {
-        unsigned streams = (unsigned)atoi(argv[2]);
-        return strcmp(argv[1], "record") == 0 ? record(streams) : follow(streams);
+        unsigned number = (unsigned)atoi(argv[2]);
+        return strcmp(argv[1], "record") == 0 ? record(number) : follow(number);
     }
-    for (unsigned streams = 1; streams <= STREAMS; streams++)
-        check(streams);
+    for (unsigned number = 1; number <= STREAMS + 1; number++)
+        check(number);
     return gpu_end();
 }
