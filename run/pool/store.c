@@ -89,7 +89,7 @@ void store_refer(unsigned number, int change)
 {
     struct store *store = &stores[number - 1];
     word_lock_take(&lock);
-    if (!(store->references += change) && !atomic_load(&store->pool))
+    if (atomic_fetch_add(&store->references, change) == -change && !atomic_load(&store->pool))
         closing--;
     word_lock_give(&lock);
 }

@@ -52,9 +52,11 @@ class Sleeper:
             if callback is None:
                 return types[field]()
 
+            wanted = callback
+
             def call(_user: Any, why: int, room: int) -> int:
                 try:
-                    callback()
+                    wanted()
                 except BaseException as error:  # nothing goes through C
                     text = (str(error) or type(error).__name__).encode()[:room - 1] + bytes(1)
                     memmove(why, text, len(text))

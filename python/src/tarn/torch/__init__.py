@@ -117,7 +117,7 @@ def _device_of(pool: Any) -> int:
     import torch
     device = getattr(pool, "device", None)
     index = getattr(device, "index", device)
-    return torch.cuda.current_device() if index is None else int(index)
+    return int(torch.cuda.current_device() if index is None else index)
 
 
 def registrable(pool: Any) -> None:
