@@ -65,6 +65,15 @@ static void raise_high(struct store *store)
         ;
 }
 
+/* The driver said how much of the pool is used, which includes blocks that no hook saw come or go. */
+static uint64_t learn_used(struct store *store, uint64_t said)
+{
+    uint64_t segments = atomic_load(&store->segments), passed = said > segments ? said - segments : 0;
+    atomic_store(&store->passed, passed);
+    raise_high(store);
+    return passed + atomic_load(&store->blocks);
+}
+
 void store_block(unsigned number, int64_t bytes)
 {
     struct store *store = &stores[number - 1];
@@ -274,12 +283,6 @@ HOOK cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep)
     return code;
 }
 
-static uint64_t used_of(const struct store *store, uint64_t said)
-{
-    uint64_t segments = atomic_load(&store->segments);
-    return (said > segments ? said - segments : 0) + atomic_load(&store->blocks);
-}
-
 HOOK cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *value)
 {
     cu_result code = PASS(cuMemPoolGetAttribute, (pool, attribute, value));
@@ -289,10 +292,8 @@ HOOK cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *val
     if (number) {
         struct store *store = &stores[number - 1];
         uint64_t *said = value;
-        if (attribute == USED_CURRENT)
-            *said = used_of(store, *said);
-        else
-            *said = atomic_load(&store->high);
+        uint64_t used = learn_used(store, attribute == USED_CURRENT ? *said : ask(pool, USED_CURRENT));
+        *said = attribute == USED_CURRENT ? used : atomic_load(&store->high);
     }
     shim_leave();
     return code;
@@ -312,7 +313,7 @@ HOOK cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *val
             atomic_store(&store->unfit, !*(const int *)value);
         } else if (attribute == USED_HIGH) {
             atomic_store(&store->high, 0);
-            raise_high(store);
+            (void)learn_used(store, ask(pool, USED_CURRENT));
         }
     }
     shim_leave();

@@ -294,14 +294,23 @@ static void counters(void)
                                    (unsigned long long)(now - last), sizes[i]);
         last = now;
     }
-    well = set(name, USED_HIGH, 0) && get(name, USED_HIGH) == last && well;
+    well = set(name, USED_HIGH, 0) && well;
+    uint64_t reset = get(name, USED_HIGH), reserved = get(name, RESERVED), reserved_high = get(name, RESERVED_HIGH);
+    well = reset == last && well;
     for (size_t i = 0; i < COUNT(sizes); i++)
         well = give(name, blocks[i], stream) && well;
     uint64_t queued = get(name, USED);
-    well = CU(name, run.cuStreamSynchronize(stream)) && get(name, USED) == before && well;
+    well = CU(name, run.cuStreamSynchronize(stream)) && well;
+    uint64_t after = get(name, USED);
+    well = after == before && well;
     verdict(well, name, "used grows by each block, and all of it comes back; the high-water mark can be reset");
-    gpu_say(GPU_NOTE, name, "used grew by: %s; after the frees were queued %llu more than before", text,
-            (unsigned long long)(queued - before));
+    gpu_say(GPU_NOTE, name,
+            "used grew by: %s, from %llu; then %llu more with a high-water mark of %llu, reserved %llu and at most "
+            "%llu; %llu more after the "
+            "frees were queued, and %lld after the wait",
+            text, (unsigned long long)before, (unsigned long long)(last - before), (unsigned long long)reset,
+            (unsigned long long)reserved, (unsigned long long)reserved_high, (unsigned long long)(queued - before),
+            (long long)(after - before));
 }
 
 /* What is free goes at a wait where it is above the threshold, and stays below; cuMemPoolTrimTo() releases it. */

@@ -27,6 +27,7 @@ EXPORT unsigned cuFakeLive(void);                /* allocations */
 EXPORT void cuFakeFinish(void);                  /* the work of all streams ends, and what comes later ends at once */
 EXPORT void cuFakeWork(void);                    /* from now on all streams have work that does not end */
 EXPORT void cuFakeStream(cu_stream stream);      /* one that was destroyed comes again, as another */
+EXPORT unsigned cuFakeUse(size_t bytes);         /* of device 0's default pool, taken by no call that is known */
 EXPORT unsigned cuFakeCapture(cu_stream stream); /* it captures, by no call that is known; NULL: that capture ends */
 EXPORT unsigned cuFakeDisorder(void);            /* memory of pools that was freed while work could still use it */
 EXPORT uint64_t cuFakeReserved(cu_pool pool);

@@ -286,6 +286,18 @@ cu_result cuMemPoolSetAttribute(cu_pool handle, unsigned attribute, void *value)
     return CU_OK;
 }
 
+unsigned cuFakeUse(size_t bytes)
+{
+    cu_pool handle = NULL;
+    cu_result code = cuDeviceGetDefaultMemPool(&handle, 0);
+    struct fake_pool *pool = pool_of(handle);
+    pthread_mutex_lock(&fake.lock);
+    pool->used += bytes;
+    pool->high = pool->used > pool->high ? pool->used : pool->high;
+    pthread_mutex_unlock(&fake.lock);
+    return code;
+}
+
 unsigned cuFakeCapture(cu_stream stream)
 {
     cu_graph graph;

@@ -328,6 +328,10 @@ static void tell(void)
     for (int i = 15; i < 20; i++)
         give(blocks[i], LEGACY);
     tell_pool("none", first);
+    CHECK(cu.cuFakeUse(5000) == CU_OK);
+    tell_pool("somebody's", first);
+    set(first, USED_HIGH, 0);
+    tell_pool("somebody's anew", first);
     blocks[0] = take_of(5000, pool, S);
     CHECK(cu.cuDeviceSetMemPool(0, pool) == CU_OK && cu.cuDeviceGetMemPool(&now, 0) == CU_OK && now == pool);
     blocks[1] = take(5000, S);

@@ -60,6 +60,7 @@ static struct {
     void (*cuFakeWork)(void);
     void (*cuFakeStream)(cu_stream);
     unsigned (*cuFakeCapture)(cu_stream);
+    unsigned (*cuFakeUse)(size_t);
     unsigned (*cuFakeDisorder)(void);
     uint64_t (*cuFakeReserved)(cu_pool);
     cu_context (*cuFakeOtherContext)(void);
@@ -86,6 +87,7 @@ static inline void open_driver(void)
     X(, , , cuFakeWork, , )
     X(, , , cuFakeStream, , )
     X(, , , cuFakeCapture, , )
+    X(, , , cuFakeUse, , )
     X(, , , cuFakeDisorder, , )
     X(, , , cuFakeReserved, , )
     X(, , , cuFakeOtherContext, , )
