@@ -386,7 +386,7 @@ static void list_segment(const tarn_memory_segment *found, void *user)
     bool of_one = lister->pool.first || lister->pool.second;
     if (of_one && pool != lister->pool)
         return;
-    lister->ages.push_back(of_one ? age_of(found) : UINT64_MAX); /* only a pool is registered */
+    lister->ages.push_back(of_one ? age_of(found) : UINT64_MAX); /* only segments of a pool are registered */
     SegmentInfo segment;
     segment.device = static_cast<DeviceIndex>(found->device);
     segment.address = reinterpret_cast<size_t>(found->address);

@@ -46,8 +46,8 @@ void plan_draft_finish(struct plan_draft *draft);
 void plan_draft_drop(struct plan_draft *draft, uint32_t arena);
 void plan_draft_undrop(struct plan_draft *draft);
 
-/* A number by which arenas are ordered, the larger ones having higher numbers and no two the same; and the arena whose number is highest
- * below another, the draft's count if there is none. */
+/* An arena's rank: a larger arena has a higher one, and no two have the same. plan_draft_largest_below() returns the arena with the highest
+ * rank below `rank`, or the draft's count if there is none. */
 uint64_t plan_draft_rank(const struct plan_draft *draft, uint32_t arena);
 uint32_t plan_draft_largest_below(const struct plan_draft *draft, uint64_t rank);
 
