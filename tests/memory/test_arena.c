@@ -132,6 +132,45 @@ static void a_piece_that_the_driver_does_not_take_back_goes_to_the_cache(void **
     nothing_left();
 }
 
+static const struct driver *real;
+static int looks;
+
+static int64_t counted(void)
+{
+    tarn_stats stats = {.size = sizeof stats};
+    OK(tarn_device_stats_get(0, &stats));
+    return stats.reserved_bytes[TARN_STAT_ALL].current;
+}
+
+/* The driver's release, and a look at what is counted when the device has the memory again. */
+static tarn_status release_and_look(int device, driver_piece piece)
+{
+    tarn_status status = real->release(device, piece);
+    CHECK(counted() <= (int64_t)ledger_of(0).created);
+    looks++;
+    return status;
+}
+
+/* Another thread may get the memory as soon as the driver has it. */
+static void a_piece_counts_no_longer_once_the_driver_has_it(void **state)
+{
+    (void)state;
+    struct driver watched = *driver;
+    struct piece *piece = create(GRANULE), *refused = create(GRANULE);
+    int64_t before = counted();
+    real = driver;
+    watched.release = release_and_look;
+    driver = &watched;
+    OK(piece_release(piece));
+    CHECK(looks == 1 && counted() == before - (int64_t)GRANULE);
+    OK(tarn_host_fail_set(kind_of("release"), 1, false, TARN_ERROR_DRIVER));
+    GIVES(piece_release(refused), TARN_ERROR_DRIVER);
+    driver = real;
+    CHECK(looks == 2 && counted() == before - (int64_t)GRANULE);
+    nothing_left();
+    CHECK(counted() == 0);
+}
+
 static void pieces_are_mapped_in_order_and_unmapped_together(void **state)
 {
     (void)state;
@@ -245,6 +284,7 @@ int main(void)
         cmocka_unit_test(claimed_addresses_never_overlap_and_all_can_be_claimed),
         cmocka_unit_test(pieces_are_created_up_to_the_limit_and_counted),
         cmocka_unit_test(a_piece_that_the_driver_does_not_take_back_goes_to_the_cache),
+        cmocka_unit_test(a_piece_counts_no_longer_once_the_driver_has_it),
         cmocka_unit_test(pieces_are_mapped_in_order_and_unmapped_together),
         cmocka_unit_test(a_mapping_that_fails_leaves_every_piece_in_the_cache_and_the_addresses_unclaimed),
         cmocka_unit_test(pieces_that_cannot_even_be_unmapped_stay_claimed_until_they_can),

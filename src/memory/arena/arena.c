@@ -434,22 +434,26 @@ tarn_status piece_import(struct arena *arena, int file, size_t size, struct piec
     return TARN_OK;
 }
 
+/* Counted as freed before it is freed, so that it never counts together with memory that the driver then gives to another thread. */
 tarn_status piece_release(struct piece *piece)
 {
     struct store *store = piece->store;
     struct arena *arena = store->arena;
+    bool counted = store->counters && !piece->apart;
+    if (counted)
+        counters_segment_gone(store->counters, piece->size, true, piece->oversize);
     tarn_status status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
     if (status && piece->apart) /* once more: a failure would count host memory as the device's */
         status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
     if (status) {
+        if (counted)
+            counters_segment_kept(store->counters, piece->size, true, piece->oversize);
         piece_join(piece);
         mutex_lock(&arena->lock);
         pieces_push(&store->unmapped, piece);
         mutex_unlock(&arena->lock);
         return status;
     }
-    if (store->counters && !piece->apart)
-        counters_segment_gone(store->counters, piece->size, true, piece->oversize);
     if (!piece->apart)
         store_uncharge(store, piece->size, 0); /* last: a store without memory may go */
     object_free(&pieces, piece);
