@@ -21,12 +21,6 @@ static size_t reserved(void)
     return OK("compact", tarn_device_stats_get(0, &stats)) ? (size_t)stats.reserved_bytes[TARN_STAT_ALL].current : 0;
 }
 
-static size_t free_bytes(void)
-{
-    size_t available = 0, total = 0;
-    return OK("compact", tarn_device_memory_get(0, &available, &total)) ? available : 0;
-}
-
 /* Large free memory with a small live block in the middle of each stretch. */
 static bool fragment(tarn_stream stream, void *live[PIECES])
 {
@@ -64,14 +58,14 @@ static void round_of(tarn_stream stream, bool at_limit)
     well = well && CU(name, gpu.cuMemcpyAsync((cu_address)(uintptr_t)result, (cu_address)(uintptr_t)live[1], SMALL,
                                               gpu_native(stream)));
     well = OK(name, tarn_capture_end(stream, &graph)) && well;
-    size_t before = reserved(), driver_before = free_bytes(), gained = 0;
+    size_t before = reserved(), driver_before = gpu_free_bytes(), gained = 0;
     if (at_limit)
         (void)OK(name, tarn_device_limit_set(0, before));
     uint64_t start = gpu_ns();
     tarn_status status = well ? tarn_compact(0, SIZE_MAX, &gained) : TARN_ERROR_INTERNAL;
     uint64_t ns = gpu_ns() - start;
     (void)OK(name, tarn_device_limit_set(0, SIZE_MAX));
-    size_t driver_gained = free_bytes() - driver_before;
+    size_t driver_gained = gpu_free_bytes() - driver_before;
     if (at_limit && status == TARN_ERROR_OUT_OF_MEMORY) {
         gpu_say(GPU_SKIP, name, "%s", tarn_last_error());
     } else if (OK(name, status)) {

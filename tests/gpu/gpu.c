@@ -55,6 +55,17 @@ bool gpu_cu(cu_result code, const char *name, const char *call)
     return false;
 }
 
+void gpu_verdict(bool well, const char *name, const char *text)
+{
+    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
+}
+
+size_t gpu_free_bytes(void)
+{
+    size_t available = 0, total = 0;
+    return OK("memory", tarn_device_memory_get(0, &available, &total)) ? available : 0;
+}
+
 int gpu_end(void)
 {
     pthread_mutex_lock(&lock);
@@ -244,6 +255,30 @@ bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uin
     struct gpu_slot *found = &slots->device[slot];
     void *parameters[] = {&words, &count, &seed, &wait_ns, &found};
     return launch(check_function, stream, count, parameters);
+}
+
+bool gpu_write(const char *name, tarn_stream stream, void *block, size_t bytes, uint32_t seed)
+{
+    return gpu_fill(stream, block, bytes, seed, 0) && OK(name, tarn_stream_synchronize(stream));
+}
+
+bool gpu_holds(const char *name, tarn_stream stream, void *const *blocks, size_t count, size_t bytes, uint32_t seed)
+{
+    struct gpu_slots slots;
+    bool well = gpu_slots_create(&slots, stream, count);
+    for (size_t i = 0; well && i < count; i++)
+        well = gpu_check(stream, blocks[i], bytes, seed + (uint32_t)i, 0, &slots, i);
+    well = well && OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream);
+    for (size_t i = 0; well && i < count; i++) {
+        if (slots.host[i].wrong) {
+            gpu_say(GPU_FAIL, name, "block %zu at %p, pattern %u: %llu wrong words, the first is %llu", i, blocks[i],
+                    seed + (uint32_t)i, (unsigned long long)slots.host[i].wrong,
+                    (unsigned long long)slots.host[i].first);
+            well = false;
+        }
+    }
+    gpu_slots_destroy(&slots);
+    return well;
 }
 
 bool gpu_add(tarn_stream stream, void *words, size_t bytes, void *others)

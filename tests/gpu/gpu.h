@@ -49,8 +49,12 @@ bool gpu_ok(tarn_status status, const char *name, const char *call);
 bool gpu_cu(cu_result code, const char *name, const char *call);
 #define OK(name, call) gpu_ok((call), (name), #call)
 #define CU(name, call) gpu_cu((call), (name), #call)
+/* Says PASS or FAIL, with what was seen. */
+void gpu_verdict(bool well, const char *name, const char *text);
 
 uint64_t gpu_ns(void);
+/* Bytes of device 0 that are free, as the driver says. */
+size_t gpu_free_bytes(void);
 uint64_t gpu_random(uint64_t *state);
 cu_stream gpu_native(tarn_stream stream);
 
@@ -84,6 +88,9 @@ bool gpu_slots_read(struct gpu_slots *slots, tarn_stream stream);
 bool gpu_fill(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns);
 bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns, struct gpu_slots *slots,
                size_t slot);
+/* The same for the whole of a block, or of several, which they wait for. Block i has the pattern of `seed` + i. What is wrong is said. */
+bool gpu_write(const char *name, tarn_stream stream, void *block, size_t bytes, uint32_t seed);
+bool gpu_holds(const char *name, tarn_stream stream, void *const *blocks, size_t count, size_t bytes, uint32_t seed);
 /* Queues an addition: each of the 32-bit words is increased by the one of `others` at its place. */
 bool gpu_add(tarn_stream stream, void *words, size_t bytes, void *others);
 /* Keeps the stream busy; false where there are no kernels. */

@@ -14,40 +14,10 @@
 #define LARGE (64 * MIB)
 #define SLACK (4 * MIB) /* what the driver itself may take meanwhile */
 
-static size_t free_bytes(void)
-{
-    size_t available = 0, total = 0;
-    return OK("memory", tarn_device_memory_get(0, &available, &total)) ? available : 0;
-}
-
 static int64_t reserved(void)
 {
     tarn_stats stats = {.size = sizeof stats};
     return OK("memory", tarn_device_stats_get(0, &stats)) ? stats.reserved_bytes[TARN_STAT_ALL].current : -1;
-}
-
-static void verdict(bool well, const char *name, const char *text)
-{
-    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
-}
-
-/* Whether every block has what was written to it; the seed is its number. */
-static bool hold(const char *name, tarn_stream stream, void **blocks, size_t count, size_t size)
-{
-    struct gpu_slots slots;
-    bool well = gpu_slots_create(&slots, stream, count);
-    for (size_t i = 0; well && i < count; i++)
-        well = gpu_check(stream, blocks[i], size, (uint32_t)i + 1, 0, &slots, i);
-    well = well && OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream);
-    for (size_t i = 0; well && i < count; i++) {
-        if (slots.host[i].wrong) {
-            gpu_say(GPU_FAIL, name, "block %zu at %p: %llu wrong words, the first is %llu", i, blocks[i],
-                    (unsigned long long)slots.host[i].wrong, (unsigned long long)slots.host[i].first);
-            well = false;
-        }
-    }
-    gpu_slots_destroy(&slots);
-    return well;
 }
 
 static bool patterns(const char *name, tarn_stream stream, void **blocks, size_t count, size_t size)
@@ -55,7 +25,7 @@ static bool patterns(const char *name, tarn_stream stream, void **blocks, size_t
     bool well = true;
     for (size_t i = 0; well && i < count; i++)
         well = gpu_fill(stream, blocks[i], size, (uint32_t)i + 1, 0);
-    return well && hold(name, stream, blocks, count, size);
+    return well && gpu_holds(name, stream, blocks, count, size, 1);
 }
 
 /* Three blocks side by side: the first grows as far as the second was, whose memory has work of the stream before it, and no further. */
@@ -71,15 +41,15 @@ static void extend(tarn_stream stream)
     well = well && adjacent && tarn_extend(blocks[0], 2 * BLOCK) == TARN_ERROR_NO_ROOM &&
            gpu_fill(stream, blocks[1], BLOCK, 50, 1000000) && OK(name, tarn_free(blocks[1])) &&
            tarn_extend(blocks[0], 2 * BLOCK + 1) == TARN_ERROR_NO_ROOM && OK(name, tarn_extend(blocks[0], 2 * BLOCK)) &&
-           gpu_fill(stream, blocks[1], BLOCK, 2, 0) && hold(name, stream, blocks, COUNT(blocks), BLOCK) &&
+           gpu_fill(stream, blocks[1], BLOCK, 2, 0) && gpu_holds(name, stream, blocks, COUNT(blocks), BLOCK, 1) &&
            tarn_extend(blocks[0], 2 * BLOCK + 1) == TARN_ERROR_NO_ROOM && OK(name, tarn_free(blocks[0]));
     blocks[1] = NULL;
     void *again = NULL; /* it went back as a whole */
     well = well && OK(name, tarn_alloc_on(stream, 2 * BLOCK, &again)) && again == blocks[0] &&
            OK(name, tarn_free(again)) && OK(name, tarn_free(blocks[2]));
-    verdict(well, name,
-            adjacent ? "from 32 to 64 MiB, with its contents; refused where a block follows"
-                     : "blocks are not side by side");
+    gpu_verdict(well, name,
+                adjacent ? "from 32 to 64 MiB, with its contents; refused where a block follows"
+                         : "blocks are not side by side");
 }
 
 /* Every second block goes, and larger ones come that fit nowhere between: their memory must be mapped anew. */
@@ -100,7 +70,7 @@ static void remap(tarn_stream stream, void **blocks)
     snprintf(text, sizeof text,
              "%zu blocks of %zu MiB where every second one of 32 MiB was; reserved %lld, then %lld MiB", COUNT(large),
              LARGE / MIB, (long long)(before >> 20), (long long)(reserved() >> 20));
-    verdict(well, name, text);
+    gpu_verdict(well, name, text);
     for (size_t i = 0; i < COUNT(large); i++)
         (void)OK(name, tarn_free(large[i]));
     (void)OK(name, tarn_device_limit_set(0, TARN_NO_LIMIT));
@@ -111,7 +81,7 @@ static void too_much(tarn_stream stream)
     const char *name = "memory: more than there is";
     void *block = NULL;
     tarn_status status = tarn_alloc_on(stream, gpu_properties.memory + LARGE, &block);
-    verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_status_name(status));
+    gpu_verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_status_name(status));
     if (OK(name, tarn_alloc_on(stream, LARGE, &block)))
         (void)OK(name, tarn_free(block));
 
@@ -119,7 +89,7 @@ static void too_much(tarn_stream stream)
     if (!OK(name, tarn_device_trim(0, 0)) || !OK(name, tarn_device_limit_set(0, LARGE)))
         return;
     status = tarn_alloc_on(stream, 2 * LARGE, &block);
-    verdict(status == TARN_ERROR_OUT_OF_MEMORY, name, tarn_status_name(status));
+    gpu_verdict(status == TARN_ERROR_OUT_OF_MEMORY, name, tarn_status_name(status));
     (void)OK(name, tarn_device_limit_set(0, TARN_NO_LIMIT));
 }
 
@@ -139,17 +109,17 @@ int main(void)
         !patterns("memory", stream, &first, 1, LARGE) || !OK("memory", tarn_free(first)) ||
         !OK("memory", tarn_device_trim(0, 0)))
         return gpu_end();
-    size_t before = free_bytes();
-    verdict(reserved() == 0, "memory: trim to zero", "after the first block");
+    size_t before = gpu_free_bytes();
+    gpu_verdict(reserved() == 0, "memory: trim to zero", "after the first block");
 
     bool well = true;
     for (size_t i = 0; well && i < BLOCKS; i++)
         well = OK("memory: growth", tarn_alloc_on(stream, BLOCK, &blocks[i]));
     well = well && patterns("memory: growth", stream, blocks, BLOCKS, BLOCK);
-    size_t grown = before - free_bytes();
+    size_t grown = before - gpu_free_bytes();
     snprintf(text, sizeof text, "%d blocks of 32 MiB: tarn reserved %lld MiB, the driver says %zu MiB", BLOCKS,
              (long long)(reserved() >> 20), grown / MIB);
-    verdict(well && grown >= BLOCKS * BLOCK && grown <= (size_t)reserved() + SLACK, "memory: growth", text);
+    gpu_verdict(well && grown >= BLOCKS * BLOCK && grown <= (size_t)reserved() + SLACK, "memory: growth", text);
 
     remap(stream, blocks);
     for (size_t i = 0; i < BLOCKS; i++)
@@ -160,10 +130,10 @@ int main(void)
 
     (void)OK("memory", tarn_device_synchronize(0));
     (void)OK("memory", tarn_device_trim(0, 0));
-    size_t after = free_bytes();
+    size_t after = gpu_free_bytes();
     snprintf(text, sizeof text, "reserved %lld; free before %zu, after %zu bytes", (long long)reserved(), before,
              after);
-    verdict(reserved() == 0 && after + SLACK >= before, "memory: all goes back", text);
+    gpu_verdict(reserved() == 0 && after + SLACK >= before, "memory: all goes back", text);
     (void)OK("memory", tarn_stream_return(stream));
     (void)OK("memory", tarn_shutdown());
     return gpu_end();

@@ -13,11 +13,6 @@
 #define SPIN_NS 200000000u
 #define QUEUE_NS 50000000u /* that queueing a copy may take while the stream spins */
 
-static void verdict(bool well, const char *name, const char *text)
-{
-    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
-}
-
 static tarn_pinned_stats statistics(void)
 {
     tarn_pinned_stats stats = {.size = sizeof stats};
@@ -67,7 +62,7 @@ static void both_ways(tarn_stream stream, bool registered)
     well = well && is_all(bytes, 0x5a, BLOCK) && tarn_pinned_contains(bytes + BLOCK - 1);
     snprintf(text, sizeof text, "%zu MiB made in %.1f ms; copied at %.1f GiB/s", BLOCK / MIB, (double)made / 1e6,
              gib_per_second(BLOCK, copied));
-    verdict(well, name, text);
+    gpu_verdict(well, name, text);
     (void)OK(name, tarn_pinned_free(pinned));
     (void)OK(name, tarn_free(device));
     (void)OK(name, tarn_pinned_trim(0));
@@ -105,7 +100,7 @@ static void beside_the_host(tarn_stream stream)
     }
     snprintf(text, sizeof text, "copy queued behind %.0f ms of work, freed and another block got in %.1f ms",
              SPIN_NS / 1e6, (double)queued / 1e6);
-    verdict(well && queued < SPIN_NS - QUEUE_NS, name, text);
+    gpu_verdict(well && queued < SPIN_NS - QUEUE_NS, name, text);
     (void)OK(name, tarn_pinned_free(again));
     (void)OK(name, tarn_pinned_free(third));
     (void)OK(name, tarn_free(device));
@@ -138,7 +133,7 @@ static void in_a_capture(tarn_stream stream)
     if (graph)
         (void)CU(name, gpu.cuGraphDestroy(graph));
     (void)OK(name, tarn_pinned_forget_captures());
-    verdict(well && statistics().kept_bytes == 0, name, "grown, kept what was used, used again what was not");
+    gpu_verdict(well && statistics().kept_bytes == 0, name, "grown, kept what was used, used again what was not");
     (void)OK(name, tarn_pinned_free(same));
     (void)OK(name, tarn_pinned_free(other));
     (void)OK(name, tarn_free(device));
@@ -152,13 +147,13 @@ static void too_much(void)
         gpu_say(GPU_SKIP, name, "the simulated driver promises what it does not have");
     } else {
         tarn_status status = tarn_pinned_alloc((size_t)1 << 44, &block);
-        verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_last_error());
+        gpu_verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_last_error());
     }
     name = "pinned: a limit";
     if (!OK(name, tarn_pinned_limit_set(BLOCK)))
         return;
     tarn_status status = tarn_pinned_alloc(2 * BLOCK, &block);
-    verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_last_error());
+    gpu_verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_last_error());
     (void)OK(name, tarn_pinned_limit_set(TARN_NO_LIMIT));
 }
 
@@ -182,7 +177,7 @@ int main(void)
              (long long)stats.allocated_bytes.current, (long long)stats.num_host_alloc,
              (double)stats.host_alloc_time.avg / 1e6, (long long)stats.num_host_free,
              (double)stats.host_free_time.avg / 1e6);
-    verdict(stats.allocated_bytes.current == 0 && stats.active_bytes.current == 0, "pinned: all goes back", text);
+    gpu_verdict(stats.allocated_bytes.current == 0 && stats.active_bytes.current == 0, "pinned: all goes back", text);
     (void)OK("pinned", tarn_stream_return(stream));
     (void)OK("pinned", tarn_shutdown());
     return gpu_end();

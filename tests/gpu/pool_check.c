@@ -13,12 +13,6 @@
 #define BLOCK (32 * MIB)
 #define SLACK (4 * MIB) /* what the driver itself may take meanwhile */
 
-static size_t free_bytes(void)
-{
-    size_t available = 0, total = 0;
-    return OK("pool", tarn_device_memory_get(0, &available, &total)) ? available : 0;
-}
-
 static size_t reserved_by(tarn_pool *pool)
 {
     tarn_stats stats = {.size = sizeof stats};
@@ -29,25 +23,6 @@ static unsigned count_of(tarn_pool *pool)
 {
     unsigned count = 0;
     return OK("pool", tarn_pool_use_count_get(pool, &count)) ? count : 0;
-}
-
-static void verdict(bool well, const char *name, const char *text)
-{
-    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
-}
-
-/* Whether blocks hold the patterns of their numbers. */
-static bool hold(const char *name, tarn_stream stream, void **blocks, size_t count, size_t size)
-{
-    struct gpu_slots slots;
-    bool well = gpu_slots_create(&slots, stream, count);
-    for (size_t i = 0; well && i < count; i++)
-        well = gpu_check(stream, blocks[i], size, (uint32_t)i + 1, 0, &slots, i);
-    well = well && OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream);
-    for (size_t i = 0; well && i < count; i++)
-        well = slots.host[i].wrong == 0;
-    gpu_slots_destroy(&slots);
-    return well;
 }
 
 static void life(tarn_stream stream, size_t before)
@@ -63,17 +38,17 @@ static void life(tarn_stream stream, size_t before)
         well = OK(name, tarn_alloc_on(stream, BLOCK, &blocks[i])) &&
                gpu_fill(stream, blocks[i], BLOCK, (uint32_t)i + 1, 0);
     well = well && OK(name, tarn_scope_end(scope)) && reserved_by(pool) >= BLOCKS * BLOCK &&
-           hold(name, stream, blocks, BLOCKS, BLOCK);
-    size_t grown = before - free_bytes();
-    well = well && OK(name, tarn_pool_release(pool)) && hold(name, stream, blocks, BLOCKS, BLOCK);
+           gpu_holds(name, stream, blocks, BLOCKS, BLOCK, 1);
+    size_t grown = before - gpu_free_bytes();
+    well = well && OK(name, tarn_pool_release(pool)) && gpu_holds(name, stream, blocks, BLOCKS, BLOCK, 1);
     for (size_t i = 0; i < BLOCKS; i++)
         well = well && OK(name, tarn_free(blocks[i]));
     well = well && OK(name, tarn_device_trim(0, 0));
-    size_t after = free_bytes();
+    size_t after = gpu_free_bytes();
     snprintf(text, sizeof text,
              "%d blocks of 32 MiB live on after its release; the driver gave %zu MiB and has %zu back", BLOCKS,
              grown >> 20, (after - (before - grown)) >> 20);
-    verdict(well && grown >= BLOCKS * BLOCK && after + SLACK >= before, name, text);
+    gpu_verdict(well && grown >= BLOCKS * BLOCK && after + SLACK >= before, name, text);
 }
 
 /* Captures a graph that fills a block of the pool, by way of one that is freed inside. */
@@ -100,30 +75,30 @@ static void graph_and_suspend(tarn_stream stream, tarn_stream other)
     well = well && OK(name, tarn_pool_trim(pool, 0)) && reserved_by(pool) == held; /* live or not */
     void *targets[] = {target};
     well = well && gpu_run_graph(graph, other, 3, name) && OK(name, tarn_device_synchronize(0)) &&
-           hold(name, other, targets, 1, BLOCK);
+           gpu_holds(name, other, targets, 1, BLOCK, 1);
     snprintf(text, sizeof text, "%zu MiB stay through a trim; three launches on another stream", held >> 20);
-    verdict(well, name, text);
+    gpu_verdict(well, name, text);
 
     name = "pool: suspend and resume";
     for (size_t i = 0; well && i < 2; i++)
         well = OK(name, tarn_pool_alloc(pool, stream, BLOCK, &kept[i])) &&
                gpu_fill(stream, kept[i], BLOCK, (uint32_t)i + 1, 0);
-    size_t full = free_bytes();
+    size_t full = gpu_free_bytes();
     uint64_t begin = gpu_ns();
     well = well && OK(name, tarn_pool_suspend(pool, true));
     uint64_t suspended = gpu_ns();
-    size_t empty = free_bytes();
+    size_t empty = gpu_free_bytes();
     well = well && reserved_by(pool) == 0 && empty >= full + 3 * BLOCK;
     uint64_t middle = gpu_ns();
     well = well && OK(name, tarn_pool_resume(pool));
     uint64_t end = gpu_ns();
-    well = well && hold(name, stream, kept, 2, BLOCK) && hold(name, stream, targets, 1, BLOCK);
+    well = well && gpu_holds(name, stream, kept, 2, BLOCK, 1) && gpu_holds(name, stream, targets, 1, BLOCK, 1);
     well = well && gpu_fill(stream, target, BLOCK, 77, 0) && OK(name, tarn_device_synchronize(0)) &&
            gpu_run_graph(graph, stream, 1, name) && OK(name, tarn_device_synchronize(0)) &&
-           hold(name, stream, targets, 1, BLOCK);
+           gpu_holds(name, stream, targets, 1, BLOCK, 1);
     snprintf(text, sizeof text, "%zu MiB given back in %.1f ms, contents kept; back in %.1f ms, and the graph runs",
              (empty - full) >> 20, (double)(suspended - begin) / 1e6, (double)(end - middle) / 1e6);
-    verdict(well, name, text);
+    gpu_verdict(well, name, text);
 
     name = "pool: the graph's end lets go";
     for (size_t i = 0; i < 2; i++)
@@ -132,7 +107,7 @@ static void graph_and_suspend(tarn_stream stream, tarn_stream other)
     for (uint64_t since = gpu_ns(); count_of(pool) > 1 && gpu_ns() - since < 1000000000u;)
         ; /* told by a driver's thread */
     well = well && count_of(pool) == 1 && OK(name, tarn_pool_trim(pool, 0)) && reserved_by(pool) == 0;
-    verdict(well, name, "counted once again, and trimmed to nothing");
+    gpu_verdict(well, name, "counted once again, and trimmed to nothing");
     (void)OK(name, tarn_pool_release(pool));
 }
 
@@ -168,7 +143,7 @@ static void checkpoint(tarn_stream stream)
                    OK(name, tarn_pool_restore(pool, before, count_change, NULL)) && became_live == 1 &&
                    became_free == 2;
     }
-    well = well && outputs[0] == outputs[1] && hold(name, stream, &kept, 1, BLOCK);
+    well = well && outputs[0] == outputs[1] && gpu_holds(name, stream, &kept, 1, BLOCK, 1);
     void *second[] = {outputs[1], target};
     for (int round = 0; well && round < 2; round++) {
         struct gpu_slots slots;
@@ -181,19 +156,19 @@ static void checkpoint(tarn_stream stream)
             gpu_slots_destroy(&slots);
         }
     }
-    well = well && hold(name, stream, &kept, 1, BLOCK);
+    well = well && gpu_holds(name, stream, &kept, 1, BLOCK, 1);
     for (size_t i = 0; i < COUNT(graphs); i++)
         well = CU(name, gpu.cuGraphDestroy(graphs[i])) && well;
     well = well && OK(name, tarn_free(kept)) && OK(name, tarn_free(target)) && OK(name, tarn_free(outputs[1])) &&
            OK(name, tarn_checkpoint_destroy(before));
-    verdict(OK(name, tarn_pool_release(pool)) && well, name,
-            "two captures at one address, both graphs run in turns; a block lives again with its contents");
+    gpu_verdict(OK(name, tarn_pool_release(pool)) && well, name,
+                "two captures at one address, both graphs run in turns; a block lives again with its contents");
 }
 
 static void aborted(tarn_stream stream)
 {
     const char *name = "pool: an aborted capture leaves nothing";
-    size_t before = free_bytes();
+    size_t before = gpu_free_bytes();
     void *block = NULL;
     bool well = OK(name, tarn_pool_capture_begin(NULL, stream, TARN_CAPTURE_RELAXED)) &&
                 OK(name, tarn_alloc_on(stream, BLOCK, &block)) && OK(name, tarn_free(block)) &&
@@ -201,7 +176,7 @@ static void aborted(tarn_stream stream)
     void *next = NULL; /* looks what pools have ended */
     well = well && OK(name, tarn_alloc_on(stream, BLOCK, &next)) && OK(name, tarn_free(next)) &&
            OK(name, tarn_device_trim(0, 0));
-    verdict(well && free_bytes() + SLACK >= before, name, "of 32 MiB");
+    gpu_verdict(well && gpu_free_bytes() + SLACK >= before, name, "of 32 MiB");
 }
 
 int main(void)
@@ -214,9 +189,10 @@ int main(void)
     /* The driver's own first-time costs are not ours. */
     if (!OK("pool", tarn_stream_lease(0, 0, &stream)) || !OK("pool", tarn_stream_lease(0, 0, &other)) ||
         !OK("pool", tarn_alloc_on(stream, BLOCK, &first)) || !gpu_fill(stream, first, BLOCK, 1, 0) ||
-        !hold("pool", stream, &first, 1, BLOCK) || !OK("pool", tarn_free(first)) || !OK("pool", tarn_device_trim(0, 0)))
+        !gpu_holds("pool", stream, &first, 1, BLOCK, 1) || !OK("pool", tarn_free(first)) ||
+        !OK("pool", tarn_device_trim(0, 0)))
         return gpu_end();
-    life(stream, free_bytes());
+    life(stream, gpu_free_bytes());
     graph_and_suspend(stream, other);
     checkpoint(stream);
     aborted(stream);

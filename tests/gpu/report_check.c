@@ -15,11 +15,6 @@
 #define EVENTS 100000
 #define SLOTS 1000
 
-static void verdict(bool well, const char *name, const char *text)
-{
-    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
-}
-
 /* ns for an allocation and its free, the best of some rounds. */
 static double pair(size_t size)
 {
@@ -91,7 +86,7 @@ static void snapshot(tarn_stream stream, tarn_stream other)
     if (well) {
         snprintf(text, sizeof text, "%llu records, %llu lost, written in %.1f ms", (unsigned long long)kept,
                  (unsigned long long)lost, ms);
-        verdict(lost == 0 && kept > EVENTS, name, text);
+        gpu_verdict(lost == 0 && kept > EVENTS, name, text);
     }
     for (size_t i = 0; i < SLOTS; i++)
         (void)OK(name, tarn_free(slots[i]));

@@ -4,60 +4,15 @@
 /* Memory between two processes on a real GPU: this program runs itself again as the other side. Kernels of one write what kernels
  * of the other check, whoever ends first. And observers: what they were told is what the driver has mapped. */
 #include "gpu.h"
+#include "side.h"
 
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define BLOCK (100 * MIB)
 #define SLACK (4 * MIB) /* what the driver itself may take meanwhile */
-
-extern char **environ;
-
-static void verdict(bool well, const char *name, const char *text)
-{
-    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
-}
-
-static bool write_pattern(const char *name, tarn_stream stream, void *block, uint32_t seed)
-{
-    return gpu_fill(stream, block, BLOCK, seed, 0) && OK(name, tarn_stream_synchronize(stream));
-}
-
-static bool has_pattern(const char *name, tarn_stream stream, void *block, uint32_t seed)
-{
-    struct gpu_slots slots;
-    bool well = gpu_slots_create(&slots, stream, 1) && gpu_check(stream, block, BLOCK, seed, 0, &slots, 0) &&
-                OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream);
-    if (well && slots.host[0].wrong) {
-        gpu_say(GPU_FAIL, name, "pattern %u: %llu wrong words, the first is %llu", seed,
-                (unsigned long long)slots.host[0].wrong, (unsigned long long)slots.host[0].first);
-        well = false;
-    }
-    gpu_slots_destroy(&slots);
-    return well;
-}
-
-static bool say(int socket, char word)
-{
-    return send(socket, &word, 1, MSG_NOSIGNAL) == 1;
-}
-
-static bool hear(int socket, char word)
-{
-    char heard = 0;
-    return recv(socket, &heard, 1, 0) == 1 && heard == word;
-}
-
-static size_t free_bytes(void)
-{
-    size_t available = 0, total = 0;
-    return OK("memory", tarn_device_memory_get(0, &available, &total)) ? available : 0;
-}
 
 /* ---- The other side ---------------------------------------------------------------------------------------------- */
 
@@ -68,10 +23,11 @@ static bool import_and_answer(int socket, tarn_stream stream)
     tarn_share *share = NULL;
     void *block = NULL;
     bool well = OK(name, tarn_share_receive(socket, &share)) && OK(name, tarn_import(share, 0, &block)) &&
-                OK(name, tarn_share_close(share)) && has_pattern(name, stream, block, 1) &&
-                write_pattern(name, stream, block, 2);
+                OK(name, tarn_share_close(share)) && gpu_holds(name, stream, &block, 1, BLOCK, 1) &&
+                gpu_write(name, stream, block, BLOCK, 2);
     well = say(socket, well ? 'w' : 'x') && well;
-    return well && hear(socket, 'e') && has_pattern(name, stream, block, 3) && OK(name, tarn_import_close(block));
+    return well && hear(socket, 'e') && gpu_holds(name, stream, &block, 1, BLOCK, 3) &&
+           OK(name, tarn_import_close(block));
 }
 
 /* Exports and ends at once, without a word to the driver. */
@@ -81,7 +37,7 @@ static bool export_and_end(int socket, tarn_stream stream)
     tarn_share *share = NULL;
     void *block = NULL;
     bool well = OK(name, tarn_export_enable(0)) && OK(name, tarn_alloc_on(stream, BLOCK, &block)) &&
-                write_pattern(name, stream, block, 4) && OK(name, tarn_export(block, &share)) &&
+                gpu_write(name, stream, block, BLOCK, 4) && OK(name, tarn_export(block, &share)) &&
                 OK(name, tarn_share_send(socket, share));
     if (well)
         _exit(0);
@@ -99,28 +55,6 @@ static int play(const char *role, int socket)
     return well ? 0 : GPU_FAILED;
 }
 
-static pid_t start_side(const char *role, int *socket)
-{
-    int ends[2];
-    char number[16];
-    pid_t process = -1;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends))
-        return -1;
-    snprintf(number, sizeof number, "%d", ends[1]);
-    char *arguments[] = {"gpu_share", (char *)(uintptr_t)role, number, NULL};
-    if (posix_spawn(&process, "/proc/self/exe", NULL, NULL, arguments, environ))
-        process = -1;
-    close(ends[1]);
-    *socket = ends[0];
-    return process;
-}
-
-static bool end_side(pid_t process)
-{
-    int status = 0;
-    return waitpid(process, &status, 0) == process && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 /* ---- This side --------------------------------------------------------------------------------------------------- */
 
 static void exports(tarn_stream stream)
@@ -131,17 +65,17 @@ static void exports(tarn_stream stream)
     tarn_share *share = NULL;
     tarn_share_info info = {.size = sizeof info};
     char text[160];
-    pid_t side = start_side("import", &socket);
-    bool well = side > 0 && OK(name, tarn_alloc_on(stream, BLOCK, &block)) && write_pattern(name, stream, block, 1) &&
-                OK(name, tarn_export(block, &share)) && OK(name, tarn_share_info_get(share, &info)) &&
-                OK(name, tarn_share_send(socket, share));
-    well = well && hear(socket, 'w') && has_pattern(name, stream, block, 2) && write_pattern(name, stream, block, 3) &&
-           say(socket, 'e');
+    pid_t side = side_start("gpu_share", "import", SOCK_SEQPACKET, &socket);
+    bool well = side > 0 && OK(name, tarn_alloc_on(stream, BLOCK, &block)) &&
+                gpu_write(name, stream, block, BLOCK, 1) && OK(name, tarn_export(block, &share)) &&
+                OK(name, tarn_share_info_get(share, &info)) && OK(name, tarn_share_send(socket, share));
+    well = well && hear(socket, 'w') && gpu_holds(name, stream, &block, 1, BLOCK, 2) &&
+           gpu_write(name, stream, block, BLOCK, 3) && say(socket, 'e');
     close(socket);
-    well = side > 0 && end_side(side) && well;
+    well = side > 0 && side_end(side, 0) && well;
     snprintf(text, sizeof text, "%zu MiB in %u pieces of %zu MiB in all", info.bytes / MIB, info.pieces,
              info.mapped / MIB);
-    verdict(well, name, text);
+    gpu_verdict(well, name, text);
     (void)OK(name, tarn_share_close(share));
     (void)OK(name, tarn_free(block));
 }
@@ -152,17 +86,17 @@ static void imports(tarn_stream stream)
     int socket = -1;
     void *block = NULL, *again = NULL;
     tarn_share *share = NULL;
-    pid_t side = start_side("export", &socket);
+    pid_t side = side_start("gpu_share", "export", SOCK_SEQPACKET, &socket);
     bool well = side > 0 && OK(name, tarn_share_receive(socket, &share));
-    well = side > 0 && end_side(side) && well;
+    well = side > 0 && side_end(side, 0) && well;
     close(socket);
     well = well && OK(name, tarn_import(share, 0, &block)) && OK(name, tarn_import(share, 0, &again)) &&
-           block == again && has_pattern(name, stream, block, 4) && write_pattern(name, stream, block, 5) &&
-           has_pattern(name, stream, block, 5);
+           block == again && gpu_holds(name, stream, &block, 1, BLOCK, 4) && gpu_write(name, stream, block, BLOCK, 5) &&
+           gpu_holds(name, stream, &block, 1, BLOCK, 5);
     well = well && tarn_free(block) == TARN_ERROR_INVALID_POINTER;
     well = well && OK(name, tarn_import_close(block)) && OK(name, tarn_import_close(again));
     (void)OK(name, tarn_share_close(share));
-    verdict(well, name, "its memory outlives it");
+    gpu_verdict(well, name, "its memory outlives it");
 }
 
 static void loop(tarn_stream stream)
@@ -170,7 +104,7 @@ static void loop(tarn_stream stream)
     const char *name = "share: again and again";
     void *block = NULL, *seen = NULL;
     char text[160];
-    bool well = OK(name, tarn_alloc_on(stream, BLOCK, &block)) && write_pattern(name, stream, block, 6);
+    bool well = OK(name, tarn_alloc_on(stream, BLOCK, &block)) && gpu_write(name, stream, block, BLOCK, 6);
     uint64_t started = gpu_ns();
     int first = -1, last = -1;
     for (int i = 0; well && i < 100; i++) {
@@ -183,7 +117,7 @@ static void loop(tarn_stream stream)
     }
     snprintf(text, sizeof text, "100 exports and imports here, %llu us each; lowest free descriptor %d, then %d",
              (unsigned long long)(gpu_ns() - started) / 100000, first, last);
-    verdict(well && first == last && has_pattern(name, stream, block, 6), name, text);
+    gpu_verdict(well && first == last && gpu_holds(name, stream, &block, 1, BLOCK, 6), name, text);
     (void)OK(name, tarn_free(block));
 }
 
@@ -232,7 +166,8 @@ static void observers(tarn_stream stream)
            OK(name, tarn_device_trim(0, 0)) && pinned > 0;
     snprintf(text, sizeof text, "%zu MiB reported as mapped and %zu as unmapped; pinned %zu MiB stayed; %u mistakes",
              grown / MIB, told.unmapped / MIB, left / MIB, told.mistakes);
-    verdict(well && told.mapped == told.unmapped && grown >= COUNT(blocks) * BLOCK && told.mistakes == 0, name, text);
+    gpu_verdict(well && told.mapped == told.unmapped && grown >= COUNT(blocks) * BLOCK && told.mistakes == 0, name,
+                text);
     (void)OK(name, tarn_observer_remove(observer));
 }
 
@@ -254,15 +189,15 @@ int main(int argc, char **argv)
         return gpu_end();
     exports(stream); /* the driver's own first-time costs are not ours */
     (void)OK("share", tarn_device_trim(0, 0));
-    size_t before = free_bytes();
+    size_t before = gpu_free_bytes();
     imports(stream);
     loop(stream);
     observers(stream);
     (void)OK("share", tarn_device_synchronize(0));
     (void)OK("share", tarn_device_trim(0, 0));
-    size_t after = free_bytes();
+    size_t after = gpu_free_bytes();
     snprintf(text, sizeof text, "free before %zu, after %zu bytes", before, after);
-    verdict(after + SLACK >= before, "share: all goes back", text);
+    gpu_verdict(after + SLACK >= before, "share: all goes back", text);
     (void)OK("share", tarn_stream_return(stream));
     (void)OK("share", tarn_shutdown());
     return gpu_end();

@@ -6,7 +6,7 @@
  * the pool, or by a sleep of the process. What MPI remembers of an address must not outlive the memory. scripts/mpi-check builds it and runs
  * it. */
 #define _GNU_SOURCE
-#include "../gpu.h"
+#include "../exchanged.h"
 
 #include <mpi.h>
 #include <signal.h>
@@ -21,18 +21,6 @@
 #endif
 
 enum { STEPS = 4, TIMED = 20, SECONDS = 140, RANKS = 2 };
-
-static const size_t sizes[] = {64 << 10, 1 << 20, 64 << 20};
-static const struct {
-    const char *name;
-    tarn_pool_options options;
-} kinds[] = {
-    {"a pool", {.size = sizeof(tarn_pool_options), .device = TARN_CURRENT_DEVICE}},
-    {"an exportable pool", {.size = sizeof(tarn_pool_options), .device = TARN_CURRENT_DEVICE, .exportable = true}},
-    {"a registrable pool", {.size = sizeof(tarn_pool_options), .device = TARN_CURRENT_DEVICE, .registrable = true}},
-    {"plain segments",
-     {.size = sizeof(tarn_pool_options), .device = TARN_CURRENT_DEVICE, .segments = TARN_SEGMENTS_PLAIN}},
-};
 
 static int rank;
 static tarn_stream stream;
@@ -63,18 +51,10 @@ struct pair {
     void *mine, *theirs;
 };
 
-static void *make(tarn_pool *pool, size_t bytes)
-{
-    const tarn_alloc_options options = {
-        .size = sizeof options, .device = TARN_CURRENT_DEVICE, .stream = stream, .pool = pool};
-    void *block = NULL;
-    return OK("mpi", tarn_alloc(&options, bytes, &block)) ? block : NULL;
-}
-
 static bool make_pair(tarn_pool *pool, size_t bytes, struct pair *pair)
 {
-    pair->mine = make(pool, bytes);
-    pair->theirs = make(pool, bytes);
+    pair->mine = exchanged_block("mpi", pool, stream, bytes);
+    pair->theirs = exchanged_block("mpi", pool, stream, bytes);
     return pair->mine && pair->theirs;
 }
 
@@ -86,18 +66,12 @@ static bool free_pair(struct pair *pair)
 
 static bool fill(void *block, size_t bytes, uint32_t seed)
 {
-    return gpu_fill(stream, block, bytes, seed, 0) && OK("mpi", tarn_stream_synchronize(stream));
+    return gpu_write("mpi", stream, block, bytes, seed);
 }
 
 static bool has(void *block, size_t bytes, uint32_t seed)
 {
-    struct gpu_slots slots;
-    if (!gpu_slots_create(&slots, stream, 1))
-        return false;
-    bool well = gpu_check(stream, block, bytes, seed, 0, &slots, 0) && OK("mpi", tarn_stream_synchronize(stream)) &&
-                gpu_slots_read(&slots, stream) && slots.host[0].wrong == 0;
-    gpu_slots_destroy(&slots);
-    return well;
+    return gpu_holds("mpi", stream, &block, 1, bytes, seed);
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
  * own and checks every word. In between both give their memory back and get other memory at the same addresses: what UCX remembers of an
  * address must not outlive the memory. scripts/ucx-check builds it and runs it. */
 #define _GNU_SOURCE
-#include "../gpu.h"
+#include "../exchanged.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -17,18 +17,6 @@
 #include <unistd.h>
 
 enum { STEPS = 4, TIMED = 20, SECONDS = 120, SENDER = 0, RECEIVER = 1 };
-
-static const size_t sizes[] = {64 << 10, 1 << 20, 64 << 20};
-static const struct {
-    const char *name;
-    tarn_pool_options options;
-} kinds[] = {
-    {"a pool", {.size = sizeof(tarn_pool_options), .device = TARN_CURRENT_DEVICE}},
-    {"an exportable pool", {.size = sizeof(tarn_pool_options), .device = TARN_CURRENT_DEVICE, .exportable = true}},
-    {"a registrable pool", {.size = sizeof(tarn_pool_options), .device = TARN_CURRENT_DEVICE, .registrable = true}},
-    {"plain segments",
-     {.size = sizeof(tarn_pool_options), .device = TARN_CURRENT_DEVICE, .segments = TARN_SEGMENTS_PLAIN}},
-};
 
 static int rank, other; /* the socket to the other process */
 static ucp_worker_h worker;
@@ -118,27 +106,13 @@ static void transfer(void *block, size_t bytes)
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
-static void *make(tarn_pool *pool, size_t bytes)
-{
-    const tarn_alloc_options options = {
-        .size = sizeof options, .device = TARN_CURRENT_DEVICE, .stream = stream, .pool = pool};
-    void *block = NULL;
-    return OK("ucx", tarn_alloc(&options, bytes, &block)) ? block : NULL;
-}
-
 /* Sends a pattern of this step, and looks at every word of what came. */
 static bool step(void *block, size_t bytes, uint32_t seed)
 {
-    struct gpu_slots slots;
-    uint32_t mine = rank == SENDER ? seed : ~seed;
-    if (!gpu_slots_create(&slots, stream, 1))
-        return false;
-    bool well = gpu_fill(stream, block, bytes, mine, 0) && OK("ucx", tarn_stream_synchronize(stream));
+    bool well = gpu_write("ucx", stream, block, bytes, rank == SENDER ? seed : ~seed);
     if (agree(well))
         transfer(block, bytes);
-    well = agree(well) && gpu_check(stream, block, bytes, seed, 0, &slots, 0) &&
-           OK("ucx", tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream) && slots.host[0].wrong == 0;
-    gpu_slots_destroy(&slots);
+    well = agree(well) && gpu_holds("ucx", stream, &block, 1, bytes, seed);
     return agree(well);
 }
 
@@ -160,7 +134,7 @@ static bool exchange(const char *name, tarn_pool *pool, size_t bytes, void **blo
     if (!status)
         return OK(name, tarn_pool_resume(pool));
     bool well = OK(name, tarn_free(*block)) && OK(name, tarn_pool_trim(pool, 0));
-    *block = make(pool, bytes);
+    *block = exchanged_block("ucx", pool, stream, bytes);
     return well && *block;
 }
 
@@ -177,7 +151,7 @@ static void one_kind(size_t at)
     }
     for (size_t i = 0; i < COUNT(sizes); i++) {
         size_t bytes = sizes[i];
-        void *block = make(pool, bytes), *before = block;
+        void *block = exchanged_block("ucx", pool, stream, bytes), *before = block;
         int same = 0;
         bool well = agree(block != NULL);
         for (int k = 0; well && k < STEPS; k++) {
