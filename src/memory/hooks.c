@@ -8,6 +8,7 @@
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/traced.h"
+#include "memory/pinned/pinned.h"
 #include "memory/plan/plan.h"
 #include "memory/pool/graph.h"
 #include "memory/pool/pool.h"
@@ -28,6 +29,16 @@ static void memory_shutdown(void)
             device_keep_driver(); /* live blocks keep their memory */
     }
     debug_finish();
+}
+
+/* A graph may have ended in a thread of the driver, which could not. */
+static void collect_pools(void)
+{
+    for (int i = 0; i < device_count(); i++) {
+        struct arena *arena = arena_if_used(i);
+        if (arena)
+            pools_collect(arena);
+    }
 }
 
 static void memory_lost(struct device *device)
@@ -55,6 +66,7 @@ static void memory_begin(void)
     device_on_lost(memory_lost);
     captures_on_end(graph_capture_ended);
     captures_on_keep(graph_capture_keeps);
+    pinned_on_collect(collect_pools);
     tracing_on_turn(heaps_trace_turned);
     debug_init();
 }

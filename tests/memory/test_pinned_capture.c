@@ -391,6 +391,40 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     pinned_nothing_is_left(1);
 }
 
+/* A trim, a shortage and the statistics see that a graph has ended, although its end could not collect its pool. */
+static void what_a_destroyed_graph_kept_is_at_hand(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0);
+    char *to = alloc_on(stream, MIB), *block = pinned_take(MIB);
+    void *graph = graph_that_reads(stream, &block, to);
+    OK(tarn_pinned_free(block));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB && pinned_stats().allocated_bytes.current > 0);
+    OK(tarn_host_graph_destroy(graph));
+    OK(tarn_pinned_trim(0));
+    tarn_pinned_stats seen = {0};
+    CHECK(pinned_view(&seen) && seen.kept_bytes == 0 && seen.allocated_bytes.current == 0);
+
+    block = pinned_take(MIB);
+    graph = graph_that_reads(stream, &block, to);
+    OK(tarn_pinned_free(block));
+    OK(tarn_pinned_limit_set((size_t)pinned_stats().allocated_bytes.current));
+    void *more = NULL;
+    GIVES(tarn_pinned_alloc(MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
+    OK(tarn_host_graph_destroy(graph));
+    OK(tarn_pinned_alloc(MIB, &more));
+    OK(tarn_pinned_free(more));
+    OK(tarn_pinned_limit_set(TARN_NO_LIMIT));
+
+    block = pinned_take(MIB);
+    graph = graph_that_reads(stream, &block, to);
+    OK(tarn_pinned_free(block));
+    OK(tarn_host_graph_destroy(graph));
+    CHECK(pinned_stats().kept_bytes == 0);
+    OK(tarn_free(to));
+    pinned_nothing_is_left(1);
+}
+
 /* Nothing is kept for a graph on suspicion: such a block would never be given back. */
 static void a_driver_that_cannot_say_keeps_nothing(void)
 {
@@ -413,6 +447,7 @@ static void a_driver_that_cannot_say_keeps_nothing(void)
     X(pools_keep_their_memory_apart)              \
     X(pools_give_back_and_die)                    \
     X(a_block_is_kept_for_the_graph_that_uses_it) \
+    X(what_a_destroyed_graph_kept_is_at_hand)     \
     X(a_driver_that_cannot_say_keeps_nothing)
 
 TESTS(IN_CHILD)

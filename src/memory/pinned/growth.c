@@ -387,9 +387,12 @@ static tarn_status climb_once(struct climb *climb)
     tarn_status full = status;
     do {
         error_attempt_begin(&refusal); /* the driver's word, or the limit's, stays the last error */
-        status = swap(climb);
+        pinned_collect_pools();
+        status = search(climb);
         if (!decides(status))
-            status = wait_one() ? search(climb) : TARN_ERROR_BUSY;
+            status = swap(climb);
+        if (!decides(status) && !wait_one())
+            status = TARN_ERROR_BUSY;
         error_attempt_end(&refusal, decides(status) && status != TARN_ERROR_BUSY ? status : TARN_OK);
     } while (!decides(status));
     return status == TARN_ERROR_BUSY ? full : status;

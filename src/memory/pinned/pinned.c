@@ -14,6 +14,7 @@
 
 static mutex pinned_settings_lock = MUTEX_INITIALIZER(LOCK_PINNED_SETTINGS);
 static struct pinned_pool *(*_Atomic route)(struct stream *stream);
+static void (*_Atomic collect)(void);
 
 static void pinned_shutdown(void)
 {
@@ -112,6 +113,18 @@ static void settle_quietly(void)
 void pinned_on_route(struct pinned_pool *(*callback)(struct stream *stream))
 {
     atomic_store(&route, callback);
+}
+
+void pinned_on_collect(void (*callback)(void))
+{
+    atomic_store(&collect, callback);
+}
+
+void pinned_collect_pools(void)
+{
+    void (*callback)(void) = atomic_load_explicit(&collect, memory_order_acquire);
+    if (callback)
+        callback();
 }
 
 void pinned_pool_retain(struct pinned_pool *pool)
@@ -338,7 +351,10 @@ bool tarn_pinned_contains(const void *pointer)
 tarn_status tarn_pinned_trim(size_t keep)
 {
     tarn_status status = pinned_ready();
-    return status || (status = captures_refuse_all("trimming pinned memory")) ? status : pinned_trim(keep, false);
+    if (status || (status = captures_refuse_all("trimming pinned memory")))
+        return status;
+    pinned_collect_pools();
+    return pinned_trim(keep, false);
 }
 
 tarn_status tarn_pinned_limit_set(size_t bytes)
@@ -422,6 +438,7 @@ tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
     if (status || (status = pinned_ready()))
         return status;
     error_attempt_begin(&before);
+    pinned_collect_pools();
     mutex_lock(&pinned.lock);
     pinned_collect_locked();
     mutex_unlock(&pinned.lock);

@@ -26,6 +26,10 @@ void pinned_pool_release(struct pinned_pool *pool); /* NULL is fine */
  * stream at all, so take the callback away while there is nothing to route. */
 void pinned_on_route(struct pinned_pool *(*route)(struct stream *stream));
 
+/* What lets pools go that have ended, with the pinned memory that they keep: called with no lock held before memory is given back,
+ * counted for a caller or refused. */
+void pinned_on_collect(void (*collect)(void));
+
 /* Whether an address of a range, which does not wrap, is pinned memory's. */
 bool pinned_overlaps(uintptr_t start, size_t size);
 
