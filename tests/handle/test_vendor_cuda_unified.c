@@ -202,18 +202,6 @@ static void without_the_variable_each_has_its_own(void **state)
     in_child(misspelt);
 }
 
-#define IN_CHILD(name)                    \
-    static void test_##name(void **state) \
-    {                                     \
-        (void)state;                      \
-        in_child(name);                   \
-    }
-IN_CHILD(what_is_there_serves)
-IN_CHILD(what_is_lent_is_not_freed)
-IN_CHILD(a_loan_ends_with_its_thread)
-IN_CHILD(a_capture_has_its_own)
-IN_CHILD(others_have_their_own)
-
 int main(void)
 {
     setenv("TARN_HOST_DEVICES", "1", 1);
@@ -221,11 +209,11 @@ int main(void)
     setenv("TARN_DRIVER", "cuda", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_the_variable_each_has_its_own),
-        cmocka_unit_test(test_what_is_there_serves),
-        cmocka_unit_test(test_what_is_lent_is_not_freed),
-        cmocka_unit_test(test_a_loan_ends_with_its_thread),
-        cmocka_unit_test(test_a_capture_has_its_own),
-        cmocka_unit_test(test_others_have_their_own),
+        CHILD_TEST(what_is_there_serves),
+        CHILD_TEST(what_is_lent_is_not_freed),
+        CHILD_TEST(a_loan_ends_with_its_thread),
+        CHILD_TEST(a_capture_has_its_own),
+        CHILD_TEST(others_have_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

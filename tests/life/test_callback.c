@@ -282,35 +282,12 @@ static void in_destroy(void)
         .size = sizeof(tarn_library_row), .name = "calling", .create = make, .destroy = unmake_and_call});
 }
 
-/* A process each. */
-#define CASE(name)                        \
-    static void case_##name(void **state) \
-    {                                     \
-        (void)state;                      \
-        in_child(name);                   \
-    }
-CASE(in_mapped)
-CASE(in_unmapping)
-CASE(in_out_of_memory)
-CASE(in_reclaim)
-CASE(in_alloc)
-CASE(in_free)
-CASE(in_gone)
-CASE(in_changed)
-CASE(in_the_sink)
-CASE(in_a_report)
-CASE(in_create)
-CASE(in_destroy)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_in_mapped),        cmocka_unit_test(case_in_unmapping),
-        cmocka_unit_test(case_in_out_of_memory), cmocka_unit_test(case_in_reclaim),
-        cmocka_unit_test(case_in_alloc),         cmocka_unit_test(case_in_free),
-        cmocka_unit_test(case_in_gone),          cmocka_unit_test(case_in_changed),
-        cmocka_unit_test(case_in_the_sink),      cmocka_unit_test(case_in_a_report),
-        cmocka_unit_test(case_in_create),        cmocka_unit_test(case_in_destroy),
+        CHILD_TEST(in_mapped),   CHILD_TEST(in_unmapping), CHILD_TEST(in_out_of_memory), CHILD_TEST(in_reclaim),
+        CHILD_TEST(in_alloc),    CHILD_TEST(in_free),      CHILD_TEST(in_gone),          CHILD_TEST(in_changed),
+        CHILD_TEST(in_the_sink), CHILD_TEST(in_a_report),  CHILD_TEST(in_create),        CHILD_TEST(in_destroy),
     };
     host_start_with(2, 256 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);

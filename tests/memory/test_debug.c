@@ -745,58 +745,44 @@ static void what_is_found_is_printed(void **state)
     CHECK(!*text);
 }
 
-#define CASES(X)                                               \
-    X(a_write_right_behind_a_small_block)                      \
-    X(a_write_behind_a_block_without_a_round_size)             \
-    X(a_write_behind_an_aligned_block)                         \
-    X(a_write_behind_a_block_of_a_whole_slot)                  \
-    X(a_write_before_a_block)                                  \
-    X(a_write_that_comes_after_the_free_returned)              \
-    X(a_write_behind_a_live_block)                             \
-    X(a_write_behind_a_block_that_is_live_at_shutdown)         \
-    X(a_write_behind_a_block_of_a_pool)                        \
-    X(a_block_has_what_was_asked_for_and_no_more)              \
-    X(new_and_freed_blocks_are_poisoned)                       \
-    X(a_write_after_the_free)                                  \
-    X(the_oldest_leave_a_full_quarantine_and_are_looked_at)    \
-    X(memory_pressure_empties_the_quarantine_first)            \
-    X(a_loss_while_memory_is_looked_for)                       \
-    X(a_second_free_names_the_first)                           \
-    X(a_second_free_out_of_quarantine_names_the_first)         \
-    X(a_second_free_long_after_the_first_names_it)             \
-    X(a_foreign_pointer)                                       \
-    X(a_pointer_into_a_block)                                  \
-    X(questions_are_no_mistakes)                               \
-    X(memory_used_on_another_stream_and_given_out_again)       \
-    X(memory_used_on_another_stream_while_debug_mode_fills_it) \
-    X(work_that_is_recorded_or_waited_for_is_no_mistake)       \
-    X(blocks_of_a_retired_stream)                              \
-    X(captures_are_left_alone)                                 \
-    X(a_suspended_pool)                                        \
-    X(a_block_that_a_pool_of_another_kind_serves)              \
-    X(a_restored_pool)                                         \
-    X(the_drivers_device_is_another)                           \
-    X(leaks_are_listed_by_site)                                \
-    X(what_it_knows_does_not_grow)                             \
-    X(nothing_is_on_without_words)                             \
-    X(an_unknown_word_refuses_everything)
-
-#define X(name)                           \
-    static void test_##name(void **state) \
-    {                                     \
-        (void)state;                      \
-        in_child(name);                   \
-    }
-CASES(X)
-#undef X
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define X(name) {#name, test_##name, NULL, NULL, NULL},
-        CASES(X)
-#undef X
-            cmocka_unit_test(what_is_found_is_printed),
+        CHILD_TEST(a_write_right_behind_a_small_block),
+        CHILD_TEST(a_write_behind_a_block_without_a_round_size),
+        CHILD_TEST(a_write_behind_an_aligned_block),
+        CHILD_TEST(a_write_behind_a_block_of_a_whole_slot),
+        CHILD_TEST(a_write_before_a_block),
+        CHILD_TEST(a_write_that_comes_after_the_free_returned),
+        CHILD_TEST(a_write_behind_a_live_block),
+        CHILD_TEST(a_write_behind_a_block_that_is_live_at_shutdown),
+        CHILD_TEST(a_write_behind_a_block_of_a_pool),
+        CHILD_TEST(a_block_has_what_was_asked_for_and_no_more),
+        CHILD_TEST(new_and_freed_blocks_are_poisoned),
+        CHILD_TEST(a_write_after_the_free),
+        CHILD_TEST(the_oldest_leave_a_full_quarantine_and_are_looked_at),
+        CHILD_TEST(memory_pressure_empties_the_quarantine_first),
+        CHILD_TEST(a_loss_while_memory_is_looked_for),
+        CHILD_TEST(a_second_free_names_the_first),
+        CHILD_TEST(a_second_free_out_of_quarantine_names_the_first),
+        CHILD_TEST(a_second_free_long_after_the_first_names_it),
+        CHILD_TEST(a_foreign_pointer),
+        CHILD_TEST(a_pointer_into_a_block),
+        CHILD_TEST(questions_are_no_mistakes),
+        CHILD_TEST(memory_used_on_another_stream_and_given_out_again),
+        CHILD_TEST(memory_used_on_another_stream_while_debug_mode_fills_it),
+        CHILD_TEST(work_that_is_recorded_or_waited_for_is_no_mistake),
+        CHILD_TEST(blocks_of_a_retired_stream),
+        CHILD_TEST(captures_are_left_alone),
+        CHILD_TEST(a_suspended_pool),
+        CHILD_TEST(a_block_that_a_pool_of_another_kind_serves),
+        CHILD_TEST(a_restored_pool),
+        CHILD_TEST(the_drivers_device_is_another),
+        CHILD_TEST(leaks_are_listed_by_site),
+        CHILD_TEST(what_it_knows_does_not_grow),
+        CHILD_TEST(nothing_is_on_without_words),
+        CHILD_TEST(an_unknown_word_refuses_everything),
+        cmocka_unit_test(what_is_found_is_printed),
         cmocka_unit_test(abort_stops_at_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

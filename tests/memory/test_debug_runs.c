@@ -375,31 +375,17 @@ static void a_lost_device_keeps_the_books(void)
     CHECK(stats_of(0).allocated_bytes[0].current == 0);
 }
 
-#define CASES(X)                                        \
-    X(a_random_run_with_everything)                     \
-    X(a_random_run_with_red_zones_alone)                \
-    X(a_random_run_with_poison_alone)                   \
-    X(several_threads)                                  \
-    X(failures_of_its_own_driver_calls_harm_nobody)     \
-    X(failures_of_any_driver_call_leave_all_as_it_was)  \
-    X(failures_of_host_allocations_leave_all_as_it_was) \
-    X(a_lost_device_keeps_the_books)
-
-#define X(name)                           \
-    static void test_##name(void **state) \
-    {                                     \
-        (void)state;                      \
-        in_child(name);                   \
-    }
-CASES(X)
-#undef X
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define X(name) {#name, test_##name, NULL, NULL, NULL},
-        CASES(X)
-#undef X
+        CHILD_TEST(a_random_run_with_everything),
+        CHILD_TEST(a_random_run_with_red_zones_alone),
+        CHILD_TEST(a_random_run_with_poison_alone),
+        CHILD_TEST(several_threads),
+        CHILD_TEST(failures_of_its_own_driver_calls_harm_nobody),
+        CHILD_TEST(failures_of_any_driver_call_leave_all_as_it_was),
+        CHILD_TEST(failures_of_host_allocations_leave_all_as_it_was),
+        CHILD_TEST(a_lost_device_keeps_the_books),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

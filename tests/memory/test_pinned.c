@@ -648,34 +648,29 @@ static void a_lost_device_holds_nothing_back(void)
     OK(pinned_verify());
 }
 
-#define TESTS(X)                                       \
-    X(sizes_waste_an_eighth_at_most)                   \
-    X(nothing_is_not_a_block)                          \
-    X(wrong_pointers_change_nothing)                   \
-    X(a_block_is_used_again_when_its_streams_are_done) \
-    X(a_slow_stream_keeps_back_nobody_else)            \
-    X(memory_is_cut_and_joined)                        \
-    X(trim_gives_back_what_is_free)                    \
-    X(the_limit_holds)                                 \
-    X(a_full_driver_is_made_room_in)                   \
-    X(statistics_are_exact)                            \
-    X(settings_are_checked)                            \
-    X(the_configuration_sets_them)                     \
-    X(memory_is_registered)                            \
-    X(a_segment_is_reserved)                           \
-    X(what_is_too_large_is_not_cached)                 \
-    X(a_thread_looks_for_finished_work)                \
-    X(is_pinned_starts_nothing)                        \
-    X(fork_and_shutdown_end_it)                        \
-    X(devices_share_it)                                \
-    X(a_lost_device_holds_nothing_back)
-
-TESTS(IN_CHILD)
-
 int main(void)
 {
-#define X(function) cmocka_unit_test(test_##function),
-    const struct CMUnitTest tests[] = {TESTS(X)};
-#undef X
+    const struct CMUnitTest tests[] = {
+        CHILD_TEST(sizes_waste_an_eighth_at_most),
+        CHILD_TEST(nothing_is_not_a_block),
+        CHILD_TEST(wrong_pointers_change_nothing),
+        CHILD_TEST(a_block_is_used_again_when_its_streams_are_done),
+        CHILD_TEST(a_slow_stream_keeps_back_nobody_else),
+        CHILD_TEST(memory_is_cut_and_joined),
+        CHILD_TEST(trim_gives_back_what_is_free),
+        CHILD_TEST(the_limit_holds),
+        CHILD_TEST(a_full_driver_is_made_room_in),
+        CHILD_TEST(statistics_are_exact),
+        CHILD_TEST(settings_are_checked),
+        CHILD_TEST(the_configuration_sets_them),
+        CHILD_TEST(memory_is_registered),
+        CHILD_TEST(a_segment_is_reserved),
+        CHILD_TEST(what_is_too_large_is_not_cached),
+        CHILD_TEST(a_thread_looks_for_finished_work),
+        CHILD_TEST(is_pinned_starts_nothing),
+        CHILD_TEST(fork_and_shutdown_end_it),
+        CHILD_TEST(devices_share_it),
+        CHILD_TEST(a_lost_device_holds_nothing_back),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -439,23 +439,18 @@ static void a_driver_that_cannot_say_keeps_nothing(void)
     pinned_nothing_is_left(1);
 }
 
-#define TESTS(X)                                  \
-    X(a_capture_keeps_what_it_uses)               \
-    X(the_other_direction_is_kept_too)            \
-    X(a_free_during_a_capture_waits_for_its_end)  \
-    X(streams_that_join_are_asked)                \
-    X(pools_keep_their_memory_apart)              \
-    X(pools_give_back_and_die)                    \
-    X(a_block_is_kept_for_the_graph_that_uses_it) \
-    X(what_a_destroyed_graph_kept_is_at_hand)     \
-    X(a_driver_that_cannot_say_keeps_nothing)
-
-TESTS(IN_CHILD)
-
 int main(void)
 {
-#define X(function) cmocka_unit_test(test_##function),
-    const struct CMUnitTest tests[] = {TESTS(X)};
-#undef X
+    const struct CMUnitTest tests[] = {
+        CHILD_TEST(a_capture_keeps_what_it_uses),
+        CHILD_TEST(the_other_direction_is_kept_too),
+        CHILD_TEST(a_free_during_a_capture_waits_for_its_end),
+        CHILD_TEST(streams_that_join_are_asked),
+        CHILD_TEST(pools_keep_their_memory_apart),
+        CHILD_TEST(pools_give_back_and_die),
+        CHILD_TEST(a_block_is_kept_for_the_graph_that_uses_it),
+        CHILD_TEST(what_a_destroyed_graph_kept_is_at_hand),
+        CHILD_TEST(a_driver_that_cannot_say_keeps_nothing),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

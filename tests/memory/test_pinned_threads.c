@@ -157,14 +157,11 @@ static void nobody_fails_for_what_is_on_its_way(void)
     pinned_nothing_is_left(1);
 }
 
-IN_CHILD(threads_share_it)
-IN_CHILD(nobody_fails_for_what_is_on_its_way)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_share_it),
-        cmocka_unit_test(test_nobody_fails_for_what_is_on_its_way),
+        CHILD_TEST(threads_share_it),
+        CHILD_TEST(nobody_fails_for_what_is_on_its_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

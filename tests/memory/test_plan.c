@@ -3,32 +3,15 @@
 
 /* Plans: what is refused of a file, and how; where requests are put, whatever the program does; and that it is safe. Each test that follows
  * a plan runs in a child, since a plan counts for a process. The device has 256 MiB. */
-#include "base/pages.h"
 #include "memory/heap/heap.h"
-#include "memory/plan/plan.h"
-#include "support/host.h"
+#include "plan_test.h"
 
-#include <endian.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <tarn/config.h>
-#include <tarn/pool.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#define MEMORY (256 * MIB)
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 #define UNITS(bytes) ((uint32_t)((bytes) / TARN_BLOCK_UNIT))
 #define REQUEST(size, offset, end)        \
     {                                     \
         UNITS(size), UNITS(offset), (end) \
     }
-
-static char path[] = "/tmp/tarn-test-plan.XXXXXX";
 
 /* A plan of four blocks: the second and the third take turns at one place. */
 static const struct plan_request four[] = {
@@ -65,11 +48,8 @@ static void write_plan(struct plan_header header, const struct plan_request *req
 
 static void use_plan(const struct plan_request *requests, size_t count, uint64_t arena, uint64_t small)
 {
-    char text[64];
     write_plan(header_of(count, arena, small), requests, count);
-    snprintf(text, sizeof text, "plan:%s", path);
-    OK(tarn_configuration_set(text));
-    host_start_with(1, MEMORY);
+    use_file();
 }
 
 static void use_four(void)
@@ -507,7 +487,6 @@ static void one_stream_follows_and_that_of_the_beginning(void)
 /* An arena for a stream that begins with 8 MiB, and one for another that begins with 9. */
 static void use_two(void)
 {
-    char text[64];
     struct two two = two_of_four(1);
     struct plan_request *last = &two.others[0];
     *last = (struct plan_request)REQUEST(9 * MIB, 0, 4); /* what tells the second arena */
@@ -515,21 +494,16 @@ static void use_two(void)
     two.others[2] = (struct plan_request)REQUEST(6 * MIB, 9 * MIB, 4);
     two.others[3] = (struct plan_request)REQUEST(1 * MIB, 15 * MIB, 4);
     write_two(two, sizeof two);
-    snprintf(text, sizeof text, "plan:%s", path);
-    OK(tarn_configuration_set(text));
-    host_start_with(1, MEMORY);
+    use_file();
 }
 
 /* What begins one arena is near the beginning of another too. */
 static void the_arena_that_begins_with_a_request_comes_first(void)
 {
-    char text[64];
     struct two two = two_of_four(1);
     two.others[0] = (struct plan_request)REQUEST(6 * MIB, 0, 4);
     write_two(two, sizeof two);
-    snprintf(text, sizeof text, "plan:%s", path);
-    OK(tarn_configuration_set(text));
-    host_start_with(1, MEMORY);
+    use_file();
     tarn_stream one = lease(0), other = lease(0);
     char *six = alloc_on(other, 6 * MIB), *base = alloc_on(one, 8 * MIB);
     CHECK(counted().planned == 2);
@@ -680,16 +654,7 @@ static void the_arena_serves_who_is_short(void)
 static void begin_with_failure(uint64_t n, bool host)
 {
     tarn_stream stream = lease(0);
-    void *block = NULL;
-    if (host)
-        pages_fail(n, false);
-    else
-        OK(tarn_host_fail_set(-1, n, false, TARN_ERROR_OUT_OF_MEMORY));
-    tarn_status status = tarn_alloc_on(stream, 8 * MIB, &block);
-    pages_fail(0, false);
-    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
-    CHECK((status == TARN_OK) == (block != NULL));
-    verify(0);
+    void *block = alloc_with_failure(NULL, stream, 8 * MIB, n, host);
     if (block)
         OK(tarn_free(block));
     block = alloc_on(stream, 8 * MIB);
@@ -714,16 +679,7 @@ static void failures_at_the_beginning_leave_all_as_it_was(void)
 static void second_with_failure(tarn_stream one, tarn_stream other, uint64_t n, bool host)
 {
     char *base = alloc_on(one, 8 * MIB);
-    void *block = NULL;
-    if (host)
-        pages_fail(n, false);
-    else
-        OK(tarn_host_fail_set(-1, n, false, TARN_ERROR_OUT_OF_MEMORY));
-    tarn_status status = tarn_alloc_on(other, 9 * MIB, &block);
-    pages_fail(0, false);
-    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
-    CHECK((status == TARN_OK) == (block != NULL));
-    verify(0);
+    void *block = alloc_with_failure(NULL, other, 9 * MIB, n, host);
     char *second = alloc_on(one, 4 * MIB);
     CHECK(second == base + 8 * MIB);
     OK(tarn_free(second));
@@ -749,42 +705,6 @@ static void failures_at_the_second_arena_leave_the_first(void)
     nothing_is_left(0);
 }
 
-#define CHILD(name)                       \
-    static void name##_test(void **state) \
-    {                                     \
-        (void)state;                      \
-        in_child(name);                   \
-    }
-
-CHILD(settings_with_a_plan_that_is_refused_change_nothing)
-CHILD(a_plan_counts_from_the_first_use_on)
-CHILD(requests_are_put_where_the_plan_has_them)
-CHILD(a_place_that_is_taken_is_not_used)
-CHILD(a_place_that_is_free_in_part_is_not_used)
-CHILD(a_block_that_another_stream_uses_keeps_its_place)
-CHILD(requests_may_be_skipped)
-CHILD(requests_may_come_in_addition)
-CHILD(requests_may_change_places)
-CHILD(what_is_not_planned_spares_what_will_come)
-CHILD(an_alignment_is_kept)
-CHILD(one_stream_follows_and_that_of_the_beginning)
-CHILD(the_arena_that_begins_with_a_request_comes_first)
-CHILD(each_stream_follows_an_arena_of_its_own)
-CHILD(the_order_of_each_stream_is_kept)
-CHILD(an_arena_that_is_given_up_is_followed_again)
-CHILD(after_a_trim_a_plan_begins_anew)
-CHILD(another_stream_follows_when_the_first_is_gone)
-CHILD(a_plan_that_does_not_fit_is_not_followed)
-CHILD(the_arena_serves_who_is_short)
-CHILD(failures_at_the_beginning_leave_all_as_it_was)
-CHILD(failures_at_the_second_arena_leave_the_first)
-
-static int remove_file(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -793,32 +713,28 @@ int main(void)
         cmocka_unit_test(pools_are_refused_where_they_are_wrong),
         cmocka_unit_test(a_path_that_is_not_a_file_is_refused),
         cmocka_unit_test(a_plan_without_host_memory_is_refused),
-        cmocka_unit_test(settings_with_a_plan_that_is_refused_change_nothing_test),
-        cmocka_unit_test(a_plan_counts_from_the_first_use_on_test),
-        cmocka_unit_test(requests_are_put_where_the_plan_has_them_test),
-        cmocka_unit_test(a_place_that_is_taken_is_not_used_test),
-        cmocka_unit_test(a_place_that_is_free_in_part_is_not_used_test),
-        cmocka_unit_test(a_block_that_another_stream_uses_keeps_its_place_test),
-        cmocka_unit_test(requests_may_be_skipped_test),
-        cmocka_unit_test(requests_may_come_in_addition_test),
-        cmocka_unit_test(requests_may_change_places_test),
-        cmocka_unit_test(what_is_not_planned_spares_what_will_come_test),
-        cmocka_unit_test(an_alignment_is_kept_test),
-        cmocka_unit_test(one_stream_follows_and_that_of_the_beginning_test),
-        cmocka_unit_test(the_arena_that_begins_with_a_request_comes_first_test),
-        cmocka_unit_test(each_stream_follows_an_arena_of_its_own_test),
-        cmocka_unit_test(the_order_of_each_stream_is_kept_test),
-        cmocka_unit_test(an_arena_that_is_given_up_is_followed_again_test),
-        cmocka_unit_test(after_a_trim_a_plan_begins_anew_test),
-        cmocka_unit_test(another_stream_follows_when_the_first_is_gone_test),
-        cmocka_unit_test(a_plan_that_does_not_fit_is_not_followed_test),
-        cmocka_unit_test(the_arena_serves_who_is_short_test),
-        cmocka_unit_test(failures_at_the_beginning_leave_all_as_it_was_test),
-        cmocka_unit_test(failures_at_the_second_arena_leave_the_first_test),
+        CHILD_TEST(settings_with_a_plan_that_is_refused_change_nothing),
+        CHILD_TEST(a_plan_counts_from_the_first_use_on),
+        CHILD_TEST(requests_are_put_where_the_plan_has_them),
+        CHILD_TEST(a_place_that_is_taken_is_not_used),
+        CHILD_TEST(a_place_that_is_free_in_part_is_not_used),
+        CHILD_TEST(a_block_that_another_stream_uses_keeps_its_place),
+        CHILD_TEST(requests_may_be_skipped),
+        CHILD_TEST(requests_may_come_in_addition),
+        CHILD_TEST(requests_may_change_places),
+        CHILD_TEST(what_is_not_planned_spares_what_will_come),
+        CHILD_TEST(an_alignment_is_kept),
+        CHILD_TEST(one_stream_follows_and_that_of_the_beginning),
+        CHILD_TEST(the_arena_that_begins_with_a_request_comes_first),
+        CHILD_TEST(each_stream_follows_an_arena_of_its_own),
+        CHILD_TEST(the_order_of_each_stream_is_kept),
+        CHILD_TEST(an_arena_that_is_given_up_is_followed_again),
+        CHILD_TEST(after_a_trim_a_plan_begins_anew),
+        CHILD_TEST(another_stream_follows_when_the_first_is_gone),
+        CHILD_TEST(a_plan_that_does_not_fit_is_not_followed),
+        CHILD_TEST(the_arena_serves_who_is_short),
+        CHILD_TEST(failures_at_the_beginning_leave_all_as_it_was),
+        CHILD_TEST(failures_at_the_second_arena_leave_the_first),
     };
-    int file = mkstemp(path);
-    if (file < 0)
-        return 1;
-    close(file);
-    return cmocka_run_group_tests(tests, NULL, remove_file);
+    return cmocka_run_group_tests(tests, make_file, remove_file);
 }

@@ -3,28 +3,11 @@
 
 /* Plans with private pools: which pool follows which arenas, and what becomes of it when pools end, are suspended, captured into, trimmed and
  * restored. Each test runs in a child, since a plan counts for a process. The device has 256 MiB. */
-#include "base/pages.h"
-#include "memory/plan/plan.h"
-#include "support/host.h"
+#include "plan_test.h"
 
-#include <endian.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <tarn/config.h>
-#include <tarn/pool.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#define MEMORY (256 * MIB)
 #define REQUESTS 4
 #define ARENAS 4
 #define SMALL (2 * MIB)
-
-static char path[] = "/tmp/tarn-test-plan-pools.XXXXXX";
 
 /* Arenas of four requests, of which the second and the third take turns at one place: first, 4, 6 and 2 MiB. */
 static const struct {
@@ -61,15 +44,12 @@ static void write_arena(FILE *file, unsigned arena)
 
 static void use_plan(void)
 {
-    char text[64];
     FILE *file = fopen(path, "wb");
     CHECK(file != NULL);
     for (unsigned i = 0; i < ARENAS; i++)
         write_arena(file, i);
     CHECK(fclose(file) == 0);
-    snprintf(text, sizeof text, "plan:%s", path);
-    OK(tarn_configuration_set(text));
-    host_start_with(1, MEMORY);
+    use_file();
 }
 
 static tarn_pool *make_pool(void)
@@ -333,16 +313,7 @@ static void begin_with_failure(uint64_t n, bool host)
 {
     tarn_stream stream = lease(0);
     tarn_pool *pool = make_pool();
-    void *block = NULL;
-    if (host)
-        pages_fail(n, false);
-    else
-        OK(tarn_host_fail_set(-1, n, false, TARN_ERROR_OUT_OF_MEMORY));
-    tarn_status status = tarn_pool_alloc(pool, stream, 8 * MIB, &block);
-    pages_fail(0, false);
-    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
-    CHECK((status == TARN_OK) == (block != NULL));
-    verify(0);
+    void *block = alloc_with_failure(pool, stream, 8 * MIB, n, host);
     if (block)
         OK(tarn_free(block));
     block = alloc_in(pool, stream, 8 * MIB);
@@ -365,45 +336,18 @@ static void failures_at_the_beginning_leave_all_as_it_was(void)
     nothing_is_left(0);
 }
 
-#define CHILD(name)                       \
-    static void name##_test(void **state) \
-    {                                     \
-        (void)state;                      \
-        in_child(name);                   \
-    }
-
-CHILD(each_pool_follows_the_arenas_of_one)
-CHILD(the_next_pool_follows_when_one_has_ended)
-CHILD(a_suspended_pool_keeps_its_places)
-CHILD(a_capture_follows_the_plan)
-CHILD(a_restore_puts_blocks_back_into_the_arena)
-CHILD(what_a_pool_spares_begins_nothing)
-CHILD(pools_of_other_memory_follow_nothing)
-CHILD(an_arena_stays_with_its_pool)
-CHILD(failures_at_the_beginning_leave_all_as_it_was)
-
-static int remove_file(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_pool_follows_the_arenas_of_one_test),
-        cmocka_unit_test(the_next_pool_follows_when_one_has_ended_test),
-        cmocka_unit_test(a_suspended_pool_keeps_its_places_test),
-        cmocka_unit_test(a_capture_follows_the_plan_test),
-        cmocka_unit_test(a_restore_puts_blocks_back_into_the_arena_test),
-        cmocka_unit_test(what_a_pool_spares_begins_nothing_test),
-        cmocka_unit_test(pools_of_other_memory_follow_nothing_test),
-        cmocka_unit_test(an_arena_stays_with_its_pool_test),
-        cmocka_unit_test(failures_at_the_beginning_leave_all_as_it_was_test),
+        CHILD_TEST(each_pool_follows_the_arenas_of_one),
+        CHILD_TEST(the_next_pool_follows_when_one_has_ended),
+        CHILD_TEST(a_suspended_pool_keeps_its_places),
+        CHILD_TEST(a_capture_follows_the_plan),
+        CHILD_TEST(a_restore_puts_blocks_back_into_the_arena),
+        CHILD_TEST(what_a_pool_spares_begins_nothing),
+        CHILD_TEST(pools_of_other_memory_follow_nothing),
+        CHILD_TEST(an_arena_stays_with_its_pool),
+        CHILD_TEST(failures_at_the_beginning_leave_all_as_it_was),
     };
-    int file = mkstemp(path);
-    if (file < 0)
-        return 1;
-    close(file);
-    return cmocka_run_group_tests(tests, NULL, remove_file);
+    return cmocka_run_group_tests(tests, make_file, remove_file);
 }

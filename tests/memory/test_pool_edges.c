@@ -380,34 +380,24 @@ static void a_trim_does_not_wait_for_what_cannot_help(void)
     nothing_is_left(0);
 }
 
-#define CASE(name)                       \
-    static void run_##name(void **state) \
-    {                                    \
-        (void)state;                     \
-        in_child(name);                  \
-    }
-#define CASES(X)                                                  \
-    X(a_failed_retirement_leaves_every_heap_of_the_stream)        \
-    X(a_scope_of_a_retired_stream_is_not_that_of_the_next)        \
-    X(a_heap_that_is_used_again_has_counted_before)               \
-    X(a_pool_that_a_graph_holds_is_nobodys_spare)                 \
-    X(what_a_graph_has_held_is_there_for_a_trim)                  \
-    X(a_graph_may_outlive_tarn)                                   \
-    X(a_suspend_waits_for_streams_that_use_live_blocks)           \
-    X(no_capture_begins_during_a_suspend)                         \
-    X(no_step_serves_a_request_of_a_suspended_pool)               \
-    X(tarn_may_be_shut_down_beside_a_suspended_pool)              \
-    X(a_pool_that_is_suspended_in_part_gives_back_what_it_has)    \
-    X(a_request_on_its_way_keeps_its_heap)                        \
-    X(a_request_on_its_way_may_make_a_heap_of_a_pool_left_behind) \
-    X(a_trim_does_not_wait_for_what_cannot_help)
-
-CASES(CASE)
-
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_prestate_setup_teardown(run_##name, NULL, NULL, NULL),
-    const struct CMUnitTest tests[] = {CASES(TEST)};
+    const struct CMUnitTest tests[] = {
+        CHILD_TEST(a_failed_retirement_leaves_every_heap_of_the_stream),
+        CHILD_TEST(a_scope_of_a_retired_stream_is_not_that_of_the_next),
+        CHILD_TEST(a_heap_that_is_used_again_has_counted_before),
+        CHILD_TEST(a_pool_that_a_graph_holds_is_nobodys_spare),
+        CHILD_TEST(what_a_graph_has_held_is_there_for_a_trim),
+        CHILD_TEST(a_graph_may_outlive_tarn),
+        CHILD_TEST(a_suspend_waits_for_streams_that_use_live_blocks),
+        CHILD_TEST(no_capture_begins_during_a_suspend),
+        CHILD_TEST(no_step_serves_a_request_of_a_suspended_pool),
+        CHILD_TEST(tarn_may_be_shut_down_beside_a_suspended_pool),
+        CHILD_TEST(a_pool_that_is_suspended_in_part_gives_back_what_it_has),
+        CHILD_TEST(a_request_on_its_way_keeps_its_heap),
+        CHILD_TEST(a_request_on_its_way_may_make_a_heap_of_a_pool_left_behind),
+        CHILD_TEST(a_trim_does_not_wait_for_what_cannot_help),
+    };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

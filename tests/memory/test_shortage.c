@@ -186,37 +186,20 @@ static void the_way_to_see_more_is_named_unless_it_is_on(void)
     OK(tarn_free(most));
 }
 
-/* A process each: tarn is configured once in it. */
-#define IN_CHILD(name)                    \
-    static void test_##name(void **state) \
-    {                                     \
-        (void)state;                      \
-        in_child(name);                   \
-    }
-IN_CHILD(it_names_free_memory_and_its_fragmentation)
-IN_CHILD(what_no_device_holds_has_no_other_remedy)
-IN_CHILD(a_limit_is_the_remedy_only_where_it_was_in_the_way)
-IN_CHILD(memory_that_waits_is_named_with_its_stream)
-IN_CHILD(an_idle_pool_is_the_remedy_that_has_enough)
-IN_CHILD(others_memory_is_named)
-IN_CHILD(plain_segments_that_do_not_join_are_told_so)
-IN_CHILD(free_memory_that_live_blocks_hold_in_place_is_told_so)
-IN_CHILD(the_way_to_see_more_is_named_unless_it_is_on)
-
 int main(void)
 {
     unsetenv("TARN_OOM_SNAPSHOT");
     unsetenv("TARN_TRACE");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_names_free_memory_and_its_fragmentation),
-        cmocka_unit_test(test_what_no_device_holds_has_no_other_remedy),
-        cmocka_unit_test(test_a_limit_is_the_remedy_only_where_it_was_in_the_way),
-        cmocka_unit_test(test_memory_that_waits_is_named_with_its_stream),
-        cmocka_unit_test(test_an_idle_pool_is_the_remedy_that_has_enough),
-        cmocka_unit_test(test_others_memory_is_named),
-        cmocka_unit_test(test_plain_segments_that_do_not_join_are_told_so),
-        cmocka_unit_test(test_free_memory_that_live_blocks_hold_in_place_is_told_so),
-        cmocka_unit_test(test_the_way_to_see_more_is_named_unless_it_is_on),
+        CHILD_TEST(it_names_free_memory_and_its_fragmentation),
+        CHILD_TEST(what_no_device_holds_has_no_other_remedy),
+        CHILD_TEST(a_limit_is_the_remedy_only_where_it_was_in_the_way),
+        CHILD_TEST(memory_that_waits_is_named_with_its_stream),
+        CHILD_TEST(an_idle_pool_is_the_remedy_that_has_enough),
+        CHILD_TEST(others_memory_is_named),
+        CHILD_TEST(plain_segments_that_do_not_join_are_told_so),
+        CHILD_TEST(free_memory_that_live_blocks_hold_in_place_is_told_so),
+        CHILD_TEST(the_way_to_see_more_is_named_unless_it_is_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,27 +154,16 @@ static void without_host_memory_there_is_no_number(void)
     come_and_go(ring, 2 * MANY, MANY);
 }
 
-#define TESTS(X)                                        \
-    X(the_same_place_has_the_same_number)               \
-    X(numbers_are_used_again)                           \
-    X(what_a_ring_has_keeps_its_number)                 \
-    X(what_is_held_keeps_its_number)                    \
-    X(what_was_held_until_now_keeps_its_number_a_while) \
-    X(who_reads_keeps_all)                              \
-    X(without_host_memory_there_is_no_number)
-
-#define IN_CHILD(function)                    \
-    static void test_##function(void **state) \
-    {                                         \
-        (void)state;                          \
-        in_child(function);                   \
-    }
-TESTS(IN_CHILD)
-
 int main(void)
 {
-#define X(function) cmocka_unit_test(test_##function),
-    const struct CMUnitTest tests[] = {TESTS(X)};
-#undef X
+    const struct CMUnitTest tests[] = {
+        CHILD_TEST(the_same_place_has_the_same_number),
+        CHILD_TEST(numbers_are_used_again),
+        CHILD_TEST(what_a_ring_has_keeps_its_number),
+        CHILD_TEST(what_is_held_keeps_its_number),
+        CHILD_TEST(what_was_held_until_now_keeps_its_number_a_while),
+        CHILD_TEST(who_reads_keeps_all),
+        CHILD_TEST(without_host_memory_there_is_no_number),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,26 +125,14 @@ static void a_full_disk_leaves_no_half_file(void)
     rmdir(folder);
 }
 
-/* A process each: tarn is configured once in it. */
-#define IN_CHILD(name)                    \
-    static void test_##name(void **state) \
-    {                                     \
-        (void)state;                      \
-        in_child(name);                   \
-    }
-IN_CHILD(a_snapshot_and_a_text_are_left)
-IN_CHILD(so_many_and_no_more)
-IN_CHILD(a_folder_that_is_not_there_is_said_and_changes_nothing)
-IN_CHILD(a_full_disk_leaves_no_half_file)
-
 int main(void)
 {
     unsetenv("TARN_TRACE");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_snapshot_and_a_text_are_left),
-        cmocka_unit_test(test_so_many_and_no_more),
-        cmocka_unit_test(test_a_folder_that_is_not_there_is_said_and_changes_nothing),
-        cmocka_unit_test(test_a_full_disk_leaves_no_half_file),
+        CHILD_TEST(a_snapshot_and_a_text_are_left),
+        CHILD_TEST(so_many_and_no_more),
+        CHILD_TEST(a_folder_that_is_not_there_is_said_and_changes_nothing),
+        CHILD_TEST(a_full_disk_leaves_no_half_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,6 +75,12 @@ void in_child(void (*function)(void))
     in_child_that_exits(function, 0);
 }
 
+void run_child_test(void **state)
+{
+    const struct child_test *test = *state;
+    in_child(test->function);
+}
+
 static const struct machine host_machine = {
     .ledger_get = tarn_host_ledger_get,
     .time = tarn_host_time_get,

@@ -31,6 +31,13 @@ void in_child(void (*function)(void));
 void in_child_that_exits(void (*function)(void), int code);
 /* The same; gives what waitpid() says of the child. */
 int child_status(void (*function)(void));
+/* One of cmocka's unit tests: runs a function in_child(), since what it sets up counts for its process. */
+struct child_test {
+    void (*function)(void);
+};
+void run_child_test(void **state);
+#define CHILD_TEST(function) \
+    ((struct CMUnitTest){#function, run_child_test, NULL, NULL, &(struct child_test){function}})
 
 /* What is below the driver: the host device, or the one inside the simulated library that host_start_with() opened. */
 extern const struct machine *machine;

@@ -67,11 +67,4 @@ static inline void pinned_nothing_is_left(int devices)
     CHECK(stats.pending_bytes == 0 && stats.kept_bytes == 0);
 }
 
-#define IN_CHILD(function)                    \
-    static void test_##function(void **state) \
-    {                                         \
-        (void)state;                          \
-        in_child(function);                   \
-    }
-
 #endif
