@@ -572,6 +572,30 @@ static void without_host_memory_there_is_none(void)
     CHECK(is_live(small, 1000) && is_live(large, 2 * MIB));
 }
 
+static void has_its_stream(const tarn_memory_segment *segment, void *user)
+{
+    CHECK(segment->stream);
+    ++*(size_t *)user;
+}
+
+/* The first list makes the record of where a segment belongs. */
+static void a_segment_of_a_short_list_is_not_of_another_device(void)
+{
+    unsigned refusals = 0;
+    void *block = take(1000);
+    for (uint64_t n = 1, hits = 1; hits; n++) {
+        size_t shown = 0;
+        pages_fail(n, false);
+        tarn_status status = tarn_memory_list(has_its_stream, &shown);
+        hits = pages_fail_hits();
+        pages_fail(0, false);
+        CHECK(status == (hits ? TARN_ERROR_OUT_OF_HOST_MEMORY : TARN_OK) && shown == !hits);
+        refusals += status != TARN_OK;
+    }
+    CHECK(refusals >= 4);
+    OK(tarn_free(block));
+}
+
 /* The same program with and without the trace ---------------------------------------------------------------------- */
 
 #define STEPS 20000
@@ -661,7 +685,8 @@ static void test_the_trace_changes_nothing(void **state)
     X(what_came_after_it_is_not_in_it)                                \
     X(pictures_while_threads_work)                                    \
     X(the_fast_paths_go_on_after_it)                                  \
-    X(without_host_memory_there_is_none)
+    X(without_host_memory_there_is_none)                              \
+    X(a_segment_of_a_short_list_is_not_of_another_device)
 
 #define TEST(function)                        \
     static void test_##function(void **state) \

@@ -92,6 +92,8 @@ static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind z
         .virtual = !heap->store->plain,
         .first_block = picture->blocks.count,
     };
+    if (!segment.place)
+        return false; /* without host memory for it, the segment would be of another device */
     for (const struct span *span = run->first; span; span = span->next)
         if (!add_span(picture, &segment, span))
             return false;

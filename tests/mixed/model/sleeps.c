@@ -119,11 +119,11 @@ static void check_guest(void)
     SO(night.state != TARN_SLEEP_ASLEEP || guest.state != PREPARED, "a sleeper was passed over", "it is prepared");
 }
 
-/* Sleepers come after the pools on the way up: their failure finds the list of pools gone. */
+/* Sleepers come after the pools on the way up: where one fails, all pools have left the sleep. */
 static void guest_was_last(void)
 {
     for (int i = 0; i < POOLS && guest.failed; i++)
-        night.pools[i].counted = false;
+        night.pools[i].counted = night.pools[i].sleeps = false;
 }
 
 /* It has fallen asleep just now, and nothing has failed. */
@@ -231,6 +231,8 @@ static void fall_asleep(void)
         well("a sleep", status, (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (guest.failed ? BIT(TARN_ERROR_LIBRARY) : 0));
     SO(!good || !barred, "a sleep during a known capture", "it was not refused");
     state_is(!good ? TARN_SLEEP_CHANGES : prepares ? TARN_SLEEP_PREPARED : TARN_SLEEP_ASLEEP);
+    if (night.state == TARN_SLEEP_PREPARED) /* the cancel failed too */
+        guest_was_last();
     if (good && asks)
         check_residue(&residue, 6);
     pools_look(good && !was_injected());
