@@ -118,12 +118,19 @@ static void list_free(void)
     sleeping.count = sleeping.room = 0;
 }
 
-/* Drops the sleep's references to pools that stay awake, so that such a pool can end when the program releases it. */
+/* It stays awake, or slept after a commit that failed and was resumed by the program. */
+static bool is_awake(const struct member *member)
+{
+    return member->state == STAYS ||
+           (member->state == SLEEPS && atomic_load(&member->pool->state) == TARN_POOL_RUNS);
+}
+
+/* Drops the sleep's references to pools that are awake, so that such a pool can end when the program releases it. */
 static void list_forget_awake(void)
 {
     size_t kept = 0;
     for (size_t i = 0; i < sleeping.count; i++)
-        if (sleeping.members[i].state == STAYS)
+        if (is_awake(&sleeping.members[i]))
             pool_release(sleeping.members[i].pool);
         else
             sleeping.members[kept++] = sleeping.members[i];

@@ -524,6 +524,41 @@ static void a_cancel_that_maps_waits_for_captures(void **state)
     nothing_is_left_at_all();
 }
 
+/* A commit that fails leaves a pool without memory, and the program resumes it: it is no longer a part of the sleep. */
+static void a_pool_that_is_resumed_between_commits_has_left(void **state)
+{
+    (void)state;
+    struct filled filled[2];
+    unsigned resumed = 0;
+    bool hit = true;
+    for (int i = 0; i < 2; i++)
+        filled_begin(&filled[i], 0, NULL);
+    for (uint64_t nth = 1; hit; nth++) {
+        tarn_pool_state pool_state;
+        unsigned count = 0;
+        OK(tarn_sleep_prepare(NULL, NULL));
+        failure_arm(&(struct failure){.kind = FAIL_driver, .nth = nth, .forever = true});
+        (void)tarn_sleep_commit(NULL);
+        hit = failure_hits() > 0;
+        failure_clear();
+        OK(tarn_pool_state_get(filled[0].pool, &pool_state));
+        bool resumes = state_now() == TARN_SLEEP_PREPARED && pool_state == TARN_POOL_KEPT;
+        if (resumes)
+            OK(tarn_pool_resume(filled[0].pool));
+        if (state_now() == TARN_SLEEP_PREPARED)
+            OK(tarn_sleep_commit(NULL));
+        OK(tarn_pool_use_count_get(filled[0].pool, &count));
+        CHECK(count == (resumes ? 1u : 2u) && is_of_a_sleep(&filled[0]) == !resumes && is_of_a_sleep(&filled[1]));
+        OK(tarn_wake());
+        CHECK(filled_is_right(&filled[0]) && filled_is_right(&filled[1]));
+        resumed += resumes;
+    }
+    CHECK(resumed > 0);
+    for (int i = 0; i < 2; i++)
+        filled_end(&filled[i]);
+    nothing_is_left_at_all();
+}
+
 static void nothing_is_lost_whatever_fails(void **state)
 {
     (void)state;
@@ -685,6 +720,7 @@ int main(void)
         cmocka_unit_test(pools_that_slept_before_sleep_on),
         cmocka_unit_test(a_wake_without_room_can_be_repeated),
         cmocka_unit_test(a_cancel_that_maps_waits_for_captures),
+        cmocka_unit_test(a_pool_that_is_resumed_between_commits_has_left),
         cmocka_unit_test(nothing_is_lost_whatever_fails),
         cmocka_unit_test(sleeps_are_as_the_model_says),
     };

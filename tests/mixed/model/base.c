@@ -303,6 +303,9 @@ void block_user(struct block *block, struct stamp stamp)
     if (stamp.number == 0)
         return;
     for (int i = 0; i < block->user_count; i++)
+        if (block->users[i].lane == stamp.lane && block->users[i].number > stamp.number)
+            stamp = block->users[i];
+    for (int i = 0; i < block->user_count; i++)
         if (block->users[i].lane != stamp.lane && !is_done(block->users[i]))
             block->users[kept++] = block->users[i];
     block->user_count = kept;

@@ -418,8 +418,7 @@ static void is_again(const struct saved *saved, int pool)
                             .actor = -1,
                             .inside = -1,
                             .tag = saved->tag};
-    if (ended)
-        ghosts_to(block);
+    ghosts_to(block); /* of its own stream too, which may go before the block does */
     tarn_block_info info = {.size = sizeof info};
     MINE(tarn_pointer_info_get(saved->start, &info));
     SO(info.tag == saved->tag && (ended || info.stream == flow->value || flow->kind == FOUND) &&
