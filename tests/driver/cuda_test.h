@@ -10,6 +10,7 @@
 #include "driver/loader.h"
 #include "scenario_test.h"
 
+#define CALL(cuda, hip) cuda                         /* the name of a call */
 #define DESTROYED_STREAM "CUDA_ERROR_INVALID_HANDLE" /* what it says of one */
 
 /* The library as the program would use it: the same one that tarn has loaded. */

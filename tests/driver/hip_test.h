@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 
+#define CALL(cuda, hip) hip                           /* the name of a call */
 #define DESTROYED_STREAM "hipErrorContextIsDestroyed" /* what it says of one */
 
 /* Starts the driver on libamdhip64.so.<major>, of the version that it claims by itself or of the one named. */

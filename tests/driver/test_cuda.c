@@ -5,6 +5,7 @@
  * and it leaves the program's contexts alone. */
 #include "cuda_test.h"
 #include "graph_test.h"
+#include "memory_test.h"
 #include "share_test.h"
 #include "work_test.h"
 
@@ -115,7 +116,7 @@ static void others_are_known_where_nvml_says(void **state)
 static void host_memory_is_pinned(void **state)
 {
     (void)state;
-    uintptr_t pinned = 7, plain = 0;
+    uintptr_t pinned = 7;
     static _Alignas(4096) char own[8192];
     bool active = false;
     assert_ok(driver->is_active(1, &active));
@@ -124,65 +125,16 @@ static void host_memory_is_pinned(void **state)
     assert_refused(driver->host_alloc(0, 0, &pinned), TARN_ERROR_INVALID_ARGUMENT, "cuMemHostAlloc of 0 bytes");
     assert_int_equal(pinned, 7);
     assert_ok(driver->host_alloc(0, 5000, &pinned));
-    assert_ok(driver->alloc(0, 5000, &plain));
-    assert_ok(driver->set(0, plain, 9, 5000, NULL));
-    assert_ok(driver->copy(0, pinned, plain, 5000, NULL)); /* the device reaches it */
-    assert_ok(driver->stream_synchronize(0, NULL));
-    assert_ok(driver->free(0, plain));
-    assert_int_equal(((unsigned char *)pinned)[4999], 9);
+    the_device_reaches(pinned, 5000);
     assert_refused(driver->host_free(0, pinned + 4096), TARN_ERROR_INVALID_ARGUMENT, "cuMemFreeHost of");
     assert_refused(driver->host_unregister(0, pinned), TARN_ERROR_INVALID_ARGUMENT, "CUDA error 713");
     assert_ok(driver->host_register(1, (uintptr_t)own, 4096));
     assert_refused(driver->host_register(0, (uintptr_t)own, 8192), TARN_ERROR_INVALID_ARGUMENT, "cuMemHostRegister of");
     assert_refused(driver->host_free(0, (uintptr_t)own), TARN_ERROR_INVALID_ARGUMENT, "cuMemFreeHost");
 
-    /* No capture of whatever thread bars them, nor is ended by them. */
-    driver_stream stream = new_stream(0, false);
-    driver_graph graph = NULL;
-    uintptr_t more = 0;
-    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
-    assert_ok(driver->host_alloc(0, 4096, &more));
-    assert_ok(driver->host_free(0, more));
-    assert_ok(driver->host_register(0, (uintptr_t)own + 4096, 4096));
-    assert_ok(driver->host_unregister(0, (uintptr_t)own + 4096));
-    assert_ok(driver->capture_end(0, stream, &graph));
-    assert_ok(driver->graph_destroy(0, graph));
-    assert_ok(driver->stream_destroy(0, stream));
+    no_capture_bars_pinned_memory((uintptr_t)own + 4096, 4096);
     assert_ok(driver->host_unregister(1, (uintptr_t)own));
     assert_ok(driver->host_free(0, pinned));
-}
-
-static void memory_comes_and_goes_in_the_order_of_a_stream(void **state)
-{
-    (void)state;
-    uintptr_t address = 7, other = 7;
-    driver_stream stream = new_stream(0, false);
-    assert_refused(driver->alloc_async(0, 0, stream, &address), TARN_ERROR_INVALID_ARGUMENT,
-                   "cuMemAllocAsync of 0 bytes");
-    assert_refused(driver->alloc_async(0, 65 * MIB, stream, &address), TARN_ERROR_OUT_OF_MEMORY,
-                   "cuMemAllocAsync of 68157440 bytes on device 0");
-    assert_int_equal(address, 7);
-    assert_ok(driver->alloc_async(0, 40 * MIB, stream, &address));
-    assert_ok(driver->set(0, address, 9, 5000, stream));
-    assert_ok(driver->free_async(0, address, stream));
-    assert_ok(driver->alloc_async(0, 40 * MIB, stream, &other)); /* the device has no room for both at a time */
-    assert_refused(driver->free_async(0, other + 4096, stream), TARN_ERROR_INVALID_ARGUMENT, "cuMemFreeAsync of");
-
-    /* Refused on a stream that captures, whose capture goes on; served on another one. */
-    driver_stream beside = new_stream(0, false);
-    driver_graph graph = NULL;
-    uintptr_t more = 7;
-    assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
-    assert_refused(driver->alloc_async(0, MIB, stream, &more), TARN_ERROR_CAPTURE, "cuMemAllocAsync on device 0");
-    assert_refused(driver->free_async(0, other, stream), TARN_ERROR_CAPTURE, "cuMemFreeAsync on device 0");
-    assert_int_equal(more, 7);
-    assert_ok(driver->alloc_async(0, MIB, beside, &more));
-    assert_ok(driver->free_async(0, more, beside));
-    assert_ok(driver->capture_end(0, stream, &graph));
-    assert_ok(driver->graph_destroy(0, graph));
-    assert_ok(driver->free(0, other)); /* in no order */
-    assert_ok(driver->stream_destroy(0, stream));
-    assert_ok(driver->stream_destroy(0, beside));
 }
 
 static void pieces_are_mapped_and_given_back(void **state)

@@ -4,6 +4,7 @@
 /* The CUDA driver on other machines: older drivers, missing entry points, no driver at all, the toolkit's stub, devices
  * that fail or are lost, the end of the process. Each runs in a process of its own, as an environment is read once. */
 #include "cuda_test.h"
+#include "hold_test.h"
 
 #include "base/pages.h"
 #include <sys/stat.h>
@@ -237,38 +238,6 @@ static void scenario_failing(void)
     NEED(status == TARN_OK || !passes);
     NEED(available == total || !passes);
     (void)tarn_shutdown();
-}
-
-static int ends;
-
-static void graph_ended(void *argument)
-{
-    (void)argument;
-    ends++;
-}
-
-static driver_graph empty_graph(driver_stream stream)
-{
-    driver_graph graph = NULL;
-    NEED(driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) == TARN_OK);
-    NEED(driver->capture_end(0, stream, &graph) == TARN_OK);
-    return graph;
-}
-
-/* A hold whose cuUserObjectCreate fails, one whose cuGraphRetainUserObject does, and one that comes to be. */
-static void scenario_hold_failing(void)
-{
-    driver_stream stream = NULL;
-    NEED(driver_init() == TARN_OK && driver->stream_create(0, 0, false, &stream) == TARN_OK);
-    for (int i = 0; i < 2; i++) {
-        driver_graph graph = empty_graph(stream);
-        NEED(driver->graph_hold(0, graph, graph_ended, NULL) == TARN_ERROR_OUT_OF_MEMORY);
-        NEED(strstr(tarn_last_error(), i ? "cuGraphRetainUserObject" : "cuUserObjectCreate"));
-        NEED(driver->graph_destroy(0, graph) == TARN_OK && ends == 0);
-    }
-    driver_graph graph = empty_graph(stream);
-    NEED(driver->graph_hold(0, graph, graph_ended, NULL) == TARN_OK);
-    NEED(driver->graph_destroy(0, graph) == TARN_OK && ends == 1);
 }
 
 static void *kept;

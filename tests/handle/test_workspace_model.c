@@ -9,11 +9,10 @@
  * graph has recorded) is live memory of the right pool, and no byte of it is anybody else's. And each call finds in its workspace what it
  * has written there, though a while passes between. */
 #include "driver/driver.h"
+#include "support/actor.h"
 #include "support/clearing.h"
 #include "support/host.h"
 
-#include <pthread.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -82,37 +81,11 @@ static int set_workspace(void *handle, void *pointer, size_t size)
 
 /* Threads ---------------------------------------------------------------------------------------------------------- */
 
-static struct actor {
-    pthread_t thread;
-    sem_t go, done;
-    void (*run)(void); /* NULL: it ends */
-} actors[ACTORS];
-
-static void *act(void *argument)
-{
-    struct actor *actor = argument;
-    for (sem_wait(&actor->go); actor->run; sem_wait(&actor->go)) {
-        actor->run();
-        sem_post(&actor->done);
-    }
-    return NULL;
-}
+static struct actor actors[ACTORS];
 
 static void in_actor(int number, void (*run)(void))
 {
-    actors[number].run = run;
-    sem_post(&actors[number].go);
-    if (run)
-        sem_wait(&actors[number].done);
-    else
-        pthread_join(actors[number].thread, NULL);
-}
-
-static void actor_begin(int number)
-{
-    sem_init(&actors[number].go, 0, 0);
-    sem_init(&actors[number].done, 0, 0);
-    CHECK(pthread_create(&actors[number].thread, NULL, act, &actors[number]) == 0);
+    actor_turn(&actors[number], run);
 }
 
 /* What is known ---------------------------------------------------------------------------------------------------- */
@@ -403,10 +376,10 @@ static void op_lease_return(void)
 static void op_thread_ends(void)
 {
     int actor = (int)below(ACTORS);
-    in_actor(actor, NULL);
+    actor_stop(&actors[actor]);
     forget(actor);
     scopes[actor] = 0;
-    actor_begin(actor);
+    actor_start(&actors[actor]);
 }
 
 static void allocate(void)
@@ -492,9 +465,9 @@ static void drop_all(void)
             if (uses[user][i].lease.number)
                 OK(tarn_handle_return(&uses[user][i].lease));
     for (int i = 0; i < ACTORS; i++) {
-        in_actor(i, NULL);
+        actor_stop(&actors[i]);
         scopes[i] = 0;
-        actor_begin(i);
+        actor_start(&actors[i]);
     }
     memset(uses, 0, sizeof uses);
     OK(workspaces_clear_all(NULL));
@@ -784,7 +757,7 @@ static void finish(void)
     settle();
     drop_all();
     for (int i = 0; i < ACTORS; i++)
-        in_actor(i, NULL);
+        actor_stop(&actors[i]);
     OK(workspaces_clear_pool(pool, NULL));
     OK(tarn_pool_release(pool));
     OK(tarn_device_trim(0, 0));
@@ -816,7 +789,7 @@ static void run(uint64_t number, int operations)
     OK(tarn_pool_create(NULL, &pool));
     OK(tarn_pool_id_get(pool, &pool_id));
     for (int i = 0; i < ACTORS; i++)
-        actor_begin(i);
+        actor_start(&actors[i]);
     for (int i = 0; i < 2; i++)
         OK(tarn_handle_prewarm(libraries[i], 0, 24));
     for (int i = 0; i < operations; i++) {

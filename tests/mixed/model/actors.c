@@ -1,49 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Threads that take turns: one runs at a time, so that a run can be repeated, yet each has what a thread has of its own. */
+/* The threads of the model, and what each takes with it when it ends. */
 #include "mixed/model/mixed.h"
+#include "support/actor.h"
 
-#include <pthread.h>
-#include <semaphore.h>
-
-static struct actor {
-    pthread_t thread;
-    sem_t go, done;
-    void (*run)(void); /* NULL: it ends */
-} actors[ACTORS];
-
-static void *act(void *argument)
-{
-    struct actor *actor = argument;
-    for (sem_wait(&actor->go); actor->run; sem_wait(&actor->go)) {
-        actor->run();
-        sem_post(&actor->done);
-    }
-    return NULL;
-}
+static struct actor actors[ACTORS];
 
 void actor_run(int number, void (*run)(void))
 {
     m.actor = number;
-    actors[number].run = run;
-    sem_post(&actors[number].go);
-    sem_wait(&actors[number].done);
-}
-
-static void begin(int number)
-{
-    sem_init(&actors[number].go, 0, 0);
-    sem_init(&actors[number].done, 0, 0);
-    if (pthread_create(&actors[number].thread, NULL, act, &actors[number]))
-        fault("the test's own limit", "no thread");
-}
-
-static void end(int number)
-{
-    actors[number].run = NULL;
-    sem_post(&actors[number].go);
-    pthread_join(actors[number].thread, NULL);
+    actor_turn(&actors[number], run);
 }
 
 static int beginning;
@@ -56,7 +23,7 @@ static void begin_inside(void)
 void actors_begin(void)
 {
     for (beginning = 0; beginning < ACTORS; beginning++) {
-        begin(beginning);
+        actor_start(&actors[beginning]);
         actor_run(beginning, begin_inside);
     }
 }
@@ -68,9 +35,9 @@ void actor_renew(int number)
     scopes_left_by(number);
     uses_forget(number);
     asks_forget(number);
-    end(number);
+    actor_stop(&actors[number]);
     m.turns[number]++;
-    begin(number);
+    actor_start(&actors[number]);
     beginning = number;
     actor_run(number, begin_inside);
 }
@@ -81,6 +48,6 @@ void actors_end(void)
         per_thread_end(i);
         scopes_left_by(i);
         uses_forget(i);
-        end(i);
+        actor_stop(&actors[i]);
     }
 }
