@@ -17,6 +17,8 @@ import tarn.adaptors
 import tarn.cupy
 import tarn.nvmath
 import tarn.numba
+import tarn.rmm
+import tarn.warp
 
 
 MIB = 1 << 20
@@ -158,3 +160,60 @@ def test_each_adaptor_says_whether_it_is_enabled():
         module = __import__(f"tarn.{name}", fromlist=["enable"])
         assert isinstance(module, types.ModuleType) and module.is_enabled() is False
         module.disable()
+
+
+def test_numba_frees_while_it_frees(monkeypatch):
+    """The collector may run a finaliser, which frees, between two frees of the same thread."""
+    frees = tarn.numba._Frees(0)
+    addresses = [tarn.adaptors.take(0, 0, 100) for _ in range(3)]
+    monkeypatch.setattr(frees, "_record", lambda: False)
+    for address in addresses[:2]:
+        frees.free(address)
+    monkeypatch.undo()
+    freed = tarn._library.lib.tarn_free_after
+
+    def free_after(address, event):
+        if addresses:
+            addresses.clear()
+            frees.free(late)
+        return freed(address, event)
+    late = addresses[2]
+    monkeypatch.setattr(tarn.numba, "lib", types.SimpleNamespace(**{name: getattr(tarn._library.lib, name) for name in (
+        "tarn_device_guard_set", "tarn_device_guard_restore", "tarn_event_create", "tarn_event_record")}, tarn_free_after=free_after))
+    frees.flush()
+    assert not frees.later and tarn.memory_allocated(0) == 0
+
+
+def test_rmm_follows_on_all_devices_or_none(monkeypatch):
+    resources = {0: "own", 1: "own"}
+
+    def set_resource(device, resource):
+        if device == 1 and resource != "own":
+            raise RuntimeError("refused")
+        resources[device] = resource
+    mr = types.ModuleType("rmm.mr")
+    mr.CallbackMemoryResource = lambda allocate, deallocate: "tarn's"
+    mr.get_per_device_resource, mr.set_per_device_resource = resources.get, set_resource
+    monkeypatch.setitem(sys.modules, "rmm.mr", mr)
+    monkeypatch.setattr(tarn.adaptors, "require_gpu", lambda: None)
+    monkeypatch.setattr(tarn.rmm, "_resources", {})
+    with pytest.raises(RuntimeError, match="refused"):
+        tarn.use(rmm=True)
+    assert not tarn.rmm.is_enabled() and resources == {0: "own", 1: "own"}
+
+
+def test_warp_follows_on_all_devices_or_none(monkeypatch):
+    allocators = {}
+
+    def set_allocator(device, allocator):
+        if device.ordinal == 1 and allocator:
+            raise RuntimeError("refused")
+        allocators[device.ordinal] = allocator
+    devices = [types.SimpleNamespace(ordinal=ordinal, is_cuda=True) for ordinal in range(2)]
+    warp = types.ModuleType("warp")
+    warp.init, warp.get_cuda_devices, warp.get_device, warp.set_device_allocator = int, lambda: devices, lambda one: one, set_allocator
+    monkeypatch.setitem(sys.modules, "warp", warp)
+    monkeypatch.setattr(tarn.adaptors, "require_gpu", lambda: None)
+    with pytest.raises(RuntimeError, match="refused"):
+        tarn.use(warp=True)
+    assert not tarn.warp.is_enabled() and allocators == {0: None}

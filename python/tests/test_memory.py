@@ -226,3 +226,42 @@ def test_the_interpreter_ends_with_live_objects(python):
         keep = [tarn.alloc(1000), tarn.Stream(), tarn.Pool(), tarn.pinned(10), tarn.Event()]
         keep.append(keep)
         """)
+
+
+def test_threads_share_devices_and_streams_that_they_enter():
+    """The first to enter is the first to leave: each gets back what it had."""
+    device, stream, turn, seen = tarn.Device(1), tarn.Stream(0), threading.Barrier(2, timeout=20), {}
+
+    def work(first):
+        tarn.set_device(0 if first else 1)
+        own = tarn.current_stream(0)
+        for shared in (device, stream):
+            if not first:
+                turn.wait()
+            with shared:
+                if first:
+                    turn.wait()
+                turn.wait()  # both are inside
+                if not first:
+                    turn.wait()
+            if first:
+                turn.wait()
+        seen[first] = (tarn.current_device().index, tarn.current_stream(0) == own)
+    threads = [threading.Thread(target=work, args=(first,)) for first in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {True: (0, True), False: (1, True)}
+    with pytest.raises(tarn.ScopeError, match="has not entered"):
+        device.__exit__(None, None, None)
+    stream.close()
+
+
+def test_a_closed_pool_serves_nobody():
+    pool = tarn.Pool(0)
+    pool.close()
+    with pytest.raises(tarn.InvalidArgumentError):
+        tarn.alloc(1000, pool=pool)
+    with pytest.raises(tarn.InvalidArgumentError):
+        tarn.alloc(1000, device=0, pool=pool)

@@ -119,3 +119,33 @@ def test_options_are_checked():
         tarn.Pool(device=9)
     plain = tarn.Pool(segments="plain", no_split=True)
     assert plain.alloc(100).info.usable_size >= 100
+
+
+def test_threads_enter_a_pool_side_by_side():
+    pool, turn, errors = tarn.Pool(), threading.Barrier(2, timeout=20), []
+
+    def work(first):
+        try:
+            if not first:
+                turn.wait()
+            with pool:
+                if first:
+                    turn.wait()
+                turn.wait()  # both are inside
+                assert pool_of(tarn.alloc(1000)) == pool.id
+                if not first:
+                    turn.wait()
+            if first:
+                turn.wait()
+            assert pool_of(tarn.alloc(1000)) == (0, 0)
+        except BaseException as error:
+            errors.append(error)
+            turn.abort()
+    threads = [threading.Thread(target=work, args=(first,)) for first in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert pool.use_count == 1
+    pool.close()

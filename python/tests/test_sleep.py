@@ -4,6 +4,7 @@
 """The whole process asleep, and awake again."""
 
 import ctypes
+import gc
 
 import pytest
 
@@ -157,3 +158,88 @@ def test_nothing_to_do_is_an_error():
         tarn.sleep(pools=False, handles=False, pinned=False, sleepers=False)
     with pytest.raises(tarn.TarnError):
         tarn.wake()
+
+
+def test_a_sleeper_takes_part_until_it_is_closed():
+    done = []
+    number = tarn.Sleeper("nobody keeps it", commit=lambda: done.append("commit"), wake=lambda: done.append("wake")).number
+    gc.collect()
+    tarn.sleep()
+    tarn.wake()
+    assert done == ["commit", "wake"]
+    sleeper = next(one for one in gc.get_objects() if isinstance(one, tarn.Sleeper) and one.number == number)
+    sleeper.close()
+    tarn.sleep()
+    tarn.wake()
+    assert len(done) == 2
+
+
+class Untold(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("\udcff"), Untold(), RuntimeError("\u00e9" * 1000)])
+def test_whatever_a_failure_says_it_is_a_failure(error):
+    def fails():
+        raise error
+    sleeper = tarn.Sleeper("fails", commit=fails, wake=lambda: None)
+    with pytest.raises(tarn.TarnError, match="commit of the sleeper fails"):
+        tarn.sleep()
+    assert tarn.sleep_state() == "awake"
+    sleeper.close()
+
+
+def test_a_sleep_that_cannot_be_undone_is_cancelled_later():
+    link = [False]
+
+    def needs_link():
+        if not link[0]:
+            raise RuntimeError("no link")
+    sleeper = tarn.Sleeper("a communicator", commit=needs_link, wake=needs_link)
+    assert tarn.sleep_state() == "awake"
+    with pytest.raises(tarn.TarnError, match="commit.*no link"):
+        tarn.sleep()
+    assert tarn.sleep_state() == "prepared"
+    with pytest.raises(tarn.TarnError, match="wake.*no link"):
+        tarn.cancel_sleep()
+    link[0] = True
+    tarn.cancel_sleep()
+    assert tarn.sleep_state() == "awake"
+    tarn.sleep()
+    assert tarn.sleep_state() == "asleep"
+    tarn.wake()
+    sleeper.close()
+
+
+def test_a_registration_that_fails_holds_nothing():
+    pool, calls = tarn.Pool(registrable=True), []
+    with pool:
+        block = tarn.alloc(4 * MIB)
+
+    def fails():
+        raise RuntimeError("no link")
+    with pytest.raises(RuntimeError, match="no link"):
+        tarn.Registration(pool, fails, lambda: calls.append("deregister"))
+    assert calls == ["deregister"]
+    pool.suspend()
+    pool.resume()
+    block.close()
+    pool.close()
+
+
+def test_a_registration_leaves_a_pool_that_was_suspended_before():
+    pool, registered = tarn.Pool(registrable=True), []
+    registration = tarn.Registration(pool, lambda: registered.append(len(pool.segments())), registered.clear)
+    pool.suspend()
+    tarn.sleep()
+    tarn.wake()
+    assert tarn.sleep_state() == "awake" and pool.is_suspended and not registered
+    pool.resume()
+    with pool:
+        block = tarn.alloc(4 * MIB)
+    registration.update()
+    assert registered == [1]
+    registration.close()
+    block.close()
+    pool.close()

@@ -24,7 +24,7 @@ from .errors import (BusyError, CaptureError, ConfigurationError, DeviceLostErro
 from .handles import Lease, LibraryInfo, handle, handle_stats, libraries, prewarm, trim_handles, workspace
 from .memory import Block, PinnedBlock, View, alloc, limit, pinned
 from .pools import Pool, PoolId, Scope
-from .sleeping import Registration, Residue, Sleeper, Slept, set_pool_tag, sleep, wake
+from .sleeping import Registration, Residue, Sleeper, Slept, cancel_sleep, set_pool_tag, sleep, sleep_state, wake
 from .snapshots import dump_snapshot, region, report, snapshot, trace_clear, trace_count, trace_start, trace_stop
 from .stats import (max_memory_allocated, max_memory_reserved, memory_allocated, memory_reserved, memory_stats, metrics,
                     reset_accumulated_memory_stats, reset_peak_memory_stats)
@@ -37,9 +37,9 @@ __all__ = [
     "ForkedError", "InternalError", "InvalidArgumentError", "InvalidDeviceError", "InvalidPointerError", "InvalidStreamError", "Lease",
     "LibraryError", "LibraryInfo", "LibraryNotFoundError", "MappingLimitError", "MemoryInfo", "NoDriverError", "NoRoomError",
     "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PinnedBlock", "Pool", "PoolId", "Registration", "Residue", "Scope",
-    "ScopeError", "ShutdownError", "Sleeper", "Slept", "Status", "Stream", "SuspendedError", "SystemCallError", "TarnError", "View", "alloc", "configuration",
+    "ScopeError", "ShutdownError", "Sleeper", "Slept", "Status", "Stream", "SuspendedError", "SystemCallError", "TarnError", "View", "alloc", "cancel_sleep", "configuration",
     "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "handle", "handle_stats", "libraries", "limit",
     "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "metrics", "pinned", "prewarm",
-    "region", "report", "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "set_pool_tag", "shutdown", "sleep", "snapshot", "trace_clear",
+    "region", "report", "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "set_pool_tag", "shutdown", "sleep", "sleep_state", "snapshot", "trace_clear",
     "trace_count", "trace_start", "trace_stop", "trim_handles", "use", "wake", "workspace",
 ]

@@ -3,16 +3,41 @@
 
 """Devices, streams and events. A device is current per thread, and so is a stream per device."""
 
+import threading
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p, sizeof
 from types import TracebackType
-from typing import Any, List, NamedTuple, Optional, Type, Union
+from typing import Any, List, NamedTuple, Optional, Tuple, Type, Union
 
 from . import _c
 from ._library import lib
-from .errors import NotReadyError, check
+from .errors import NotReadyError, ScopeError, check
 
 #: What names a device: a number, a Device, or None for the thread's current one.
 DeviceLike = Union["Device", int, None]
+
+
+class _Entered(threading.local):
+    """What the calling thread has entered by `with`, and what ends it. Threads may share the objects."""
+
+    def __init__(self) -> None:
+        self.stack: List[Tuple[Any, Any]] = []
+
+
+_entered = _Entered()
+
+
+def enter(owner: Any, ending: Any) -> None:
+    """Notes what ends the `with` of an object that the thread begins now."""
+    _entered.stack.append((owner, ending))
+
+
+def leave(owner: Any) -> Any:
+    """What ends the newest `with` of an object in the calling thread."""
+    stack = _entered.stack
+    for i in reversed(range(len(stack))):
+        if stack[i][0] is owner:
+            return stack.pop(i)[1]
+    raise ScopeError(f"the calling thread has not entered {owner!r}: a `with` ends in the thread that began it")
 
 
 class MemoryInfo(NamedTuple):
@@ -26,7 +51,6 @@ class Device:
 
     def __init__(self, index: int) -> None:
         self.index = int(index)
-        self._guards: List[_c.tarn_device_guard] = []
 
     @property
     def properties(self) -> "_c.tarn_device_properties":
@@ -62,12 +86,12 @@ class Device:
     def __enter__(self) -> "Device":
         guard = _c.tarn_device_guard()
         check(lib.tarn_device_guard_set(byref(guard), self.index))
-        self._guards.append(guard)
+        enter(self, guard)
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  traceback: Optional[TracebackType]) -> None:
-        check(lib.tarn_device_guard_restore(byref(self._guards.pop())))
+        check(lib.tarn_device_guard_restore(byref(leave(self))))
 
     def __index__(self) -> int:
         return self.index
@@ -119,12 +143,11 @@ class Stream:
         check(lib.tarn_stream_lease(device_index(device), priority, byref(leased)))
         self.value: int = leased.value
         self._is_leased = True
-        self._guards: List[_c.tarn_stream_guard] = []
 
     @classmethod
     def _of(cls, value: int) -> "Stream":
         stream = cls.__new__(cls)
-        stream.value, stream._is_leased, stream._guards = value, False, []
+        stream.value, stream._is_leased = value, False
         return stream
 
     @classmethod
@@ -194,12 +217,12 @@ class Stream:
     def __enter__(self) -> "Stream":
         guard = _c.tarn_stream_guard()
         check(lib.tarn_stream_guard_set(byref(guard), self.value))
-        self._guards.append(guard)
+        enter(self, guard)
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  traceback: Optional[TracebackType]) -> None:
-        check(lib.tarn_stream_guard_restore(byref(self._guards.pop())))
+        check(lib.tarn_stream_guard_restore(byref(leave(self))))
 
     def __cuda_stream__(self) -> Any:
         """The protocol of cuda.core: version 0 and the native stream."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Type
 from . import _c, dlpack
 from ._library import lib
 from .devices import Device, DeviceLike, Stream, StreamLike, device_index, stream_value
-from .errors import check
+from .errors import InvalidArgumentError, check
 
 if TYPE_CHECKING:
     from .pools import Pool
@@ -177,6 +177,8 @@ def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, al
 
     By default on the thread's current device, for its current stream, from the pool of the innermost open scope. `tag` names the block
     in statistics, snapshots and reports."""
+    if pool is not None and not pool.pointer:
+        raise InvalidArgumentError("alloc: the pool was closed")
     index = pool.device.index if pool is not None and device is None else device_index(device)
     value = stream_value(stream, index)
     options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=index, stream=value, alignment=alignment,

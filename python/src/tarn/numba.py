@@ -49,6 +49,8 @@ class _Frees:
             if not self._record():
                 return
             for _ in range(len(self.later)):
+                if not self.later:
+                    return  # a finaliser that ran meanwhile has freed them
                 address = self.later.popleft()
                 if lib.tarn_free_after(address, self.event) == _c.tarn_status.TARN_ERROR_OUT_OF_HOST_MEMORY:
                     self.later.append(address)

@@ -11,7 +11,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Type
 
 from . import _c
 from ._library import lib
-from .devices import Device, DeviceLike, StreamLike, device_index, stream_value
+from .devices import Device, DeviceLike, StreamLike, device_index, enter, leave, stream_value
 from .errors import InvalidArgumentError, check
 from .memory import Block, alloc
 from .stats import flatten
@@ -43,7 +43,6 @@ class Pool:
                                        no_remap=no_remap, exportable=exportable, registrable=registrable, segments=_SEGMENTS[segments],
                                        no_split=no_split)
         self.pointer = c_void_p()
-        self._scopes: List[int] = []
         check(lib.tarn_pool_create(byref(options), byref(self.pointer)))
         if limit is not None:
             self.limit = limit
@@ -51,7 +50,7 @@ class Pool:
     @classmethod
     def _of(cls, pointer: c_void_p) -> "Pool":
         pool = cls.__new__(cls)
-        pool.pointer, pool._scopes = pointer, []
+        pool.pointer = pointer
         return pool
 
     @classmethod
@@ -175,12 +174,12 @@ class Pool:
     def __enter__(self) -> "Pool":
         number = c_uint64()
         check(lib.tarn_scope_begin(self.pointer, _KINDS["thread"], 0, byref(number)))
-        self._scopes.append(number.value)
+        enter(self, number.value)
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  traceback: Optional[TracebackType]) -> None:
-        check(lib.tarn_scope_end(self._scopes.pop()))
+        check(lib.tarn_scope_end(leave(self)))
 
     def __del__(self) -> None:
         if getattr(self, "pointer", None):

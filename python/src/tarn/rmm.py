@@ -34,11 +34,15 @@ def enable() -> None:
         return
     adaptors.require_gpu()
     rmm: Any = adaptors.wanted("rmm.mr", "rmm-cu13")
-    for index in range(device_count()):
-        with Device(index):
-            before = rmm.get_per_device_resource(index)
-            rmm.set_per_device_resource(index, resource(index))
-            _previous[index] = before
+    try:
+        for index in range(device_count()):
+            with Device(index):
+                before = rmm.get_per_device_resource(index)
+                rmm.set_per_device_resource(index, resource(index))
+                _previous[index] = before
+    except BaseException:
+        disable()
+        raise
 
 
 def disable() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from . import _c
 from ._library import lib
-from .errors import BusyError, check
+from .errors import BusyError, InvalidArgumentError, check
 from .memory import tag_number
 from .pools import Pool, PoolId
 
@@ -33,13 +33,25 @@ class Slept(NamedTuple):
     residue: List[Residue]
 
 
+_sleepers: "Dict[int, Sleeper]" = {}  # the library has the callbacks of these
+
+
+def _reason(error: BaseException, room: int) -> bytes:
+    """The text of an exception in at most `room` bytes with the zero; whatever the text is, or raises."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return (text or type(error).__name__).encode(errors="replace")[:room - 1] + bytes(1)
+
+
 class Sleeper:
     """Something that is not tarn's and sleeps with the process, such as a communicator that holds registrations of a pool's memory.
 
     sleep() calls `prepare` and `commit`, of the newest first and before all pools; wake() calls `wake`, of the oldest first and after all
     pools; `cancel` undoes a prepare. A callback fails by an exception, whose text becomes the reason; `prepare` refuses by BusyError, and
     then the sleep goes on without it. `commit` removes the anchors of `pool`. `held` returns the bytes of device memory that it has.
-    docs/sleep.md has the rules."""
+    It takes part until close(), whether the object is kept or not. docs/sleep.md has the rules."""
 
     def __init__(self, name: str, *, commit: Callable[[], Any], wake: Callable[[], Any], prepare: Optional[Callable[[], Any]] = None,
                  cancel: Optional[Callable[[], Any]] = None, held: Optional[Callable[[], int]] = None, pool: Optional[Pool] = None,
@@ -58,7 +70,7 @@ class Sleeper:
                 try:
                     wanted()
                 except BaseException as error:  # nothing goes through C
-                    text = (str(error) or type(error).__name__).encode()[:room - 1] + bytes(1)
+                    text = _reason(error, room)
                     memmove(why, text, len(text))
                     return int(_c.tarn_status.TARN_ERROR_BUSY if isinstance(error, BusyError) else _c.tarn_status.TARN_ERROR_LIBRARY)
                 return 0
@@ -80,6 +92,7 @@ class Sleeper:
         number = c_uint64()
         check(lib.tarn_sleeper_add(byref(options), byref(number)))
         self.number = number.value
+        _sleepers[self.number] = self
 
     @property
     def why(self) -> str:
@@ -90,6 +103,7 @@ class Sleeper:
         """No callback is called any more, also where it sleeps."""
         if self.number:
             check(lib.tarn_sleeper_remove(self.number))
+            _sleepers.pop(self.number, None)
             self.number = 0
 
 
@@ -106,11 +120,14 @@ class Registration:
         self._pool, self._register, self._deregister = pool, register, deregister
         self._anchors: Dict[int, int] = {}  # where a segment starts, and a byte of a block in it
         self._registered = 0  # how many of them
-        self.sleeper = Sleeper(name, prepare=prepare, commit=self._end, wake=self._begin, pool=pool, device=device)
+        self.sleeper = Sleeper(name, prepare=prepare, commit=self._end, wake=self._wake, pool=pool, device=device)
         try:
             self.update()
         except BaseException:
-            self.sleeper.close()
+            try:
+                self._end()  # nobody can call close()
+            finally:
+                self.sleeper.close()
             raise
 
     def update(self) -> int:
@@ -132,6 +149,10 @@ class Registration:
         if len(self._anchors) != self._registered:
             self._register()
             self._registered = len(self._anchors)
+
+    def _wake(self) -> None:
+        if not self._pool.is_suspended:  # as the program has it; nothing of such a pool is registered
+            self._begin()
 
     def _end(self) -> None:
         if self._anchors:
@@ -160,9 +181,13 @@ def _info(number: int) -> _c.tarn_sleeper_info:
 def _residue(item: _c.tarn_residue_item) -> Residue:
     text, sleeper, handles = lib.tarn_residue_reason_text(item.reason).decode(), "", item.count
     if item.reason == _c.tarn_residue_reason.TARN_RESIDUE_SLEEPER:
-        info, handles = _info(item.count), 0
-        name, why = info.name.decode(errors="replace"), info.why.decode(errors="replace")
-        sleeper = f"{name}: {why}" if why else name
+        handles = 0
+        try:
+            info = _info(item.count)
+            name, why = info.name.decode(errors="replace"), info.why.decode(errors="replace")
+            sleeper = f"{name}: {why}" if why else name
+        except InvalidArgumentError:
+            sleeper = "closed meanwhile"
     return Residue(_c.tarn_residue_reason(item.reason).name.split("_", 2)[2].lower(), text, item.device,
                    PoolId(item.pool.first, item.pool.second), item.bytes, handles, sleeper)
 
@@ -179,7 +204,7 @@ def sleep(*, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iter
 
     Contents are kept in host memory, or not, as `keep_contents` says; pools with the names in `discard`, `keep` and `leave`
     (set_pool_tag()) are treated as those say, `leave` being that they stay awake. Nothing may use memory that sleeps until wake().
-    On failure the process is awake, with its contents."""
+    After a failure the process is awake, with its contents, unless what failed came too late to undo: sleep_state() tells."""
     kinds = _c.tarn_sleep_contents
     named = [(name, kind) for names, kind in ((discard, kinds.TARN_SLEEP_DISCARD), (keep, kinds.TARN_SLEEP_KEEP),
                                               (leave, kinds.TARN_SLEEP_LEAVE)) for name in names]
@@ -199,3 +224,17 @@ def sleep(*, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iter
 def wake() -> None:
     """Takes the memory back, at the same addresses. Where a device has no room, what was not taken back goes on to sleep: call it again."""
     check(lib.tarn_wake())
+
+
+def sleep_state() -> str:
+    """Whether the process sleeps: "awake"; "asleep", and wake() is next; "prepared" where a failed sleep() could not be undone, and
+    cancel_sleep() is next; or "changes" while another thread is in one of these calls."""
+    state = c_int()
+    check(lib.tarn_sleep_state_get(byref(state)))
+    return _c.tarn_sleep_state(state.value).name.split("_", 2)[2].lower()
+
+
+def cancel_sleep() -> None:
+    """Undoes a sleep that failed and could not be undone then: what has no memory takes it again, and sleepers wake. If the call fails, call
+    it again."""
+    check(lib.tarn_sleep_cancel())

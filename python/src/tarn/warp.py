@@ -42,9 +42,13 @@ def enable() -> None:
     devices = list(warp.get_cuda_devices())
     if not devices:
         raise adaptors.EnableError("Warp sees no CUDA device: warp.init() prints why")
-    for device in devices:
-        warp.set_device_allocator(device, Allocator(device))
-        _enabled.append(device)
+    try:
+        for device in devices:
+            warp.set_device_allocator(device, Allocator(device))
+            _enabled.append(device)
+    except BaseException:
+        disable()
+        raise
 
 
 def disable() -> None:
