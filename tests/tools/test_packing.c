@@ -279,16 +279,18 @@ static void a_beam_finds_what_fits(void **state)
     assert_true(found > 190);
 }
 
+/* Seen on many small placements: one in forty is too hard for the narrowest beam. */
 static void a_wider_beam_finds_more(void **state)
 {
     (void)state;
     unsigned found[3] = {0};
-    static const uint32_t widths[] = {1, 8, 64};
-    for (unsigned round = 0; round < 40; round++) {
-        struct packing_block blocks[150];
+    static const uint32_t widths[] = {1, 4, 16};
+    random_state = 1;
+    for (unsigned round = 0; round < 200; round++) {
+        struct packing_block blocks[18];
         struct packing_result result;
-        uint64_t offsets[150], steps = 0;
-        random_blocks(blocks, LENGTH(blocks), 20);
+        uint64_t offsets[18], steps = 0;
+        random_blocks(blocks, LENGTH(blocks), 14);
         solve(blocks, LENGTH(blocks), 0, &result);
         struct packing_search *search = packing_search_create(blocks, LENGTH(blocks));
         assert_non_null(search);
@@ -296,7 +298,7 @@ static void a_wider_beam_finds_more(void **state)
             found[i] += packing_search_beam(search, result.bound, 4, widths[i], UINT64_MAX, &steps, offsets);
         packing_search_destroy(search);
     }
-    print_message("%u, %u, %u of 40\n", found[0], found[1], found[2]);
+    print_message("%u, %u, %u of 200\n", found[0], found[1], found[2]);
     assert_true(found[0] < found[1] && found[1] <= found[2] && found[2] > 0);
 }
 
