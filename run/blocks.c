@@ -143,7 +143,7 @@ enum block_change blocks_refer(enum block_space space, uint64_t key, int change,
     return result;
 }
 
-bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const struct block *notes, struct block *block)
+bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const bool *synced, struct block *block)
 {
     struct shard *shard = shard_of(space, key);
     word_lock_take(&shard->lock);
@@ -152,7 +152,7 @@ bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const struct
     if (found) {
         struct block *slot = &shard->slots[at];
         slot->other = slot->other ? slot->other : id;
-        slot->synced = slot->synced || notes->synced;
+        slot->synced = synced ? *synced : slot->synced;
         *block = *slot;
     }
     word_lock_give(&shard->lock);

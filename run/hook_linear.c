@@ -20,6 +20,7 @@ HOOK cu_result cuMemAlloc_v2(cu_address *address, size_t size)
     cu_result code = charge_begin(&charge, RUN_PLAIN, device, size, CALLER);
     if (!code) {
         code = AGAIN(device, PASS(cuMemAlloc_v2, (address, size)));
+        pool_heard(device, code);
         charge.block.context = context;
         charge_end(&charge, code, SPACE_ADDRESS, code ? 0 : *address, size);
     }
@@ -75,6 +76,8 @@ HOOK cu_result cuMemFree_v2(cu_address address)
         return pooled;
     }
     cu_result code = PASS(cuMemFree_v2, (address));
+    if (code)
+        pool_heard(NO_DEVICE, code);
     if (known && code)
         charge_restore(&block);
     else if (known)

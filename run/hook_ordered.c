@@ -23,6 +23,7 @@ static void end(struct charge *charge, cu_result code, cu_address address, size_
     if (!code && stream_captures(stream, per_thread))
         charge->block.kind = RUN_GRAPH;
     charge->stream = stream;
+    pool_heard(charge->block.device, code);
     if (!code && charge->block.kind == RUN_ORDERED)
         pool_passes(charge->block.owner, (int64_t)size);
     charge_end(charge, code, SPACE_ADDRESS, address, size);
@@ -137,6 +138,8 @@ static bool take(cu_address address, cu_stream stream, bool per_thread, struct b
 
 static void freed(bool known, cu_result code, const struct block *block, cu_stream stream)
 {
+    if (code)
+        pool_heard(NO_DEVICE, code);
     if (known && code)
         charge_restore(block);
     else if (known)

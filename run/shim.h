@@ -101,7 +101,7 @@ struct block {
     uint16_t site;
     uint8_t space, kind, device;
     bool pooled;    /* part of a segment, which counts as used in its place */
-    bool synced;    /* pooled: the program has set SYNC_MEMOPS */
+    bool synced;    /* pooled: SYNC_MEMOPS is on for it */
     uint16_t owner; /* pooled: its lane; else the store that it, or the pool, is: pool/lane.h. 0: none */
 };
 
@@ -115,8 +115,8 @@ bool blocks_find(enum block_space space, uint64_t key, struct block *block);
 /* Adds to the references of a block. When none is left it is taken out, and *block is what it was. */
 enum block_change { BLOCK_UNKNOWN, BLOCK_KEPT, BLOCK_GONE };
 enum block_change blocks_refer(enum block_space space, uint64_t key, int change, struct block *block);
-/* Gives a block an id, unless it has one, and notes what is true of `notes`; *block is what it is then. */
-bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const struct block *notes, struct block *block);
+/* Gives a block an id, unless it has one, and sets `synced` if that is not NULL; *block is what it is then. */
+bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const bool *synced, struct block *block);
 /* Takes out all that goes with a context, one by one; the cursor is zero at first. */
 struct block_cursor {
     size_t shard, slot;

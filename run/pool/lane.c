@@ -220,10 +220,10 @@ cu_address lane_take(unsigned number, size_t size)
 
 /* Where nothing that used it runs any more, the driver is told so: it counts memory that was freed behind a stream's work as free only
  * when it has seen the end of that. */
-static cu_result give_locked(const struct lane *lane, cu_address address)
+static cu_result give_locked(const struct lane *lane, cu_address address, bool has_ended)
 {
     bool pushed;
-    if (atomic_load(&lane->state) == LEFT)
+    if (has_ended || atomic_load(&lane->state) == LEFT)
         return PASS(cuMemFree_v2, (address));
     if ((lane->thread && lane->thread != own_number) || !context_enter(lane->context, &pushed))
         return CU_NOT_READY;
@@ -235,12 +235,12 @@ static cu_result give_locked(const struct lane *lane, cu_address address)
     return code;
 }
 
-bool lane_give(unsigned number, cu_address address)
+bool lane_give(unsigned number, cu_address address, bool has_ended)
 {
     struct lane *lane = &lanes[number - 1];
     pthread_mutex_lock(&lane->lock);
-    bool may = atomic_load(&lane->state) == OPEN || has_ended_locked(lane);
-    bool given = may && give_locked(lane, address) == CU_OK;
+    bool may = has_ended || atomic_load(&lane->state) == OPEN || has_ended_locked(lane);
+    bool given = may && give_locked(lane, address, has_ended) == CU_OK;
     pthread_mutex_unlock(&lane->lock);
     if (given)
         atomic_fetch_sub(&lane->count, 1);
@@ -270,12 +270,18 @@ static void end_changing(struct lane *lane)
     store_refer(lane->store, -1);
 }
 
-static void trim_changing(struct lane *lane)
+/* Whether this thread can give back what the lane has. */
+static bool can_give(struct lane *lane)
 {
     pthread_mutex_lock(&lane->lock);
-    bool may = atomic_load(&lane->state) == OPEN ? !lane->thread || lane->thread == own_number : has_ended_locked(lane);
+    bool can = atomic_load(&lane->state) == OPEN ? !lane->thread || lane->thread == own_number : has_ended_locked(lane);
     pthread_mutex_unlock(&lane->lock);
-    if (may && atomic_load(&lane->count)) {
+    return can;
+}
+
+static void trim_changing(struct lane *lane)
+{
+    if (can_give(lane) && atomic_load(&lane->count)) {
         atomic_store(&lane->has_freed, false);
         (void)tarn_pool_trim(lane->pool, 0);
     }
@@ -291,6 +297,17 @@ void lanes_trim(unsigned store, unsigned device)
         if (atomic_load(&lanes[i].state) != NONE &&
             (store ? lanes[i].store == store : store_device(lanes[i].store) == device))
             trim_changing(&lanes[i]);
+    pthread_mutex_unlock(&changing);
+}
+
+/* The driver is offered it, and lane_give() refuses. */
+void lanes_take_out(unsigned device)
+{
+    pthread_mutex_lock(&changing);
+    for (unsigned i = 0; i < atomic_load(&all.most); i++)
+        if (atomic_load(&lanes[i].state) != NONE && store_device(lanes[i].store) == device &&
+            atomic_load(&lanes[i].count) && !can_give(&lanes[i]))
+            (void)tarn_pool_trim(lanes[i].pool, 0);
     pthread_mutex_unlock(&changing);
 }
 

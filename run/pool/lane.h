@@ -39,13 +39,15 @@ bool stores_are_closing(void);
 
 /* For segments.c. Memory of the lane's store, in the order of its stream; 0: none. */
 cu_address lane_take(unsigned lane, size_t size);
-/* Frees it in that order. False where that is not possible now. */
-bool lane_give(unsigned lane, cu_address address);
+/* Frees it in that order, or, where no work uses it any more, without one. False where that is not possible now. */
+bool lane_give(unsigned lane, cu_address address, bool is_idle);
 unsigned lane_store(unsigned lane);
 
 /* Gives the driver what no block is in: of one store, or with 0 of all stores of a device. */
 void lanes_trim(unsigned store, unsigned device);
-/* The same of stores that were destroyed. */
+/* Takes out of a device's lanes what no block is in and this thread cannot give the driver before a wait: for segments_retry(). */
+void lanes_take_out(unsigned device);
+/* Gives what no block is in of stores that were destroyed. */
 void lanes_trim_closed(void);
 /* A block of a lane was freed, or of any. */
 void lane_freed(unsigned lane);

@@ -23,7 +23,8 @@ enum { LATE_FIRST = 1024 };
 static struct {
     _Atomic(tarn_pool *) pool; /* NULL: none yet, or nothing is pooled now */
     _Atomic(cu_context) context;
-    tarn_pool *left; /* by pool_leave() */
+    tarn_pool *left;    /* by pool_leave() */
+    _Atomic bool fails; /* work of it has failed, and the driver has served no request since */
     pthread_mutex_t making;
 } devices[BOOK_DEVICES];
 
@@ -34,6 +35,7 @@ struct late_block {
     cu_address address;
     uint64_t turn; /* without an event: only a wait that began after it counts */
     unsigned device;
+    unsigned event_device; /* whose context the event goes with */
 };
 static struct {
     struct word_lock lock;
@@ -104,7 +106,7 @@ static bool late_grow_locked(void)
     return true;
 }
 
-static bool late_add_again(const struct late_block *block)
+static bool late_add(const struct late_block *block)
 {
     word_lock_take(&late.lock);
     unsigned count = atomic_load(&late.count);
@@ -115,11 +117,6 @@ static bool late_add_again(const struct late_block *block)
     }
     word_lock_give(&late.lock);
     return there;
-}
-
-static bool late_add(cu_event event, cu_address address, unsigned device)
-{
-    return late_add_again(&(struct late_block){event, address, event ? 0 : lanes_turn(), device});
 }
 
 /* Takes out the first. */
@@ -152,7 +149,7 @@ void late_look(void)
     while (ended && late_take(&block)) {
         ended = block.event && real.cuEventQuery(block.event) != CU_NOT_READY;
         if (!ended) {
-            (void)late_add_again(&block);
+            (void)late_add(&block);
             break;
         }
         (void)real.cuEventDestroy_v2(block.event);
@@ -166,15 +163,21 @@ void late_look(void)
         lanes_trim_closed();
 }
 
-/* Their context has gone, and the events with it. */
+/* Their context has gone, or that of the work that they wait for, and its events with it. */
 static void late_end(unsigned device)
 {
     struct late_block block;
-    for (unsigned left = atomic_load(&late.count); left && late_take(&block); left--)
-        if (block.device == device)
-            give_back(block.address);
-        else
-            (void)late_add_again(&block);
+    for (unsigned left = atomic_load(&late.count); left && late_take(&block); left--) {
+        bool has_event = block.event && block.event_device != device;
+        if (block.device != device && (has_event || !block.event)) {
+            (void)late_add(&block);
+            continue;
+        }
+        if (has_event)
+            (void)PASS(cuEventDestroy_v2, (block.event));
+        give_back(block.address);
+    }
+    lanes_freed();
 }
 
 void late_waited(unsigned device, uint64_t turn)
@@ -186,7 +189,7 @@ void late_waited(unsigned device, uint64_t turn)
             give_back(block.address);
             any = true;
         } else {
-            (void)late_add_again(&block);
+            (void)late_add(&block);
         }
     if (any)
         lanes_freed();
@@ -251,9 +254,16 @@ static tarn_pool *make(unsigned device, cu_context context)
     return pool;
 }
 
+static bool fails(unsigned device)
+{
+    return atomic_load_explicit(&devices[device].fails, memory_order_relaxed);
+}
+
 static tarn_pool *pool_of(unsigned device, cu_context context)
 {
     tarn_pool *pool = atomic_load_explicit(&devices[device].pool, memory_order_acquire);
+    if (fails(device))
+        return NULL;
     if (!pool)
         return make(device, context);
     return atomic_load_explicit(&devices[device].context, memory_order_relaxed) == context ? pool : NULL;
@@ -262,6 +272,24 @@ static tarn_pool *pool_of(unsigned device, cu_context context)
 bool pool_is_of(unsigned device, cu_context context)
 {
     return pool_of(device, context) != NULL;
+}
+
+/* CUDA_ERROR_ECC_UNCORRECTABLE, _NVLINK_UNCORRECTABLE, _CONTAINED; from _ILLEGAL_ADDRESS those of work, and of what serves it; _UNKNOWN. One
+ * too many of them costs a call of the driver. */
+static bool is_of_work(cu_result code)
+{
+    return code == 214 || code == 220 || code == 226 || (code >= 700 && code < 900) || code == 999;
+}
+
+/* Whose work failed a wait does not say. */
+void pool_heard(unsigned device, cu_result code)
+{
+    bool bad = is_of_work(code);
+    if (!book->pool || (device >= book->devices && !bad))
+        return;
+    for (unsigned i = 0; i < book->devices; i++)
+        if ((i == device || device >= book->devices) && fails(i) != bad && (bad || !code))
+            atomic_store_explicit(&devices[i].fails, bad, memory_order_relaxed);
 }
 
 void pool_leave(cu_device device)
@@ -360,17 +388,28 @@ static cu_result free_another(void)
     return code ? code : PASS(cuMemFree_v2, (other));
 }
 
+/* What a call that does not wait says of work that has failed. */
+static cu_result ask_for_failure(cu_stream stream)
+{
+    cu_capture_mode mode = mode_relax();
+    cu_result code = real.cuStreamQuery ? real.cuStreamQuery(stream) : CU_OK;
+    mode_restore(mode);
+    return is_of_work(code) ? code : CU_OK;
+}
+
 /* The driver finds the context by the address, so that a thread without one can free too. A stream-ordered block's free does not wait: the
  * program has to know that the block's last use has ended. */
 static cu_result wait_as_a_free_does(const struct block *block)
 {
     bool pushed, captures = pool_captures();
-    if (block->owner && !captures)
+    if (block->owner && !captures && !fails(block->device))
         return CU_OK;
     if (!context_enter(block->owner ? lane_context(block->owner) : block->context, &pushed))
         return CU_INVALID_CONTEXT;
-    cu_result code = captures ? free_another() : real.cuCtxSynchronize();
+    cu_result code = captures ? free_another() : block->owner ? ask_for_failure(NULL) : real.cuCtxSynchronize();
     context_leave(pushed);
+    if (code)
+        pool_heard(NO_DEVICE, code);
     return code;
 }
 
@@ -391,35 +430,64 @@ static cu_result record(cu_event event, cu_stream stream, bool per_thread)
     return per_thread ? PASS(cuEventRecord_ptsz, (event, stream)) : PASS(cuEventRecord, (event, stream));
 }
 
+/* Puts an event behind a stream's work; block->event is NULL where there is none. */
+static cu_result event_behind(struct late_block *block, cu_stream stream, bool per_thread)
+{
+    cu_context context;
+    cu_result code = PASS(cuEventCreate, (&block->event, CU_EVENT_WITHOUT_TIMING));
+    block->event_device = current_device(&context);
+    if (!code && (code = record(block->event, stream, per_thread)))
+        (void)PASS(cuEventDestroy_v2, (block->event));
+    if (code)
+        block->event = NULL;
+    return code;
+}
+
+/* An event is of the context that it was created in, which may be another than the stream's: that of a peer, or of a thread without one. */
+static cu_result event_elsewhere(struct late_block *block, cu_stream stream, bool per_thread)
+{
+    bool pushed;
+    cu_context context = NULL;
+    if ((uintptr_t)stream <= 2 || !real.cuStreamGetCtx || real.cuStreamGetCtx(stream, &context) || !context ||
+        !context_enter(context, &pushed))
+        return CU_INVALID_HANDLE;
+    cu_result code = pushed ? event_behind(block, stream, per_thread) : CU_INVALID_HANDLE;
+    context_leave(pushed);
+    return code;
+}
+
 /* A stream that captures gets the driver's own refusal: of an address at which nothing of its own begins. Without
  * an event the block is nobody's until a wait for its context. */
 cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_thread)
 {
-    cu_event event = NULL;
+    struct late_block waits = {.address = block->key, .device = block->device};
     if ((block->owner || pool_captures()) && stream_captures(stream, per_thread)) {
         charge_restore(block);
         cu_address none = block->key + 1;
         return per_thread ? PASS(cuMemFreeAsync_ptsz, (none, stream)) : PASS(cuMemFreeAsync, (none, stream));
     }
-    if (block->owner && lane_is_of(block->owner, stream, per_thread)) {
+    cu_result code = fails(block->device) ? ask_for_failure(stream) : CU_OK;
+    if (!code && block->owner && lane_is_of(block->owner, stream, per_thread)) {
         charge_free(block, stream);
         pool_forget(block);
         return CU_OK;
     }
-    cu_result code = PASS(cuEventCreate, (&event, CU_EVENT_WITHOUT_TIMING));
-    if (!code && (code = record(event, stream, per_thread))) {
-        (void)PASS(cuEventDestroy_v2, (event));
-        event = NULL;
+    if (!code) {
+        code = event_behind(&waits, stream, per_thread);
+        if (code == CU_INVALID_HANDLE || code == CU_INVALID_CONTEXT)
+            code = event_elsewhere(&waits, stream, per_thread);
     }
-    if (code == CU_INVALID_HANDLE || code == CU_INVALID_CONTEXT) {
+    if (code == CU_INVALID_HANDLE || code == CU_INVALID_CONTEXT || is_of_work(code)) {
+        pool_heard(NO_DEVICE, code);
         charge_restore(block);
         return code;
     }
     charge_free(block, stream);
     if (block->owner)
         store_block(lane_store(block->owner), -(int64_t)block->size);
-    if (!late_add(event, block->key, block->device) && event)
-        (void)PASS(cuEventDestroy_v2, (event));
+    waits.turn = waits.event ? 0 : lanes_turn();
+    if (!late_add(&waits) && waits.event)
+        (void)PASS(cuEventDestroy_v2, (waits.event));
     return CU_OK;
 }
 
@@ -440,13 +508,38 @@ enum pool_place pool_find(cu_address address, struct block *block)
     return POOL_BLOCK;
 }
 
-bool pool_note(const struct block *block, const struct block *notes, struct block *now)
+bool pool_note(const struct block *block, const bool *synced, struct block *now)
 {
     static _Atomic uint64_t ids = UINT64_C(1) << 63; /* the driver counts from 1 */
-    return blocks_note(SPACE_ADDRESS, block->key, atomic_fetch_add(&ids, 1), notes, now);
+    return blocks_note(SPACE_ADDRESS, block->key, atomic_fetch_add(&ids, 1), synced, now);
 }
 
 /* Memory ----------------------------------------------------------------------------------------------------------- */
+
+/* A wait began in this turn, or with 0 there was none. The device's context is current. */
+static void give_idle(unsigned device, tarn_pool *pool, uint64_t turn)
+{
+    late_look();
+    (void)tarn_pool_trim(pool, 0);
+    lanes_trim(0, device);
+    segments_retry(device, turn);
+}
+
+/* Before a request fails: memory of other threads' own default streams, and of blocks behind work, which only a wait makes nobody's. */
+static void wait_for_memory(unsigned device, tarn_pool *pool)
+{
+    lanes_take_out(device);
+    if (!segments_are_refused(device) && !late_is_any())
+        return;
+    uint64_t turn = lanes_turn();
+    cu_capture_mode mode = mode_relax();
+    cu_result code = real.cuCtxSynchronize();
+    mode_restore(mode);
+    if (code)
+        return;
+    lanes_after_wait(turn);
+    give_idle(device, pool, turn);
+}
 
 bool pool_trim(unsigned device)
 {
@@ -457,10 +550,8 @@ bool pool_trim(unsigned device)
     uint64_t before = segments_held(device);
     if (!pool || !before || !context_enter(atomic_load(&devices[device].context), &pushed))
         return false;
-    late_look();
-    (void)tarn_pool_trim(pool, 0);
-    lanes_trim(0, device);
-    segments_retry(device);
+    give_idle(device, pool, 0);
+    wait_for_memory(device, pool);
     stores_settle();
     context_leave(pushed);
     return segments_held(device) < before;

@@ -48,6 +48,10 @@ uint64_t pool_idle(unsigned device);
 /* The same of what pools of the driver gave for it, which is theirs when it was given back. */
 uint64_t pool_idle_ordered(unsigned device);
 
+/* What the driver said of a request that it was passed, or with NO_DEVICE of a wait. After work has failed all requests are passed, so that the
+ * driver says so, until it serves one. */
+void pool_heard(unsigned device, cu_result code);
+
 /* The primary context of a device may end now: nothing is pooled meanwhile. Then it has, or has not. */
 void pool_leave(cu_device device);
 void pool_stay(cu_device device);
@@ -68,7 +72,8 @@ bool pool_captures(void);
 /* What an address lies in. */
 enum pool_place { POOL_NONE, POOL_BLOCK, POOL_BETWEEN }; /* a segment, but no live block of it */
 enum pool_place pool_find(cu_address address, struct block *block);
-bool pool_note(const struct block *block, const struct block *notes, struct block *now);
+/* Gives it an id, if it has none, and sets whether SYNC_MEMOPS is on, unless `synced` is NULL. */
+bool pool_note(const struct block *block, const bool *synced, struct block *now);
 
 #else
 
@@ -166,6 +171,11 @@ static inline uint64_t pool_idle_ordered(unsigned device)
 {
     (void)device;
     return 0;
+}
+
+static inline void pool_heard(unsigned device, cu_result code)
+{
+    (void)device, (void)code;
 }
 
 static inline void pool_leave(cu_device device)

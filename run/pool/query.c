@@ -24,8 +24,6 @@ enum attribute { /* CU_POINTER_ATTRIBUTE_ */
                  MEMORY_BLOCK_ID = 20,
 };
 
-static const struct block no_notes, is_synced = {.synced = true};
-
 /* Booleans are of one byte or of four, and 0 or 1. */
 static void correct(const struct block *block, unsigned attribute, void *data)
 {
@@ -41,7 +39,7 @@ static void correct(const struct block *block, unsigned attribute, void *data)
         return;
     case BUFFER_ID:
     case MEMORY_BLOCK_ID:
-        value = pool_note(block, &no_notes, &now) ? now.other : 0;
+        value = pool_note(block, NULL, &now) ? now.other : 0;
         break;
     case RANGE_START:
     case MAPPING_START:
@@ -106,22 +104,24 @@ HOOK cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void
     return code;
 }
 
-/* Of a segment it is turned on for all blocks, which makes them wait where they need not, and never off again. */
+/* The driver has it for a whole segment. There it is turned on for all blocks, which makes them wait where they need not, and never off
+ * again. */
 HOOK cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_address address)
 {
     struct block block, now;
-    unsigned on = 1;
+    unsigned wanted = 1;
     if (!shim_enter())
         return PASS(cuPointerSetAttribute, (value, attribute, address));
     enum pool_place place = pool_find(address, &block);
     if (attribute == SYNC_MEMOPS)
         pool_end("SYNC_MEMOPS was set, as for RDMA");
     if (place == POOL_BLOCK && attribute == SYNC_MEMOPS && value)
-        memcpy(&on, value, sizeof on);
+        memcpy(&wanted, value, sizeof wanted);
+    bool on = wanted;
     cu_result code =
         on ? PASS(cuPointerSetAttribute, (value, attribute, place == POOL_BETWEEN ? NOWHERE : address)) : CU_OK;
-    if (!code && place == POOL_BLOCK && attribute == SYNC_MEMOPS && on)
-        (void)pool_note(&block, &is_synced, &now);
+    if (!code && place == POOL_BLOCK && attribute == SYNC_MEMOPS)
+        (void)pool_note(&block, &on, &now);
     shim_leave();
     return code;
 }

@@ -14,7 +14,7 @@ enum { ROOM_FIRST = 512, GRANULE_BITS = 21, GRANULES = 1 << 16 };
 struct segment {
     cu_address start, end;
     uint16_t device, lane; /* lane: 0 where it is a plain allocation */
-    bool refused;          /* the driver did not take it back: nobody's until it does */
+    uint64_t refused;      /* the driver did not take it back: nobody's until it does. The turn of that, or 0 */
 };
 
 static struct {
@@ -101,7 +101,7 @@ static size_t find_locked(cu_address address)
     return low;
 }
 
-static bool add(cu_address start, size_t size, unsigned device, unsigned lane, bool refused)
+static bool add(cu_address start, size_t size, unsigned device, unsigned lane, uint64_t refused)
 {
     word_lock_take(&segments.lock);
     bool there = segments.count < segments.room || grow_locked();
@@ -164,15 +164,25 @@ static bool take_refused(unsigned device, cu_address from, struct segment *segme
     return found;
 }
 
-/* Gives the driver what was taken out; what it refuses is kept for segments_retry(). */
-static bool give_back(cu_address address, size_t size, unsigned device, unsigned lane)
+bool segments_are_refused(unsigned device)
 {
-    bool given = lane ? lane_give(lane, address) : PASS(cuMemFree_v2, (address)) == CU_OK;
+    bool are = false;
+    word_lock_take(&segments.lock);
+    for (size_t i = 0; !are && i < segments.count; i++)
+        are = segments.list[i].refused && segments.list[i].device == device;
+    word_lock_give(&segments.lock);
+    return are;
+}
+
+/* Gives the driver what was taken out; what it refuses is kept for segments_retry(). */
+static bool give_back(cu_address address, size_t size, unsigned device, unsigned lane, bool is_idle)
+{
+    bool given = lane ? lane_give(lane, address, is_idle) : PASS(cuMemFree_v2, (address)) == CU_OK;
     segments.given += given;
     if (given)
         charge_segment_free(device, size);
     else
-        (void)add(address, size, device, lane, true);
+        (void)add(address, size, device, lane, lanes_turn());
     return given;
 }
 
@@ -191,10 +201,10 @@ void *segment_alloc(size_t size, int device, void *stream, void *user)
     if (!charge_segment((unsigned)device, size))
         return NULL;
     cu_address address = take(size, lane);
-    if (address && add(address, size, (unsigned)device, lane, false))
+    if (address && add(address, size, (unsigned)device, lane, 0))
         return (void *)(uintptr_t)address;
     if (address)
-        (void)(lane ? lane_give(lane, address) : !PASS(cuMemFree_v2, (address)));
+        (void)(lane ? lane_give(lane, address, false) : !PASS(cuMemFree_v2, (address)));
     charge_segment_free((unsigned)device, size);
     return NULL;
 }
@@ -204,15 +214,15 @@ void segment_free(void *pointer, size_t size, int device, void *stream, void *us
     cu_address address = (uintptr_t)pointer;
     (void)stream;
     if (take_out(address))
-        (void)give_back(address, size, (unsigned)device, (unsigned)(uintptr_t)user);
+        (void)give_back(address, size, (unsigned)device, (unsigned)(uintptr_t)user, false);
 }
 
 /* Each once. */
-void segments_retry(unsigned device)
+void segments_retry(unsigned device, uint64_t turn)
 {
     struct segment refused = {0};
     while (take_refused(device, refused.end, &refused))
-        (void)give_back(refused.start, refused.end - refused.start, device, refused.lane);
+        (void)give_back(refused.start, refused.end - refused.start, device, refused.lane, refused.refused <= turn);
 }
 
 bool segment_has(cu_address address)

@@ -22,8 +22,11 @@ uint64_t segments_idle(unsigned device, bool of_lanes);
 bool segments_may_be_idle(unsigned store);
 /* How many the driver has taken back. */
 uint64_t segments_given(void);
-/* Gives the driver once more what it refused to take back; the device's context is current. */
-void segments_retry(unsigned device);
+/* Gives the driver once more what it, or its lane, refused to take back; the device's context is current. A wait for that has ended which began
+ * in this turn; 0: there was none. */
+void segments_retry(unsigned device, uint64_t turn);
+/* Whether there is any for that. */
+bool segments_are_refused(unsigned device);
 /* The memory of all plain ones of a device, or of a store, has gone. */
 void segments_end(unsigned device);
 void segments_end_of(unsigned store);

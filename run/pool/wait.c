@@ -25,14 +25,21 @@ HOOK cu_result cuStreamDestroy_v2(cu_stream stream)
     return code;
 }
 
+static void waited(cu_result code, uint64_t turn)
+{
+    if (code)
+        pool_heard(NO_DEVICE, code);
+    else
+        lanes_after_wait(turn);
+}
+
 HOOK cu_result cuStreamSynchronize(cu_stream stream)
 {
     if (!shim_enter())
         return PASS(cuStreamSynchronize, (stream));
     lanes_before_wait();
     cu_result code = PASS(cuStreamSynchronize, (stream));
-    if (!code)
-        lanes_after_wait(0);
+    waited(code, 0);
     shim_leave();
     return code;
 }
@@ -43,8 +50,7 @@ HOOK cu_result cuStreamSynchronize_ptsz(cu_stream stream)
         return PASS(cuStreamSynchronize_ptsz, (stream));
     lanes_before_wait();
     cu_result code = PASS(cuStreamSynchronize_ptsz, (stream));
-    if (!code)
-        lanes_after_wait(0);
+    waited(code, 0);
     shim_leave();
     return code;
 }
@@ -55,8 +61,7 @@ HOOK cu_result cuEventSynchronize(cu_event event)
         return PASS(cuEventSynchronize, (event));
     lanes_before_wait();
     cu_result code = PASS(cuEventSynchronize, (event));
-    if (!code)
-        lanes_after_wait(0);
+    waited(code, 0);
     shim_leave();
     return code;
 }
@@ -68,8 +73,7 @@ HOOK cu_result cuCtxSynchronize(void)
     lanes_before_wait();
     uint64_t turn = lanes_turn();
     cu_result code = PASS(cuCtxSynchronize, ());
-    if (!code)
-        lanes_after_wait(turn);
+    waited(code, turn);
     shim_leave();
     return code;
 }
@@ -81,8 +85,7 @@ HOOK cu_result cuCtxSynchronize_v2(cu_context context)
         return PASS(cuCtxSynchronize_v2, (context));
     lanes_before_wait();
     cu_result code = PASS(cuCtxSynchronize_v2, (context));
-    if (!code)
-        lanes_after_wait(0);
+    waited(code, 0);
     shim_leave();
     return code;
 }

@@ -19,34 +19,12 @@
 
 enum { PITCH = 512 };
 
-struct fake fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct fake fake = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
 static _Thread_local cu_context current;
 static _Thread_local cu_context pushed[8];
 static _Thread_local unsigned pushes;
-static _Thread_local cu_capture_mode own_mode;    /* 2: relaxed */
 static char contexts[DEVICES + 1], markers[8192]; /* the last is of device 0, and not its primary one */
-
-bool fake_fails(void)
-{
-    unsigned left = atomic_load(&fake.fail);
-    while (left && !atomic_compare_exchange_weak(&fake.fail, &left, left - 1))
-        ;
-    fake.failed += left == 1;
-    return left == 1;
-}
-
-/* What a capture in the global mode forbids it invalidates. */
-static cu_result forbidden(void)
-{
-    cu_result code = CU_OK;
-    for (size_t i = 0; own_mode != 2 && i < sizeof fake.captures / sizeof *fake.captures; i++)
-        if (fake.captures[i].stream && fake.captures[i].mode == 0) {
-            fake.captures[i].invalid = true;
-            code = CU_CAPTURE_UNSUPPORTED;
-        }
-    return code;
-}
 
 static uint64_t total(void)
 {
@@ -54,7 +32,7 @@ static uint64_t total(void)
     return text ? strtoull(text, NULL, 10) : UINT64_C(1) << 30;
 }
 
-static int device_of(cu_context context)
+int fake_device_of(cu_context context)
 {
     return context == (cu_context)&contexts[1]                                                ? 1
            : context == (cu_context)&contexts[0] || context == (cu_context)&contexts[DEVICES] ? 0
@@ -63,7 +41,48 @@ static int device_of(cu_context context)
 
 bool fake_has_context(void)
 {
-    return device_of(current) >= 0;
+    return fake_device_of(current) >= 0;
+}
+
+cu_context fake_context(void)
+{
+    return current;
+}
+
+cu_context fake_primary(int device)
+{
+    return (cu_context)&contexts[device];
+}
+
+cu_context cuFakeOtherContext(void)
+{
+    return (cu_context)&contexts[DEVICES];
+}
+
+static _Thread_local unsigned calls;
+void fake_called(void)
+{
+    calls++;
+}
+
+unsigned cuFakeCalls(void)
+{
+    return calls;
+}
+
+unsigned cuFakeWaits(void)
+{
+    return atomic_load_explicit(&fake.waits, memory_order_relaxed);
+}
+
+unsigned cuFakeLive(void)
+{
+    unsigned live = 0;
+    pthread_mutex_lock(&fake.lock);
+    for (uint32_t i = 1; i <= fake.used; i++)
+        live += fake.slots[i].size != 0;
+    pthread_mutex_unlock(&fake.lock);
+    return live;
 }
 
 cu_result fake_take(int device, uint64_t size, bool of_context, uint64_t *key)
@@ -138,13 +157,15 @@ static cu_result alloc_apart(cu_address *address)
 cu_result fake_alloc(cu_address *address, uint64_t size)
 {
     uint64_t key;
-    int device = device_of(current);
+    int device = fake_device_of(current);
     if (!address || !size)
         return CU_INVALID_VALUE;
     if (are_apart)
         return alloc_apart(address);
     if (device < 0)
         return CU_INVALID_CONTEXT;
+    if (fake_fault())
+        return fake_fault();
     if (fake_fails())
         return CU_OUT_OF_MEMORY;
     cu_result code = fake_take(device, size, true, &key);
@@ -160,6 +181,16 @@ struct slot *fake_slot_at(cu_address address, cu_address *base)
         return NULL;
     *base = UINT64_C(0x700000000000) + (at << 28);
     return address - *base < fake.slots[at].size ? &fake.slots[at] : NULL;
+}
+
+bool fake_look(cu_address address, cu_address *base, struct slot *copy)
+{
+    pthread_mutex_lock(&fake.lock);
+    const struct slot *slot = fake_slot_at(address, base);
+    if (slot)
+        *copy = *slot;
+    pthread_mutex_unlock(&fake.lock);
+    return slot;
 }
 
 /* Devices and contexts --------------------------------------------------------------------------------------------- */
@@ -215,11 +246,11 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
 
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
-    int device = device_of(current);
+    int device = fake_device_of(current);
     if (device < 0)
         return CU_INVALID_CONTEXT;
     if (free_bytes)
-        *free_bytes = total() - fake.bytes[device];
+        *free_bytes = total() - atomic_load_explicit(&fake.bytes[device], memory_order_relaxed);
     if (total_bytes)
         *total_bytes = total();
     return CU_OK;
@@ -229,7 +260,7 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
 {
     if (device < 0 || device >= DEVICES)
         return CU_INVALID_DEVICE;
-    fake.retained[device]++;
+    atomic_fetch_add(&fake.retained[device], 1);
     *context = (cu_context)&contexts[device];
     return CU_OK;
 }
@@ -241,6 +272,7 @@ static void context_end(cu_context context)
         if (fake.slots[i].size && fake.slots[i].context == context)
             drop_locked(i);
     pthread_mutex_unlock(&fake.lock);
+    cuFakeFault(CU_OK);
     if (getenv("FAKE_DRIVER_FORGETS"))
         fake_pools_end();
 }
@@ -280,7 +312,7 @@ cu_result cuDevicePrimaryCtxGetState(cu_device device, unsigned *flags, int *act
 cu_result cuCtxDestroy(cu_context context)
 {
     if (context != (cu_context)&contexts[DEVICES])
-        return device_of(context) < 0 ? CU_INVALID_CONTEXT : CU_OK;
+        return fake_device_of(context) < 0 ? CU_INVALID_CONTEXT : CU_OK;
     context_end(context);
     return CU_OK;
 }
@@ -292,6 +324,7 @@ cu_result cuCtxDestroy_v2(cu_context context)
 
 cu_result cuCtxGetCurrent(cu_context *context)
 {
+    fake_called();
     *context = current;
     return CU_OK;
 }
@@ -304,7 +337,7 @@ cu_result cuCtxSetCurrent(cu_context context)
 
 cu_result cuCtxGetDevice(cu_device *device)
 {
-    *device = device_of(current);
+    *device = fake_device_of(current);
     return *device < 0 ? CU_INVALID_CONTEXT : CU_OK;
 }
 
@@ -312,7 +345,8 @@ cu_result cuCtxGetDevice(cu_device *device)
 
 cu_result cuMemAlloc_v2(cu_address *address, size_t size)
 {
-    cu_result code = are_apart ? CU_OK : forbidden();
+    fake_called();
+    cu_result code = are_apart ? CU_OK : fake_forbidden();
     return code ? code : fake_alloc(address, size);
 }
 
@@ -343,28 +377,29 @@ cu_result cuMemFree_v2(cu_address address)
     }
     if (are_apart || !address)
         return CU_OK;
-    cu_result code = forbidden(); /* a thread without a context may free: seen on an H200, driver 580.159 */
-    if (code || fake_fails())
+    fake_called();
+    cu_result code = fake_forbidden(); /* a thread without a context may free: seen on an H200, driver 580.159 */
+    if (code || (code = fake_fault()) || fake_fails())
         return code ? code : CU_LAUNCH_FAILED;
     cu_address base;
-    struct slot *slot = fake_slot_at(address, &base);
-    if (!slot || !slot->pool)
-        fake.waits++;
-    else if (fake_is_busy() && !slot->is_safe)
-        fake.disorder++;
+    struct slot slot;
+    if (!fake_look(address, &base, &slot) || !slot.pool)
+        atomic_fetch_add_explicit(&fake.waits, 1, memory_order_relaxed);
+    else if (fake_is_busy() && !slot.is_safe)
+        atomic_fetch_add(&fake.disorder, 1);
     return fake_give(address);
 }
 
 cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address address)
 {
     cu_address start;
-    const struct slot *slot = fake_slot_at(address, &start);
-    if (!slot)
+    struct slot slot;
+    if (!fake_look(address, &start, &slot))
         return CU_NOT_FOUND;
     if (base)
         *base = start;
     if (size)
-        *size = slot->size;
+        *size = slot.size;
     return CU_OK;
 }
 
@@ -372,14 +407,14 @@ cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address add
 static cu_result attribute_of(void *data, unsigned attribute, cu_address address)
 {
     cu_address base;
-    const struct slot *slot = fake_slot_at(address, &base);
+    struct slot slot;
     uint64_t value = 0;
     size_t size = sizeof value;
-    if (!slot || !data)
+    if (!data || !fake_look(address, &base, &slot))
         return CU_INVALID_VALUE;
     switch (attribute) {
     case 1:
-        value = (uintptr_t)slot->context;
+        value = (uintptr_t)slot.context;
         break;
     case 2:
         value = 2, size = 4;
@@ -391,25 +426,25 @@ static cu_result attribute_of(void *data, unsigned attribute, cu_address address
         value = 7;
         break;
     case 6:
-        value = slot->synced, size = 4;
+        value = slot.synced, size = 4;
         break;
     case 7:
-        value = slot->id;
+        value = slot.id;
         break;
     case 8:
         size = 4;
         break;
     case 9:
-        value = (unsigned)slot->device, size = 4;
+        value = (unsigned)slot.device, size = 4;
         break;
     case 10:
-        value = slot->of_context, size = 4;
+        value = slot.of_context, size = 4;
         break;
     case 11:
         value = base;
         break;
     case 12:
-        value = slot->size;
+        value = slot.size;
         break;
     case 13:
         value = 1, size = 4;
@@ -417,16 +452,16 @@ static cu_result attribute_of(void *data, unsigned attribute, cu_address address
     case 14:
         break;
     case 17:
-        value = slot->pool;
+        value = slot.pool;
         break;
     case 18:
-        value = slot->size;
+        value = slot.size;
         break;
     case 19:
         value = base;
         break;
     case 20:
-        value = slot->id + 1000;
+        value = slot.id + 1000;
         break;
     default:
         return CU_INVALID_VALUE;
@@ -452,18 +487,30 @@ cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **da
 cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_address address)
 {
     cu_address base;
-    struct slot *slot = fake_slot_at(address, &base);
-    if (!slot || !value || attribute != 6)
+    if (!value || attribute != 6)
         return CU_INVALID_VALUE;
-    slot->synced = *(const unsigned *)value;
-    return CU_OK;
+    pthread_mutex_lock(&fake.lock);
+    struct slot *slot = fake_slot_at(address, &base);
+    if (slot)
+        slot->synced = *(const unsigned *)value;
+    pthread_mutex_unlock(&fake.lock);
+    return slot ? CU_OK : CU_INVALID_VALUE;
+}
+
+/* The driver looks at the addresses of what it is to write itself. */
+cu_result cuMemsetD8_v2(cu_address address, unsigned char value, size_t count)
+{
+    cu_address base;
+    struct slot slot;
+    (void)value;
+    return fake_look(address, &base, &slot) && address - base + count <= slot.size ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuIpcGetMemHandle(struct cu_ipc *handle, cu_address address)
 {
     cu_address base;
-    const struct slot *slot = fake_slot_at(address, &base);
-    if (!slot || !slot->of_context || !handle)
+    struct slot slot;
+    if (!handle || !fake_look(address, &base, &slot) || !slot.of_context)
         return CU_INVALID_VALUE;
     memcpy(handle->reserved, &base, sizeof base);
     return CU_OK;
@@ -484,9 +531,9 @@ cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t
                                         unsigned long long flags)
 {
     cu_address base;
-    const struct slot *slot = fake_slot_at(address, &base);
+    struct slot slot;
     (void)kind, (void)flags;
-    if (!slot || !handle || address - base + size > slot->size)
+    if (!handle || !fake_look(address, &base, &slot) || address - base + size > slot.size)
         return CU_INVALID_VALUE;
     *(int *)handle = 1;
     return CU_OK;
@@ -516,28 +563,9 @@ cu_result cuMemPoolImportFromShareableHandle(cu_pool *pool, void *handle, cu_han
     return pool ? CU_OK : CU_INVALID_VALUE;
 }
 
-/* Work, and captures of it ------------------------------------------------------------------------------------------ */
-
-cu_result cuCtxSynchronize(void)
-{
-    cu_result code = device_of(current) < 0 ? CU_INVALID_CONTEXT : forbidden();
-    if (code || fake_fails())
-        return code ? code : CU_LAUNCH_FAILED;
-    fake.waits++;
-    if (fake_is_busy())
-        atomic_store(&fake.finished, atomic_load(&fake.recorded));
-    fake_ended(NULL);
-    fake_wait();
-    return CU_OK;
-}
-
-cu_result cuCtxSynchronize_v2(cu_context context)
-{
-    return device_of(context) < 0 ? CU_INVALID_CONTEXT : cuCtxSynchronize();
-}
-
 cu_result cuCtxPushCurrent_v2(cu_context context)
 {
+    fake_called();
     if (fake_fails() || pushes == 8)
         return CU_INVALID_VALUE;
     pushed[pushes++] = current;
@@ -547,259 +575,12 @@ cu_result cuCtxPushCurrent_v2(cu_context context)
 
 cu_result cuCtxPopCurrent_v2(cu_context *context)
 {
+    fake_called();
     if (!pushes)
         return CU_INVALID_CONTEXT;
     *context = current;
     current = pushed[--pushes];
     return CU_OK;
-}
-
-/* How many events were recorded before it, and 1. */
-struct event {
-    uint64_t number;
-    cu_stream stream;
-};
-
-static bool has_ended(const struct event *event)
-{
-    bool ended = event->number <= atomic_load(&fake.finished);
-    for (size_t i = 0; i < sizeof fake.waited / sizeof *fake.waited; i++)
-        ended = ended || (fake.waited[i].stream == event->stream && event->number <= fake.waited[i].number);
-    return ended;
-}
-
-/* A wait for one stream ends its work. */
-static void wait_for(cu_stream stream)
-{
-    size_t at = 0;
-    pthread_mutex_lock(&fake.lock);
-    while (at + 1 < sizeof fake.waited / sizeof *fake.waited && fake.waited[at].stream &&
-           fake.waited[at].stream != stream)
-        at++;
-    fake.waited[at].stream = stream;
-    fake.waited[at].number = atomic_load(&fake.recorded);
-    pthread_mutex_unlock(&fake.lock);
-    fake_ended(stream);
-    fake_wait();
-}
-
-cu_result cuEventCreate(cu_event *event, unsigned flags)
-{
-    (void)flags;
-    if (fake_fails())
-        return CU_OUT_OF_MEMORY;
-    *event = calloc(1, sizeof(struct event));
-    return *event ? CU_OK : CU_OUT_OF_MEMORY;
-}
-
-cu_result cuEventRecord(cu_event event, cu_stream stream)
-{
-    if (!fake_is_stream(stream))
-        return CU_INVALID_HANDLE;
-    if (fake_fails())
-        return CU_LAUNCH_FAILED;
-    struct event *own = (void *)event;
-    own->stream = stream ? stream : (cu_stream)1;
-    own->number = atomic_fetch_add(&fake.recorded, 1) + 1;
-    return CU_OK;
-}
-
-cu_result cuEventRecord_ptsz(cu_event event, cu_stream stream)
-{
-    return cuEventRecord(event, stream ? stream : (cu_stream)2);
-}
-
-cu_result cuEventQuery(cu_event event)
-{
-    cu_result code = forbidden();
-    if (code)
-        return code;
-    return has_ended((const struct event *)(const void *)event) ? CU_OK : CU_NOT_READY;
-}
-
-cu_result cuEventDestroy_v2(cu_event event)
-{
-    free(event);
-    return CU_OK;
-}
-
-cu_result cuStreamBeginCapture_v2(cu_stream stream, cu_capture_mode mode)
-{
-    for (size_t i = 0; stream && i < sizeof fake.captures / sizeof *fake.captures; i++)
-        if (!fake.captures[i].stream) {
-            fake.captures[i].stream = stream;
-            fake.captures[i].mode = mode;
-            fake.captures[i].invalid = false;
-            return CU_OK;
-        }
-    return CU_CAPTURE_UNSUPPORTED;
-}
-
-cu_result cuStreamBeginCapture(cu_stream stream)
-{
-    return cuStreamBeginCapture_v2(stream, 0);
-}
-
-cu_result cuStreamBeginCapture_ptsz(cu_stream stream)
-{
-    return cuStreamBeginCapture_v2(stream, 0);
-}
-
-cu_result cuStreamBeginCapture_v2_ptsz(cu_stream stream, cu_capture_mode mode)
-{
-    return cuStreamBeginCapture_v2(stream, mode);
-}
-
-cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph, const cu_graph_node *before,
-                                      const struct cu_edge *edges, size_t count, cu_capture_mode mode)
-{
-    (void)graph, (void)before, (void)edges, (void)count;
-    return cuStreamBeginCapture_v2(stream, mode);
-}
-
-cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph, const cu_graph_node *before,
-                                           const struct cu_edge *edges, size_t count, cu_capture_mode mode)
-{
-    return cuStreamBeginCaptureToGraph(stream, graph, before, edges, count, mode);
-}
-
-cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
-{
-    for (size_t i = 0; stream && i < sizeof fake.captures / sizeof *fake.captures; i++)
-        if (fake.captures[i].stream == stream) {
-            fake.captures[i].stream = NULL;
-            *graph = NULL;
-            return fake.captures[i].invalid ? 901 : CU_OK;
-        }
-    return 401; /* CUDA_ERROR_ILLEGAL_STATE */
-}
-
-cu_result cuStreamEndCapture_ptsz(cu_stream stream, cu_graph *graph)
-{
-    return cuStreamEndCapture(stream, graph);
-}
-
-unsigned cuFakeWaits(void)
-{
-    return fake.waits;
-}
-
-unsigned cuFakeLive(void)
-{
-    unsigned live = 0;
-    for (uint32_t i = 1; i <= fake.used; i++)
-        live += fake.slots[i].size != 0;
-    return live;
-}
-
-void cuFakeFinish(void)
-{
-    atomic_store(&fake.finished, UINT64_MAX);
-    fake_ended(NULL);
-}
-
-void cuFakeWork(void)
-{
-    atomic_store(&fake.finished, atomic_load(&fake.recorded));
-}
-
-bool fake_is_busy(void)
-{
-    return atomic_load(&fake.finished) != UINT64_MAX;
-}
-
-bool fake_is_stream(cu_stream stream)
-{
-    for (size_t i = 0; stream && i < sizeof fake.gone / sizeof *fake.gone; i++)
-        if (fake.gone[i] == stream)
-            return false;
-    return (uintptr_t)stream < 0x10000;
-}
-
-void cuFakeStream(cu_stream stream)
-{
-    for (size_t i = 0; i < sizeof fake.gone / sizeof *fake.gone; i++)
-        if (fake.gone[i] == stream)
-            fake.gone[i] = NULL;
-}
-
-cu_result cuStreamDestroy_v2(cu_stream stream)
-{
-    if (!fake_is_stream(stream) || (uintptr_t)stream < 3)
-        return CU_INVALID_HANDLE;
-    for (size_t i = 0; i < sizeof fake.gone / sizeof *fake.gone; i++)
-        if (!fake.gone[i]) {
-            fake.gone[i] = stream;
-            break;
-        }
-    return CU_OK;
-}
-
-cu_result cuStreamDestroy(cu_stream stream)
-{
-    return cuStreamDestroy_v2(stream);
-}
-
-/* Those whose number begins so are the other context's. */
-cu_result cuStreamGetCtx(cu_stream stream, cu_context *context)
-{
-    bool other = (uintptr_t)stream >> 8 == 0x90;
-    if (!fake_is_stream(stream))
-        return CU_INVALID_HANDLE;
-    *context = other ? cuFakeOtherContext() : current;
-    return CU_OK;
-}
-
-cu_result cuStreamQuery(cu_stream stream)
-{
-    if (!fake_is_stream(stream))
-        return CU_INVALID_HANDLE;
-    cu_result code = forbidden();
-    return code ? code : fake_is_busy() ? CU_NOT_READY : CU_OK;
-}
-
-cu_result cuStreamSynchronize(cu_stream stream)
-{
-    if (!fake_is_stream(stream))
-        return CU_INVALID_HANDLE;
-    wait_for(stream ? stream : (cu_stream)1);
-    return CU_OK;
-}
-
-cu_result cuStreamSynchronize_ptsz(cu_stream stream)
-{
-    return cuStreamSynchronize(stream ? stream : (cu_stream)2);
-}
-
-cu_result cuEventSynchronize(cu_event event)
-{
-    if (!event)
-        return CU_INVALID_HANDLE;
-    fake_wait();
-    return CU_OK;
-}
-
-cu_result cuThreadExchangeStreamCaptureMode(cu_capture_mode *mode)
-{
-    cu_capture_mode before = own_mode;
-    own_mode = *mode;
-    *mode = before;
-    return CU_OK;
-}
-
-void cuFakeFail(unsigned calls)
-{
-    atomic_store(&fake.fail, calls);
-}
-
-unsigned cuFakeFailed(void)
-{
-    return fake.failed;
-}
-
-cu_context cuFakeOtherContext(void)
-{
-    return (cu_context)&contexts[DEVICES];
 }
 
 /* The resolver ----------------------------------------------------------------------------------------------------- */

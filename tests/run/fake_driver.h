@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the files of the driver for the tests of `tarn run` share: its functions, its blocks and its captures. fake_driver.c owns them, with devices,
- * plain memory, work and the resolver; fake_memory.c has the other kinds of memory. */
+/* What the files of the driver for the tests of `tarn run` share: its functions, its blocks and its captures. fake_driver.c owns them, with
+ * devices, plain memory and the resolver; fake_work.c has streams, events, captures and waits, fake_pools.c stream-ordered memory, and
+ * fake_memory.c the other kinds. Blocks, pools and what was waited for are under the lock. */
 #ifndef TARN_TESTS_FAKE_DRIVER_H
 #define TARN_TESTS_FAKE_DRIVER_H
 
@@ -21,6 +22,10 @@ EXPORT cu_result cuDriverGetVersion(int *version);
 EXPORT cu_result cuCtxSetCurrent(cu_context context);
 EXPORT cu_result cuGetExportTable(const void **table, const void *id);
 EXPORT cu_result cuFakeOnly(void);
+/* Neither hooked nor asked. */
+EXPORT cu_result cuMemPoolSetAccess(cu_pool pool, const struct cu_access *access, size_t count);
+EXPORT cu_result cuMemPoolGetAccess(unsigned *flags, cu_pool pool, struct cu_location *location);
+EXPORT cu_result cuMemsetD8_v2(cu_address address, unsigned char value, size_t count);
 /* For tests of --pool: what nobody but they call. */
 EXPORT unsigned cuFakeWaits(void);               /* for the whole context, and frees, which wait too */
 EXPORT unsigned cuFakeLive(void);                /* allocations */
@@ -31,6 +36,10 @@ EXPORT unsigned cuFakeUse(size_t bytes);         /* of device 0's default pool, 
 EXPORT unsigned cuFakeCapture(cu_stream stream); /* it captures, by no call that is known; NULL: that capture ends */
 EXPORT unsigned cuFakeDisorder(void);            /* memory of pools that was freed while work could still use it */
 EXPORT uint64_t cuFakeReserved(cu_pool pool);
+EXPORT unsigned cuFakeReaches(cu_address address, int device); /* whether that device may use the block there */
+EXPORT void
+cuFakeFault(unsigned code);        /* a kernel has failed so: until a context ends, all that looks at work says so */
+EXPORT unsigned cuFakeCalls(void); /* of this thread, of calls of which the shim may make too many */
 EXPORT void cuFakeFail(unsigned calls);     /* the call after so many fails, of those that can; 0: none */
 EXPORT unsigned cuFakeFailed(void);         /* how many have failed */
 EXPORT cu_context cuFakeOtherContext(void); /* of device 0, and not its primary one */
@@ -55,28 +64,28 @@ extern struct fake {
     pthread_mutex_t lock;
     struct slot slots[SLOTS];
     uint32_t free[SLOTS], free_count, used;
-    uint64_t bytes[DEVICES];
-    int retained[DEVICES];
-    bool initialized;
+    _Atomic uint64_t bytes[DEVICES];
+    _Atomic int retained[DEVICES];
+    _Atomic bool initialized;
     uint64_t ids;
-    _Atomic unsigned waits, fail, failed;
+    _Atomic unsigned waits, fail, failed, fault;
     _Atomic uint64_t recorded, finished; /* events, by their number */
-    struct {
-        cu_stream stream;
-        cu_capture_mode mode;
-        bool invalid;
+    struct fake_capture {
+        _Atomic(cu_stream) stream;
+        _Atomic cu_capture_mode mode;
+        _Atomic bool invalid;
     } captures[8]; /* of a stream that is 0: none; the legacy stream cannot */
     struct fake_pool {
-        bool there;
+        bool there, reached[DEVICES]; /* reached: by devices beside its own */
         int device;
         uint64_t threshold, most;       /* most: its own limit; 0: none */
         uint64_t used, high, kept;      /* kept: free, and still the pool's */
         uint64_t unseen, reserved_high; /* unseen: freed behind work that no wait has seen the end of */
         bool opportunistic;
-    } pools[8];          /* the first are the devices' default ones */
-    cu_stream captured;  /* by cuFakeCapture() */
-    unsigned current[2]; /* pools of devices */
-    cu_stream gone[16];  /* destroyed */
+    } pools[8];                  /* the first are the devices' default ones */
+    cu_stream captured;          /* by cuFakeCapture() */
+    _Atomic unsigned current[2]; /* pools of devices */
+    _Atomic(cu_stream) gone[16]; /* destroyed */
     struct {
         cu_stream stream;
         uint64_t number; /* its events up to this one have ended */
@@ -90,8 +99,10 @@ cu_result fake_take(int device, uint64_t size, bool of_context, uint64_t *key);
 cu_result fake_give(uint64_t key);
 /* Plain memory of the thread's current context. */
 cu_result fake_alloc(cu_address *address, uint64_t size);
-/* The slot that an address lies in; NULL where it is in none. */
+/* The slot that an address lies in; NULL where it is in none. Locked. */
 struct slot *fake_slot_at(cu_address address, cu_address *base);
+/* The same as a copy, not locked. */
+bool fake_look(cu_address address, cu_address *base, struct slot *copy);
 /* Whether a stream is one; and whether work runs on streams. */
 bool fake_is_stream(cu_stream stream);
 bool fake_is_busy(void);
@@ -104,7 +115,17 @@ void fake_pools_end(void);
 void fake_pool_drop(struct slot *slot, bool seen);
 /* Whether this call is the one that is to fail. */
 bool fake_fails(void);
-/* Whether the thread has a current context. */
+/* The error of work that has failed; 0: none. */
+cu_result fake_fault(void);
+/* What a capture in the global mode forbids it invalidates. */
+cu_result fake_forbidden(void);
+/* Counts for cuFakeCalls(). */
+void fake_called(void);
+/* The thread's current context, and whether it is one; a primary one; a stream's; and a context's device, or -1. */
+cu_context fake_context(void);
 bool fake_has_context(void);
+cu_context fake_primary(int device);
+cu_context fake_context_of(cu_stream stream);
+int fake_device_of(cu_context context);
 
 #endif

@@ -7,21 +7,6 @@
 
 #include <stdlib.h>
 
-/* A stream of this number captures, without having begun. */
-cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *now)
-{
-    *now = (uintptr_t)stream == 0x77 ? CU_CAPTURE_IS_ACTIVE : CU_CAPTURE_IS_NONE;
-    for (size_t i = 0; stream && i < sizeof fake.captures / sizeof *fake.captures; i++)
-        if (fake.captures[i].stream == stream)
-            *now = fake.captures[i].invalid ? 2 : CU_CAPTURE_IS_ACTIVE;
-    return CU_OK;
-}
-
-cu_result cuStreamIsCapturing_ptsz(cu_stream stream, cu_capture_status *now)
-{
-    return cuStreamIsCapturing(stream, now);
-}
-
 cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
                       unsigned long long flags)
 {
@@ -45,11 +30,13 @@ static uint64_t mapped[64];
 
 static cu_result refer(cu_piece piece)
 {
-    uint64_t at = (piece - UINT64_C(0x700000000000)) >> 28;
-    if (at >= SLOTS || !fake.slots[at].size)
-        return CU_INVALID_VALUE;
-    fake.slots[at].references++;
-    return CU_OK;
+    cu_address base;
+    pthread_mutex_lock(&fake.lock);
+    struct slot *slot = fake_slot_at(piece, &base);
+    if (slot)
+        slot->references++;
+    pthread_mutex_unlock(&fake.lock);
+    return slot ? CU_OK : CU_INVALID_VALUE;
 }
 
 /* Addresses are those of the tests: 0x10000000 and each 2 MiB behind it. */

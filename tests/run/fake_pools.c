@@ -73,47 +73,57 @@ void fake_pool_drop(struct slot *slot, bool seen)
 
 void fake_pools_end(void)
 {
-    for (uint32_t i = 1; i <= fake.used; i++)
-        if (fake.slots[i].size && fake.slots[i].pool)
-            (void)fake_give(UINT64_C(0x700000000000) + ((uint64_t)i << 28));
+    for (uint32_t i = 1; i < SLOTS; i++) {
+        cu_address key = UINT64_C(0x700000000000) + ((uint64_t)i << 28), base;
+        struct slot slot;
+        if (fake_look(key, &base, &slot) && slot.pool)
+            (void)fake_give(key);
+    }
     fake_wait();
 }
 
-static cu_result take_of(cu_address *address, size_t size, cu_pool handle, cu_stream stream)
+static void fill(struct fake_pool *pool, unsigned number, uint64_t key, uint64_t size, cu_stream stream)
 {
-    struct fake_pool *pool = pool_of(handle);
-    uint64_t key;
     cu_address base;
-    if (!address || !size || !pool)
-        return CU_INVALID_VALUE;
-    if (!fake_is_stream(stream))
-        return CU_INVALID_HANDLE;
-    if (fake_fails() || (pool->most && pool->used + size > pool->most))
-        return CU_OUT_OF_MEMORY;
-    pthread_mutex_lock(&fake.lock);
-    uint64_t again = size < pool->kept ? size : pool->kept;
-    pool->kept -= again;
-    fake.bytes[pool->device] -= again;
-    pthread_mutex_unlock(&fake.lock);
-    cu_result code = fake_take(pool->device, size, false, &key);
-    if (code && pool->kept) {
-        pthread_mutex_lock(&fake.lock);
-        give_back_locked(pool, 0);
-        pthread_mutex_unlock(&fake.lock);
-        code = fake_take(pool->device, size, false, &key);
-    }
-    if (code)
-        return code;
-    pthread_mutex_lock(&fake.lock);
     struct slot *slot = fake_slot_at(key, &base);
-    slot->pool = (unsigned)(uintptr_t)handle;
+    slot->pool = number;
     slot->stream = stream;
     pool->used += size;
     pool->high = pool->used > pool->high ? pool->used : pool->high;
     pool->reserved_high = reserved(pool) > pool->reserved_high ? reserved(pool) : pool->reserved_high;
+}
+
+/* What the pool has kept comes first; where that is in the way of a larger block, it goes. */
+static cu_result take_of(cu_address *address, size_t size, cu_pool handle, cu_stream stream)
+{
+    uint64_t key;
+    fake_called();
+    if (!fake_is_stream(stream))
+        return address && size ? CU_INVALID_HANDLE : CU_INVALID_VALUE;
+    if (fake_fault())
+        return fake_fault();
+    bool fails = fake_fails();
+    pthread_mutex_lock(&fake.lock);
+    struct fake_pool *pool = pool_of(handle);
+    cu_result code = !address || !size || !pool                                ? CU_INVALID_VALUE
+                     : fails || (pool->most && pool->used + size > pool->most) ? CU_OUT_OF_MEMORY
+                                                                               : CU_OK;
+    if (!code) {
+        uint64_t again = size < pool->kept ? size : pool->kept;
+        pool->kept -= again;
+        fake.bytes[pool->device] -= again;
+        code = fake_take(pool->device, size, false, &key);
+        if (code && pool->kept) {
+            give_back_locked(pool, 0);
+            code = fake_take(pool->device, size, false, &key);
+        }
+    }
+    if (!code) {
+        fill(pool, (unsigned)(uintptr_t)handle, key, size, stream);
+        *address = key;
+    }
     pthread_mutex_unlock(&fake.lock);
-    *address = key;
-    return CU_OK;
+    return code;
 }
 
 static cu_stream named(cu_stream stream, uintptr_t name)
@@ -154,25 +164,25 @@ cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool
 static cu_result give_async(cu_address address, cu_stream stream)
 {
     cu_address base;
-    struct slot *slot = fake_slot_at(address, &base);
+    struct slot slot;
+    fake_called();
     if (!fake_is_stream(stream))
         return CU_INVALID_HANDLE;
-    if (!slot || base != address)
+    if (!fake_look(address, &base, &slot) || base != address)
         return CU_INVALID_VALUE;
+    if (fake_fault())
+        return fake_fault();
     if (fake_fails())
         return CU_LAUNCH_FAILED;
-    if (!slot->pool)
+    if (!slot.pool)
         return fake_give(address);
-    if (fake_is_busy() && slot->stream != stream && !slot->is_safe)
-        fake.disorder++;
+    if (fake_is_busy() && slot.stream != stream && !slot.is_safe)
+        atomic_fetch_add(&fake.disorder, 1);
     pthread_mutex_lock(&fake.lock);
-    struct fake_pool *pool = &fake.pools[slot->pool - 1];
-    uint64_t size = slot->size;
-    pthread_mutex_unlock(&fake.lock);
+    struct fake_pool *pool = &fake.pools[slot.pool - 1];
     cu_result code = fake_give(address);
-    pthread_mutex_lock(&fake.lock);
     if (!code && keeps && fake_is_busy()) { /* not seen yet */
-        uint64_t bytes = size < pool->kept ? size : pool->kept;
+        uint64_t bytes = slot.size < pool->kept ? slot.size : pool->kept;
         pool->kept -= bytes;
         pool->unseen += bytes;
     }
@@ -194,27 +204,32 @@ cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
 
 cu_result cuMemPoolCreate(cu_pool *handle, const struct cu_pool_properties *properties)
 {
-    for (int i = DEVICES; i < POOLS; i++)
+    cu_result code = CU_OUT_OF_MEMORY;
+    pthread_mutex_lock(&fake.lock);
+    for (int i = DEVICES; code && i < POOLS; i++)
         if (!fake.pools[i].there) {
             fake.pools[i] = (struct fake_pool){.there = true,
                                                .device = properties->location.type == 1 ? properties->location.id : 0,
                                                .most = properties->most,
                                                .opportunistic = true};
             *handle = (cu_pool)(uintptr_t)(i + 1);
-            return CU_OK;
+            code = CU_OK;
         }
-    return CU_OUT_OF_MEMORY;
+    pthread_mutex_unlock(&fake.lock);
+    return code;
 }
 
 cu_result cuMemPoolDestroy(cu_pool handle)
 {
+    pthread_mutex_lock(&fake.lock);
     struct fake_pool *pool = pool_of(handle);
-    if (!pool || pool < &fake.pools[DEVICES])
-        return CU_INVALID_VALUE;
-    if (fake.current[pool->device] == (uintptr_t)handle)
+    bool may = pool >= &fake.pools[DEVICES];
+    if (may && fake.current[pool->device] == (uintptr_t)handle)
         fake.current[pool->device] = (unsigned)pool->device + 1;
-    pool->there = false;
-    return CU_OK;
+    if (may)
+        pool->there = false;
+    pthread_mutex_unlock(&fake.lock);
+    return may ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
@@ -225,6 +240,7 @@ cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
 
 cu_result cuDeviceGetMemPool(cu_pool *pool, cu_device device)
 {
+    fake_called();
     if (device < 0 || device >= DEVICES)
         return CU_INVALID_DEVICE;
     *pool = (cu_pool)(uintptr_t)fake.current[device];
@@ -233,10 +249,12 @@ cu_result cuDeviceGetMemPool(cu_pool *pool, cu_device device)
 
 cu_result cuDeviceSetMemPool(cu_device device, cu_pool pool)
 {
-    if (device < 0 || device >= DEVICES || !pool_of(pool))
-        return CU_INVALID_VALUE;
-    fake.current[device] = (unsigned)(uintptr_t)pool;
-    return CU_OK;
+    pthread_mutex_lock(&fake.lock);
+    bool may = device >= 0 && device < DEVICES && pool_of(pool);
+    if (may)
+        fake.current[device] = (unsigned)(uintptr_t)pool;
+    pthread_mutex_unlock(&fake.lock);
+    return may ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuMemSetMemPool(struct cu_location *location, unsigned type, cu_pool pool)
@@ -247,71 +265,121 @@ cu_result cuMemSetMemPool(struct cu_location *location, unsigned type, cu_pool p
 
 cu_result cuMemPoolTrimTo(cu_pool handle, size_t keep)
 {
-    struct fake_pool *pool = pool_of(handle);
-    if (!pool)
-        return CU_INVALID_VALUE;
+    fake_called();
     pthread_mutex_lock(&fake.lock);
-    give_back_locked(pool, keep);
+    struct fake_pool *pool = pool_of(handle);
+    if (pool)
+        give_back_locked(pool, keep);
     pthread_mutex_unlock(&fake.lock);
-    return CU_OK;
+    return pool ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuMemPoolGetAttribute(cu_pool handle, unsigned attribute, void *value)
 {
+    fake_called();
+    pthread_mutex_lock(&fake.lock);
     const struct fake_pool *pool = pool_of(handle);
-    if (!pool || !value || !attribute || attribute > 8)
-        return CU_INVALID_VALUE;
-    const uint64_t values[] = {
-        0, 1, pool->opportunistic, 1, pool->threshold, reserved(pool), pool->reserved_high, pool->used, pool->high};
-    if (attribute < 4)
+    bool may = pool && value && attribute && attribute <= 8;
+    const uint64_t values[] = {0,
+                               1,
+                               pool && pool->opportunistic,
+                               1,
+                               pool ? pool->threshold : 0,
+                               pool ? reserved(pool) : 0,
+                               pool ? pool->reserved_high : 0,
+                               pool ? pool->used : 0,
+                               pool ? pool->high : 0};
+    pthread_mutex_unlock(&fake.lock);
+    if (may && attribute < 4)
         *(int *)value = (int)values[attribute];
-    else
+    else if (may)
         memcpy(value, &values[attribute], sizeof *values);
-    return CU_OK;
+    return may ? CU_OK : CU_INVALID_VALUE;
 }
 
 cu_result cuMemPoolSetAttribute(cu_pool handle, unsigned attribute, void *value)
 {
+    pthread_mutex_lock(&fake.lock);
     struct fake_pool *pool = pool_of(handle);
-    if (!pool || !value || !attribute || attribute > 8 || attribute == 5 || attribute == 7)
-        return CU_INVALID_VALUE;
-    if (attribute == 2)
+    bool may = pool && value && attribute && attribute <= 8 && attribute != 5 && attribute != 7;
+    if (may && attribute == 2)
         pool->opportunistic = *(const int *)value;
-    if (attribute == 4)
+    if (may && attribute == 4)
         pool->threshold = *(const uint64_t *)value;
-    if (attribute == 6)
+    if (may && attribute == 6)
         pool->reserved_high = reserved(pool);
-    if (attribute == 8)
+    if (may && attribute == 8)
         pool->high = pool->used;
-    return CU_OK;
+    pthread_mutex_unlock(&fake.lock);
+    return may ? CU_OK : CU_INVALID_VALUE;
 }
 
-unsigned cuFakeUse(size_t bytes)
+/* Who may reach what a pool has, and will have. Its own device always does. */
+cu_result cuMemPoolSetAccess(cu_pool handle, const struct cu_access *access, size_t count)
 {
-    cu_pool handle = NULL;
-    cu_result code = cuDeviceGetDefaultMemPool(&handle, 0);
-    struct fake_pool *pool = pool_of(handle);
+    cu_result code = CU_OK;
     pthread_mutex_lock(&fake.lock);
-    pool->used += bytes;
-    pool->high = pool->used > pool->high ? pool->used : pool->high;
+    struct fake_pool *pool = pool_of(handle);
+    if (!pool || !access)
+        code = CU_INVALID_VALUE;
+    for (size_t i = 0; !code && i < count; i++)
+        if (access[i].location.type != CU_LOCATION_DEVICE || access[i].location.id < 0 ||
+            access[i].location.id >= DEVICES)
+            code = CU_INVALID_DEVICE;
+        else if (access[i].location.id == pool->device && access[i].flags != CU_ACCESS_READ_WRITE)
+            code = CU_INVALID_VALUE;
+    for (size_t i = 0; !code && i < count; i++)
+        pool->reached[access[i].location.id] = access[i].flags == CU_ACCESS_READ_WRITE;
     pthread_mutex_unlock(&fake.lock);
     return code;
 }
 
-unsigned cuFakeCapture(cu_stream stream)
+static bool reaches(const struct fake_pool *pool, int device)
 {
-    cu_graph graph;
-    cu_stream before = fake.captured;
-    fake.captured = stream;
-    return stream ? cuStreamBeginCapture_v2(stream, 0) : cuStreamEndCapture(before, &graph);
+    return device == pool->device || pool->reached[device];
+}
+
+cu_result cuMemPoolGetAccess(unsigned *flags, cu_pool handle, struct cu_location *location)
+{
+    pthread_mutex_lock(&fake.lock);
+    const struct fake_pool *pool = pool_of(handle);
+    bool may = pool && flags && location && location->id >= 0 && location->id < DEVICES;
+    if (may)
+        *flags = reaches(pool, location->id) ? CU_ACCESS_READ_WRITE : 0;
+    pthread_mutex_unlock(&fake.lock);
+    return may ? CU_OK : CU_INVALID_VALUE;
+}
+
+unsigned cuFakeReaches(cu_address address, int device)
+{
+    cu_address base;
+    pthread_mutex_lock(&fake.lock);
+    const struct slot *slot = fake_slot_at(address, &base);
+    bool may = slot && (slot->pool ? reaches(&fake.pools[slot->pool - 1], device) : slot->device == device);
+    pthread_mutex_unlock(&fake.lock);
+    return may;
+}
+
+unsigned cuFakeUse(size_t bytes)
+{
+    pthread_mutex_lock(&fake.lock);
+    struct fake_pool *pool = &fake.pools[0];
+    pool->used += bytes;
+    pool->high = pool->used > pool->high ? pool->used : pool->high;
+    pthread_mutex_unlock(&fake.lock);
+    return CU_OK;
 }
 
 unsigned cuFakeDisorder(void)
 {
-    return fake.disorder;
+    return atomic_load(&fake.disorder);
 }
 
-uint64_t cuFakeReserved(cu_pool pool)
+uint64_t cuFakeReserved(cu_pool handle)
 {
-    return reserved(pool_of(pool));
+    pthread_mutex_lock(&fake.lock);
+    const struct fake_pool *pool = pool_of(handle);
+    uint64_t bytes = pool ? reserved(pool) : 0;
+    pthread_mutex_unlock(&fake.lock);
+    return bytes;
 }

@@ -8,6 +8,7 @@
 #include "pool_probe.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ enum { OPPORTUNISTIC = 2, THRESHOLD = 4, RESERVED = 5, RESERVED_HIGH, USED, USED
 #define PER_THREAD ((cu_stream)2)
 #define S ((cu_stream)0x51)
 #define T ((cu_stream)0x52)
+#define PEER_STREAM ((cu_stream)0xa001) /* of device 1 */
 
 static cu_pool first; /* the default pool */
 
@@ -488,6 +490,130 @@ static void trim_to(void)
     CHECK(cu.cuFakeDisorder() == 0);
 }
 
+/* Who may reach a pool's memory: blocks from before the call and after it, of all streams, and of no other pool. */
+static void access_of_pools(void)
+{
+    struct cu_pool_properties wanted = {.type = 1, .location = {CU_LOCATION_DEVICE, 0}};
+    struct cu_access peer = {{CU_LOCATION_DEVICE, 1}, CU_ACCESS_READ_WRITE}, own = {{CU_LOCATION_DEVICE, 0}, 0};
+    cu_pool pool;
+    unsigned flags = 7;
+    CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK);
+    cu_address before = take_of(4096, pool, S), other = take(4096, S), freed = take_of(4096, pool, T),
+               plain = make(100);
+    give(freed, T);
+    CHECK(cu.cuMemPoolGetAccess(&flags, pool, &peer.location) == CU_OK && flags == 0);
+    CHECK(cu.cuFakeReaches(before, 0) && !cu.cuFakeReaches(before, 1));
+    CHECK(cu.cuMemPoolSetAccess(pool, &own, 1) == CU_INVALID_VALUE); /* what its own device has stays */
+    CHECK(cu.cuMemPoolSetAccess(pool, &peer, 1) == CU_OK);
+    CHECK(cu.cuMemPoolGetAccess(&flags, pool, &peer.location) == CU_OK && flags == CU_ACCESS_READ_WRITE);
+    CHECK(is_served(pool, S) && is_served(pool, T) && is_served(first, S));
+    cu_address blocks[40];
+    for (int i = 0; i < 40; i++) { /* from segments of before and of after */
+        blocks[i] = take_of(200 * KIB, pool, i % 2 ? S : T);
+        CHECK(cu.cuFakeReaches(blocks[i], 1) && cu.cuFakeReaches(blocks[i] + 200 * KIB - 1, 1));
+    }
+    cu_address large = take_of(3 * MIB, pool, S);
+    CHECK(cu.cuFakeReaches(before, 1) && cu.cuFakeReaches(large, 1) && !cu.cuFakeReaches(other, 1));
+    CHECK(!cu.cuFakeReaches(plain, 1) && !cu.cuFakeReaches(freed = take(4096, T), 1));
+    give(freed, T);
+    CHECK(cu.cuDeviceSetMemPool(0, pool) == CU_OK && cu.cuFakeReaches(freed = take(4096, T), 1));
+    give(freed, T);
+    CHECK(cu.cuMemPoolGetAccess(&flags, first, &peer.location) == CU_OK && flags == 0);
+    peer.flags = 0; /* and taken back */
+    CHECK(cu.cuMemPoolSetAccess(pool, &peer, 1) == CU_OK && is_served(pool, S));
+    CHECK(!cu.cuFakeReaches(before, 1) && !cu.cuFakeReaches(blocks[0], 1));
+    CHECK(cu.cuMemPoolGetAccess(&flags, pool, &peer.location) == CU_OK && flags == 0);
+    peer.location.id = 2;
+    CHECK(cu.cuMemPoolSetAccess(pool, &peer, 1) == CU_INVALID_DEVICE);
+    CHECK(cu.cuMemPoolSetAccess(NULL, &peer, 1) == CU_INVALID_VALUE);
+    for (int i = 0; i < 40; i++)
+        give(blocks[i], i % 2 ? S : T);
+    give(large, S);
+    give(before, S);
+    CHECK(cu.cuMemPoolDestroy(pool) == CU_OK && cu.cuFakeDisorder() == 0);
+}
+
+/* A block that a device may reach is freed behind work of that device, by threads with its context, with the block's, and without one. Its
+ * memory waits for that work; the end of the other device's context is the end of the work. */
+static void *free_of_thread(void *block)
+{
+    CHECK(cu.cuMemFreeAsync((cu_address)(uintptr_t)block, PEER_STREAM) == CU_OK);
+    return NULL;
+}
+
+static void peer_frees(void)
+{
+    cu_context context;
+    pthread_t thread;
+    cu_address blocks[5];
+    set(first, THRESHOLD, UINT64_MAX);
+    CHECK(cu.cuDevicePrimaryCtxRetain(&context, 1) == CU_OK);
+    for (int i = 0; i < 5; i++)
+        blocks[i] = take(4096, S);
+    give(blocks[0], PEER_STREAM);
+    CHECK(cu.cuCtxSetCurrent(context) == CU_OK);
+    give(blocks[1], PEER_STREAM);
+    give(blocks[2], NULL);
+    CHECK(cu.cuCtxSetCurrent(primary) == CU_OK);
+    CHECK(pthread_create(&thread, NULL, free_of_thread, (void *)(uintptr_t)blocks[3]) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(cu.cuMemGetAddressRange_v2(NULL, NULL, blocks[i]) == CU_NOT_FOUND && !comes_again(blocks[i], S));
+    CHECK(cu.cuMemFreeAsync(blocks[4], (cu_stream)0x12345678) == CU_INVALID_HANDLE && ask(SIZE, blocks[4]) == 4096);
+    CHECK(cu.cuDevicePrimaryCtxReset_v2(1) == CU_OK);
+    cu_address others[400];
+    unsigned again = 0;
+    for (int i = 0; i < 400; i++) {
+        others[i] = take(4096, S);
+        for (int j = 0; j < 4; j++)
+            again += others[i] == blocks[j];
+    }
+    CHECK(again == 4);
+    for (int i = 0; i < 400; i++)
+        give(others[i], S);
+    give(blocks[4], PEER_STREAM);
+    CHECK(!comes_again(blocks[4], S));
+    cu.cuFakeFinish();
+    CHECK(comes_again(blocks[4], S) && cu.cuFakeDisorder() == 0);
+}
+
+/* Faults ------------------------------------------------------------------------------------------------------------ */
+
+/* After a call has said that work has failed, the requests and frees that follow say so too; and not any more when the fault is over. */
+static void faults(void)
+{
+    cu_event event;
+    cu_address blocks[] = {take(4096, S), take(4096, S), take(4096, S), make(4096)}, other = 5;
+    CHECK(is_served(first, S) && cu.cuEventCreate(&event, 0) == CU_OK);
+    for (int i = 0; i < 6; i++) {
+        cu.cuFakeFault(719);
+        cu_result code = i == 0   ? cu.cuStreamSynchronize(S)
+                         : i == 1 ? cu.cuEventSynchronize(event)
+                         : i == 2 ? cu.cuCtxSynchronize()
+                         : i == 3 ? cu.cuMemFree_v2(blocks[3])
+                         : i == 4 ? cu.cuMemAlloc_v2(&other, 3 * MIB)
+                                  : cu.cuMemFreeAsync(blocks[0], T);
+        CHECK(code == 719 && other == 5);
+        CHECK(cu.cuMemAlloc_v2(&other, 4096) == 719 && cu.cuMemAllocAsync(&other, 4096, S) == 719);
+        CHECK(cu.cuMemAllocFromPoolAsync(&other, 4096, first, S) == 719 && other == 5);
+        CHECK(cu.cuMemFreeAsync(blocks[0], S) == 719 && cu.cuMemFreeAsync(blocks[1], T) == 719);
+        CHECK(cu.cuMemFree_v2(blocks[2]) == 719 && cu.cuMemFree_v2(blocks[3]) == 719);
+        for (int j = 0; j < 4; j++)
+            CHECK(ask(SIZE, blocks[j]) == 4096);
+        CHECK(cu.cuCtxSetCurrent(cu.cuFakeOtherContext()) == CU_OK && cu.cuMemAlloc_v2(&other, 4096) == 719);
+        CHECK(cu.cuCtxSetCurrent(primary) == CU_OK);
+        cu.cuFakeFault(CU_OK);
+        give(take(4096, S), S); /* the driver's, which learns so that it works again */
+        CHECK(is_served(first, S) && are_pooled());
+    }
+    give(blocks[0], S);
+    give(blocks[1], T);
+    end(blocks[2]);
+    end(blocks[3]);
+    CHECK(cu.cuMemFree_v2(0x1234) == CU_INVALID_VALUE && is_served(first, S)); /* no fault of work */
+    CHECK(cu.cuFakeDisorder() == 0);
+}
+
 /* Ids ---------------------------------------------------------------------------------------------------------------- */
 
 static void ids(void)
@@ -542,6 +668,50 @@ static void shortage(void)
         give(blocks[i], i % 2 ? S : T);
     large = make(9 * MIB);
     CHECK(cu.cuFakeLive() == 1);
+    end(large);
+}
+
+/* On a device of 9 MiB: what a thread freed on its own default stream is idle, and no other can say so to the driver before a wait. What is
+ * behind work comes back too. */
+static sem_t has_freed, may_end;
+static void *keeps_its_stream(void *argument)
+{
+    cu_address block = 0, *kept = argument;
+    CHECK(cu.cuCtxSetCurrent(primary) == CU_OK && cu.cuMemAllocAsync_ptsz(&block, MIB, NULL) == CU_OK);
+    CHECK(cu.cuMemAllocAsync_ptsz(kept, MIB, PER_THREAD) == CU_OK && cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK);
+    CHECK(cu.cuMemAllocAsync_ptsz(&block, MIB, NULL) == CU_OK && cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK);
+    CHECK(cu.cuMemFreeAsync_ptsz(*kept, NULL) == CU_OK);
+    CHECK(cu.cuMemAllocAsync_ptsz(kept, 2000, NULL) == CU_OK);
+    CHECK(sem_post(&has_freed) == 0 && sem_wait(&may_end) == 0);
+    CHECK(cu.cuMemAllocAsync_ptsz(&block, 4096, NULL) == CU_OK && cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK);
+    CHECK(cu.cuMemFreeAsync_ptsz(*kept, NULL) == CU_OK);
+    return NULL;
+}
+
+static void shortage_of_threads(void)
+{
+    pthread_t threads[4];
+    cu_address kept[4], large = 0, late_one;
+    set(first, THRESHOLD, UINT64_MAX);
+    CHECK(sem_init(&has_freed, 0, 0) == 0 && sem_init(&may_end, 0, 0) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_create(&threads[i], NULL, keeps_its_stream, &kept[i]) == 0);
+        CHECK(sem_wait(&has_freed) == 0);
+    }
+    late_one = take(MIB, S);
+    give(late_one, T);                                            /* 6 MiB in three segments */
+    CHECK(cu.cuMemAlloc_v2(&large, 6 * MIB) == CU_OUT_OF_MEMORY); /* of which two have a block */
+    CHECK(ask(SIZE, kept[0]) == 2000 && ask(SIZE, kept[1]) == 2000);
+    large = make(5 * MIB);
+    CHECK(cu.cuFakeLive() == 3 && cu.cuFakeDisorder() == 0);
+    end(large);
+    for (int i = 0; i < 2; i++)
+        CHECK(sem_post(&may_end) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(cu.cuFakeLive() == 2);
+    large = make(9 * MIB);
+    CHECK(cu.cuFakeLive() == 1 && cu.cuFakeDisorder() == 0);
     end(large);
 }
 
@@ -702,9 +872,13 @@ static const struct {
     {"pool_destroyed", pool_destroyed},
     {"threshold", threshold},
     {"trim_to", trim_to},
+    {"access", access_of_pools},
+    {"peer_frees", peer_frees},
+    {"faults", faults},
     {"ids", ids},
     {"limit", limit},
     {"shortage", shortage},
+    {"shortage_of_threads", shortage_of_threads},
     {"contexts", contexts},
     {"ipc", ipc},
     {"never", never},

@@ -21,7 +21,7 @@ command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run --pool)
 run 0 "$probe" tell
 diff "$work/expected" "$work/out" >&2 || fail "answers differ"
 
-for contract in reuse late defaults thread_ends destroyed many capture capture_beside properties pool_destroyed ids ipc forks unnamed; do
+for contract in reuse late defaults thread_ends destroyed many capture capture_beside properties pool_destroyed access peer_frees faults ids ipc forks unnamed; do
     run 0 "$probe" "$contract"
 done
 for contract in threshold trim_to; do run 0 env FAKE_DRIVER_KEEPS=1 "$probe" "$contract"; done
@@ -29,7 +29,7 @@ run 0 "$probe" contexts
 run 0 env FAKE_DRIVER_FORGETS=1 "$probe" contexts
 run 0 --limit 64M "$probe" limit
 run 0 --limit 64M --group "ordered.$$" "$probe" limit
-run 0 env FAKE_DRIVER_TOTAL=$((9 << 20)) "$probe" shortage
+for contract in shortage shortage_of_threads; do run 0 env FAKE_DRIVER_TOTAL=$((9 << 20)) "$probe" "$contract"; done
 run 0 env OMPI_COMM_WORLD_SIZE=1 "$probe" never && row 'MPI started the process'
 run 0 --pool=4095 "$probe" never
 command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run)
