@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# Pages of `tarn report` for files of every kind, and what it says of many of their moments: that each comes to its end, whole. What a page
+# shows is tested in a browser, by test_report_page.sh, though not under a sanitizer, which sees nothing of a browser.
+# TARN_PROGRAM is the program, TARN_TEST_DATA the folder of generated snapshots, TARN_SOURCE the source tree.
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+
+# page FILE...: the page of these files, and a copy of what it holds for the last file.
+page()
+{
+    run 0 report -o "$work/page.html" "$@" && silent err
+    tail -c 8 "$work/page.html" | grep -q '</html>' || fail "the page has no end: $*"
+}
+
+# Texts that would be part of the page, and a stack that is deeper than any.
+python3 - "$work" <<'END'
+import pickle, sys
+evil = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>"
+def save(name, *events):
+    with open(f"{sys.argv[1]}/{name}.pickle", "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [list(events)]}, out, 4)
+def event(at, text, frames):
+    return {"action": "alloc", "addr": at << 20, "size": 4096, "stream": 0, "time_us": at, "user_metadata": text, "frames": frames}
+save("hostile", event(1, evil, [{"name": evil, "filename": "/a/" + evil, "line": 3}]), event(2, "\ud800\x00</", []), event(3, "x" * 100000, []))
+save("deep", event(1, "", [{"name": "again", "filename": "/srv/again.py", "line": i + 1} for i in range(20000)]))
+END
+page "$work/hostile.pickle"
+lacks page.html '<script>alert' && lacks page.html '<img src'
+page "$work/deep.pickle"
+
+for file in "$data"/*.pickle; do page --no-what-if "$file"; done
+for file in "$TARN_SOURCE"/tests/tools/recordings/*.zst; do page --no-what-if --category optimizer=adam "$file"; done
+page --least "$data/small-4.pickle"
+page --device 0 "$data/tarn.pickle" "$data/oom.pickle"
+page --device 0 "$data"/{small-4,tarn,small-5}.pickle
+for way in '--at oom' '--at end --by call_site --depth 5' '--fold train --top 3' '--by module,pool,thread,stream,tag_first_part'; do
+    # shellcheck disable=SC2086
+    page --no-what-if $way "$data/tarn.pickle"
+done
+
+# Moments from the first to the last: what is live then is what the groups have in all.
+for name in tarn streams expandable wrapped; do
+    for at in 0 1 17 300 1000 1500 peak peak-reserved end; do
+        run 0 report --json --no-what-if --device 0 --at $at "$data/$name.pickle" && silent err
+        json 'all(sum(g["bytes"] for g in d["groups"]["pool"]) == d["at"]["allocated"] <= d["peak"]["allocated"] for d in a)'
+    done
+done
+echo "report pages: all as expected"
