@@ -194,6 +194,7 @@ struct cu_alloc_node {
       (stream, graph))
 
 #define RUN_POOL_ASK_LIST(X)                                                                                        \
+    X(cuDriverGetVersion, 2020, RUN_ANY, cuDriverGetVersion, (int *version), (version))                             \
     X(cuDeviceGetMemPool, 11020, RUN_ANY, cuDeviceGetMemPool, (cu_pool * pool, cu_device device), (pool, device))   \
     X(cuStreamQuery, 2000, RUN_LEGACY, cuStreamQuery, (cu_stream stream), (stream))                                 \
     X(cuStreamGetCtx, 9020, RUN_ANY, cuStreamGetCtx, (cu_stream stream, cu_context * context), (stream, context))   \

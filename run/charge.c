@@ -67,12 +67,12 @@ static void desk_empty(struct book_desk *desk)
     if (number)
         settle(number - 1, atomic_load(&desk->made), atomic_load(&desk->made_bytes), atomic_load(&desk->live),
                atomic_load(&desk->high), atomic_load(&desk->blocks));
-    atomic_store(&desk->account, 0);
-    atomic_store(&desk->made, 0);
-    atomic_store(&desk->made_bytes, 0);
-    atomic_store(&desk->live, 0);
-    atomic_store(&desk->high, 0);
-    atomic_store(&desk->blocks, 0);
+    atomic_store_explicit(&desk->account, 0, memory_order_release);
+    atomic_store_explicit(&desk->made, 0, memory_order_release);
+    atomic_store_explicit(&desk->made_bytes, 0, memory_order_release);
+    atomic_store_explicit(&desk->live, 0, memory_order_release);
+    atomic_store_explicit(&desk->high, 0, memory_order_release);
+    atomic_store_explicit(&desk->blocks, 0, memory_order_release);
 }
 
 /* At a thread's end; the desk of a child of fork() is its parent's. */

@@ -10,6 +10,8 @@ bool stream_captures(cu_stream stream, bool per_thread)
 {
     cu_capture_status status = CU_CAPTURE_IS_NONE;
     cu_result code = CU_NOT_FOUND;
+    if (!pool_may_capture())
+        return false;
     if (per_thread && real.cuStreamIsCapturing_ptsz)
         code = real.cuStreamIsCapturing_ptsz(stream, &status);
     else if (real.cuStreamIsCapturing)
@@ -52,7 +54,7 @@ HOOK cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream strea
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync, (address, size, stream));
     unsigned device = current_device(&context), store = pool_store_of_device(device);
-    if (pool_alloc_ordered(address, size, store, stream, false, CALLER)) {
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, store, device, context, stream, false, CALLER})) {
         shim_leave();
         return CU_OK;
     }
@@ -73,7 +75,7 @@ HOOK cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream 
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync_ptsz, (address, size, stream));
     unsigned device = current_device(&context), store = pool_store_of_device(device);
-    if (pool_alloc_ordered(address, size, store, stream, true, CALLER)) {
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, store, device, context, stream, true, CALLER})) {
         shim_leave();
         return CU_OK;
     }
@@ -94,7 +96,7 @@ HOOK cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream));
     unsigned store, device = device_of_pool(pool, &kind, &store);
-    if (pool_alloc_ordered(address, size, store, stream, false, CALLER)) {
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, store, device, NULL, stream, false, CALLER})) {
         shim_leave();
         return CU_OK;
     }
@@ -115,7 +117,7 @@ HOOK cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream));
     unsigned store, device = device_of_pool(pool, &kind, &store);
-    if (pool_alloc_ordered(address, size, store, stream, true, CALLER)) {
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, store, device, NULL, stream, true, CALLER})) {
         shim_leave();
         return CU_OK;
     }
@@ -127,13 +129,6 @@ HOOK cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu
     }
     shim_leave();
     return code;
-}
-
-/* A free that a capture records happens when the graph is launched, and again with each launch: the block stays. */
-static bool take(cu_address address, cu_stream stream, bool per_thread, struct block *block)
-{
-    return blocks_find(SPACE_ADDRESS, address, block) && !stream_captures(stream, per_thread) &&
-           blocks_take(SPACE_ADDRESS, address, block);
 }
 
 static void freed(bool known, cu_result code, const struct block *block, cu_stream stream)
@@ -148,48 +143,49 @@ static void freed(bool known, cu_result code, const struct block *block, cu_stre
         pool_passes(block->owner, -(int64_t)block->size);
 }
 
-/* A block that is pooled, or where one was. */
-static bool pool_frees(cu_address address, cu_stream stream, bool per_thread, cu_result *code)
+static cu_result pass_free(cu_address address, cu_stream stream, bool per_thread)
+{
+    return per_thread ? PASS(cuMemFreeAsync_ptsz, (address, stream)) : PASS(cuMemFreeAsync, (address, stream));
+}
+
+/* A free that a capture records happens when the graph is launched, and again with each launch: the block stays. For a pooled block such a stream
+ * gets the driver's own refusal: of an address at which nothing of its own begins. */
+static cu_result free_of_capture(cu_address address, cu_stream stream, bool per_thread)
 {
     struct block block;
-    if (!pool_owns(address))
-        return false;
-    *code = CU_INVALID_VALUE;
-    if (blocks_take(SPACE_ADDRESS, address, &block))
-        *code = pool_free_async(&block, stream, per_thread);
-    return true;
+    bool pooled = blocks_find(SPACE_ADDRESS, address, &block) ? block.pooled : pool_owns(address);
+    return pass_free(pooled ? address + 1 : address, stream, per_thread);
+}
+
+static cu_result free_in_order(cu_address address, cu_stream stream, bool per_thread)
+{
+    struct block block;
+    if (stream_captures(stream, per_thread))
+        return free_of_capture(address, stream, per_thread);
+    bool known = blocks_take(SPACE_ADDRESS, address, &block);
+    if (known && block.pooled)
+        return pool_free_async(&block, stream, per_thread);
+    if (!known && pool_owns(address)) /* where one was */
+        return CU_INVALID_VALUE;
+    cu_result code = pass_free(address, stream, per_thread);
+    freed(known, code, &block, stream);
+    return code;
 }
 
 HOOK cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
 {
-    struct block block;
     if (!address || !shim_enter())
         return PASS(cuMemFreeAsync, (address, stream));
-    cu_result pooled;
-    if (pool_frees(address, stream, false, &pooled)) {
-        shim_leave();
-        return pooled;
-    }
-    bool known = take(address, stream, false, &block);
-    cu_result code = PASS(cuMemFreeAsync, (address, stream));
-    freed(known, code, &block, stream);
+    cu_result code = free_in_order(address, stream, false);
     shim_leave();
     return code;
 }
 
 HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
 {
-    struct block block;
     if (!address || !shim_enter())
         return PASS(cuMemFreeAsync_ptsz, (address, stream));
-    cu_result pooled;
-    if (pool_frees(address, stream, true, &pooled)) {
-        shim_leave();
-        return pooled;
-    }
-    bool known = take(address, stream, true, &block);
-    cu_result code = PASS(cuMemFreeAsync_ptsz, (address, stream));
-    freed(known, code, &block, stream);
+    cu_result code = free_in_order(address, stream, true);
     shim_leave();
     return code;
 }

@@ -5,11 +5,25 @@
  * would have forbidden. */
 #include "pool.h"
 
+enum { UNSEEN_SINCE = 13030 }; /* CUDA 13.3: from then on there are calls that begin a capture and have no hook */
+
 static _Atomic unsigned open_captures;
+static bool is_any_unseen; /* written before the shim is awake */
+
+void captures_begin(void)
+{
+    int version = UNSEEN_SINCE;
+    is_any_unseen = !real.cuDriverGetVersion || real.cuDriverGetVersion(&version) || version >= UNSEEN_SINCE;
+}
 
 bool pool_captures(void)
 {
     return atomic_load_explicit(&open_captures, memory_order_acquire) > 0;
+}
+
+bool pool_may_capture(void)
+{
+    return is_any_unseen || pool_captures();
 }
 
 static void begin(void)

@@ -16,9 +16,6 @@
 #include <pthread.h>
 #include <tarn/pool.h>
 
-#define LEGACY ((cu_stream)(uintptr_t)1) /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
-#define PER_THREAD ((cu_stream)(uintptr_t)2)
-
 enum state { NONE, OPEN, LEFT };
 
 /* What others look at without the lock is atomic: a stream is the lane's as long as the lane is open. */
@@ -32,6 +29,7 @@ static struct lane {
     _Atomic uint64_t thread; /* whose default stream it is; 0: any thread may use it */
     _Atomic int count;       /* segments */
     _Atomic bool has_freed;  /* blocks of it were freed since it last gave back what it had */
+    _Atomic bool is_waited;  /* the program is about to wait for its stream's work */
 
     /* Of one that was left, under the lock. */
     cu_event end;   /* behind its last work; NULL: none */
@@ -218,8 +216,16 @@ cu_address lane_take(unsigned number, size_t size)
     return address;
 }
 
+static bool is_idle_stream(cu_stream stream)
+{
+    cu_capture_mode mode = mode_relax();
+    bool is_idle = real.cuStreamQuery(stream) == CU_OK;
+    mode_restore(mode);
+    return is_idle;
+}
+
 /* Where nothing that used it runs any more, the driver is told so: it counts memory that was freed behind a stream's work as free only
- * when it has seen the end of that. */
+ * when it has seen the end of that. Before a wait for that stream it need not be asked. */
 static cu_result give_locked(const struct lane *lane, cu_address address, bool has_ended)
 {
     bool pushed;
@@ -227,9 +233,7 @@ static cu_result give_locked(const struct lane *lane, cu_address address, bool h
         return PASS(cuMemFree_v2, (address));
     if ((lane->thread && lane->thread != own_number) || !context_enter(lane->context, &pushed))
         return CU_NOT_READY;
-    cu_capture_mode mode = mode_relax();
-    bool is_idle = real.cuStreamQuery(lane->stream) == CU_OK;
-    mode_restore(mode);
+    bool is_idle = !atomic_load(&lane->is_waited) && is_idle_stream(lane->stream);
     cu_result code = is_idle ? PASS(cuMemFree_v2, (address)) : real.cuMemFreeAsync(address, lane->stream);
     context_leave(pushed);
     return code;
@@ -279,13 +283,33 @@ static bool can_give(struct lane *lane)
     return can;
 }
 
-static void trim_changing(struct lane *lane)
+static const struct lane_wait no_wait;
+
+static bool is_waited(const struct lane *lane, const struct lane_wait *wait)
 {
-    if (can_give(lane) && atomic_load(&lane->count)) {
+    return wait->context ? lane->context == wait->context : wait->stream && lane->stream == wait->stream;
+}
+
+/* What this thread cannot give the driver before a wait for the context is for segments_retry() after it. */
+static void trim_changing(struct lane *lane, const struct lane_wait *wait)
+{
+    bool waited = is_waited(lane, wait);
+    if ((can_give(lane) || (waited && wait->context)) && atomic_load(&lane->count)) {
         atomic_store(&lane->has_freed, false);
+        atomic_store(&lane->is_waited, waited);
         (void)tarn_pool_trim(lane->pool, 0);
+        atomic_store(&lane->is_waited, false);
     }
     end_changing(lane);
+}
+
+static void trim_store(unsigned store, const struct lane_wait *wait)
+{
+    pthread_mutex_lock(&changing);
+    for (unsigned i = 0; i < atomic_load(&all.most); i++)
+        if (atomic_load(&lanes[i].state) != NONE && lanes[i].store == store)
+            trim_changing(&lanes[i], wait);
+    pthread_mutex_unlock(&changing);
 }
 
 void lanes_trim(unsigned store, unsigned device)
@@ -296,7 +320,7 @@ void lanes_trim(unsigned store, unsigned device)
     for (unsigned i = 0; i < atomic_load(&all.most); i++)
         if (atomic_load(&lanes[i].state) != NONE &&
             (store ? lanes[i].store == store : store_device(lanes[i].store) == device))
-            trim_changing(&lanes[i]);
+            trim_changing(&lanes[i], &no_wait);
     pthread_mutex_unlock(&changing);
 }
 
@@ -316,7 +340,7 @@ void lanes_trim_closed(void)
     pthread_mutex_lock(&changing);
     for (unsigned i = 0; i < atomic_load(&all.most); i++)
         if (atomic_load(&lanes[i].state) != NONE && !store_pool(lanes[i].store))
-            trim_changing(&lanes[i]);
+            trim_changing(&lanes[i], &no_wait);
     pthread_mutex_unlock(&changing);
 }
 
@@ -337,7 +361,7 @@ static bool may_give(const struct lane *lane)
            atomic_load(&lane->count);
 }
 
-bool lanes_before_wait(void)
+bool lanes_before_wait(const struct lane_wait *wait)
 {
     bool asked[STORES] = {false};
     uint64_t before = segments_given();
@@ -350,8 +374,27 @@ bool lanes_before_wait(void)
             continue;
         asked[store - 1] = true;
         if (segments_may_be_idle(store) && store_is_above(store))
-            lanes_trim(store, store_device(store));
+            trim_store(store, wait);
     }
+    return segments_given() != before;
+}
+
+struct lane_wait lanes_wait_for_context(void)
+{
+    struct lane_wait wait = {NULL, NULL};
+    if (atomic_load_explicit(&all.most, memory_order_acquire) && real.cuCtxGetCurrent(&wait.context))
+        wait.context = NULL;
+    return wait;
+}
+
+/* What was taken out before a wait for the current context. */
+static bool give_refused(uint64_t turn)
+{
+    cu_context context = NULL;
+    unsigned device = turn ? current_device(&context) : NO_DEVICE;
+    uint64_t before = segments_given();
+    if (device != NO_DEVICE && pool_is_of(device, context) && segments_are_refused(device))
+        segments_retry(device, turn);
     return segments_given() != before;
 }
 
@@ -363,9 +406,11 @@ void lanes_after_wait(uint64_t turn)
     if ((!any && !atomic_load_explicit(&all.most, memory_order_acquire)) || pool_captures())
         return;
     note_ends(turn);
+    bool gave = give_refused(turn);
     for (unsigned i = 0; !any && i < atomic_load(&all.most); i++)
         any = atomic_load(&lanes[i].state) == LEFT && may_give(&lanes[i]);
-    if (any && lanes_before_wait())
+    gave = (any && lanes_before_wait(&no_wait)) || gave;
+    if (gave)
         stores_settle();
 }
 
@@ -483,28 +528,31 @@ static unsigned lane_of(cu_context context, cu_stream stream, unsigned store, un
     return number;
 }
 
-bool pool_alloc_ordered(cu_address *address, size_t size, unsigned store, cu_stream stream, bool per_thread,
-                        void *caller)
+/* The driver's pool and the context are of one device. */
+bool pool_alloc_ordered(cu_address *address, const struct ordered_request *request)
 {
-    cu_context context;
-    if (!store || size > book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) ||
-        pool_captures() || !store_is_fit(store) || !pool_may_go_on() || stream_captures(stream, per_thread))
+    unsigned store = request->store, device = request->device;
+    cu_context context = request->context;
+    if (!store || request->size > book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) ||
+        pool_captures() || !store_is_fit(store) || !pool_may_go_on() ||
+        stream_captures(request->stream, request->per_thread))
         return false;
-    unsigned device = current_device(&context);
+    if (!context)
+        device = current_device(&context);
     if (device != store_device(store) || !pool_is_of(device, context))
         return false;
     late_look();
-    stream = name_of(stream, per_thread);
+    cu_stream stream = name_of(request->stream, request->per_thread);
     unsigned lane = lane_of(context, stream, store, device);
-    struct block block = {.size = size,
+    struct block block = {.size = request->size,
                           .context = store_context(store),
                           .references = 1,
                           .kind = RUN_ORDERED,
                           .device = (uint8_t)device,
                           .owner = (uint16_t)lane};
-    if (!lane || !pool_cut(lanes[lane - 1].pool, &block, stream, caller))
+    if (!lane || !pool_cut(lanes[lane - 1].pool, &block, stream, request->caller))
         return false;
-    store_block(store, (int64_t)size);
+    store_block(store, (int64_t)request->size);
     *address = block.key;
     return true;
 }

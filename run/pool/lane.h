@@ -9,6 +9,9 @@
 
 #include "pool.h"
 
+#define LEGACY ((cu_stream)(uintptr_t)1) /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
+#define PER_THREAD ((cu_stream)(uintptr_t)2)
+
 /* Stores, store.c --------------------------------------------------------------------------------------------------- */
 
 /* Numbers are from 1; 0 is none. */
@@ -52,8 +55,15 @@ void lanes_trim_closed(void);
 /* A block of a lane was freed, or of any. */
 void lane_freed(unsigned lane);
 void lanes_freed(void);
-/* Before a call that waits for work, after which the driver gives back what a store has above its threshold. Whether lanes gave it any. */
-bool lanes_before_wait(void);
+/* A wait of the program: for the work of a stream, by its name, or for that of a context. Of both NULL: for what is not known. */
+struct lane_wait {
+    cu_stream stream;
+    cu_context context;
+};
+/* Before it: after a wait the driver gives back what a store has above its threshold. Whether lanes gave it any. */
+bool lanes_before_wait(const struct lane_wait *wait);
+/* The current context, where there are lanes. */
+struct lane_wait lanes_wait_for_context(void);
 /* After one that has succeeded; `turn`: of a wait for the whole current context, lanes_turn() from before it, else 0. */
 void lanes_after_wait(uint64_t turn);
 /* The next number in the order of what waits for such a wait, and of these. */

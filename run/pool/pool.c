@@ -58,6 +58,7 @@ void pool_begin(void)
     for (unsigned i = 0; i < BOOK_DEVICES; i++)
         pthread_mutex_init(&devices[i].making, NULL);
     book->pool = most;
+    captures_begin();
     if (!most)
         return;
     if (tarn_host_configuration_set(&host))
@@ -456,16 +457,10 @@ static cu_result event_elsewhere(struct late_block *block, cu_stream stream, boo
     return code;
 }
 
-/* A stream that captures gets the driver's own refusal: of an address at which nothing of its own begins. Without
- * an event the block is nobody's until a wait for its context. */
+/* Without an event the block is nobody's until a wait for its context. */
 cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_thread)
 {
     struct late_block waits = {.address = block->key, .device = block->device};
-    if ((block->owner || pool_captures()) && stream_captures(stream, per_thread)) {
-        charge_restore(block);
-        cu_address none = block->key + 1;
-        return per_thread ? PASS(cuMemFreeAsync_ptsz, (none, stream)) : PASS(cuMemFreeAsync, (none, stream));
-    }
     cu_result code = fails(block->device) ? ask_for_failure(stream) : CU_OK;
     if (!code && block->owner && lane_is_of(block->owner, stream, per_thread)) {
         charge_free(block, stream);

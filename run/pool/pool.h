@@ -13,6 +13,19 @@
 
 #include "../shim.h"
 
+#ifndef TARN_RUN_HIP
+/* For memory in the order of a stream. */
+struct ordered_request {
+    size_t size;
+    unsigned store; /* the number of the driver's pool that it is from; 0: one that is not known */
+    unsigned device;
+    cu_context context; /* the current one, of that device; NULL: not asked for yet */
+    cu_stream stream;
+    bool per_thread;
+    void *caller;
+};
+#endif
+
 #ifdef TARN_RUN_POOL
 
 /* The largest block that is pooled, if any is. Once, before the shim is awake. */
@@ -20,9 +33,8 @@ void pool_begin(void);
 
 /* A block for a request of the current context; false where it is to be passed on. */
 bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context context, void *caller);
-/* One for a request in the order of a stream, from a pool of the driver that has a number; caller: as above. */
-bool pool_alloc_ordered(cu_address *address, size_t size, unsigned store, cu_stream stream, bool per_thread,
-                        void *caller);
+/* One for a request in the order of a stream. */
+bool pool_alloc_ordered(cu_address *address, const struct ordered_request *request);
 /* The number of a pool of the driver, from which blocks may be cut; of that which a device's own requests come from. 0: none. */
 unsigned pool_store(cu_pool pool, unsigned device);
 unsigned pool_store_of_device(unsigned device);
@@ -68,6 +80,9 @@ bool pool_may_go_on(void);
 
 /* Captures that the program has open. During one nothing is pooled. */
 bool pool_captures(void);
+/* Whether one may be open that was not seen to begin, or is. */
+bool pool_may_capture(void);
+void captures_begin(void); /* once, before the first of these */
 
 /* What an address lies in. */
 enum pool_place { POOL_NONE, POOL_BLOCK, POOL_BETWEEN }; /* a segment, but no live block of it */
@@ -91,16 +106,20 @@ static inline void pool_forget(const struct block *block)
 #ifndef TARN_RUN_HIP
 static inline void pool_begin(void) {}
 
+static inline bool pool_may_capture(void)
+{
+    return true;
+}
+
 static inline bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context context, void *caller)
 {
     (void)address, (void)size, (void)device, (void)context, (void)caller;
     return false;
 }
 
-static inline bool pool_alloc_ordered(cu_address *address, size_t size, unsigned store, cu_stream stream,
-                                      bool per_thread, void *caller)
+static inline bool pool_alloc_ordered(cu_address *address, const struct ordered_request *request)
 {
-    (void)address, (void)size, (void)store, (void)stream, (void)per_thread, (void)caller;
+    (void)address, (void)request;
     return false;
 }
 

@@ -117,7 +117,9 @@ bool store_is_above(unsigned number)
     const struct store *store = &stores[number - 1];
     cu_pool pool = store_pool(number);
     uint64_t threshold = atomic_load(&store->threshold);
-    return pool && atomic_load(&store->segments) && threshold != UINT64_MAX && ask(pool, RESERVED_CURRENT) > threshold;
+    uint64_t segments = atomic_load(&store->segments);
+    return pool && segments && threshold != UINT64_MAX &&
+           (segments > threshold || ask(pool, RESERVED_CURRENT) > threshold);
 }
 
 void stores_settle(void)

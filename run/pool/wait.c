@@ -37,7 +37,7 @@ HOOK cu_result cuStreamSynchronize(cu_stream stream)
 {
     if (!shim_enter())
         return PASS(cuStreamSynchronize, (stream));
-    lanes_before_wait();
+    lanes_before_wait(&(struct lane_wait){.stream = stream ? stream : LEGACY});
     cu_result code = PASS(cuStreamSynchronize, (stream));
     waited(code, 0);
     shim_leave();
@@ -48,7 +48,7 @@ HOOK cu_result cuStreamSynchronize_ptsz(cu_stream stream)
 {
     if (!shim_enter())
         return PASS(cuStreamSynchronize_ptsz, (stream));
-    lanes_before_wait();
+    lanes_before_wait(&(struct lane_wait){.stream = stream ? stream : PER_THREAD});
     cu_result code = PASS(cuStreamSynchronize_ptsz, (stream));
     waited(code, 0);
     shim_leave();
@@ -59,7 +59,7 @@ HOOK cu_result cuEventSynchronize(cu_event event)
 {
     if (!shim_enter())
         return PASS(cuEventSynchronize, (event));
-    lanes_before_wait();
+    lanes_before_wait(&(struct lane_wait){.stream = NULL});
     cu_result code = PASS(cuEventSynchronize, (event));
     waited(code, 0);
     shim_leave();
@@ -70,7 +70,8 @@ HOOK cu_result cuCtxSynchronize(void)
 {
     if (!shim_enter())
         return PASS(cuCtxSynchronize, ());
-    lanes_before_wait();
+    const struct lane_wait wait = lanes_wait_for_context();
+    lanes_before_wait(&wait);
     uint64_t turn = lanes_turn();
     cu_result code = PASS(cuCtxSynchronize, ());
     waited(code, turn);
@@ -83,7 +84,7 @@ HOOK cu_result cuCtxSynchronize_v2(cu_context context)
 {
     if (!shim_enter())
         return PASS(cuCtxSynchronize_v2, (context));
-    lanes_before_wait();
+    lanes_before_wait(&(struct lane_wait){.stream = NULL});
     cu_result code = PASS(cuCtxSynchronize_v2, (context));
     waited(code, 0);
     shim_leave();

@@ -145,7 +145,7 @@ static void *keeps_its_stream(void *context)
     return NULL;
 }
 
-/* Free memory of another thread's default stream does not make a request fail, once its work has ended. */
+/* Free memory of another thread's default stream goes at a wait for the context, and does not make a request fail. */
 static void memory_of_another_thread(void)
 {
     pthread_t thread;
@@ -154,7 +154,8 @@ static void memory_of_another_thread(void)
     CHECK(sem_init(&has_freed, 0, 0) == 0 && sem_init(&may_end, 0, 0) == 0);
     CHECK(pthread_create(&thread, NULL, keeps_its_stream, primary) == 0 && sem_wait(&has_freed) == 0);
     CHECK(cu.cuCtxSynchronize() == CU_OK);
-    tell("CUDA error %u for all that the device has", cu.cuMemAlloc_v2(&all, 1024 * MIB));
+    tell("%llu bytes are reserved after a wait", (unsigned long long)get(RESERVED));
+    tell(", CUDA error %u for all that the device has", cu.cuMemAlloc_v2(&all, 1024 * MIB));
     CHECK(sem_post(&may_end) == 0 && pthread_join(thread, NULL) == 0);
 }
 

@@ -7,7 +7,7 @@
  *
  * FAKE_DRIVER_SWAPPED: the devices have each other's UUID, as if CUDA_VISIBLE_DEVICES had turned their order.
  * FAKE_DRIVER_APART: threads have addresses of their own, which cost next to nothing and are not counted; for a benchmark.
- * FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to which
+ * FAKE_DRIVER_OLD: of CUDA 13.0, all of whose captures the shim sees begin. FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to which
  * every name that is asked for is added. FAKE_DRIVER_KEEPS: pools keep what is freed until a wait. FAKE_DRIVER_FORGETS: their memory goes with a
  * primary context. */
 #include "fake_driver.h"
@@ -19,11 +19,13 @@
 
 enum { PITCH = 512 };
 
+static bool are_apart;
 struct fake fake = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
-static _Thread_local cu_context current;
-static _Thread_local cu_context pushed[8];
-static _Thread_local unsigned pushes;
+#define OWN _Thread_local __attribute__((tls_model("initial-exec")))
+static OWN cu_context current;
+static OWN cu_context pushed[8];
+static OWN unsigned pushes;
 static char contexts[DEVICES + 1], markers[8192]; /* the last is of device 0, and not its primary one */
 
 static uint64_t total(void)
@@ -59,7 +61,7 @@ cu_context cuFakeOtherContext(void)
     return (cu_context)&contexts[DEVICES];
 }
 
-static _Thread_local unsigned calls;
+static OWN unsigned calls;
 void fake_called(void)
 {
     calls++;
@@ -138,7 +140,6 @@ static _Thread_local struct {
     unsigned count;
     cu_address next;
 } apart;
-static bool are_apart;
 
 __attribute__((constructor)) static void read_environment(void)
 {
@@ -203,7 +204,7 @@ cu_result cuInit(unsigned flags)
 
 cu_result cuDriverGetVersion(int *version)
 {
-    *version = 13000;
+    *version = are_apart || getenv("FAKE_DRIVER_OLD") ? 13000 : 13050;
     return CU_OK;
 }
 
@@ -617,8 +618,7 @@ static const struct {
 #define X(name, version, mode, symbol, parameters, arguments) {{#name, version, mode}, (void (*)(void))symbol},
     RUN_HOOK_LIST(X) RUN_ASK_LIST(X)
 #undef X
-        {{"cuDriverGetVersion", 2020, RUN_ANY}, (void (*)(void))cuDriverGetVersion},
-    {{"cuCtxSetCurrent", 4000, RUN_ANY}, (void (*)(void))cuCtxSetCurrent},
+        {{"cuCtxSetCurrent", 4000, RUN_ANY}, (void (*)(void))cuCtxSetCurrent},
     {{"cuGetExportTable", 3000, RUN_ANY}, (void (*)(void))cuGetExportTable},
 };
 

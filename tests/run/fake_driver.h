@@ -18,7 +18,6 @@
 RUN_HOOK_LIST(X)
 RUN_ASK_LIST(X)
 #undef X
-EXPORT cu_result cuDriverGetVersion(int *version);
 EXPORT cu_result cuCtxSetCurrent(cu_context context);
 EXPORT cu_result cuGetExportTable(const void **table, const void *id);
 EXPORT cu_result cuFakeOnly(void);

@@ -166,6 +166,8 @@ static cu_result give_async(cu_address address, cu_stream stream)
     cu_address base;
     struct slot slot;
     fake_called();
+    if (are_apart)
+        return cuMemFree_v2(address);
     if (!fake_is_stream(stream))
         return CU_INVALID_HANDLE;
     if (!fake_look(address, &base, &slot) || base != address)

@@ -630,6 +630,35 @@ static void ids(void)
     }
 }
 
+/* Calls of the driver ----------------------------------------------------------------------------------------------- */
+
+static unsigned calls_of(size_t size, bool waits)
+{
+    enum { ROUNDS = 10 };
+    unsigned before = 0;
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        before = i == ROUNDS ? cu.cuFakeCalls() : before;
+        give(take(size, S), S);
+        CHECK(!waits || cu.cuStreamSynchronize(S) == CU_OK);
+    }
+    CHECK((cu.cuFakeCalls() - before) % ROUNDS == 0);
+    return (cu.cuFakeCalls() - before) / ROUNDS;
+}
+
+/* How many calls of the driver a pair takes, and no more. The driver alone takes two, and three with a wait. */
+static void calls(void)
+{
+    cu_address beside = take(4096, T); /* of another stream, for which a wait is not */
+    unsigned small = calls_of(4096, false), large = calls_of(8 * MIB, false);
+    give(take(4096, S), S);
+    unsigned with_wait = calls_of(4096, true), large_with_wait = calls_of(8 * MIB, true);
+    set(first, THRESHOLD, UINT64_MAX);
+    unsigned kept = calls_of(4096, true);
+    printf("pair %u, large %u; with a wait: pair %u, large %u, kept %u\n", small, large, with_wait, large_with_wait, kept);
+    give(beside, T);
+    CHECK(cu.cuFakeDisorder() == 0);
+}
+
 /* Memory ------------------------------------------------------------------------------------------------------------- */
 
 /* Under --limit 64M: what counts is what the process has, and what no block is in goes when it is wanted. */
@@ -875,6 +904,7 @@ static const struct {
     {"access", access_of_pools},
     {"peer_frees", peer_frees},
     {"faults", faults},
+    {"calls", calls},
     {"ids", ids},
     {"limit", limit},
     {"shortage", shortage},

@@ -24,6 +24,10 @@ diff "$work/expected" "$work/out" >&2 || fail "answers differ"
 for contract in reuse late defaults thread_ends destroyed many capture capture_beside properties pool_destroyed access peer_frees faults ids ipc forks unnamed; do
     run 0 "$probe" "$contract"
 done
+# A driver whose captures all have hooks is not asked for them.
+run 0 "$probe" calls && says out '^pair 3, large 5; with a wait: pair 7, large 6, kept 4$'
+run 0 env FAKE_DRIVER_OLD=1 "$probe" calls && says out '^pair 1, large 3; with a wait: pair 5, large 4, kept 2$'
+for contract in reuse late destroyed capture_beside faults; do run 0 env FAKE_DRIVER_OLD=1 "$probe" "$contract"; done
 for contract in threshold trim_to; do run 0 env FAKE_DRIVER_KEEPS=1 "$probe" "$contract"; done
 run 0 "$probe" contexts
 run 0 env FAKE_DRIVER_FORGETS=1 "$probe" contexts

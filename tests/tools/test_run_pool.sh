@@ -34,6 +34,7 @@ run 0 "$pooled" tell
 diff "$work/expected" "$work/out" >&2 || fail "answers differ"
 for contract in ids sync_memops waits ordered capture contexts other_first kinds alone; do run 0 "$pooled" "$contract"; done
 run 0 "$pooled" forks && row '^tarn run: process'
+run 0 env FAKE_DRIVER_OLD=1 "$pooled" capture # a driver whose captures all have hooks
 
 # Another process: refused with one line, however often it is tried, and nothing is pooled any more.
 run 0 "$pooled" ipc && says err 'cannot be shared by cuIpcGetMemHandle: run this program without --pool'
