@@ -128,7 +128,10 @@ json 'a[1]["driver_calls"]["map"] == a[1]["driver_calls"]["create"] and a[1]["dr
 json 'a[2]["repeat"][2]["driver_calls"] == {}'
 run 0 plan --steps 100000000 "$work/together.csv" && says out '1,280 of 1,280 allocations, those above 64 KiB on 2 streams' && says out 'stream 0x5, 1\.0'
 # Private pools whose peaks are at one time get arenas too, and a replay follows them. Pools that are not are left out.
-for file in "$data/pools.pickle" "$traces/h200-captures.pickle.zst"; do
+# The recording is of a GPU; a sanitizer finds in it what it finds in the other.
+pooled=("$data/pools.pickle")
+[ -n "${TARN_SANITIZE:-}" ] || pooled+=("$traces/h200-captures.pickle.zst")
+for file in "${pooled[@]}"; do
     run 0 plan --json --steps 100000000 "$file" -o "$work/plan" && silent err
     json 'len({o["pool"] for o in a["arenas"]} - {0}) >= 1 and a["arenas"][0]["pool"] <= 1 and all(o["bound"] <= o["placed"] for o in a["arenas"])'
     json 'sum(o["planned"] for o in a["arenas"]) == a["planned"] and a["smallest_device"]["plan"] < a["smallest_device"]["tarn"]'
@@ -136,7 +139,6 @@ for file in "$data/pools.pickle" "$traces/h200-captures.pickle.zst"; do
     run 0 replay --json --what-if "conf=plan:$work/plan" --what-if "repeat=3,lag=20,conf=plan:$work/plan" --what-if "vary=3,conf=plan:$work/plan" "$file"
     json 'all(o["divergences"] == 0 and o["fits"] for o in a) and a[0]["peak_reserved"] > a[1]["peak_reserved"] == '"$reserved"
 done
-run 0 plan --steps 100000000 "$data/pools.pickle" && says out 'above 64 KiB on .* and in 3 private pools' && says out '^ *pool 1, stream 0x0, 1\.0'
 streams apart >"$work/apart.csv"
 run 0 plan --json --steps 100000000 "$work/apart.csv" && json 'len(a["arenas"]) == 1 and a["stream"] == 5 and a["planned"] < 400'
 
@@ -148,10 +150,11 @@ TMPDIR=$work/none run 1 plan "$data/small-4.pickle" && says err 'cannot be writt
 # Every file is served with its plan, on the device that it is of.
 for file in late-frees pools wrapped small-4; do
     run 0 plan "$data/$file.pickle" -o "$work/plan" && says out 'TARN_ALLOC_CONF=plan:'
+    [ $file != pools ] || { says out 'above 64 KiB on .* and in 3 private pools' && says out '^ *pool 1, stream 0x0, 1\.0'; }
     run 0 replay --json --what-if "conf=plan:$work/plan" --what-if "conf=segments:plain,plan:$work/plan" --what-if "vary=3,lag=1,conf=profile:footprint,plan:$work/plan" "$data/$file.pickle"
     json 'all(o["divergences"] == 0 and o["fits"] for o in a)'
 done
-run 0 plan --json --device 1 "$data/streams.pickle" -o "$work/plan" && json 'a["device"] == 1'
+run 0 plan --json --device 1 "$data/small-4.pickle" -o "$work/plan" && json 'a["device"] == 1'
 
 # A plan that was cut is refused when the settings are read.
 head -c 100 "$work/plan" >"$work/cut"
