@@ -77,7 +77,8 @@ bool is_night(void)
 
 void night_leaves(int pool)
 {
-    night.pools[pool].sleeps = false;
+    if (night.pools[pool].turn == m.pools[pool].turn) /* else the sleep knows an earlier pool by this index */
+        night.pools[pool].sleeps = false;
 }
 
 bool night_counts(int pool, unsigned turn)
