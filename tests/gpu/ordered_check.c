@@ -4,53 +4,23 @@
 /* What a program observes of stream-ordered allocations (cuMemAllocAsync): their order, ranges and attributes, the counters, thresholds and trims of
  * the driver's pool, captures, streams that end; and what a pair costs. The checks are the same with and without `tarn run --pool`. Where the
  * driver does not say what it does, a block that is too large to be pooled tells it, or a note prints it. */
-#include "gpu.h"
+#include "run_calls.h"
 
-#include "run/abi.h"
-
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
-#define SPIN_NS 100000000u
-#define SMALL_NS 40000000u /* that a call which does not wait may take */
-#define BLOCK 4096
-#define KIB ((size_t)1 << 10)
 #define LARGE (3 * MIB + 1) /* never pooled */
 #define PER_THREAD ((cu_stream)(uintptr_t)2)
 enum { STREAMS = 4 };
-enum { ID = 7, LEGACY_IPC = 10, START, SIZE, MEMPOOL = 17 };
 enum { THRESHOLD = 4, RESERVED, RESERVED_HIGH, USED, USED_HIGH };
 
-static struct {
-#define X(name, version, mode, symbol, parameters, arguments) cu_result(*symbol) parameters;
-    RUN_HOOK_LIST(X)
-    RUN_POOL_HOOK_LIST(X)
-#undef X
-} run;
 static cu_pool first; /* the default pool */
 static tarn_stream streams[STREAMS];
 
 static bool open_calls(void)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *found;
-    if (!library)
-        return false;
-#define X(name, version, mode, symbol, parameters, arguments) \
-    found = dlsym(library, #symbol);                          \
-    memcpy(&run.symbol, &found, sizeof found);
-    RUN_HOOK_LIST(X)
-    RUN_POOL_HOOK_LIST(X)
-#undef X
-    return run.cuMemAllocAsync && run.cuMemFreeAsync && run.cuMemAllocFromPoolAsync && run.cuMemPoolGetAttribute &&
-           run.cuMemPoolSetAttribute && run.cuMemPoolTrimTo && run.cuPointerGetAttribute && run.cuMemAllocAsync_ptsz &&
+    return run_open() && run.cuMemAllocAsync && run.cuMemFreeAsync && run.cuMemAllocFromPoolAsync &&
+           run.cuMemPoolGetAttribute && run.cuMemPoolSetAttribute && run.cuMemPoolTrimTo && run.cuMemAllocAsync_ptsz &&
            run.cuDeviceGetDefaultMemPool && run.cuDeviceGetDefaultMemPool(&first, 0) == CU_OK;
-}
-
-static void verdict(bool well, const char *name, const char *text)
-{
-    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
 }
 
 static cu_address take(const char *name, size_t size, cu_stream stream)
@@ -62,13 +32,6 @@ static cu_address take(const char *name, size_t size, cu_stream stream)
 static bool give(const char *name, cu_address address, cu_stream stream)
 {
     return CU(name, run.cuMemFreeAsync(address, stream));
-}
-
-static uint64_t ask(const char *name, unsigned attribute, cu_address address)
-{
-    uint64_t value = 0;
-    (void)CU(name, run.cuPointerGetAttribute(&value, attribute, address));
-    return value;
 }
 
 static uint64_t get(const char *name, unsigned attribute)
@@ -130,60 +93,38 @@ static void free_of_the_other_kind(void)
     }
 }
 
+static cu_address take_content(const char *name, size_t size, int on)
+{
+    return take(name, size, gpu_native(streams[on]));
+}
+
+/* A stream that is another than the block's waits for that first. */
+static bool give_content(const char *name, cu_address address, int on, int of)
+{
+    static cu_event event;
+    bool well = on == of || event || CU(name, gpu.cuEventCreate(&event, CU_EVENT_WITHOUT_TIMING));
+    if (on != of)
+        well = well && CU(name, gpu.cuEventRecord(event, gpu_native(streams[of]))) &&
+               CU(name, gpu.cuStreamWaitEvent(gpu_native(streams[on]), event, 0));
+    return well && give(name, address, gpu_native(streams[on]));
+}
+
+static bool wait_for_content(const char *name, int on)
+{
+    return CU(name, run.cuStreamSynchronize(gpu_native(streams[on])));
+}
+
 /* Blocks of four streams, written and checked by kernels; freed on their stream, or on another one that waits for it. */
 static void contents(void)
 {
-    enum { PLACES = 64, STEPS = 4000 };
-    const char *name = "ordered: contents";
-    struct gpu_slots slots;
-    struct {
-        cu_address address;
-        size_t size;
-        uint32_t seed;
-        int stream;
-    } places[PLACES] = {{0, 0, 0, 0}};
-    uint64_t random = 21, wrong = 0;
-    cu_event event = NULL;
-    char text[100];
-    if (!gpu_slots_create(&slots, streams[0], STEPS) || !CU(name, gpu.cuEventCreate(&event, CU_EVENT_WITHOUT_TIMING)))
-        return;
-    bool well = true;
-    size_t checked = 0;
-    for (int i = 0; well && i < STEPS; i++) {
-        size_t at = gpu_random(&random) % PLACES;
-        int on = (int)(gpu_random(&random) % STREAMS);
-        void *words = (void *)(uintptr_t)places[at].address;
-        if (words) {
-            int of = places[at].stream;
-            well = gpu_check(streams[of], words, places[at].size, places[at].seed, 0, &slots, checked++);
-            if (on != of)
-                well = CU(name, gpu.cuEventRecord(event, gpu_native(streams[of]))) &&
-                       CU(name, gpu.cuStreamWaitEvent(gpu_native(streams[on]), event, 0)) && well;
-            well = give(name, places[at].address, gpu_native(streams[on])) && well;
-            places[at].address = 0;
-            continue;
-        }
-        places[at].size = 4 + gpu_random(&random) % (gpu_random(&random) % 4 ? 20000 : 2 * MIB) / 4 * 4;
-        places[at].seed = (uint32_t)i;
-        places[at].stream = on;
-        places[at].address = take(name, places[at].size, gpu_native(streams[on]));
-        words = (void *)(uintptr_t)places[at].address;
-        well = words && gpu_fill(streams[on], words, places[at].size, places[at].seed, gpu_random(&random) % 20000);
-        if (gpu_random(&random) % 500 == 0)
-            well = CU(name, run.cuStreamSynchronize(gpu_native(streams[on]))) && well;
-    }
-    for (int i = 0; i < STREAMS; i++)
-        well = OK(name, tarn_stream_synchronize(streams[i])) && well;
-    well = gpu_slots_read(&slots, streams[0]) && well;
-    for (size_t i = 0; i < checked; i++)
-        wrong += slots.host[i].wrong;
-    for (int i = 0; i < PLACES; i++)
-        well = (!places[i].address || give(name, places[i].address, gpu_native(streams[0]))) && well;
-    gpu_slots_destroy(&slots);
-    (void)CU(name, gpu.cuEventDestroy_v2(event));
-    snprintf(text, sizeof text, "%zu blocks of 4 streams written and checked by kernels, %llu wrong words", checked,
-             (unsigned long long)wrong);
-    verdict(well && wrong == 0, name, text);
+    contents_check(&(struct contents){.name = "ordered: contents",
+                                      .streams = streams,
+                                      .stream_count = STREAMS,
+                                      .seed = 21,
+                                      .write_ns = 20000,
+                                      .take = take_content,
+                                      .give = give_content,
+                                      .wait = wait_for_content});
 }
 
 /* A stream is destroyed with a kernel on it: its blocks live on, and what it freed is nobody's before the end. */
@@ -361,6 +302,34 @@ static void own_pool(void)
     verdict(well, name, "its block outlives it");
 }
 
+/* Who reaches the memory of a pool: its own device always; a peer from the call on. */
+static void accesses(void)
+{
+    const char *name = "ordered: access of a pool";
+    const struct cu_pool_properties properties = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+    struct cu_access own = {{CU_LOCATION_DEVICE, 0}, CU_ACCESS_READ_WRITE};
+    struct cu_access peer = {{CU_LOCATION_DEVICE, 1}, CU_ACCESS_READ_WRITE};
+    cu_stream stream = gpu_native(streams[0]);
+    unsigned flags = 9, of_peer = 9, after = 9;
+    cu_address block = 0;
+    cu_pool pool = NULL;
+    if (!run.cuMemPoolGetAccess || !run.cuMemPoolSetAccess || !CU(name, run.cuMemPoolCreate(&pool, &properties)))
+        return;
+    bool well = CU(name, run.cuMemAllocFromPoolAsync(&block, BLOCK, pool, stream)) &&
+                CU(name, run.cuMemPoolGetAccess(&flags, pool, &own.location)) && flags == CU_ACCESS_READ_WRITE;
+    own.flags = 0;
+    cu_result taken = run.cuMemPoolSetAccess(pool, &own, 1);
+    cu_result asked = run.cuMemPoolGetAccess(&of_peer, pool, &peer.location);
+    cu_result set = run.cuMemPoolSetAccess(pool, &peer, 1);
+    if (!set)
+        well = run.cuMemPoolGetAccess(&after, pool, &peer.location) == CU_OK && after == CU_ACCESS_READ_WRITE && well;
+    well = give(name, block, stream) && CU(name, run.cuStreamSynchronize(stream)) &&
+           CU(name, run.cuMemPoolDestroy(pool)) && well;
+    verdict(well && taken, name, set ? "the pool's own device; there is no peer" : "the pool's own device, and a peer");
+    gpu_say(GPU_NOTE, name, "CUDA error %u for taking it from its own device; of device 1: error %u, flags %u, then %u",
+            taken, asked, of_peer, set);
+}
+
 /* An allocation in a capture is a node, and a free of another block there is refused. What the driver says of requests on another stream
  * meanwhile is printed. */
 static void captures(void)
@@ -495,6 +464,7 @@ int main(void)
     if (!gpu_is_simulated) /* which keeps nothing that is free, and serves no stream that captures */
         thresholds();
     own_pool();
+    accesses();
     if (!gpu_is_simulated)
         captures();
     cost();

@@ -4,48 +4,11 @@
 /* What a program observes of plain allocations (cuMemAlloc): when a free returns, address ranges, pointer attributes, contents, memory
  * that captures and other processes want. The checks are the same with and without `tarn run --pool`, so what they expect is what the driver
  * does; the last ones, for pooled blocks alone, say what differs. */
-#include "gpu.h"
+#include "run_calls.h"
 
-#include "run/abi.h"
-
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
-#define SPIN_NS 100000000u
-#define SMALL_NS 40000000u /* that a call which does not wait may take */
-#define BLOCK 4096
-#define KIB ((size_t)1 << 10)
 enum { NEIGHBOURS = 8 };
-
-enum { CONTEXT = 1, TYPE, POINTER, SYNC = 6, ID, MANAGED, ORDINAL, LEGACY_IPC, START, SIZE, MAPPED, BLOCK_ID = 20 };
-
-static struct {
-#define X(name, version, mode, symbol, parameters, arguments) cu_result(*symbol) parameters;
-    RUN_HOOK_LIST(X)
-    RUN_POOL_HOOK_LIST(X)
-#undef X
-} run;
-
-static bool open_calls(void)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *found;
-    if (!library)
-        return false;
-#define X(name, version, mode, symbol, parameters, arguments) \
-    found = dlsym(library, #symbol);                          \
-    memcpy(&run.symbol, &found, sizeof found);
-    RUN_HOOK_LIST(X)
-    RUN_POOL_HOOK_LIST(X)
-#undef X
-    return run.cuMemAlloc_v2 && run.cuMemFree_v2 && run.cuPointerGetAttribute;
-}
-
-static void verdict(bool well, const char *name, const char *text)
-{
-    gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
-}
 
 static cu_address make(const char *name, size_t size)
 {
@@ -56,13 +19,6 @@ static cu_address make(const char *name, size_t size)
 static bool end(const char *name, cu_address address)
 {
     return CU(name, run.cuMemFree_v2(address));
-}
-
-static uint64_t ask(const char *name, unsigned attribute, cu_address address)
-{
-    uint64_t value = 0;
-    (void)CU(name, run.cuPointerGetAttribute(&value, attribute, address));
-    return value;
 }
 
 /* ---- Frees ------------------------------------------------------------------------------------------------------- */
@@ -197,47 +153,28 @@ static void attributes(void)
 
 /* ---- Contents ---------------------------------------------------------------------------------------------------- */
 
+static cu_address make_content(const char *name, size_t size, int on)
+{
+    (void)on;
+    return make(name, size);
+}
+
+static bool end_content(const char *name, cu_address address, int on, int of)
+{
+    (void)on, (void)of;
+    return end(name, address);
+}
+
 /* Blocks of all sizes come and go, with kernels that write and check them, and nothing but the frees to order them. */
 static void contents(tarn_stream stream)
 {
-    enum { PLACES = 64, STEPS = 4000 };
-    const char *name = "plain: contents";
-    struct gpu_slots slots;
-    struct {
-        cu_address address;
-        size_t size;
-        uint32_t seed;
-    } places[PLACES] = {{0, 0, 0}};
-    uint64_t random = 20, wrong = 0;
-    char text[100];
-    if (!gpu_slots_create(&slots, stream, STEPS))
-        return;
-    bool well = true;
-    size_t checked = 0;
-    for (int i = 0; well && i < STEPS; i++) {
-        size_t at = gpu_random(&random) % PLACES;
-        void *words = (void *)(uintptr_t)places[at].address;
-        if (words) {
-            well = gpu_check(stream, words, places[at].size, places[at].seed, 0, &slots, checked++) &&
-                   end(name, places[at].address);
-            places[at].address = 0;
-            continue;
-        }
-        places[at].size = 4 + gpu_random(&random) % (gpu_random(&random) % 4 ? 20000 : 2 * MIB) / 4 * 4;
-        places[at].seed = (uint32_t)i;
-        places[at].address = make(name, places[at].size);
-        words = (void *)(uintptr_t)places[at].address;
-        well = words && gpu_fill(stream, words, places[at].size, places[at].seed, 2000);
-    }
-    well = OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream) && well;
-    for (size_t i = 0; i < checked; i++)
-        wrong += slots.host[i].wrong;
-    for (int i = 0; i < PLACES; i++)
-        well = (!places[i].address || end(name, places[i].address)) && well;
-    gpu_slots_destroy(&slots);
-    snprintf(text, sizeof text, "%zu blocks written and checked by kernels, %llu wrong words", checked,
-             (unsigned long long)wrong);
-    verdict(well && wrong == 0, name, text);
+    contents_check(&(struct contents){.name = "plain: contents",
+                                      .streams = &stream,
+                                      .stream_count = 1,
+                                      .seed = 20,
+                                      .write_ns = 4000,
+                                      .take = make_content,
+                                      .give = end_content});
 }
 
 /* A capture of the strictest kind refuses both calls, and is spoilt by them. */
@@ -350,7 +287,7 @@ int main(void)
     tarn_stream stream;
     if (status)
         return status;
-    if (!open_calls()) {
+    if (!run_open()) {
         gpu_say(gpu_is_simulated ? GPU_SKIP : GPU_FAIL, "plain", "libcuda.so.1 lacks a call");
         return gpu_end();
     }

@@ -8,8 +8,6 @@
 #include "pool_probe.h"
 
 #include <dirent.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -428,17 +426,8 @@ static void alone(void)
 }
 
 /* Blocks that several threads make and free, each its own and the others'. No two share a byte, and ranges are right. */
-enum { THREADS = 4, PLACES = 64, STEPS = 30000 };
-static _Atomic(cu_address) places[PLACES];
-static bool injects;
-
-static size_t size_of(cu_address block)
-{
-    cu_address base = 0;
-    size_t size = 0;
-    CHECK(cu.cuMemGetAddressRange_v2(&base, &size, block) == CU_OK && base == block);
-    return size;
-}
+enum { STEPS = 30000 };
+static struct threads all;
 
 static void *churn(void *argument)
 {
@@ -446,34 +435,24 @@ static void *churn(void *argument)
     CHECK(cu.cuCtxSetCurrent(primary) == CU_OK);
     for (int i = 0; i < STEPS; i++) {
         cu_address block = 0;
-        size_t size = 1 + (size_t)rand_r(&seed) % (rand_r(&seed) % 8 ? 5000 : 1200000);
-        if (injects && rand_r(&seed) % 64 == 0)
-            cu.cuFakeFail(1 + (unsigned)rand_r(&seed) % 4);
+        size_t size = random_size(&seed);
+        threads_inject(&all, &seed);
         cu_result code = cu.cuMemAlloc_v2(&block, size);
-        CHECK(code == CU_OK || (injects && code == CU_OUT_OF_MEMORY));
-        CHECK(code || (size_of(block) == size && block % 512 == 0));
-        cu_address old = atomic_exchange(&places[(size_t)rand_r(&seed) % PLACES], block);
-        while (old && (code = cu.cuMemFree_v2(old)))
-            CHECK(injects && size_of(old)); /* a free that fails leaves the block, and may be tried again */
+        cu_address old = threads_exchange(&all, &seed, block, code, size);
+        while (old && cu.cuMemFree_v2(old))
+            CHECK(all.injects && size_of(old)); /* a free that fails leaves the block, and may be tried again */
     }
     return NULL;
 }
 
 static void threads(void)
 {
-    pthread_t thread[THREADS];
-    for (uintptr_t i = 0; i < THREADS; i++)
-        CHECK(pthread_create(&thread[i], NULL, churn, (void *)(i + 1)) == 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(thread[i], NULL);
-    cu.cuFakeFail(0);
+    threads_run(churn);
     for (int i = 0; i < PLACES; i++)
-        if (places[i])
-            end(places[i]);
+        if (all.places[i])
+            end(all.places[i]);
     CHECK(free_now() == 1024 * MIB);
-    cu_address all = make(1024 * MIB); /* nothing was lost */
-    CHECK(cu.cuFakeLive() == 1);
-    end(all);
+    take_all();
 }
 
 /* The driver does not take a segment back when a large request needs its memory: it is asked once more. */
@@ -488,15 +467,12 @@ static void refused(void)
 
 static void failures(void)
 {
-    injects = true;
+    all.injects = true;
     threads();
     CHECK(cu.cuFakeFailed() > 100);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} commands[] = {
+static const struct command commands[] = {
     {"ids", ids},         {"sync_memops", sync_memops},
     {"waits", waits},     {"ordered", ordered},
     {"capture", capture}, {"contexts", contexts},
@@ -516,11 +492,11 @@ int main(int argc, char **argv)
         tell();
         return 0;
     }
-    for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(commands[i].name, argv[1]) == 0) {
-            start();
-            commands[i].run();
-            return 0;
-        }
+    const struct command *command = argc > 1 ? command_of(commands, sizeof commands / sizeof *commands, argv[1]) : NULL;
+    if (command) {
+        start();
+        command->run();
+        return 0;
+    }
     return 2;
 }

@@ -9,6 +9,8 @@
 #include "run/abi.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +161,75 @@ static inline size_t free_now(void)
     size_t free_bytes = 0;
     CHECK(cu.cuMemGetInfo_v2(&free_bytes, NULL) == CU_OK);
     return free_bytes;
+}
+
+/* No two blocks may share a byte: the range of each is its own. */
+static inline size_t size_of(cu_address block)
+{
+    cu_address base = 0;
+    size_t size = 0;
+    CHECK(cu.cuMemGetAddressRange_v2(&base, &size, block) == CU_OK && base == block);
+    return size;
+}
+
+/* Threads make and free blocks, each its own and the others'. */
+enum { THREADS = 4, PLACES = 64 };
+struct threads {
+    _Atomic(cu_address) places[PLACES];
+    bool injects; /* calls of the driver fail now and then */
+};
+
+static inline size_t random_size(unsigned *seed)
+{
+    return 1 + (size_t)rand_r(seed) % (rand_r(seed) % 8 ? 5000 : 1200000);
+}
+
+/* Puts a block into a place, and takes out the one that was there. Of that which a call returned with a code it is said whether it may. */
+static inline cu_address threads_exchange(struct threads *threads, unsigned *seed, cu_address block, cu_result code,
+                                          size_t size)
+{
+    CHECK(code == CU_OK || (threads->injects && code == CU_OUT_OF_MEMORY));
+    CHECK(code || (size_of(block) == size && block % 512 == 0));
+    return atomic_exchange(&threads->places[(size_t)rand_r(seed) % PLACES], block);
+}
+
+static inline void threads_inject(const struct threads *threads, unsigned *seed)
+{
+    if (threads->injects && rand_r(seed) % 64 == 0)
+        cu.cuFakeFail(1 + (unsigned)rand_r(seed) % 4);
+}
+
+/* Runs the threads, whose argument is their number from 1 on. */
+static inline void threads_run(void *(*churn)(void *))
+{
+    pthread_t thread[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&thread[i], NULL, churn, (void *)(i + 1)) == 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    cu.cuFakeFail(0);
+}
+
+/* Nothing was lost: one block takes all. */
+static inline void take_all(void)
+{
+    cu_address all = make(1024 * MIB);
+    CHECK(cu.cuFakeLive() == 1);
+    end(all);
+}
+
+/* One command per contract. */
+struct command {
+    const char *name;
+    void (*run)(void);
+};
+
+static inline const struct command *command_of(const struct command *commands, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
 }
 
 #endif
