@@ -388,6 +388,8 @@ static void check_work(struct span_of_bytes bytes, struct flow *flow, int pool, 
             continue;
         if (ghost.pool >= 0 && ghost.pool == pool && !captures_now(flow) && order_after_stamp(flow, ghost.stamp))
             continue; /* the caller's business: who launches a graph of a pool orders the pool's other work */
+        if (ghost.pool >= 0 && ghost.pool == pool && captures_now(flow) && m.captures[flow->capture].pool != pool)
+            continue; /* a scope has led the capture to this pool: its graph is never launched */
         fault("memory was handed out while work that it is not ordered after is on it",
               "%s of %zu bytes at %#" PRIxPTR " for flow %d (lane %d): %s had %#" PRIxPTR " to %#" PRIxPTR
               ", work %" PRIu32 " of lane %d",
