@@ -366,9 +366,7 @@ bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context co
 bool pool_cut(tarn_pool *pool, struct block *block, cu_stream stream, void *caller)
 {
     void *pointer = NULL;
-    const tarn_alloc_options options = {
-        .size = sizeof options, .device = block->device, .stream = TARN_STREAM_LEGACY, .pool = pool};
-    if (tarn_alloc(&options, block->size, &pointer) || !pointer)
+    if (tarn_pool_alloc(pool, TARN_STREAM_LEGACY, block->size, &pointer) || !pointer)
         return false;
     block->key = (uintptr_t)pointer;
     block->space = SPACE_ADDRESS;

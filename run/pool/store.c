@@ -58,9 +58,9 @@ void store_segment(unsigned store, int64_t bytes)
     atomic_fetch_add(&stores[store - 1].segments, (uint64_t)bytes);
 }
 
-static void raise_high(struct store *store)
+static void raise_high(struct store *store, uint64_t now)
 {
-    uint64_t now = atomic_load(&store->blocks) + atomic_load(&store->passed), before = atomic_load(&store->high);
+    uint64_t before = atomic_load(&store->high);
     while (before < now && !atomic_compare_exchange_weak(&store->high, &before, now))
         ;
 }
@@ -70,16 +70,17 @@ static uint64_t learn_used(struct store *store, uint64_t said)
 {
     uint64_t segments = atomic_load(&store->segments), passed = said > segments ? said - segments : 0;
     atomic_store(&store->passed, passed);
-    raise_high(store);
-    return passed + atomic_load(&store->blocks);
+    uint64_t used = passed + atomic_load(&store->blocks);
+    raise_high(store, used);
+    return used;
 }
 
 void store_block(unsigned number, int64_t bytes)
 {
     struct store *store = &stores[number - 1];
-    atomic_fetch_add(&store->blocks, (uint64_t)bytes);
+    uint64_t blocks = atomic_fetch_add(&store->blocks, (uint64_t)bytes) + (uint64_t)bytes;
     if (bytes > 0)
-        raise_high(store);
+        raise_high(store, blocks + atomic_load(&store->passed));
 }
 
 void pool_passes(unsigned number, int64_t bytes)
@@ -91,7 +92,7 @@ void pool_passes(unsigned number, int64_t bytes)
     while (!atomic_compare_exchange_weak(&store->passed, &before, book_positive(before + (uint64_t)bytes)))
         ;
     if (bytes > 0)
-        raise_high(store);
+        raise_high(store, before + (uint64_t)bytes + atomic_load(&store->blocks));
 }
 
 void store_refer(unsigned number, int change)

@@ -22,6 +22,10 @@
     X(cuDeviceSetMemPool, 11020, cuDeviceSetMemPool, false, (cu_device device, cu_pool pool))                          \
     X(cuMemPoolCreate, 11020, cuMemPoolCreate, false, (cu_pool * pool, const struct cu_pool_properties *properties))   \
     X(cuMemPoolDestroy, 11020, cuMemPoolDestroy, false, (cu_pool pool))                                                \
+    X(cuMemPoolSetAccess, 11020, cuMemPoolSetAccess, false,                                                            \
+      (cu_pool pool, const struct cu_access *access, size_t count))                                                    \
+    X(cuMemPoolGetAccess, 11020, cuMemPoolGetAccess, false,                                                            \
+      (unsigned *flags, cu_pool pool, struct cu_location *location))                                                   \
     X(cuMemPoolTrimTo, 11020, cuMemPoolTrimTo, false, (cu_pool pool, size_t keep))                                     \
     X(cuMemPoolGetAttribute, 11020, cuMemPoolGetAttribute, false, (cu_pool pool, unsigned attribute, void *value))     \
     X(cuMemPoolSetAttribute, 11020, cuMemPoolSetAttribute, false, (cu_pool pool, unsigned attribute, void *value))     \

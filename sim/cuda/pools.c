@@ -24,6 +24,7 @@ struct CUmemPoolHandle_st {
     bool taken, live;
     int device;
     bool reuse[3];
+    bool reached[TARN_MAX_DEVICES]; /* by devices beside its own */
     uint64_t threshold, used, most;
     uint64_t high; /* since it was last set back */
 };
@@ -318,6 +319,41 @@ cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *value)
         pool->threshold = *(const uint64_t *)value;
     else
         *(attribute == USED_HIGH ? &pool->high : &pool->most) = pool->used;
+    mutex_unlock(&pools_lock);
+    return code;
+}
+
+/* The memory is the host's, so that a device which was not let in reaches it all the same. What the pool's own device has stays. */
+cu_result cuMemPoolSetAccess(cu_pool pool, const struct cu_access *access, size_t count)
+{
+    cu_result code = sim_enter_process("cuMemPoolSetAccess");
+    for (size_t i = 0; !code && access && i < count; i++)
+        code = access[i].location.type == CU_LOCATION_DEVICE ? check_device("cuMemPoolSetAccess", access[i].location.id)
+                                                             : CU_INVALID_VALUE;
+    if (code || (count && !access))
+        return code ? code : CU_INVALID_VALUE;
+    mutex_lock(&pools_lock);
+    if (!is_live_locked(pool))
+        code = CU_INVALID_VALUE;
+    for (size_t i = 0; !code && i < count; i++)
+        if (access[i].location.id == pool->device && access[i].flags != CU_ACCESS_READ_WRITE)
+            code = CU_INVALID_VALUE;
+    for (size_t i = 0; !code && i < count; i++)
+        pool->reached[access[i].location.id] = access[i].flags == CU_ACCESS_READ_WRITE;
+    mutex_unlock(&pools_lock);
+    return code;
+}
+
+cu_result cuMemPoolGetAccess(unsigned *flags, cu_pool pool, struct cu_location *location)
+{
+    cu_result code = location ? check_device("cuMemPoolGetAccess", location->id) : CU_INVALID_VALUE;
+    if (code || !flags || location->type != CU_LOCATION_DEVICE)
+        return code ? code : CU_INVALID_VALUE;
+    mutex_lock(&pools_lock);
+    if (is_live_locked(pool))
+        *flags = location->id == pool->device || pool->reached[location->id] ? CU_ACCESS_READ_WRITE : 0;
+    else
+        code = CU_INVALID_VALUE;
     mutex_unlock(&pools_lock);
     return code;
 }
