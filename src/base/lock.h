@@ -181,13 +181,25 @@ typedef struct {
     atomic_bool held;
 } spinlock;
 
+/* Between two looks at what another processor writes: so that looking disturbs neither that nor the core's other thread. */
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 static inline void spin_lock_from(spinlock *s, enum lock_rank rank, const char *file, int line)
 {
     lock_before(rank, file, line);
     for (unsigned tries = 1; atomic_exchange_explicit(&s->held, true, memory_order_acquire); tries++)
-        while (atomic_load_explicit(&s->held, memory_order_relaxed))
+        while (atomic_load_explicit(&s->held, memory_order_relaxed)) {
+            spin_pause();
             if (tries++ % 64 == 0)
                 sched_yield(); /* whoever holds it may have lost its processor */
+        }
     lock_taken(s, rank, file, line);
 }
 #define spin_lock(s, rank) spin_lock_from(s, rank, __FILE__, __LINE__)

@@ -60,7 +60,12 @@ void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *pare
 
 void tree_insert(struct tree *tree, struct tree_node *node)
 {
-    tree_insert_by(tree, node, tree->order);
+    struct tree_node *parent = NULL, **link = &tree->root;
+    while (*link) {
+        parent = *link;
+        link = tree->order(node, parent) < 0 ? &parent->left : &parent->right;
+    }
+    tree_hang(tree, node, parent, link);
 }
 
 void tree_remove(struct tree *tree, struct tree_node *node)

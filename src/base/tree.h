@@ -12,7 +12,13 @@
 #include <stdint.h>
 
 struct tree_node {
-    struct tree_node *left, *right, *parent;
+    union {
+        struct {
+            struct tree_node *left, *right;
+        };
+        struct tree_node *sides[2]; /* the same, to choose one without a branch */
+    };
+    struct tree_node *parent;
 };
 
 /* Negative when `a` comes first; 0 only for a node and itself. */
@@ -26,13 +32,16 @@ struct tree {
 /* Hangs a node at a free link below `parent`, NULL for the root; the part of an insertion that is the same for every order. */
 void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent, struct tree_node **link);
 
+/* Whether `a` comes before `b`. */
+typedef bool (*tree_before)(const struct tree_node *a, const struct tree_node *b);
+
 /* Inserts a node by the tree's own order, which the caller names as a constant, so that comparing costs no call. */
-static inline void tree_insert_by(struct tree *tree, struct tree_node *node, tree_order order)
+static inline void tree_insert_by(struct tree *tree, struct tree_node *node, tree_before before)
 {
     struct tree_node *parent = NULL, **link = &tree->root;
     while (*link) {
         parent = *link;
-        link = order(node, parent) < 0 ? &parent->left : &parent->right;
+        link = &parent->sides[!before(node, parent)];
     }
     tree_hang(tree, node, parent, link);
 }
@@ -54,7 +63,7 @@ static inline struct tree_node *tree_find_first(const struct tree *tree, tree_te
     while (node) {
         bool enough = is_enough(node, key);
         found = enough ? node : found;
-        node = enough ? node->left : node->right;
+        node = node->sides[!enough];
     }
     return found;
 }

@@ -80,12 +80,36 @@ static __attribute__((noinline)) tarn_status free_traced(struct slab *slab, void
     return free_slowly(pointer, caller);
 }
 
-/* A block with its own span: page map, span, under a short lock. */
+/* Frees a block that begins in the page of its address, that only its heap's stream has used, and that nobody has to see: under its heap's
+ * lock, with no driver call. False if the caller must take the slow path. */
+static bool give_quickly(struct span *span, uintptr_t address)
+{
+    struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
+    if (!heap || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT))
+        return false;
+    mutex_lock(&heap->lock);
+    bool ends = map_span(map_get(address)) == span && atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
+                span->start == address && span->state == SPAN_BLOCK && !span->front && !span->uses && heap_keeps(heap);
+    size_t requested = span->requested;
+    if (ends && span_end_locked(heap, span)) {
+        trace_block(TRACE_free, heap, address, requested, span->tag);
+        kept_flush_locked(heap);
+        span_leave_map_locked(span);
+        span_give_locked(heap, span);
+    } else {
+        ends = false;
+    }
+    mutex_unlock(&heap->lock);
+    return ends;
+}
+
+/* A block with its own span: page map, span, under a short lock, or its heap's. */
 static __attribute__((noinline)) tarn_status free_large(void *pointer, void *caller)
 {
-    struct span *span = map_span(map_get((uintptr_t)pointer));
-    return thread_here && span && kept_give(span, (uintptr_t)pointer, thread_here) ? TARN_OK
-                                                                                   : free_slowly(pointer, caller);
+    uintptr_t address = (uintptr_t)pointer;
+    struct span *span = thread_here ? map_span(map_get(address)) : NULL;
+    bool given = span && (kept_give(span, address, thread_here) || give_quickly(span, address));
+    return given ? TARN_OK : free_slowly(pointer, caller);
 }
 
 /* The fast path: page map, slab, slot, magazine. */

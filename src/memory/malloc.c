@@ -64,6 +64,16 @@ static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size
     return status;
 }
 
+/* A held span that free memory of the heap serves, except the memory of a plan. TARN_ERROR_OUT_OF_MEMORY, without a text, if none does. */
+static tarn_status span_have_locked(struct heap *heap, const struct request *request, struct span **span)
+{
+    enum zone_kind zone = zone_of(request->size);
+    tarn_status status = span_take_locked(heap, zone, request->size, request->alignment, span);
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting) /* as the ladder begins */
+        status = span_take_aside_locked(heap, request->size, request->alignment, 0, span);
+    return status;
+}
+
 /* A block with its own span. With `grow`, climbs the ladder if no free span serves. Without, the request is another pool's, and no plan has
  * it. */
 static tarn_status span_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
@@ -80,9 +90,7 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     if (!status && heap->plan && grow)
         status = plan_take_locked(heap, request, &span);
     if (!span && (!status || status == TARN_ERROR_OUT_OF_MEMORY))
-        status = span_take_locked(heap, zone, request->size, request->alignment, &span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting) /* as the ladder begins */
-        status = span_take_aside_locked(heap, request->size, request->alignment, 0, &span);
+        status = span_have_locked(heap, request, &span);
     if (status == TARN_ERROR_OUT_OF_MEMORY) {
         mutex_unlock(&heap->lock);
         status = span_find(heap, zone, request->size, request->alignment, grow, &span);
@@ -341,13 +349,41 @@ static __attribute__((noinline)) void *malloc_traced(size_t size, void *caller)
     return address ? (void *)address : malloc_slowly(size, caller);
 }
 
-/* For sizes that no slab serves: the thread, its current heap, and a kept block of that heap, under a short lock. */
+/* A block with its own span from free memory of the heap that the thread used last; or 0: then the caller takes the slow path, as where the
+ * route of requests may have changed since. One lock, no driver call. */
+static uintptr_t take_quickly(struct heap *heap, const struct thread *thread, size_t requested)
+{
+    const struct request request = {
+        .size = config_round(memory_config(), requested),
+        .requested = requested,
+        .alignment = TARN_BLOCK_UNIT,
+    };
+    struct span *span = NULL;
+    uintptr_t address = 0;
+    if (requested > TARN_MAX_SIZE || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT) ||
+        plan_may_begin(heap, request.size))
+        return 0;
+    mutex_lock(&heap->lock);
+    if (heap_keeps(heap) && thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed) &&
+        !heap->plan && span_have_locked(heap, &request, &span) == TARN_OK)
+        address = block_begin_locked(heap, span, &request);
+    mutex_unlock(&heap->lock);
+    return address;
+}
+
+static inline uintptr_t take_large(struct heap *heap, const struct thread *thread, size_t requested)
+{
+    uintptr_t address = kept_take(heap, thread, requested);
+    return address ? address : take_quickly(heap, thread, requested);
+}
+
+/* For sizes that no slab serves: the thread, its current heap, and a kept block of that heap, under a short lock, or another one. */
 static __attribute__((noinline)) void *malloc_large(size_t size, void *caller)
 {
     struct thread *thread = thread_here;
     uintptr_t address = 0;
     if (thread && thread->current_heap && size > SLAB_MOST)
-        address = kept_take(thread->current_heap, thread, size);
+        address = take_large(thread->current_heap, thread, size);
     return address ? (void *)address : malloc_slowly(size, caller);
 }
 
@@ -402,7 +438,7 @@ static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, 
     struct thread *thread = thread_here;
     uintptr_t address = 0;
     if (thread && thread->named_heap && thread->named == stream && size > SLAB_MOST && pointer)
-        address = kept_take(thread->named_heap, thread, size);
+        address = take_large(thread->named_heap, thread, size);
     if (!address)
         return alloc_on_slowly(stream, size, pointer, caller);
     *pointer = (void *)address;

@@ -146,17 +146,27 @@ static struct counters *root_of(struct counters *counters)
     return counters->parent ? counters->parent : counters;
 }
 
-/* Both locks held; the part is open. */
-static void part_publish_locked(struct counters_part *part)
+/* Publishes what peaks depend on. Both locks held; the part is open. */
+static void part_publish_live_locked(struct counters_part *part)
 {
     for (int class = 0; class < 2; class ++) {
-        const struct tally *live = &part->live[class], *taken = &part->taken[class];
-        for (struct counters *counters = part->counters; counters; counters = counters->parent) {
+        const struct tally *live = &part->live[class];
+        for (struct counters *counters = part->counters; counters; counters = counters->parent)
             tally_add(&counters->live[class], live->blocks, live->bytes, live->requested);
+        part->live[class] = (struct tally){0};
+    }
+}
+
+/* Publishes all. */
+static void part_publish_locked(struct counters_part *part)
+{
+    part_publish_live_locked(part);
+    for (int class = 0; class < 2; class ++) {
+        const struct tally *taken = &part->taken[class];
+        for (struct counters *counters = part->counters; counters; counters = counters->parent)
             tally_add(&counters->taken[class], taken->blocks, taken->bytes, taken->requested);
-        }
         part->counted += taken->blocks;
-        part->live[class] = part->taken[class] = (struct tally){0};
+        part->taken[class] = (struct tally){0};
     }
 }
 
@@ -240,9 +250,11 @@ void counters_take_up(struct counters *root, struct counters_part *part)
     counters_lock(root);
     exact_end_locked(root, part);
     counters_part_lock(part);
-    if (part->state != COUNTERS_CLOSED)
+    if (part->state == COUNTERS_EXACT)
         part_publish_locked(part);
     if (part->state == COUNTERS_APART) {
+        part_publish_live_locked(
+            part); /* threads compete, so as little as possible: the rest goes with the next reading */
         part_raise_locked(part);
         if (pthread_equal(root->thread, pthread_self()))
             part->lost = 0; /* nobody competes any more */
@@ -294,7 +306,7 @@ static bool has_limit(const struct counters *counters)
     return counters->values.max_split_size >= 0 || (counters->parent && counters->parent->values.max_split_size >= 0);
 }
 
-/* Both locks held; the part is published. */
+/* Both locks held; the part is published, unless it is apart. */
 static void part_open_locked(struct counters *root, struct counters *counters, struct counters_part *part)
 {
     if (has_limit(counters))
@@ -307,6 +319,12 @@ static void part_open_locked(struct counters *root, struct counters *counters, s
         root->open = part;
     }
     bool apart = part->lost >= LOST_MOST;
+    if (apart && part->state == COUNTERS_APART)
+        return;
+    if (part->state == COUNTERS_APART) { /* now it is exact */
+        part_publish_locked(part);
+        part_raise_locked(part);
+    }
     part->state = apart ? COUNTERS_APART : COUNTERS_EXACT;
     if (!apart)
         root->exact = part;
@@ -346,10 +364,13 @@ void counters_part_close(struct counters_part *part)
 
 /* Blocks ---------------------------------------------------------------------------------------------------------- */
 
-counters_oversize counters_allocated_locked(struct counters *counters, size_t size, size_t requested)
+counters_oversize counters_allocated_locked(struct counters *counters, struct counters_part *part, size_t size,
+                                            size_t requested)
 {
     int class = class_of(size);
     counters_oversize oversize = 0;
+    if (part && part->state == COUNTERS_APART && counters_part_allocated_locked(part, size, requested))
+        return 0; /* while a part is open, there is no limit */
     for (; counters; counters = counters->parent) {
         tally_add(&counters->live[class], 1, (int64_t)size, (int64_t)requested);
         tally_add(&counters->taken[class], 1, (int64_t)size, (int64_t)requested);
@@ -366,12 +387,19 @@ static void live_end(struct counters *counters, int class, size_t size, size_t r
     oversize_end(counters, &counters->values.oversize_allocations, oversize);
 }
 
-void counters_freed_and_completed_locked(struct counters *counters, size_t size, size_t requested,
-                                         counters_oversize oversize)
+static void freed_and_completed_locked(struct counters *counters, size_t size, size_t requested,
+                                       counters_oversize oversize)
 {
     int class = class_of(size);
     for (; counters; counters = counters->parent)
         live_end(counters, class, size, requested, oversize);
+}
+
+void counters_freed_and_completed_locked(struct counters *counters, struct counters_part *part, size_t size,
+                                         size_t requested, counters_oversize oversize)
+{
+    if (!part || part->state != COUNTERS_APART || !counters_part_freed_locked(part, size, requested, oversize))
+        freed_and_completed_locked(counters, size, requested, oversize);
 }
 
 void counters_freed_and_completed(struct counters *counters, struct counters_part *part, size_t size, size_t requested,
@@ -379,7 +407,7 @@ void counters_freed_and_completed(struct counters *counters, struct counters_par
 {
     if (!part) {
         counters_lock(counters);
-        counters_freed_and_completed_locked(counters, size, requested, oversize);
+        freed_and_completed_locked(counters, size, requested, oversize);
         counters_unlock(counters);
         return;
     }
@@ -389,7 +417,7 @@ void counters_freed_and_completed(struct counters *counters, struct counters_par
     if (counted)
         return;
     counters_take_up(root_of(counters), part);
-    counters_freed_and_completed_locked(counters, size, requested, oversize);
+    counters_freed_and_completed_locked(counters, part, size, requested, oversize);
     counters_return(root_of(counters), part, counters);
 }
 

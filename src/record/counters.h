@@ -47,15 +47,20 @@ struct counters_part {
 #define COUNTERS_APART_BLOCKS ((int64_t)1024)    /* of each class */
 
 struct counters {
-    _Alignas(CACHE_LINE) spinlock lock; /* of all below, where there is no parent */
-    struct counters *parent;            /* or NULL; constant */
+    _Alignas(CACHE_LINE)
+        spinlock lock; /* of all below, where there is no parent; alone in its line, which others wait for */
 
-    /* Where there is no parent. */
-    struct counters_part *open, *exact; /* the list; the one in it that is exact, or NULL */
-    pthread_t thread;                   /* the last one that had a part published to go on with it */
+    /* The next line is all that changes when a part that is apart publishes. Where there is no parent: the part in the list below that is exact,
+     * or NULL; and the last thread that had a part published to go on with it. By class, small and large: blocks. */
+    _Alignas(CACHE_LINE) struct counters_part *exact;
+    pthread_t thread;
+    struct tally live[2];
 
-    /* By class, small and large. What was freed since the sums were reset is `before` + `taken` - `live`. */
-    struct tally live[2], taken[2], before[2];
+    _Alignas(CACHE_LINE) struct counters *parent; /* or NULL; constant */
+    struct counters_part *open;                   /* where there is no parent: the list */
+
+    /* By class. What was freed since the sums were reset is `before` + `taken` - `live`. */
+    struct tally taken[2], before[2];
     struct tally waiting[2], waited[2]; /* freed, and not reusable yet; the same when the sums were reset */
     struct tally moved;                 /* since then: into the large class by growing, as if freed and taken anew */
     struct tally peak[TARN_STAT_CLASSES], active_peak[TARN_STAT_CLASSES]; /* of live; of live and waiting */
@@ -113,11 +118,13 @@ bool counters_part_allocated_locked(struct counters_part *part, size_t size, siz
 bool counters_part_freed_locked(struct counters_part *part, size_t size, size_t requested, counters_oversize oversize);
 
 /* The same in a set, between a take-up of a part, which has the locks of both and publishes the part, and the return of it, which leaves
- * it open where it may be, as a part of `counters`; NULL: of the set that it is a part of, if any. `device` is the device's set. */
+ * it open where it may be, as a part of `counters`; NULL: of the set that it is a part of, if any. `device` is the device's set. A part that
+ * is apart counts the block itself if it can now. Without a part (NULL), with the set's lock only. */
 void counters_take_up(struct counters *device, struct counters_part *part);
-counters_oversize counters_allocated_locked(struct counters *counters, size_t size, size_t requested);
-void counters_freed_and_completed_locked(struct counters *counters, size_t size, size_t requested,
-                                         counters_oversize oversize);
+counters_oversize counters_allocated_locked(struct counters *counters, struct counters_part *part, size_t size,
+                                            size_t requested);
+void counters_freed_and_completed_locked(struct counters *counters, struct counters_part *part, size_t size,
+                                         size_t requested, counters_oversize oversize);
 void counters_return(struct counters *device, struct counters_part *part, struct counters *counters);
 
 /* A free, by whichever way there is. `part` is NULL where the heap may be of another set by now: a part is only for those who know, since

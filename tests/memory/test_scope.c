@@ -338,6 +338,30 @@ static void nothing_else_changes_while_a_scope_is_open(void **state)
     release_pools();
 }
 
+/* A heap that a thread used last, and that has free memory, serves no request that a scope covers now. */
+static void *begin_for_all(void *scope)
+{
+    *(tarn_scope *)scope = begin(0, TARN_SCOPE_ALWAYS, 0);
+    return NULL;
+}
+
+static void large_blocks_follow_the_scopes_of_other_threads(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    tarn_scope scope = 0;
+    make_pools();
+    void *wall = tarn_malloc(3 * MIB), *hole = tarn_malloc(3 * MIB);
+    CHECK(index_of(wall) == -1); /* which frees it */
+    CHECK(!pthread_create(&thread, NULL, begin_for_all, &scope));
+    pthread_join(thread, NULL);
+    CHECK(index_of(tarn_malloc(2 * MIB)) == 0);
+    OK(tarn_scope_end(scope));
+    CHECK(index_of(tarn_malloc(2 * MIB)) == -1);
+    OK(tarn_free(hole));
+    release_pools();
+}
+
 /* Threads allocate while scopes for all come and go: each block comes from a pool that had a scope at some time, and all add up. */
 static _Atomic bool stop;
 
@@ -386,6 +410,7 @@ int main(void)
         cmocka_unit_test(a_scope_goes_on_for_the_workers_of_a_thread_that_ends),
         cmocka_unit_test(what_is_wrong_is_refused),
         cmocka_unit_test(nothing_else_changes_while_a_scope_is_open),
+        cmocka_unit_test(large_blocks_follow_the_scopes_of_other_threads),
         cmocka_unit_test(scopes_come_and_go_under_threads_that_allocate),
     };
     host_start_with(2, MEMORY);

@@ -181,7 +181,7 @@ struct heap {
 
     struct heap *next; /* arena lock: in the arena's list */
 
-    /* The part's lock: freed blocks that are kept as they are, the newest last; and whether any may be. */
+    /* The part's lock: freed blocks that are kept as they are, the newest last; and to change, whether any may be. */
     struct counters_part part; /* of its store's counters */
     struct {
         size_t size;
@@ -190,7 +190,7 @@ struct heap {
         struct span *span;
     } kept[HEAP_KEPT];
     atomic_uint kept_count;
-    bool keeps;
+    atomic_bool keeps;
     bool kept_before; /* lock, while the heap is held: `keeps` as it was */
 };
 

@@ -13,8 +13,8 @@ uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size
     unsigned place = kept_find_locked(heap, thread, size);
     if (place) {
         counters = heap->store->counters; /* constant while blocks are kept */
-        address =
-            kept_take_locked(heap, thread, place - 1, requested, counters_allocated_locked(counters, size, requested));
+        address = kept_take_locked(heap, thread, place - 1, requested,
+                                   counters_allocated_locked(counters, &heap->part, size, requested));
     }
     counters_return(&heap->arena->counters, &heap->part, counters);
     return address;
@@ -27,7 +27,7 @@ bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address, 
     bool keeps = kept_may_give_locked(heap, span, address, thread);
     if (keeps) {
         counters = heap->store->counters;
-        counters_freed_and_completed_locked(counters, span->size, span->requested, span->oversize);
+        counters_freed_and_completed_locked(counters, &heap->part, span->size, span->requested, span->oversize);
         kept_give_locked(heap, span, thread);
     }
     counters_return(&heap->arena->counters, &heap->part, counters);
@@ -63,8 +63,7 @@ void kept_flush_locked(struct heap *heap)
 static bool set_keeps(struct heap *heap, bool keeps)
 {
     counters_part_lock(&heap->part);
-    bool before = heap->keeps;
-    heap->keeps = keeps;
+    bool before = atomic_exchange_explicit(&heap->keeps, keeps, memory_order_relaxed);
     counters_part_unlock(&heap->part);
     return before;
 }
@@ -107,11 +106,22 @@ void span_begin_locked(struct heap *heap, struct span *span)
     counters_part_unlock(&heap->part);
     if (!counted) {
         counters_take_up(&heap->arena->counters, &heap->part);
-        span->oversize = counters_allocated_locked(counters, span->size, span->requested);
+        span->oversize = counters_allocated_locked(counters, &heap->part, span->size, span->requested);
         atomic_store_explicit(&span->live, true, memory_order_relaxed);
         counters_return(&heap->arena->counters, &heap->part, counters);
     }
     trace_block(TRACE_alloc, heap, span->start, span->requested, span->tag);
+}
+
+bool span_end_locked(struct heap *heap, struct span *span)
+{
+    counters_part_lock(&heap->part);
+    bool ends = atomic_load_explicit(&span->live, memory_order_relaxed) &&
+                counters_part_freed_locked(&heap->part, span->size, span->requested, span->oversize);
+    if (ends)
+        atomic_store_explicit(&span->live, false, memory_order_relaxed);
+    counters_part_unlock(&heap->part);
+    return ends;
 }
 
 static bool set_live(struct heap *heap, struct span *span, bool live)

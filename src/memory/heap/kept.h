@@ -33,6 +33,13 @@ static inline void kept_state_set(struct heap *heap, const struct span *span, ui
     atomic_store_explicit(&heap->zones[span->zone].state, state, memory_order_relaxed);
 }
 
+/* Whether blocks may be kept, and handed out and freed with no more than the heap's locks: nobody has to see each one, and the heap's stream
+ * and pool are in use. */
+static inline bool heap_keeps(const struct heap *heap)
+{
+    return atomic_load_explicit(&heap->keeps, memory_order_relaxed);
+}
+
 /* Which kept block serves a request of a size, from 1; 0 for none. */
 static inline unsigned kept_find_locked(const struct heap *heap, const struct thread *thread, size_t size)
 {
@@ -41,7 +48,7 @@ static inline unsigned kept_find_locked(const struct heap *heap, const struct th
     while (i > 0 && heap->kept[i - 1].size != size)
         i--;
     bool told = !trace_is_on() || trace_is_quick(heap, thread);
-    return i > 0 && heap->keeps && routed && told &&
+    return i > 0 && heap_keeps(heap) && routed && told &&
                    kept_state(heap, heap->kept[i - 1].span) == heap->kept[i - 1].before
                ? i
                : 0;
@@ -94,7 +101,7 @@ static inline bool kept_may_give_locked(const struct heap *heap, const struct sp
 {
     return atomic_load_explicit(&span->live, memory_order_relaxed) &&
            atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && span->start == address && !span->uses &&
-           heap->keeps && atomic_load_explicit(&heap->kept_count, memory_order_relaxed) < HEAP_KEPT &&
+           heap_keeps(heap) && atomic_load_explicit(&heap->kept_count, memory_order_relaxed) < HEAP_KEPT &&
            kept_state(heap, span) == span->after && (!trace_is_on() || trace_is_quick(heap, thread));
 }
 
@@ -142,6 +149,9 @@ void kept_lose(struct heap *heap);
 
 /* Hands out a span that has become a block: makes it live, counts it, and writes it to the trace. */
 void span_begin_locked(struct heap *heap, struct span *span);
+/* Ends a live block, whose free is counted: only its memory remains. False if it is not live, or if its part cannot count that; then nothing
+ * has changed. */
+bool span_end_locked(struct heap *heap, struct span *span);
 /* Claims a live block under its heap's lock, so that no other thread frees it meanwhile. False if it is not live. The claim ends when the
  * block ends, or is given back. */
 bool span_claim_locked(struct heap *heap, struct span *span);
