@@ -35,6 +35,9 @@
 #define LOAN_PART 768
 #define REGRETS_FELT 16
 #define REGRETS_MOST 64
+/* A piece of 2 MiB costs as many driver calls as one of 40 MiB. So after this many regrets a heap lends no less than a small piece, however
+ * little is reserved. */
+#define REGRETS_OF_LITTLE 8
 
 /* One live block holds a whole piece in place. To keep that small compared with the program's memory, a piece is at most this part of what
  * is reserved, or this many bytes. */
@@ -442,7 +445,11 @@ static void growth_alias_undo(struct growth *growth)
 static size_t least_loan(const struct growth *growth, unsigned regrets)
 {
     size_t least = growth->reserved / LOAN_PART << regrets / REGRETS_FELT;
-    return growth->freely ? 0 : least + least * (regrets % REGRETS_FELT) / REGRETS_FELT;
+    size_t small = regrets < REGRETS_OF_LITTLE ? SMALL_PIECE * regrets / REGRETS_OF_LITTLE : SMALL_PIECE;
+    least += least * (regrets % REGRETS_FELT) / REGRETS_FELT;
+    if (growth->freely)
+        return 0;
+    return least > small ? least : small;
 }
 
 static bool heap_lends_locked(struct heap *heap, const struct growth *growth, size_t wanted)
