@@ -191,17 +191,28 @@ static void alignment(void)
         end(blocks[i]);
 }
 
+static cu_address take_of(cu_pool pool)
+{
+    cu_address address = 0;
+    CHECK(cu.cuMemAllocFromPoolAsync(&address, 4096, pool, streams[0]) == CU_OK && address);
+    return address;
+}
+
 static void access_of_a_peer(void)
 {
+    const struct cu_pool_properties properties = {.type = 1, .location = {CU_LOCATION_DEVICE, 0}};
     struct cu_access peer = {{CU_LOCATION_DEVICE, 1}, CU_ACCESS_READ_WRITE};
     unsigned before = 9, after = 9;
-    cu_address old = take(4096, streams[0]), plain = make(4096);
-    CHECK(cu.cuMemPoolGetAccess(&before, first, &peer.location) == CU_OK);
-    CHECK(cu.cuMemPoolSetAccess(first, &peer, 1) == CU_OK);
-    CHECK(cu.cuMemPoolGetAccess(&after, first, &peer.location) == CU_OK);
-    cu_address new = take(4096, streams[0]);
-    tell("access %u, then %u; device 1 reaches an old block %u, a new one %u, a plain one %u", before, after,
-         cu.cuFakeReaches(old, 1), cu.cuFakeReaches(new, 1), cu.cuFakeReaches(plain, 1));
+    cu_pool pool = NULL;
+    CHECK(cu.cuMemPoolCreate(&pool, &properties) == CU_OK);
+    cu_address old = take_of(pool), other = take(4096, streams[0]), plain = make(4096);
+    CHECK(cu.cuMemPoolGetAccess(&before, pool, &peer.location) == CU_OK);
+    CHECK(cu.cuMemPoolSetAccess(pool, &peer, 1) == CU_OK);
+    CHECK(cu.cuMemPoolGetAccess(&after, pool, &peer.location) == CU_OK);
+    cu_address new = take_of(pool);
+    tell("access %u, then %u; device 1 reaches an old block %u, a new one %u, one of another pool %u, a plain one %u",
+         before, after, cu.cuFakeReaches(old, 1), cu.cuFakeReaches(new, 1), cu.cuFakeReaches(other, 1),
+         cu.cuFakeReaches(plain, 1));
 }
 
 static void sync_memops(void)
