@@ -8,6 +8,7 @@
  * itself is told by the chain of its __init__(). A frame that a recording named after a module ("layers.0 (Block)") is taken by its
  * word. Stacks are a tree whose callers have lower numbers, so that one pass finds all. */
 #include "analysis/analysis.h"
+#include "analysis/paths.h"
 
 #include "table.h"
 
@@ -25,9 +26,7 @@ struct draft {
     uint32_t *heads; /* by frame: the first that has the same function of the same file, whose line says nothing */
     uint32_t *inner; /* by stack: the path of the forward() functions, each with its line; 0: none */
     uint32_t *inits; /* the same of __init__() */
-    struct table places;
-    struct analysis_path *paths;
-    size_t path_count, path_capacity;
+    struct paths paths;
 };
 
 static bool ends_with(const char *text, const char *end)
@@ -73,24 +72,6 @@ static enum part part_of(const struct snapshot *snapshot, const struct snapshot_
     return PART_NONE;
 }
 
-/* The place of a path; 0 when memory is short. */
-static uint32_t path_of(struct draft *draft, uint32_t frame, uint32_t caller)
-{
-    uint32_t *place = table_add(&draft->places, frame, caller, (uint32_t)draft->path_count);
-    if (!place || *place < draft->path_count)
-        return place ? *place : 0;
-    if (draft->path_count == draft->path_capacity) {
-        size_t capacity = 2 * draft->path_capacity;
-        struct analysis_path *grown = realloc(draft->paths, capacity * sizeof *grown);
-        if (!grown)
-            return 0;
-        draft->paths = grown;
-        draft->path_capacity = capacity;
-    }
-    draft->paths[draft->path_count] = (struct analysis_path){frame, caller};
-    return (uint32_t)draft->path_count++;
-}
-
 static bool find_parts(const struct snapshot *snapshot, struct draft *draft)
 {
     struct table heads = {0};
@@ -120,11 +101,11 @@ static bool find_modules(const struct snapshot *snapshot, struct draft *draft, u
         draft->inits[i] = makers;
         modules[i] = modules[stack->caller];
         if (forward || part == PART_NAMED) {
-            draft->inner[i] = path_of(draft, stack->frame, part == PART_NAMED ? 0 : outer);
-            modules[i] = path_of(draft, head, part == PART_NAMED ? 0 : outer);
+            draft->inner[i] = path_of(&draft->paths, stack->frame, part == PART_NAMED ? 0 : outer);
+            modules[i] = path_of(&draft->paths, head, part == PART_NAMED ? 0 : outer);
         } else if (init) {
-            draft->inits[i] = path_of(draft, stack->frame, makers);
-            modules[i] = part == PART_LIBRARY_INIT ? path_of(draft, head, makers) : modules[i];
+            draft->inits[i] = path_of(&draft->paths, stack->frame, makers);
+            modules[i] = part == PART_LIBRARY_INIT ? path_of(&draft->paths, head, makers) : modules[i];
         }
         bool short_of_memory = (forward && (!draft->inner[i] || !modules[i])) || (init && !draft->inits[i]) ||
                                ((part == PART_LIBRARY_INIT || part == PART_NAMED) && !modules[i]);
@@ -142,23 +123,20 @@ bool analysis_modules_make(struct analysis *analysis)
     struct draft draft = {.parts = calloc(frames, sizeof *draft.parts),
                           .heads = calloc(frames, sizeof *draft.heads),
                           .inner = calloc(stacks, sizeof *draft.inner),
-                          .inits = calloc(stacks, sizeof *draft.inits),
-                          .paths = calloc(64, sizeof *draft.paths),
-                          .path_count = 1,
-                          .path_capacity = 64};
-    bool made = modules && draft.parts && draft.heads && draft.inner && draft.inits && draft.paths &&
+                          .inits = calloc(stacks, sizeof *draft.inits)};
+    bool made = paths_init(&draft.paths) && modules && draft.parts && draft.heads && draft.inner && draft.inits &&
                 find_parts(snapshot, &draft) && find_modules(snapshot, &draft, modules);
     if (made) {
         free(analysis->modules);
         free(analysis->module_paths);
         analysis->modules = modules;
-        analysis->module_paths = draft.paths;
-        analysis->module_count = draft.path_count;
+        analysis->module_paths = draft.paths.list;
+        analysis->module_count = draft.paths.count;
     } else {
         free(modules);
-        free(draft.paths);
+        free(draft.paths.list);
     }
-    table_finish(&draft.places);
+    paths_finish(&draft.paths);
     free(draft.parts);
     free(draft.heads);
     free(draft.inner);

@@ -6,8 +6,7 @@
  * Each frame has a rank, by its names alone. A stack's site is its nearest frame of the highest rank in it; its callers are the frames
  * outside of that, down to the rank of a wrapper. Stacks are a tree whose callers have lower numbers, so that one pass finds all. */
 #include "analysis/analysis.h"
-
-#include "table.h"
+#include "analysis/paths.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -161,28 +160,8 @@ struct draft {
     uint8_t *ranks;  /* by frame */
     uint32_t *shown; /* by stack: the nearest stack of its own or outside whose frame is shown as a caller; 0: none */
     uint32_t *best, *inner, *next; /* by stack: whose frame is its site; its path at the depth so far, at the next */
-    struct table places;
-    struct analysis_path *paths;
-    size_t path_count, path_capacity;
+    struct paths paths;
 };
-
-/* The place of a path; 0 when memory is short. */
-static uint32_t path_of(struct draft *draft, uint32_t frame, uint32_t caller)
-{
-    uint32_t *place = table_add(&draft->places, frame, caller, (uint32_t)draft->path_count);
-    if (!place || *place < draft->path_count)
-        return place ? *place : 0;
-    if (draft->path_count == draft->path_capacity) {
-        size_t capacity = 2 * draft->path_capacity;
-        struct analysis_path *grown = realloc(draft->paths, capacity * sizeof *grown);
-        if (!grown)
-            return 0;
-        draft->paths = grown;
-        draft->path_capacity = capacity;
-    }
-    draft->paths[draft->path_count] = (struct analysis_path){frame, caller};
-    return (uint32_t)draft->path_count++;
-}
 
 /* The paths of all stacks, as deep as they are wanted: those of one frame, with them those of two, ... */
 static bool make_paths(const struct snapshot *snapshot, struct draft *draft, unsigned depth, uint32_t *sites)
@@ -197,7 +176,7 @@ static bool make_paths(const struct snapshot *snapshot, struct draft *draft, uns
     }
     for (size_t i = 1; !depth && i < snapshot->stack_count; i++) { /* whole: that of its caller is there already */
         uint32_t caller = draft->shown[snapshot->stacks[i].caller], own = draft->best[i];
-        draft->inner[i] = path_of(draft, snapshot->stacks[i].frame, caller ? draft->inner[caller] : 0);
+        draft->inner[i] = path_of(&draft->paths, snapshot->stacks[i].frame, caller ? draft->inner[caller] : 0);
         sites[i] = draft->inner[own];
         if (!draft->inner[i])
             return false;
@@ -207,7 +186,8 @@ static bool make_paths(const struct snapshot *snapshot, struct draft *draft, uns
         for (size_t i = 1; i < snapshot->stack_count; i++) {
             uint32_t own = level == depth ? draft->best[i] : (uint32_t)i;
             uint32_t caller = draft->shown[snapshot->stacks[own].caller];
-            made[i] = path_of(draft, snapshot->stacks[own].frame, level > 1 && caller ? draft->inner[caller] : 0);
+            made[i] =
+                path_of(&draft->paths, snapshot->stacks[own].frame, level > 1 && caller ? draft->inner[caller] : 0);
             if (!made[i])
                 return false;
         }
@@ -226,11 +206,8 @@ bool analysis_fold(struct analysis *analysis, const struct analysis_folding *fol
                           .shown = calloc(stacks, sizeof *draft.shown),
                           .best = calloc(stacks, sizeof *draft.best),
                           .inner = levels,
-                          .next = levels ? levels + stacks : NULL,
-                          .paths = calloc(64, sizeof *draft.paths),
-                          .path_count = 1,
-                          .path_capacity = 64};
-    bool made = sites && levels && draft.ranks && draft.shown && draft.best && draft.paths;
+                          .next = levels ? levels + stacks : NULL};
+    bool made = paths_init(&draft.paths) && sites && levels && draft.ranks && draft.shown && draft.best;
     for (size_t i = 0; made && i < snapshot->frame_count; i++)
         draft.ranks[i] = (uint8_t)rank_of(snapshot, &snapshot->frames[i], folding);
     made = made && make_paths(snapshot, &draft, folding->depth, sites);
@@ -238,13 +215,13 @@ bool analysis_fold(struct analysis *analysis, const struct analysis_folding *fol
         free(analysis->sites);
         free(analysis->paths);
         analysis->sites = sites;
-        analysis->paths = draft.paths;
-        analysis->path_count = draft.path_count;
+        analysis->paths = draft.paths.list;
+        analysis->path_count = draft.paths.count;
     } else {
         free(sites);
-        free(draft.paths);
+        free(draft.paths.list);
     }
-    table_finish(&draft.places);
+    paths_finish(&draft.paths);
     free(draft.ranks);
     free(draft.shown);
     free(draft.best);
