@@ -68,6 +68,7 @@ typedef struct tarn_nccl {
     ncclResult_t result; /* of the last call of NCCL's */
     bool unsupported;    /* NCCL has no windows here: collectives copy */
     bool suspended;      /* by tarn_nccl_suspend() */
+    bool asleep;         /* the process sleeps, and its sleeper called that */
     bool
         leaves_comm; /* set by the caller, after tarn_nccl_begin(): another tarn_nccl suspends and resumes the communicator */
     bool has_graphs;      /* set by the caller: captured graphs contain collectives of the communicator */
@@ -251,7 +252,7 @@ static inline tarn_status tarn_nccl_resume(tarn_nccl *registered)
             return TARN_ERROR_LIBRARY;
     }
 #endif
-    registered->suspended = false;
+    registered->suspended = registered->asleep = false;
     return tarn_nccl_register(registered);
 }
 
@@ -286,14 +287,21 @@ static inline tarn_status tarn_nccl_sleeper_prepare(void *user, char *why, size_
 static inline tarn_status tarn_nccl_sleeper_commit(void *user, char *why, size_t room)
 {
     tarn_nccl *registered = (tarn_nccl *)user;
+    if (registered->suspended && !registered->asleep)
+        return TARN_OK; /* the program did so before, and resumes it */
+    registered->asleep = true;
     return tarn_nccl_why(registered, tarn_nccl_suspend(registered), why, room);
 }
 
 static inline tarn_status tarn_nccl_sleeper_wake(void *user, char *why, size_t room)
 {
     tarn_nccl *registered = (tarn_nccl *)user;
+    if (registered->suspended && !registered->asleep)
+        return TARN_OK;
     tarn_status status = tarn_nccl_resume(registered);
-    return tarn_nccl_why(registered, status == TARN_ERROR_NOT_SUPPORTED ? TARN_OK : status, why, room);
+    if (status == TARN_ERROR_NOT_SUPPORTED || status == TARN_ERROR_SUSPENDED) /* the program suspended the pool before */
+        status = TARN_OK;
+    return tarn_nccl_why(registered, status, why, room);
 }
 
 static inline size_t tarn_nccl_sleeper_held(void *user)
@@ -315,7 +323,8 @@ static inline size_t tarn_nccl_sleeper_held(void *user)
  * tarn_wake() does what tarn_nccl_resume() does, in the thread that makes that call. Both are collective, so all ranks must add their
  * sleepers in the same order, and sleep together. The sleep is refused, with the communicator as residue, while a call of the communicator
  * is in progress, and while there are graphs of its collectives (`has_graphs`) unless the environment has NCCL_GRAPH_REGISTER=0. Work on
- * streams must have been waited for. `registered` must stay where it is until tarn_nccl_sleeper_remove().
+ * streams must have been waited for. What tarn_nccl_suspend() has suspended before stays suspended. `registered` must stay where it is until
+ * tarn_nccl_sleeper_remove().
  *
  * If several pools are registered with one communicator, the tarn_nccl whose sleeper is added first suspends the communicator, and the others
  * set `leaves_comm`: the newest sleeps first.

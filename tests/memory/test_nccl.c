@@ -454,6 +454,38 @@ static void a_communicator_sleeps_without_a_pool(void **state)
     OK(tarn_nccl_sleeper_remove(&alone));
 }
 
+/* By tarn_nccl_suspend() and tarn_pool_suspend(); or the pool alone, while nothing of it is registered. */
+static void what_the_program_has_suspended_a_sleep_leaves_alone(void **state)
+{
+    (void)state;
+    for (int both = 0; both < 2; both++) {
+        tarn_nccl registered;
+        tarn_pool_state now = TARN_POOL_RUNS;
+        tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+        OK(tarn_nccl_sleeper_add(&registered, "suspended before"));
+        if (both) {
+            OK(tarn_nccl_register(&registered));
+            OK(tarn_nccl_suspend(&registered));
+        }
+        OK(tarn_pool_suspend(pool, true));
+        OK(tarn_sleep(NULL, NULL));
+        CHECK(communicator.suspended);
+        OK(tarn_wake());
+        OK(tarn_pool_state_get(pool, &now));
+        CHECK(now == TARN_POOL_KEPT && communicator.suspended == (bool)both && registered.suspended == (bool)both &&
+              fake_registrations() == 0);
+        OK(tarn_pool_resume(pool));
+        OK(tarn_nccl_resume(&registered));
+        CHECK(!communicator.suspended && fake_registrations() == 2 && reads_what_is_there(&communicator, buffers[1]));
+        OK(tarn_sleep(NULL, NULL)); /* and takes part in the next one */
+        CHECK(communicator.suspended && fake_registrations() == 0);
+        OK(tarn_wake());
+        CHECK(!communicator.suspended && fake_registrations() == 2 && reads_what_is_there(&communicator, buffers[1]));
+        OK(tarn_nccl_deregister(&registered));
+        OK(tarn_nccl_sleeper_remove(&registered));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +501,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(two_pools_of_a_communicator_suspend_it_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_communicator_that_cannot_sleep_says_why, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_communicator_sleeps_without_a_pool, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_the_program_has_suspended_a_sleep_leaves_alone, set_up, tear_down),
     };
     host_start_with(1, 512 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);

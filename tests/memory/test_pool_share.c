@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h>
 
@@ -149,6 +150,35 @@ static void export_and_die(int socket)
     raise(SIGKILL);
 }
 
+/* Leaves a child behind that has what a child of fork() has, until the other side closes the socket. */
+static void fork_and_die(int socket)
+{
+    char word = 0;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        say(socket, 'f'); /* by now it has done what it does at a fork */
+        (void)recv(socket, &word, 1, 0);
+        _exit(0);
+    }
+    raise(SIGKILL);
+}
+
+static void import_fork_and_die(int socket)
+{
+    tarn_share *share = received_from(socket);
+    CHECK(pool_import(share, 0) != NULL);
+    fork_and_die(socket);
+}
+
+static void export_fork_and_die(int socket)
+{
+    tarn_pool *pool = registrable(0);
+    CHECK(alloc_in(pool, TARN_STREAM_LEGACY, BLOCK) != NULL);
+    OK(tarn_share_send(socket, pool_export(pool, NULL)));
+    fork_and_die(socket);
+}
+
 static int play(const char *name, int socket)
 {
     alarm(60);
@@ -157,6 +187,10 @@ static int play(const char *name, int socket)
         import_and_follow(socket);
     else if (strcmp(name, "import and die") == 0)
         import_and_die(socket);
+    else if (strcmp(name, "import, fork and die") == 0)
+        import_fork_and_die(socket);
+    else if (strcmp(name, "export, fork and die") == 0)
+        export_fork_and_die(socket);
     else
         export_and_die(socket);
     return 0;
@@ -257,6 +291,59 @@ static void an_exporter_that_is_killed_is_missed(void **state)
     OK(tarn_imported_pool_close(imported));
     OK(tarn_imported_pool_close(late));
     nothing_is_left(0);
+}
+
+/* Waits until the other side has died, and has its child running. */
+static void wait_for_death(struct side side)
+{
+    siginfo_t info;
+    hear(side.socket, 'f');
+    CHECK(waitid(P_PID, (id_t)side.process, &info, WEXITED | WNOWAIT) == 0);
+}
+
+static void children_of_fork_do_not_count(void **state)
+{
+    (void)state;
+    struct side side = start_side("import, fork and die", SOCK_STREAM);
+    tarn_pool *pool = registrable(0);
+    char *block = alloc_in(pool, own, BLOCK), word = 0;
+    tarn_share *share = pool_export(pool, NULL);
+    OK(tarn_share_send(side.socket, share));
+    wait_for_death(side);
+    CHECK(importers(share) == 0);
+    end_side(side, 128 + SIGKILL);
+
+    tarn_imported_pool *here = pool_import(share, 1), *other = pool_import(share, 0);
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); /* a fork of which nothing is told */
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(ends[1]);
+        (void)!read(ends[0], &word, 1);
+        _exit(0);
+    }
+    OK(tarn_imported_pool_close(here));
+    CHECK(importers(share) == 1 && state_of(other) == TARN_IMPORT_CURRENT);
+    OK(tarn_imported_pool_close(other));
+    CHECK(importers(share) == 0);
+    close(ends[0]);
+    close(ends[1]);
+    CHECK(waitpid(child, NULL, 0) == child);
+    OK(tarn_share_close(share));
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+
+    side = start_side("export, fork and die", SOCK_STREAM);
+    share = received_from(side.socket);
+    here = pool_import(share, 0);
+    wait_for_death(side);
+    CHECK(state_of(here) == TARN_IMPORT_ORPHANED);
+    end_side(side, 128 + SIGKILL);
+    OK(tarn_share_close(share));
+    OK(tarn_imported_pool_close(here));
+    nothing_is_left(0);
+    nothing_is_left(1);
 }
 
 /* ---- In one process ---------------------------------------------------------------------------------------------- */
@@ -617,6 +704,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_pool_grows_while_it_is_imported),
         cmocka_unit_test(an_importer_that_is_killed_does_not_count),
         cmocka_unit_test(an_exporter_that_is_killed_is_missed),
+        cmocka_unit_test(children_of_fork_do_not_count),
         cmocka_unit_test(what_is_exported_stays),
         cmocka_unit_test(a_layout_has_a_number),
         cmocka_unit_test(updates_that_do_not_fit_change_nothing),

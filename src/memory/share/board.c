@@ -2,14 +2,19 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Boards. Byte 0 is locked by the exporter, and one byte behind it, chosen at random, by each importer. The page is sealed so that the
- * file cannot shrink under a mapping and, where the kernel can, that no importer writes to it. Owns no data. */
+ * file cannot shrink under a mapping and, where the kernel can, that no importer writes to it.
+ *
+ * A child of fork() shares the file descriptions, so it would hold the locks of a parent that has ended. It closes them; what is mapped is
+ * mapped by other descriptions. Owns the list of what it closes: without a lock, because the fork may come while another thread has that. */
 #include "memory/share/board.h"
 #include "base/cancel.h"
 #include "base/file.h"
+#include "base/pages.h"
 #include "base/status.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,6 +28,57 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
+
+/* A file that has a lock, or -1: free for the next one. Entries stay in the list for good. */
+struct locking {
+    struct locking *next;
+    atomic_int file;
+};
+
+static struct object_pool locking_objects = OBJECT_POOL(struct locking);
+static struct locking *_Atomic lockings;
+
+static void in_child(void)
+{
+    for (struct locking *locking = atomic_load(&lockings); locking; locking = locking->next)
+        if (atomic_load(&locking->file) >= 0)
+            (void)close(atomic_load(&locking->file));
+}
+
+static void watch_fork(void)
+{
+    (void)pthread_atfork(NULL, NULL, in_child); /* no memory for it: then a child is not told */
+}
+
+/* Notes a file for in_child(), before it has a lock. */
+static tarn_status locking_begin(int file)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_fork);
+    struct locking *locking = atomic_load(&lockings);
+    for (int none = -1; locking; locking = locking->next, none = -1)
+        if (atomic_compare_exchange_strong(&locking->file, &none, file))
+            return TARN_OK;
+    locking = object_alloc(&locking_objects);
+    if (!locking)
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the page that a pool's processes share");
+    atomic_store(&locking->file, file);
+    locking->next = atomic_load(&lockings);
+    while (!atomic_compare_exchange_weak(&lockings, &locking->next, locking))
+        ;
+    return TARN_OK;
+}
+
+/* Removes all locks of a file's description, also if a child was forked before the list had it, and closes it. */
+static void locking_end(int file)
+{
+    struct flock none = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+    (void)fcntl(file, F_OFD_SETLK, &none);
+    for (struct locking *locking = atomic_load(&lockings); locking; locking = locking->next)
+        if (atomic_load(&locking->file) == file)
+            atomic_store(&locking->file, -1); /* first: a child must not close another file of that number */
+    close(file);
+}
 
 static tarn_status refused(const char *call)
 {
@@ -62,7 +118,10 @@ static tarn_status fill_in(struct board *board)
         return refused("F_ADD_SEALS");
     if ((board->own = open_anew(board->file, O_RDWR)) < 0)
         return refused("open in /proc/self/fd");
-    return fcntl(board->own, F_OFD_SETLK, &lock) ? refused("F_OFD_SETLK") : TARN_OK;
+    tarn_status status = locking_begin(board->own);
+    if (!status && fcntl(board->own, F_OFD_SETLK, &lock))
+        status = refused("F_OFD_SETLK");
+    return status;
 }
 
 tarn_status board_create(struct board *board)
@@ -99,12 +158,12 @@ tarn_status board_join(int file, struct board *board)
     if ((board->own = open_anew(file, O_RDONLY)) < 0)
         return refused("open in /proc/self/fd");
     tarn_status status = TARN_OK;
-    if (!(board->words = map_page(board->own, PROT_READ)))
+    if (!(board->words = map_page(file, PROT_READ))) /* not `own`: a mapping keeps a description, and its locks */
         status = refused("mmap");
     else if (board->words->magic != BOARD_MAGIC)
         status =
             failed(TARN_ERROR_INVALID_ARGUMENT, "the page that came with a pool's share does not say what it should");
-    else
+    else if ((status = locking_begin(board->own)) == TARN_OK)
         status = enter_name(board);
     if (status)
         board_leave(board);
@@ -117,7 +176,7 @@ void board_leave(struct board *board)
     if (board->words)
         (void)munmap(board->words, BOARD_BYTES);
     if (board->own >= 0)
-        close(board->own);
+        locking_end(board->own);
     if (board->file >= 0)
         close(board->file);
     *board = (struct board){.file = -1, .own = -1};
