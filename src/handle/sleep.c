@@ -235,24 +235,29 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
     return status;
 }
 
-/* Resumes a pool, unless only the sleep still has a reference to it: then it ends with the list. */
-static tarn_status resume(struct member *member)
+/* Resumes a pool, unless only the sleep still has a reference to it: then it ends with the list. If its device is lost, it never gets memory
+ * again, and all else wakes without it: that sets `lost`. */
+static tarn_status resume(struct member *member, tarn_status *lost)
 {
     struct pool *pool = member->pool;
     if (member->state != SLEEPS || !is_suspended(pool) || atomic_load(&pool->count) == 1)
         return TARN_OK;
-    return tarn_pool_resume((tarn_pool *)pool);
+    tarn_status status = tarn_pool_resume((tarn_pool *)pool);
+    if (status != TARN_ERROR_DEVICE_LOST)
+        return status;
+    *lost = status;
+    return TARN_OK;
 }
 
 /* Resumes the pools that have no memory. Those for which this fails stay as they are. */
-static tarn_status resume_all(void)
+static tarn_status resume_all(tarn_status *lost)
 {
     tarn_status first = TARN_OK;
     for (size_t i = sleeping.count; i-- > 0;) {
         struct member *member = &sleeping.members[i];
         if (member->state != SLEEPS)
             continue;
-        tarn_status status = resume(member);
+        tarn_status status = resume(member, lost);
         if (!status)
             member->state = STAYS;
         first = first ? first : status;
@@ -534,7 +539,7 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_sleep_options options;
     struct error_before before;
-    tarn_status status = read_options(given, &options);
+    tarn_status lost = TARN_OK, status = read_options(given, &options);
     if (status || (status = residue_check(residue)) || (status = barred_begin(TARN_SLEEP_AWAKE, "a sleep")))
         return status;
     sleeping.what = options.what;
@@ -550,7 +555,7 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
         return barred_end(TARN_SLEEP_PREPARED, TARN_OK);
     }
     error_attempt_begin(&before);
-    (void)resume_all();
+    (void)resume_all(&lost);
     cancel_all();
     list_free();
     sleepers_cancel();
@@ -585,13 +590,13 @@ tarn_status tarn_sleep_cancel(void)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     static const char what[] = "cancel of a sleep";
-    tarn_status status = change_begin(TARN_SLEEP_PREPARED, what);
+    tarn_status lost = TARN_OK, status = change_begin(TARN_SLEEP_PREPARED, what);
     if (status)
         return status;
     bool wakes = sleepers_any_asleep();
     if (wakes && (status = captures_bar_all(what)))
         return change_end(TARN_SLEEP_PREPARED, status);
-    if (!(status = resume_all())) {
+    if (!(status = resume_all(&lost))) {
         cancel_all();
         list_free();
         if (!(status = sleepers_wake()))
@@ -599,7 +604,7 @@ tarn_status tarn_sleep_cancel(void)
     }
     if (wakes)
         captures_unbar_all();
-    return change_end(status ? TARN_SLEEP_PREPARED : TARN_SLEEP_AWAKE, status);
+    return change_end(status ? TARN_SLEEP_PREPARED : TARN_SLEEP_AWAKE, status ? status : lost);
 }
 
 tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue)
@@ -619,12 +624,12 @@ tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue)
 tarn_status tarn_wake(void)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    tarn_status status = barred_begin(TARN_SLEEP_ASLEEP, "wake");
+    tarn_status lost = TARN_OK, status = barred_begin(TARN_SLEEP_ASLEEP, "wake");
     if (status)
         return status;
     for (size_t i = 0; i < sleeping.count && !status; i++) {
         struct member *member = &sleeping.members[i];
-        status = resume(member);
+        status = resume(member, &lost);
         if (!status)
             member->state = STAYS;
     }
@@ -634,7 +639,7 @@ tarn_status tarn_wake(void)
     }
     list_free();
     status = sleepers_wake();
-    return barred_end(status ? TARN_SLEEP_ASLEEP : TARN_SLEEP_AWAKE, status);
+    return barred_end(status ? TARN_SLEEP_ASLEEP : TARN_SLEEP_AWAKE, status ? status : lost);
 }
 
 tarn_status tarn_sleep_state_get(tarn_sleep_state *state)

@@ -545,7 +545,7 @@ tarn_status tarn_pool_resume(tarn_pool *public)
     struct pool *pool = pool_of_public(public);
     int before = 0;
     tarn_status status = pool_check(public);
-    if (status || (status = observe_refuse_moving("a resume")) ||
+    if (status || (status = observe_refuse_moving("a resume")) || (status = device_check(pool->store.arena->device)) ||
         (status = captures_bar(pool->store.arena->device, "a resume")))
         return status;
     status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before);
