@@ -124,6 +124,18 @@ tarn_status tarn_free(void *pointer)
                : free_traced(map_slab(entry), pointer, __builtin_return_address(0));
 }
 
+/* Ends a free that has failed: the block is live, and its end, which was announced, did not come. */
+static void block_unlock_refused(const struct block *block)
+{
+    const struct store *store = block->heap->store;
+    const uint64_t pool[2] = {store->id[0], store->id[1]};
+    tarn_tag tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag;
+    bool tell = announces(store);
+    block_unlock(block);
+    if (tell)
+        announcer->block(block->start + block->front, block->requested, pool, tag);
+}
+
 /* Whether a stream is the heap's stream, so that it has the same order. */
 static bool is_own_stream(const struct heap *heap, const struct stream *stream)
 {
@@ -149,7 +161,7 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
         trace_stream_event(TRACE_free_on, found, block.start, block.requested);
     if (!status)
         block_free_locked(&block, true);
-    block_unlock_freed(&block);
+    status ? block_unlock_refused(&block) : block_unlock_freed(&block);
     return status;
 }
 
@@ -173,7 +185,7 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
     }
     if (!status)
         block_free_locked(&block, true);
-    block_unlock_freed(&block);
+    status ? block_unlock_refused(&block) : block_unlock_freed(&block);
     mark_release(mark);
     return status;
 }

@@ -94,6 +94,47 @@ static void each_block_is_reported_with_its_callers_address(void **state)
     in_child(blocks);
 }
 
+/* Frees that fail: the block is live afterwards, also for the tool. */
+static void refused_frees(void)
+{
+    tarn_event *event = NULL;
+    tarn_tag tag;
+    void *blocks[2];
+    const size_t sizes[] = {100, 3 * MIB + 5};
+    start("1", "");
+    tarn_stream stream = lease(0), other = lease(0), capturing = lease(0);
+    OK(tarn_tag_intern("attention", &tag));
+    tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = stream, .tag = tag};
+    OK(tarn_event_create(0, &event));
+    OK(tarn_capture_begin(capturing, TARN_CAPTURE_RELAXED));
+    OK(tarn_event_record(event, capturing));
+    for (int i = 0; i < 2; i++)
+        OK(tarn_alloc(&options, sizes[i], &blocks[i]));
+    for (int i = 0; i < 2; i++) {
+        GIVES(tarn_free_after(blocks[i], event), TARN_ERROR_CAPTURE);
+        CHECK(region_of(blocks[i]) && region_of(blocks[i])->size == sizes[i]);
+        CHECK(strcmp(region_of(blocks[i])->name, "attention") == 0);
+        failure_arm(&(struct failure){.kind = FAIL_memory, .nth = 1, .forever = true});
+        tarn_status status = tarn_free_on(blocks[i], other);
+        failure_clear();
+        CHECK(status == TARN_ERROR_OUT_OF_HOST_MEMORY);
+        CHECK(region_of(blocks[i]) && region_of(blocks[i])->size == sizes[i]);
+    }
+    OK(tarn_capture_abort(capturing));
+    for (int i = 0; i < 2; i++) {
+        OK(tarn_free_on(blocks[i], other));
+        CHECK(!region_of(blocks[i]));
+    }
+    OK(tarn_event_destroy(event));
+    no_mistake();
+}
+
+static void a_block_whose_free_fails_is_reported_again(void **state)
+{
+    (void)state;
+    in_child(refused_frees);
+}
+
 static void names(void)
 {
     tarn_pool *pool;
@@ -365,6 +406,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_block_is_reported_with_its_callers_address),
+        cmocka_unit_test(a_block_whose_free_fails_is_reported_again),
         cmocka_unit_test(blocks_have_the_name_of_their_tag_or_pool),
         cmocka_unit_test(a_restored_block_is_reported_again),
         cmocka_unit_test(memory_that_a_tool_cannot_represent_is_not_reported),
