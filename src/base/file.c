@@ -1,12 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Moves files to descriptors above those of the standard streams. Owns nothing. */
+/* Moves files to descriptors above those of the standard streams. Owns the set of the files that a child of fork() closes: a bit for each
+ * number. Files of higher numbers stay open there. */
 #include "base/file.h"
+#include "base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <unistd.h>
+
+#define MOST (1 << 20)
+
+static atomic_uint_fast64_t kept[MOST / 64]; /* untouched pages take no memory */
+
+static atomic_uint_fast64_t *word_of(int file, uint_fast64_t *bit)
+{
+    *bit = (uint_fast64_t)1 << file % 64;
+    return file < 0 || file >= MOST ? NULL : &kept[file / 64];
+}
 
 int file_apart(int file)
 {
@@ -16,4 +30,38 @@ int file_apart(int file)
     close(file);
     errno = code;
     return apart;
+}
+
+/* process.c has registered its handler before. A child of a process that has not used tarn may use it, with the files. */
+static void in_child(void)
+{
+    if (atomic_load(&process_state) != PROCESS_IS_FORKED)
+        return;
+    for (int i = 0; i < MOST / 64; i++)
+        for (uint_fast64_t word = atomic_load_explicit(&kept[i], memory_order_relaxed); word; word &= word - 1)
+            (void)close(i * 64 + __builtin_ctzll(word));
+}
+
+static void watch_fork(void)
+{
+    (void)pthread_atfork(NULL, NULL, in_child); /* no memory for it: then a child is not told */
+}
+
+void file_keep_from_children(int file)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uint_fast64_t bit;
+    atomic_uint_fast64_t *word = word_of(file, &bit);
+    pthread_once(&once, watch_fork);
+    if (word)
+        atomic_fetch_or(word, bit);
+}
+
+void file_close(int file)
+{
+    uint_fast64_t bit;
+    atomic_uint_fast64_t *word = word_of(file, &bit);
+    if (word)
+        atomic_fetch_and(word, ~bit); /* first: a child must not close another file of that number */
+    close(file);
 }

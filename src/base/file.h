@@ -13,4 +13,9 @@ enum { FILE_LEAST = 3 };
  * there is no number left; then it is closed. */
 int file_apart(int file);
 
+/* From now on a child of fork() that cannot use tarn closes the file: otherwise it would keep what a file alone keeps, such as memory of a
+ * device or a lock. Without a lock, since a fork may come at any moment. Such a file is closed by file_close(). */
+void file_keep_from_children(int file);
+void file_close(int file);
+
 #endif

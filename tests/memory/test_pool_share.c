@@ -179,9 +179,31 @@ static void export_fork_and_die(int socket)
     fork_and_die(socket);
 }
 
+/* A share that came before tarn was used is the child's, too. */
+static void receive_and_fork(int socket)
+{
+    int status = 0;
+    tarn_share *share = received_from(socket);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        host_start_with(2, DEVICE);
+        tarn_imported_pool *imported = pool_import(share, 0);
+        CHECK(holds(local(imported, told(socket), BLOCK), BLOCK, 5));
+        OK(tarn_imported_pool_close(imported));
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    OK(tarn_share_close(share));
+}
+
 static int play(const char *name, int socket)
 {
     alarm(60);
+    if (strcmp(name, "receive and fork") == 0) {
+        receive_and_fork(socket);
+        return 0;
+    }
     host_start_with(2, DEVICE);
     if (strcmp(name, "follow") == 0)
         import_and_follow(socket);
@@ -307,16 +329,30 @@ static void children_of_fork_do_not_count(void **state)
     struct side side = start_side("import, fork and die", SOCK_STREAM);
     tarn_pool *pool = registrable(0);
     char *block = alloc_in(pool, own, BLOCK), word = 0;
-    tarn_share *share = pool_export(pool, NULL);
+    int files = open_files(), status = 0;
+    fill(block, BLOCK, 5);
+    tarn_share *share = pool_export(pool, NULL), *received = sent(share);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(open_files() == files ? 0 : 1); /* otherwise it would keep the memory after the share was closed */
+    CHECK(waitpid(child, &status, 0) == child && status == 0 && open_files() > files);
+    OK(tarn_share_close(received));
     OK(tarn_share_send(side.socket, share));
     wait_for_death(side);
     CHECK(importers(share) == 0);
     end_side(side, 128 + SIGKILL);
 
+    side = start_side("receive and fork", SOCK_STREAM);
+    OK(tarn_share_send(side.socket, share));
+    tell(side.socket, block);
+    CHECK(waitpid(side.process, &status, 0) == side.process && status == 0);
+    close(side.socket);
+
     tarn_imported_pool *here = pool_import(share, 1), *other = pool_import(share, 0);
     int ends[2];
     CHECK(pipe(ends) == 0);
-    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); /* a fork of which nothing is told */
+    child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); /* a fork of which nothing is told */
     CHECK(child >= 0);
     if (child == 0) {
         close(ends[1]);

@@ -4,17 +4,15 @@
 /* Boards. Byte 0 is locked by the exporter, and one byte behind it, chosen at random, by each importer. The page is sealed so that the
  * file cannot shrink under a mapping and, where the kernel can, that no importer writes to it.
  *
- * A child of fork() shares the file descriptions, so it would hold the locks of a parent that has ended. It closes them; what is mapped is
- * mapped by other descriptions. Owns the list of what it closes: without a lock, because the fork may come while another thread has that. */
+ * A child of fork() shares the file descriptions, so it would hold the locks of a parent that has ended. So it closes the files, and what is
+ * mapped is mapped by other descriptions. Owns no data. */
 #include "memory/share/board.h"
 #include "base/cancel.h"
 #include "base/file.h"
-#include "base/pages.h"
 #include "base/status.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,57 +26,6 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
-
-/* A file that has a lock, or -1: free for the next one. Entries stay in the list for good. */
-struct locking {
-    struct locking *next;
-    atomic_int file;
-};
-
-static struct object_pool locking_objects = OBJECT_POOL(struct locking);
-static struct locking *_Atomic lockings;
-
-static void in_child(void)
-{
-    for (struct locking *locking = atomic_load(&lockings); locking; locking = locking->next)
-        if (atomic_load(&locking->file) >= 0)
-            (void)close(atomic_load(&locking->file));
-}
-
-static void watch_fork(void)
-{
-    (void)pthread_atfork(NULL, NULL, in_child); /* no memory for it: then a child is not told */
-}
-
-/* Notes a file for in_child(), before it has a lock. */
-static tarn_status locking_begin(int file)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_fork);
-    struct locking *locking = atomic_load(&lockings);
-    for (int none = -1; locking; locking = locking->next, none = -1)
-        if (atomic_compare_exchange_strong(&locking->file, &none, file))
-            return TARN_OK;
-    locking = object_alloc(&locking_objects);
-    if (!locking)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the page that a pool's processes share");
-    atomic_store(&locking->file, file);
-    locking->next = atomic_load(&lockings);
-    while (!atomic_compare_exchange_weak(&lockings, &locking->next, locking))
-        ;
-    return TARN_OK;
-}
-
-/* Removes all locks of a file's description, also if a child was forked before the list had it, and closes it. */
-static void locking_end(int file)
-{
-    struct flock none = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-    (void)fcntl(file, F_OFD_SETLK, &none);
-    for (struct locking *locking = atomic_load(&lockings); locking; locking = locking->next)
-        if (atomic_load(&locking->file) == file)
-            atomic_store(&locking->file, -1); /* first: a child must not close another file of that number */
-    close(file);
-}
 
 static tarn_status refused(const char *call)
 {
@@ -118,10 +65,8 @@ static tarn_status fill_in(struct board *board)
         return refused("F_ADD_SEALS");
     if ((board->own = open_anew(board->file, O_RDWR)) < 0)
         return refused("open in /proc/self/fd");
-    tarn_status status = locking_begin(board->own);
-    if (!status && fcntl(board->own, F_OFD_SETLK, &lock))
-        status = refused("F_OFD_SETLK");
-    return status;
+    file_keep_from_children(board->own);
+    return fcntl(board->own, F_OFD_SETLK, &lock) ? refused("F_OFD_SETLK") : TARN_OK;
 }
 
 tarn_status board_create(struct board *board)
@@ -129,6 +74,7 @@ tarn_status board_create(struct board *board)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     *board = (struct board){.own = -1};
     board->file = file_apart(memfd_create("tarn-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    file_keep_from_children(board->file);
     tarn_status status = board->file < 0 ? refused("memfd_create") : fill_in(board);
     if (status)
         board_leave(board);
@@ -142,6 +88,7 @@ static tarn_status enter_name(const struct board *board)
     if (getrandom(&name, sizeof name, 0) != (ssize_t)sizeof name)
         name = (uint64_t)getpid() << 20 ^ (uintptr_t)board->words;
     struct flock lock = lock_at(F_RDLCK, 1 + (name >> 2), 1);
+    file_keep_from_children(board->own);
     return fcntl(board->own, F_OFD_SETLK, &lock) ? refused("F_OFD_SETLK") : TARN_OK;
 }
 
@@ -163,7 +110,7 @@ tarn_status board_join(int file, struct board *board)
     else if (board->words->magic != BOARD_MAGIC)
         status =
             failed(TARN_ERROR_INVALID_ARGUMENT, "the page that came with a pool's share does not say what it should");
-    else if ((status = locking_begin(board->own)) == TARN_OK)
+    else
         status = enter_name(board);
     if (status)
         board_leave(board);
@@ -175,10 +122,13 @@ void board_leave(struct board *board)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (board->words)
         (void)munmap(board->words, BOARD_BYTES);
-    if (board->own >= 0)
-        locking_end(board->own);
+    if (board->own >= 0) {
+        struct flock none = lock_at(F_UNLCK, 0, 0); /* of the description, which a child may have nonetheless */
+        (void)fcntl(board->own, F_OFD_SETLK, &none);
+        file_close(board->own);
+    }
     if (board->file >= 0)
-        close(board->file);
+        file_close(board->file);
     *board = (struct board){.file = -1, .own = -1};
 }
 

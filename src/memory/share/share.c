@@ -4,6 +4,7 @@
 /* Owns the shares that were made or received. */
 #include "memory/share/share.h"
 #include "base/cancel.h"
+#include "base/file.h"
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/sized.h"
@@ -13,7 +14,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct object_pool shares = OBJECT_POOL_NAMED(struct tarn_share);
 
@@ -68,9 +68,9 @@ void share_destroy(struct tarn_share *share)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     for (uint32_t i = 0; i < share->head.parts; i++)
         if (share->parts[i].file >= 0)
-            close(share->parts[i].file);
+            file_close(share->parts[i].file);
     if (share->board >= 0)
-        close(share->board);
+        file_close(share->board);
     if (share->arena)
         unanchor(share);
     pool_export_release(share->export);

@@ -176,7 +176,7 @@ struct received {
 static void close_all(struct received *received)
 {
     while (received->count > 0)
-        close(received->files[--received->count]);
+        file_close(received->files[--received->count]);
 }
 
 /* Takes the files of a message over, whatever else is wrong with it. */
@@ -192,6 +192,7 @@ static void take_files(struct msghdr *message, struct received *received)
             memcpy(&file, CMSG_DATA(header) + i * sizeof(int), sizeof file);
             if (received->count < MOST && (file = file_apart(file)) >= 0) {
                 received->files[received->count++] = file;
+                file_keep_from_children(file);
             } else {
                 if (file >= 0)
                     close(file);
@@ -309,7 +310,7 @@ static tarn_status receive(int socket, bool packets, tarn_share **result)
     tarn_share *share = share_create(&head);
     if (!share) {
         if (board >= 0)
-            close(board);
+            file_close(board);
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
     share->board = board;
