@@ -299,7 +299,8 @@ static inline tarn_status tarn_nccl_sleeper_wake(void *user, char *why, size_t r
     if (registered->suspended && !registered->asleep)
         return TARN_OK;
     tarn_status status = tarn_nccl_resume(registered);
-    if (status == TARN_ERROR_NOT_SUPPORTED || status == TARN_ERROR_SUSPENDED) /* the program suspended the pool before */
+    if (status == TARN_ERROR_NOT_SUPPORTED ||
+        status == TARN_ERROR_SUSPENDED) /* the program suspended the pool before */
         status = TARN_OK;
     return tarn_nccl_why(registered, status, why, room);
 }

@@ -249,12 +249,28 @@ void device_on_shutdown_first(void (*callback)(void))
     mutex_unlock(&setup_lock);
 }
 
+static tarn_status (*_Atomic shutdown_asks)(void);
+
+void device_on_shutdown_ask(tarn_status (*callback)(void))
+{
+    atomic_store(&shutdown_asks, callback);
+}
+
+static tarn_status shutdown_may_begin(void)
+{
+    if (!atomic_load(&ready) || atomic_load(&process_state) != PROCESS_RUNS)
+        return TARN_OK;
+    tarn_status (*ask)(void) = atomic_load(&shutdown_asks);
+    tarn_status status = captures_refuse_all("a shutdown");
+    return status || !ask ? status : ask();
+}
+
 tarn_status tarn_shutdown(void)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
         return process_refuse();
-    tarn_status status = atomic_load(&ready) ? captures_refuse_all("a shutdown") : TARN_OK;
+    tarn_status status = shutdown_may_begin();
     if (status)
         return status;
     if (!process_begin_shutdown() || !atomic_load(&ready))

@@ -121,8 +121,7 @@ static void list_free(void)
 /* It stays awake, or slept after a commit that failed and was resumed by the program. */
 static bool is_awake(const struct member *member)
 {
-    return member->state == STAYS ||
-           (member->state == SLEEPS && atomic_load(&member->pool->state) == TARN_POOL_RUNS);
+    return member->state == STAYS || (member->state == SLEEPS && atomic_load(&member->pool->state) == TARN_POOL_RUNS);
 }
 
 /* Drops the sleep's references to pools that are awake, so that such a pool can end when the program releases it. */

@@ -5,6 +5,7 @@
 #include "memory/arena/hooks.h"
 #include "base/process.h"
 #include "device/capture.h"
+#include "memory/arena/observe.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/traced.h"
@@ -62,6 +63,7 @@ static void memory_begin(void)
     stream_on_retire(heap_retire);
     thread_on_end(THREAD_MEMORY, memory_thread_end);
     device_on_shutdown(memory_shutdown);
+    device_on_shutdown_ask(observe_refuse_shutdown);
     peers_on_enable(arena_grant);
     device_on_lost(memory_lost);
     captures_on_end(graph_capture_ended);

@@ -278,9 +278,16 @@ static tarn_status alloc_in(struct store *store, struct stream *stream, const st
         return TARN_OK;
     }
     tarn_status status = request_make(asked, &request);
+    struct pool *pool = pool_of_store(store);
     if (store_is_default(store))
         store = store_default(store->arena);
-    return status ? status : alloc_of(store, stream, &request, pointer, &used);
+    if (pool)
+        atomic_fetch_add(&pool->visits, 1); /* an observer that is called meanwhile may release the pool */
+    if (!status)
+        status = alloc_of(store, stream, &request, pointer, &used);
+    if (pool)
+        atomic_fetch_sub(&pool->visits, 1);
+    return status;
 }
 
 tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id *pool, void **pointer)

@@ -48,11 +48,8 @@ static void the_rest_of_the_process_wakes(void **state)
     tarn_pool *pools[2];
     char *blocks[2];
     tarn_sleeper sleeper = 0;
-    const tarn_sleeper_options options = {.size = sizeof options,
-                                          .name = "a communicator",
-                                          .device = 1,
-                                          .commit = falls_asleep,
-                                          .wake = wakes};
+    const tarn_sleeper_options options = {
+        .size = sizeof options, .name = "a communicator", .device = 1, .commit = falls_asleep, .wake = wakes};
     for (int i = 0; i < 2; i++) {
         pools[i] = pool_with((tarn_pool_options){.device = i});
         blocks[i] = alloc_in(pools[i], lease(i), BLOCK);

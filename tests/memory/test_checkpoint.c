@@ -425,6 +425,40 @@ static void blocks_of_the_librarys_own_stay(void **unused)
     end();
 }
 
+struct destroying {
+    tarn_checkpoint *checkpoint;
+    int gone, back;
+};
+
+static void destroy_it(const tarn_pool_block *block, bool live, void *user)
+{
+    struct destroying *destroying = user;
+    CHECK(block->address && block->usable_size >= MIB);
+    *(live ? &destroying->back : &destroying->gone) += 1;
+    OK(tarn_checkpoint_destroy(destroying->checkpoint));
+    destroying->checkpoint = NULL;
+}
+
+static void the_callback_may_destroy_the_checkpoint(void **unused)
+{
+    (void)unused;
+    struct destroying destroying = {0};
+    struct state state;
+    begin();
+    void *blocks[3] = {get(MIB), get(2 * MIB), get(3 * MIB)};
+    OK(tarn_pool_checkpoint(pool, &destroying.checkpoint));
+    for (int i = 0; i < 3; i++)
+        OK(tarn_free(blocks[i]));
+    (void)get(7 * MIB);
+    (void)get(9 * MIB);
+    OK(tarn_pool_restore(pool, destroying.checkpoint, destroy_it, &destroying));
+    CHECK(destroying.back == 3 && destroying.gone >= 1 && !destroying.checkpoint);
+    read_state(&state);
+    CHECK(state.count == 3);
+    free_blocks(&state);
+    end();
+}
+
 static void without_host_memory_nothing_changes(void **unused)
 {
     (void)unused;
@@ -473,6 +507,7 @@ int main(void)
         cmocka_unit_test(a_lease_ends_between_checkpoint_and_restore),
         cmocka_unit_test(a_retired_streams_blocks_do_not_come_back_as_anothers),
         cmocka_unit_test(blocks_of_the_librarys_own_stay),
+        cmocka_unit_test(the_callback_may_destroy_the_checkpoint),
         cmocka_unit_test(without_host_memory_nothing_changes),
     };
     host_start_with(1, MEMORY);

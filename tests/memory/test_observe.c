@@ -422,6 +422,73 @@ static void what_is_given_back_serves_before_the_driver_is_asked(void **state)
     nothing_is_left(0);
 }
 
+static tarn_pool *ending;
+
+static bool end_pool(int device, size_t bytes, void *user)
+{
+    (void)device;
+    (void)bytes;
+    (void)user;
+    OK(tarn_pool_release(ending));
+    return true;
+}
+
+/* The request goes on in a pool without references; what it gets is found again. */
+static void a_pool_may_be_released_under_a_request(void **state)
+{
+    (void)state;
+    tarn_observer observer = add((tarn_observer_options){.reclaim = end_pool});
+    for (int i = 0; i < 2; i++) {
+        void *block = NULL;
+        ending = pool_with((tarn_pool_options){.device = 0});
+        const tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = own, .pool = ending};
+        OK(i ? tarn_pool_alloc(ending, own, PIECE, &block) : tarn_alloc(&options, PIECE, &block));
+        CHECK(is_mapped(block));
+        verify(0);
+        OK(tarn_free(block));
+        OK(tarn_device_trim(0, 0));
+        CHECK(ledger_of(0).created == 0);
+    }
+    OK(tarn_observer_remove(observer));
+    nothing_is_left(0);
+}
+
+static bool shut_down(int device, size_t bytes, void *user)
+{
+    (void)device;
+    (void)bytes;
+    (void)user;
+    GIVES(tarn_shutdown(), TARN_ERROR_BUSY);
+    shortage.reclaims++;
+    return false;
+}
+
+static void shut_down_late(const tarn_shortage *seen, void *user)
+{
+    (void)shut_down(seen->device, 0, user);
+}
+
+static void shut_down_at_once(const tarn_range *range, void *user)
+{
+    (void)shut_down(range->device, 0, user);
+}
+
+static void no_callback_shuts_down(void **state)
+{
+    (void)state;
+    void *none = NULL;
+    shortage.reclaims = 0;
+    tarn_observer observer = add(
+        (tarn_observer_options){.reclaim = shut_down, .out_of_memory = shut_down_late, .mapped = shut_down_at_once});
+    void *block = alloc_on(own, PIECE);
+    CHECK(shortage.reclaims == 2);
+    GIVES(tarn_alloc_on(own, 2 * DEVICE, &none), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(shortage.reclaims == 3);
+    OK(tarn_free(block));
+    OK(tarn_observer_remove(observer));
+    nothing_is_left(0);
+}
+
 /* ---- Removal ----------------------------------------------------------------------------------------------------- */
 
 static struct {
@@ -643,6 +710,8 @@ int main(void)
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(an_out_of_memory_is_reported_with_its_numbers),
         cmocka_unit_test(what_is_given_back_serves_before_the_driver_is_asked),
+        cmocka_unit_test(a_pool_may_be_released_under_a_request),
+        cmocka_unit_test(no_callback_shuts_down),
         cmocka_unit_test(a_removal_waits_for_the_callback_that_runs),
         cmocka_unit_test(a_callback_may_remove_its_own_observer),
         cmocka_unit_test(a_callback_may_remove_the_next_observer),

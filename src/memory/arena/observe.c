@@ -174,6 +174,13 @@ tarn_status observe_refuse_moving(const char *what)
                   what);
 }
 
+tarn_status observe_refuse_shutdown(void)
+{
+    return frames
+               ? failed(TARN_ERROR_BUSY, "a shutdown in an observer's callback: the call around it still needs memory")
+               : TARN_OK;
+}
+
 /* ---- Adding and removing ----------------------------------------------------------------------------------------- */
 
 static void count(const struct observer *observer, bool more)

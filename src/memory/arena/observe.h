@@ -16,5 +16,7 @@ bool observe_reclaim(int device, size_t bytes);
 
 /* Fails with TARN_ERROR_BUSY in a thread that runs a callback of the first two, which must not move memory. */
 tarn_status observe_refuse_moving(const char *what);
+/* Fails with TARN_ERROR_BUSY in a thread that runs any callback: the call around it goes on afterwards. */
+tarn_status observe_refuse_shutdown(void);
 
 #endif

@@ -72,6 +72,19 @@ static tarn_status list_make(struct store *store, bool own, struct list *list)
     return TARN_OK;
 }
 
+static tarn_status list_copy(const struct list *list, struct list *copy)
+{
+    size_t room = list->count ? list->count : 1;
+    *copy = (struct list){pages_map(room * sizeof *copy->blocks), list->count, room};
+    if (!copy->blocks) {
+        *copy = (struct list){0};
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to list the blocks of a checkpoint");
+    }
+    if (list->count)
+        memcpy(copy->blocks, list->blocks, list->count * sizeof *copy->blocks);
+    return TARN_OK;
+}
+
 tarn_status tarn_pool_checkpoint(tarn_pool *public, tarn_checkpoint **result)
 {
     struct pool *pool = pool_of_public(public);
@@ -283,7 +296,7 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
 {
     struct pool *pool = pool_of_public(public);
     const struct checkpoint *checkpoint = (const struct checkpoint *)public_checkpoint;
-    struct list now = {0}, own = {0};
+    struct list now = {0}, own = {0}, told = {0};
     tarn_status status = pool_check(public);
     if (status || (status = store_check(&pool->store)))
         return status;
@@ -298,6 +311,8 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     status = list_make(&pool->store, false, &now);
     if (!status)
         status = list_make(&pool->store, true, &own);
+    if (!status && changed)
+        status = list_copy(then, &told); /* the callback may destroy the checkpoint */
     if (!status)
         status = check_quiet(&pool->store, &now);
     if (!status)
@@ -311,9 +326,10 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     }
     atomic_fetch_sub(&pool->store.holds, 1);
     if (!status && changed) {
-        tell(&now, then, false, changed, user);
-        tell(then, &now, true, changed, user);
+        tell(&now, &told, false, changed, user);
+        tell(&told, &now, true, changed, user);
     }
+    list_free(&told);
     list_free(&own);
     list_free(&now);
     return status;
