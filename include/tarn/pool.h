@@ -228,8 +228,8 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  *   TARN_ERROR_SUSPENDED            the pool is suspended already, or another thread is suspending or resuming it
  *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h), or the thread is in a
  *                                   `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_CAPTURE              a known capture is open on the device, or a stream that uses the pool's memory
- *                                   captures
+ *   TARN_ERROR_CAPTURE              a known capture is open on the device, a stream that uses the pool's memory
+ *                                   captures, or, if a graph holds a reference, any stream was seen to capture
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit into host memory */
 TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
 

@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <tarn/sleep.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -336,6 +337,31 @@ static void a_graph_runs_before_and_after(void **state)
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_stream_return(capturing));
     fill(2);
+    check_contents();
+    end();
+}
+
+/* While a graph holds the pool, the device is waited for. That would end a capture that tarn does not know. */
+static void a_wait_for_the_device_ends_no_capture(void **state)
+{
+    (void)state;
+    begin();
+    driver_graph graph = NULL;
+    tarn_stream capturing = lease(0);
+    void *block = alloc_on(capturing, MIB);
+    OK(tarn_pool_hold(pool));
+    OK(driver->capture_begin(0, native_of(capturing), DRIVER_CAPTURE_RELAXED));
+    GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_CAPTURE);
+    CHECK(strstr(tarn_last_error(), "captures"));
+    GIVES(tarn_sleep_prepare(NULL, NULL), TARN_ERROR_CAPTURE);
+    work_on(capturing, block, MIB, 1000);
+    OK(driver->capture_end(0, native_of(capturing), &graph));
+    OK(driver->graph_destroy(0, graph));
+    OK(tarn_pool_suspend(pool, true));
+    OK(tarn_pool_resume(pool));
+    OK(tarn_pool_unhold(pool));
+    OK(tarn_free(block));
+    OK(tarn_stream_return(capturing));
     check_contents();
     end();
 }
@@ -795,6 +821,7 @@ int main(void)
         cmocka_unit_test(what_an_ended_thread_leaves_makes_room),
         cmocka_unit_test(what_failed_growth_leaves_mapped_goes_too),
         cmocka_unit_test(discarded_contents_leave_addresses_and_blocks),
+        cmocka_unit_test(a_wait_for_the_device_ends_no_capture),
         cmocka_unit_test(what_is_wrong_is_refused_and_changes_nothing),
         cmocka_unit_test(blocks_are_freed_while_it_is_suspended),
         cmocka_unit_test(a_suspended_pool_that_is_released_gives_its_addresses_back),
