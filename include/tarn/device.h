@@ -104,8 +104,7 @@ TARN_API tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
 /* Shuts tarn down for the rest of the process: waits for all work and returns everything that tarn holds to the driver.
  * Later calls return TARN_ERROR_SHUTDOWN; a second shutdown returns TARN_OK. Live blocks keep their memory until the
  * process ends, and can no longer be freed. Handles that other threads hold, or that are on lease, are not destroyed. A
- * failure of the driver does not stop the shutdown. Before the first use of tarn there is nothing to return, but later
- * calls are refused all the same.
+ * failure of the driver does not stop the shutdown. Before the first use of tarn it only refuses later calls.
  *
  * Only calls that get library handles may run in other threads meanwhile: such a call ends before the shutdown
  * continues, or fails. tarn never calls this itself at process exit, where the driver may be gone

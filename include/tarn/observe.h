@@ -60,8 +60,7 @@ typedef struct tarn_shortage {
  * `out_of_memory` is called before an allocation returns TARN_ERROR_OUT_OF_MEMORY, in the thread that asked, unless
  * more than TARN_MAX_SIZE bytes were requested. `reclaim` is called before memory is requested from the driver: it
  * frees what it can, and returns whether it freed anything; tarn then searches again. Both may call any tarn function
- * except tarn_shutdown(), which returns TARN_ERROR_BUSY. While one of them runs, neither is called again in its
- * thread. */
+ * except tarn_shutdown(). While one of them runs, neither is called again in its thread. */
 typedef struct tarn_observer_options {
     size_t size; /* sizeof(tarn_observer_options) */
     int device;  /* the device, or TARN_ALL_DEVICES */

@@ -37,9 +37,8 @@ typedef struct tarn_pool tarn_pool;
  *           be destroyed
  *   user    Passed as the last argument to all three
  * Any thread that allocates, frees, trims or releases may call them, and so may tarn_shutdown(). tarn holds no lock
- * then. They may call tarn, except tarn_shutdown(), but must not allocate from this pool, directly or through an open
- * scope. They must not throw. Segments with blocks that are live at tarn_shutdown() are never freed, and `gone` is not
- * called. */
+ * then. They may call tarn, but neither shut it down, nor allocate from this pool, directly or through an open scope.
+ * They do not throw. Segments with blocks live at tarn_shutdown() are never freed, and `gone` is not called. */
 typedef struct tarn_pool_allocator {
     size_t size; /* sizeof(tarn_pool_allocator) */
     void *(*alloc)(size_t size, int device, void *stream, void *user);

@@ -197,7 +197,6 @@ TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
  * that the commit could neither unmap nor map again. If that fails for one, the process stays prepared: pools that were
  * resumed run, all others are as they were, and the call can be repeated. Then it wakes the sleepers that sleep. If one
  * does not wake, the process stays prepared and the call can be repeated; all pools run, and a commit omits them.
- * A pool whose device is lost stays as it is, and is no longer of the sleep, as in tarn_wake().
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_CAPTURE            after a failed commit: a known capture is open on the device of such a pool, or on
@@ -215,12 +214,10 @@ TARN_API tarn_status tarn_sleep_cancel(void);
  *   TARN_ERROR_LIBRARY              a sleeper failed, or a handle could not be destroyed */
 TARN_API tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue);
 
-/* Wakes the process: gives the pools of the sleep memory again, at the same addresses, with the contents that were
- * kept. Handles, workspaces and pinned memory are created again when they are asked for, even before the wake. A pool
- * whose last reference was dropped meanwhile is not resumed. When all pools run, the sleepers wake. If the call fails,
- * pools and sleepers that woke are awake, the others still sleep and have lost nothing, and the call can be repeated.
- * A pool whose device is lost stays suspended for good. Everything else wakes: then the process is awake, although the
- * call returns TARN_ERROR_DEVICE_LOST.
+/* Wakes the process: gives its pools memory again, at the same addresses, with the contents that were kept. Handles,
+ * workspaces and pinned memory are created again on demand, even before the wake. A pool without references is not
+ * resumed. When all pools run, the sleepers wake. On failure those that woke are awake, the others sleep on and have
+ * lost nothing; repeat the call. After TARN_ERROR_DEVICE_LOST all is awake except the pools of a device that is lost.
  *   TARN_ERROR_OUT_OF_MEMORY      a device, or a limit, has no room
  *   TARN_ERROR_CAPTURE            a known capture is open
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)

@@ -11,6 +11,7 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
+#include "device/shutdown.h"
 #include "device/stream.h"
 #include "device/tracing.h"
 

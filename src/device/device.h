@@ -108,8 +108,6 @@ void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thre
  * before them all, whenever it was registered: handles go before the memory that they use. */
 void device_on_shutdown(void (*callback)(void));
 void device_on_shutdown_first(void (*callback)(void));
-/* What is asked before all of that. If it fails, so does the shutdown, and nothing was done. */
-void device_on_shutdown_ask(tarn_status (*callback)(void));
 /* Whoever looks at tarn from above, at most four, registered before the first use. `prepare` runs when the driver is chosen, with no lock:
  * by each thread whose call is the first, so perhaps by several at once, and again where `begin` has failed. `begin` runs when the devices
  * are known, before the first call goes on; what it gives, that call fails with, and the next asks again. `end` runs at tarn_shutdown()

@@ -5,6 +5,7 @@
 #include "memory/arena/hooks.h"
 #include "base/process.h"
 #include "device/capture.h"
+#include "device/shutdown.h"
 #include "memory/arena/observe.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
