@@ -82,7 +82,7 @@ static __attribute__((noinline)) tarn_status free_traced(struct slab *slab, void
 
 /* Frees a block that begins in the page of its address, that only its heap's stream has used, and that nobody has to see: under its heap's
  * lock, with no driver call. False if the caller must take the slow path. */
-static bool give_quickly(struct span *span, uintptr_t address)
+static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t address)
 {
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
     if (!heap || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT))

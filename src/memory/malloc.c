@@ -358,7 +358,8 @@ static __attribute__((noinline)) void *malloc_traced(size_t size, void *caller)
 
 /* A block with its own span from free memory of the heap that the thread used last; or 0: then the caller takes the slow path, as where the
  * route of requests may have changed since. One lock, no driver call. */
-static uintptr_t take_quickly(struct heap *heap, const struct thread *thread, size_t requested)
+static __attribute__((noinline)) uintptr_t take_quickly(struct heap *heap, const struct thread *thread,
+                                                        size_t requested)
 {
     const struct request request = {
         .size = config_round(memory_config(), requested),
@@ -378,20 +379,24 @@ static uintptr_t take_quickly(struct heap *heap, const struct thread *thread, si
     return address;
 }
 
-static inline uintptr_t take_large(struct heap *heap, const struct thread *thread, size_t requested)
+/* Apart from the kept blocks, whose path so saves nothing on the stack. */
+static __attribute__((noinline)) void *malloc_quickly(size_t size, void *caller)
 {
-    uintptr_t address = kept_take(heap, thread, requested);
-    return address ? address : take_quickly(heap, thread, requested);
+    struct thread *thread = thread_here;
+    uintptr_t address = 0;
+    if (thread && thread->current_heap && size > SLAB_MOST)
+        address = take_quickly(thread->current_heap, thread, size);
+    return address ? (void *)address : malloc_slowly(size, caller);
 }
 
-/* For sizes that no slab serves: the thread, its current heap, and a kept block of that heap, under a short lock, or another one. */
+/* For sizes that no slab serves: the thread, its current heap, and a kept block of that heap, under a short lock. */
 static __attribute__((noinline)) void *malloc_large(size_t size, void *caller)
 {
     struct thread *thread = thread_here;
     uintptr_t address = 0;
     if (thread && thread->current_heap && size > SLAB_MOST)
-        address = take_large(thread->current_heap, thread, size);
-    return address ? (void *)address : malloc_slowly(size, caller);
+        address = kept_take(thread->current_heap, thread, size);
+    return address ? (void *)address : malloc_quickly(size, caller);
 }
 
 /* The fast path: the thread, its cache for the current stream, the class, the magazine, a slot. No lock, no driver call. Everything else is
@@ -439,15 +444,28 @@ static __attribute__((noinline)) tarn_status alloc_on_traced(tarn_stream stream,
     return TARN_OK;
 }
 
+static __attribute__((noinline)) tarn_status alloc_on_quickly(tarn_stream stream, size_t size, void **pointer,
+                                                              void *caller)
+{
+    struct thread *thread = thread_here;
+    uintptr_t address = 0;
+    if (thread && thread->named_heap && thread->named == stream && size > SLAB_MOST && pointer)
+        address = take_quickly(thread->named_heap, thread, size);
+    if (!address)
+        return alloc_on_slowly(stream, size, pointer, caller);
+    *pointer = (void *)address;
+    return TARN_OK;
+}
+
 static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, size_t size, void **pointer,
                                                             void *caller)
 {
     struct thread *thread = thread_here;
     uintptr_t address = 0;
     if (thread && thread->named_heap && thread->named == stream && size > SLAB_MOST && pointer)
-        address = take_large(thread->named_heap, thread, size);
+        address = kept_take(thread->named_heap, thread, size);
     if (!address)
-        return alloc_on_slowly(stream, size, pointer, caller);
+        return alloc_on_quickly(stream, size, pointer, caller);
     *pointer = (void *)address;
     return TARN_OK;
 }
