@@ -21,8 +21,9 @@
  * pool leaves its pinned memory in place. After tarn_shutdown(), live blocks keep their memory until the process ends.
  *
  * All calls are thread-safe and may be made during a capture, unless they say otherwise. Every function may also return
- * TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_FORKED and
- * TARN_ERROR_SHUTDOWN, and TARN_ERROR_INVALID_ARGUMENT for a NULL that is not allowed. */
+ * TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_FORKED,
+ * TARN_ERROR_SHUTDOWN, TARN_ERROR_OUT_OF_HOST_MEMORY at the first use of tarn, and TARN_ERROR_INVALID_ARGUMENT for a
+ * NULL that is not allowed. */
 #ifndef TARN_PINNED_H
 #define TARN_PINNED_H
 

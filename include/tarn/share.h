@@ -3,7 +3,8 @@
 
 /* Device memory that others use: anchors for code that registered it, and exports and imports for other processes. All
  * functions are thread-safe and may be called during a capture. Every function may also return TARN_ERROR_FORKED,
- * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER and TARN_ERROR_CONFIGURATION. */
+ * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION and, at the first use of tarn,
+ * TARN_ERROR_OUT_OF_HOST_MEMORY. */
 #ifndef TARN_SHARE_H
 #define TARN_SHARE_H
 
