@@ -24,6 +24,8 @@
 
 #include <tarn/pool.h>
 
+#define ARENA_ADDRESS_FACTOR 4 /* of the device's memory: room for runs to grow in place */
+
 struct heap;
 struct run;
 
@@ -172,6 +174,7 @@ bool arena_overlaps(uintptr_t start, size_t size);
  * room to grow, or 0. */
 void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size);
 void arena_unclaim(struct arena *arena, uintptr_t start, size_t size);
+void arena_unclaim_locked(struct arena *arena, uintptr_t start, size_t size);
 size_t arena_room_above_locked(const struct arena *arena, uintptr_t address);
 uintptr_t arena_find_locked(struct arena *arena, size_t size);
 /* The same for memory that will not grow: the highest unclaimed range, out of the way of runs. */
