@@ -16,10 +16,13 @@
 
 static atomic_uint_fast64_t kept[MOST / 64]; /* untouched pages take no memory */
 
+/* NULL for a number that is none, and for those that stay open in a child. */
 static atomic_uint_fast64_t *word_of(int file, uint_fast64_t *bit)
 {
+    if (file < 0 || file >= MOST)
+        return NULL;
     *bit = (uint_fast64_t)1 << file % 64;
-    return file < 0 || file >= MOST ? NULL : &kept[file / 64];
+    return &kept[file / 64];
 }
 
 int file_apart(int file)

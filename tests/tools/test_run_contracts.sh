@@ -32,7 +32,9 @@ cp "$work/out" "$work/pooled"
 env "LD_LIBRARY_PATH=$folder" "$contracts" "$work/alone" >"$work/same" && fail "rows that should differ may be the same"
 grep -q ': differs$' "$work/same" && fail "two runs on the driver alone differ"
 
-# On another driver the rows that need no help of its own are observed, and nothing is expected of them.
+# On another driver the rows that need no help of its own are observed, and nothing is expected of them. A sanitizer is in that driver, and takes
+# the faults by which children of the program end for its own.
+[ -z "${TARN_SANITIZE:-}" ] || exit 0
 command=("$tarn" sim --)
 run 0 "$contracts"
 cp "$work/out" "$work/simulated"
