@@ -102,13 +102,26 @@ static bool is_launchable(const struct graph_model *graph, int stream)
     return true;
 }
 
+/* Who launches a graph of a pool orders it after the pool's other work: here after all of the device's. False where a stream captures. */
+static bool order_after_pool(int stream)
+{
+    int first = stream / STREAMS * STREAMS;
+    for (int i = first; i < first + STREAMS; i++)
+        if (captures(i))
+            return false;
+    for (int i = first; i < first + STREAMS; i++)
+        if (i != stream)
+            order_after(stream, i);
+    return true;
+}
+
 /* Launches what was captured: work on each block that it uses, ordered after that block's own. */
 static void launch(const struct graph_model *graph)
 {
     const struct captured *captured = &graph->captured;
     int stream = captured->inside_count ? graph->stream : graph->stream / STREAMS * STREAMS + (int)below(STREAMS);
     struct stream_model *s = &m.streams[stream];
-    if (!is_launchable(graph, stream))
+    if (!is_launchable(graph, stream) || (captured->inside_count && !order_after_pool(stream)))
         return;
     for (int i = 0; i < captured->held_count; i++) {
         struct block *block = block_at(captured->held[i]);
