@@ -10,8 +10,8 @@
  * Sizes are bytes. Addresses are multiples of 512, or of the requested alignment. All functions are thread-safe. Any
  * thread may free a block, whatever its current device. During a capture all calls are allowed unless they say
  * otherwise. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,
- * TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY at the first use of
- * tarn, and TARN_ERROR_INVALID_ARGUMENT for a NULL out-parameter. */
+ * TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY at the first use
+ * of tarn, and TARN_ERROR_INVALID_ARGUMENT for a NULL out-parameter. */
 #ifndef TARN_MEMORY_H
 #define TARN_MEMORY_H
 

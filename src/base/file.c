@@ -16,7 +16,7 @@
 
 static atomic_uint_fast64_t kept[MOST / 64]; /* untouched pages take no memory */
 
-/* NULL for a number that is none, and for those that stay open in a child. */
+/* NULL for a number below 0, and for those that stay open in a child. */
 static atomic_uint_fast64_t *word_of(int file, uint_fast64_t *bit)
 {
     if (file < 0 || file >= MOST)

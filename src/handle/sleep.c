@@ -449,6 +449,19 @@ static void anchored_stay(void)
     }
 }
 
+/* Pools that only the sleep still refers to, such as that of a destroyed graph whose last launch has ended during the prepare. No wake
+ * resumes them, and their live blocks are the program's: they stay. */
+static void ended_stay(void)
+{
+    for (size_t i = 0; i < sleeping.count; i++) {
+        struct member *member = &sleeping.members[i];
+        if (member->state != PREPARED || atomic_load(&member->pool->count) > 1)
+            continue;
+        stay(member, 0);
+        pool_sleep_cancel(member->pool);
+    }
+}
+
 static tarn_status unmap_all(void)
 {
     tarn_status status = TARN_OK;
@@ -570,6 +583,7 @@ tarn_status tarn_sleep_commit(tarn_residue *residue)
         return status;
     if (!(status = sleepers_commit())) {
         anchored_stay();
+        ended_stay();
         status = unmap_all();
     }
     if (status) {

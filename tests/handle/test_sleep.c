@@ -290,6 +290,28 @@ static void a_pool_that_is_let_go_while_others_sleep_ends(void **state)
     nothing_is_left_at_all();
 }
 
+/* Its last launch ends during the prepare. No wake would resume it, and the program still has the block. */
+static void a_block_of_a_destroyed_graphs_pool_stays(void **state)
+{
+    (void)state;
+    void *graph = NULL;
+    tarn_stream stream = lease(0);
+    OK(tarn_pool_capture_begin(NULL, stream, TARN_CAPTURE_RELAXED));
+    unsigned char *block = alloc_on(stream, 8 * MIB);
+    OK(tarn_host_work(0, native_of(stream), block, MIB, 1000));
+    OK(tarn_capture_end(stream, &graph));
+    memset(block, 7, 8 * MIB);
+    OK(tarn_host_graph_launch(0, graph, native_of(stream)));
+    OK(tarn_host_graph_destroy(graph));
+    OK(tarn_sleep(NULL, NULL));
+    CHECK(block[0] == 7 && block[8 * MIB - 1] == 7);
+    OK(tarn_wake());
+    memset(block, 8, 8 * MIB);
+    OK(tarn_free(block));
+    OK(tarn_stream_return(stream));
+    nothing_is_left_at_all();
+}
+
 /* The same of one that a wake has resumed, before it had no room for the next. */
 static void a_pool_that_is_let_go_after_half_a_wake_ends(void **state)
 {
@@ -714,6 +736,7 @@ int main(void)
         cmocka_unit_test(a_prepare_is_undone_without_a_driver),
         cmocka_unit_test(what_stays_is_said_with_its_reason),
         cmocka_unit_test(a_pool_that_is_let_go_while_others_sleep_ends),
+        cmocka_unit_test(a_block_of_a_destroyed_graphs_pool_stays),
         cmocka_unit_test(a_pool_that_is_let_go_after_half_a_wake_ends),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_capture_refuses_a_sleep_and_a_sleep_a_capture),

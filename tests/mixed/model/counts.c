@@ -14,12 +14,15 @@ static struct ended {
     bool lingers; /* when the sleep began, a launch of a destroyed graph still counted it: the sleep may do so too */
 } ended[ENDED];
 static unsigned ended_count;
+static bool ended_nameless; /* one of a capture, whose name was never learned */
 
 void pool_ended(int slot)
 {
     const struct pool *pool = &m.pools[slot];
     if (pool->id.first || pool->id.second)
         ended[ended_count++ % ENDED] = (struct ended){pool->id, slot, pool->device, pool->turn, false};
+    else
+        ended_nameless = true;
 }
 
 void ended_look(void)
@@ -97,7 +100,7 @@ static void check_waiting(int device)
     for (unsigned i = 0; i < ENDED && i < ended_count; i++)
         if (lingers(&ended[i]))
             return;
-    if (night_keeps_ended())
+    if (night_keeps_ended() || (is_night() && ended_nameless))
         return;
     SO(waiting(&all) == of_pools, "freed blocks wait after a trim of all",
        "device %d: %" PRId64 " blocks, of pools %" PRId64, device, waiting(&all), of_pools);

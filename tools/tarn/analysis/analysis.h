@@ -79,7 +79,7 @@ struct analysis {
     uint32_t *by_address; /* the blocks in order of address, then of begin */
     uint32_t *range_by_address;
     uint32_t *sites;             /* by stack: its call site, of paths; see below */
-    struct analysis_path *paths; /* the first is none */
+    struct analysis_path *paths; /* index 0 stands for "no path" */
     size_t path_count;
     uint32_t *modules;                  /* by stack: its module, of module_paths; 0: none is told */
     struct analysis_path *module_paths; /* the same for modules: the line of the first frame says nothing */

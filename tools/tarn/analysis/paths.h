@@ -10,7 +10,7 @@
 
 struct paths {
     struct table numbers;       /* by frame and caller */
-    struct analysis_path *list; /* the first is none */
+    struct analysis_path *list; /* index 0 stands for "no path" */
     size_t count, capacity;
 };
 
