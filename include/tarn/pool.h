@@ -36,9 +36,9 @@ typedef struct tarn_pool tarn_pool;
  *   gone    May be NULL. The pool is released and its last segment is freed: tarn makes no further call, and `user` may
  *           be destroyed
  *   user    Passed as the last argument to all three
- * Any thread that allocates, frees, trims or releases may call them, and so may tarn_shutdown(). tarn holds no lock
- * then. They may call tarn, but neither shut it down, nor allocate from this pool, directly or through an open scope.
- * They do not throw. Segments with blocks live at tarn_shutdown() are never freed, and `gone` is not called. */
+ * Any thread that allocates, frees, trims, releases or sleeps may call them, and so may tarn_shutdown(). tarn holds no
+ * lock then. They may call tarn, but neither shut it down, nor allocate from this pool, directly or through an open
+ * scope. They do not throw. Segments with blocks live at tarn_shutdown() are never freed, and `gone` is not called. */
 typedef struct tarn_pool_allocator {
     size_t size; /* sizeof(tarn_pool_allocator) */
     void *(*alloc)(size_t size, int device, void *stream, void *user);

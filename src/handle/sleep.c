@@ -524,7 +524,7 @@ static tarn_status drop_handles(void)
     return first;
 }
 
-/* Gives back unused memory, of the default pools and of pools that stay awake. */
+/* Gives back unused memory, of the default pools and of pools with plain segments too. */
 static tarn_status drop_caches(void)
 {
     tarn_status first = TARN_OK;
@@ -536,6 +536,13 @@ static tarn_status drop_caches(void)
             continue;
         error_attempt_begin(&before);
         note(&first, &before, tarn_device_trim(i, 0));
+    }
+    for (size_t i = 0; i < sleeping.count; i++) {
+        const struct member *member = &sleeping.members[i];
+        if (member->state != STAYS || member->reason != TARN_RESIDUE_PLAIN)
+            continue;
+        error_attempt_begin(&before);
+        note(&first, &before, tarn_pool_trim((tarn_pool *)member->pool, 0));
     }
     if (sleeping.what & TARN_SLEEP_PINNED) {
         error_attempt_begin(&before);

@@ -267,6 +267,50 @@ static void what_stays_is_said_with_its_reason(void **state)
     nothing_is_left_at_all();
 }
 
+static void *lend(size_t size, int device, void *native, void *lent)
+{
+    (void)device;
+    (void)native;
+    ++*(int *)lent;
+    return aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+}
+
+static void take_back(void *segment, size_t size, int device, void *native, void *lent)
+{
+    (void)size;
+    (void)device;
+    (void)native;
+    --*(int *)lent;
+    free(segment);
+}
+
+static void idle_plain_segments_go(void **state)
+{
+    (void)state;
+    int lent = 0;
+    const tarn_pool_allocator allocator = {sizeof allocator, lend, take_back, NULL, &lent};
+    tarn_pool *pools[] = {pool_with((tarn_pool_options){.device = 0, .segments = TARN_SEGMENTS_PLAIN}),
+                          pool_with((tarn_pool_options){.device = 1, .allocator = &allocator})};
+    tarn_residue residue = residue_new();
+    void *live[2];
+    for (int i = 0; i < 2; i++) {
+        live[i] = alloc_in(pools[i], TARN_STREAM_LEGACY, MIB);
+        OK(tarn_free(alloc_in(pools[i], TARN_STREAM_LEGACY, 24 * MIB)));
+    }
+    CHECK(lent == 2);
+    OK(tarn_sleep(NULL, &residue));
+    CHECK(lent == 1 && reserved_on(0) == 2 * MIB && reserved_on(1) == 2 * MIB);
+    const tarn_residue_item *item = item_of(&residue, TARN_RESIDUE_PLAIN);
+    CHECK(item && item->bytes == 2 * MIB);
+    OK(tarn_wake());
+    for (int i = 0; i < 2; i++) {
+        OK(tarn_free(live[i]));
+        OK(tarn_pool_release(pools[i]));
+    }
+    nothing_is_left_at_all();
+    CHECK(lent == 0);
+}
+
 /* Its memory would be nobody's until the wake, which may need it. */
 static void a_pool_that_is_let_go_while_others_sleep_ends(void **state)
 {
@@ -736,6 +780,7 @@ int main(void)
         cmocka_unit_test(a_prepare_is_undone_without_a_driver),
         cmocka_unit_test(what_stays_is_said_with_its_reason),
         cmocka_unit_test(a_pool_that_is_let_go_while_others_sleep_ends),
+        cmocka_unit_test(idle_plain_segments_go),
         cmocka_unit_test(a_block_of_a_destroyed_graphs_pool_stays),
         cmocka_unit_test(a_pool_that_is_let_go_after_half_a_wake_ends),
         cmocka_unit_test(what_makes_no_sense_is_refused),
