@@ -41,10 +41,10 @@ typedef struct tarn_debug_report {
 } tarn_debug_report;
 
 /* Sets the function that is called for each report from now on; NULL for none. A thread that calls tarn on memory runs
- * it, at the beginning or the end of that call, with no lock held, so it may call tarn. Several threads may run it at
- * once. A report that a background thread finds is passed on by the next such call. The report and its text are valid
- * during the call. Another thread may still be inside the previous function when this returns. In a child of fork()
- * this has no effect. */
+ * it, at the beginning or the end of that call, with no lock held, so it may call tarn; only tarn_shutdown() returns
+ * TARN_ERROR_BUSY there. Several threads may run it at once. A report that a background thread finds is passed on by
+ * the next such call. The report and its text are valid during the call. Another thread may still be inside the
+ * previous function when this returns. In a child of fork() this has no effect. */
 TARN_API void tarn_debug_callback_set(void (*function)(const tarn_debug_report *report, void *user), void *user);
 
 /* Returns the number of reports so far, of all devices. The call first checks freed blocks whose work has ended. It

@@ -33,6 +33,12 @@ static void memory_shutdown(void)
     debug_finish();
 }
 
+static tarn_status refuse_shutdown(void)
+{
+    tarn_status status = observe_refuse_shutdown();
+    return status ? status : debug_refuse_shutdown();
+}
+
 /* A graph may have ended in a thread of the driver, which could not. */
 static void collect_pools(void)
 {
@@ -64,7 +70,7 @@ static void memory_begin(void)
     stream_on_retire(heap_retire);
     thread_on_end(THREAD_MEMORY, memory_thread_end);
     device_on_shutdown(memory_shutdown);
-    device_on_shutdown_ask(observe_refuse_shutdown);
+    device_on_shutdown_ask(refuse_shutdown);
     peers_on_enable(arena_grant);
     device_on_lost(memory_lost);
     captures_on_end(graph_capture_ended);

@@ -745,6 +745,29 @@ static void what_is_found_is_printed(void **state)
     CHECK(!*text);
 }
 
+static void shut_down(const tarn_debug_report *report, void *user)
+{
+    (void)user;
+    heard.last = *report;
+    GIVES(tarn_shutdown(), TARN_ERROR_BUSY);
+}
+
+/* The call around it goes on, with what the shutdown would have ended. */
+static void a_shutdown_in_the_callback_is_refused(void)
+{
+    begin("redzone");
+    char *block = block_with_tag(1000, 0);
+    fill(stream, block + 1000, 0x5A, 1);
+    OK(tarn_free(block));
+    OK(tarn_device_synchronize(0));
+    tarn_debug_callback_set(shut_down, NULL);
+    for (int i = 0; i < 64 && heard.last.kind != TARN_DEBUG_RED_ZONE; i++) /* until the beginning of a call tells it */
+        OK(tarn_free(alloc_on(stream, MIB)));
+    CHECK(heard.last.kind == TARN_DEBUG_RED_ZONE);
+    OK(tarn_free(alloc_on(other, MIB)));
+    ends_clean();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -779,6 +802,7 @@ int main(void)
         CHILD_TEST(a_restored_pool),
         CHILD_TEST(the_drivers_device_is_another),
         CHILD_TEST(leaks_are_listed_by_site),
+        CHILD_TEST(a_shutdown_in_the_callback_is_refused),
         CHILD_TEST(what_it_knows_does_not_grow),
         CHILD_TEST(nothing_is_on_without_words),
         CHILD_TEST(an_unknown_word_refuses_everything),

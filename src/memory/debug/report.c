@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/process.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "memory/debug/debug_block.h"
 #include "record/stack.h"
@@ -266,12 +267,20 @@ static struct waiting_report *take(void (**function)(const tarn_debug_report *, 
     return report;
 }
 
+static _Thread_local bool delivers; /* this thread runs the caller's function */
+
+tarn_status debug_refuse_shutdown(void)
+{
+    return delivers ? failed(TARN_ERROR_BUSY,
+                             "a shutdown in the callback of debug mode: the call around it goes on after the report")
+                    : TARN_OK;
+}
+
 void debug_deliver(void)
 {
-    static _Thread_local bool delivers; /* the function may call tarn, which comes here */
     void (*function)(const tarn_debug_report *, void *) = NULL;
     void *user = NULL;
-    if (delivers)
+    if (delivers) /* the function may call tarn */
         return;
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     delivers = true;
