@@ -25,10 +25,13 @@ HOOK cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocat
     return code;
 }
 
-static void unrefer(cu_piece piece)
+/* What a mapping has of a piece that is not known, such as another process's. */
+#define NOBODYS UINT64_C(0)
+
+static void unrefer(uint64_t piece)
 {
     struct block block;
-    if (blocks_refer(SPACE_PIECE, piece, -1, &block) == BLOCK_GONE)
+    if (piece != NOBODYS && blocks_refer(SPACE_PIECE, piece, -1, &block) == BLOCK_GONE)
         charge_free(&block, NULL);
 }
 
@@ -68,17 +71,20 @@ HOOK cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece
     struct block block, old;
     if (!shim_enter())
         return PASS(cuMemMap, (address, size, offset, piece, flags));
-    bool known = blocks_refer(SPACE_PIECE, piece, 1, &block) == BLOCK_KEPT;
+    uint64_t own = blocks_refer(SPACE_PIECE, piece, 1, &block) == BLOCK_KEPT ? piece : NOBODYS;
     cu_result code = PASS(cuMemMap, (address, size, offset, piece, flags));
-    struct block mapping = {.key = address, .size = size, .other = piece, .space = SPACE_MAPPING, .references = 1};
-    if (known && (code || !blocks_put(&mapping, &old)))
-        unrefer(piece);
+    struct block mapping = {.key = address, .size = size, .other = own, .space = SPACE_MAPPING, .references = 1};
+    if (code || !blocks_put(&mapping, &old))
+        unrefer(own);
+    else if (old.space) /* its unmap was not seen */
+        unrefer(old.other);
     shim_leave();
     return code;
 }
 
-/* One call may unmap several mappings that lie side by side. Their addresses stay reserved, and nobody maps there before the program
- * knows that the call has succeeded, so the mappings can be taken out after it. A mapping that is not known ends the walk. */
+/* One call may unmap several mappings that lie side by side, also of pieces that are not known. Their addresses stay reserved, and nobody
+ * maps there before the program knows that the call has succeeded, so the mappings can be taken out after it. One that is not known, for
+ * lack of host memory, ends the walk. */
 HOOK cu_result cuMemUnmap(cu_address address, size_t size)
 {
     struct block mapping;

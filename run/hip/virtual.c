@@ -27,10 +27,13 @@ HOOK hip_result hipMemCreate(hip_piece *piece, size_t size, const struct hip_all
     return code;
 }
 
+/* What a mapping has of a piece that is not known, such as another process's. */
+#define NOBODYS UINT64_C(0)
+
 static void unrefer(uint64_t piece)
 {
     struct block block;
-    if (blocks_refer(SPACE_PIECE, piece, -1, &block) == BLOCK_GONE)
+    if (piece != NOBODYS && blocks_refer(SPACE_PIECE, piece, -1, &block) == BLOCK_GONE)
         charge_free(&block, NULL);
 }
 
@@ -70,12 +73,14 @@ HOOK hip_result hipMemMap(void *address, size_t size, size_t offset, hip_piece p
     struct block block, old;
     if (!shim_enter())
         return PASS(hipMemMap, (address, size, offset, piece, flags));
-    bool known = blocks_refer(SPACE_PIECE, key_of(piece), 1, &block) == BLOCK_KEPT;
+    uint64_t own = blocks_refer(SPACE_PIECE, key_of(piece), 1, &block) == BLOCK_KEPT ? key_of(piece) : NOBODYS;
     hip_result code = PASS(hipMemMap, (address, size, offset, piece, flags));
     struct block mapping = {
-        .key = key_of(address), .size = size, .other = key_of(piece), .space = SPACE_MAPPING, .references = 1};
-    if (known && (code || !blocks_put(&mapping, &old)))
-        unrefer(key_of(piece));
+        .key = key_of(address), .size = size, .other = own, .space = SPACE_MAPPING, .references = 1};
+    if (code || !blocks_put(&mapping, &old))
+        unrefer(own);
+    else if (old.space) /* its unmap was not seen */
+        unrefer(old.other);
     shim_leave();
     return code;
 }

@@ -124,6 +124,25 @@ static void kinds(void)
     CHECK(cu.cuIpcCloseMemHandle(address[0]) == CU_OK);
 }
 
+/* One call unmaps a piece of another process, and behind it one of our own. A mapping whose unmap was not seen, since the address is mapped
+ * again, holds nothing any more. */
+static void unmaps(void)
+{
+    struct cu_allocation_properties properties = {.type = 1, .location = {CU_LOCATION_DEVICE, 0}};
+    cu_piece others, piece[3];
+    start(0);
+    CHECK(cu.cuMemImportFromShareableHandle(&others, NULL, 1) == CU_OK);
+    for (int i = 0; i < 3; i++)
+        CHECK(cu.cuMemCreate(&piece[i], 2 * MIB, &properties, 0) == CU_OK);
+    CHECK(cu.cuMemMap(0x10000000, 2 * MIB, 0, others, 0) == CU_OK);
+    CHECK(cu.cuMemMap(0x10000000 + 2 * MIB, 2 * MIB, 0, piece[0], 0) == CU_OK);
+    for (int i = 0; i < 2; i++)
+        CHECK(cu.cuMemMap(0x10000000 + 4 * MIB, 2 * MIB, 0, piece[1 + i], 0) == CU_OK);
+    for (int i = 0; i < 3; i++)
+        CHECK(cu.cuMemRelease(piece[i]) == CU_OK);
+    CHECK(cu.cuMemUnmap(0x10000000, 6 * MIB) == CU_OK && cu.cuMemRelease(others) == CU_OK);
+}
+
 /* The codes of what makes no sense, and what it leaves; the same with and without the shim. */
 static void bad(void)
 {
@@ -661,6 +680,7 @@ static const struct {
     void (*run)(void);
 } commands[] = {
     {"kinds", kinds},
+    {"unmaps", unmaps},
     {"bad", bad},
     {"triples", triples},
     {"newer", newer},

@@ -71,6 +71,7 @@ row '^  probe +0 B +8.00 MiB +2  graph node$'
 row '^  probe +4.00 KiB +8.00 KiB +2  imported$'
 row '^  probe +1.00 MiB +2.00 MiB +2  host$'
 row '^  probe +4.00 KiB +8.00 KiB +2  registered host$'
+run 0 "$probe" unmaps && row '^  probe +0 B +6.00 MiB +3  virtual$'
 
 # What makes no sense has the same codes, and programs that look find what the driver has.
 env LD_LIBRARY_PATH="$folder" "$probe" bad >"$work/expected" || fail "the probe fails by itself"
