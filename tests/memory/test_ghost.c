@@ -250,9 +250,37 @@ static void a_trim_ends_what_could_not_be_unmapped_before(void **state)
     (void)tarn_device_trim(0, 0);
     CHECK(tarn_host_fail_hits() == 1);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    verify(0); /* memory that is still mapped somewhere is the driver's, and counts */
     OK(tarn_device_trim(0, 0));
     CHECK(!heap->ghosts && ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
     nothing_is_left(0);
+}
+
+/* A growth whose every call fails from the n-th on leaves second mappings that the driver does not unmap. The trim after it gives the
+ * memory at the first addresses up, and is refused the second ones too. */
+static void memory_counts_until_its_last_mapping_is_gone(void **state)
+{
+    (void)state;
+    struct heap *heap = heap_of_stream(own);
+    int left = 0;
+    for (uint64_t n = 1, hits = 1; hits; n++) {
+        void *blocks[4], *wide = NULL;
+        prepare(blocks, 1000);
+        OK(tarn_host_fail_set(-1, n, true, TARN_ERROR_DRIVER));
+        (void)tarn_alloc_on(own, 2 * PIECE, &wide);
+        hits = tarn_host_fail_hits();
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        left += !wide && heap->ghosts;
+        OK(tarn_free(wide));
+        check_and_free(blocks);
+        OK(tarn_device_synchronize(0));
+        OK(tarn_host_fail_set(kind_of("unmap"), 1, false, TARN_ERROR_DRIVER));
+        (void)tarn_device_trim(0, 0);
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        verify(0);
+        nothing_is_left(0);
+    }
+    CHECK(left > 0);
 }
 
 static int set_up(void **state)
@@ -274,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_later_mark_speaks_for_the_earlier_ones),
         cmocka_unit_test(where_no_addresses_are_left_the_old_ones_serve),
         cmocka_unit_test(a_trim_ends_what_could_not_be_unmapped_before),
+        cmocka_unit_test(memory_counts_until_its_last_mapping_is_gone),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -97,6 +97,14 @@ static void arenas_configure(const struct memory_config *now)
     }
 }
 
+static void tables_unmap(struct arena *arena)
+{
+    pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
+    pages_unmap(arena->seconds, granules(arena) * sizeof(struct piece *));
+    pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+}
+
 static tarn_status arena_create(struct device *device, struct arena **result)
 {
     if (memory_config()->segments == CONFIG_SEGMENTS_VIRTUAL && !device->properties.virtual_memory)
@@ -129,9 +137,10 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     if (status)
         goto fail_reserve;
     arena->pieces = pages_map(granules(arena) * sizeof(struct piece *));
+    arena->seconds = pages_map(granules(arena) * sizeof(struct piece *));
     arena->generations = pages_map(GENERATION_BYTES(granules(arena)));
     arena->claimed = pages_map(bitmap_bytes(arena));
-    if (!arena->pieces || !arena->generations || !arena->claimed) {
+    if (!arena->pieces || !arena->seconds || !arena->generations || !arena->claimed) {
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
         goto fail_tables;
     }
@@ -139,9 +148,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     return TARN_OK;
 
 fail_tables:
-    pages_unmap(arena->claimed, bitmap_bytes(arena));
-    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
-    pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    tables_unmap(arena);
     driver->unreserve(device->number, arena->base, arena->size);
 fail_reserve:
     shared_finish(&arena->moving);
@@ -322,6 +329,18 @@ tarn_status piece_import(struct arena *arena, int file, size_t size, struct piec
     return TARN_OK;
 }
 
+/* The driver would keep the memory of a piece that is still mapped somewhere, though nothing names it any more. */
+static tarn_status release(const struct piece *piece)
+{
+    struct arena *arena = piece->store->arena;
+    if (atomic_load(&piece->seconds))
+        return failed(TARN_ERROR_DRIVER,
+                      "%zu bytes of device %d are still mapped at a second address, which the driver refused to unmap; "
+                      "a trim tries again",
+                      piece->size, arena->device->number);
+    return device_note(arena->device, driver->release(arena->device->number, piece->handle));
+}
+
 /* Counted as freed before it is freed, so that it never counts together with memory that the driver then gives to another thread. */
 tarn_status piece_release(struct piece *piece)
 {
@@ -330,9 +349,9 @@ tarn_status piece_release(struct piece *piece)
     bool counted = store->counters && !piece->apart;
     if (counted)
         counters_segment_gone(store->counters, piece->size, true, piece->oversize);
-    tarn_status status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
+    tarn_status status = release(piece);
     if (status && piece->apart) /* once more: a failure would count host memory as the device's */
-        status = device_note(arena->device, driver->release(arena->device->number, piece->handle));
+        status = release(piece);
     if (status) {
         if (counted)
             counters_segment_kept(store->counters, piece->size, true, piece->oversize);
@@ -533,18 +552,43 @@ tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, stru
     return status;
 }
 
+static struct piece **second_at(const struct arena *arena, uintptr_t address)
+{
+    return &arena->seconds[(address - arena->base) / arena->granule];
+}
+
+static void second_begin(struct arena *arena, struct piece *piece, uintptr_t second)
+{
+    *second_at(arena, second) = piece;
+    atomic_fetch_add(&piece->seconds, 1);
+}
+
+/* A piece may be released, and gone, once its last second address is. */
+static void seconds_end(struct arena *arena, uintptr_t start, size_t size)
+{
+    for (uintptr_t second = start; second < start + size; second += arena->granule) {
+        struct piece *piece = *second_at(arena, second);
+        *second_at(arena, second) = NULL;
+        if (piece)
+            atomic_fetch_sub(&piece->seconds, 1);
+    }
+}
+
 static tarn_status alias_shared(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left)
 {
     int device = arena->device->number;
     for (uintptr_t address = start; address < start + size;) {
-        const struct piece *piece = arena_piece(arena, address);
+        struct piece *piece = arena_piece(arena, address);
         tarn_status status =
             device_note(arena->device, driver->map(device, second + (address - start), piece->size, piece->handle));
         if (status) {
             bool stuck = address > start && device_note(arena->device, driver->unmap(device, second, address - start));
+            if (!stuck)
+                seconds_end(arena, second, address - start);
             *left = stuck ? address - start : 0;
             return status;
         }
+        second_begin(arena, piece, second + (address - start));
         address += piece->size;
     }
     return TARN_OK;
@@ -563,7 +607,9 @@ void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t se
     for (uintptr_t address = start; address < start + size;) {
         struct piece *piece = arena_piece(arena, address);
         enter_piece(arena, piece, NULL);
+        *second_at(arena, address) = piece;
         piece->address = second + (address - start);
+        *second_at(arena, piece->address) = NULL;
         enter_piece(arena, piece, piece);
         address += piece->size;
     }
@@ -576,8 +622,10 @@ tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size)
     tarn_status status = unmap(arena, start, size);
     shared_unlock(&arena->mapping);
     generation_ended(arena, start, size, !status);
-    if (!status)
+    if (!status) {
+        seconds_end(arena, start, size);
         arena_unclaim(arena, start, size);
+    }
     return status;
 }
 
@@ -743,9 +791,7 @@ bool arena_finish(struct arena *arena)
         (arena->size && driver->unreserve(arena->device->number, arena->base, arena->size)))
         return false;
     atomic_store(&by_device[arena->device->number], NULL);
-    pages_unmap(arena->claimed, bitmap_bytes(arena));
-    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
-    pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    tables_unmap(arena);
     pages_free(arena->uncached.heaps, arena->uncached.heap_slots * sizeof(struct heap *));
     shared_finish(&arena->moving);
     shared_finish(&arena->mapping);

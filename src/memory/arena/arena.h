@@ -35,6 +35,7 @@ struct piece {
     size_t size;                /* bytes, whole granules */
     uintptr_t address;          /* where it is mapped; 0: nowhere */
     atomic_uint anchors;        /* while there are any, it stays mapped there */
+    atomic_uint seconds;        /* second addresses at which it is mapped too: while there are any, the driver keeps its memory */
     unsigned flags;             /* DRIVER_PIECE_*, from its creation: it serves only stores with the same flags */
     counters_oversize oversize; /* which counter has it as oversize */
     bool apart;                 /* temporary host memory: counted nowhere */
@@ -95,6 +96,7 @@ struct arena {
     uintptr_t base;
     size_t size, granule;          /* bytes */
     struct piece **pieces;         /* by granule from base: the piece mapped there, or NULL */
+    struct piece **seconds;        /* by granule: the piece that begins there at a second address, or NULL */
     uint64_t *generations;         /* by granule: of the mapping there (generation.h), or 0 */
     struct counters counters, own; /* of all pools of the device; of the default pool, whose parent that is */
     shared_lock mapping;           /* shared to map and unmap; exclusive to give a new peer access */
@@ -206,7 +208,8 @@ tarn_status pieces_create(struct store *store, size_t size, size_t largest, stru
 size_t piece_largest_locked(const struct arena *arena);
 /* Another process's piece of `size` bytes, by its file descriptor. */
 tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **piece);
-/* Gives an unmapped piece back to the driver; if that fails, it stays unmapped. */
+/* Gives an unmapped piece back to the driver; if that fails, it stays unmapped. It fails while the piece has a second address, which the
+ * driver has refused to unmap. */
 tarn_status piece_release(struct piece *piece);
 
 /* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and sets access once, for the
@@ -224,9 +227,9 @@ tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, stru
  * access is not set. On failure `left` is the number of bytes from `second` on that stay mapped because the driver refuses to unmap them,
  * otherwise 0. */
 tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left);
-/* From now on the pieces of a range belong at their second address; the range stays mapped and claimed. */
+/* From now on the pieces of a range belong at their second address, and the range is their second one: it stays mapped and claimed. */
 void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t second);
-/* Unmaps and unclaims addresses to which no piece belongs any more. */
+/* Unmaps and unclaims second addresses. */
 tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size);
 
 void pieces_push(struct piece_list *list, struct piece *piece);

@@ -196,12 +196,12 @@ static size_t run_mapped(const struct heap *heap, const struct run *run)
     return bytes;
 }
 
-/* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: ghosts, whose pieces count elsewhere, and
+/* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: `ghosts`, whose pieces count elsewhere, and
  * addresses without any. What has plain segments gives their bytes in `plain` alone. */
-static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *plain)
+static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size_t *plain)
 {
     size_t bytes = 0;
-    *left = 0;
+    *left = *ghosts = 0;
     mutex_lock(&heap->lock);
     for (int zone = 0; zone < ZONES; zone++) {
         for (struct run *run = heap->zones[zone].runs; run; run = run->next) {
@@ -211,7 +211,8 @@ static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *plain)
         }
     }
     for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
-        *left += ghost->size;
+        *ghosts += ghost->size;
+    *left += *ghosts;
     bool segments = heap->store->plain;
     mutex_unlock(&heap->lock);
     *plain += segments ? bytes : 0;
@@ -229,6 +230,15 @@ static tarn_status store_verify(const struct store *store)
     return TARN_OK;
 }
 
+/* Bytes of the pieces that are mapped at a second address, once for each. */
+static size_t second_bytes(const struct arena *arena)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < arena->size / arena->granule; i++)
+        bytes += arena->seconds[i] ? arena->seconds[i]->size : 0;
+    return bytes;
+}
+
 static size_t imported_bytes(const struct piece_list *list)
 {
     size_t bytes = 0;
@@ -239,21 +249,25 @@ static size_t imported_bytes(const struct piece_list *list)
 
 tarn_status arena_verify(struct arena *arena)
 {
-    size_t mapped = 0, plain = 0, left = arena->imports.reserved - arena->imports.unmapped.bytes;
+    size_t mapped = 0, plain = 0, ghosts = 0, left = arena->imports.reserved - arena->imports.unmapped.bytes;
     size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
     unsigned left_behind = 0;
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         tarn_status status = heap_verify(heap);
         if (status)
             return status;
-        size_t beside = 0;
-        mapped += mapped_bytes(heap, &beside, &plain);
+        size_t beside = 0, second = 0;
+        mapped += mapped_bytes(heap, &beside, &second, &plain);
         left += beside;
+        ghosts += second;
         left_behind += heap_is_left_behind_locked(heap);
     }
     if (left_behind != arena->retired)
         return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted", arena->device->number,
                       left_behind, arena->retired);
+    if (second_bytes(arena) != ghosts)
+        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped at second addresses, of %zu of ghosts",
+                      arena->device->number, second_bytes(arena), ghosts);
     size_t claimed = 0;
     for (size_t i = 0; i < arena->size / arena->granule; i++)
         claimed += arena->claimed[i / 64] >> (i % 64) & 1;
