@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Moves files to descriptors above those of the standard streams. Owns the set of the files that a child of fork() closes: a bit for each
- * number. Files of higher numbers stay open there. */
+/* Moves files to descriptors above those of the standard streams, and knows what a file may replace. Owns the set of the files that a child
+ * of fork() closes: a bit for each number. Files of higher numbers stay open there. */
 #include "base/file.h"
 #include "base/process.h"
 
@@ -10,6 +10,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MOST (1 << 20)
@@ -48,6 +50,17 @@ static void in_child(void)
 static void watch_fork(void)
 {
     (void)pthread_atfork(NULL, NULL, in_child); /* no memory for it: then a child is not told */
+}
+
+bool file_may_be_replaced(const char *path)
+{
+    static const char magic[] = "/proc/";
+    char target[sizeof magic];
+    struct stat there;
+    ssize_t length = readlink(path, target, sizeof target);
+    if (length >= (ssize_t)sizeof magic - 1 && memcmp(target, magic, sizeof magic - 1) == 0)
+        return false;
+    return stat(path, &there) != 0 || S_ISREG(there.st_mode);
 }
 
 void file_keep_from_children(int file)

@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define NAMES 16 /* that are tried for a temporary file */
@@ -76,8 +75,7 @@ tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
     if (!length || length >= sizeof sink->path)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the path is NULL, empty, or longer than %zu bytes",
                       sizeof sink->path - 1);
-    struct stat before;
-    if (stat(path, &before) == 0 && !S_ISREG(before.st_mode))
+    if (!file_may_be_replaced(path))
         return failed(TARN_ERROR_SYSTEM, "%s exists and is not a regular file, so it is not replaced", path);
     memcpy(sink->path, path, length + 1);
     for (int i = 0; i < NAMES && sink->file < 0; i++) { /* what has the name may be anybody's, and left there for us */

@@ -11,6 +11,7 @@
 #include "support/snapshots.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -566,8 +567,16 @@ static void places_that_cannot_be_written(void)
     fails(folder, "regular file");
     fails("/dev/null", "regular file");
     fails("/dev/full", "regular file");
-    CHECK(file_is(there, "before") && files_in_folder() == 1);
-    CHECK(unlink(there) == 0);
+    char target[64];
+    const char *as_stdout = path_of("stdout");
+    int file = open(there, O_RDONLY | O_CLOEXEC);
+    snprintf(target, sizeof target, "/proc/self/fd/%d", file);
+    CHECK(file >= 0 && symlink(target, as_stdout) == 0);
+    fails(as_stdout, "regular file");
+    CHECK(close(file) == 0);
+    fails(as_stdout, "regular file"); /* it leads to nothing now */
+    CHECK(file_is(there, "before") && files_in_folder() == 2);
+    CHECK(unlink(there) == 0 && unlink(as_stdout) == 0);
 }
 
 static void a_disk_that_is_full(void)

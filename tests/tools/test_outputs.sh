@@ -94,6 +94,11 @@ for line in "${writing[@]}"; do
     fails 'pipe cannot be written: it exists and is not a regular file' "$line"
     [ -p "$work/pipe" ] || fail "the pipe is gone: $line"
     rm "$work/pipe"
+    ln -s /proc/self/fd/1 "$work/stdout" # as /dev/stdout, which root could replace for all
+    status=0 && "$tarn" "${arguments[@]}" "$work/stdout" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    fails 'stdout cannot be written: it exists and is not a regular file' "$line"
+    [ -L "$work/stdout" ] || fail "the link is gone: $line"
+    rm "$work/stdout"
 done
 
 # A file system that is full, where one can be made: each number of free pages.

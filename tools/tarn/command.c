@@ -3,6 +3,7 @@
 
 /* What subcommands share: how they read their command line, and complain about it. */
 #include "command.h"
+#include "base/file.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -100,8 +101,7 @@ int command_parse_front(const struct command *command, const struct command_opti
 
 bool command_may_write(const char *name, const char *path)
 {
-    struct stat before;
-    if (stat(path, &before) || S_ISREG(before.st_mode))
+    if (file_may_be_replaced(path))
         return true;
     fprintf(stderr, "tarn %s: %s cannot be written: it exists and is not a regular file\n", name, path);
     return false;
