@@ -15,13 +15,15 @@ log=$work/few.csv # what a plan is made for in no time
     echo 'Thread,Time,Action,Pointer,Size,Stream'
     for i in {1..8}; do echo "1,00:00:0$i,allocate,0x${i}0000000,${i}00000,0x0"; done
 } >"$log"
+instance=$work/instance.csv
+printf '%s\n' id,lower,upper,size a,0,4,100 b,2,6,200 >"$instance"
 
 # Commands that print, and those that write a file, each without what names it.
 printing=(
     "--help" "--version" "help replay" "info" "info --json" "report $snapshot" "report --json $snapshot" "diff $snapshot $snapshot"
     "diff --json $snapshot $snapshot" "plan $log" "plan --json $log" "replay $snapshot" "replay --json $snapshot" "report -o - $snapshot"
 )
-writing=("report $snapshot -o" "plan $log -o")
+writing=("report $snapshot -o" "plan $log -o" "plan $instance -o")
 
 # fails REASON COMMAND...: of the last run.
 fails()

@@ -5,6 +5,7 @@
 #include "replay/plan_intervals.h"
 #include "input/intervals.h"
 #include "replay/packing.h"
+#include "report/sink.h"
 #include "units.h"
 
 #include <errno.h>
@@ -103,21 +104,21 @@ static bool solve(struct instance *instance)
 
 static bool write_output(const struct instance *instance)
 {
-    char text[512];
-    FILE *out = fopen(instance->options->output, "w");
-    bool done = out && fputs("id,lower,upper,size,offset\n", out) >= 0;
-    for (size_t i = 0; done && i < instance->intervals.count; i++) {
-        const struct interval *interval = &instance->intervals.items[i];
-        done = fprintf(out, "%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", interval->id, interval->lower,
-                       interval->upper, interval->size, instance->blocks[instance->places[i]].offset) > 0;
+    struct sink *sink = malloc(sizeof *sink);
+    if (!sink)
+        return complain(instance, "there is not enough host memory");
+    tarn_status status = sink_to_file(sink, instance->options->output, 0666);
+    if (!status) {
+        sink_print(sink, "id,lower,upper,size,offset\n");
+        for (size_t i = 0; i < instance->intervals.count; i++) {
+            const struct interval *interval = &instance->intervals.items[i];
+            sink_print(sink, "%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", interval->id, interval->lower,
+                       interval->upper, interval->size, instance->blocks[instance->places[i]].offset);
+        }
+        status = sink_end(sink, false);
     }
-    int reason = errno;
-    if (out && fclose(out)) {
-        reason = done ? errno : reason;
-        done = false;
-    }
-    snprintf(text, sizeof text, "%s cannot be written: %s", instance->options->output, strerror(reason));
-    return done || complain(instance, text);
+    free(sink);
+    return !status || complain(instance, tarn_last_error());
 }
 
 static bool print_json(const struct instance *instance)
