@@ -36,6 +36,16 @@ with tarn.Lease("cublas", stream) as lease:
     assert lease.handle not in (0, first)
     lease.bind(tarn.Stream.legacy())
 assert lease.handle == 0
+own = tarn.Stream()
+native = own.native
+lease = tarn.Lease("cublas", own)
+del own
+other = tarn.Stream()
+assert other.native != native  # it is the handle's as long as that is bound to it
+del other
+lease.bind(tarn.Stream.legacy())
+assert tarn.Stream().native == native
+lease.close()
 tarn.prewarm("cusparse", 3)
 assert tarn.handle_stats("cusparse")["created"] == 3
 assert tarn.trim_handles("cusparse") == 3

@@ -105,6 +105,20 @@ def test_streams_order_frees():
         tarn.alloc(100, stream=stream)
 
 
+def test_a_block_keeps_the_lease_of_its_stream():
+    with tarn.Stream():
+        current = tarn.alloc(4096)
+    for block in (current, tarn.alloc(4096, stream=tarn.Stream()), tarn.Pool().alloc(4096, stream=tarn.Stream())):
+        gc.collect()
+        block.stream.synchronize()
+        block.__dlpack__()
+        value = block.stream.value
+        block.close()
+        gc.collect()
+        with pytest.raises(tarn.InvalidStreamError):  # it goes back with the block
+            tarn.alloc(100, stream=Stream._of(value))
+
+
 def test_devices_are_current_per_thread():
     assert tarn.device_count() == 2
     with tarn.Device(1) as device:

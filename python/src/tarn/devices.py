@@ -7,6 +7,7 @@ import threading
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p, sizeof
 from types import TracebackType
 from typing import Any, List, NamedTuple, Optional, Tuple, Type, Union
+from weakref import WeakValueDictionary
 
 from . import _c
 from ._library import lib
@@ -136,13 +137,15 @@ class Stream:
     """A stream of a device. As a context manager it is the current stream of the thread inside.
 
     `Stream()` leases one that nobody else is given. `Stream.find()` takes one that another library made; `Stream.legacy()` and
-    `Stream.per_thread()` are the default streams. A leased one goes back when the object is closed or collected."""
+    `Stream.per_thread()` are the default streams. A leased one goes back when the object is closed or collected; blocks that were allocated
+    for it and handles that are leased with it keep it."""
 
     def __init__(self, device: DeviceLike = None, priority: int = 0) -> None:
         leased = c_uint64()
         check(lib.tarn_stream_lease(device_index(device), priority, byref(leased)))
         self.value: int = leased.value
         self._is_leased = True
+        _leased[self.value] = self
 
     @classmethod
     def _of(cls, value: int) -> "Stream":
@@ -241,6 +244,14 @@ class Stream:
     def __repr__(self) -> str:
         names = {_c.TARN_STREAM_LEGACY: "legacy", _c.TARN_STREAM_PER_THREAD: "per thread"}
         return f"<tarn.Stream {names.get(self.value, hex(self.value))}>"
+
+
+_leased: "WeakValueDictionary[int, Stream]" = WeakValueDictionary()
+
+
+def lease_of(value: int) -> Optional[Stream]:
+    """The Stream that has leased what a value names, for those that use it to keep. None: it is no lease, or nobody has the object."""
+    return _leased.get(value)
 
 
 def native_address(native: Any) -> int:

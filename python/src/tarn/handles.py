@@ -10,7 +10,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple, Type
 
 from . import _c
 from ._library import lib
-from .devices import DeviceLike, StreamLike, device_index, stream_value
+from .devices import DeviceLike, StreamLike, device_index, lease_of, stream_value
 from .errors import InvalidArgumentError, check
 
 
@@ -65,7 +65,9 @@ class Lease:
     def __init__(self, library: str, stream: StreamLike = None) -> None:
         self._lease = _c.tarn_lease()
         self._library = library
-        check(lib.tarn_handle_lease(_number(library), stream_value(stream), byref(self._lease)))
+        value = stream_value(stream)
+        check(lib.tarn_handle_lease(_number(library), value, byref(self._lease)))
+        self._stream = lease_of(value)
 
     @property
     def handle(self) -> int:
@@ -74,12 +76,15 @@ class Lease:
 
     def bind(self, stream: StreamLike) -> None:
         """Moves it to another stream of the same device. The handle may be another one then."""
-        check(lib.tarn_handle_lease_bind(byref(self._lease), stream_value(stream)))
+        value = stream_value(stream)
+        check(lib.tarn_handle_lease_bind(byref(self._lease), value))
+        self._stream = lease_of(value)
 
     def close(self) -> None:
         """Gives it back. Nothing happens the second time."""
         if self._lease.handle:
             check(lib.tarn_handle_return(byref(self._lease)))
+        self._stream = None
 
     def __enter__(self) -> "Lease":
         return self

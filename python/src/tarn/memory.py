@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Type
 
 from . import _c, dlpack
 from ._library import lib
-from .devices import Device, DeviceLike, Stream, StreamLike, device_index, stream_value
+from .devices import Device, DeviceLike, Stream, StreamLike, device_index, lease_of, stream_value
 from .errors import InvalidArgumentError, check
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Block:
         self._size = size
         self._device = device
         self._stream = stream
+        self._lease = lease_of(stream)
 
     @property
     def ptr(self) -> int:
@@ -84,6 +85,7 @@ class Block:
         if status:
             self._pointer = pointer
             check(status)
+        self._lease = None
 
     def view(self, shape: Sequence[int], dtype: str = "|u1", offset: int = 0) -> "View":
         """The block, or a part of it from byte `offset` on, as a contiguous array. `dtype` is a type string of NumPy's ("<f4") or
