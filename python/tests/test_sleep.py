@@ -243,3 +243,10 @@ def test_a_registration_leaves_a_pool_that_was_suspended_before():
     registration.close()
     block.close()
     pool.close()
+
+
+def test_a_sleeper_of_a_closed_pool_is_refused():
+    pool = tarn.Pool()
+    pool.close()
+    with pytest.raises(tarn.InvalidArgumentError, match="closed"):
+        tarn.Sleeper("late", commit=lambda: None, wake=lambda: None, pool=pool)

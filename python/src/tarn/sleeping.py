@@ -56,6 +56,8 @@ class Sleeper:
     def __init__(self, name: str, *, commit: Callable[[], Any], wake: Callable[[], Any], prepare: Optional[Callable[[], Any]] = None,
                  cancel: Optional[Callable[[], Any]] = None, held: Optional[Callable[[], int]] = None, pool: Optional[Pool] = None,
                  device: Optional[int] = None) -> None:
+        if pool is not None and not pool.pointer:
+            raise InvalidArgumentError("Sleeper: the pool was closed")
         types: Dict[str, Any] = {field[0]: field[1] for field in _c.tarn_sleeper_options._fields_}
         # ctypes would pass a copy of the buffer for the reason as a c_char_p.
         able_to_fail = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
