@@ -197,6 +197,7 @@ struct cu_alloc_node {
     X(cuDriverGetVersion, 2020, RUN_ANY, cuDriverGetVersion, (int *version), (version))                             \
     X(cuDeviceGetMemPool, 11020, RUN_ANY, cuDeviceGetMemPool, (cu_pool * pool, cu_device device), (pool, device))   \
     X(cuStreamQuery, 2000, RUN_LEGACY, cuStreamQuery, (cu_stream stream), (stream))                                 \
+    X(cuStreamCreate, 2000, RUN_ANY, cuStreamCreate, (cu_stream * stream, unsigned flags), (stream, flags))         \
     X(cuStreamGetCtx, 9020, RUN_ANY, cuStreamGetCtx, (cu_stream stream, cu_context * context), (stream, context))   \
     X(cuThreadExchangeStreamCaptureMode, 10010, RUN_ANY, cuThreadExchangeStreamCaptureMode,                         \
       (cu_capture_mode * capture), (capture))                                                                       \

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <tarn/pool.h>
 
+enum { STREAM_NOT_BLOCKING = 1 }; /* CU_STREAM_NON_BLOCKING */
 enum state { NONE, OPEN, LEFT };
 
 /* What others look at without the lock is atomic: a stream is the lane's as long as the lane is open. */
@@ -224,17 +225,37 @@ static bool is_idle_stream(cu_stream stream)
     return is_idle;
 }
 
+/* Gives back what nothing uses any more, in the order of a stream of its own. Of what cuMemFree() frees, a pool's `used` would count every
+ * byte for good. */
+static cu_result give_idle(cu_context context, cu_address address)
+{
+    cu_stream own = NULL;
+    bool pushed;
+    if (!context || !real.cuStreamCreate || !context_enter(context, &pushed))
+        return PASS(cuMemFree_v2, (address));
+    cu_capture_mode mode = mode_relax();
+    bool made = real.cuStreamCreate(&own, STREAM_NOT_BLOCKING) == CU_OK;
+    cu_result code = made ? real.cuMemFreeAsync(address, own) : PASS(cuMemFree_v2, (address));
+    if (made) {
+        (void)PASS(cuStreamSynchronize, (own)); /* at once; only a wait tells the driver that the memory is free */
+        (void)PASS(cuStreamDestroy_v2, (own));
+    }
+    mode_restore(mode);
+    context_leave(pushed);
+    return code;
+}
+
 /* Where nothing that used it runs any more, the driver is told so: it counts memory that was freed behind a stream's work as free only
  * when it has seen the end of that. Before a wait for that stream it need not be asked. */
 static cu_result give_locked(const struct lane *lane, cu_address address, bool has_ended)
 {
     bool pushed;
     if (has_ended || atomic_load(&lane->state) == LEFT)
-        return PASS(cuMemFree_v2, (address));
+        return give_idle(lane->context, address);
     if ((lane->thread && lane->thread != own_number) || !context_enter(lane->context, &pushed))
         return CU_NOT_READY;
     bool is_idle = !atomic_load(&lane->is_waited) && is_idle_stream(lane->stream);
-    cu_result code = is_idle ? PASS(cuMemFree_v2, (address)) : real.cuMemFreeAsync(address, lane->stream);
+    cu_result code = is_idle ? give_idle(lane->context, address) : real.cuMemFreeAsync(address, lane->stream);
     context_leave(pushed);
     return code;
 }

@@ -126,6 +126,14 @@ static void reserved_of_a_pool(void)
         give(blocks[i], streams[i]);
 }
 
+static void used_after_a_free_of_the_other_kind(void)
+{
+    uint64_t used = get(USED);
+    cu_address block = take(4096, streams[0]);
+    CHECK(cu.cuStreamSynchronize(streams[0]) == CU_OK && cu.cuMemFree_v2(block) == CU_OK);
+    tell("%llu bytes are used after cuMemFree of a block of 4096 in stream order", (unsigned long long)(get(USED) - used));
+}
+
 static void threshold_of_a_pool(void)
 {
     set_threshold(0);
@@ -274,6 +282,7 @@ static const struct row {
     {"failure-over", after_the_failure, true, false},
     {"device-memory", memory_of_a_device, false, true},
     {"pool-reserved", reserved_of_a_pool, false, true},
+    {"pool-used", used_after_a_free_of_the_other_kind, false, true},
     {"pool-threshold", threshold_of_a_pool, true, true},
     {"pool-access", access_of_a_peer, true, false},
     {"pool-reset", pool_after_a_reset, false, false},

@@ -125,7 +125,7 @@ cu_result fake_give(uint64_t key)
     if (key >= UINT64_C(0x700000000000) && at < SLOTS && key << 36 == 0 && fake.slots[at].size) {
         if (!--fake.slots[at].references) {
             if (fake.slots[at].pool)
-                fake_pool_drop(&fake.slots[at], true);
+                fake_pool_drop(&fake.slots[at]);
             drop_locked((uint32_t)at);
         }
         code = CU_OK;
@@ -388,7 +388,7 @@ cu_result cuMemFree_v2(cu_address address)
         atomic_fetch_add_explicit(&fake.waits, 1, memory_order_relaxed);
     else if (fake_is_busy() && !slot.is_safe)
         atomic_fetch_add(&fake.disorder, 1);
-    return fake_give(address);
+    return fake_pool_lose(address);
 }
 
 cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address address)

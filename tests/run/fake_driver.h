@@ -79,12 +79,14 @@ extern struct fake {
         int device;
         uint64_t threshold, most;       /* most: its own limit; 0: none */
         uint64_t used, high, kept;      /* kept: free, and still the pool's */
+        uint64_t lost;                  /* freed by cuMemFree(), and counted as used for good: seen on an H200, CUDA 13.0 */
         uint64_t unseen, reserved_high; /* unseen: freed behind work that no wait has seen the end of */
         bool opportunistic;
     } pools[8];                  /* the first are the devices' default ones */
     cu_stream captured;          /* by cuFakeCapture() */
     _Atomic unsigned current[2]; /* pools of devices */
     _Atomic(cu_stream) gone[16]; /* destroyed */
+    _Atomic(cu_context) made[16]; /* by cuStreamCreate(), which numbers them from 0xb000: their contexts */
     struct {
         cu_stream stream;
         uint64_t number; /* its events up to this one have ended */
@@ -111,7 +113,9 @@ void fake_wait(void);
 void fake_ended(cu_stream stream);
 void fake_pools_end(void);
 /* A block of a pool goes; locked. */
-void fake_pool_drop(struct slot *slot, bool seen);
+void fake_pool_drop(struct slot *slot);
+/* Frees a block as cuMemFree() does, of a pool or not. */
+cu_result fake_pool_lose(cu_address address);
 /* Whether this call is the one that is to fail. */
 bool fake_fails(void);
 /* The error of work that has failed; 0: none. */

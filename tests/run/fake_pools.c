@@ -62,13 +62,26 @@ void fake_wait(void)
     pthread_mutex_unlock(&fake.lock);
 }
 
-void fake_pool_drop(struct slot *slot, bool seen)
+void fake_pool_drop(struct slot *slot)
 {
     struct fake_pool *pool = &fake.pools[slot->pool - 1];
     pool->used -= slot->size;
-    *(seen || !fake_is_busy() ? &pool->kept : &pool->unseen) += slot->size;
+    pool->kept += slot->size;
     if (!keeps)
         give_back_locked(pool, 0);
+}
+
+cu_result fake_pool_lose(cu_address address)
+{
+    cu_address base;
+    struct slot slot;
+    pthread_mutex_lock(&fake.lock);
+    bool of_pool = fake_look(address, &base, &slot) && base == address && slot.pool;
+    cu_result code = fake_give(address);
+    if (!code && of_pool)
+        fake.pools[slot.pool - 1].lost += slot.size;
+    pthread_mutex_unlock(&fake.lock);
+    return code;
 }
 
 void fake_pools_end(void)
@@ -89,7 +102,7 @@ static void fill(struct fake_pool *pool, unsigned number, uint64_t key, uint64_t
     slot->pool = number;
     slot->stream = stream;
     pool->used += size;
-    pool->high = pool->used > pool->high ? pool->used : pool->high;
+    pool->high = pool->used + pool->lost > pool->high ? pool->used + pool->lost : pool->high;
     pool->reserved_high = reserved(pool) > pool->reserved_high ? reserved(pool) : pool->reserved_high;
 }
 
@@ -289,7 +302,7 @@ cu_result cuMemPoolGetAttribute(cu_pool handle, unsigned attribute, void *value)
                                pool ? pool->threshold : 0,
                                pool ? reserved(pool) : 0,
                                pool ? pool->reserved_high : 0,
-                               pool ? pool->used : 0,
+                               pool ? pool->used + pool->lost : 0,
                                pool ? pool->high : 0};
     pthread_mutex_unlock(&fake.lock);
     if (may && attribute < 4)
@@ -311,7 +324,7 @@ cu_result cuMemPoolSetAttribute(cu_pool handle, unsigned attribute, void *value)
     if (may && attribute == 6)
         pool->reserved_high = reserved(pool);
     if (may && attribute == 8)
-        pool->high = pool->used;
+        pool->high = pool->used + pool->lost;
     pthread_mutex_unlock(&fake.lock);
     return may ? CU_OK : CU_INVALID_VALUE;
 }

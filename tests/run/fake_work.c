@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { CAPTURES = sizeof fake.captures / sizeof *fake.captures, GONE = sizeof fake.gone / sizeof *fake.gone };
+enum { CAPTURES = sizeof fake.captures / sizeof *fake.captures, GONE = sizeof fake.gone / sizeof *fake.gone, MADE = 0xb000 };
 
 static _Thread_local cu_capture_mode own_mode; /* 2: relaxed */
 static bool are_apart;
@@ -330,18 +330,31 @@ cu_result cuEventDestroy_v2(cu_event event)
 
 /* Streams ----------------------------------------------------------------------------------------------------------- */
 
+static bool is_made(cu_stream stream)
+{
+    return (uintptr_t)stream - MADE < sizeof fake.made / sizeof *fake.made;
+}
+
+static _Atomic(cu_context) *made_at(cu_stream stream)
+{
+    return &fake.made[(uintptr_t)stream - MADE];
+}
+
 bool fake_is_stream(cu_stream stream)
 {
     for (size_t i = 0; stream && i < GONE; i++)
         if (atomic_load_explicit(&fake.gone[i], memory_order_relaxed) == stream)
             return false;
-    return (uintptr_t)stream < 0x10000;
+    return is_made(stream) ? atomic_load(made_at(stream)) != NULL : (uintptr_t)stream < 0x10000;
 }
 
-/* Their number says whose they are: 0x90.. the other context's, 0xa0.. the second device's, and else the first one's. */
+/* Their number says whose they are: 0x90.. the other context's, 0xa0.. the second device's, 0xb0.. those of cuStreamCreate(), and else the
+ * first one's. */
 cu_context fake_context_of(cu_stream stream)
 {
     uintptr_t kind = (uintptr_t)stream >> 8;
+    if (is_made(stream))
+        return atomic_load(made_at(stream));
     return (uintptr_t)stream < 3 ? fake_context() : kind == 0x90 ? cuFakeOtherContext() : fake_primary(kind == 0xa0);
 }
 
@@ -352,10 +365,27 @@ void cuFakeStream(cu_stream stream)
             atomic_store(&fake.gone[i], NULL);
 }
 
+cu_result cuStreamCreate(cu_stream *stream, unsigned flags)
+{
+    (void)flags;
+    fake_called();
+    for (uintptr_t number = MADE; is_made((cu_stream)number); number++) {
+        cu_context none = NULL;
+        *stream = (cu_stream)number;
+        if (atomic_compare_exchange_strong(made_at(*stream), &none, fake_context()))
+            return CU_OK;
+    }
+    return CU_OUT_OF_MEMORY;
+}
+
 cu_result cuStreamDestroy_v2(cu_stream stream)
 {
     if (!fake_is_stream(stream) || (uintptr_t)stream < 3)
         return CU_INVALID_HANDLE;
+    if (is_made(stream)) {
+        atomic_store(made_at(stream), NULL);
+        return CU_OK;
+    }
     for (size_t i = 0; i < GONE; i++) {
         cu_stream none = NULL;
         if (atomic_compare_exchange_strong(&fake.gone[i], &none, stream))

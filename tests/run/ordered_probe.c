@@ -143,6 +143,7 @@ static void many(void)
     for (uintptr_t i = 0; i < MANY; i++)
         give(blocks[i], (cu_stream)(0x100 + i));
     CHECK(cu.cuMemPoolTrimTo(first, 0) == CU_OK && cu.cuFakeLive() == 0);
+    CHECK(get(first, USED) == 0); /* also of what streams had that are gone, and of what no stream used any more */
 }
 
 /* Captures ---------------------------------------------------------------------------------------------------------- */

@@ -58,7 +58,6 @@ static struct {
     cu_result (*cuMemPoolSetAccess)(cu_pool, const struct cu_access *, size_t);
     cu_result (*cuMemPoolGetAccess)(unsigned *, cu_pool, struct cu_location *);
     cu_result (*cuMemsetD8_v2)(cu_address, unsigned char, size_t);
-    cu_result (*cuStreamCreate)(cu_stream *, unsigned);
     unsigned (*cuFakeWaits)(void);
     unsigned (*cuFakeLive)(void);
     unsigned (*cuFakeFailed)(void);
@@ -114,8 +113,6 @@ static inline void open_driver(void)
     X(, , , cuFakeCalls, , )
     X(, , , cuFakeOtherContext, , )
 #undef X
-    found = dlsym(library, "cuStreamCreate"); /* which the driver of the tests lacks: there any number is a stream */
-    memcpy(&cu.cuStreamCreate, &found, sizeof found);
 }
 
 static inline void start(void)
