@@ -55,9 +55,9 @@ template <class OutOfMemory = out_of_memory> class basic_resource
         tarn_stream stream = find(cuda::stream_ref{legacy()});
         void *pointer = take(stream, bytes, alignment);
         if (tarn_status status = tarn_stream_synchronize(stream); status != TARN_OK) {
-            error failure(status);
+            failure failed(status);
             (void)tarn_free(pointer);
-            throw failure;
+            throw failed;
         }
         return pointer;
     }

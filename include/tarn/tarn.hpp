@@ -10,9 +10,10 @@
  * tarn_last_error() of the thread says why. To see a failure, call close() first: it throws, and the owner keeps
  * owning. Destructors may run after tarn_shutdown().
  *
- * Functions throw tarn::error with the status and the text of tarn_last_error(), or tarn::out_of_memory, which is also
- * a std::bad_alloc. For threads and captures the rules of the named C function hold, also in destructors: what only one
- * thread may end must be destroyed in that thread. Exceptions and RTTI are required. */
+ * Functions throw tarn::failure, or tarn::out_of_memory, which is also a std::bad_alloc. Both are a tarn::error, with the
+ * status and the text of tarn_last_error(), and a std::exception. For threads and captures the rules of the named C
+ * function hold, also in destructors: what only one thread may end must be destroyed in that thread. Exceptions and RTTI
+ * are required. */
 #ifndef TARN_TARN_HPP
 #define TARN_TARN_HPP
 
@@ -33,35 +34,56 @@ namespace tarn
 {
 
 /* A status other than TARN_OK. what() is the name of the status and the text of tarn_last_error(), such as
- * "TARN_ERROR_INVALID_DEVICE: there is no device 7: ...". */
-class error : public std::runtime_error
+ * "TARN_ERROR_INVALID_DEVICE: there is no device 7: ...". It is the base of both exceptions and no std::exception itself,
+ * which tarn::out_of_memory would then be twice, so that no handler of std::exception caught it. */
+class error
 {
   public:
-    explicit error(tarn_status status) : std::runtime_error(text_of(status)), status_(status) {}
+    error(const error &) = default;
+    error &operator=(const error &) = default;
+    virtual ~error() = default;
+    virtual const char *what() const noexcept = 0;
     tarn_status status() const noexcept
     {
         return status_;
     }
 
-  private:
+  protected:
+    explicit error(tarn_status status) noexcept : status_(status) {}
     static std::string text_of(tarn_status status)
     {
         std::string text = tarn_status_name(status);
         const char *detail = tarn_last_error();
         return *detail ? text + ": " + detail : text;
     }
+
+  private:
     tarn_status status_;
 };
 
-/* Thrown for TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_OUT_OF_HOST_MEMORY. */
-class out_of_memory : public error, public std::bad_alloc
+/* Thrown for any status except those of tarn::out_of_memory. */
+class failure : public std::runtime_error, public error
 {
   public:
-    explicit out_of_memory(tarn_status status) : error(status) {}
+    explicit failure(tarn_status status) : std::runtime_error(text_of(status)), error(status) {}
     const char *what() const noexcept override
     {
-        return error::what();
+        return std::runtime_error::what();
     }
+};
+
+/* Thrown for TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_OUT_OF_HOST_MEMORY. */
+class out_of_memory : public std::bad_alloc, public error
+{
+  public:
+    explicit out_of_memory(tarn_status status) : error(status), text_(text_of(status)) {}
+    const char *what() const noexcept override
+    {
+        return text_.what();
+    }
+
+  private:
+    std::runtime_error text_; /* which is copied without an exception */
 };
 
 /* Throws if `status` is not TARN_OK. */
@@ -70,7 +92,7 @@ inline void check(tarn_status status)
     if (status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_OUT_OF_HOST_MEMORY)
         throw out_of_memory(status);
     if (status != TARN_OK)
-        throw error(status);
+        throw failure(status);
 }
 
 namespace detail

@@ -55,6 +55,16 @@ static void errors_are_exceptions()
         bad_alloc = std::strstr(error.what(), "OUT_OF_MEMORY") != nullptr;
     }
     CHECK(bad_alloc);
+    int exceptions = 0; /* what a program's last handler is for */
+    for (std::size_t size : {std::size_t{1} << 50, std::size_t{1}}) {
+        try {
+            tarn::block(size == 1 ? tarn_stream{0x7777} : TARN_STREAM_LEGACY, size);
+        } catch (const std::exception &error) {
+            auto ours = dynamic_cast<const tarn::error *>(&error);
+            exceptions += ours && std::strcmp(ours->what(), error.what()) == 0;
+        }
+    }
+    CHECK(exceptions == 2);
 }
 
 static void streams_and_events()
