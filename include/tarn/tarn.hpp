@@ -10,10 +10,10 @@
  * tarn_last_error() of the thread says why. To see a failure, call close() first: it throws, and the owner keeps
  * owning. Destructors may run after tarn_shutdown().
  *
- * Functions throw tarn::failure, or tarn::out_of_memory, which is also a std::bad_alloc. Both are a tarn::error, with the
- * status and the text of tarn_last_error(), and a std::exception. For threads and captures the rules of the named C
- * function hold, also in destructors: what only one thread may end must be destroyed in that thread. Exceptions and RTTI
- * are required. */
+ * Functions throw tarn::failure, or tarn::out_of_memory, which is also a std::bad_alloc. Both are a tarn::error, with
+ * the status and the text of tarn_last_error(), and a std::exception. For threads and captures the rules of the named C
+ * function hold, also in destructors: what only one thread may end must be destroyed in that thread. Exceptions and
+ * RTTI are required. */
 #ifndef TARN_TARN_HPP
 #define TARN_TARN_HPP
 
@@ -34,8 +34,8 @@ namespace tarn
 {
 
 /* A status other than TARN_OK. what() is the name of the status and the text of tarn_last_error(), such as
- * "TARN_ERROR_INVALID_DEVICE: there is no device 7: ...". It is the base of both exceptions and no std::exception itself,
- * which tarn::out_of_memory would then be twice, so that no handler of std::exception caught it. */
+ * "TARN_ERROR_INVALID_DEVICE: there is no device 7: ...". It is the base of both exceptions, and no std::exception
+ * itself: tarn::out_of_memory would then be one twice, so that no handler of std::exception caught it. */
 class error
 {
   public:
