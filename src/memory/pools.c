@@ -99,7 +99,7 @@ static tarn_status check_options(const tarn_pool_options *options)
     return TARN_OK;
 }
 
-/* Applies its options to a new pool. Arena lock. */
+/* Applies its options to a new pool. */
 static void pool_configure(struct pool *pool, const tarn_pool_options *options)
 {
     struct store *store = &pool->store;
@@ -114,7 +114,6 @@ static void pool_configure(struct pool *pool, const tarn_pool_options *options)
     store->sizes = *options->sizes;
     if (options->allocator)
         store->allocator = *options->allocator;
-    counters_max_split(&pool->counters, store_max_split(store));
     pool->use_on_oom = options->use_on_oom;
 }
 
@@ -142,10 +141,9 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
         return failed(TARN_ERROR_NOT_SUPPORTED, "plain segments cannot be exported; the pool needs virtual ones");
     if ((status = pool_create(arena, false, &pool)))
         return status;
-    mutex_lock(&arena->lock); /* other threads look for spare memory */
     pool_configure(pool, options);
-    mutex_unlock(&arena->lock);
     atomic_store(&pool->users, 1);
+    pool_begin(pool);
     *result = (tarn_pool *)pool;
     return TARN_OK;
 }

@@ -51,8 +51,11 @@ static tarn_status pool_for(tarn_pool *public, struct stream *stream, struct poo
     tarn_status status = arena_of(device_at(stream->device), &arena);
     if (status)
         return status;
-    if (!public)
-        return pool_create(arena, true, pool);
+    if (!public) {
+        if (!(status = pool_create(arena, true, pool)))
+            pool_begin(*pool);
+        return status;
+    }
     if ((status = pool_check(public)))
         return status;
     *pool = pool_of_public(public);

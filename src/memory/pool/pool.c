@@ -62,13 +62,19 @@ tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **resul
     pool->store.id[for_graph ? 0 : 1] = atomic_fetch_add(for_graph ? &graph_ids : &user_ids, 1);
     atomic_store(&pool->count, 1);
     atomic_store(&pool->held, 0);
+    *result = pool;
+    return TARN_OK;
+}
+
+void pool_begin(struct pool *pool)
+{
+    struct arena *arena = pool->store.arena;
     mutex_lock(&arena->lock);
+    counters_max_split(&pool->counters, store_max_split(&pool->store));
     pool->store.next = arena->stores;
     arena->stores = &pool->store;
     mutex_unlock(&arena->lock);
     trace_store(TRACE_pool_create, &pool->store, 0);
-    *result = pool;
-    return TARN_OK;
 }
 
 /* The arena that has this pool as its default pool, or NULL. */

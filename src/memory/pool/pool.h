@@ -58,8 +58,10 @@ void pool_release(struct pool *pool);
 bool pool_hold(struct pool *pool);
 void pool_hold_end(struct pool *pool);
 
-/* Creates a pool of a device, with one reference. For a graph its id is (n, 0). */
+/* Creates a pool of a device, with one reference; for a graph its id is (n, 0). Nobody else finds it before its creator has set its options and
+ * calls pool_begin(). */
 tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **pool);
+void pool_begin(struct pool *pool);
 
 /* The start of a public call on a pool: the process may use tarn, and `pool` is one, or also a device's default pool. */
 tarn_status pool_check(tarn_pool *pool);
