@@ -50,6 +50,10 @@ run 143 sh -c 'kill -TERM $$'
 run 0 --quiet true && silent err
 run 0 --summary "$work/summary" true && silent err
 grep -q 'no process used the driver' "$work/summary" || fail "no summary in its file"
+run 0 --summary /dev/null true && silent err
+run 1 --summary /dev/full true && says err '/dev/full could not be written: No space left'
+run 1 --summary "$work/none/summary" true && says err 'none/summary cannot be written: .*No such file'
+run 7 --summary /dev/full sh -c 'exit 7' && says err 'No space left' # the program's own status comes first
 run 0 printenv LD_LIBRARY_PATH && says out "^$work/tarn-run-[^:]*:$folder$"
 left_over && fail "a folder was left"
 "${with[@]}" sh -c 'echo ready; exec sleep 60' >"$work/ready" 2>"$work/err" & # a signal for `tarn run` alone reaches the program

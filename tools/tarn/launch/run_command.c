@@ -3,6 +3,7 @@
 
 /* `tarn run`: makes a folder with a copy of the shim for the driver of this machine, runs the program with that folder first on the loader's
  * path, and shows when it has ended what its books say. Where the machine has no driver the program runs as it would without. */
+#include "base/file.h"
 #include "command.h"
 #include "launch/books.h"
 #include "launch/driver_search.h"
@@ -12,6 +13,7 @@
 #include "launch/run_live.h"
 #include "launch/run_output.h"
 #include "launch/shim_copy.h"
+#include "report/sink.h"
 #include "sim_path.h"
 #include "units.h"
 
@@ -50,7 +52,8 @@ static const char help[] =
     "  -h, --help            Show this help\n"
     "\n"
     "Exit status: that of PROGRAM, or 128 plus the number of the signal that ended it; 127 when it was not\n"
-    "found, 126 when it could not be run, 1 when the shim could not be loaded, 2 for an invalid command line.\n"
+    "found, 126 when it could not be run, 1 when the shim could not be loaded or a file of -o or --summary could not\n"
+    "be written, 2 for an invalid command line.\n"
     "\n"
     "Examples:\n"
     "  tarn run -- python train.py\n"
@@ -381,17 +384,49 @@ static long look(void *user)
     return run->limited ? PAUSE_LIMITED_MS : PAUSE_YOUNG_MS;
 }
 
-static bool summary_write(struct run *run, const struct arguments *arguments)
+/* A file is there whole or not at all; a device or a pipe has what it took. */
+static bool text_write(const char *path, const char *text, size_t length)
 {
-    FILE *out = arguments->summary ? fopen(arguments->summary, "we") : stderr;
-    if (!out) {
-        fprintf(stderr, "tarn run: %s: %s\n", arguments->summary, strerror(errno));
-        return false;
+    if (file_may_be_replaced(path)) {
+        struct sink *sink = malloc(sizeof *sink);
+        tarn_status status = sink ? sink_to_file(sink, path, 0666) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        if (!status) {
+            sink_write(sink, text, length);
+            status = sink_end(sink, false);
+        }
+        free(sink);
+        if (status)
+            fprintf(stderr, "tarn run: %s\n", sink ? tarn_last_error() : "no host memory for the summary");
+        return !status;
     }
-    run_summary_print(&run->books, &run->group, out);
-    bool done = fflush(out) == 0 && !ferror(out);
-    if (out != stderr)
-        done = fclose(out) == 0 && done;
+    FILE *out = fopen(path, "we");
+    bool done = out && fwrite(text, 1, length, out) == length;
+    int reason = errno;
+    if (out && fclose(out) && done) {
+        reason = errno;
+        done = false;
+    }
+    if (!done)
+        fprintf(stderr, "tarn run: %s could not be written: %s\n", path, strerror(reason));
+    return done;
+}
+
+static bool summary_write(struct run *run, const char *path)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = path ? open_memstream(&text, &length) : stderr;
+    if (out)
+        run_summary_print(&run->books, &run->group, out);
+    if (out == stderr)
+        return fflush(out) == 0 && !ferror(out);
+    bool done = out && !ferror(out);
+    if (!out || fclose(out) || !done) {
+        fputs("tarn run: no host memory for the summary\n", stderr);
+        done = false;
+    }
+    done = done && text_write(path, text, length);
+    free(text);
     return done;
 }
 
@@ -410,8 +445,9 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
     bool was_run = status != LAUNCH_NOT_FOUND && status != LAUNCH_NOT_RUN;
     books_look(&run->books, run->folder);
     run_live_end(&run->books);
-    if (!arguments->quiet && (was_run || run->books.count))
-        (void)summary_write(run, arguments);
+    if (!arguments->quiet && (was_run || run->books.count) && !summary_write(run, arguments->summary) &&
+        arguments->summary && !status)
+        status = COMMAND_FAILED;
     if (arguments->output && run->books.count && !run_snapshots_write(&run->books, arguments->output) && !status)
         status = COMMAND_FAILED;
     if (is_over(&run->books))
