@@ -56,6 +56,23 @@ def test_a_snapshot_is_a_dictionary_and_a_file_that_is_reported(tmp_path):
         tarn.report(tmp_path / "no-such.pickle")
 
 
+def test_a_block_that_grew_has_its_tag_in_the_trace():
+    tarn.trace_start()
+    try:
+        tarn.alloc(32 << 20).close()  # so that there is room behind
+        blocks = {tarn.alloc(100, tag="small"): 300, tarn.alloc(2 << 20, tag="large"): 3 << 20}
+        for block, size in blocks.items():
+            block.extend(size)
+        last = {}
+        for event in tarn.snapshot()["device_traces"][0]:
+            if event["action"] == "alloc":
+                last[event["addr"]] = event["size"], event.get("user_metadata")
+        assert [last[block.ptr] for block in blocks] == [(300, "small"), (3 << 20, "large")]
+    finally:
+        tarn.trace_stop()
+        tarn.trace_clear()
+
+
 def test_what_is_no_option_is_refused(tmp_path):
     with pytest.raises(ValueError, match="jpeg"):
         tarn.dump_snapshot(tmp_path / "x", format="jpeg")

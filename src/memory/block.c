@@ -34,8 +34,9 @@ static tarn_status block_extend_locked(struct block *block, size_t size)
             block->span->requested = size;
         counters_extended(block->heap->store->counters, block->size, more, block->requested, size - block->requested,
                           block->slab ? &none : &block->span->oversize);
-        trace_block(TRACE_free, block->heap, block->start, block->requested, 0);
-        trace_block(TRACE_alloc, block->heap, block->start, size, 0);
+        uint16_t tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag;
+        trace_block(TRACE_free, block->heap, block->start, block->requested, tag);
+        trace_block(TRACE_alloc, block->heap, block->start, size, tag);
     }
     return TARN_OK;
 }
