@@ -406,7 +406,7 @@ def snapshots_opened(browser):
     sites = os.path.join(OUT, "sites.pickle")
     files = ("torch/nn/x.py", "/a/torch/_y.py", "torch/functional.py", "torch/model.py", "/home/torch/m.py", "/a/mytorch/nn/l.py", "torch", "/torch/nn.py")
     events = [{"action": "alloc", "addr": (i + 1) << 12, "size": 512 * (i + 1), "stream": 0, "time_us": i, "frames": [
-        {"name": "inner", "filename": name, "line": 3}, {"name": "outer", "filename": "/home/a.py", "line": 4}]} for i, name in enumerate(files)]
+        {"name": "inner", "filename": name, "line": 3 if i else {"no": "number"}}, {"name": "outer", "filename": "/home/a.py", "line": 4}]} for i, name in enumerate(files)]
     with open(sites, "wb") as out:
         pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
     for path in [*(os.path.join(DATA, name + ".pickle") for name in names), unpacked, sites]:

@@ -58,7 +58,7 @@ class StackTree {
 
     frameOf(frame) {
         const text = value => (typeof value === "string" ? value : "");
-        const name = text(frame.name), file = text(frame.filename), line = frame.line > 0 ? Math.floor(frame.line) : 0;
+        const name = text(frame.name), file = text(frame.filename), line = Math.floor(numberOr(frame.line));
         const key = name + "\0" + file + "\0" + line;
         let number = this.frameNumbers.get(key);
         if (number === undefined) {
