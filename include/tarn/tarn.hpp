@@ -444,11 +444,14 @@ inline tarn_pool *default_pool(int device)
 }
 
 /* While the scope is open, the allocations that it covers come from its pool (tarn_scope_begin()). A thread's scope
- * ends in the thread that began it. */
+ * ends in the thread that began it, the newest first. So nothing is assigned to a scope: the new one would have begun
+ * before the old one ended. */
 class scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
 {
   public:
     scope() noexcept = default;
+    scope(scope &&) noexcept = default;
+    scope &operator=(scope &&) = delete;
     /* Covers this thread, and those that join. */
     explicit scope(tarn_pool *pool)
     {
@@ -466,11 +469,13 @@ class scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
 };
 
 /* Puts a worker thread inside a scope until this object ends, in the same thread (tarn_scope_join(),
- * tarn_scope_leave()). */
+ * tarn_scope_leave()). Nothing is assigned to it, as to a scope. */
 class joined_scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_leave>>
 {
   public:
     joined_scope() noexcept = default;
+    joined_scope(joined_scope &&) noexcept = default;
+    joined_scope &operator=(joined_scope &&) = delete;
     explicit joined_scope(tarn_scope scope)
     {
         check(tarn_scope_join(scope));
