@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* From one placement to lower ones. Each search is for a height. One in four is for the least that is not refuted: nothing prunes as well,
+/* From one placement to lower ones. Each search is for a height. Three in four are for the least that is not refuted: nothing prunes as well,
  * and what fits there is often found sooner than anything above. The others are for heights that are spread over the upper part of the gap
- * to what is reached. Each is short; those without success begin anew in another order, and get longer by Luby's sequence (Luby, Sinclair
- * and Zuckerman, 1993). Where many have failed, beams take half of the steps. They look for heights lower in the gap, each in an order of
- * its own: what leads one beam astray leads another one far. */
+ * to what is reached. A search finds something soon or hardly ever, so each is short; those without success begin anew in another order, and
+ * get longer by Luby's sequence (Luby, Sinclair and Zuckerman, 1993). Where many have failed, beams take half of the steps. They look for
+ * heights lower in the gap, each in an order and with chances of its own: what leads one beam astray leads another one far. */
 #include "replay/packing_search.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#define SEARCH_STEPS UINT64_C(5000000) /* of the shortest search: about 10 ms */
+#define SEARCH_STEPS UINT64_C(1000000) /* of the shortest search: about 1 ms */
 #define ORDERS 9                       /* searches of one length */
-#define LONGEST 32                     /* times the shortest */
+#define LONGEST 128                    /* times the shortest */
 #define LEAST_UP 100                   /* 256ths of the gap: the heights to look for, from this one on */
 #define MOST_UP 250
 #define STEP_UP 97       /* from one height to the next: coprime to how many there are */
-#define FIRST_BEAM 18    /* searches before the first beam */
-#define BEAM_WIDTH 15    /* nodes of a level */
+#define FIRST_BEAM 36    /* searches before the first beam */
+#define BEAM_WIDTH 12    /* nodes of a level */
 #define BEAM_PART 128    /* 256ths of all steps that beams take */
 #define BEAM_LEAST_UP 85 /* 256ths of the gap: the heights that beams look for in each order, from this one on */
 #define BEAM_UP 43       /* from one height to the next */
@@ -46,16 +46,6 @@ static double seconds(void)
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
 }
 
 /* 1, 1, 2, 1, 1, 2, 4, ...: the number `place` of the sequence, from 1 on. */
@@ -139,7 +129,7 @@ static enum packing_answer search_depth(struct improvement *improvement, uint64_
 {
     struct packing_result *result = improvement->result;
     uint64_t left = improvement->limits->steps - result->steps, steps = SEARCH_STEPS * luby(attempt / ORDERS + 1);
-    bool lowest = attempt % 4 == 1;
+    bool lowest = attempt % 4 != 0;
     *height = target_of(improvement, lowest ? 0 : LEAST_UP + attempt * STEP_UP % (MOST_UP - LEAST_UP));
     steps *= lowest ? 2 : 1;
     return packing_search_run(improvement->search, *height, attempt, steps < left ? steps : left, &result->steps,
@@ -175,19 +165,16 @@ bool packing_improve(struct packing_block *blocks, size_t count, const struct pa
     if (count == 0 || count > PACKING_SEARCH_MOST || result->height <= limits->goal || result->height <= result->proved)
         return true;
     struct improvement improvement = {.blocks = blocks, .count = count, .limits = limits, .result = result};
-    for (size_t i = 0; i < count; i++)
-        improvement.unit = common_divisor(improvement.unit, blocks[i].size);
-    if (improvement.unit == 0)
-        return true; /* blocks of no bytes alone */
-    result->proved = round_up(result->proved, improvement.unit);
-    improvement.low = round_up(limits->goal > result->proved ? limits->goal : result->proved, improvement.unit);
-    if (limits->goal > result->proved && limits->goal % improvement.unit)
-        improvement.low -= improvement.unit; /* of the heights that do, the highest */
-    improvement.search = packing_search_create(blocks, count);
+    improvement.search = packing_search_create(blocks, count, result->height);
     improvement.offsets = calloc(count, sizeof *improvement.offsets);
     bool done = improvement.search && improvement.offsets;
-    if (done)
+    if (done) {
+        improvement.unit = packing_search_unit(improvement.search);
+        improvement.low = round_up(limits->goal > result->proved ? limits->goal : result->proved, improvement.unit);
+        if (limits->goal > result->proved && limits->goal % improvement.unit)
+            improvement.low -= improvement.unit; /* of the heights that do, the highest */
         improve(&improvement);
+    }
     packing_search_destroy(improvement.search);
     free(improvement.offsets);
     return done;

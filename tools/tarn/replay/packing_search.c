@@ -11,7 +11,7 @@
  * Placements are pushed down: each block lies at 0 or on another one. The search builds them from below. `low` of a block is the lowest
  * offset that is left to it. A block is a candidate when no other one that it meets fits below its `low`. A candidate is placed there, or
  * refused there: since every placement with it there has been tried then, it is lifted: it lies on one that is still to be placed, and
- * its `low` follows the lowest end that one of those can have.
+ * its `low` follows the lowest end that one of those can have. Of the candidates the next is one that is low and has little to spare.
  *
  * Pruning. In a section the blocks to be placed lie one on another, none below its `low`: taken by rising `low`, their sum with the
  * gaps is the least height of the section. If that is above the height, the branch is dead.
@@ -20,19 +20,27 @@
  * are searched one part after the other, the tightest first. If one part has no placement, there is none.
  *
  * Beams. Where a depth-first search is lost in what follows its first choices, a beam search (Ow and Morton, 1988) is not: it
- * goes on from the best nodes of each level, of which the best has the most to spare in its tightest sections. It proves nothing. */
+ * goes on from the best nodes of each level, of which the best has the most to spare in its tightest sections. It proves nothing.
+ *
+ * Units. Offsets are counted in the greatest common divisor of the sizes, so that they are small and several sections are filled at once. */
 #include "replay/packing_search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NONE UINT64_MAX
+#define NONE UINT32_MAX
 #define NOBODY UINT32_MAX
+#define SHARE 4            /* what shares of what a block has to spare are parts of */
+#define HIGHEST (1u << 29) /* units: a height, so that what is stacked on it is never above what lanes can compare */
 
-/* A node of the search. Arrays are by block, except `order` and `part`. */
+/* Sections that are filled at a time; compilers have such vectors for every machine. */
+typedef int32_t lanes __attribute__((vector_size(16)));
+enum { LANES = sizeof(lanes) / sizeof(int32_t) };
+
+/* A node of the search. Offsets are in units. Arrays are by block, except `order` and `part`. */
 struct node {
-    uint64_t *low;
-    uint64_t *
+    uint32_t *low;
+    uint32_t *
         top; /* the highest end of what is placed below it; where `low` is above, it lies on one that is not placed yet */
     uint32_t *order; /* blocks to be placed, by rising `low` */
     uint32_t *under; /* one that it meets and that may lie below it: the last that was found, or NOBODY */
@@ -44,23 +52,32 @@ struct node {
 /* A node that a beam goes on from. */
 struct state {
     struct node node;
-    uint64_t *offsets;
+    uint32_t *offsets;
+    uint32_t *spare;    /* by section, before any candidate was refused */
     uint64_t tightness; /* the least is the best */
+    uint32_t parent;    /* its number in the level before */
 };
 
 struct packing_search {
     const struct packing_block *blocks;
     uint32_t count, sections;
+    uint64_t unit;                    /* bytes */
+    bool exact;                       /* all sizes are multiples of it; else they are rounded up */
+    uint32_t *size;                   /* by block: units */
     uint32_t *first, *until;          /* by block: its sections */
     uint32_t *met_from, *met;         /* by block: where in `met` the blocks begin that it meets */
-    uint64_t *load, *filled, *spare;  /* by section: of all blocks; scratch; the height that is left */
+    uint64_t *load;                   /* by section: units, of all blocks */
+    uint32_t *risen;                  /* scratch of sorting */
+    uint32_t *filled, *spare;         /* by section: units: scratch; the height that is left */
     uint32_t *part_of, *rank, *ranks; /* by section: scratch of taking apart */
     double *weight;                   /* by block: of candidates at one offset the heaviest is first */
-    uint64_t *offsets;
+    uint32_t *offsets;
     struct node *nodes;
     struct state *beam[2]; /* `beam_room` each: the nodes of a level, and of the next one */
     uint32_t beam_room;
-    uint64_t height, steps, limit, random;
+    uint32_t height; /* units */
+    uint32_t share;  /* of SHARE: how much of what a block has to spare counts */
+    uint64_t steps, limit, random;
 };
 
 /* Memory ------------------------------------------------------------------------------------------------------------ */
@@ -137,7 +154,7 @@ static bool create_sections(struct packing_search *search)
         return false;
     for (uint32_t i = 0; i < search->count; i++)
         for (uint32_t at = search->first[i]; at < search->until[i]; at++)
-            search->load[at] += search->blocks[i].size;
+            search->load[at] += search->size[i];
     return true;
 }
 
@@ -171,7 +188,30 @@ static struct node *node_below(struct packing_search *search, uint32_t depth)
     return node->placed || create_node(node, search->count) ? node : NULL;
 }
 
-struct packing_search *packing_search_create(const struct packing_block *blocks, size_t count)
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The largest unit of which all sizes are multiples; or, where `most` is too high in it, one in which it is not. */
+static void find_unit(struct packing_search *search, uint64_t most)
+{
+    for (uint32_t i = 0; i < search->count; i++)
+        search->unit = common_divisor(search->unit, search->blocks[i].size);
+    search->unit += !search->unit;
+    search->exact = most / search->unit <= HIGHEST;
+    if (!search->exact)
+        search->unit = most / HIGHEST + 1;
+    for (uint32_t i = 0; i < search->count; i++)
+        search->size[i] = (uint32_t)((search->blocks[i].size + search->unit - 1) / search->unit);
+}
+
+struct packing_search *packing_search_create(const struct packing_block *blocks, size_t count, uint64_t most)
 {
     struct packing_search *search = calloc(1, sizeof *search);
     if (!search || count > PACKING_SEARCH_MOST) {
@@ -180,19 +220,27 @@ struct packing_search *packing_search_create(const struct packing_block *blocks,
     }
     search->blocks = blocks;
     search->count = (uint32_t)count;
+    search->size = calloc(count + 1, sizeof *search->size);
+    search->risen = calloc(count + 1, sizeof *search->risen);
     search->first = calloc(count + 1, sizeof *search->first);
     search->until = calloc(count + 1, sizeof *search->until);
     search->met_from = calloc(count + 1, sizeof *search->met_from);
     search->weight = calloc(count + 1, sizeof *search->weight);
     search->offsets = calloc(count + 1, sizeof *search->offsets);
     search->nodes = calloc(2 * count + 2, sizeof *search->nodes);
-    bool done = search->first && search->until && search->met_from && search->weight && search->offsets &&
-                search->nodes && create_node(&search->nodes[0], search->count) && find_sections(search) &&
-                create_sections(search) && find_meetings(search);
+    bool done = search->size && search->risen && search->first && search->until && search->met_from && search->weight &&
+                search->offsets && search->nodes && create_node(&search->nodes[0], search->count);
     if (done)
+        find_unit(search, most);
+    if (done && find_sections(search) && create_sections(search) && find_meetings(search))
         return search;
     packing_search_destroy(search);
     return NULL;
+}
+
+uint64_t packing_search_unit(const struct packing_search *search)
+{
+    return search->unit;
 }
 
 void packing_search_destroy(struct packing_search *search)
@@ -206,9 +254,12 @@ void packing_search_destroy(struct packing_search *search)
         for (uint32_t i = 0; search->beam[level] && i < search->beam_room; i++) {
             destroy_node(&search->beam[level][i].node);
             free(search->beam[level][i].offsets);
+            free(search->beam[level][i].spare);
         }
         free(search->beam[level]);
     }
+    free(search->size);
+    free(search->risen);
     free(search->first);
     free(search->until);
     free(search->met_from);
@@ -227,12 +278,12 @@ void packing_search_destroy(struct packing_search *search)
 /* Pruning ----------------------------------------------------------------------------------------------------------- */
 
 /* The lowest end that a block can have which another one meets and which is not placed; NONE where there is no such block. */
-static uint64_t lowest_end(struct packing_search *search, const struct node *node, uint32_t block)
+static uint32_t lowest_end(struct packing_search *search, const struct node *node, uint32_t block)
 {
-    uint64_t lowest = NONE;
+    uint32_t lowest = NONE;
     for (uint32_t i = search->met_from[block]; i < search->met_from[block + 1]; i++) {
         uint32_t other = search->met[i];
-        uint64_t end = node->low[other] + search->blocks[other].size;
+        uint32_t end = node->low[other] + search->size[other];
         if (!node->placed[other] && end < lowest)
             lowest = end;
     }
@@ -244,14 +295,14 @@ static uint64_t lowest_end(struct packing_search *search, const struct node *nod
  * again. */
 static bool has_room_below(struct packing_search *search, struct node *node, uint32_t block)
 {
-    const uint64_t low = node->low[block];
+    const uint32_t low = node->low[block];
     uint32_t other = node->under[block];
     search->steps++;
-    if (other != NOBODY && !node->placed[other] && node->low[other] + search->blocks[other].size <= low)
+    if (other != NOBODY && !node->placed[other] && node->low[other] + search->size[other] <= low)
         return true;
     for (uint32_t i = search->met_from[block]; i < search->met_from[block + 1]; i++) {
         other = search->met[i];
-        if (node->placed[other] || node->low[other] + search->blocks[other].size > low)
+        if (node->placed[other] || node->low[other] + search->size[other] > low)
             continue;
         search->steps += i - search->met_from[block];
         node->under[block] = other;
@@ -271,26 +322,53 @@ static bool raise_lifted(struct packing_search *search, struct node *node)
             uint32_t block = node->order[i];
             if (node->low[block] == node->top[block] || has_room_below(search, node, block))
                 continue;
-            uint64_t end = lowest_end(search, node, block);
+            uint32_t end = lowest_end(search, node, block);
             if (end == NONE)
                 return false;
             node->low[block] = end; /* nothing fits below where it was */
             moved = true;
-            if (node->low[block] + search->blocks[block].size > search->height)
+            if (node->low[block] + search->size[block] > search->height)
                 return false;
         }
     }
     return true;
 }
 
-static void sort_by_low(struct node *node)
+/* Lows only rise since the order was made, and mostly to one value, so few blocks are before others that are lower now. Those are taken out,
+ * sorted, and merged again with the others. */
+static void sort_by_low(const struct packing_search *search, struct node *node)
 {
-    for (uint32_t i = 1; i < node->left; i++) { /* nearly sorted already */
-        uint32_t block = node->order[i], at = i;
-        for (; at > 0 && node->low[node->order[at - 1]] > node->low[block]; at--)
-            node->order[at] = node->order[at - 1];
-        node->order[at] = block;
+    const uint32_t *low = node->low;
+    uint32_t *order = node->order, *risen = search->risen, least = NONE, kept = node->left, taken = node->left;
+    for (uint32_t i = node->left; i-- > 0;) {
+        uint32_t block = order[i], at = taken;
+        if (low[block] <= least) {
+            least = low[block];
+            order[--kept] = block;
+            continue;
+        }
+        for (taken--; at < node->left && low[risen[at]] < low[block]; at++)
+            risen[at - 1] = risen[at];
+        risen[at - 1] = block;
     }
+    for (uint32_t to = 0; taken < node->left; to++)
+        order[to] = kept < node->left && low[order[kept]] < low[risen[taken]] ? order[kept++] : risen[taken++];
+}
+
+/* Puts a block onto what fills `count` sections. */
+static void stack(uint32_t *filled, uint32_t count, uint32_t low, uint32_t size)
+{
+    const lanes lows = (lanes){0} + (int32_t)low, sizes = (lanes){0} + (int32_t)size;
+    uint32_t at = 0;
+    for (; at + LANES <= count; at += LANES) {
+        lanes now;
+        memcpy(&now, filled + at, sizeof now);
+        lanes above = now > lows;
+        now = ((now & above) | (lows & ~above)) + sizes;
+        memcpy(filled + at, &now, sizeof now);
+    }
+    for (; at < count; at++)
+        filled[at] = (filled[at] > low ? filled[at] : low) + size;
 }
 
 /* False when a section comes above the height. Else what each has to spare is known; NONE where nothing is to be placed. */
@@ -299,17 +377,15 @@ static bool fill_sections(struct packing_search *search, const struct node *node
     memset(search->filled, 0, search->sections * sizeof *search->filled);
     for (uint32_t i = 0; i < node->left; i++) {
         uint32_t block = node->order[i];
-        uint64_t low = node->low[block], size = search->blocks[block].size;
-        for (uint32_t at = search->first[block]; at < search->until[block]; at++) {
-            uint64_t end = (search->filled[at] > low ? search->filled[at] : low) + size;
-            search->filled[at] = end;
-            if (end > search->height)
-                return false;
-        }
+        stack(search->filled + search->first[block], search->until[block] - search->first[block], node->low[block],
+              search->size[block]);
         search->steps += search->until[block] - search->first[block];
     }
-    for (uint32_t at = 0; at < search->sections; at++)
+    for (uint32_t at = 0; at < search->sections; at++) {
+        if (search->filled[at] > search->height)
+            return false;
         search->spare[at] = search->filled[at] ? search->height - search->filled[at] : NONE;
+    }
     return true;
 }
 
@@ -317,22 +393,40 @@ static bool prune(struct packing_search *search, struct node *node)
 {
     if (!raise_lifted(search, node))
         return false;
-    sort_by_low(node);
+    sort_by_low(search, node);
     return fill_sections(search, node);
 }
 
 /* Branching --------------------------------------------------------------------------------------------------------- */
 
-/* The lowest candidate, of those at one offset the heaviest. There is one while blocks are left: nothing fits below the lowest. */
-static uint32_t choose(struct packing_search *search, struct node *node)
+/* What the tightest section of a block has to spare. */
+static uint32_t least_spare(struct packing_search *search, const uint32_t *spare, uint32_t block)
+{
+    uint32_t least = NONE;
+    for (uint32_t at = search->first[block]; at < search->until[block]; at++)
+        least = spare[at] < least ? spare[at] : least;
+    search->steps += (search->until[block] - search->first[block]) / LANES;
+    return least;
+}
+
+/* Of the candidates the one that is lowest, a part of what it has to spare added; of those that are alike the heaviest. What is tight is so
+ * filled before what is not, and fails soon where it must. There is a candidate while blocks are left: nothing fits below the lowest. */
+static uint32_t choose(struct packing_search *search, struct node *node, const uint32_t *spare)
 {
     uint32_t best = NOBODY;
+    uint64_t least = 0;
     for (uint32_t i = 0; i < node->left; i++) {
         uint32_t block = node->order[i];
-        if (best != NOBODY && node->low[block] > node->low[best])
+        uint64_t rank = (uint64_t)node->low[block] * SHARE;
+        if (best != NOBODY && rank > least)
             break;
-        if ((best == NOBODY || search->weight[block] > search->weight[best]) && !has_room_below(search, node, block))
+        if (has_room_below(search, node, block))
+            continue;
+        rank += search->share ? (uint64_t)least_spare(search, spare, block) * search->share : 0;
+        if (best == NOBODY || rank < least || (rank == least && search->weight[block] > search->weight[best])) {
             best = block;
+            least = rank;
+        }
     }
     return best;
 }
@@ -349,7 +443,7 @@ static void copy_node(const struct packing_search *search, const struct node *fr
 static bool place(struct packing_search *search, const struct node *from, struct node *to, uint32_t block)
 {
     bool fits = true;
-    uint64_t end = from->low[block] + search->blocks[block].size;
+    uint32_t end = from->low[block] + search->size[block];
     copy_node(search, from, to);
     memcpy(to->placed, from->placed, search->count * sizeof *to->placed);
     for (uint32_t i = 0; i < from->left; i++)
@@ -361,7 +455,7 @@ static bool place(struct packing_search *search, const struct node *from, struct
         uint32_t other = search->met[i];
         to->top[other] = to->top[other] > end ? to->top[other] : end;
         to->low[other] = to->low[other] > end ? to->low[other] : end;
-        fits = fits && (to->placed[other] || to->low[other] + search->blocks[other].size <= search->height);
+        fits = fits && (to->placed[other] || to->low[other] + search->size[other] <= search->height);
     }
     search->steps += search->count / 4 + search->met_from[block + 1] - search->met_from[block];
     return fits;
@@ -437,7 +531,7 @@ static enum packing_answer descend(struct packing_search *search, uint32_t depth
     if (take_apart(search, node, below) > 1)
         return descend_parts(search, depth);
     while (search->steps < search->limit) {
-        uint32_t block = choose(search, node);
+        uint32_t block = choose(search, node, search->spare);
         if (place(search, node, below, block) && prune(search, below)) {
             enum packing_answer answer = descend(search, depth + 1);
             if (answer != PACKING_NEVER)
@@ -452,16 +546,20 @@ static enum packing_answer descend(struct packing_search *search, uint32_t depth
 
 /* Ways -------------------------------------------------------------------------------------------------------------- */
 
-/* 1 to 1.5, by chance. */
-static double jitter(struct packing_search *search)
+/* 0 to 1023, by chance. */
+static uint64_t chance(struct packing_search *search)
 {
     search->random ^= search->random << 13; /* xorshift (Marsaglia, 2003) */
     search->random ^= search->random >> 7;
     search->random ^= search->random << 17;
-    return 1 + (double)(search->random % 1024) / 2048;
+    return search->random % 1024;
 }
 
 enum { WAYS = 9 }; /* kinds of weights */
+
+/* One per way: as many as have no factor in common with the kinds of weights. Beams are best led by the first two. */
+static const uint8_t shares[] = {2, 1, 4, 0, 8};
+enum { SHARES = sizeof shares, BEAM_SHARES = 2 };
 
 static double weight_of(const struct packing_search *search, uint32_t block, uint64_t way, double most)
 {
@@ -492,18 +590,19 @@ static double weight_of(const struct packing_search *search, uint32_t block, uin
     }
 }
 
-/* Everything is to be placed, from 0 on. */
-static void begin(struct packing_search *search, struct node *root, uint64_t height, uint64_t way)
+/* Everything is to be placed, from 0 on, with one of the first `among` shares. */
+static void begin(struct packing_search *search, struct node *root, uint64_t height, uint64_t way, unsigned among)
 {
     double most = 1;
     for (uint32_t at = 0; at < search->sections; at++)
         most = (double)search->load[at] > most ? (double)search->load[at] : most;
     search->random = (way + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    search->height = height;
+    search->height = (uint32_t)(height / search->unit);
+    search->share = shares[way % among];
     search->steps = 0;
     root->left = search->count;
     for (uint32_t i = 0; i < search->count; i++) {
-        search->weight[i] = weight_of(search, i, way, most) * (way < WAYS ? 1 : jitter(search));
+        search->weight[i] = weight_of(search, i, way, most) * (way < WAYS ? 1 : 1 + (double)chance(search) / 2048);
         root->low[i] = 0;
         root->top[i] = 0;
         root->order[i] = i;
@@ -512,22 +611,29 @@ static void begin(struct packing_search *search, struct node *root, uint64_t hei
     }
 }
 
+/* Offsets in bytes. */
+static void tell(const struct packing_search *search, const uint32_t *from, uint64_t *to)
+{
+    for (uint32_t i = 0; i < search->count; i++)
+        to[i] = from[i] * search->unit;
+}
+
 enum packing_answer packing_search_run(struct packing_search *search, uint64_t height, uint64_t way, uint64_t limit,
                                        uint64_t *steps, uint64_t *offsets)
 {
     struct node *root = &search->nodes[0];
-    begin(search, root, height, way);
+    begin(search, root, height, way, SHARES);
     search->limit = limit;
     enum packing_answer answer = prune(search, root) ? descend(search, 0) : PACKING_NEVER;
     *steps += search->steps;
     if (answer == PACKING_FITS)
-        memcpy(offsets, search->offsets, search->count * sizeof *offsets);
-    return answer;
+        tell(search, search->offsets, offsets);
+    return answer == PACKING_NEVER && !search->exact ? PACKING_CUT : answer;
 }
 
 /* Beams ------------------------------------------------------------------------------------------------------------- */
 
-enum { BRANCHES = 16 }; /* candidates of one node that are tried */
+enum { BRANCHES = 7, CHILDREN = 2 }; /* candidates of one node that are tried, and how many of them may be kept */
 
 static bool create_beam(struct packing_search *search, uint32_t width)
 {
@@ -544,7 +650,8 @@ static bool create_beam(struct packing_search *search, uint32_t width)
         for (int level = 0; level < 2; level++) {
             struct state *state = &search->beam[level][from];
             state->offsets = calloc(search->count + (size_t)1, sizeof *state->offsets);
-            done = create_node(&state->node, search->count) && state->offsets && done;
+            state->spare = calloc(search->sections + (size_t)1, sizeof *state->spare);
+            done = create_node(&state->node, search->count) && state->offsets && state->spare && done;
         }
         if (!done)
             return false;
@@ -566,7 +673,7 @@ static uint64_t tightness_of(const struct packing_search *search)
     return sum;
 }
 
-static void keep(const struct packing_search *search, const struct node *node, const uint64_t *offsets,
+static void keep(const struct packing_search *search, const struct node *node, const uint32_t *offsets,
                  struct state *to)
 {
     copy_node(search, node, &to->node);
@@ -574,43 +681,61 @@ static void keep(const struct packing_search *search, const struct node *node, c
     memcpy(to->node.placed, node->placed, search->count * sizeof *node->placed);
     to->node.left = node->left;
     memcpy(to->offsets, offsets, search->count * sizeof *offsets);
+    memcpy(to->spare, search->spare, search->sections * sizeof *search->spare);
 }
 
 struct level {
     struct state *states;
-    uint32_t count, width, worst;
+    uint32_t count, width;
 };
 
-/* Adds a node to a level, in the place of the worst if the level is full. */
-static void offer(const struct packing_search *search, struct level *level, const struct node *node,
-                  const uint64_t *offsets, uint32_t block)
+/* The place of one more child of a parent: that of its worst if it has all its children, that of the worst if the level is full, or a new
+ * one. */
+static struct state *find_place(const struct level *level, uint32_t parent)
+{
+    struct state *worst = &level->states[0], *own = NULL;
+    uint32_t children = 0;
+    for (struct state *state = level->states; state < level->states + level->count; state++) {
+        worst = state->tightness > worst->tightness ? state : worst;
+        if (state->parent != parent)
+            continue;
+        own = !own || state->tightness > own->tightness ? state : own;
+        children++;
+    }
+    return children == CHILDREN ? own : level->count == level->width ? worst : &level->states[level->count];
+}
+
+/* Adds a node to a level, where it is not worse than what it replaces. Up to a twentieth of what is judged is by chance: otherwise beams in
+ * all orders make the same mistakes. */
+static void offer(struct packing_search *search, struct level *level, uint32_t parent, const struct node *node,
+                  const uint32_t *offsets, uint32_t block)
 {
     uint64_t tightness = tightness_of(search);
-    if (level->count == level->width && tightness >= level->states[level->worst].tightness)
+    tightness += tightness / 20480 * chance(search);
+    struct state *to = find_place(level, parent);
+    bool added = to == &level->states[level->count];
+    if (!added && tightness >= to->tightness)
         return;
-    struct state *to = &level->states[level->count < level->width ? level->count++ : level->worst];
+    level->count += added;
     keep(search, node, offsets, to);
     to->offsets[block] = search->offsets[block];
     to->tightness = tightness;
-    if (level->count < level->width)
-        return;
-    level->worst = 0;
-    for (uint32_t i = 1; i < level->count; i++)
-        if (level->states[i].tightness > level->states[level->worst].tightness)
-            level->worst = i;
+    to->parent = parent;
 }
 
-/* Tries candidates of a state, each of which is refused after it was tried. */
-static void branch(struct packing_search *search, struct state *state, struct node *scratch, struct level *next)
+/* Tries candidates of a state, each of which is refused after it was tried. What the state has to spare is not computed anew for that: the order
+ * of the candidates hardly depends on it. */
+static void branch(struct packing_search *search, struct state *state, uint32_t number, struct node *scratch,
+                   struct level *next)
 {
     for (int i = 0; i < BRANCHES; i++) {
-        uint32_t block = choose(search, &state->node);
+        uint32_t block = choose(search, &state->node, state->spare);
         if (place(search, &state->node, scratch, block) && prune(search, scratch))
-            offer(search, next, scratch, state->offsets, block);
+            offer(search, next, number, scratch, state->offsets, block);
         state->node.low[block] = lowest_end(search, &state->node, block);
         if (state->node.low[block] == NONE || !raise_lifted(search, &state->node))
             return;
-        sort_by_low(&state->node);
+        sort_by_low(search, &state->node);
     }
 }
 
@@ -620,8 +745,8 @@ bool packing_search_beam(struct packing_search *search, uint64_t height, uint64_
     struct node *root = &search->nodes[0], *scratch = node_below(search, 0);
     if (width > search->beam_room && !create_beam(search, width))
         return false;
-    begin(search, root, height, way);
-    struct level now = {search->beam[0], 0, width, 0}, next = {search->beam[1], 0, width, 0};
+    begin(search, root, height, way, BEAM_SHARES);
+    struct level now = {search->beam[0], 0, width}, next = {search->beam[1], 0, width};
     if (scratch && prune(search, root)) {
         keep(search, root, search->offsets, &now.states[0]);
         now.count = 1;
@@ -629,7 +754,7 @@ bool packing_search_beam(struct packing_search *search, uint64_t height, uint64_
     for (uint32_t placed = 0; placed < search->count && now.count > 0 && search->steps < limit; placed++) {
         next.count = 0;
         for (uint32_t i = 0; i < now.count; i++)
-            branch(search, &now.states[i], scratch, &next);
+            branch(search, &now.states[i], i, scratch, &next);
         struct level full = next;
         next = now;
         now = full;
@@ -637,6 +762,6 @@ bool packing_search_beam(struct packing_search *search, uint64_t height, uint64_
     *steps += search->steps;
     if (!now.count || now.states[0].node.left)
         return false;
-    memcpy(offsets, now.states[0].offsets, search->count * sizeof *offsets);
+    tell(search, now.states[0].offsets, offsets);
     return true;
 }

@@ -17,10 +17,14 @@ enum packing_answer {
 
 struct packing_search;
 
-/* For `count` blocks, at most PACKING_SEARCH_MOST of them, which must stay where they are. NULL when memory is short. Destroying NULL is
- * fine. */
-struct packing_search *packing_search_create(const struct packing_block *blocks, size_t count);
+/* For `count` blocks, at most PACKING_SEARCH_MOST of them, which must stay where they are, and heights of up to `most` bytes. NULL when
+ * memory is short. Destroying NULL is fine. */
+struct packing_search *packing_search_create(const struct packing_block *blocks, size_t count, uint64_t most);
 void packing_search_destroy(struct packing_search *search);
+
+/* Bytes: of this all offsets are multiples. It is the greatest common divisor of the sizes; only if `most` is more than 2^29 times that, it is
+ * larger, sizes are rounded up to it, and no height is refuted. */
+uint64_t packing_search_unit(const struct packing_search *search);
 
 /* Looks for a placement of at most `height` bytes, for about `limit` steps, which it adds to `steps`. `way` is the number of the order in
  * which blocks are tried: another one leads to other placements. Only with PACKING_FITS are `offsets`, one for each block, written. */
