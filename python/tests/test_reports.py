@@ -88,6 +88,12 @@ def test_metrics_are_text_for_prometheus():
     assert "# TYPE tarn_" in text and text.endswith("\n")
 
 
+def test_metrics_are_utf8_whatever_a_process_is_called(python):
+    """Prometheus refuses all of a text that is not, also what other processes have in it."""
+    text = python("import tarn; tarn.alloc(5); print(ascii(tarn.metrics()))", TARN_LIVE_NAME='\u00e9"\udcff\udcc3')
+    assert 'process="\\xe9\\\\"??"' in text
+
+
 def test_configuration_is_read_back():
     before = tarn.configuration()
     tarn.configure("profile:footprint")

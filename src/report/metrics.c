@@ -12,6 +12,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "report/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,10 +29,15 @@ void metrics_say_label(struct sink *sink, const char *name, const char *text)
 {
     say_text(sink, name);
     say_text(sink, "=\"");
-    for (; *text; text++) {
+    while (*text) {
+        unsigned length = utf8_length((const unsigned char *)text);
         if (*text == '\n' || *text == '"' || *text == '\\')
             sink_byte(sink, '\\');
-        sink_byte(sink, *text == '\n' ? 'n' : (unsigned char)*text);
+        if (length > 1)
+            sink_write(sink, text, length);
+        else
+            sink_byte(sink, !length ? '?' : *text == '\n' ? 'n' : (unsigned char)*text);
+        text += length ? length : 1;
     }
     say_text(sink, "\"");
 }
