@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns the bitmap of each arena that says which granules of its addresses are claimed, under the arena's lock. Makes no driver call. */
+#include "base/bits.h"
 #include "memory/arena/arena.h"
 
 static size_t granules(const struct arena *arena)
@@ -11,14 +12,8 @@ static size_t granules(const struct arena *arena)
 
 static void mark_claimed(struct arena *arena, uintptr_t start, size_t size, bool value)
 {
-    size_t first = (start - arena->base) / arena->granule, end = first + size / arena->granule;
-    for (size_t granule = first; granule < end; granule++) {
-        uint64_t bit = UINT64_C(1) << (granule % 64);
-        if (value)
-            arena->claimed[granule / 64] |= bit;
-        else
-            arena->claimed[granule / 64] &= ~bit;
-    }
+    size_t first = (start - arena->base) / arena->granule;
+    bits_mark(arena->claimed, first, first + size / arena->granule, value);
 }
 
 void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size)
@@ -41,17 +36,7 @@ void arena_unclaim(struct arena *arena, uintptr_t start, size_t size)
 /* The first granule from `from` on whose bit is `value`, or the number of granules. */
 static size_t next_with(const struct arena *arena, size_t from, bool value)
 {
-    size_t count = granules(arena);
-    while (from < count) {
-        uint64_t word = arena->claimed[from / 64] ^ (value ? 0 : ~UINT64_C(0));
-        word &= ~UINT64_C(0) << (from % 64);
-        if (word) {
-            size_t found = from / 64 * 64 + (size_t)__builtin_ctzll(word);
-            return found < count ? found : count;
-        }
-        from = (from / 64 + 1) * 64;
-    }
-    return count;
+    return bits_next(arena->claimed, granules(arena), from, value);
 }
 
 size_t arena_room_above_locked(const struct arena *arena, uintptr_t address)

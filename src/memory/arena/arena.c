@@ -5,6 +5,7 @@
  * memory, none of them under an arena's or a heap's lock. Keeps: a piece is mapped once, unmapped, stuck, or in the hands of one thread;
  * `reserved` is the bytes of the pieces that exist, and never above the limit through a create of ours. */
 #include "memory/arena/arena.h"
+#include "base/bits.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -20,11 +21,6 @@ static _Atomic(struct arena *) by_device[TARN_MAX_DEVICES];
 static size_t granules(const struct arena *arena)
 {
     return arena->size / arena->granule;
-}
-
-static size_t bitmap_bytes(const struct arena *arena)
-{
-    return (granules(arena) + 63) / 64 * sizeof(uint64_t);
 }
 
 /* Reserves the address range: four times the memory, less where the driver has less. */
@@ -99,7 +95,7 @@ static void arenas_configure(const struct memory_config *now)
 
 static void tables_unmap(struct arena *arena)
 {
-    pages_unmap(arena->claimed, bitmap_bytes(arena));
+    pages_unmap(arena->claimed, bits_bytes(granules(arena)));
     pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
     pages_unmap(arena->seconds, granules(arena) * sizeof(struct piece *));
     pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
@@ -139,7 +135,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->pieces = pages_map(granules(arena) * sizeof(struct piece *));
     arena->seconds = pages_map(granules(arena) * sizeof(struct piece *));
     arena->generations = pages_map(GENERATION_BYTES(granules(arena)));
-    arena->claimed = pages_map(bitmap_bytes(arena));
+    arena->claimed = pages_map(bits_bytes(granules(arena)));
     if (!arena->pieces || !arena->seconds || !arena->generations || !arena->claimed) {
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
         goto fail_tables;
@@ -622,10 +618,8 @@ tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size)
     tarn_status status = unmap(arena, start, size);
     shared_unlock(&arena->mapping);
     generation_ended(arena, start, size, !status);
-    if (!status) {
+    if (!status)
         seconds_end(arena, start, size);
-        arena_unclaim(arena, start, size);
-    }
     return status;
 }
 

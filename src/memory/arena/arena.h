@@ -229,7 +229,7 @@ tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, stru
 tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left);
 /* From now on the pieces of a range belong at their second address, and the range is their second one: it stays mapped and claimed. */
 void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t second);
-/* Unmaps and unclaims second addresses. */
+/* Unmaps second addresses, which stay claimed. */
 tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size);
 
 void pieces_push(struct piece_list *list, struct piece *piece);

@@ -61,14 +61,15 @@ tarn_status ghosts_end(struct heap *heap, struct ghost *ghosts)
     for (struct ghost *ghost = ghosts, *next; ghost; ghost = next) {
         next = ghost->next;
         tarn_status status = arena_unmap(heap->arena, ghost->start, ghost->size);
-        if (!status) {
-            ghost_destroy(ghost);
-            continue;
-        }
-        first = first ? first : status;
         mutex_lock(&heap->lock);
-        ghost_begin_locked(heap, ghost, ghost->start, ghost->size, ghost->batch);
+        if (status)
+            ghost_begin_locked(heap, ghost, ghost->start, ghost->size, ghost->batch);
+        else
+            heap_unclaim_locked(heap, ghost->start, ghost->size);
         mutex_unlock(&heap->lock);
+        if (!status)
+            ghost_destroy(ghost);
+        first = first ? first : status;
     }
     return first;
 }

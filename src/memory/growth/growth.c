@@ -64,10 +64,11 @@ static const struct profile profiles[] = {
 };
 
 /* With a plan, too, only the missing bytes are created, after free memory of the plan's arena was taken. Otherwise requests that differ
- * from the plan would need memory in addition to it. */
-static const struct profile *profile_of(const struct heap *heap)
+ * from the plan, and those of heaps that follow none, would need memory in addition to it. */
+static const struct profile *profile_now(void)
 {
-    return &profiles[heap->plan ? CONFIG_PROFILE_FOOTPRINT : memory_config()->profile];
+    bool planned = atomic_load_explicit(&plan_now, memory_order_relaxed) != NULL;
+    return &profiles[planned ? CONFIG_PROFILE_FOOTPRINT : memory_config()->profile];
 }
 
 /* A free span that gives up the pieces at [start, end), which lie inside it. */
@@ -105,7 +106,8 @@ struct growth {
     size_t reserved;        /* bytes of the device when the growth began */
     bool spare;             /* the second attempt, which creates only what is necessary */
     bool freely;            /* memory is moved whatever that costs */
-    bool moves, borrows;    /* memory may come from elsewhere in the heap, and in the pool */
+    bool hole;           /* new memory for a hole of the heap's site: [start, start + wanted), in pieces of `largest` */
+    bool moves, borrows; /* memory may come from elsewhere in the heap, and in the pool */
     struct donation donation;
     struct piece_list pieces; /* that were unmapped; in the end all */
     struct span *span;        /* new span objects for step 3 */
@@ -304,7 +306,7 @@ static void donors_settle_locked(struct heap *heap, struct donation *donation, u
             aliases += size;
         } else if (donor->unmapped) {
             donor_cut_locked(heap, donor);
-            arena_unclaim(heap->arena, donor->start, donor->end - donor->start);
+            heap_unclaim_locked(heap, donor->start, donor->end - donor->start);
         } else {
             span_return_locked(heap, donor->span);
         }
@@ -347,18 +349,34 @@ static tarn_status growth_place_locked(struct growth *growth, size_t *need, size
     return TARN_OK;
 }
 
+/* The same for a hole, with `base` the free memory in front of it. TARN_ERROR_OUT_OF_MEMORY, without a text, if it is none any more. */
+static tarn_status growth_hole_locked(struct growth *growth, size_t *need, size_t *room)
+{
+    struct heap *heap = growth->heap;
+    uintptr_t hole = 0;
+    size_t granule = heap->arena->granule;
+    if (site_hole(&heap->site, granule, growth->start, growth->start + growth->wanted, &hole) != growth->wanted)
+        return TARN_ERROR_OUT_OF_MEMORY;
+    for (struct run *run = heap->zones[growth->zone].runs; run; run = run->next)
+        if (run->end == growth->start && run->last->state == SPAN_FREE)
+            growth->base = run->last;
+    *need = *room = growth->wanted;
+    return TARN_OK;
+}
+
 /* Step 1: chooses addresses and pieces. With `spare` a piece may be larger than the zone otherwise allows, and created memory is not
  * rounded up. */
 static tarn_status growth_plan_locked(struct growth *growth, bool spare)
 {
     struct heap *heap = growth->heap;
     struct arena *arena = heap->arena;
-    const struct profile *profile = profile_of(heap);
+    const struct profile *profile = profile_now();
     size_t need = 0, room = 0;
     heap_learn_locked(heap, true);
 
     mutex_lock(&arena->lock);
-    tarn_status status = growth_place_locked(growth, &need, &room);
+    tarn_status status =
+        growth->hole ? growth_hole_locked(growth, &need, &room) : growth_place_locked(growth, &need, &room);
     if (!status) {
         size_t most = room;
         heap->saves = profile->saves || tied_piece_is_felt_locked(arena);
@@ -374,6 +392,8 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
         growth->borrows = growth->freely || heap->moved / MOVED_MOST <= heap->gained;
         bool planned = heap->plan && growth->zone == ZONE_SMALL && !spare; /* the arena's pieces are for large blocks */
         growth->moves = !planned && (growth->freely || (growth->borrows && slack));
+        if (growth->hole)
+            growth->moves = growth->borrows = false;
         if (growth->moves)
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
 
@@ -388,9 +408,13 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
             growth->create = padded;
         }
         growth->size = total + growth->create;
-        growth->largest =
-            profile->part ? round_up(growth->create / profile->part, arena->granule) : largest_locked(arena);
-        arena_claim_locked(arena, growth->start, growth->size);
+        if (growth->hole) {
+            site_take_hole(&heap->site, arena->granule, growth->start, growth->size);
+        } else {
+            growth->largest =
+                profile->part ? round_up(growth->create / profile->part, arena->granule) : largest_locked(arena);
+            arena_claim_locked(arena, growth->start, growth->size);
+        }
     }
     mutex_unlock(&arena->lock);
     return status;
@@ -435,10 +459,12 @@ static void growth_alias_undo(struct growth *growth)
 {
     struct arena *arena = growth->heap->arena;
     size_t aliased = growth->aliased;
-    if (!aliased || arena_unmap(arena, growth->start, aliased) == TARN_OK)
+    if (aliased && arena_unmap(arena, growth->start, aliased) == TARN_OK) {
+        heap_unclaim(growth->heap, growth->start, aliased);
         growth->aliased = 0;
+    }
     if (growth->donation.aliases > aliased)
-        arena_unclaim(arena, growth->start + aliased, growth->donation.aliases - aliased);
+        heap_unclaim(growth->heap, growth->start + aliased, growth->donation.aliases - aliased);
 }
 
 /* The least bytes of a loan to a growth, of a heap with so many regrets. */
@@ -545,7 +571,7 @@ static tarn_status growth_map(struct growth *growth)
         status = pieces_map(arena, &growth->pieces, rest, growth->donation.aliases);
     } else {
         pieces_to_unmapped(arena, &growth->pieces);
-        arena_unclaim(arena, rest, growth->start + growth->size - rest);
+        heap_unclaim(growth->heap, rest, growth->start + growth->size - rest);
     }
     if (status)
         growth_alias_undo(growth);
@@ -588,46 +614,62 @@ static void growth_let_go_of_base_locked(struct growth *growth)
     growth->base = run->last;
 }
 
-static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, bool spare,
-                             struct span **span)
+/* The three steps. On success the heap's lock is held, and its new memory is free. */
+static tarn_status growth_make(struct growth *growth)
 {
-    struct growth growth = {
-        .heap = heap,
-        .zone = zone,
-        .spare = spare,
-        .wanted = size + alignment - TARN_BLOCK_UNIT,
-        .donation = {.end = &growth.donation.first},
-        .span = span_create(),
-        .run = run_create(),
-        .ghost = ghost_create(),
-    };
-    tarn_status status = growth.span && growth.run && growth.ghost ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    struct heap *heap = growth->heap;
+    growth->donation.end = &growth->donation.first;
+    growth->span = span_create();
+    growth->run = run_create();
+    growth->ghost = ghost_create();
+    tarn_status status = growth->span && growth->run && growth->ghost ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (!status) {
         mutex_lock(&heap->lock);
-        status = growth_plan_locked(&growth, spare);
+        status = growth_plan_locked(growth, growth->spare);
         struct ghost *ghosts = ghosts_take_locked(heap);
         mutex_unlock(&heap->lock);
         (void)ghosts_end(heap, ghosts); /* also if this growth failed: the next one may use their addresses */
         if (!status) {
-            status = growth_map(&growth);
+            status = growth_map(growth);
 
             mutex_lock(&heap->lock);
-            donors_settle_locked(heap, &growth.donation, status ? 0 : growth.start);
-            if (status && growth.aliased) {
-                ghost_begin_locked(heap, growth.ghost, growth.start, growth.aliased, 0);
-                growth.ghost = NULL;
+            donors_settle_locked(heap, &growth->donation, status ? 0 : growth->start);
+            if (status && growth->aliased) {
+                ghost_begin_locked(heap, growth->ghost, growth->start, growth->aliased, 0);
+                growth->ghost = NULL;
             }
-            growth_let_go_of_base_locked(&growth);
-            if (!status) {
-                growth_join_locked(&growth);
-                status = span_take_locked(heap, zone, size, alignment, span);
-            }
-            mutex_unlock(&heap->lock);
+            growth_let_go_of_base_locked(growth);
+            if (status)
+                mutex_unlock(&heap->lock);
+            else
+                growth_join_locked(growth);
         }
     }
-    span_destroy(growth.span);
-    run_destroy(growth.run);
-    ghost_destroy(growth.ghost);
+    span_destroy(growth->span);
+    run_destroy(growth->run);
+    ghost_destroy(growth->ghost);
+    return status;
+}
+
+static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, bool spare,
+                             struct span **span)
+{
+    struct growth growth = {.heap = heap, .zone = zone, .spare = spare, .wanted = size + alignment - TARN_BLOCK_UNIT};
+    tarn_status status = growth_make(&growth);
+    if (!status) {
+        status = span_take_locked(heap, zone, size, alignment, span);
+        mutex_unlock(&heap->lock);
+    }
+    return status;
+}
+
+tarn_status heap_grow_hole(struct heap *heap, enum zone_kind zone, uintptr_t start, size_t size, size_t largest)
+{
+    struct growth growth = {
+        .heap = heap, .zone = zone, .hole = true, .start = start, .wanted = size, .largest = largest};
+    tarn_status status = growth_make(&growth);
+    if (!status)
+        mutex_unlock(&heap->lock);
     return status;
 }
 

@@ -531,6 +531,7 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
         run_remove_locked(heap, span->zone, run);
         run_destroy(run);
     }
+    heap->zones[span->zone].bytes -= span->size;
     span_destroy_locked(heap, span);
 }
 
@@ -539,6 +540,7 @@ void run_detach_locked(struct heap *heap, struct run *run)
     span_hold_locked(heap, run->first);
     trace_block(TRACE_segment_free, heap, run->start, run->end - run->start, 0);
     run_remove_locked(heap, (enum zone_kind)run->first->zone, run);
+    heap->zones[run->first->zone].bytes -= run->end - run->start;
 }
 
 void run_attach_locked(struct heap *heap, struct run *run)
@@ -547,6 +549,7 @@ void run_attach_locked(struct heap *heap, struct run *run)
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
     span->batch = 0;
     run_insert_locked(heap, (enum zone_kind)span->zone, run);
+    heap->zones[span->zone].bytes += run->end - run->start;
     trace_block(TRACE_segment_alloc, heap, run->start, run->end - run->start, 0);
     span_return_locked(heap, span);
 }
@@ -560,6 +563,7 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
     span->state = SPAN_TAKEN;
     span->batch = 0;
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
+    heap->zones[zone].bytes += span->size;
     trace_block(heap->store->plain ? TRACE_segment_alloc : TRACE_segment_map, heap, start, end - start, 0);
 
     if (base) {

@@ -21,6 +21,7 @@
 #include "memory/arena/arena.h"
 #include "memory/arena/map.h"
 #include "memory/arena/rules.h"
+#include "memory/heap/site.h"
 
 #include <tarn/memory.h>
 
@@ -134,6 +135,7 @@ struct run {
 struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
+    size_t bytes;           /* of the runs */
     _Atomic uint64_t state; /* heap lock, or the part's: changes whenever the free spans change (kept.h) */
 };
 
@@ -163,6 +165,7 @@ struct heap {
     struct counters_splits splits;
     struct ghost *ghosts;       /* old addresses of pieces that are mapped elsewhere too */
     struct plan_follower *plan; /* NULL: none is followed */
+    struct site site;           /* while a plan is followed: where its places are */
     struct tree free_by_start;  /* while a plan is followed: the free spans of the large zone */
     size_t gained, moved;       /* bytes that growths added to the heap, and moved within it */
     size_t lent;                /* bytes that other heaps borrowed since this heap last grew (growth.c) */

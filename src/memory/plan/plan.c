@@ -8,42 +8,54 @@
  * planned requests of that size nearby are looked at: one before which the plan has what came before it here is better than another, then
  * one whose place is free, then the nearest. It moves `expected` only if the SURE requests before it agree, so that one request that came
  * in addition does not lead the matching astray. After LOST requests that did not fit in, all of the plan is looked at now and then: a
- * program that begins anew, or repeats a part, finds its place.
+ * program that begins anew, or repeats a part, finds its place. A request that is like none nearby but of about the expected size is the
+ * expected one, which has changed.
  *
  * What is beside the plan. The plan also says what will be where until a block is given back. So a request whose place is taken, or
  * that is not in the plan, is put where nothing is now and nothing is planned meanwhile; it is supposed to live as long as the one
- * that it was taken for, or one of about its size nearby. Where that cannot be, it goes the ordinary way. */
+ * that it was taken for, or one of about its size nearby. Where that cannot be, it goes the ordinary way.
+ *
+ * Memory. As long as the program does what the plan says, a place gets new memory together with the next places. After that each gets its
+ * own, in smaller pieces, and a request goes where it needs less new memory if that leaves almost nothing of a gap: the edges that other
+ * requests have left are filled before memory is created. All places together get new memory until the heap has what the arena takes, in
+ * the site and beside it. Then a place that has none counts as taken. */
 #include "memory/plan/plan.h"
+#include "base/bits.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
+#include "memory/growth/growth.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/wait.h"
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
 
-#define NEAR 8       /* requests before and after the expected one that are looked at */
-#define HISTORY 8    /* requests that are remembered */
-#define SURE 2       /* of them that must agree */
-#define LOST 16      /* requests in a row that did not fit in */
-#define BEGINNING 16 /* requests, one of which must be the first that comes */
+#define NEAR 8        /* requests before and after the expected one that are looked at */
+#define HISTORY 8     /* requests that are remembered */
+#define SURE 2        /* of them that must agree */
+#define LOST 16       /* requests in a row that did not fit in */
+#define BEGINNING 16  /* requests, one of which must be the first that comes */
+#define AHEAD_PART 64 /* of the arena: what gets memory at once while the program does what the plan says */
+#define TIGHT_PART 4  /* of a granule: what a planned request that is put beside the plan may leave of a gap */
 
-/* In how many pieces the arena is, about, and how small they are at least. A piece is what can be mapped elsewhere when the program leaves
- * the plan: with small ones a program that differs a little takes no more than without a plan. */
+/* The largest piece is about this part of the arena, and at least so large. A piece is what can be mapped elsewhere, and costs the same
+ * driver calls whatever its size: so pieces are smaller once the program has left the plan. */
 static const struct {
-    size_t pieces, least; /* bytes */
+    size_t part[2], least; /* while it does what the plan says, and after; bytes */
 } cuts[] = {
-    [CONFIG_PROFILE_DEFAULT] = {1024, (size_t)4 << 20},
-    [CONFIG_PROFILE_FOOTPRINT] = {1024, (size_t)2 << 20},
+    [CONFIG_PROFILE_DEFAULT] = {{768, 1024}, (size_t)4 << 20},
+    [CONFIG_PROFILE_FOOTPRINT] = {{1024, 1024}, (size_t)2 << 20},
 };
 
 struct plan_follower {
     const struct plan *plan;
-    uintptr_t base; /* address of offset 0 */
+    uint64_t *wanted; /* by granule of the site: whether a hole is about to get memory */
+    size_t most;      /* bytes of the heap's zone up to which its places get new memory */
     uint32_t expected, misses;
     uint32_t history[HISTORY]; /* units: sizes of the last requests, the newest first */
+    bool strayed;              /* a request was not the expected one, or its place was taken */
 };
 
 static atomic_uint_fast64_t planned, beside, ordinary;
@@ -137,126 +149,35 @@ static bool arena_become(struct heap *heap, const struct plan *plan, unsigned nu
     return alone;
 }
 
-/* What it takes to begin; all of it is made before anything is changed. */
-struct beginning {
-    struct plan_follower *follower;
-    struct span *spans[ZONES];
-    struct run *runs[ZONES];
-    uintptr_t start;
-    size_t bytes[ZONES];
-};
-
-static bool prepare(struct beginning *beginning, const struct arena *arena, const struct plan *plan)
-{
-    const size_t wanted[ZONES] = {[ZONE_SMALL] = plan->header.small, [ZONE_LARGE] = plan->header.arena};
-    beginning->follower = object_alloc(&followers);
-    bool done = beginning->follower != NULL;
-    for (int zone = 0; zone < ZONES; zone++) {
-        beginning->bytes[zone] = (wanted[zone] + arena->granule - 1) / arena->granule * arena->granule;
-        beginning->spans[zone] = span_create();
-        beginning->runs[zone] = run_create();
-        done = done && beginning->spans[zone] && beginning->runs[zone];
-    }
-    return done;
-}
-
-static void discard(struct beginning *beginning)
-{
-    for (int zone = 0; zone < ZONES; zone++) {
-        span_destroy(beginning->spans[zone]);
-        run_destroy(beginning->runs[zone]);
-    }
-    if (beginning->follower)
-        object_free(&followers, beginning->follower);
-}
-
-static tarn_status claim(struct beginning *beginning, struct arena *arena, size_t size)
-{
-    mutex_lock(&arena->lock);
-    beginning->start = arena_find_locked(arena, size);
-    if (beginning->start)
-        arena_claim_locked(arena, beginning->start, size);
-    mutex_unlock(&arena->lock);
-    return beginning->start ? TARN_OK
-                            : failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left", size);
-}
-
-/* Pieces for an arena, or for what is small beside it: first what lies unmapped with the pool, then new ones. On failure none are in the
- * list. */
-static tarn_status get_pieces(struct store *store, size_t size, size_t largest, struct piece_list *list)
-{
-    mutex_lock(&store->arena->lock);
-    pieces_from_unmapped_locked(store, size, size, list);
-    mutex_unlock(&store->arena->lock);
-    return pieces_create(store, size, largest, list);
-}
-
-/* Gets and maps the memory. On failure nothing is claimed, and what was got is unmapped or gone. */
-static tarn_status map_memory(struct beginning *beginning, struct store *store)
-{
-    struct arena *arena = store->arena;
-    struct piece_list pieces = {0}, large = {0};
-    size_t size = beginning->bytes[ZONE_SMALL] + beginning->bytes[ZONE_LARGE];
-    size_t profile = memory_config()->profile, least = cuts[profile].least;
-    size_t piece = beginning->bytes[ZONE_LARGE] / cuts[profile].pieces / arena->granule * arena->granule;
-    tarn_status status = claim(beginning, arena, size);
-    if (status)
-        return status;
-    status = map_prepare(beginning->start, size);
-    if (!status)
-        status = get_pieces(store, beginning->bytes[ZONE_SMALL], SIZE_MAX / 2, &pieces);
-    if (!status)
-        status = get_pieces(store, beginning->bytes[ZONE_LARGE], piece > least ? piece : least, &large);
-    pieces_append(&pieces, &large);
-    if (!status)
-        return pieces_map(arena, &pieces, beginning->start, 0);
-    for (struct piece *created = pieces_pop(&pieces); created; created = pieces_pop(&pieces))
-        (void)piece_release(created);
-    arena_unclaim(arena, beginning->start, size);
-    return status;
-}
-
-static void join_locked(struct heap *heap, const struct plan *plan, struct beginning *beginning)
-{
-    struct plan_follower *follower = beginning->follower;
-    uintptr_t start = beginning->start;
-    for (int zone = 0; zone < ZONES; zone++) { /* SMALL is the first: behind LARGE it can grow */
-        size_t bytes = beginning->bytes[zone];
-        if (!bytes)
-            continue;
-        struct span *span = heap_add_locked(heap, (enum zone_kind)zone, NULL, beginning->runs[zone],
-                                            beginning->spans[zone], start, start + bytes);
-        beginning->spans[zone] = NULL;
-        beginning->runs[zone] = NULL;
-        span_return_locked(heap, span);
-        heap->gained += bytes;
-        start += bytes;
-    }
-    *follower = (struct plan_follower){.plan = plan, .base = beginning->start + beginning->bytes[ZONE_SMALL]};
-    beginning->follower = NULL;
-    kept_close_locked(heap); /* what is kept would be found before the plan is asked */
-    heap_plan_locked(heap, follower);
-}
-
 /* While moves are shared. */
 static void begin(struct heap *heap, size_t size)
 {
+    struct arena *arena = heap->arena;
     unsigned number = 0;
     const struct plan *plan = arena_for(heap, size, &number);
-    struct beginning beginning = {0};
+    struct site site = {0};
     if (!plan || store_check(heap->store) || !arena_become(heap, plan, number))
         return;
-    bool done = prepare(&beginning, heap->arena, plan) && map_memory(&beginning, heap->store) == TARN_OK;
-    if (done) {
-        mutex_lock(&heap->lock);
-        join_locked(heap, plan, &beginning);
-        mutex_unlock(&heap->lock);
-    } else {
-        log_write(LOG_ERRORS, "device %d: the plan is not followed: %s", heap->arena->device->number,
-                  tarn_last_error());
+    struct plan_follower *follower = object_alloc(&followers);
+    uint64_t *wanted = NULL;
+    size_t bytes = (plan->header.arena + arena->granule - 1) / arena->granule * arena->granule;
+    tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (follower && (wanted = pages_alloc(bits_bytes(bytes / arena->granule))))
+        status = site_begin(&site, arena, bytes);
+    if (status) {
+        log_write(LOG_ERRORS, "device %d: the plan is not followed: %s", arena->device->number, tarn_last_error());
+        /* It stays the only heap that might, until its own memory is given up: nobody tries again and again. */
+        if (follower)
+            object_free(&followers, follower);
+        pages_free(wanted, bits_bytes(bytes / arena->granule));
+        return;
     }
-    /* Without memory it stays the only heap that might, until its own memory is given up: nobody tries again and again. */
-    discard(&beginning);
+    mutex_lock(&heap->lock);
+    *follower = (struct plan_follower){.plan = plan, .wanted = wanted, .most = heap->zones[ZONE_LARGE].bytes + bytes};
+    heap->site = site;
+    kept_close_locked(heap); /* what is kept would be found before the plan is asked */
+    heap_plan_locked(heap, follower);
+    mutex_unlock(&heap->lock);
 }
 
 void plan_begin(struct heap *heap, size_t size)
@@ -266,7 +187,6 @@ void plan_begin(struct heap *heap, size_t size)
     const struct plan *plan = arena_for(heap, size, &number);
     error_attempt_begin(&before);
     if (plan && observe_refuse_moving("the memory of a plan") == TARN_OK) {
-        (void)take_what_is_left_behind(heap, plan->header.small + plan->header.arena); /* before new memory is made */
         move_begin(heap->arena);
         begin(heap, size);
         move_end(heap->arena);
@@ -284,6 +204,8 @@ void plan_end_locked(struct heap *heap)
     if (!follower)
         return;
     heap_plan_locked(heap, NULL);
+    pages_free(follower->wanted, bits_bytes(heap->site.size / heap->arena->granule));
+    site_end(&heap->site, heap->arena);
     object_free(&followers, follower);
     if (!heap_is_left_behind_locked(heap))
         kept_open_locked(heap);
@@ -296,16 +218,31 @@ struct plan_counts plan_counts(void)
 
 /* Matching ---------------------------------------------------------------------------------------------------------- */
 
-/* Where the plan has a request, at most `size` bytes of it; a free span that covers it, or NULL. */
-static struct span *place_find_locked(const struct heap *heap, uint32_t number, size_t size, uintptr_t *start)
+/* What is at a place: something else; free memory; or that and holes, which have no memory. */
+enum place { PLACE_TAKEN, PLACE_FREE, PLACE_LACKS };
+
+/* The place of a planned request: its first `size` bytes, of at most those planned. Gives the free span that covers it, or begins it. */
+static enum place place_look_locked(const struct heap *heap, uint32_t number, size_t size, uintptr_t *start,
+                                    struct span **span)
 {
-    const struct plan_follower *follower = heap->plan;
-    const struct plan_request *request = &follower->plan->requests[number];
+    const struct plan_request *request = &heap->plan->plan->requests[number];
+    size_t granule = heap->arena->granule, missing = 0, hole;
     if (size > bytes_of(request->size))
-        return NULL;
-    *start = follower->base + bytes_of(request->offset);
-    struct span *span = span_ending_behind_locked(heap, *start);
-    return span && span->start <= *start && span->start + span->size - *start >= size ? span : NULL;
+        return PLACE_TAKEN;
+    *start = heap->site.start + bytes_of(request->offset);
+    for (uintptr_t at = *start, end = *start + size, from = 0; at < end;) {
+        hole = site_hole(&heap->site, granule, at, end, &from);
+        if (hole && from <= at) {
+            missing += hole;
+            at = from + hole;
+            continue;
+        }
+        *span = span_ending_behind_locked(heap, at);
+        if (!*span || (*span)->start > at)
+            return PLACE_TAKEN;
+        at = (*span)->start + (*span)->size;
+    }
+    return missing ? PLACE_LACKS : PLACE_FREE;
 }
 
 /* How many of the last requests are those before a planned one, without a gap. */
@@ -342,13 +279,21 @@ static struct match match_in_locked(const struct heap *heap, uint32_t from, uint
     struct match best = {.number = follower->plan->header.count};
     for (uint32_t i = from; i < to; i++) {
         uintptr_t start;
+        struct span *span;
         if (follower->plan->requests[i].size != units)
             continue;
-        struct match match = {i, place_find_locked(heap, i, bytes_of(units), &start) != NULL, agreement(follower, i)};
+        bool is_free = place_look_locked(heap, i, bytes_of(units), &start, &span) != PLACE_TAKEN;
+        struct match match = {i, is_free, agreement(follower, i)};
         if (best.number == follower->plan->header.count || is_better(follower, &match, &best))
             best = match;
     }
     return best;
+}
+
+/* Whether a size may be that of a planned request which has changed. */
+static bool is_like(uint32_t one, uint32_t other)
+{
+    return one / 4 * 3 <= other && other / 4 * 3 <= one;
 }
 
 /* The planned request that one is taken for, or the plan's count. Moves on in the plan where that is clear. */
@@ -360,6 +305,7 @@ static uint32_t match_locked(struct heap *heap, uint32_t units)
         follower->misses = 0;
         return expected;
     }
+    follower->strayed = true;
     uint32_t from = expected < NEAR ? 0 : expected - NEAR, to = count - expected < NEAR ? count : expected + NEAR;
     struct match match = match_in_locked(heap, from, to, units);
     bool sure = match.agree >= SURE && (match.is_free || match.number >= expected);
@@ -371,6 +317,8 @@ static uint32_t match_locked(struct heap *heap, uint32_t units)
         follower->misses = 0;
         follower->expected = match.number;
     }
+    if (match.number == count && is_like(follower->plan->requests[expected].size, units))
+        return expected; /* of another size than it was */
     return match.number;
 }
 
@@ -385,49 +333,83 @@ static void remember(struct plan_follower *follower, uint32_t units, uint32_t nu
 
 /* Beside the plan --------------------------------------------------------------------------------------------------- */
 
-/* The best fitting stretch so far of what is free now, and not planned for a while. */
+/* Of what is free now and not planned for a while, where a block needs the least new memory; of these the tightest so far. */
 struct gap {
-    size_t wanted, size; /* bytes */
-    uintptr_t start;     /* 0: none yet */
-    struct span *span;
+    size_t wanted, size, missing; /* bytes */
+    uintptr_t start;              /* 0: none yet */
 };
 
-static void gap_consider(struct gap *gap, struct span *span, uintptr_t start, uintptr_t end)
+/* Bytes of the holes that a block would lie in. */
+static size_t missing_at(const struct heap *heap, uintptr_t start, size_t size)
 {
-    if (end <= start || end - start < gap->wanted || (gap->start && gap->size <= end - start))
-        return;
-    *gap = (struct gap){gap->wanted, end - start, start, span};
+    size_t missing = 0, hole;
+    uintptr_t found = 0;
+    for (uintptr_t from = start; (hole = site_hole(&heap->site, heap->arena->granule, from, start + size, &found));
+         from = found + hole)
+        missing += hole;
+    return missing;
 }
 
-/* Goes over the arena from low to high: its free spans, and in them what is planned for requests from the expected one to `end`. */
+static void gap_consider_at(const struct heap *heap, struct gap *gap, uintptr_t start, size_t size)
+{
+    size_t missing = missing_at(heap, start, gap->wanted);
+    if (gap->start && (missing > gap->missing || (missing == gap->missing && size >= gap->size)))
+        return;
+    gap->start = start;
+    gap->size = size;
+    gap->missing = missing;
+}
+
+static void gap_consider(const struct heap *heap, struct gap *gap, uintptr_t start, uintptr_t end)
+{
+    if (end <= start || end - start < gap->wanted)
+        return;
+    gap_consider_at(heap, gap, start, end - start);
+    if (gap->missing)
+        gap_consider_at(heap, gap, end - gap->wanted, end - start);
+}
+
+/* Goes over [start, end), in which nothing is planned: what is free in it, or a hole. */
+static void gaps_consider(const struct heap *heap, struct gap *gap, uintptr_t start, uintptr_t end)
+{
+    uintptr_t from = start, at = start, hole = 0;
+    if (end <= start || end - start < gap->wanted)
+        return;
+    while (at < end) {
+        size_t size = site_hole(&heap->site, heap->arena->granule, at, end, &hole);
+        if (size && hole <= at) {
+            at = hole + size;
+            continue;
+        }
+        const struct span *span = span_ending_behind_locked(heap, at);
+        if (span && span->start <= at) {
+            at = span->start + span->size;
+            continue;
+        }
+        gap_consider(heap, gap, from, at);
+        uintptr_t next = span && span->start < end ? span->start : end;
+        from = at = size && hole < next ? hole : next;
+    }
+    gap_consider(heap, gap, from, at < end ? at : end);
+}
+
+/* Goes over the arena from low to high, and what is planned in it for requests from the expected one to `end`. */
 static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32_t end)
 {
     const struct plan_follower *follower = heap->plan;
     const struct plan *plan = follower->plan;
-    const uintptr_t limit = follower->base + plan->header.arena;
     struct gap gap = {.wanted = wanted};
-    struct span *span = span_ending_behind_locked(heap, follower->base);
-    uintptr_t at = follower->base;
-    for (uint32_t i = 0; i < plan->header.count && span; i++) {
+    uintptr_t at = heap->site.start;
+    for (uint32_t i = 0; i < plan->header.count; i++) {
         uint32_t number = plan->by_offset[i];
         if (number < follower->expected || number >= end)
             continue;
-        uintptr_t from = follower->base + bytes_of(plan->requests[number].offset);
+        uintptr_t from = heap->site.start + bytes_of(plan->requests[number].offset);
         uintptr_t to = from + bytes_of(plan->requests[number].size);
-        while (span && span->start + span->size <= from) {
-            gap_consider(&gap, span, at > span->start ? at : span->start, span->start + span->size);
-            span = span_next_by_start_locked(span);
-        }
-        if (span)
-            gap_consider(&gap, span, at > span->start ? at : span->start, from);
+        gaps_consider(heap, &gap, at, from);
         at = to > at ? to : at;
-        while (span && span->start + span->size <= at)
-            span = span_next_by_start_locked(span);
     }
-    for (; span && span->start < limit; span = span_next_by_start_locked(span)) {
-        uintptr_t span_end = span->start + span->size;
-        gap_consider(&gap, span, at > span->start ? at : span->start, span_end < limit ? span_end : limit);
-    }
+    gaps_consider(heap, &gap, at, heap->site.start + plan->header.arena);
     return gap;
 }
 
@@ -447,47 +429,177 @@ static uint32_t life_nearby(const struct plan_follower *follower, uint32_t units
     return 0;
 }
 
-static tarn_status take_beside_locked(struct heap *heap, const struct request *request, uint32_t number,
-                                      struct span **span)
+/* Where a request is put beside the plan: nowhere where it is not known how long such a block lives. */
+static struct gap gap_for_locked(const struct heap *heap, const struct request *request, uint32_t number)
 {
     const struct plan_follower *follower = heap->plan;
     const struct plan *plan = follower->plan;
     uint32_t life = number < plan->header.count ? plan->requests[number].end - number
                                                 : life_nearby(follower, (uint32_t)(request->size / TARN_BLOCK_UNIT));
     if (!life || request->alignment > TARN_BLOCK_UNIT)
-        return TARN_ERROR_OUT_OF_MEMORY;
+        return (struct gap){0};
     uint32_t left = plan->header.count - follower->expected;
-    struct gap gap = gap_find_locked(heap, request->size, follower->expected + (life < left ? life : left));
-    return gap.start ? span_take_place_locked(heap, gap.span, gap.start, request->size, span)
-                     : TARN_ERROR_OUT_OF_MEMORY;
+    return gap_find_locked(heap, request->size, follower->expected + (life < left ? life : left));
+}
+
+static tarn_status take_at_locked(struct heap *heap, uintptr_t start, size_t size, struct span **span)
+{
+    struct span *found = span_ending_behind_locked(heap, start);
+    if (!found || found->start > start || found->start + found->size - start < size)
+        return TARN_ERROR_OUT_OF_MEMORY;
+    return span_take_place_locked(heap, found, start, size, span);
 }
 
 /* The same, once more where the place may be free as soon as it is known what other streams have finished. */
-static struct span *place_get_locked(struct heap *heap, uint32_t number, size_t size, uintptr_t *start)
+static enum place place_get_locked(struct heap *heap, uint32_t number, size_t size, uintptr_t *start,
+                                   struct span **span)
 {
-    struct span *span = place_find_locked(heap, number, size, start);
-    return !span && heap->waiting && wait_collect_locked(heap) ? place_find_locked(heap, number, size, start) : span;
+    enum place place = place_look_locked(heap, number, size, start, span);
+    return place == PLACE_TAKEN && heap->waiting && wait_collect_locked(heap)
+               ? place_look_locked(heap, number, size, start, span)
+               : place;
 }
 
-tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct span **span)
+static bool counts(atomic_uint_fast64_t *counter, tarn_status status)
+{
+    if (!status)
+        atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+    return status != TARN_ERROR_OUT_OF_MEMORY;
+}
+
+tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct plan_place *lacking,
+                             struct span **span)
 {
     struct plan_follower *follower = heap->plan;
-    tarn_status status = TARN_ERROR_OUT_OF_MEMORY;
+    const uint32_t units = (uint32_t)(request->size / TARN_BLOCK_UNIT), count = follower->plan->header.count;
+    struct span *found = NULL;
     uintptr_t start = 0;
     if (request->size <= PLAN_LEAST_REQUEST || request->size / TARN_BLOCK_UNIT > UINT32_MAX)
-        return status;
-    uint32_t units = (uint32_t)(request->size / TARN_BLOCK_UNIT), number = match_locked(heap, units);
-    struct span *place =
-        number < follower->plan->header.count ? place_get_locked(heap, number, request->size, &start) : NULL;
-    if (place && start % request->alignment == 0) {
-        status = span_take_place_locked(heap, place, start, request->size, span);
-        if (!status)
-            atomic_fetch_add_explicit(&planned, 1, memory_order_relaxed);
-    }
+        return TARN_ERROR_OUT_OF_MEMORY;
+    uint32_t number = match_locked(heap, units);
+    enum place place = number < count ? place_get_locked(heap, number, request->size, &start, &found) : PLACE_TAKEN;
+    if (start % request->alignment)
+        place = PLACE_TAKEN;
+    follower->strayed |= place == PLACE_TAKEN;
     remember(follower, units, number);
-    if (status == TARN_ERROR_OUT_OF_MEMORY) {
-        status = take_beside_locked(heap, request, number, span);
-        atomic_fetch_add_explicit(status ? &ordinary : &beside, 1, memory_order_relaxed);
+    if (place == PLACE_FREE) {
+        tarn_status status = span_take_place_locked(heap, found, start, request->size, span);
+        if (counts(&planned, status))
+            return status;
     }
+
+    size_t held = heap->zones[ZONE_LARGE].bytes, room = follower->most > held ? follower->most - held : 0;
+    size_t missing = place == PLACE_LACKS ? missing_at(heap, start, request->size) : SIZE_MAX;
+    bool own = true;
+    if (follower->strayed || missing > room) {
+        struct gap gap = gap_for_locked(heap, request, number);
+        bool fits = place == PLACE_TAKEN || gap.size - gap.wanted <= heap->arena->granule / TIGHT_PART;
+        if (gap.start && gap.missing < missing && fits) {
+            start = gap.start;
+            missing = gap.missing;
+            own = false;
+        }
+    }
+    if (missing == 0) {
+        tarn_status status = take_at_locked(heap, start, request->size, span);
+        if (counts(&beside, status))
+            return status;
+    }
+    if (missing <= room)
+        *lacking = (struct plan_place){follower->plan, number, own, start, request->size};
+    else
+        atomic_fetch_add_explicit(&ordinary, 1, memory_order_relaxed);
+    return TARN_ERROR_OUT_OF_MEMORY;
+}
+
+tarn_status plan_take_filled_locked(struct heap *heap, const struct plan_place *place, struct span **span)
+{
+    tarn_status status = heap->plan ? take_at_locked(heap, place->start, place->size, span) : TARN_ERROR_OUT_OF_MEMORY;
+    if (!counts(place->own ? &planned : &beside, status))
+        atomic_fetch_add_explicit(&ordinary, 1, memory_order_relaxed);
     return status;
+}
+
+/* Memory for places ------------------------------------------------------------------------------------------------- */
+
+/* Notes the holes of a place as wanted; gives the bytes that are so for the first time. */
+static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
+{
+    struct plan_follower *follower = heap->plan;
+    const size_t granule = heap->arena->granule;
+    size_t size, bytes = 0;
+    for (uintptr_t start; (size = site_hole(&heap->site, granule, from, end, &start)); from = start + size) {
+        size_t first = (start - heap->site.start) / granule, behind = first + size / granule, old = first;
+        while ((old = bits_next(follower->wanted, behind, old, false)) < behind) {
+            size_t next = bits_next(follower->wanted, behind, old, true);
+            bits_mark(follower->wanted, old, next, true);
+            bytes += (next - old) * granule;
+            old = next;
+        }
+    }
+    return bytes;
+}
+
+/* The holes of a place, and while the program does what the plan says, those of the next requests: their bytes. */
+static size_t want_all_locked(struct heap *heap, const struct plan_place *place)
+{
+    const struct plan_follower *follower = heap->plan;
+    if (!follower || follower->plan != place->plan || store_check(heap->store))
+        return 0;
+    size_t ahead = follower->strayed ? 0 : heap->site.size / AHEAD_PART;
+    size_t bytes = want_locked(heap, place->start, place->start + place->size);
+    for (uint32_t i = place->number + 1; i < follower->plan->header.count && bytes < ahead; i++) {
+        uintptr_t from = heap->site.start + bytes_of(follower->plan->requests[i].offset);
+        bytes += want_locked(heap, from, from + bytes_of(follower->plan->requests[i].size));
+    }
+    return bytes;
+}
+
+/* A stretch that is wanted, and is not from then on; and about how large its pieces are to be at most. */
+static size_t take_wanted_locked(struct heap *heap, uintptr_t *start, size_t *largest)
+{
+    struct plan_follower *follower = heap->plan;
+    const size_t granule = heap->arena->granule, count = heap->site.size / granule;
+    size_t profile = memory_config()->profile, least = cuts[profile].least;
+    if (!follower || store_check(heap->store))
+        return 0;
+    size_t first = bits_next(follower->wanted, count, 0, true);
+    size_t behind = bits_next(follower->wanted, count, first, false);
+    bits_mark(follower->wanted, first, behind, false);
+    *start = heap->site.start + first * granule;
+    *largest = heap->site.size / cuts[profile].part[follower->strayed] / granule * granule;
+    *largest = *largest > least ? *largest : least;
+    return (behind - first) * granule;
+}
+
+/* Maps all that is wanted, as long as memory can be had. While moves are shared. */
+static void fill(struct heap *heap)
+{
+    tarn_status status = TARN_OK;
+    for (;;) {
+        uintptr_t start = 0;
+        size_t largest = 0;
+        mutex_lock(&heap->lock);
+        size_t size = take_wanted_locked(heap, &start, &largest);
+        mutex_unlock(&heap->lock);
+        if (!size)
+            return;
+        status = status ? status : heap_grow_hole(heap, ZONE_LARGE, start, size, largest);
+    }
+}
+
+void plan_fill(struct heap *heap, const struct plan_place *place)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (observe_refuse_moving("the memory of a plan") == TARN_OK) {
+        mutex_lock(&heap->lock);
+        size_t bytes = want_all_locked(heap, place);
+        mutex_unlock(&heap->lock);
+        (void)take_what_is_left_behind(heap, bytes); /* before new memory is made */
+        move_begin(heap->arena);
+        fill(heap);
+        move_end(heap->arena);
+    }
+    error_attempt_end(&before, TARN_OK);
 }

@@ -6,10 +6,10 @@
  * other pool follows these until it has ended: a pool is told by how its requests begin, since names and addresses differ between runs.
  * Heaps share nothing of a plan, so what is free in a heap's order is all that a place needs.
  *
- *   heap's runs   [ small ][          the plan's arena          ]...growth      mapped at once when the heap begins to follow
- *   zone            SMALL                   LARGE
+ *   site   |  places with memory  |  hole  |  places with memory  |  hole  |      the heap's: as large as the plan's arena
  *
- * The arena is free memory of the heap like any other; the plan only says where in it a request is best put. A place is used if it is
+ * The addresses are claimed when the heap begins to follow. A place gets memory when it is first used, so what a run leaves out takes none.
+ * Memory of the site is memory of the heap like any other; the plan only says where in it a request is best put. A place is used if it is
  * free, so nothing depends on the program doing what the plan says. */
 #ifndef TARN_MEMORY_PLAN_H
 #define TARN_MEMORY_PLAN_H
@@ -23,13 +23,30 @@ struct plan_follower;
  * For a first look, without a lock. */
 bool plan_may_begin(const struct heap *heap, size_t size);
 
-/* Makes the heap the one that follows such an arena, with its memory mapped; nothing where another one was faster, or the memory cannot be
- * had, of which the log tells. With no lock held. */
+/* Makes the heap the one that follows such an arena; nothing where another one was faster, or there are no addresses for it, of which the log
+ * tells. With no lock held. */
 void plan_begin(struct heap *heap, size_t size);
 
+/* Where a request is to be put when there is memory. */
+struct plan_place {
+    const struct plan *plan;
+    uint32_t number; /* of the planned request that it was taken for */
+    bool own;        /* that one's place; otherwise beside the plan */
+    uintptr_t start;
+    size_t size; /* bytes; 0: no place lacks memory */
+};
+
 /* Cuts a span for a request where the plan has it, or if that is not free, or the request is not planned, where the plan has nothing as
- * long as the block is likely to live. SPAN_TAKEN; TARN_ERROR_OUT_OF_MEMORY, without a text, where the ordinary way must be gone. */
-tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct span **span);
+ * long as the block is likely to live. SPAN_TAKEN; TARN_ERROR_OUT_OF_MEMORY, without a text, where there is none. Then either `lacking` is
+ * a place that is free except that it lacks memory, for the two functions below; or the ordinary way must be gone. */
+tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct plan_place *lacking,
+                             struct span **span);
+
+/* Maps memory for a place, and as long as the program does what the plan says, for places that are next, if there is any. With no lock held. */
+void plan_fill(struct heap *heap, const struct plan_place *place);
+
+/* Cuts a span at that place. TARN_ERROR_OUT_OF_MEMORY, without a text, where that has no memory, or is not free any more. */
+tarn_status plan_take_filled_locked(struct heap *heap, const struct plan_place *place, struct span **span);
 
 /* Ends the following: the stream is retired, the pool left behind, or all memory of the heap was given up; another may begin. What is in the
  * arena stays the heap's. */

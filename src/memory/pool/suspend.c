@@ -637,7 +637,7 @@ bool pool_suspension_end(struct pool *pool)
             uintptr_t start = run->start, end = run->end;
             span_hold_locked(heap, span);
             span_leave_locked(heap, span, &spare);
-            arena_unclaim(heap->arena, start, end - start);
+            heap_unclaim_locked(heap, start, end - start);
         }
         mutex_unlock(&heap->lock);
     }

@@ -312,7 +312,7 @@ static void holes_leave_locked(struct exchange *exchange)
         size_t size = hole->span->size;
         next = hole->next;
         span_leave_locked(exchange->heap, hole->span, &hole->run);
-        arena_unclaim(exchange->arena, start, size);
+        heap_unclaim_locked(exchange->heap, start, size);
         run_destroy(hole->run);
         object_free(&holes, hole);
     }

@@ -196,8 +196,8 @@ static size_t run_mapped(const struct heap *heap, const struct run *run)
     return bytes;
 }
 
-/* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: `ghosts`, whose pieces count elsewhere, and
- * addresses without any. What has plain segments gives their bytes in `plain` alone. */
+/* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: `ghosts`, whose pieces count elsewhere, holes
+ * of its site, and addresses without any. What has plain segments gives their bytes in `plain` alone. */
 static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size_t *plain)
 {
     size_t bytes = 0;
@@ -212,7 +212,7 @@ static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size
     }
     for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
         *ghosts += ghost->size;
-    *left += *ghosts;
+    *left += *ghosts + site_hole_bytes(&heap->site, heap->arena->granule);
     bool segments = heap->store->plain;
     mutex_unlock(&heap->lock);
     *plain += segments ? bytes : 0;
