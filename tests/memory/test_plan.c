@@ -470,20 +470,13 @@ static void an_alignment_is_kept(void)
 
 /* Memory ----------------------------------------------------------------------------------------------------------- */
 
-#define MANY 128
-
 /* Blocks of 2 MiB side by side, which fill the device's memory. */
-static void use_many(void)
-{
-    struct plan_request requests[MANY];
-    for (size_t i = 0; i < MANY; i++)
-        requests[i] = (struct plan_request)REQUEST(2 * MIB, i * 2 * MIB, MANY);
-    use_plan(requests, MANY, MANY * 2 * MIB, 0);
-}
-
 static void places_that_are_next_get_memory_together(void)
 {
-    use_many();
+    struct plan_request requests[MEMORY / (2 * MIB)];
+    for (size_t i = 0; i < LENGTH(requests); i++)
+        requests[i] = (struct plan_request)REQUEST(2 * MIB, i * 2 * MIB, LENGTH(requests));
+    use_plan(requests, LENGTH(requests), MEMORY, 0);
     tarn_stream stream = lease(0);
     void *blocks[5];
     for (size_t i = 0; i < 4; i++) {

@@ -572,7 +572,7 @@ static size_t take_wanted_locked(struct heap *heap, uintptr_t *start, size_t *la
     return (behind - first) * granule;
 }
 
-/* Maps all that is wanted, as long as memory can be had. While moves are shared. */
+/* Maps all that is wanted, until there is no memory for it. While moves are shared. */
 static void fill(struct heap *heap)
 {
     tarn_status status = TARN_OK;
