@@ -94,7 +94,7 @@ json 'a[5]["repeat"][2]["driver_calls"] == {}'
 json 'a[6]["peak_requested"] == a[7]["peak_requested"] != a[0]["peak_requested"]'
 json 'a[6]["peak_reserved"] <= a[7]["peak_reserved"]' # a run that differs a little takes no more with the plan than without
 
-# Two streams whose peaks are at one time get an arena each; where they are not, one of them is planned.
+# Two streams whose peaks are at one time get an arena each; where they are not, both or one of them.
 streams() { # "together": rounds of both; else each as chance has it
     python3 - "$1" <<'END'
 import random, sys
@@ -140,7 +140,7 @@ for file in "${pooled[@]}"; do
     json 'all(o["divergences"] == 0 and o["fits"] for o in a) and a[0]["peak_reserved"] > a[1]["peak_reserved"] == '"$reserved"
 done
 streams apart >"$work/apart.csv"
-run 0 plan --json --steps 100000000 "$work/apart.csv" && json 'len(a["arenas"]) == 1 and a["stream"] == 5 and a["planned"] < 400'
+run 0 plan --json --steps 100000000 "$work/apart.csv" && json 'a["reserved"] < 1.21 * a["peak_requested"] and a["smallest_device"]["plan"] < a["smallest_device"]["tarn"]'
 
 # The table, and without an output nothing is written.
 cd "$work"
@@ -150,14 +150,14 @@ TMPDIR=$work/none run 1 plan "$data/small-4.pickle" && says err 'cannot be writt
 # Every file is served with its plan, on the device that it is of.
 for file in late-frees pools wrapped small-4; do
     run 0 plan "$data/$file.pickle" -o "$work/plan" && says out 'TARN_ALLOC_CONF=plan:'
-    [ $file != pools ] || { says out 'above 64 KiB on .* and in 3 private pools' && says out '^ *pool 1, stream 0x0, 1\.0'; }
+    [ $file != pools ] || { says out 'above 64 KiB .*in 3 private pools' && says out '^ *pool 1, stream 0x0, 1\.0'; }
     run 0 replay --json --what-if "conf=plan:$work/plan" --what-if "conf=segments:plain,plan:$work/plan" --what-if "vary=3,lag=1,conf=profile:footprint,plan:$work/plan" "$data/$file.pickle"
     json 'all(o["divergences"] == 0 and o["fits"] for o in a)'
 done
 run 0 plan --json --device 1 "$data/small-4.pickle" -o "$work/plan" && json 'a["device"] == 1'
 
 # A plan that was cut is refused when the settings are read.
-head -c 100 "$work/plan" >"$work/cut"
+head -c 70 "$work/plan" >"$work/cut"
 run 1 replay --json --what-if "conf=plan:$work/cut" "$data/small-4.pickle" && says err "plan:$work/cut: byte 12: requests is"
 run 1 replay --json --what-if "conf=plan:$work/gone" "$data/small-4.pickle" && says err 'gone: cannot open: No such file'
 echo "test_plan: ok"
