@@ -94,7 +94,7 @@ static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t 
     if (ends && span_end_locked(heap, span)) {
         trace_block(TRACE_free, heap, address, requested, span->tag);
         kept_flush_locked(heap);
-        span_leave_map_locked(span);
+        span_leave_map_locked(heap, span);
         span_give_locked(heap, span);
     } else {
         ends = false;
@@ -103,11 +103,10 @@ static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t 
     return ends;
 }
 
-/* A block with its own span: page map, span, under a short lock, or its heap's. */
-static __attribute__((noinline)) tarn_status free_large(void *pointer, void *caller)
+/* A block with its own span, or NULL: span, under a short lock, or its heap's. */
+static __attribute__((noinline)) tarn_status free_large(void *pointer, struct span *span, void *caller)
 {
     uintptr_t address = (uintptr_t)pointer;
-    struct span *span = thread_here ? map_span(map_get(address)) : NULL;
     bool given = span && (kept_give(span, address, thread_here) || give_quickly(span, address));
     return given ? TARN_OK : free_slowly(pointer, caller);
 }
@@ -118,7 +117,7 @@ tarn_status tarn_free(void *pointer)
     struct thread *thread = thread_here;
     map_entry entry = map_get((uintptr_t)pointer);
     if (!thread || !map_is_slab(entry))
-        return free_large(pointer, __builtin_return_address(0));
+        return free_large(pointer, thread ? map_span(entry) : NULL, __builtin_return_address(0));
     return cache_give_fast(map_slab(entry), (uintptr_t)pointer, thread, false)
                ? TARN_OK
                : free_traced(map_slab(entry), pointer, __builtin_return_address(0));

@@ -38,10 +38,10 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const 
     span->front = (uint32_t)request->front;
     span->tag = request->tag;
     span->own = request->own;
-    if (span->own)
-        span->before = span->after = 0; /* after its free it is not kept for a block of the program */
+    if (span->own) /* after its free it is not kept for a block of the program */
+        atomic_store_explicit(&span->after, span->before = 0, memory_order_relaxed);
     span->uses = NULL;
-    span_enter_locked(span);
+    span_enter_locked(heap, span);
     span_begin_locked(heap, span);
     return span->start;
 }
@@ -65,12 +65,12 @@ static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size
 }
 
 /* A held span that free memory of the heap serves, except the memory of a plan. TARN_ERROR_OUT_OF_MEMORY, without a text, if none does. */
-static tarn_status span_have_locked(struct heap *heap, const struct request *request, struct span **span)
+static inline tarn_status span_have_locked(struct heap *heap, size_t size, size_t alignment, struct span **span)
 {
-    enum zone_kind zone = zone_of(request->size);
-    tarn_status status = span_take_locked(heap, zone, request->size, request->alignment, span);
+    enum zone_kind zone = zone_of(size);
+    tarn_status status = span_take_locked(heap, zone, size, alignment, span);
     if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting) /* as the ladder begins */
-        status = span_take_aside_locked(heap, request->size, request->alignment, 0, span);
+        status = span_take_aside_locked(heap, size, alignment, 0, span);
     return status;
 }
 
@@ -99,7 +99,7 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
         status = status ? status : plan_take_filled_locked(heap, &lacking, &span);
     }
     if (!span && (!status || status == TARN_ERROR_OUT_OF_MEMORY))
-        status = span_have_locked(heap, request, &span);
+        status = span_have_locked(heap, request->size, request->alignment, &span);
     if (status == TARN_ERROR_OUT_OF_MEMORY) {
         mutex_unlock(&heap->lock);
         status = span_find(heap, zone, request->size, request->alignment, grow, &span);
@@ -366,46 +366,39 @@ static __attribute__((noinline)) void *malloc_traced(size_t size, void *caller)
 }
 
 /* A block with its own span from free memory of the heap that the thread used last; or 0: then the caller takes the slow path, as where the
- * route of requests may have changed since. One lock, no driver call. */
-static __attribute__((noinline)) uintptr_t take_quickly(struct heap *heap, const struct thread *thread,
+ * route of requests may have changed since. One lock, no driver call. Apart from the kept blocks, whose path so saves less on the stack. */
+static __attribute__((noinline)) uintptr_t take_quickly(struct heap *heap, const struct thread *thread, size_t size,
                                                         size_t requested)
 {
-    const struct request request = {
-        .size = config_round(memory_config(), requested),
-        .requested = requested,
-        .alignment = TARN_BLOCK_UNIT,
-    };
+    const struct request request = {.requested = requested};
     struct span *span = NULL;
     uintptr_t address = 0;
-    if (requested > TARN_MAX_SIZE || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT) ||
-        plan_may_begin(heap, request.size))
+    if (requested > TARN_MAX_SIZE || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT) || plan_may_begin(heap, size))
         return 0;
     mutex_lock(&heap->lock);
     if (heap_keeps(heap) && thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed) &&
-        !heap->plan && span_have_locked(heap, &request, &span) == TARN_OK)
+        !heap->plan && span_have_locked(heap, size, TARN_BLOCK_UNIT, &span) == TARN_OK)
         address = block_begin_locked(heap, span, &request);
     mutex_unlock(&heap->lock);
     return address;
 }
 
-/* Apart from the kept blocks, whose path so saves nothing on the stack. */
-static __attribute__((noinline)) void *malloc_quickly(size_t size, void *caller)
+/* The same, but a kept block of the size is first, under a short lock. */
+static __attribute__((noinline)) uintptr_t take_large(struct heap *heap, const struct thread *thread, size_t requested)
 {
-    struct thread *thread = thread_here;
-    uintptr_t address = 0;
-    if (thread && thread->current_heap && size > SLAB_MOST)
-        address = take_quickly(thread->current_heap, thread, size);
-    return address ? (void *)address : malloc_slowly(size, caller);
+    size_t size = config_round(memory_config(), requested);
+    uintptr_t address = kept_take(heap, thread, size, requested);
+    return address ? address : take_quickly(heap, thread, size, requested);
 }
 
-/* For sizes that no slab serves: the thread, its current heap, and a kept block of that heap, under a short lock. */
+/* For sizes that no slab serves: the thread and its current heap. */
 static __attribute__((noinline)) void *malloc_large(size_t size, void *caller)
 {
     struct thread *thread = thread_here;
     uintptr_t address = 0;
     if (thread && thread->current_heap && size > SLAB_MOST)
-        address = kept_take(thread->current_heap, thread, size);
-    return address ? (void *)address : malloc_quickly(size, caller);
+        address = take_large(thread->current_heap, thread, size);
+    return address ? (void *)address : malloc_slowly(size, caller);
 }
 
 /* The fast path: the thread, its cache for the current stream, the class, the magazine, a slot. No lock, no driver call. Everything else is
@@ -453,28 +446,15 @@ static __attribute__((noinline)) tarn_status alloc_on_traced(tarn_stream stream,
     return TARN_OK;
 }
 
-static __attribute__((noinline)) tarn_status alloc_on_quickly(tarn_stream stream, size_t size, void **pointer,
-                                                              void *caller)
-{
-    struct thread *thread = thread_here;
-    uintptr_t address = 0;
-    if (thread && thread->named_heap && thread->named == stream && size > SLAB_MOST && pointer)
-        address = take_quickly(thread->named_heap, thread, size);
-    if (!address)
-        return alloc_on_slowly(stream, size, pointer, caller);
-    *pointer = (void *)address;
-    return TARN_OK;
-}
-
 static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, size_t size, void **pointer,
                                                             void *caller)
 {
     struct thread *thread = thread_here;
     uintptr_t address = 0;
     if (thread && thread->named_heap && thread->named == stream && size > SLAB_MOST && pointer)
-        address = kept_take(thread->named_heap, thread, size);
+        address = take_large(thread->named_heap, thread, size);
     if (!address)
-        return alloc_on_quickly(stream, size, pointer, caller);
+        return alloc_on_slowly(stream, size, pointer, caller);
     *pointer = (void *)address;
     return TARN_OK;
 }

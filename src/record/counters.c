@@ -54,13 +54,6 @@ static void oversize_end(const struct counters *counters, tarn_stat *stat, count
         stat_add(stat, -1);
 }
 
-static void tally_add(struct tally *tally, int64_t blocks, int64_t bytes, int64_t requested)
-{
-    tally->blocks += blocks;
-    tally->bytes += bytes;
-    tally->requested += requested;
-}
-
 static struct tally tally_sum(const struct tally *a, const struct tally *b)
 {
     return (struct tally){a->blocks + b->blocks, a->bytes + b->bytes, a->requested + b->requested};
@@ -110,35 +103,22 @@ static inline void peaks_raise(struct counters *counters, int class)
 #define LOST_MOST 4   /* times that a part is closed early before it is apart */
 #define LOST_EARLY 64 /* blocks taken: closed before, it was opened in vain */
 
-#define TALLY_OF(value) ((struct tally){value, value, value})
+#define UNBOUNDED ((struct tally){INT64_MAX / 2, INT64_MAX / 2, INT64_MAX / 2})
 
-static inline bool is_within(const struct tally *value, const struct tally *most)
-{
-    return ((most->blocks - value->blocks) | (most->bytes - value->bytes) | (most->requested - value->requested)) >= 0;
-}
+static const struct tally nothing[2];
+static const struct tally anything[2] = {{INT64_MIN / 8, INT64_MIN / 8, INT64_MIN / 8},
+                                         {INT64_MIN / 8, INT64_MIN / 8, INT64_MIN / 8}};
 
-bool counters_part_allocated_locked(struct counters_part *part, size_t size, size_t requested)
+/* What a part that is published may count: between `least` and `most` of what is live since. */
+static void part_bound_locked(struct counters_part *part, const struct tally most[2], const struct tally *most_all,
+                              const struct tally least[2])
 {
-    int class = class_of(size);
-    struct tally live = part->live[class];
-    tally_add(&live, 1, (int64_t)size, (int64_t)requested);
-    struct tally all = tally_sum(&live, &part->live[!class]);
-    if (!is_within(&live, &part->most[class]) || !is_within(&all, &part->most_all))
-        return false;
-    part->live[class] = live;
-    tally_add(&part->taken[class], 1, (int64_t)size, (int64_t)requested);
-    return true;
-}
-
-bool counters_part_freed_locked(struct counters_part *part, size_t size, size_t requested, counters_oversize oversize)
-{
-    int class = class_of(size);
-    struct tally live = part->live[class];
-    tally_add(&live, -1, -(int64_t)size, -(int64_t)requested);
-    if (oversize || !is_within(&part->least[class], &live))
-        return false;
-    part->live[class] = live;
-    return true;
+    for (int class = 0; class < 2; class ++) {
+        struct counters_part_class *of = &part->of[class];
+        of->room = of->most = most[class];
+        of->whole = tally_difference(&most[class], &least[class]);
+    }
+    part->room = part->most = *most_all;
 }
 
 static struct counters *root_of(struct counters *counters)
@@ -150,11 +130,13 @@ static struct counters *root_of(struct counters *counters)
 static void part_publish_live_locked(struct counters_part *part)
 {
     for (int class = 0; class < 2; class ++) {
-        const struct tally *live = &part->live[class];
+        struct counters_part_class *of = &part->of[class];
+        struct tally live = tally_difference(&of->most, &of->room);
         for (struct counters *counters = part->counters; counters; counters = counters->parent)
-            tally_add(&counters->live[class], live->blocks, live->bytes, live->requested);
-        part->live[class] = (struct tally){0};
+            tally_add(&counters->live[class], live.blocks, live.bytes, live.requested);
+        of->room = of->most;
     }
+    part->room = part->most;
 }
 
 /* Publishes all. */
@@ -162,11 +144,11 @@ static void part_publish_locked(struct counters_part *part)
 {
     part_publish_live_locked(part);
     for (int class = 0; class < 2; class ++) {
-        const struct tally *taken = &part->taken[class];
+        struct tally *taken = &part->of[class].taken;
         for (struct counters *counters = part->counters; counters; counters = counters->parent)
             tally_add(&counters->taken[class], taken->blocks, taken->bytes, taken->requested);
         part->counted += taken->blocks;
-        part->taken[class] = (struct tally){0};
+        *taken = (struct tally){0};
     }
 }
 
@@ -188,7 +170,7 @@ static void part_end_locked(struct counters *root, struct counters_part *part)
     *link = part->next;
     if (root->exact == part)
         root->exact = NULL;
-    part->most[0] = part->most[1] = part->most_all = part->least[0] = part->least[1] = (struct tally){0};
+    part_bound_locked(part, nothing, nothing, nothing);
     part->state = COUNTERS_CLOSED;
     part->counters = NULL;
 }
@@ -216,7 +198,7 @@ static void parts_publish_locked(struct counters *root)
         counters_part_lock(part);
         part_publish_locked(part);
         if (part->state == COUNTERS_EXACT)
-            part->most[0] = part->most[1] = part->most_all = (struct tally){0};
+            part_bound_locked(part, nothing, nothing, anything);
         counters_part_unlock(part);
     }
     for (struct counters_part *part = root->open; part; part = part->next)
@@ -273,31 +255,29 @@ static void tally_lower(struct tally *tally, const struct tally *peak, const str
 /* An exact part may count as much as raises no peak of its sets. */
 static void part_limit_locked(struct counters_part *part)
 {
-    part->most[0] = part->most[1] = part->most_all = TALLY_OF(INT64_MAX / 2);
-    part->least[0] = part->least[1] = TALLY_OF(INT64_MIN / 4);
+    struct tally most[2] = {UNBOUNDED, UNBOUNDED}, most_all = UNBOUNDED;
     for (const struct counters *counters = part->counters; counters; counters = counters->parent) {
         struct tally active[2];
         for (int class = 0; class < 2; class ++) {
             int stat = TARN_STAT_SMALL_POOL + class;
             active[class] = tally_sum(&counters->live[class], &counters->waiting[class]);
-            tally_lower(&part->most[class], &counters->peak[stat], &counters->live[class]);
-            tally_lower(&part->most[class], &counters->active_peak[stat], &active[class]);
+            tally_lower(&most[class], &counters->peak[stat], &counters->live[class]);
+            tally_lower(&most[class], &counters->active_peak[stat], &active[class]);
         }
         struct tally live = tally_sum(&counters->live[0], &counters->live[1]);
         struct tally all = tally_sum(&active[0], &active[1]);
-        tally_lower(&part->most_all, &counters->peak[TARN_STAT_ALL], &live);
-        tally_lower(&part->most_all, &counters->active_peak[TARN_STAT_ALL], &all);
+        tally_lower(&most_all, &counters->peak[TARN_STAT_ALL], &live);
+        tally_lower(&most_all, &counters->active_peak[TARN_STAT_ALL], &all);
     }
+    part_bound_locked(part, most, &most_all, anything);
 }
 
 static void part_apart_locked(struct counters_part *part)
 {
-    static const int64_t bytes[2] = {COUNTERS_APART_SMALL, COUNTERS_APART_LARGE};
-    for (int class = 0; class < 2; class ++) {
-        part->most[class] = (struct tally){COUNTERS_APART_BLOCKS, bytes[class], bytes[class]};
-        part->least[class] = (struct tally){-COUNTERS_APART_BLOCKS, -bytes[class], -bytes[class]};
-    }
-    part->most_all = TALLY_OF(INT64_MAX / 2);
+    static const int64_t small = COUNTERS_APART_SMALL, large = COUNTERS_APART_LARGE;
+    const struct tally most[2] = {{COUNTERS_APART_BLOCKS, small, small}, {COUNTERS_APART_BLOCKS, large, large}};
+    const struct tally less[2] = {tally_difference(nothing, &most[0]), tally_difference(nothing, &most[1])};
+    part_bound_locked(part, most, &UNBOUNDED, less);
 }
 
 /* While there is a limit for oversize blocks each is held against it, which a part does not. */

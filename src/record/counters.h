@@ -20,6 +20,18 @@ struct tally {
     int64_t blocks, bytes, requested;
 };
 
+static inline void tally_add(struct tally *tally, int64_t blocks, int64_t bytes, int64_t requested)
+{
+    tally->blocks += blocks;
+    tally->bytes += bytes;
+    tally->requested += requested;
+}
+
+static inline bool tally_is_within(const struct tally *value, const struct tally *most)
+{
+    return ((most->blocks - value->blocks) | (most->bytes - value->bytes) | (most->requested - value->requested)) >= 0;
+}
+
 /* What one heap has counted and not published yet.
  *
  *   closed  at first: each block is counted in the sets.
@@ -31,9 +43,13 @@ struct tally {
  * The open ones are in their device's list. Whoever reads the sets publishes all of them first. */
 struct counters_part {
     _Alignas(CACHE_LINE) spinlock lock; /* of all below, and of what must change together with it */
-    struct tally live[2], taken[2];     /* since they were published; 0 of a closed one */
-    struct tally most[2], most_all;     /* that `live` may reach, by class and together */
-    struct tally least[2];
+    struct tally room, most;            /* of both classes together, as below */
+    struct counters_part_class {        /* All 0 of a closed one: */
+        struct tally room;  /* what may be counted as taken and not freed before it is published; a free makes more of it, */
+        struct tally whole; /* up to this */
+        struct tally taken; /* since it was published */
+        struct tally most;  /* `room` when all was published: what is live since is the difference */
+    } of[2];                            /* small and large */
     enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
     int64_t counted;            /* exact: blocks taken since it was opened, without those in `taken` */
     unsigned lost;              /* how often in a row it was closed early, for another thread */
@@ -114,8 +130,32 @@ static inline void counters_part_unlock(struct counters_part *part)
 
 /* A block was handed out; and freed by its owner, and reusable. Under the part's lock: false, and nothing is counted, where the part
  * must be taken up first. */
-bool counters_part_allocated_locked(struct counters_part *part, size_t size, size_t requested);
-bool counters_part_freed_locked(struct counters_part *part, size_t size, size_t requested, counters_oversize oversize);
+static inline bool counters_part_allocated_locked(struct counters_part *part, size_t size, size_t requested)
+{
+    struct counters_part_class *of = &part->of[size > COUNTERS_SMALL];
+    struct tally room = of->room, all = part->room;
+    tally_add(&room, -1, -(int64_t)size, -(int64_t)requested);
+    tally_add(&all, -1, -(int64_t)size, -(int64_t)requested);
+    if ((room.blocks | room.bytes | room.requested | all.blocks | all.bytes | all.requested) < 0)
+        return false;
+    of->room = room;
+    part->room = all;
+    tally_add(&of->taken, 1, (int64_t)size, (int64_t)requested);
+    return true;
+}
+
+static inline bool counters_part_freed_locked(struct counters_part *part, size_t size, size_t requested,
+                                              counters_oversize oversize)
+{
+    struct counters_part_class *of = &part->of[size > COUNTERS_SMALL];
+    struct tally room = of->room;
+    tally_add(&room, 1, (int64_t)size, (int64_t)requested);
+    if (oversize || !tally_is_within(&room, &of->whole))
+        return false;
+    of->room = room;
+    tally_add(&part->room, 1, (int64_t)size, (int64_t)requested);
+    return true;
+}
 
 /* The same in a set, between a take-up of a part, which has the locks of both and publishes the part, and the return of it, which leaves
  * it open where it may be, as a part of `counters`; NULL: of the set that it is a part of, if any. `device` is the device's set. A part that

@@ -52,13 +52,6 @@ tarn_status map_prepare(uintptr_t start, size_t size)
     return TARN_OK;
 }
 
-void map_set(uintptr_t address, map_entry entry)
-{
-    _Atomic(map_entry) *leaf =
-        atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
-    atomic_store_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], entry, memory_order_release);
-}
-
 bool map_replace(uintptr_t address, map_entry *before, map_entry entry)
 {
     _Atomic(map_entry) *leaf =

@@ -73,7 +73,12 @@ static inline map_entry map_get(uintptr_t address)
 
 /* Makes room for entries of a range. May fail; afterwards map_set() in it cannot. */
 tarn_status map_prepare(uintptr_t start, size_t size);
-void map_set(uintptr_t address, map_entry entry);
+static inline void map_set(uintptr_t address, map_entry entry)
+{
+    _Atomic(map_entry) *leaf =
+        atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
+    atomic_store_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], entry, memory_order_release);
+}
 /* Bytes of all leaves. */
 uint64_t map_bytes(void);
 /* Sets an entry if it is still `*before`; otherwise returns false and sets `*before` to the present entry. */

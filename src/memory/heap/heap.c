@@ -150,7 +150,8 @@ static void state_is_new_locked(struct heap *heap, const struct span *span)
 static void span_file_locked(struct heap *heap, struct span *span)
 {
     span->state = SPAN_FREE;
-    span->before = span->after = 0;
+    span->before = 0;
+    atomic_store_explicit(&span->after, 0, memory_order_relaxed);
     span->split = span->previous || span->next;
     if (heap->store->plain)
         span->freed_at = atomic_load_explicit(&heap->store->searches, memory_order_relaxed);
@@ -268,9 +269,11 @@ static size_t placement(const struct heap *heap, const struct span *span, size_t
 {
     const struct arena *arena = heap->arena;
     size_t low = padding(span, alignment), high = span->size - size;
-    high -= (span->start + high) & (alignment - 1);
     bool either = span->zone == ZONE_SMALL || heap->saves;
-    if (!either || heap->store->plain || span->size < arena->granule || high <= low || high > span->size)
+    if (!either || span->size < arena->granule || heap->store->plain)
+        return low;
+    high -= (span->start + high) & (alignment - 1);
+    if (high <= low || high > span->size)
         return low;
     size_t tied_low = bytes_tied(arena, span, span->start + low, size);
     return bytes_tied(arena, span, span->start + high, size) < tied_low ? high : low;
@@ -312,7 +315,8 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
     }
     bool simple = alignment == TARN_BLOCK_UNIT; /* kept spans serve only such requests */
     aligned->before = simple ? before : 0;
-    aligned->after = simple ? atomic_load_explicit(&heap->zones[aligned->zone].state, memory_order_relaxed) : 0;
+    uint64_t after = simple ? atomic_load_explicit(&heap->zones[aligned->zone].state, memory_order_relaxed) : 0;
+    atomic_store_explicit(&aligned->after, after, memory_order_relaxed);
     aligned->state = SPAN_TAKEN;
     *result = aligned;
     return TARN_OK;
@@ -446,7 +450,7 @@ static bool is_entered(const struct span *span)
     return span->state == SPAN_BLOCK || span->state == SPAN_PENDING;
 }
 
-void span_enter_locked(struct span *span)
+void span_enter_shared_locked(struct span *span)
 {
     map_entry entry = map_get(span->start);
     do {
@@ -456,7 +460,7 @@ void span_enter_locked(struct span *span)
     } while (!map_replace(span->start, &entry, map_entry_of_span(span)));
 }
 
-void span_leave_map_locked(struct span *span)
+void span_leave_shared_locked(struct span *span)
 {
     uintptr_t page_end = (span->start & ~(MAP_PAGE - 1)) + MAP_PAGE;
     const struct span *next = span->next;

@@ -96,7 +96,7 @@ struct span {
         uint64_t before;   /* block: its zone's state when it was cut, */
         uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen then */
     };
-    uint64_t after;    /* block: ... and after that; both 0 if unknown */
+    _Atomic uint64_t after; /* block: ... and after that; both 0 if unknown */
     struct use *uses;  /* block, pending */
     struct slab *slab; /* slab */
     uint8_t state, zone;
@@ -289,9 +289,24 @@ void span_hold_locked(struct heap *heap, struct span *span);
  * not so many; TARN_ERROR_OUT_OF_HOST_MEMORY. On failure nothing has changed. */
 tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more);
 
-/* Enters a block into the page map, and removes it. If several blocks begin in one page, the entry is the first of them. */
-void span_enter_locked(struct span *span);
-void span_leave_map_locked(struct span *span);
+/* Enters a block into the page map, and removes it. If several blocks begin in one page, as they may in plain segments, also of different
+ * heaps, the entry is the first of them. */
+void span_enter_shared_locked(struct span *span);
+void span_leave_shared_locked(struct span *span);
+static inline void span_enter_locked(const struct heap *heap, struct span *span)
+{
+    if (heap->store->plain)
+        span_enter_shared_locked(span);
+    else
+        map_set(span->start, map_entry_of_span(span));
+}
+static inline void span_leave_map_locked(const struct heap *heap, struct span *span)
+{
+    if (heap->store->plain)
+        span_leave_shared_locked(span);
+    else
+        map_set(span->start, 0);
+}
 
 /* Spans and runs as objects; NULL with an error text when the host is out of memory. */
 struct span *span_create(void);

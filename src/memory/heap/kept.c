@@ -45,16 +45,14 @@ static unsigned kept_detach(struct heap *heap, struct span *spans[HEAP_KEPT])
     return count;
 }
 
-void kept_flush_locked(struct heap *heap)
+void kept_give_back_locked(struct heap *heap)
 {
     struct span *spans[HEAP_KEPT];
-    if (!atomic_load_explicit(&heap->kept_count, memory_order_relaxed))
-        return;
     unsigned count = kept_detach(heap, spans);
     for (unsigned i = 0; i < count; i++) {
         struct zone *zone = &heap->zones[spans[i]->zone];
         uint64_t state = atomic_load_explicit(&zone->state, memory_order_relaxed);
-        span_leave_map_locked(spans[i]);
+        span_leave_map_locked(heap, spans[i]);
         span_give_locked(heap, spans[i]);
         atomic_store_explicit(&zone->state, state, memory_order_relaxed);
     }

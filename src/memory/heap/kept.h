@@ -21,7 +21,6 @@
 #include "base/process.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/traced.h"
-#include "memory/settings/config.h"
 
 static inline uint64_t kept_state(const struct heap *heap, const struct span *span)
 {
@@ -64,7 +63,7 @@ static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread 
     for (; place < count; place++)
         heap->kept[place] = heap->kept[place + 1];
     atomic_store_explicit(&heap->kept_count, count, memory_order_relaxed);
-    kept_state_set(heap, span, span->after);
+    kept_state_set(heap, span, atomic_load_explicit(&span->after, memory_order_relaxed));
     span->requested = requested;
     span->tag = 0;
     atomic_store_explicit(&span->live, true, memory_order_relaxed);
@@ -78,11 +77,10 @@ static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread 
 uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size, size_t requested);
 bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread);
 
-/* A block of exactly the rounded size of a request, or 0: then the caller takes the slow path. Also 0 if the route of requests may have
+/* A block of exactly `size`, to which a request was rounded, or 0: then the caller takes the slow path. Also 0 if the route of requests may have
  * changed since the thread last asked. */
-static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread, size_t requested)
+static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
 {
-    size_t size = config_round(memory_config(), requested);
     uintptr_t address = 0;
     if (!atomic_load_explicit(&heap->kept_count, memory_order_relaxed))
         return 0;
@@ -95,6 +93,12 @@ static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread
     return place && !counted ? kept_take_counted(heap, thread, size, requested) : address;
 }
 
+/* Whether no other block was cut or freed after it. Without a lock this is only a first look. */
+static inline bool kept_may_fit(const struct heap *heap, const struct span *span)
+{
+    return kept_state(heap, span) == atomic_load_explicit(&span->after, memory_order_relaxed);
+}
+
 /* Whether a free keeps the block: it is live, no other stream has used it, and no other block was cut or freed after it. */
 static inline bool kept_may_give_locked(const struct heap *heap, const struct span *span, uintptr_t address,
                                         const struct thread *thread)
@@ -102,7 +106,7 @@ static inline bool kept_may_give_locked(const struct heap *heap, const struct sp
     return atomic_load_explicit(&span->live, memory_order_relaxed) &&
            atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && span->start == address && !span->uses &&
            heap_keeps(heap) && atomic_load_explicit(&heap->kept_count, memory_order_relaxed) < HEAP_KEPT &&
-           kept_state(heap, span) == span->after && (!trace_is_on() || trace_is_quick(heap, thread));
+           kept_may_fit(heap, span) && (!trace_is_on() || trace_is_quick(heap, thread));
 }
 
 /* Keeps a block, whose free is counted. */
@@ -124,7 +128,7 @@ static inline void kept_give_locked(struct heap *heap, struct span *span, const 
 static inline bool kept_give(struct span *span, uintptr_t address, const struct thread *thread)
 {
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
-    if (!heap)
+    if (!heap || !kept_may_fit(heap, span))
         return false;
     counters_part_lock(&heap->part);
     bool keeps = kept_may_give_locked(heap, span, address, thread);
@@ -136,7 +140,12 @@ static inline bool kept_give(struct span *span, uintptr_t address, const struct 
 }
 
 /* Turns the heap's kept spans into free spans of the open batch. */
-void kept_flush_locked(struct heap *heap);
+void kept_give_back_locked(struct heap *heap);
+static inline void kept_flush_locked(struct heap *heap)
+{
+    if (atomic_load_explicit(&heap->kept_count, memory_order_relaxed))
+        kept_give_back_locked(heap);
+}
 
 /* Starts keeping blocks, at the start of a heap's life, unless a checker watches who owns which memory; and stops it. */
 void kept_open_locked(struct heap *heap);

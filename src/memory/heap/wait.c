@@ -265,7 +265,7 @@ static void block_end_locked(struct heap *heap, struct use *uses)
         cache_give_locked(slab, slot);
     } else {
         span->uses = NULL;
-        span_leave_map_locked(span);
+        span_leave_map_locked(heap, span);
         span_give_locked(heap, span);
     }
     heap->waiting_bytes -= size;

@@ -128,7 +128,7 @@ static const struct plan *arena_for(const struct heap *heap, size_t size, unsign
     return best;
 }
 
-bool plan_may_begin(const struct heap *heap, size_t size)
+bool plan_has_beginning(const struct heap *heap, size_t size)
 {
     unsigned number;
     return arena_for(heap, size, &number) != NULL;

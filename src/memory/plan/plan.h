@@ -21,7 +21,11 @@ struct plan_follower;
 
 /* Whether the plan in force has an arena that nobody follows, and that a request of the heap, which follows none, may be the beginning of.
  * For a first look, without a lock. */
-bool plan_may_begin(const struct heap *heap, size_t size);
+bool plan_has_beginning(const struct heap *heap, size_t size);
+static inline bool plan_may_begin(const struct heap *heap, size_t size)
+{
+    return atomic_load_explicit(&plan_now, memory_order_relaxed) && plan_has_beginning(heap, size);
+}
 
 /* Makes the heap the one that follows such an arena; nothing where another one was faster, or there are no addresses for it, of which the log
  * tells. With no lock held. */

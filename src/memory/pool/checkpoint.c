@@ -264,7 +264,7 @@ static void take_all(const struct list *then, struct span **spans)
         last->front = (uint32_t)visited->front;
         last->tag = visited->tag;
         last->state = SPAN_BLOCK;
-        span_enter_locked(last);
+        span_enter_locked(heap, last);
         span_begin_locked(heap, last);
         mutex_unlock(&heap->lock);
         if (announces(heap->store))
