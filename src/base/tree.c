@@ -5,57 +5,37 @@
  * highest. Invariants: in-order is the set's order, a parent's priority is above its children's. */
 #include "base/tree.h"
 
-static uint64_t priority(const struct tree_node *node)
+static inline uint64_t priority(const struct tree_node *node)
 {
-    uint64_t x = (uint64_t)(uintptr_t)node;
-    x ^= x >> 31;
-    x *= 0x7fb5d329728ea185u;
-    x ^= x >> 27;
-    x *= 0x81dadef4bc2dd44du;
-    return x ^ (x >> 33);
+    uint64_t x = (uint64_t)(uintptr_t)node * 0x7fb5d329728ea185u;
+    return (x ^ x >> 32) * 0x81dadef4bc2dd44du;
 }
 
-/* Puts `child`, which may be NULL, where `node` hangs. */
-static void replace(struct tree *tree, struct tree_node *node, struct tree_node *child)
+/* Where `node` hangs. */
+static inline struct tree_node **link_of(struct tree *tree, struct tree_node *parent, const struct tree_node *node)
 {
-    struct tree_node *parent = node->parent;
-    if (!parent)
-        tree->root = child;
-    else if (parent->left == node)
-        parent->left = child;
-    else
-        parent->right = child;
-    if (child)
-        child->parent = parent;
+    return parent ? &parent->sides[parent->left != node] : &tree->root;
 }
 
-/* Makes `node` the parent of its own parent. */
-static void rotate_up(struct tree *tree, struct tree_node *node)
-{
-    struct tree_node *parent = node->parent;
-    replace(tree, parent, node);
-    if (parent->left == node) {
-        parent->left = node->right;
-        if (parent->left)
-            parent->left->parent = parent;
-        node->right = parent;
-    } else {
-        parent->right = node->left;
-        if (parent->right)
-            parent->right->parent = parent;
-        node->left = parent;
-    }
-    parent->parent = node;
-}
-
+/* Goes up until a parent stands above the node. Those passed come below it, on either side in their order: each of them keeps what it has
+ * away from the node, and has what was passed before it on the side where the node was. */
 void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent, struct tree_node **link)
 {
-    *node = (struct tree_node){.parent = parent};
-    *link = node;
-
     uint64_t own = priority(node);
-    while (node->parent && priority(node->parent) < own)
-        rotate_up(tree, node);
+    node->left = node->right = NULL;
+    while (parent && priority(parent) < own) {
+        struct tree_node *passed = parent, **side = &node->sides[link == &passed->left];
+        if ((*link = *side))
+            (*side)->parent = passed;
+        *side = passed;
+        parent = passed->parent;
+        link = link_of(tree, parent, passed);
+    }
+    *link = node;
+    node->parent = parent;
+    for (int side = 0; side < 2; side++)
+        if (node->sides[side])
+            node->sides[side]->parent = node;
 }
 
 void tree_insert(struct tree *tree, struct tree_node *node)
@@ -68,11 +48,24 @@ void tree_insert(struct tree *tree, struct tree_node *node)
     tree_hang(tree, node, parent, link);
 }
 
+/* Joins what is on the node's two sides in its place. */
 void tree_remove(struct tree *tree, struct tree_node *node)
 {
-    while (node->left && node->right)
-        rotate_up(tree, priority(node->left) > priority(node->right) ? node->left : node->right);
-    replace(tree, node, node->left ? node->left : node->right);
+    struct tree_node *before = node->left, *after = node->right, *parent = node->parent;
+    struct tree_node **link = link_of(tree, parent, node);
+    while (before && after) {
+        bool first = priority(before) > priority(after);
+        struct tree_node *above = first ? before : after, *below = above->sides[first];
+        before = first ? below : before;
+        after = first ? after : below;
+        *link = above;
+        above->parent = parent;
+        parent = above;
+        link = &above->sides[first];
+    }
+    struct tree_node *rest = before ? before : after;
+    if ((*link = rest))
+        rest->parent = parent;
     *node = (struct tree_node){0};
 }
 

@@ -582,12 +582,6 @@ counters_oversize counters_segment_move(struct counters *from, struct counters *
     return oversize;
 }
 
-void counters_split(struct counters_splits *splits, size_t size, int large, int sign)
-{
-    stat_add(&splits->count[large], sign);
-    stat_add(&splits->bytes[large], (int64_t)size * sign);
-}
-
 static void stat_sum(tarn_stat *sum, const tarn_stat *stat)
 {
     sum->current += stat->current;

@@ -210,7 +210,11 @@ counters_oversize counters_segment_move(struct counters *from, struct counters *
 struct counters_splits {
     tarn_stat count[2], bytes[2];
 };
-void counters_split(struct counters_splits *splits, size_t size, int large, int sign);
+static inline void counters_split(struct counters_splits *splits, size_t size, int large, int sign)
+{
+    stat_add(&splits->count[large], sign);
+    stat_add(&splits->bytes[large], sign > 0 ? (int64_t)size : -(int64_t)size);
+}
 void counters_add_splits(tarn_stats *stats, const struct counters_splits *splits);
 /* Keeps what a heap has counted that begins another life; what it has free is none. */
 void counters_keep_splits(struct counters *counters, const struct counters_splits *splits);

@@ -290,8 +290,25 @@ static bool is_cut(const struct heap *heap, const struct span *span, size_t size
     return !store->no_split && rules_cut(&rules, large, size, left);
 }
 
+/* The state of the result, a span that was cut off a free one: kept spans serve only requests without an alignment. */
+static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alignment, uint64_t before)
+{
+    bool simple = alignment == TARN_BLOCK_UNIT;
+    uint64_t after = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
+    span->before = simple ? before : 0;
+    atomic_store_explicit(&span->after, simple ? after : 0, memory_order_relaxed);
+    span->state = SPAN_TAKEN;
+}
+
 tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result)
 {
+    uint64_t before = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
+    if (span->size == size) {
+        span_hold_locked(heap, span);
+        span_is_cut_locked(heap, span, alignment, before);
+        *result = span;
+        return TARN_OK;
+    }
     size_t pad = placement(heap, span, size, alignment);
     bool cut = is_cut(heap, span, size, span->size - pad - size);
     struct span *aligned = pad ? span_create_locked(heap) : span;
@@ -303,7 +320,6 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
 
-    uint64_t before = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
     span_hold_locked(heap, span);
     if (pad) {
         span_cut(span, pad, aligned);
@@ -313,11 +329,7 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
         span_cut(aligned, size, rest);
         span_file_locked(heap, rest);
     }
-    bool simple = alignment == TARN_BLOCK_UNIT; /* kept spans serve only such requests */
-    aligned->before = simple ? before : 0;
-    uint64_t after = simple ? atomic_load_explicit(&heap->zones[aligned->zone].state, memory_order_relaxed) : 0;
-    atomic_store_explicit(&aligned->after, after, memory_order_relaxed);
-    aligned->state = SPAN_TAKEN;
+    span_is_cut_locked(heap, aligned, alignment, before);
     *result = aligned;
     return TARN_OK;
 }
