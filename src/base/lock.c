@@ -1,9 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The check of the order in which locks are taken, in builds with TARN_DEBUG_CHECKS: owns what each thread has of locks. A lock that is
- * waited for must come after all that the thread has; so no circle of threads waits for each other. A try is never waited for. */
+/* The waits for quick mutexes. And the check of the order in which locks are taken, in builds with TARN_DEBUG_CHECKS: owns what each thread
+ * has of locks. A lock that is waited for must come after all that the thread has; so no circle of threads waits for each other. A try is
+ * never waited for. */
 #include "base/lock.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOOKS 100 /* before a sleep, which takes longer than most holds */
+
+/* Leaves the caller's errno as it is. */
+static void futex(quick_mutex *m, int what, unsigned value)
+{
+    int before = errno;
+    (void)syscall(SYS_futex, &m->state, what, value, NULL, NULL, 0);
+    errno = before;
+}
+
+void quick_mutex_wait(quick_mutex *m)
+{
+    for (int looks = 0; looks < LOOKS; looks++) {
+        unsigned state = atomic_load_explicit(&m->state, memory_order_relaxed);
+        if (state == QUICK_FREE && atomic_compare_exchange_weak_explicit(&m->state, &state, QUICK_HELD,
+                                                                         memory_order_acquire, memory_order_relaxed))
+            return;
+        spin_pause();
+    }
+    while (atomic_exchange_explicit(&m->state, QUICK_AWAITED, memory_order_acquire) != QUICK_FREE)
+        futex(m, FUTEX_WAIT_PRIVATE, QUICK_AWAITED);
+}
+
+void quick_mutex_wake(quick_mutex *m)
+{
+    futex(m, FUTEX_WAKE_PRIVATE, 1);
+}
 
 #if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
 
@@ -11,7 +46,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { LOCKS_AT_ONCE = 1024 }; /* all heaps of an arena are held for a picture of it */
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A mutex that cannot fail, over pthreads; a lock that many share; and a lock for a few dozen instructions. Each has a rank, the name
+/* A mutex that cannot fail, over pthreads; one that is quicker, over futexes; a lock that many share; and a lock for a few dozen
+ * instructions. Each has a rank, the name
  * of its place in the one order in which locks are taken (lock_order.h), which builds with TARN_DEBUG_CHECKS check at each taking; others
  * know nothing of it. */
 #ifndef TARN_BASE_LOCK_H
@@ -70,8 +71,59 @@ static inline void lock_left(const void *lock)
 
 #endif
 
+/* A mutex for a path that takes it often: while nobody else wants it, to take and to leave it is one instruction each, in line, where a call
+ * of pthreads takes thirty. Nobody can wait for a condition with it. The states are those of Drepper, "Futexes Are Tricky", mutex 2. Zeroed is
+ * free. */
+enum { QUICK_FREE, QUICK_HELD, QUICK_AWAITED };
+typedef struct {
+    atomic_uint state; /* AWAITED: held, and somebody may sleep until it is left */
+#if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
+    enum lock_rank rank;
+#endif
+} quick_mutex;
+
+void quick_mutex_wait(quick_mutex *m); /* and takes it */
+void quick_mutex_wake(quick_mutex *m);
+
+static inline enum lock_rank quick_mutex_rank(const quick_mutex *m)
+{
+#if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
+    return m->rank;
+#else
+    (void)m;
+    return LOCK_SPIN;
+#endif
+}
+
+static inline void quick_mutex_init(quick_mutex *m, enum lock_rank rank)
+{
+    *m = (quick_mutex){0};
+#if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
+    m->rank = rank;
+#else
+    (void)rank;
+#endif
+}
+
+static inline void quick_mutex_lock_from(quick_mutex *m, const char *file, int line)
+{
+    unsigned state = QUICK_FREE;
+    lock_before(quick_mutex_rank(m), file, line);
+    if (!atomic_compare_exchange_strong_explicit(&m->state, &state, QUICK_HELD, memory_order_acquire,
+                                                 memory_order_relaxed))
+        quick_mutex_wait(m);
+    lock_taken(m, quick_mutex_rank(m), file, line);
+}
+
+static inline void quick_mutex_unlock(quick_mutex *m)
+{
+    lock_left(m);
+    if (atomic_exchange_explicit(&m->state, QUICK_FREE, memory_order_release) == QUICK_AWAITED)
+        quick_mutex_wake(m);
+}
+
 /* Where the C library can, who waits turns round a while before it sleeps: most of these are held for less than a sleep takes. */
-static inline void mutex_init(mutex *m, enum lock_rank rank)
+static inline void slow_mutex_init(mutex *m, enum lock_rank rank)
 {
     pthread_mutexattr_t how;
     pthread_mutexattr_init(&how);
@@ -83,13 +135,12 @@ static inline void mutex_init(mutex *m, enum lock_rank rank)
     mutex_rank_set(m, rank);
 }
 
-static inline void mutex_lock_from(mutex *m, const char *file, int line)
+static inline void slow_mutex_lock_from(mutex *m, const char *file, int line)
 {
     lock_before(MUTEX_RANK(m), file, line);
     pthread_mutex_lock(MUTEX_PTHREAD(m));
     lock_taken(m, MUTEX_RANK(m), file, line);
 }
-#define mutex_lock(m) mutex_lock_from(m, __FILE__, __LINE__)
 
 /* Never waits, so it may go against the order; what is taken under it may not. */
 static inline bool mutex_try_from(mutex *m, const char *file, int line)
@@ -101,11 +152,17 @@ static inline bool mutex_try_from(mutex *m, const char *file, int line)
 }
 #define mutex_try(m) mutex_try_from(m, __FILE__, __LINE__)
 
-static inline void mutex_unlock(mutex *m)
+static inline void slow_mutex_unlock(mutex *m)
 {
     lock_left(m);
     pthread_mutex_unlock(MUTEX_PTHREAD(m));
 }
+
+/* Both kinds. */
+#define mutex_init(m, rank) _Generic((m), mutex * : slow_mutex_init, quick_mutex * : quick_mutex_init)(m, rank)
+#define mutex_lock(m) \
+    _Generic((m), mutex * : slow_mutex_lock_from, quick_mutex * : quick_mutex_lock_from)(m, __FILE__, __LINE__)
+#define mutex_unlock(m) _Generic((m), mutex * : slow_mutex_unlock, quick_mutex * : quick_mutex_unlock)(m)
 
 static inline void mutex_finish(mutex *m)
 {

@@ -45,11 +45,12 @@ struct counters_part {
     _Alignas(CACHE_LINE) spinlock lock; /* of all below, and of what must change together with it */
     struct tally room, most;            /* of both classes together, as below */
     struct counters_part_class {        /* All 0 of a closed one: */
-        struct tally room;  /* what may be counted as taken and not freed before it is published; a free makes more of it, */
+        struct tally
+            room; /* what may be counted as taken and not freed before it is published; a free makes more of it, */
         struct tally whole; /* up to this */
         struct tally taken; /* since it was published */
         struct tally most;  /* `room` when all was published: what is live since is the difference */
-    } of[2];                            /* small and large */
+    } of[2];                /* small and large */
     enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
     int64_t counted;            /* exact: blocks taken since it was opened, without those in `taken` */
     unsigned lost;              /* how often in a row it was closed early, for another thread */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The lock that many share: who wants it alone gets it though those who share it never all let go by themselves. And, where it is
+/* The lock that many share: who wants it alone gets it though those who share it never all let go by themselves. The quick mutex: one thread
+ * has it at a time, others sleep meanwhile and are woken. And, where it is
  * compiled in, the check of the order: each wrong order ends a process, and no right one does. */
 #include "base/lock.h"
 #include "support/host.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -96,8 +98,76 @@ static void test_tries(void **state)
     shared_finish(&lock);
 }
 
+static quick_mutex quick;
+static uint64_t counted;
+
+static void *count(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 20000; i++) {
+        mutex_lock(&quick);
+        uint64_t before = counted;
+        if (i % 100 == 0)
+            sched_yield(); /* others come, and sleep */
+        counted = before + 1;
+        mutex_unlock(&quick);
+    }
+    return NULL;
+}
+
+static void test_quick_has_one_at_a_time(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    counted = 0;
+    quick_mutex_init(&quick, LOCK_CONFIG);
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, count, NULL);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(counted, 80000);
+}
+
+static atomic_int waited;       /* threads */
+static atomic_uint_fast64_t us; /* of processor time that they took, together */
+
+static void *wait_for_quick(void *unused)
+{
+    (void)unused;
+    struct timespec used;
+    errno = EDOM;
+    mutex_lock(&quick);
+    mutex_unlock(&quick);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    atomic_fetch_add(&us, (uint64_t)used.tv_sec * 1000000 + (uint64_t)used.tv_nsec / 1000);
+    if (errno == EDOM)
+        atomic_fetch_add(&waited, 1);
+    return NULL;
+}
+
+static void test_quick_sleeps_and_is_woken(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    atomic_store(&us, 0);
+    atomic_store(&waited, 0);
+    quick_mutex_init(&quick, LOCK_CONFIG);
+    mutex_lock(&quick);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, wait_for_quick, NULL);
+    usleep(300000);
+    mutex_unlock(&quick);
+    for (uint64_t until = now_ms() + 10000; atomic_load(&waited) < 3 && now_ms() < until;)
+        usleep(1000);
+    assert_int_equal(atomic_load(&waited), 3);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(atomic_load(&us) < 300000);
+}
+
 #if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
 
+static quick_mutex quick_heap_lock;
 static mutex arena_lock = MUTEX_INITIALIZER(LOCK_ARENA), heap_lock = MUTEX_INITIALIZER(LOCK_HEAP),
              heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS), other_heap_lock = MUTEX_INITIALIZER(LOCK_HEAP);
 static shared_lock moving;
@@ -177,6 +247,22 @@ static void leaves_in_turn(void)
     mutex_lock(&last_leaf);
 }
 
+static void quick_against_the_order(void)
+{
+    quick_mutex_init(&quick_heap_lock, LOCK_HEAP);
+    mutex_lock(&arena_lock);
+    mutex_lock(&quick_heap_lock);
+}
+
+static void under_a_quick_one(void)
+{
+    quick_mutex_init(&quick_heap_lock, LOCK_HEAP);
+    mutex_lock(&quick_heap_lock);
+    mutex_lock(&arena_lock);
+    mutex_unlock(&quick_heap_lock);
+    shared_lock_shared(&moving);
+}
+
 static void twice(void)
 {
     mutex_lock(&heap_lock);
@@ -222,6 +308,8 @@ static void test_order(void **state)
     assert_non_null(strstr(said_by(under_a_spinlock), "the counters' lock"));
     assert_string_equal(said_by(leaves_in_turn), "");
     assert_non_null(strstr(said_by(leaf_under_leaf), "config_lock (config.c), taken at"));
+    assert_non_null(strstr(said_by(quick_against_the_order), "a heap's lock"));
+    assert_non_null(strstr(said_by(under_a_quick_one), "under an arena's lock"));
     assert_non_null(strstr(said_by(twice), "a heap's lock"));
     assert_non_null(strstr(said_by(under_a_tried_one), "a heap's lock"));
     assert_non_null(strstr(said_by(left_and_not_taken), "not taken"));
@@ -248,6 +336,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_comes_before_those_who_come_later),
         cmocka_unit_test(test_tries),
+        cmocka_unit_test(test_quick_has_one_at_a_time),
+        cmocka_unit_test(test_quick_sleeps_and_is_woken),
         cmocka_unit_test(test_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

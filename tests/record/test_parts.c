@@ -300,7 +300,8 @@ static void parts_apart_hold_the_bound_of_the_peak(void **state)
         counters_unlock(&device);
         assert_true(llabs(said - peak) <= 2 * COUNTERS_APART_LARGE);
         for (int part = 0; part < 2; part++)
-            assert_true(llabs(parts[0][part].of[1].most.bytes - parts[0][part].of[1].room.bytes) <= COUNTERS_APART_LARGE);
+            assert_true(llabs(parts[0][part].of[1].most.bytes - parts[0][part].of[1].room.bytes) <=
+                        COUNTERS_APART_LARGE);
     }
     counters_read(&device, &stats);
     assert_int_equal(stats.allocated_bytes[TARN_STAT_LARGE_POOL].current, live[0] + live[1]);

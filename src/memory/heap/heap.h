@@ -83,28 +83,32 @@ struct use_queue {
     struct use_list unmarked; /* no mark could be recorded yet */
 };
 
+/* Three lines of memory: what few blocks have; what code looks at that searches, cuts and joins; the rest. They begin at a line, because the
+ * spans of different heaps lie side by side. */
 struct span {
-    _Alignas(CACHE_LINE) uintptr_t start; /* aligned: the spans of different heaps lie side by side */
-    size_t size;                          /* bytes, a multiple of TARN_BLOCK_UNIT */
-    struct span *previous, *next;         /* neighbours in the run */
-    struct run *run;
-    struct tree_node by_size;  /* free: in the zone's tree */
-    struct tree_node by_start; /* free, large, of a heap that follows a plan: in the heap's tree */
-    uint64_t batch;            /* free: the last batch that its memory was freed in */
-    size_t requested;          /* block: bytes, as requested */
-    union {
-        uint64_t before;   /* block: its zone's state when it was cut, */
-        uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen then */
-    };
-    _Atomic uint64_t after; /* block: ... and after that; both 0 if unknown */
-    struct use *uses;  /* block, pending */
-    struct slab *slab; /* slab */
+    _Alignas(CACHE_LINE) struct tree_node by_start; /* free, large, of a heap that follows a plan: in the heap's tree */
+    struct slab *slab;                              /* slab */
+    uint32_t front;                                 /* block: bytes of debug mode's zone before the caller's pointer */
+
+    _Alignas(CACHE_LINE) uintptr_t start;
+    size_t size;                  /* bytes, a multiple of TARN_BLOCK_UNIT */
+    struct tree_node by_size;     /* free: in the zone's tree */
+    struct span *previous, *next; /* neighbours in the run */
     uint8_t state, zone;
     bool split; /* free: counted as inactive_split */
     bool own;   /* block: belongs to the library, not to the program */
     tarn_tag tag;
     counters_oversize oversize; /* block: which counter has it; the part's lock, or the claimer */
-    uint32_t front;             /* block: bytes of debug mode's zone before the caller's pointer */
+
+    struct run *run;
+    uint64_t batch;   /* free: the last batch that its memory was freed in */
+    size_t requested; /* block: bytes, as requested */
+    union {
+        uint64_t before;   /* block: its zone's state when it was cut, */
+        uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen then */
+    };
+    _Atomic uint64_t after; /* block: ... and after that; both 0 if unknown */
+    struct use *uses;       /* block, pending */
     /* Never changes while the span is in the page map. The fields from here on are last, because a thread that found the span in the page
      * map may read them after the span has ended: an unused span object keeps them. */
     _Atomic(struct heap *) heap;
@@ -144,11 +148,11 @@ struct zone {
 #define HEAP_KEPT 8
 
 struct heap {
-    _Alignas(CACHE_LINE) mutex lock; /* of everything below, unless marked otherwise */
-    struct arena *arena;             /* constant */
-    unsigned number;                 /* constant: the index of its cache in a thread's table */
-    struct store *store;             /* of the pool; constant until the heap is reused */
-    struct stream *stream;           /* the heap's stream; constant until it is retired */
+    _Alignas(CACHE_LINE) quick_mutex lock; /* of everything below, unless marked otherwise */
+    struct arena *arena;                   /* constant */
+    unsigned number;                       /* constant: the index of its cache in a thread's table */
+    struct store *store;                   /* of the pool; constant until the heap is reused */
+    struct stream *stream;                 /* the heap's stream; constant until it is retired */
     unsigned incarnation;
     atomic_uint place; /* in the trace (traced.h); 0: none yet in this life */
     bool retired;      /* the stream is retired: no more work can be queued on it */
