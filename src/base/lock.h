@@ -2,9 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A mutex that cannot fail, over pthreads; one that is quicker, over futexes; a lock that many share; and a lock for a few dozen
- * instructions. Each has a rank, the name
- * of its place in the one order in which locks are taken (lock_order.h), which builds with TARN_DEBUG_CHECKS check at each taking; others
- * know nothing of it. */
+ * instructions. Each has a rank, the name of its place in the one order in which locks are taken (lock_order.h), which builds with
+ * TARN_DEBUG_CHECKS check at each taking; others know nothing of it. */
 #ifndef TARN_BASE_LOCK_H
 #define TARN_BASE_LOCK_H
 
@@ -71,48 +70,30 @@ static inline void lock_left(const void *lock)
 
 #endif
 
-/* A mutex for a path that takes it often: while nobody else wants it, to take and to leave it is one instruction each, in line, where a call
- * of pthreads takes thirty. Nobody can wait for a condition with it. The states are those of Drepper, "Futexes Are Tricky", mutex 2. Zeroed is
- * free. */
+/* A mutex for a path that takes it often: while nobody else wants it, it is taken and left in line, without a call. Nobody can wait for a
+ * condition with it. The states are those of the second mutex in Drepper, "Futexes Are Tricky". */
 enum { QUICK_FREE, QUICK_HELD, QUICK_AWAITED };
 typedef struct {
     atomic_uint state; /* AWAITED: held, and somebody may sleep until it is left */
-#if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
     enum lock_rank rank;
-#endif
 } quick_mutex;
 
 void quick_mutex_wait(quick_mutex *m); /* and takes it */
 void quick_mutex_wake(quick_mutex *m);
 
-static inline enum lock_rank quick_mutex_rank(const quick_mutex *m)
-{
-#if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
-    return m->rank;
-#else
-    (void)m;
-    return LOCK_SPIN;
-#endif
-}
-
 static inline void quick_mutex_init(quick_mutex *m, enum lock_rank rank)
 {
-    *m = (quick_mutex){0};
-#if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
-    m->rank = rank;
-#else
-    (void)rank;
-#endif
+    *m = (quick_mutex){QUICK_FREE, rank};
 }
 
 static inline void quick_mutex_lock_from(quick_mutex *m, const char *file, int line)
 {
     unsigned state = QUICK_FREE;
-    lock_before(quick_mutex_rank(m), file, line);
+    lock_before(m->rank, file, line);
     if (!atomic_compare_exchange_strong_explicit(&m->state, &state, QUICK_HELD, memory_order_acquire,
                                                  memory_order_relaxed))
         quick_mutex_wait(m);
-    lock_taken(m, quick_mutex_rank(m), file, line);
+    lock_taken(m, m->rank, file, line);
 }
 
 static inline void quick_mutex_unlock(quick_mutex *m)

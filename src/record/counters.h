@@ -45,11 +45,10 @@ struct counters_part {
     _Alignas(CACHE_LINE) spinlock lock; /* of all below, and of what must change together with it */
     struct tally room, most;            /* of both classes together, as below */
     struct counters_part_class {        /* All 0 of a closed one: */
-        struct tally
-            room; /* what may be counted as taken and not freed before it is published; a free makes more of it, */
-        struct tally whole; /* up to this */
-        struct tally taken; /* since it was published */
+        /* What may be counted as taken, and not freed, before it is published. A free makes more of it, up to `whole`. */
+        struct tally room, whole;
         struct tally most;  /* `room` when all was published: what is live since is the difference */
+        struct tally taken; /* since it was published */
     } of[2];                /* small and large */
     enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
     int64_t counted;            /* exact: blocks taken since it was opened, without those in `taken` */
