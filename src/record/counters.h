@@ -58,9 +58,9 @@ struct counters_part {
     struct counters_part *next; /* the counters' lock: in the list */
 };
 
-#define COUNTERS_APART_SMALL ((int64_t)8 << 20)  /* bytes, of the small class */
-#define COUNTERS_APART_LARGE ((int64_t)64 << 20) /* bytes, of the large class */
-#define COUNTERS_APART_BLOCKS ((int64_t)1024)    /* of each class */
+#define COUNTERS_APART_SMALL ((int64_t)8 << 20)   /* bytes, of the small class */
+#define COUNTERS_APART_LARGE ((int64_t)128 << 20) /* bytes, of the large class */
+#define COUNTERS_APART_BLOCKS ((int64_t)1024)     /* of each class */
 
 struct counters {
     _Alignas(CACHE_LINE)
