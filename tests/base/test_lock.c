@@ -162,7 +162,7 @@ static void test_quick_sleeps_and_is_woken(void **state)
     assert_int_equal(atomic_load(&waited), 3);
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
-    assert_true(atomic_load(&us) < 300000);
+    assert_true(atomic_load(&us) < 50000);
 }
 
 #if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
