@@ -4,8 +4,8 @@
 /* The page map: from an address to the block or slab that holds it, for every device at once.
  *
  * A page is 64 KiB. The entry of a page is the span of the first block that begins in it, or the slab that it lies in. In virtual
- * memory a block with a span of its own is never shorter than a page, so at most one begins in each; of plain segments several may,
- * and the others follow in the run. Free memory has no entry. */
+ * memory a block with a span of its own is never shorter than a page, except a restored small one, so at most one begins in each; of plain
+ * segments several may. The others follow in the run. Free memory has no entry. */
 #ifndef TARN_MEMORY_MAP_H
 #define TARN_MEMORY_MAP_H
 

@@ -293,22 +293,22 @@ void span_hold_locked(struct heap *heap, struct span *span);
  * not so many; TARN_ERROR_OUT_OF_HOST_MEMORY. On failure nothing has changed. */
 tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more);
 
-/* Enters a block into the page map, and removes it. If several blocks begin in one page, as they may in plain segments, also of different
- * heaps, the entry is the first of them. */
+/* Enters a block into the page map, and removes it. If several blocks begin in one page, the entry is the first of them: in plain segments,
+ * also of different heaps; and in virtual memory restored small blocks, of one heap. */
 void span_enter_shared_locked(struct span *span);
 void span_leave_shared_locked(struct span *span);
 static inline void span_enter_locked(const struct heap *heap, struct span *span)
 {
-    if (heap->store->plain)
+    if (heap->store->plain || map_get(span->start))
         span_enter_shared_locked(span);
     else
         map_set(span->start, map_entry_of_span(span));
 }
 static inline void span_leave_map_locked(const struct heap *heap, struct span *span)
 {
-    if (heap->store->plain)
+    if (heap->store->plain || span->size < MAP_PAGE)
         span_leave_shared_locked(span);
-    else
+    else if (map_get(span->start) == map_entry_of_span(span))
         map_set(span->start, 0);
 }
 
