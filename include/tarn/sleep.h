@@ -195,9 +195,10 @@ TARN_API tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_
 TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
 
 /* Undoes a prepare. Directly after a prepare it makes no driver call. After a failed commit it first resumes each pool
- * that the commit could neither unmap nor map again. If that fails for one, the process stays prepared: pools that were
- * resumed run, all others are as they were, and the call can be repeated. Then it wakes the sleepers that sleep. If one
- * does not wake, the process stays prepared and the call can be repeated; all pools run, and a commit omits them.
+ * that the commit could neither unmap nor map again; contents of it that were to be discarded may be lost. If that
+ * fails for one, the process stays prepared: pools that were resumed run, all others are as they were, and the call
+ * can be repeated. Then it wakes the sleepers that sleep. If one does not wake, the process stays prepared and the
+ * call can be repeated; all pools run, and a commit omits them.
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_CAPTURE            after a failed commit: a known capture is open on the device of such a pool, or on
