@@ -197,10 +197,12 @@ static int follow(unsigned number)
     }
     if (file)
         fclose(file);
-    bool well = planned == streams * ROUNDS * REQUESTS && placed == planned && program.reserved[1] == program.reserved[0] &&
-                program.reserved[0] <= (int64_t)(arenas + (streams + 1) * PIECE); /* one more for what the kernels find */
+    bool well =
+        planned == streams * ROUNDS * REQUESTS && placed == planned && program.reserved[1] == program.reserved[0] &&
+        program.reserved[0] <= (int64_t)(arenas + (streams + 1) * PIECE); /* one more for what the kernels find */
     snprintf(text, sizeof text,
-             "%u of %u blocks where the plan has them, with their contents; %lld MiB reserved in the first round for arenas of %llu MiB, "
+             "%u of %u blocks where the plan has them, with their contents; %lld MiB reserved in the first round for "
+             "arenas of %llu MiB, "
              "%lld more in the second",
              placed, streams * ROUNDS * REQUESTS, (long long)(program.reserved[0] >> 20),
              (unsigned long long)(arenas >> 20), (long long)(program.reserved[1] - program.reserved[0]));

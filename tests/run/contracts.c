@@ -131,7 +131,8 @@ static void used_after_a_free_of_the_other_kind(void)
     uint64_t used = get(USED);
     cu_address block = take(4096, streams[0]);
     CHECK(cu.cuStreamSynchronize(streams[0]) == CU_OK && cu.cuMemFree_v2(block) == CU_OK);
-    tell("%llu bytes are used after cuMemFree of a block of 4096 in stream order", (unsigned long long)(get(USED) - used));
+    tell("%llu bytes are used after cuMemFree of a block of 4096 in stream order",
+         (unsigned long long)(get(USED) - used));
 }
 
 static void threshold_of_a_pool(void)

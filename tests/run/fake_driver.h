@@ -77,15 +77,15 @@ extern struct fake {
     struct fake_pool {
         bool there, reached[DEVICES]; /* reached: by devices beside its own */
         int device;
-        uint64_t threshold, most;       /* most: its own limit; 0: none */
-        uint64_t used, high, kept;      /* kept: free, and still the pool's */
-        uint64_t lost;                  /* freed by cuMemFree(), and counted as used for good: seen on an H200, CUDA 13.0 */
+        uint64_t threshold, most;  /* most: its own limit; 0: none */
+        uint64_t used, high, kept; /* kept: free, and still the pool's */
+        uint64_t lost;             /* freed by cuMemFree(), and counted as used for good: seen on an H200, CUDA 13.0 */
         uint64_t unseen, reserved_high; /* unseen: freed behind work that no wait has seen the end of */
         bool opportunistic;
-    } pools[8];                  /* the first are the devices' default ones */
-    cu_stream captured;          /* by cuFakeCapture() */
-    _Atomic unsigned current[2]; /* pools of devices */
-    _Atomic(cu_stream) gone[16]; /* destroyed */
+    } pools[8];                   /* the first are the devices' default ones */
+    cu_stream captured;           /* by cuFakeCapture() */
+    _Atomic unsigned current[2];  /* pools of devices */
+    _Atomic(cu_stream) gone[16];  /* destroyed */
     _Atomic(cu_context) made[16]; /* by cuStreamCreate(), which numbers them from 0xb000: their contexts */
     struct {
         cu_stream stream;

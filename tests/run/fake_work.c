@@ -8,7 +8,11 @@
 
 #include <stdlib.h>
 
-enum { CAPTURES = sizeof fake.captures / sizeof *fake.captures, GONE = sizeof fake.gone / sizeof *fake.gone, MADE = 0xb000 };
+enum {
+    CAPTURES = sizeof fake.captures / sizeof *fake.captures,
+    GONE = sizeof fake.gone / sizeof *fake.gone,
+    MADE = 0xb000
+};
 
 static _Thread_local cu_capture_mode own_mode; /* 2: relaxed */
 static bool are_apart;

@@ -35,7 +35,7 @@ struct piece {
     size_t size;                /* bytes, whole granules */
     uintptr_t address;          /* where it is mapped; 0: nowhere */
     atomic_uint anchors;        /* while there are any, it stays mapped there */
-    atomic_uint seconds;        /* second addresses at which it is mapped too: while there are any, the driver keeps its memory */
+    atomic_uint seconds;        /* second addresses: while there are any, the driver keeps its memory */
     unsigned flags;             /* DRIVER_PIECE_*, from its creation: it serves only stores with the same flags */
     counters_oversize oversize; /* which counter has it as oversize */
     bool apart;                 /* temporary host memory: counted nowhere */

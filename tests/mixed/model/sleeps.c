@@ -160,7 +160,8 @@ static void pools_look(bool sure)
             SO(pool->state == TARN_POOL_RUNS, "a pool sleeps that was to stay awake", "pool %d: %d", i,
                (int)pool->state);
         bool sleeps = pool->state == TARN_POOL_KEPT || pool->state == TARN_POOL_DISCARDED;
-        if (sleeps && (night.state == TARN_SLEEP_ASLEEP || before == TARN_POOL_RUNS)) /* perhaps in part, where a commit failed */
+        if (sleeps &&
+            (night.state == TARN_SLEEP_ASLEEP || before == TARN_POOL_RUNS)) /* perhaps in part, where a commit failed */
             contents_of_pool(i, pool->state == TARN_POOL_KEPT);
         else if (pool->state != TARN_POOL_RUNS && before == TARN_POOL_RUNS)
             contents_of_pool(i, true);
