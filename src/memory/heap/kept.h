@@ -93,12 +93,6 @@ static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread
     return place && !counted ? kept_take_counted(heap, thread, size, requested) : address;
 }
 
-/* Whether no other block was cut or freed after it. Without a lock this is only a first look. */
-static inline bool kept_may_fit(const struct heap *heap, const struct span *span)
-{
-    return kept_state(heap, span) == atomic_load_explicit(&span->after, memory_order_relaxed);
-}
-
 /* Whether a free keeps the block: it is live, no other stream has used it, and no other block was cut or freed after it. */
 static inline bool kept_may_give_locked(const struct heap *heap, const struct span *span, uintptr_t address,
                                         const struct thread *thread)
@@ -106,7 +100,8 @@ static inline bool kept_may_give_locked(const struct heap *heap, const struct sp
     return atomic_load_explicit(&span->live, memory_order_relaxed) &&
            atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && span->start == address && !span->uses &&
            heap_keeps(heap) && atomic_load_explicit(&heap->kept_count, memory_order_relaxed) < HEAP_KEPT &&
-           kept_may_fit(heap, span) && (!trace_is_on() || trace_is_quick(heap, thread));
+           kept_state(heap, span) == atomic_load_explicit(&span->after, memory_order_relaxed) &&
+           (!trace_is_on() || trace_is_quick(heap, thread));
 }
 
 /* Keeps a block, whose free is counted. */
@@ -128,7 +123,7 @@ static inline void kept_give_locked(struct heap *heap, struct span *span, const 
 static inline bool kept_give(struct span *span, uintptr_t address, const struct thread *thread)
 {
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
-    if (!heap || !kept_may_fit(heap, span))
+    if (!heap)
         return false;
     counters_part_lock(&heap->part);
     bool keeps = kept_may_give_locked(heap, span, address, thread);
