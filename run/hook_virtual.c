@@ -25,7 +25,7 @@ HOOK cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocat
     return code;
 }
 
-/* What a mapping has of a piece that is not known, such as another process's. */
+/* The piece of a mapping whose piece is not known, such as another process's. */
 #define NOBODYS UINT64_C(0)
 
 static void unrefer(uint64_t piece)

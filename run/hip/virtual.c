@@ -27,7 +27,7 @@ HOOK hip_result hipMemCreate(hip_piece *piece, size_t size, const struct hip_all
     return code;
 }
 
-/* What a mapping has of a piece that is not known, such as another process's. */
+/* The piece of a mapping whose piece is not known, such as another process's. */
 #define NOBODYS UINT64_C(0)
 
 static void unrefer(uint64_t piece)

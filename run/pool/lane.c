@@ -225,8 +225,8 @@ static bool is_idle_stream(cu_stream stream)
     return is_idle;
 }
 
-/* Gives back what nothing uses any more, in the order of a stream of its own. Of what cuMemFree() frees, a pool's `used` would count every
- * byte for good. */
+/* Gives back memory that nothing uses any more, in the order of a new stream. cuMemFree() would be simpler, but a pool's `used` counts what it
+ * frees as used for good. */
 static cu_result give_idle(cu_context context, cu_address address)
 {
     cu_stream own = NULL;

@@ -470,6 +470,13 @@ static void an_alignment_is_kept(void)
 
 /* Memory ----------------------------------------------------------------------------------------------------------- */
 
+static void all_go(void *blocks[], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        OK(tarn_free(blocks[i]));
+    nothing_is_left(0);
+}
+
 /* Blocks of 2 MiB side by side, which fill the device's memory. */
 static void places_that_are_next_get_memory_together(void)
 {
@@ -487,9 +494,7 @@ static void places_that_are_next_get_memory_together(void)
     blocks[4] = alloc_on(stream, 2 * MIB);
     CHECK(blocks[4] == (char *)blocks[0] + 8 * MIB && ledger_of(0).created == 16 * MIB);
     verify(0);
-    for (size_t i = 0; i < LENGTH(blocks); i++)
-        OK(tarn_free(blocks[i]));
-    nothing_is_left(0);
+    all_go(blocks, LENGTH(blocks));
 }
 
 /* What did not come has no memory, and its place serves what is not planned. */
@@ -508,9 +513,7 @@ static void what_is_left_out_makes_room(void)
     verify(0);
     OK(tarn_free(more));
     OK(tarn_free(last));
-    for (size_t i = 0; i < LENGTH(blocks); i++)
-        OK(tarn_free(blocks[i]));
-    nothing_is_left(0);
+    all_go(blocks, LENGTH(blocks));
 }
 
 /* A request of about the expected size is the expected one, and so is what comes next. */
@@ -525,9 +528,7 @@ static void a_request_may_be_smaller_than_planned(void)
         CHECK((char *)blocks[i] == (char *)blocks[0] + eight[i].offset * TARN_BLOCK_UNIT);
     }
     CHECK(counted().planned == LENGTH(halves) && counted().beside + counted().ordinary == 0);
-    for (size_t i = 0; i < LENGTH(blocks); i++)
-        OK(tarn_free(blocks[i]));
-    nothing_is_left(0);
+    all_go(blocks, LENGTH(blocks));
 }
 
 /* The places from which a trim takes memory while a block lives get memory again. */
@@ -566,9 +567,7 @@ static void places_get_no_more_memory_than_the_arena_has(void)
         blocks[i] = alloc_on(stream, (i + 1) * MIB);
     CHECK(ledger_of(0).created <= 40 * MIB);
     verify(0);
-    for (size_t i = 0; i < LENGTH(eight); i++)
-        OK(tarn_free(blocks[i]));
-    nothing_is_left(0);
+    all_go(blocks, LENGTH(blocks));
 }
 
 /* Live blocks keep addresses and contents, and what goes back between them gets memory again when it is next. */

@@ -250,7 +250,7 @@ _leased: "WeakValueDictionary[int, Stream]" = WeakValueDictionary()
 
 
 def lease_of(value: int) -> Optional[Stream]:
-    """The Stream that has leased what a value names, for those that use it to keep. None: it is no lease, or nobody has the object."""
+    """The Stream object that holds a lease, for what must keep it alive. None if the value is no lease, or its object is gone."""
     return _leased.get(value)
 
 

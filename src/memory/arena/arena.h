@@ -208,8 +208,8 @@ tarn_status pieces_create(struct store *store, size_t size, size_t largest, stru
 size_t piece_largest_locked(const struct arena *arena);
 /* Another process's piece of `size` bytes, by its file descriptor. */
 tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **piece);
-/* Gives an unmapped piece back to the driver; if that fails, it stays unmapped. It fails while the piece has a second address, which the
- * driver has refused to unmap. */
+/* Gives an unmapped piece back to the driver; if that fails, it stays unmapped. It fails as long as the driver refuses to unmap a second
+ * address of the piece. */
 tarn_status piece_release(struct piece *piece);
 
 /* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and sets access once, for the

@@ -13,7 +13,7 @@
  *
  * What is beside the plan. The plan also says what will be where until a block is given back. So a request whose place is taken, or
  * that is not in the plan, is put where nothing is now and nothing is planned meanwhile; it is supposed to live as long as the one
- * that it was taken for, or one of about its size nearby. Where that cannot be, it goes the ordinary way.
+ * that it was taken for, or one of about its size nearby. If there is no such place, it is served as without a plan.
  *
  * Memory. As long as the program does what the plan says, a place gets new memory together with the next places. After that each gets its
  * own, in smaller pieces, and a request goes where it needs less new memory if that leaves almost nothing of a gap: the edges that other

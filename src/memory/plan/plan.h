@@ -41,8 +41,8 @@ struct plan_place {
 };
 
 /* Cuts a span for a request where the plan has it, or if that is not free, or the request is not planned, where the plan has nothing as
- * long as the block is likely to live. SPAN_TAKEN; TARN_ERROR_OUT_OF_MEMORY, without a text, where there is none. Then either `lacking` is
- * a place that is free except that it lacks memory, for the two functions below; or the ordinary way must be gone. */
+ * long as the block is likely to live. The span is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY, without a text, if there is no such place. Then `lacking`
+ * is a free place without memory, for the two functions below; or its size is 0, and the request is to be served as without a plan. */
 tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct plan_place *lacking,
                              struct span **span);
 
@@ -56,7 +56,7 @@ tarn_status plan_take_filled_locked(struct heap *heap, const struct plan_place *
  * arena stays the heap's. */
 void plan_end_locked(struct heap *heap);
 
-/* For tests: how many requests of the process were put where a plan has them, where it leaves room, and went the ordinary way. */
+/* For tests: how many requests of the process were put where a plan has them, where it leaves room, and as without a plan. */
 struct plan_counts {
     uint64_t planned, beside, ordinary;
 };

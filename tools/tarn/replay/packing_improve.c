@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* From one placement to lower ones. Each search is for a height. Three in four are for the least that is not refuted: nothing prunes as well,
- * and what fits there is often found sooner than anything above. The others are for heights that are spread over the upper part of the gap
- * to what is reached. A search finds something soon or hardly ever, so each is short; those without success begin anew in another order, and
- * get longer by Luby's sequence (Luby, Sinclair and Zuckerman, 1993). Where many have failed, beams take half of the steps. They look for
- * heights lower in the gap, each in an order and with chances of its own: what leads one beam astray leads another one far. */
+/* From one placement to lower ones. Each search is for a height. Three in four are for the least height that is not refuted: it prunes most, and a
+ * placement that fits there is often found sooner than a higher one. The others are for heights between that and the best placement so far,
+ * in the upper part of this gap. A search that does not succeed soon rarely succeeds later, so each is short. After a failure the next search
+ * takes another order, and the lengths follow Luby's sequence (Luby, Sinclair and Zuckerman, 1993). After many failures, beams take half of the
+ * steps. They look for heights lower in the gap. Each beam has its own order and random choices, because a beam that goes wrong in one order
+ * may get far in another. */
 #include "replay/packing_search.h"
 
 #include <stdio.h>

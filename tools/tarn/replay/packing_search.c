@@ -30,7 +30,7 @@
 
 #define NONE UINT32_MAX
 #define NOBODY UINT32_MAX
-#define SHARE 4            /* what shares of what a block has to spare are parts of */
+#define SPARE_UNIT 4       /* a `spare_weight` of this counts free space as much as height */
 #define HIGHEST (1u << 29) /* units: a height, so that what is stacked on it is never above what lanes can compare */
 
 /* Sections that are filled at a time; compilers have such vectors for every machine. */
@@ -76,7 +76,8 @@ struct packing_search {
     struct state *beam[2]; /* `beam_room` each: the nodes of a level, and of the next one */
     uint32_t beam_room;
     uint32_t height; /* units */
-    uint32_t share;  /* of SHARE: how much of what a block has to spare counts */
+    uint32_t
+        spare_weight; /* in quarters (SPARE_UNIT): how much the free space of a block's tightest section counts in choose() */
     uint64_t steps, limit, random;
 };
 
@@ -399,7 +400,7 @@ static bool prune(struct packing_search *search, struct node *node)
 
 /* Branching --------------------------------------------------------------------------------------------------------- */
 
-/* What the tightest section of a block has to spare. */
+/* The least space that is left free in a section in which a block lives. */
 static uint32_t least_spare(struct packing_search *search, const uint32_t *spare, uint32_t block)
 {
     uint32_t least = NONE;
@@ -409,20 +410,21 @@ static uint32_t least_spare(struct packing_search *search, const uint32_t *spare
     return least;
 }
 
-/* Of the candidates the one that is lowest, a part of what it has to spare added; of those that are alike the heaviest. What is tight is so
- * filled before what is not, and fails soon where it must. There is a candidate while blocks are left: nothing fits below the lowest. */
+/* Chooses the candidate with the least sum of its height and, by `spare_weight`, of the free space in its tightest section; of equal ones the
+ * heaviest. So tight sections are filled first, and a search that must fail fails soon. There is a candidate while blocks are left: nothing
+ * fits below the lowest. */
 static uint32_t choose(struct packing_search *search, struct node *node, const uint32_t *spare)
 {
     uint32_t best = NOBODY;
     uint64_t least = 0;
     for (uint32_t i = 0; i < node->left; i++) {
         uint32_t block = node->order[i];
-        uint64_t rank = (uint64_t)node->low[block] * SHARE;
+        uint64_t rank = (uint64_t)node->low[block] * SPARE_UNIT;
         if (best != NOBODY && rank > least)
             break;
         if (has_room_below(search, node, block))
             continue;
-        rank += search->share ? (uint64_t)least_spare(search, spare, block) * search->share : 0;
+        rank += search->spare_weight ? (uint64_t)least_spare(search, spare, block) * search->spare_weight : 0;
         if (best == NOBODY || rank < least || (rank == least && search->weight[block] > search->weight[best])) {
             best = block;
             least = rank;
@@ -558,8 +560,8 @@ static uint64_t chance(struct packing_search *search)
 enum { WAYS = 9 }; /* kinds of weights */
 
 /* One per way: as many as have no factor in common with the kinds of weights. Beams are best led by the first two. */
-static const uint8_t shares[] = {2, 1, 4, 0, 8};
-enum { SHARES = sizeof shares, BEAM_SHARES = 2 };
+static const uint8_t spare_weights[] = {2, 1, 4, 0, 8};
+enum { SPARE_WEIGHTS = sizeof spare_weights, BEAM_SPARE_WEIGHTS = 2 };
 
 static double weight_of(const struct packing_search *search, uint32_t block, uint64_t way, double most)
 {
@@ -590,7 +592,7 @@ static double weight_of(const struct packing_search *search, uint32_t block, uin
     }
 }
 
-/* Everything is to be placed, from 0 on, with one of the first `among` shares. */
+/* Everything is to be placed, from 0 on, with one of the first `among` weights of free space. */
 static void begin(struct packing_search *search, struct node *root, uint64_t height, uint64_t way, unsigned among)
 {
     double most = 1;
@@ -598,7 +600,7 @@ static void begin(struct packing_search *search, struct node *root, uint64_t hei
         most = (double)search->load[at] > most ? (double)search->load[at] : most;
     search->random = (way + 1) * UINT64_C(0x9e3779b97f4a7c15);
     search->height = (uint32_t)(height / search->unit);
-    search->share = shares[way % among];
+    search->spare_weight = spare_weights[way % among];
     search->steps = 0;
     root->left = search->count;
     for (uint32_t i = 0; i < search->count; i++) {
@@ -622,7 +624,7 @@ enum packing_answer packing_search_run(struct packing_search *search, uint64_t h
                                        uint64_t *steps, uint64_t *offsets)
 {
     struct node *root = &search->nodes[0];
-    begin(search, root, height, way, SHARES);
+    begin(search, root, height, way, SPARE_WEIGHTS);
     search->limit = limit;
     enum packing_answer answer = prune(search, root) ? descend(search, 0) : PACKING_NEVER;
     *steps += search->steps;
@@ -723,8 +725,8 @@ static void offer(struct packing_search *search, struct level *level, uint32_t p
     to->parent = parent;
 }
 
-/* Tries candidates of a state, each of which is refused after it was tried. What the state has to spare is not computed anew for that: the order
- * of the candidates hardly depends on it. */
+/* Tries the candidates of a state, one after the other. A candidate that was tried is refused from then on. The free space of the state is not
+ * computed again after a refusal, because it hardly changes the order of the candidates. */
 static void branch(struct packing_search *search, struct state *state, uint32_t number, struct node *scratch,
                    struct level *next)
 {
@@ -745,7 +747,7 @@ bool packing_search_beam(struct packing_search *search, uint64_t height, uint64_
     struct node *root = &search->nodes[0], *scratch = node_below(search, 0);
     if (width > search->beam_room && !create_beam(search, width))
         return false;
-    begin(search, root, height, way, BEAM_SHARES);
+    begin(search, root, height, way, BEAM_SPARE_WEIGHTS);
     struct level now = {search->beam[0], 0, width}, next = {search->beam[1], 0, width};
     if (scratch && prune(search, root)) {
         keep(search, root, search->offsets, &now.states[0]);
