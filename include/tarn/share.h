@@ -21,7 +21,8 @@ extern "C" {
 /* Anchors the physical memory under `size` bytes of a live block. Until the anchor is removed, this memory is not
  * unmapped, moved, mapped at a second address or returned to the driver, even if the block is freed meanwhile; blocks
  * of the same stream may then reuse it. Whole pieces are anchored (tarn_range_get() shows one), and they count as
- * reserved. A range may be anchored several times: each anchor is removed by a call of its own.
+ * reserved. A range may be anchored several times: each anchor is removed by a call of its own. The call waits
+ * for a compaction that has the block in host memory at that moment, except in an observer's callback.
  *   TARN_ERROR_INVALID_POINTER    no live block contains the whole range, or it is imported memory
  *   TARN_ERROR_INVALID_ARGUMENT   `size` is 0
  *   TARN_ERROR_SUSPENDED          the block's pool is suspended
@@ -55,7 +56,7 @@ TARN_API tarn_status tarn_export_enable(int device);
 typedef struct tarn_share tarn_share;
 
 /* Creates a share of the live block that begins at `pointer`. The block's pieces are anchored until the share is
- * closed. The memory lasts as long as any process has it mapped.
+ * closed, and the call waits as tarn_anchor() does. The memory lasts as long as any process has it mapped.
  *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a live block, or is imported memory
  *   TARN_ERROR_NOT_SUPPORTED     the memory was not created exportable, or the block has more than 65,536 pieces; the
  *                                text names the remedy

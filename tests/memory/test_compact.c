@@ -658,6 +658,86 @@ static void others_allocate_and_free_meanwhile(void **state)
     OK(tarn_stream_return(streams[2]));
 }
 
+/* An anchor that comes while the block is in host memory, after the first of two unmaps, waits until it is back. */
+static struct {
+    pthread_t thread;
+    atomic_bool anchored;
+    bool early; /* while the block was away */
+    int unmapped;
+    const void *own; /* what the observer anchored itself */
+} arrival;
+
+static void *anchor_first(void *unused)
+{
+    OK(tarn_anchor(blocks[0].start, 1));
+    atomic_store(&arrival.anchored, true);
+    return unused;
+}
+
+static void on_the_way_back(const tarn_range *range, void *user)
+{
+    (void)range;
+    (void)user;
+    if (++arrival.unmapped != 2)
+        return;
+    CHECK(pthread_create(&arrival.thread, NULL, anchor_first, NULL) == 0);
+    for (int i = 0; i < 100 && !arrival.early; i++) {
+        (void)usleep(1000);
+        arrival.early = atomic_load(&arrival.anchored);
+    }
+}
+
+static void an_anchor_waits_for_what_is_in_host_memory(void **state)
+{
+    (void)state;
+    tarn_observer id = 0;
+    tarn_observer_options options = {.size = sizeof options, .unmapping = on_the_way_back};
+    fragment(NULL, stream, 1);
+    OK(tarn_device_trim(0, 0));
+    OK(tarn_device_limit_set(0, ledger_of(0).created));
+    OK(tarn_observer_add(&options, &id));
+    CHECK(compact_by(SIZE_MAX) > 0); /* checks that no host memory is counted as the device's */
+    OK(tarn_observer_remove(id));
+    CHECK(arrival.unmapped >= 2 && !arrival.early);
+    CHECK(pthread_join(arrival.thread, NULL) == 0);
+    verify(0);
+    OK(tarn_unanchor(blocks[0].start, 1));
+    OK(tarn_device_limit_set(0, SIZE_MAX));
+    end();
+}
+
+/* In the thread that compacts it would wait for itself: there the block stays in host memory, and counts, until the next compaction. */
+static void on_the_way_back_itself(const tarn_range *range, void *user)
+{
+    (void)user;
+    if (++arrival.unmapped != 2)
+        return;
+    arrival.own = range->address;
+    OK(tarn_anchor(arrival.own, 1));
+}
+
+static void an_anchor_of_an_observer_does_not_wait(void **state)
+{
+    (void)state;
+    tarn_observer id = 0;
+    tarn_observer_options options = {.size = sizeof options, .unmapping = on_the_way_back_itself};
+    size_t gained = 0;
+    fragment(NULL, stream, 1);
+    OK(tarn_device_trim(0, 0));
+    OK(tarn_device_limit_set(0, ledger_of(0).created));
+    OK(tarn_observer_add(&options, &id));
+    arrival.unmapped = 0;
+    OK(tarn_compact(0, SIZE_MAX, &gained));
+    OK(tarn_observer_remove(id));
+    check();
+    CHECK((uint64_t)stats_of(0).reserved_bytes[0].current > ledger_of(0).created);
+    OK(tarn_unanchor(arrival.own, 1));
+    OK(tarn_device_limit_set(0, SIZE_MAX));
+    OK(tarn_compact(0, SIZE_MAX, &gained));
+    verify(0);
+    end();
+}
+
 /* Everything at random -------------------------------------------------------------------------------------------- */
 
 static void anything_in_any_order(void **state)
@@ -765,6 +845,8 @@ int main(void)
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(a_failure_loses_nothing),
         cmocka_unit_test(others_allocate_and_free_meanwhile),
+        cmocka_unit_test(an_anchor_waits_for_what_is_in_host_memory),
+        cmocka_unit_test(an_anchor_of_an_observer_does_not_wait),
         cmocka_unit_test(anything_in_any_order),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -38,7 +38,7 @@ struct piece {
     atomic_uint seconds;        /* second addresses: while there are any, the driver keeps its memory */
     unsigned flags;             /* DRIVER_PIECE_*, from its creation: it serves only stores with the same flags */
     counters_oversize oversize; /* which counter has it as oversize */
-    bool apart;                 /* temporary host memory: counted nowhere */
+    bool apart;                 /* temporary host memory: counted nowhere. Of a mapped piece: heap's lock */
     struct piece *next;         /* in its list */
 };
 

@@ -164,9 +164,14 @@ bool observe_reclaim(int device, size_t bytes)
            tell(&(struct told){.event = EVENT_RECLAIM, .device = device, .bytes = bytes});
 }
 
+bool observe_runs_moving(void)
+{
+    return runs_here(EVENT_MAPPED, EVENT_UNMAPPING);
+}
+
 tarn_status observe_refuse_moving(const char *what)
 {
-    if (!runs_here(EVENT_MAPPED, EVENT_UNMAPPING))
+    if (!observe_runs_moving())
         return TARN_OK;
     return failed(TARN_ERROR_BUSY,
                   "%s in an observer's callback that memory was mapped or will be unmapped: memory is on the move; "

@@ -14,7 +14,9 @@ void observe_out_of_memory(const tarn_shortage *shortage);
 /* Whether any observer says that it gave memory back. */
 bool observe_reclaim(int device, size_t bytes);
 
-/* Fails with TARN_ERROR_BUSY in a thread that runs a callback of the first two, which must not move memory. */
+/* Whether this thread runs a callback of the first two, which must neither move memory nor wait for who does. */
+bool observe_runs_moving(void);
+/* Fails there with TARN_ERROR_BUSY. */
 tarn_status observe_refuse_moving(const char *what);
 /* Fails with TARN_ERROR_BUSY in a thread that runs any callback: the call around it goes on afterwards. */
 tarn_status observe_refuse_shutdown(void);

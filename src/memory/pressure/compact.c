@@ -447,7 +447,9 @@ static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end, 
                 status = exchange_at(heap, NULL, at, false, gained, &done);
             first = first ? first : status;
             if (!done && piece->apart) {
+                mutex_lock(&heap->lock);
                 piece_join(piece);
+                mutex_unlock(&heap->lock);
                 *gained -= (int64_t)size;
             }
         }

@@ -104,7 +104,7 @@ tarn_status tarn_anchor(const void *pointer, size_t size)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an anchor");
     entering.anchor->start = (uintptr_t)pointer;
     entering.anchor->size = size;
-    status = pointer_do(pointer, enter, &entering);
+    status = pointer_do_settled(pointer, enter, &entering);
     object_free(&anchor_objects, entering.anchor);
     return status;
 }

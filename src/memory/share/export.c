@@ -142,7 +142,7 @@ tarn_status tarn_export(const void *pointer, tarn_share **result)
     struct exporting exporting = {.pointer = pointer};
     if (!result)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "share is NULL");
-    tarn_status status = pointer_do(pointer, note_pieces, &exporting);
+    tarn_status status = pointer_do_settled(pointer, note_pieces, &exporting);
     if (status)
         return status;
     struct tarn_share *share = exporting.share;

@@ -5,6 +5,8 @@
 #include "memory/share/pointer.h"
 #include "base/status.h"
 #include "memory/arena/hooks.h"
+#include "memory/arena/moves.h"
+#include "memory/arena/observe.h"
 #include "memory/growth/segment.h"
 #include "memory/share/import.h"
 
@@ -50,14 +52,56 @@ static tarn_block_info block_info_locked(const struct block *block)
     };
 }
 
+static tarn_status lock(const void *pointer, struct block *block)
+{
+    tarn_status status = memory_ready();
+    if (!status)
+        status = pointer_lock(pointer, false, block);
+    return status == TARN_ERROR_DOUBLE_FREE ? TARN_ERROR_INVALID_POINTER : status;
+}
+
+static tarn_status do_locked(struct block *block, block_work work, void *argument)
+{
+    tarn_block_info info = block_info_locked(block);
+    tarn_status status = work(block->heap->store, &info, argument);
+    block_unlock(block);
+    return status;
+}
+
 tarn_status pointer_do(const void *pointer, block_work work, void *argument)
 {
     struct block block;
-    tarn_status status = memory_ready();
-    if (status || (status = pointer_lock(pointer, false, &block)))
-        return status == TARN_ERROR_DOUBLE_FREE ? TARN_ERROR_INVALID_POINTER : status;
-    tarn_block_info info = block_info_locked(&block);
-    status = work(block.heap->store, &info, argument);
-    block_unlock(&block);
-    return status;
+    tarn_status status = lock(pointer, &block);
+    return status ? status : do_locked(&block, work, argument);
+}
+
+/* Whether a compaction has a part of the block in host memory now. */
+static bool is_passing_locked(const struct block *block)
+{
+    const struct arena *arena = block->heap->arena;
+    uintptr_t start = block->start + block->front, end = start + block_usable(block);
+    const struct piece *piece = NULL;
+    bool passing = false;
+    for (uintptr_t at = start; !block->heap->store->plain && at < end && !passing; at = piece->address + piece->size) {
+        piece = arena_piece(arena, at);
+        if (!piece)
+            return false; /* its pool is suspended */
+        passing = piece->apart;
+    }
+    return passing;
+}
+
+tarn_status pointer_do_settled(const void *pointer, block_work work, void *argument)
+{
+    struct block block;
+    for (;;) {
+        tarn_status status = lock(pointer, &block);
+        if (status)
+            return status;
+        if (!is_passing_locked(&block) || observe_runs_moving())
+            return do_locked(&block, work, argument);
+        struct arena *arena = block.heap->arena; /* lasts as long as the process */
+        block_unlock(&block);
+        moves_flush(arena);
+    }
 }

@@ -20,6 +20,10 @@ typedef tarn_status (*block_work)(struct store *store, const tarn_block_info *bl
 /* Looks up the live block that contains `pointer`. TARN_ERROR_INVALID_POINTER, or the result of `work`. */
 tarn_status pointer_do(const void *pointer, block_work work, void *argument);
 
+/* The same for work that keeps the block's memory where it is: a compaction that has it in host memory is waited for, except in the thread
+ * that compacts. */
+tarn_status pointer_do_settled(const void *pointer, block_work work, void *argument);
+
 /* Whether a caller has anchored memory of a store; other anchored memory is exported. */
 bool anchors_any(const struct store *store);
 
