@@ -77,7 +77,8 @@ typedef struct tarn_sleep_options {
     X(EXPORTED, 7, "a pool with memory that is exported to other processes")                                          \
     X(LEFT, 8, "a pool that the options leave awake")                                                                 \
     X(PINNED, 9, "pinned host memory that is in use")                                                                 \
-    X(SLEEPER, 10, "what a sleeper has: it refused to sleep, failed, or keeps memory while it sleeps")
+    X(SLEEPER, 10, "what a sleeper has: it refused to sleep, failed, or keeps memory while it sleeps")                \
+    X(IMPORTED, 11, "memory of other processes that is imported, and so stays on the device")
 
 /* Why something stays. */
 typedef enum tarn_residue_reason {

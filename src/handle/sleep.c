@@ -377,6 +377,7 @@ static void residue_of_device(tarn_residue *residue, struct arena *arena)
     residue_bytes(residue, TARN_RESIDUE_WORKSPACES, device, scratch);
     residue_bytes(residue, TARN_RESIDUE_DEFAULT_POOL, device,
                   standard.reserved > scratch ? standard.reserved - scratch : 0);
+    residue_bytes(residue, TARN_RESIDUE_IMPORTED, device, reserved_of(&arena->imports));
 }
 
 static void residue_of_pools(tarn_residue *residue)

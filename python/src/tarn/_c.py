@@ -158,6 +158,7 @@ class tarn_residue_reason(IntEnum):
     TARN_RESIDUE_LEFT = 8
     TARN_RESIDUE_PINNED = 9
     TARN_RESIDUE_SLEEPER = 10
+    TARN_RESIDUE_IMPORTED = 11
 
 
 class tarn_sleep_state(IntEnum):
