@@ -5,6 +5,10 @@
  * restored. Each test runs in a child, since a plan counts for a process. The device has 256 MiB. */
 #include "plan_test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
 #define REQUESTS 4
 #define ARENAS 4
 #define SMALL (2 * MIB)
@@ -350,6 +354,37 @@ static void an_arena_stays_with_its_pool(void)
     nothing_is_left(0);
 }
 
+static atomic_bool is_over;
+
+static void *allocate_now_and_then(void *argument)
+{
+    tarn_stream stream = lease(0);
+    while (!atomic_load(&is_over)) {
+        OK(tarn_free(alloc_on(stream, 9 * MIB)));
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    return argument;
+}
+
+/* Pools come and go, and another thread still has its heap of the last one in mind. For the thread sanitizer. */
+static void a_pool_ends_that_another_thread_remembers(void)
+{
+    pthread_t thread;
+    use_plan();
+    CHECK(!pthread_create(&thread, NULL, allocate_now_and_then, NULL));
+    for (int i = 0; i < 100; i++) {
+        tarn_scope scope;
+        tarn_pool *pool = make_pool();
+        OK(tarn_scope_begin(pool, TARN_SCOPE_ALWAYS, 0, &scope));
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+        OK(tarn_scope_end(scope));
+        OK(tarn_pool_release(pool));
+    }
+    atomic_store(&is_over, true);
+    CHECK(!pthread_join(thread, NULL));
+    nothing_is_left(0);
+}
+
 /* The n-th driver call, or host allocation, of the beginning fails: the pool serves all the same, or fails and changes nothing. */
 static void begin_with_failure(uint64_t n, bool host)
 {
@@ -390,6 +425,7 @@ int main(void)
         CHILD_TEST(a_place_whose_memory_could_not_be_mapped_gets_it_later),
         CHILD_TEST(pools_of_other_memory_follow_nothing),
         CHILD_TEST(an_arena_stays_with_its_pool),
+        CHILD_TEST(a_pool_ends_that_another_thread_remembers),
         CHILD_TEST(failures_at_the_beginning_leave_all_as_it_was),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);

@@ -130,8 +130,15 @@ static const struct plan *arena_for(const struct heap *heap, size_t size, unsign
 
 bool plan_has_beginning(const struct heap *heap, size_t size)
 {
-    unsigned number;
-    return arena_for(heap, size, &number) != NULL;
+    const struct plan *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
+    bool has = false;
+    for (unsigned i = 0; plan; plan = plan->next, i++) {
+        const struct heap *owner = atomic_load(&heap->arena->planned[i]);
+        if (owner == heap)
+            return false;
+        has = has || (!owner && may_begin_with(plan, size));
+    }
+    return has;
 }
 
 /* Makes a heap the one that follows an arena. Two threads may each choose one for the same heap, or for the same pool of the plan; then at
