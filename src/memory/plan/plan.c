@@ -191,9 +191,10 @@ void plan_begin(struct heap *heap, size_t size)
 {
     struct error_before before;
     unsigned number;
-    const struct plan *plan = arena_for(heap, size, &number);
+    if (!arena_for(heap, size, &number))
+        return;
     error_attempt_begin(&before);
-    if (plan && observe_refuse_moving("the memory of a plan") == TARN_OK) {
+    if (observe_refuse_moving("the memory of a plan") == TARN_OK) {
         move_begin(heap->arena);
         begin(heap, size);
         move_end(heap->arena);
