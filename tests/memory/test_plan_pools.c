@@ -3,9 +3,11 @@
 
 /* Plans with private pools: which pool follows which arenas, and what becomes of it when pools end, are suspended, captured into, trimmed and
  * restored. Each test runs in a child, since a plan counts for a process. The device has 256 MiB. */
+#include "memory/pool/pool.h"
 #include "plan_test.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -385,6 +387,44 @@ static void a_pool_ends_that_another_thread_remembers(void)
     nothing_is_left(0);
 }
 
+static tarn_stream begins_on;
+
+static void *begin_arena(void *pool)
+{
+    return alloc_in(pool, begins_on, 8 * MIB);
+}
+
+/* A request begins an arena for its heap, and before the heap has it, another thread gives the heap's memory up. */
+static void an_arena_ends_while_it_begins(void)
+{
+    pthread_t thread;
+    struct stream *stream = NULL;
+    void *blocks[2] = {NULL};
+    use_plan();
+    begins_on = lease(0);
+    tarn_pool *pool = make_pool();
+    OK(tarn_free(alloc_in(pool, begins_on, 3 * MIB))); /* makes the heap */
+    OK(stream_find(begins_on, 0, &stream));
+    struct heap *heap = heap_if_used(&((struct pool *)pool)->store, stream);
+    OK(tarn_pool_trim(pool, 0));
+
+    mutex_lock(&heap->lock);
+    CHECK(!pthread_create(&thread, NULL, begin_arena, pool));
+    while (atomic_load(&heap->arena->planned[1]) != heap)
+        sched_yield();
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* to where it waits for the heap */
+    plan_end_locked(heap);
+    mutex_unlock(&heap->lock);
+    CHECK(!pthread_join(thread, &blocks[0]));
+    verify(0);
+    blocks[1] = alloc_in(pool, begins_on, 8 * MIB);
+    verify(0);
+    OK(tarn_free(blocks[0]));
+    OK(tarn_free(blocks[1]));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 /* The n-th driver call, or host allocation, of the beginning fails: the pool serves all the same, or fails and changes nothing. */
 static void begin_with_failure(uint64_t n, bool host)
 {
@@ -426,6 +466,7 @@ int main(void)
         CHILD_TEST(pools_of_other_memory_follow_nothing),
         CHILD_TEST(an_arena_stays_with_its_pool),
         CHILD_TEST(a_pool_ends_that_another_thread_remembers),
+        CHILD_TEST(an_arena_ends_while_it_begins),
         CHILD_TEST(failures_at_the_beginning_leave_all_as_it_was),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);

@@ -156,6 +156,22 @@ static bool arena_become(struct heap *heap, const struct plan *plan, unsigned nu
     return alone;
 }
 
+/* Gives the heap a follower with its site. False if the heap is no longer the arena's: another thread has given up its memory since it
+ * became that, or left it behind. */
+static bool follower_enter(struct heap *heap, unsigned number, struct plan_follower *follower, const struct site *site)
+{
+    mutex_lock(&heap->lock);
+    bool enters = !heap->plan && atomic_load(&heap->arena->planned[number]) == heap;
+    if (enters) {
+        follower->most = heap->zones[ZONE_LARGE].bytes + site->size;
+        heap->site = *site;
+        kept_close_locked(heap); /* what is kept would be found before the plan is asked */
+        heap_plan_locked(heap, follower);
+    }
+    mutex_unlock(&heap->lock);
+    return enters;
+}
+
 /* While moves are shared. */
 static void begin(struct heap *heap, size_t size)
 {
@@ -179,12 +195,12 @@ static void begin(struct heap *heap, size_t size)
         pages_free(wanted, bits_bytes(bytes / arena->granule));
         return;
     }
-    mutex_lock(&heap->lock);
-    *follower = (struct plan_follower){.plan = plan, .wanted = wanted, .most = heap->zones[ZONE_LARGE].bytes + bytes};
-    heap->site = site;
-    kept_close_locked(heap); /* what is kept would be found before the plan is asked */
-    heap_plan_locked(heap, follower);
-    mutex_unlock(&heap->lock);
+    *follower = (struct plan_follower){.plan = plan, .wanted = wanted};
+    if (follower_enter(heap, number, follower, &site))
+        return;
+    site_end(&site, arena);
+    object_free(&followers, follower);
+    pages_free(wanted, bits_bytes(bytes / arena->granule));
 }
 
 void plan_begin(struct heap *heap, size_t size)
