@@ -23,11 +23,17 @@ static size_t bytes_of(struct arena *arena, struct store *store)
     return bytes;
 }
 
-typedef void (*begin_move)(struct arena *arena); /* move_begin(), or with nobody else moving anything */
-
-static tarn_status release_unmapped(struct store *store, size_t keep, begin_move begin)
+static void begin(struct arena *arena, bool alone)
 {
-    begin(store->arena);
+    if (alone)
+        move_begin_alone(arena);
+    else
+        move_begin(arena, alone);
+}
+
+static tarn_status release_unmapped(struct store *store, size_t keep, bool alone)
+{
+    begin(store->arena, alone);
     tarn_status status = store_release_unmapped(store, keep);
     move_end(store->arena);
     return status;
@@ -41,10 +47,10 @@ static size_t share_of(struct arena *arena, struct store *store, struct store *t
 }
 
 /* Ends idle ghosts that the driver refused to unmap before: their memory may have left the heap. */
-static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed, begin_move begin)
+static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed, bool alone)
 {
     tarn_status first = TARN_OK;
-    begin(arena);
+    begin(arena, alone);
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
         bool is = trimmed ? heap->store == trimmed : store_serves(heap->store, &arena->store);
@@ -58,8 +64,8 @@ static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed, 
 }
 
 /* One pass over the heaps of a store, or with NULL of the default pool and of pools that are left behind: unmaps and releases idle memory,
- * down to `keep`. */
-static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep, begin_move begin)
+ * down to `keep`. With `alone`, nobody else moves memory in each of its steps. */
+static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep, bool alone)
 {
     struct store *first_store = store ? store : &arena->store;
     uint64_t let_go = 0;
@@ -68,9 +74,9 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
     tarn_status first = arena_free_stuck(arena);
     tarn_status status = segments_free_stuck(arena);
     first = first ? first : status;
-    status = end_ghosts(arena, store, begin);
+    status = end_ghosts(arena, store, alone);
     first = first ? first : status;
-    status = release_unmapped(first_store, share_of(arena, first_store, store, keep), begin);
+    status = release_unmapped(first_store, share_of(arena, first_store, store, keep), alone);
     first = first ? first : status;
     for (struct heap *heap = heap_next(arena, NULL); heap && bytes_of(arena, store) > keep;
          heap = heap_next(arena, heap)) {
@@ -78,7 +84,7 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
         size_t given = 0;
         if (store && heap_store(heap) != store)
             continue;
-        begin(arena);
+        begin(arena, alone);
         struct store *own = heap_store(heap);
         if (store ? own == store : store_serves(own, &arena->store)) {
             if (atomic_load(&own->suspended) && atomic_load(&own->left_behind))
@@ -102,7 +108,7 @@ void trim_without_waiting(struct arena *arena, struct store *store)
     struct error_before before;
     error_attempt_begin(&before);
     if (observe_refuse_moving("giving a pool's memory back") == TARN_OK) /* otherwise a trim does it */
-        (void)trim_pass(arena, store, 0, move_begin);
+        (void)trim_pass(arena, store, 0, false);
     error_attempt_end(&before, TARN_OK);
 }
 
@@ -110,12 +116,12 @@ void trim_without_waiting(struct arena *arena, struct store *store)
  * of a piece that this thread wants to release. */
 static tarn_status trim_pass_settled(struct arena *arena, struct store *store, size_t keep)
 {
-    struct stillness since = stillness_begin(arena);
+    struct stillness since = stillness_begin(arena, alone);
     struct error_before before;
     error_attempt_begin(&before);
-    tarn_status status = trim_pass(arena, store, keep, move_begin);
+    tarn_status status = trim_pass(arena, store, keep, false);
     if (status && !was_still(arena, &since))
-        status = trim_pass(arena, store, keep, move_begin_alone);
+        status = trim_pass(arena, store, keep, true);
     error_attempt_end(&before, status);
     return status;
 }
