@@ -28,7 +28,7 @@ static void begin(struct arena *arena, bool alone)
     if (alone)
         move_begin_alone(arena);
     else
-        move_begin(arena, alone);
+        move_begin(arena);
 }
 
 static tarn_status release_unmapped(struct store *store, size_t keep, bool alone)
@@ -116,7 +116,7 @@ void trim_without_waiting(struct arena *arena, struct store *store)
  * of a piece that this thread wants to release. */
 static tarn_status trim_pass_settled(struct arena *arena, struct store *store, size_t keep)
 {
-    struct stillness since = stillness_begin(arena, alone);
+    struct stillness since = stillness_begin(arena);
     struct error_before before;
     error_attempt_begin(&before);
     tarn_status status = trim_pass(arena, store, keep, false);
