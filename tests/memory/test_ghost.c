@@ -6,9 +6,13 @@
 #include "memory/growth/ghost.h"
 #include "support/host.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -283,6 +287,60 @@ static void memory_counts_until_its_last_mapping_is_gone(void **state)
     CHECK(left > 0);
 }
 
+static _Thread_local bool is_slow;
+static sem_t is_held_up;
+static atomic_bool goes_on;
+
+/* Between the moment when the slow thread has taken old addresses out of the heap, and the driver's call that unmaps them. */
+static void hold_up(const tarn_range *range, void *user)
+{
+    (void)range;
+    (void)user;
+    if (!is_slow)
+        return;
+    is_slow = false;
+    (void)sem_post(&is_held_up);
+    for (int i = 0; i < 300 && !atomic_load(&goes_on); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* Takes all old addresses, and of the memory only what is in the largest free span. */
+static void *trim_slowly(void *argument)
+{
+    is_slow = true;
+    OK(tarn_device_trim(0, ledger_of(0).created - PIECE));
+    return argument;
+}
+
+/* Memory that one trim gives up, while another is about to unmap its old addresses. */
+static void two_trims_at_once_are_no_failure(void **state)
+{
+    (void)state;
+    struct heap *heap = heap_of_stream(own);
+    tarn_observer observer = 0;
+    pthread_t thread;
+    void *blocks[4], *large = alloc_on(own, 5 * PIECE);
+    prepare(blocks, 1000);
+    void *wide = alloc_on(own, 2 * PIECE);
+    CHECK(heap->ghosts);
+    OK(tarn_free(large));
+    OK(tarn_free(wide));
+    check_and_free(blocks);
+    OK(tarn_device_synchronize(0));
+    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .unmapping = hold_up},
+                         &observer));
+    CHECK(!sem_init(&is_held_up, 0, 0));
+    CHECK(!pthread_create(&thread, NULL, trim_slowly, NULL));
+    CHECK(!sem_wait(&is_held_up));
+    OK(tarn_device_trim(0, 0));
+    atomic_store(&goes_on, true);
+    CHECK(!pthread_join(thread, NULL));
+    OK(tarn_observer_remove(observer));
+    (void)sem_destroy(&is_held_up);
+    CHECK(ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
+    nothing_is_left(0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -303,6 +361,7 @@ int main(void)
         cmocka_unit_test(where_no_addresses_are_left_the_old_ones_serve),
         cmocka_unit_test(a_trim_ends_what_could_not_be_unmapped_before),
         cmocka_unit_test(memory_counts_until_its_last_mapping_is_gone),
+        cmocka_unit_test(two_trims_at_once_are_no_failure),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -3,7 +3,13 @@
 
 /* Plans with private pools: which pool follows which arenas, and what becomes of it when pools end, are suspended, captured into, trimmed and
  * restored. Each test runs in a child, since a plan counts for a process. The device has 256 MiB. */
+#include "memory/pool/pool.h"
 #include "plan_test.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #define REQUESTS 4
 #define ARENAS 4
@@ -273,6 +279,39 @@ static void what_a_pool_spares_begins_nothing(void)
     nothing_is_left(0);
 }
 
+/* The driver's call fails once: the request is served beside the plan, and its place is a hole again. */
+static void a_place_whose_memory_could_not_be_mapped_gets_it_later(void)
+{
+    use_plan();
+    tarn_stream stream = lease(0);
+    const char *calls[] = {"create", "map", "set_access"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        tarn_pool *pool = make_pool();
+        void *block = NULL;
+        uint64_t before = planned();
+        OK(tarn_host_fail_set(kind_of(calls[i]), 1, false, TARN_ERROR_OUT_OF_MEMORY));
+        OK(tarn_pool_alloc(pool, stream, 8 * MIB, &block));
+        CHECK(tarn_host_fail_hits() == 1 && planned() == before);
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        verify(0);
+        char *second = alloc_in(pool, stream, 4 * MIB);
+        CHECK(planned() == before + 1);
+        OK(tarn_free(block));
+        OK(tarn_pool_trim(pool, 0)); /* not the arena, which has a block */
+        OK(tarn_free(second));
+        OK(tarn_free(alloc_in(pool, stream, 6 * MIB)));
+        OK(tarn_free(alloc_in(pool, stream, 2 * MIB)));
+        CHECK(planned() == before + 3);
+        char *first = alloc_in(pool, stream, 8 * MIB);
+        CHECK(planned() == before + 4 && first + 8 * MIB == second);
+        follow(pool, stream, first, 8);
+        CHECK(planned() == before + 7);
+        OK(tarn_free(first));
+        OK(tarn_pool_release(pool));
+        nothing_is_left(0);
+    }
+}
+
 /* Segments of the driver, and of registrable pools, are what was asked for. */
 static void pools_of_other_memory_follow_nothing(void)
 {
@@ -317,6 +356,75 @@ static void an_arena_stays_with_its_pool(void)
     nothing_is_left(0);
 }
 
+static atomic_bool is_over;
+
+static void *allocate_now_and_then(void *argument)
+{
+    tarn_stream stream = lease(0);
+    while (!atomic_load(&is_over)) {
+        OK(tarn_free(alloc_on(stream, 9 * MIB)));
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    return argument;
+}
+
+/* Pools come and go, and another thread still has its heap of the last one in mind. For the thread sanitizer. */
+static void a_pool_ends_that_another_thread_remembers(void)
+{
+    pthread_t thread;
+    use_plan();
+    CHECK(!pthread_create(&thread, NULL, allocate_now_and_then, NULL));
+    for (int i = 0; i < 100; i++) {
+        tarn_scope scope;
+        tarn_pool *pool = make_pool();
+        OK(tarn_scope_begin(pool, TARN_SCOPE_ALWAYS, 0, &scope));
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+        OK(tarn_scope_end(scope));
+        OK(tarn_pool_release(pool));
+    }
+    atomic_store(&is_over, true);
+    CHECK(!pthread_join(thread, NULL));
+    nothing_is_left(0);
+}
+
+static tarn_stream begins_on;
+
+static void *begin_arena(void *pool)
+{
+    return alloc_in(pool, begins_on, 8 * MIB);
+}
+
+/* A request begins an arena for its heap, and before the heap has it, another thread gives the heap's memory up. */
+static void an_arena_ends_while_it_begins(void)
+{
+    pthread_t thread;
+    struct stream *stream = NULL;
+    void *blocks[2] = {NULL};
+    use_plan();
+    begins_on = lease(0);
+    tarn_pool *pool = make_pool();
+    OK(tarn_free(alloc_in(pool, begins_on, 3 * MIB))); /* makes the heap */
+    OK(stream_find(begins_on, 0, &stream));
+    struct heap *heap = heap_if_used(&((struct pool *)pool)->store, stream);
+    OK(tarn_pool_trim(pool, 0));
+
+    mutex_lock(&heap->lock);
+    CHECK(!pthread_create(&thread, NULL, begin_arena, pool));
+    while (atomic_load(&heap->arena->planned[1]) != heap)
+        sched_yield();
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* to where it waits for the heap */
+    plan_end_locked(heap);
+    mutex_unlock(&heap->lock);
+    CHECK(!pthread_join(thread, &blocks[0]));
+    verify(0);
+    blocks[1] = alloc_in(pool, begins_on, 8 * MIB);
+    verify(0);
+    OK(tarn_free(blocks[0]));
+    OK(tarn_free(blocks[1]));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 /* The n-th driver call, or host allocation, of the beginning fails: the pool serves all the same, or fails and changes nothing. */
 static void begin_with_failure(uint64_t n, bool host)
 {
@@ -354,8 +462,11 @@ int main(void)
         CHILD_TEST(a_capture_follows_the_plan),
         CHILD_TEST(a_restore_puts_blocks_back_into_the_arena),
         CHILD_TEST(what_a_pool_spares_begins_nothing),
+        CHILD_TEST(a_place_whose_memory_could_not_be_mapped_gets_it_later),
         CHILD_TEST(pools_of_other_memory_follow_nothing),
         CHILD_TEST(an_arena_stays_with_its_pool),
+        CHILD_TEST(a_pool_ends_that_another_thread_remembers),
+        CHILD_TEST(an_arena_ends_while_it_begins),
         CHILD_TEST(failures_at_the_beginning_leave_all_as_it_was),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);

@@ -21,15 +21,10 @@ void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size)
     mark_claimed(arena, start, size, true);
 }
 
-void arena_unclaim_locked(struct arena *arena, uintptr_t start, size_t size)
-{
-    mark_claimed(arena, start, size, false);
-}
-
 void arena_unclaim(struct arena *arena, uintptr_t start, size_t size)
 {
     mutex_lock(&arena->lock);
-    arena_unclaim_locked(arena, start, size);
+    mark_claimed(arena, start, size, false);
     mutex_unlock(&arena->lock);
 }
 

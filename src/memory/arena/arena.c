@@ -409,9 +409,9 @@ static void enter_piece(struct arena *arena, const struct piece *piece, struct p
 }
 
 /* Undoes a mapping that failed after the pieces before `unmapped` were mapped, up to `address`. Pieces that the driver refuses to unmap
- * stay where they are, for a later trim. */
-static void map_undo(struct arena *arena, struct piece_list *list, const struct piece *unmapped, uintptr_t start,
-                     uintptr_t address, uintptr_t end)
+ * stay where they are, for a later trim: returns their bytes. */
+static size_t map_undo(struct arena *arena, struct piece_list *list, const struct piece *unmapped, uintptr_t start,
+                       uintptr_t address)
 {
     bool stuck =
         address > start && device_note(arena->device, driver->unmap(arena->device->number, start, address - start));
@@ -428,9 +428,8 @@ static void map_undo(struct arena *arena, struct piece_list *list, const struct 
         }
         pieces_push(mapped && stuck ? &arena->stuck : &piece->store->unmapped, piece);
     }
-    uintptr_t from = stuck ? address : start;
-    arena_unclaim_locked(arena, from, end - from);
     mutex_unlock(&arena->lock);
+    return stuck ? address - start : 0;
 }
 
 /* Sets access for the device and its peers. */
@@ -440,7 +439,8 @@ static tarn_status access_shared(struct arena *arena, uintptr_t start, size_t si
     return device_note(arena->device, driver->set_access(arena->device->number, start, size, devices, count));
 }
 
-static tarn_status map_shared(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
+static tarn_status map_shared(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before,
+                              size_t *left)
 {
     int device = arena->device->number;
     uintptr_t address = start, end = start + list->bytes;
@@ -458,7 +458,7 @@ static tarn_status map_shared(struct arena *arena, struct piece_list *list, uint
         status = access_shared(arena, start - before, end - start + before);
     }
     if (status)
-        map_undo(arena, list, piece, start, address, end);
+        *left = map_undo(arena, list, piece, start, address);
     return status;
 }
 
@@ -509,11 +509,11 @@ static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *li
 
 /* `mapping` is held over driver calls, so that code that enables a peer sees each mapping either complete, with its access, or not begun.
  * Code that maps or unmaps shares it. */
-tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before)
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before, size_t *left)
 {
     size_t size = list->bytes;
     shared_lock_shared(&arena->mapping);
-    tarn_status status = map_shared(arena, list, start, before);
+    tarn_status status = map_shared(arena, list, start, before, left);
     shared_unlock(&arena->mapping);
     if (!status)
         generation_begin(arena, start - before, before + size);

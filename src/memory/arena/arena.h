@@ -176,7 +176,6 @@ bool arena_overlaps(uintptr_t start, size_t size);
  * room to grow, or 0. */
 void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size);
 void arena_unclaim(struct arena *arena, uintptr_t start, size_t size);
-void arena_unclaim_locked(struct arena *arena, uintptr_t start, size_t size);
 size_t arena_room_above_locked(const struct arena *arena, uintptr_t address);
 uintptr_t arena_find_locked(struct arena *arena, size_t size);
 /* The same for memory that will not grow: the highest unclaimed range, out of the way of runs. */
@@ -213,9 +212,10 @@ tarn_status piece_import(struct arena *arena, int file, size_t size, struct piec
 tarn_status piece_release(struct piece *piece);
 
 /* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and sets access once, for the
- * `before` bytes in front of them too, which the caller has mapped. On
- * failure the list is empty, its pieces are unmapped, with their stores, and the addresses unclaimed. */
-tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before);
+ * `before` bytes in front of them too, which the caller has mapped. On failure the list is empty, its pieces are unmapped, with their stores,
+ * and the addresses stay claimed. Then `left` is the number of bytes from `start` on that stay mapped because the driver refuses to unmap
+ * them; a trim unclaims those. */
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before, size_t *left);
 /* Maps pieces into addresses of a run, which stay claimed, without access. On failure the pieces are unmapped again, except those that the
  * driver refuses to unmap. And sets access to a range that is mapped without a hole. */
 tarn_status pieces_map_claimed(struct arena *arena, struct piece_list *list, uintptr_t start);

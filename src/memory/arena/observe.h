@@ -14,7 +14,7 @@ void observe_out_of_memory(const tarn_shortage *shortage);
 /* Whether any observer says that it gave memory back. */
 bool observe_reclaim(int device, size_t bytes);
 
-/* Whether this thread runs a callback of the first two, which must neither move memory nor wait for who does. */
+/* Whether this thread runs a callback of the first two, which must neither move memory nor wait for a thread that does. */
 bool observe_runs_moving(void);
 /* Fails there with TARN_ERROR_BUSY. */
 tarn_status observe_refuse_moving(const char *what);

@@ -553,6 +553,7 @@ static tarn_status growth_map(struct growth *growth)
 {
     struct arena *arena = growth->heap->arena;
     struct piece_list created = {0};
+    size_t left = 0;
     uintptr_t rest = growth->start + growth->donation.aliases;
 
     tarn_status status = map_prepare(growth->start, growth->size);
@@ -568,13 +569,14 @@ static tarn_status growth_map(struct growth *growth)
         status = donors_unmap(arena, &growth->donation, &growth->pieces);
     pieces_append(&growth->pieces, &created); /* highest: rounded-up memory stays free at the end of the run */
     if (!status) {
-        status = pieces_map(arena, &growth->pieces, rest, growth->donation.aliases);
+        status = pieces_map(arena, &growth->pieces, rest, growth->donation.aliases, &left);
     } else {
         pieces_to_unmapped(arena, &growth->pieces);
-        heap_unclaim(growth->heap, rest, growth->start + growth->size - rest);
     }
-    if (status)
+    if (status) {
+        heap_unclaim(growth->heap, rest + left, growth->start + growth->size - rest - left);
         growth_alias_undo(growth);
+    }
     return status;
 }
 

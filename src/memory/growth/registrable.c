@@ -64,7 +64,7 @@ static uintptr_t claim(struct arena *arena, size_t size)
 static tarn_status segment_map(struct arena *arena, struct piece *piece, uintptr_t *start)
 {
     struct piece_list list = {0};
-    size_t size = piece->size;
+    size_t size = piece->size, left = 0;
     pieces_push(&list, piece);
     *start = claim(arena, size);
     if (!*start) {
@@ -74,9 +74,11 @@ static tarn_status segment_map(struct arena *arena, struct piece *piece, uintptr
     }
     tarn_status status = map_prepare(*start, size);
     if (!status)
-        return pieces_map(arena, &list, *start, 0);
-    pieces_to_unmapped(arena, &list);
-    arena_unclaim(arena, *start, size);
+        status = pieces_map(arena, &list, *start, 0, &left);
+    else
+        pieces_to_unmapped(arena, &list);
+    if (status)
+        arena_unclaim(arena, *start + left, size - left);
     return status;
 }
 

@@ -130,8 +130,15 @@ static const struct plan *arena_for(const struct heap *heap, size_t size, unsign
 
 bool plan_has_beginning(const struct heap *heap, size_t size)
 {
-    unsigned number;
-    return arena_for(heap, size, &number) != NULL;
+    const struct plan *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
+    bool has = false;
+    for (unsigned i = 0; plan; plan = plan->next, i++) {
+        const struct heap *owner = atomic_load(&heap->arena->planned[i]);
+        if (owner == heap)
+            return false;
+        has = has || (!owner && may_begin_with(plan, size));
+    }
+    return has;
 }
 
 /* Makes a heap the one that follows an arena. Two threads may each choose one for the same heap, or for the same pool of the plan; then at
@@ -147,6 +154,22 @@ static bool arena_become(struct heap *heap, const struct plan *plan, unsigned nu
     if (!alone)
         atomic_compare_exchange_strong(&heap->arena->planned[number], &self, NULL);
     return alone;
+}
+
+/* Gives the heap a follower with its site. False if the heap is no longer the arena's: another thread has given up its memory since it
+ * became that, or left it behind. */
+static bool follower_enter(struct heap *heap, unsigned number, struct plan_follower *follower, const struct site *site)
+{
+    mutex_lock(&heap->lock);
+    bool enters = !heap->plan && atomic_load(&heap->arena->planned[number]) == heap;
+    if (enters) {
+        follower->most = heap->zones[ZONE_LARGE].bytes + site->size;
+        heap->site = *site;
+        kept_close_locked(heap); /* what is kept would be found before the plan is asked */
+        heap_plan_locked(heap, follower);
+    }
+    mutex_unlock(&heap->lock);
+    return enters;
 }
 
 /* While moves are shared. */
@@ -172,21 +195,22 @@ static void begin(struct heap *heap, size_t size)
         pages_free(wanted, bits_bytes(bytes / arena->granule));
         return;
     }
-    mutex_lock(&heap->lock);
-    *follower = (struct plan_follower){.plan = plan, .wanted = wanted, .most = heap->zones[ZONE_LARGE].bytes + bytes};
-    heap->site = site;
-    kept_close_locked(heap); /* what is kept would be found before the plan is asked */
-    heap_plan_locked(heap, follower);
-    mutex_unlock(&heap->lock);
+    *follower = (struct plan_follower){.plan = plan, .wanted = wanted};
+    if (follower_enter(heap, number, follower, &site))
+        return;
+    site_end(&site, arena);
+    object_free(&followers, follower);
+    pages_free(wanted, bits_bytes(bytes / arena->granule));
 }
 
 void plan_begin(struct heap *heap, size_t size)
 {
     struct error_before before;
     unsigned number;
-    const struct plan *plan = arena_for(heap, size, &number);
+    if (!arena_for(heap, size, &number))
+        return;
     error_attempt_begin(&before);
-    if (plan && observe_refuse_moving("the memory of a plan") == TARN_OK) {
+    if (observe_refuse_moving("the memory of a plan") == TARN_OK) {
         move_begin(heap->arena);
         begin(heap, size);
         move_end(heap->arena);

@@ -19,8 +19,8 @@
 
 struct plan_follower;
 
-/* Whether the plan in force has an arena that nobody follows, and that a request of the heap, which follows none, may be the beginning of.
- * For a first look, without a lock. */
+/* Whether the plan in force has an arena that nobody follows and that begins with a request of this size, and the heap follows none. For a
+ * first look, without a lock: it does not know whether the heap's pool may follow that arena, since the pool may just have ended. */
 bool plan_has_beginning(const struct heap *heap, size_t size);
 static inline bool plan_may_begin(const struct heap *heap, size_t size)
 {

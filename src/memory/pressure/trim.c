@@ -23,9 +23,17 @@ static size_t bytes_of(struct arena *arena, struct store *store)
     return bytes;
 }
 
-static tarn_status release_unmapped(struct store *store, size_t keep)
+static void begin(struct arena *arena, bool alone)
 {
-    move_begin(store->arena);
+    if (alone)
+        move_begin_alone(arena);
+    else
+        move_begin(arena);
+}
+
+static tarn_status release_unmapped(struct store *store, size_t keep, bool alone)
+{
+    begin(store->arena, alone);
     tarn_status status = store_release_unmapped(store, keep);
     move_end(store->arena);
     return status;
@@ -39,10 +47,10 @@ static size_t share_of(struct arena *arena, struct store *store, struct store *t
 }
 
 /* Ends idle ghosts that the driver refused to unmap before: their memory may have left the heap. */
-static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed)
+static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed, bool alone)
 {
     tarn_status first = TARN_OK;
-    move_begin(arena);
+    begin(arena, alone);
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
         mutex_lock(&heap->lock);
         bool is = trimmed ? heap->store == trimmed : store_serves(heap->store, &arena->store);
@@ -56,8 +64,8 @@ static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed)
 }
 
 /* One pass over the heaps of a store, or with NULL of the default pool and of pools that are left behind: unmaps and releases idle memory,
- * down to `keep`. */
-static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep)
+ * down to `keep`. With `alone`, nobody else moves memory in each of its steps. */
+static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep, bool alone)
 {
     struct store *first_store = store ? store : &arena->store;
     uint64_t let_go = 0;
@@ -66,9 +74,9 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
     tarn_status first = arena_free_stuck(arena);
     tarn_status status = segments_free_stuck(arena);
     first = first ? first : status;
-    status = end_ghosts(arena, store);
+    status = end_ghosts(arena, store, alone);
     first = first ? first : status;
-    status = release_unmapped(first_store, share_of(arena, first_store, store, keep));
+    status = release_unmapped(first_store, share_of(arena, first_store, store, keep), alone);
     first = first ? first : status;
     for (struct heap *heap = heap_next(arena, NULL); heap && bytes_of(arena, store) > keep;
          heap = heap_next(arena, heap)) {
@@ -76,7 +84,7 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
         size_t given = 0;
         if (store && heap_store(heap) != store)
             continue;
-        move_begin(arena);
+        begin(arena, alone);
         struct store *own = heap_store(heap);
         if (store ? own == store : store_serves(own, &arena->store)) {
             if (atomic_load(&own->suspended) && atomic_load(&own->left_behind))
@@ -100,8 +108,22 @@ void trim_without_waiting(struct arena *arena, struct store *store)
     struct error_before before;
     error_attempt_begin(&before);
     if (observe_refuse_moving("giving a pool's memory back") == TARN_OK) /* otherwise a trim does it */
-        (void)trim_pass(arena, store, 0);
+        (void)trim_pass(arena, store, 0, false);
     error_attempt_end(&before, TARN_OK);
+}
+
+/* A pass; and another if it fails beside other threads that move memory. One of them may have old addresses in its hands, to unmap them,
+ * of a piece that this thread wants to release. */
+static tarn_status trim_pass_settled(struct arena *arena, struct store *store, size_t keep)
+{
+    struct stillness since = stillness_begin(arena);
+    struct error_before before;
+    error_attempt_begin(&before);
+    tarn_status status = trim_pass(arena, store, keep, false);
+    if (status && !was_still(arena, &since))
+        status = trim_pass(arena, store, keep, true);
+    error_attempt_end(&before, status);
+    return status;
 }
 
 /* Waits for the oldest work that holds back memory of the trimmed stores. False if there is none. */
@@ -125,7 +147,7 @@ static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t
 {
     uint64_t let_go = 0;
     for (size_t waits = waits_ahead(arena);; waits--) { /* a trim does not wait for work that is queued from now on */
-        tarn_status status = trim_pass(arena, store, keep);
+        tarn_status status = trim_pass_settled(arena, store, keep);
         if (status || is_enough(arena, store, keep) || waits == 0)
             return status;
         bool more = wait_for_any(arena, store, &status);

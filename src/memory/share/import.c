@@ -187,16 +187,17 @@ static tarn_status map_parts(struct arena *arena, const struct share_part *parts
                              uintptr_t *start)
 {
     struct piece_list list = {0};
+    size_t left = 0;
     tarn_status status = claim(arena, size, start);
     if (status)
         return status;
     status = pieces_import(arena, parts, count, &list);
-    if (status)
-        arena_unclaim(arena, *start, size);
-    else
-        status = pieces_map(arena, &list, *start, 0);
-    if (status)
+    if (!status)
+        status = pieces_map(arena, &list, *start, 0, &left);
+    if (status) {
+        arena_unclaim(arena, *start + left, size - left);
         give_back(arena);
+    }
     return status;
 }
 
