@@ -540,13 +540,13 @@ static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
     return bytes;
 }
 
-/* The holes of a place, and while the program does what the plan says, those of the next requests: their bytes. */
-static size_t want_all_locked(struct heap *heap, const struct plan_place *place)
+/* The holes of a place, and with `more`, while the program does what the plan says, those of the next requests: their bytes. */
+static size_t want_all_locked(struct heap *heap, const struct plan_place *place, bool more)
 {
     const struct plan_follower *follower = heap->plan;
     if (!follower || follower->plan != place->plan || store_check(heap->store))
         return 0;
-    size_t ahead = follower->strayed ? 0 : heap->site.size / AHEAD_PART;
+    size_t ahead = more && !follower->strayed ? heap->site.size / AHEAD_PART : 0;
     size_t bytes = want_locked(heap, place->start, place->start + place->size);
     for (uint32_t i = place->number + 1; i < follower->plan->header.count && bytes < ahead; i++) {
         uintptr_t from = heap->site.start + bytes_of(follower->plan->requests[i].offset);
@@ -555,50 +555,60 @@ static size_t want_all_locked(struct heap *heap, const struct plan_place *place)
     return bytes;
 }
 
-/* A stretch that is wanted, and is not from then on; and about how large its pieces are to be at most. */
-static size_t take_wanted_locked(struct heap *heap, uintptr_t *start, size_t *largest)
+/* A stretch that is wanted, from an address on or, behind the last one, from the first on; it is not wanted from then on. And about how
+ * large its pieces are to be at most. */
+static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *start, size_t *largest)
 {
     struct plan_follower *follower = heap->plan;
-    const size_t granule = heap->arena->granule, count = heap->site.size / granule;
+    const struct site *site = &heap->site;
+    const size_t granule = heap->arena->granule, count = site->size / granule;
     size_t profile = memory_config()->profile, least = cuts[profile].least;
     if (!follower || store_check(heap->store))
         return 0;
-    size_t first = bits_next(follower->wanted, count, 0, true);
+    size_t at = from > site->start && from < site->start + site->size ? (from - site->start) / granule : 0;
+    size_t first = bits_next(follower->wanted, count, at, true);
+    first = first < count ? first : bits_next(follower->wanted, count, 0, true);
     size_t behind = bits_next(follower->wanted, count, first, false);
     bits_mark(follower->wanted, first, behind, false);
-    *start = heap->site.start + first * granule;
-    *largest = heap->site.size / cuts[profile].part[follower->strayed] / granule * granule;
+    *start = site->start + first * granule;
+    *largest = site->size / cuts[profile].part[follower->strayed] / granule * granule;
     *largest = *largest > least ? *largest : least;
     return (behind - first) * granule;
 }
 
-/* Maps all that is wanted, until there is no memory for it. While moves are shared. */
-static void fill(struct heap *heap)
+/* Maps all that is wanted, first what is wanted from an address on, until there is no memory for it. While moves are shared. */
+static tarn_status fill(struct heap *heap, uintptr_t from)
 {
     tarn_status status = TARN_OK;
     for (;;) {
         uintptr_t start = 0;
         size_t largest = 0;
         mutex_lock(&heap->lock);
-        size_t size = take_wanted_locked(heap, &start, &largest);
+        size_t size = take_wanted_locked(heap, from, &start, &largest);
         mutex_unlock(&heap->lock);
         if (!size)
-            return;
+            return status;
         status = status ? status : heap_grow_hole(heap, ZONE_LARGE, start, size, largest);
     }
 }
 
+/* The place first, and where there is not memory for all, the place alone: what is next is worth no failure of a request. */
 void plan_fill(struct heap *heap, const struct plan_place *place)
 {
     struct error_before before;
     error_attempt_begin(&before);
     if (observe_refuse_moving("the memory of a plan") == TARN_OK) {
         mutex_lock(&heap->lock);
-        size_t bytes = want_all_locked(heap, place);
+        size_t bytes = want_all_locked(heap, place, true);
         mutex_unlock(&heap->lock);
         (void)take_what_is_left_behind(heap, bytes); /* before new memory is made */
         move_begin(heap->arena);
-        fill(heap);
+        if (fill(heap, place->start)) {
+            mutex_lock(&heap->lock);
+            (void)want_all_locked(heap, place, false);
+            mutex_unlock(&heap->lock);
+            (void)fill(heap, place->start);
+        }
         move_end(heap->arena);
     }
     error_attempt_end(&before, TARN_OK);
