@@ -16,9 +16,10 @@
  * that it was taken for, or one of about its size nearby. If there is no such place, it is served as without a plan.
  *
  * Memory. As long as the program does what the plan says, a place gets new memory together with the next places. After that each gets its
- * own, in smaller pieces, and a request goes where it needs less new memory if that leaves almost nothing of a gap: the edges that other
- * requests have left are filled before memory is created. All places together get new memory until the heap has what the arena takes, in
- * the site and beside it. Then a place that has none counts as taken. */
+ * own, in smaller pieces, and a request goes where it needs less new memory: to a gap of which that leaves almost nothing; to the place of
+ * one that did not come and would live as long; or, rather than to a place that is mostly hole, to free memory that the heap has outside
+ * the site. So the edges that other requests have left are filled before memory is created. All places together get new memory until the
+ * heap has what the arena takes, in the site and beside it. Then a place that has none counts as taken. */
 #include "memory/plan/plan.h"
 #include "base/bits.h"
 #include "base/log.h"
@@ -32,20 +33,21 @@
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
 
-#define NEAR 8        /* requests before and after the expected one that are looked at */
-#define HISTORY 8     /* requests that are remembered */
-#define SURE 2        /* of them that must agree */
-#define LOST 16       /* requests in a row that did not fit in */
-#define BEGINNING 16  /* requests, one of which must be the first that comes */
-#define AHEAD_PART 64 /* of the arena: what gets memory at once while the program does what the plan says */
-#define TIGHT_PART 4  /* of a granule: what a planned request that is put beside the plan may leave of a gap */
+#define NEAR 8           /* requests before and after the expected one that are looked at */
+#define HISTORY 8        /* requests that are remembered */
+#define SURE 2           /* of them that must agree */
+#define LOST 16          /* requests in a row that did not fit in */
+#define BEGINNING 16     /* requests, one of which must be the first that comes */
+#define AHEAD_PART 64    /* of the arena: what gets memory at once while the program does what the plan says */
+#define TIGHT_PART 4     /* of a granule: what a planned request that is put beside the plan may leave of a gap */
+#define OUTSIDE_TRIES 32 /* free spans that are looked at for memory outside the site */
 
 /* The largest piece is about this part of the arena, and at least so large. A piece is what can be mapped elsewhere, and costs the same
  * driver calls whatever its size: so pieces are smaller once the program has left the plan. */
 static const struct {
     size_t part[2], least; /* while it does what the plan says, and after; bytes */
 } cuts[] = {
-    [CONFIG_PROFILE_DEFAULT] = {{768, 1024}, (size_t)4 << 20},
+    [CONFIG_PROFILE_DEFAULT] = {{512, 1024}, (size_t)4 << 20},
     [CONFIG_PROFILE_FOOTPRINT] = {{1024, 1024}, (size_t)2 << 20},
 };
 
@@ -437,6 +439,22 @@ static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32
     return gap;
 }
 
+/* Of what is free in places that the run has left out: where a block needs the least new memory. Only in places that would be in use until
+ * `end` or longer. So the block holds nothing in place longer than the plan does. */
+static struct gap gap_left_out_locked(const struct heap *heap, size_t wanted, uint32_t end)
+{
+    const struct plan_follower *follower = heap->plan;
+    struct gap gap = {.wanted = wanted};
+    for (uint32_t i = 0; i < follower->expected; i++) {
+        const struct plan_request *request = &follower->plan->requests[i];
+        if (request->end < end || bytes_of(request->size) < wanted)
+            continue;
+        uintptr_t start = heap->site.start + bytes_of(request->offset);
+        gaps_consider(heap, &gap, start, start + bytes_of(request->size));
+    }
+    return gap;
+}
+
 /* How many requests a block lives for that is like one near the expected; 0: not known. */
 static uint32_t life_nearby(const struct plan_follower *follower, uint32_t units)
 {
@@ -453,17 +471,72 @@ static uint32_t life_nearby(const struct plan_follower *follower, uint32_t units
     return 0;
 }
 
-/* Where a request is put beside the plan: nowhere where it is not known how long such a block lives. */
-static struct gap gap_for_locked(const struct heap *heap, const struct request *request, uint32_t number)
+/* The planned request before which a block is supposed to be given back; 0 where it is not known how long such a block lives. */
+static uint32_t end_of(const struct plan_follower *follower, const struct request *request, uint32_t number)
 {
-    const struct plan_follower *follower = heap->plan;
     const struct plan *plan = follower->plan;
+    if (number + 1 == follower->expected)
+        return plan->requests[number].end;
     uint32_t life = number < plan->header.count ? plan->requests[number].end - number
                                                 : life_nearby(follower, (uint32_t)(request->size / TARN_BLOCK_UNIT));
-    if (!life || request->alignment > TARN_BLOCK_UNIT)
-        return (struct gap){0};
     uint32_t left = plan->header.count - follower->expected;
-    return gap_find_locked(heap, request->size, follower->expected + (life < left ? life : left));
+    return life ? follower->expected + (life < left ? life : left) : 0;
+}
+
+static bool is_at_least(const struct tree_node *node, uint64_t size)
+{
+    return TREE_ENTRY(node, struct span, by_size)->size >= size;
+}
+
+/* The tightest of the free memory that the heap has outside the site, where nothing is planned; 0 where there is none among the tightest. */
+static uintptr_t outside_locked(const struct heap *heap, size_t wanted)
+{
+    const struct site *site = &heap->site;
+    struct tree_node *node = tree_find_first(&heap->zones[ZONE_LARGE].free, is_at_least, wanted);
+    for (int tries = 0; node && tries < OUTSIDE_TRIES; tries++, node = tree_next(node)) {
+        const struct span *span = TREE_ENTRY(node, struct span, by_size);
+        if (span->start >= site->start + site->size || span->start + span->size <= site->start)
+            return span->start;
+    }
+    return 0;
+}
+
+/* Where a request goes, and how much new memory it takes there; SIZE_MAX: nowhere yet. */
+struct choice {
+    uintptr_t start;
+    size_t missing; /* bytes */
+    bool own;       /* its place; otherwise beside the plan */
+};
+
+static void choose_gap(struct choice *choice, const struct gap *gap)
+{
+    if (gap->start && gap->missing < choice->missing)
+        *choice = (struct choice){gap->start, gap->missing, false};
+}
+
+/* Looks for something better than a request's place; `is_taken`: that is not to be had. */
+static void choose_beside_locked(const struct heap *heap, const struct request *request, uint32_t number, bool is_taken,
+                                 struct choice *choice)
+{
+    const struct plan_follower *follower = heap->plan;
+    uint32_t end = end_of(follower, request, number);
+    if (request->alignment > TARN_BLOCK_UNIT)
+        return;
+    if (end) {
+        struct gap gap = gap_find_locked(heap, request->size, end);
+        if (is_taken || gap.size - gap.wanted <= heap->arena->granule / TIGHT_PART)
+            choose_gap(choice, &gap);
+    }
+    if (end && follower->strayed) {
+        struct gap gap = gap_left_out_locked(heap, request->size, end);
+        choose_gap(choice, &gap);
+    }
+    bool outside = follower->strayed && !is_taken && zone_of(request->size) == ZONE_LARGE;
+    if (outside && choice->missing && choice->missing >= request->size / 2) {
+        uintptr_t start = outside_locked(heap, request->size);
+        if (start)
+            *choice = (struct choice){start, 0, false};
+    }
 }
 
 static tarn_status take_at_locked(struct heap *heap, uintptr_t start, size_t size, struct span **span)
@@ -513,24 +586,17 @@ tarn_status plan_take_locked(struct heap *heap, const struct request *request, s
     }
 
     size_t held = heap->zones[ZONE_LARGE].bytes, room = follower->most > held ? follower->most - held : 0;
-    size_t missing = place == PLACE_LACKS ? missing_at(heap, start, request->size) : SIZE_MAX;
-    bool own = true;
-    if (follower->strayed || missing > room) {
-        struct gap gap = gap_for_locked(heap, request, number);
-        bool fits = place == PLACE_TAKEN || gap.size - gap.wanted <= heap->arena->granule / TIGHT_PART;
-        if (gap.start && gap.missing < missing && fits) {
-            start = gap.start;
-            missing = gap.missing;
-            own = false;
-        }
-    }
-    if (missing == 0) {
-        tarn_status status = take_at_locked(heap, start, request->size, span);
+    struct choice choice = {start, place == PLACE_LACKS ? missing_at(heap, start, request->size) : SIZE_MAX,
+                            place == PLACE_LACKS};
+    if (follower->strayed || choice.missing > room)
+        choose_beside_locked(heap, request, number, place == PLACE_TAKEN, &choice);
+    if (choice.missing == 0) {
+        tarn_status status = take_at_locked(heap, choice.start, request->size, span);
         if (counts(&beside, status))
             return status;
     }
-    if (missing <= room)
-        *lacking = (struct plan_place){follower->plan, number, own, start, request->size};
+    if (choice.missing <= room)
+        *lacking = (struct plan_place){follower->plan, number, choice.own, choice.start, request->size};
     else
         atomic_fetch_add_explicit(&ordinary, 1, memory_order_relaxed);
     return TARN_ERROR_OUT_OF_MEMORY;
@@ -564,13 +630,13 @@ static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
     return bytes;
 }
 
-/* The holes of a place, and while the program does what the plan says, those of the next requests: their bytes. */
-static size_t want_all_locked(struct heap *heap, const struct plan_place *place)
+/* The holes of a place, and with `more`, while the program does what the plan says, those of the next requests: their bytes. */
+static size_t want_all_locked(struct heap *heap, const struct plan_place *place, bool more)
 {
     const struct plan_follower *follower = heap->plan;
     if (!follower || follower->plan != place->plan || store_check(heap->store))
         return 0;
-    size_t ahead = follower->strayed ? 0 : heap->site.size / AHEAD_PART;
+    size_t ahead = more && !follower->strayed ? heap->site.size / AHEAD_PART : 0;
     size_t bytes = want_locked(heap, place->start, place->start + place->size);
     for (uint32_t i = place->number + 1; i < follower->plan->header.count && bytes < ahead; i++) {
         uintptr_t from = heap->site.start + bytes_of(follower->plan->requests[i].offset);
@@ -579,50 +645,60 @@ static size_t want_all_locked(struct heap *heap, const struct plan_place *place)
     return bytes;
 }
 
-/* A stretch that is wanted, and is not from then on; and about how large its pieces are to be at most. */
-static size_t take_wanted_locked(struct heap *heap, uintptr_t *start, size_t *largest)
+/* A stretch that is wanted, from an address on or, behind the last one, from the first on; it is not wanted from then on. And about how
+ * large its pieces are to be at most. */
+static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *start, size_t *largest)
 {
     struct plan_follower *follower = heap->plan;
-    const size_t granule = heap->arena->granule, count = heap->site.size / granule;
+    const struct site *site = &heap->site;
+    const size_t granule = heap->arena->granule, count = site->size / granule;
     size_t profile = memory_config()->profile, least = cuts[profile].least;
     if (!follower || store_check(heap->store))
         return 0;
-    size_t first = bits_next(follower->wanted, count, 0, true);
+    size_t at = from > site->start && from < site->start + site->size ? (from - site->start) / granule : 0;
+    size_t first = bits_next(follower->wanted, count, at, true);
+    first = first < count ? first : bits_next(follower->wanted, count, 0, true);
     size_t behind = bits_next(follower->wanted, count, first, false);
     bits_mark(follower->wanted, first, behind, false);
-    *start = heap->site.start + first * granule;
-    *largest = heap->site.size / cuts[profile].part[follower->strayed] / granule * granule;
+    *start = site->start + first * granule;
+    *largest = site->size / cuts[profile].part[follower->strayed] / granule * granule;
     *largest = *largest > least ? *largest : least;
     return (behind - first) * granule;
 }
 
-/* Maps all that is wanted, until there is no memory for it. While moves are shared. */
-static void fill(struct heap *heap)
+/* Maps all that is wanted, first what is wanted from an address on, until there is no memory for it. While moves are shared. */
+static tarn_status fill(struct heap *heap, uintptr_t from)
 {
     tarn_status status = TARN_OK;
     for (;;) {
         uintptr_t start = 0;
         size_t largest = 0;
         mutex_lock(&heap->lock);
-        size_t size = take_wanted_locked(heap, &start, &largest);
+        size_t size = take_wanted_locked(heap, from, &start, &largest);
         mutex_unlock(&heap->lock);
         if (!size)
-            return;
+            return status;
         status = status ? status : heap_grow_hole(heap, ZONE_LARGE, start, size, largest);
     }
 }
 
+/* The place first, and where there is not memory for all, the place alone: what is next is worth no failure of a request. */
 void plan_fill(struct heap *heap, const struct plan_place *place)
 {
     struct error_before before;
     error_attempt_begin(&before);
     if (observe_refuse_moving("the memory of a plan") == TARN_OK) {
         mutex_lock(&heap->lock);
-        size_t bytes = want_all_locked(heap, place);
+        size_t bytes = want_all_locked(heap, place, true);
         mutex_unlock(&heap->lock);
         (void)take_what_is_left_behind(heap, bytes); /* before new memory is made */
         move_begin(heap->arena);
-        fill(heap);
+        if (fill(heap, place->start)) {
+            mutex_lock(&heap->lock);
+            (void)want_all_locked(heap, place, false);
+            mutex_unlock(&heap->lock);
+            (void)fill(heap, place->start);
+        }
         move_end(heap->arena);
     }
     error_attempt_end(&before, TARN_OK);
