@@ -17,6 +17,8 @@
 #endif
 #include "book.h"
 
+#include <sys/types.h>
+
 #define HOOK __attribute__((visibility("default")))
 #define CALLER __builtin_extract_return_addr(__builtin_return_address(0))
 
@@ -76,6 +78,22 @@ static inline void shim_leave(void)
 void shim_wake(void);
 /* ns since the book's start. */
 uint64_t shim_now(void);
+
+/* Files ------------------------------------------------------------------------------------------------------------ */
+
+/* A file that stays open, though the program may close its number and open another file there. */
+struct own_file {
+    int number; /* -1: none */
+    dev_t device;
+    ino_t node;
+    char *path; /* of the heap */
+};
+/* Opens it, with O_CREAT for its user alone. Its number, or -1. */
+int own_file_open(struct own_file *own, const char *path, int flags);
+/* Its number, of which the caller makes use at once; where the program has closed it, it is opened again. -1: it is gone. Not for two threads
+ * at once. */
+int own_file(struct own_file *own);
+void own_file_close(struct own_file *own);
 
 /* Who calls -------------------------------------------------------------------------------------------------------- */
 

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -555,6 +557,26 @@ static void tell_free(void)
     printf("%zu\n", free_now() / MIB);
 }
 
+/* Has a file of its own at every number, also at those that the shim had, as a program that closes all that it inherits may. Nothing may
+ * happen to that file. The second argument is what it holds of a group, in which 30 MiB more are refused, however often. */
+static void overtaken(void)
+{
+    enum { NUMBERS = 1000, CALLS = 30000 };
+    struct stat about;
+    cu_address address;
+    start(0);
+    CHECK(cu.cuMemAlloc_v2(&held, (wanted ? wanted : 1) * MIB) == CU_OK);
+    int file = memfd_create("own", 0);
+    for (int i = 3; i < NUMBERS; i++)
+        CHECK(i == file || dup2(file, i) == i);
+    for (int i = 0; i < CALLS; i++)
+        CHECK(cu.cuMemAlloc_v2(&address, 4096) == CU_OK && cu.cuMemFree_v2(address) == CU_OK);
+    CHECK(fstat(file, &about) == 0 && about.st_size == 0);
+    for (int i = 0; wanted && i < 3; i++)
+        CHECK(cu.cuMemAlloc_v2(&address, 30 * MIB) == CU_OUT_OF_MEMORY);
+    wait_for_end();
+}
+
 /* Says its number, and per line of its input what a request gives; it keeps nothing. */
 static void take_later(void)
 {
@@ -701,6 +723,7 @@ static const struct {
     {"places", places},
     {"neighbours", neighbours},
     {"desks", desks},
+    {"overtaken", overtaken},
     {"take_later", take_later},
     {"leave_child", leave_child},
     {"become", become},

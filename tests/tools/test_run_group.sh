@@ -117,6 +117,17 @@ run 4 "$probe" take 30
 kill -CONT "$process"
 end "$runner"
 
+# One that has closed the group's file, and has another at its number: it takes nobody's place, and keeps its own.
+begin "$work/stays" "$probe" hold 30
+stays=$runner stays_input=$input
+begin "$work/overtaken" "$probe" overtaken 10
+free_is 23
+run 4 "$probe" take 24
+end "$runner"
+input=$stays_input
+end "$stays"
+free_is 63
+
 # Statics that free at exit, and double frees under a limit that is nearly used up.
 run 0 "$probe" one
 run 0 "$probe" free_twice 10 && says out '^63$'
