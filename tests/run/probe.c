@@ -577,6 +577,27 @@ static void overtaken(void)
     wait_for_end();
 }
 
+/* Ends while its threads allocate and free. */
+static void *never_ends(void *argument)
+{
+    cu_address address;
+    CHECK(cu.cuCtxSetCurrent(start_context) == CU_OK);
+    for (;;)
+        if (cu.cuMemAlloc_v2(&address, 4096) == CU_OK)
+            (void)cu.cuMemFree_v2(address);
+    return argument;
+}
+
+static void exits_busy(void)
+{
+    pthread_t thread;
+    start_context = start(0);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&thread, NULL, never_ends, NULL) == 0);
+    CHECK(cu.cuMemAlloc_v2(&held, 4096) == CU_OK);
+    usleep(20000);
+}
+
 /* Says its number, and per line of its input what a request gives; it keeps nothing. */
 static void take_later(void)
 {
@@ -724,6 +745,7 @@ static const struct {
     {"neighbours", neighbours},
     {"desks", desks},
     {"overtaken", overtaken},
+    {"exits_busy", exits_busy},
     {"take_later", take_later},
     {"leave_child", leave_child},
     {"become", become},

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# `tarn run` where it is badly placed: under parents that leave signals ignored and standard streams closed, with programs that are no
+# programs, that become others, that stay in the background or end in the middle of their threads' calls; on disks without room; in an
+# environment that is full of other things; and one run within another.
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+unset LD_LIBRARY_PATH LD_PRELOAD LD_AUDIT TARN_RUN_FOLDER TARN_RUN_LIMIT TARN_RUN_LOG TARN_RUN_GROUP TARN_RUN_POOL
+folder=$TARN_BUILD/tests/run
+probe=$folder/probe
+[ -x "$probe" ] || fail "no $probe"
+export TMPDIR=$work TARN_LIVE=0
+with=(env "LD_LIBRARY_PATH=$folder" "$tarn" run)
+command=("${with[@]}")
+name=hostile.$$
+group=/dev/shm/tarn-group.$(id -u).$name
+[ -w /dev/shm ] || group=/tmp/tarn-group.$(id -u).$name
+background=()
+at_exit()
+{
+    for process in "${background[@]}"; do kill -KILL "$process" 2>/dev/null || true; done
+    rm -f "$group"
+}
+row() { grep -qE "$1" "$work/err" || fail "the summary has no line: $1"; }
+left_over() { find "$work" -maxdepth 1 -name 'tarn-run-*' | grep -q .; }
+cd "$work"
+
+# Programs that are none, and names that say little.
+printf '#!/bin/sh\nexec "$@"\n' >script
+printf '#!%s/nothing\n' "$work" >strange
+run 126 ./script && says err './script: Permission denied'
+chmod +x script strange
+run 127 ./strange && says err './strange: No such file'
+run 127 '' && says err 'No such file'
+run 2 -- && says err 'no program was named'
+run 127 -- --help && says err -- '--help: No such file'
+run 7 ./script sh -c 'exit 7'
+cp "$probe" relative
+run 0 ./relative one && row '^  relative +0 B +13.0 MiB'
+run 127 relative one && says err 'relative: No such file'
+run 0 env "PATH=$work:$PATH" relative one && row '^  relative +0 B +13.0 MiB'
+run 0 ./script sh -c "exec env sh -c 'exec ./relative one'" && row '^  relative +0 B +13.0 MiB' # the last of a chain
+# same PROGRAM..: ends as it does by itself, with what it prints.
+same()
+{
+    local alone=0
+    env "LD_LIBRARY_PATH=$folder" "$@" >expected 2>/dev/null || alone=$?
+    run "$alone" "$@"
+    cmp -s expected out || fail "prints something else than without: $*"
+}
+same env -i "$probe" one # nothing in the environment: the loader does not come by
+same env -i "LD_LIBRARY_PATH=$folder" "$probe" one
+if [ "$(id -u)" -eq 0 ]; then # nor for one that becomes another user
+    cp "$probe" privileged && chown 65534 privileged && chmod 4755 privileged && chmod 711 "$work"
+    same ./privileged one
+fi
+
+# A parent that ignores the ends of its children: they are waited for all the same, and the program finds it as it was.
+command=(timeout 20 env --ignore-signal=CHLD "${with[@]}")
+run 3 sh -c 'exit 3'
+run 0 grep SigIgn /proc/self/status && cp out ignored
+env --ignore-signal=CHLD grep SigIgn /proc/self/status | cmp -s - ignored || fail "the program finds other signals ignored: $(cat ignored)"
+command=("${with[@]}")
