@@ -107,6 +107,7 @@ void log_write(const struct block *block, run_stream stream, uint32_t stack, boo
 
 /* The book --------------------------------------------------------------------------------------------------------- */
 
+/* One line, whatever its arguments have in them. */
 static void describe_process(void)
 {
     int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -114,7 +115,7 @@ static void describe_process(void)
     if (file >= 0)
         close(file);
     for (ssize_t i = 0; i + 1 < length; i++)
-        if (!book->command[i])
+        if ((unsigned char)book->command[i] < ' ' || book->command[i] == 0x7f)
             book->command[i] = ' ';
 }
 

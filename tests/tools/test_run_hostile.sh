@@ -63,3 +63,8 @@ run 3 sh -c 'exit 3'
 run 0 grep SigIgn /proc/self/status && cp out ignored
 env --ignore-signal=CHLD grep SigIgn /proc/self/status | cmp -s - ignored || fail "the program finds other signals ignored: $(cat ignored)"
 command=("${with[@]}")
+
+# Control characters of a command stay in its line.
+run 0 "$probe" one "a
+b$(printf '\t\033[31m')c"
+row "^tarn run: process [0-9]+, $probe one a b  \[31mc\$"
