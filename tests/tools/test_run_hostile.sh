@@ -68,3 +68,21 @@ command=("${with[@]}")
 run 0 "$probe" one "a
 b$(printf '\t\033[31m')c"
 row "^tarn run: process [0-9]+, $probe one a b  \[31mc\$"
+
+# Standard streams that are closed: what is said goes nowhere, and not into a file that has one's number.
+"${with[@]}" --quiet --group "$name" --limit 64M sh -c 'echo ready; exec sleep 60' >ready 2>/dev/null &
+background+=($!)
+keeper=$!
+until [ -s ready ]; do sleep 0.05; done
+head -c 8 "$group" >magic
+"${with[@]}" --group "$name" "$probe" take 20 2>&- || fail "status $? without standard error"
+"${with[@]}" --group "$name" "$probe" take 20 <&- >&- 2>&- || fail "status $? without standard streams"
+head -c 8 "$group" | cmp -s - magic || fail "the group was written over"
+run 0 --group "$name" "$probe" take 20
+kill "$keeper" && wait "$keeper" || true
+# shellcheck disable=SC2016 # the program is to expand it
+"${with[@]}" --quiet sh -c '[ ! -e /proc/$$/fd/2 ]' 2>&- || fail "the program finds standard error open"
+for closed in '>&-' '2>&-'; do
+    status=0; eval "\"\$tarn\" run --help $closed" >/dev/null || status=$?
+    [ "$closed" = '2>&-' ] || [ "$status" -eq 1 ] || fail "status $status where standard output is closed"
+done
