@@ -86,3 +86,42 @@ for closed in '>&-' '2>&-'; do
     status=0; eval "\"\$tarn\" run --help $closed" >/dev/null || status=$?
     [ "$closed" = '2>&-' ] || [ "$status" -eq 1 ] || fail "status $status where standard output is closed"
 done
+
+# A run within a run: the limit and the group stay, unless it has its own.
+run 1 --quiet --limit 10M "$tarn" run --quiet "$probe" one && says err 'limit 10.0 MiB'
+run 1 --quiet --limit 10M "$tarn" run --quiet --limit 5M "$probe" one && says err 'limit 5.0 MiB'
+run 0 --quiet --limit 10M "$tarn" run --quiet --limit 20M "$probe" one
+run 0 --quiet --limit 64M,MIG-a0a0=20M "$probe" one
+run 1 --quiet --limit 64M,MIG-a0a0=5M "$probe" one && says err 'limit 5.0 MiB'
+
+# A process that stays in the background is not said to have ended; its shim stays where it is.
+mkfifo hold
+cat >leave <<END
+#!/bin/sh
+"$probe" hold 5 <"$work/hold" >"$work/left" 2>/dev/null &
+until [ -s "$work/left" ]; do sleep 0.05; done
+END
+chmod +x leave
+exec 8<>hold
+run 0 ./leave && row '^  probe +5.00 MiB' && says err 'the process runs on' && lacks err 'without exit'
+background+=("$(cat left)")
+left_over || fail "the folder of a process that lives is gone"
+kill -KILL "$(cat left)"
+exec 8>&-
+rm -rf "$work"/tarn-run-*
+# One that is dead and that nobody has waited for has ended.
+cat >orphan.c <<'END'
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **words)
+{
+    if (fork() == 0)
+        return execv(words[1], words + 1);
+    sleep(2); /* and never waits */
+    return count > 9;
+}
+END
+"$CC" orphan.c -o orphan
+(ulimit -c 0; "${with[@]}" --summary summary ./orphan "$probe" killed) || fail "status $? of one that waits for nobody"
+grep -q 'without exit' summary || fail "a process that was not waited for is said to live"
+left_over && fail "the folder was left for a process that is dead"

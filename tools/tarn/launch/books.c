@@ -4,7 +4,9 @@
 #include "launch/books.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +75,20 @@ void books_look(struct books *books, const char *folder)
     }
     if (entries)
         closedir(entries);
+}
+
+bool books_process_lives(const struct book *book)
+{
+    char path[40], text[512] = "";
+    if (kill((pid_t)book->process, 0) && errno != EPERM)
+        return false;
+    snprintf(path, sizeof path, "/proc/%u/stat", book->process);
+    FILE *in = fopen(path, "re");
+    size_t length = in ? fread(text, 1, sizeof text - 1, in) : 0;
+    if (in)
+        fclose(in);
+    const char *state = length ? strrchr(text, ')') : NULL; /* behind the name, which may have anything in it */
+    return !state || (strncmp(state, ") Z", 3) != 0 && strncmp(state, ") X", 3) != 0);
 }
 
 uint32_t books_libraries(const struct book *book)

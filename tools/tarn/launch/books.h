@@ -28,6 +28,9 @@ struct books {
 void books_look(struct books *books, const char *folder);
 void books_close(struct books *books);
 
+/* Whether the process of a book runs: one that has ended, and that its parent has not waited for, does not. */
+bool books_process_lives(const struct book *book);
+
 /* What the lists of a book say, summed up. */
 struct books_sums {
     uint64_t live, peak, made, made_bytes; /* bytes, bytes, allocations, bytes */

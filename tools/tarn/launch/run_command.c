@@ -22,7 +22,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,7 +325,7 @@ static bool environment_set(const struct run *run, const struct arguments *argum
                                    : "1",
                1) == 0 &&
         (!run->group.group || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) && /* else that of a run around */
-        (arguments->limit ? setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) : unsetenv(RUN_LIMIT_VARIABLE)) == 0;
+        (!arguments->limit || setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) == 0);  /* likewise */
     free(path);
     return done && pool_set(arguments->pool);
 }
@@ -434,7 +433,7 @@ static bool summary_write(struct run *run, const char *path)
 static bool is_over(const struct books *books)
 {
     for (size_t i = 0; i < books->count; i++)
-        if (kill((pid_t)books->list[i].book->process, 0) == 0)
+        if (books_process_lives(books->list[i].book))
             return false;
     return true;
 }
@@ -496,7 +495,7 @@ static int run_with(const struct arguments *arguments, char **command)
         fprintf(stderr, "tarn run: the shim could not be put in place: %s\n", why[0] ? why : strerror(errno));
         return COMMAND_FAILED;
     }
-    the_run.limited = arguments->limit || getenv(RUN_GROUP_VARIABLE);
+    the_run.limited = getenv(RUN_LIMIT_VARIABLE) || getenv(RUN_GROUP_VARIABLE);
     if (the_run.limited)
         residue_prepare();
     return run_program(&the_run, arguments, command);

@@ -187,7 +187,9 @@ static void print_notes(const struct book *book, FILE *out)
                 units_count(unfollowed).text);
     if (atomic_load(&book->pool_ended))
         fprintf(out, "  --pool: nothing was pooled any more after %.95s\n", book->pool_why);
-    if (!atomic_load(&book->ended))
+    if (books_process_lives(book))
+        fputs("  the process runs on: what it has now is shown\n", out);
+    else if (!atomic_load(&book->ended))
         fputs("  the process ended without exit(): what it had then is shown\n", out);
 }
 
