@@ -24,7 +24,7 @@
 #define RUN_POOL_VARIABLE "TARN_RUN_POOL"     /* bytes of the largest block that is pooled */
 #define RUN_LOG_VARIABLE "TARN_RUN_LOG"       /* "1": write a log; "2": with stacks */
 
-enum { BOOK_DEVICES = 16, BOOK_LIBRARIES = 96, BOOK_SITES = 2048, BOOK_TEXT = 512, BOOK_DESKS = 64 };
+enum { BOOK_DEVICES = 16, BOOK_LIBRARIES = 96, BOOK_SITES = 2048, BOOK_TEXT = 512, BOOK_DESKS = 64, BOOK_PATH = 240 };
 
 /* What an allocation is. X(name, text, whether it takes memory of the device) */
 #define RUN_KIND_LIST(X)               \
@@ -102,7 +102,7 @@ struct book_device {
 };
 
 struct book_library {
-    char path[240]; /* of its file; empty: code that belongs to no file */
+    char path[BOOK_PATH]; /* of its file, or "..." and its end; empty: code that belongs to no file */
 };
 
 /* Where calls come from. Site 0 is "not known". */

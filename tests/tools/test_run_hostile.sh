@@ -125,3 +125,20 @@ END
 (ulimit -c 0; "${with[@]}" --summary summary ./orphan "$probe" killed) || fail "status $? of one that waits for nobody"
 grep -q 'without exit' summary || fail "a process that was not waited for is said to live"
 left_over && fail "the folder was left for a process that is dead"
+
+# Threads that allocate while the process ends.
+for options in '' '--limit 100M' '--stacks -o busy.pickle' '--pool'; do
+    for _ in 1 2 3 4 5; do
+        # shellcheck disable=SC2086
+        run 0 $options "$probe" exits_busy && says err 'plain'
+    done
+done
+"$tarn" report busy.pickle >/dev/null || fail "the snapshot of a process that ended in the middle cannot be read"
+
+# Long names: of the file whose code allocates, the end counts.
+deep=$work/$(printf 'd%.0s' $(seq 120))/$(printf 'e%.0s' $(seq 120))
+mkdir -p "$deep"
+cp "$probe" "$deep/first" && cp "$probe" "$deep/second"
+run 0 sh -c "\"$deep/first\" one; \"$deep/second\" one" && row '^  first +0 B +13.0 MiB' && row '^  second +0 B +13.0 MiB'
+run 0 -o deep.pickle "$deep/first" one
+grep -qa '/first' deep.pickle || fail "the snapshot lacks the end of a long path"
