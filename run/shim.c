@@ -138,7 +138,7 @@ static struct book *book_open(char *path, size_t size, bool *is_file)
     const char *folder = getenv(RUN_FOLDER_VARIABLE);
     int file = folder && *folder ? book_create(folder, path, size) : -1;
     if (file >= 0 && posix_fallocate(file, 0, sizeof(struct book))) {
-        (void)unlink(path);
+        (void)!ftruncate(file, 0); /* an empty one says that this process is not in the summary */
         close(file);
         file = -1;
     }

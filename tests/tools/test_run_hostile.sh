@@ -142,3 +142,21 @@ cp "$probe" "$deep/first" && cp "$probe" "$deep/second"
 run 0 sh -c "\"$deep/first\" one; \"$deep/second\" one" && row '^  first +0 B +13.0 MiB' && row '^  second +0 B +13.0 MiB'
 run 0 -o deep.pickle "$deep/first" one
 grep -qa '/first' deep.pickle || fail "the snapshot lacks the end of a long path"
+
+# A disk without room, as files that may not grow: the program runs on, and what is missing is said.
+# no_room KIB STATUS ARGUMENT..: no file of the run is larger.
+no_room()
+{
+    local most=$1 wanted=$2 status=0
+    shift 2
+    (trap '' XFSZ; ulimit -f "$most"; "${with[@]}" "$@" 2>&1 >/dev/null | cat >err; exit "${PIPESTATUS[0]}") || status=$?
+    [ "$status" -eq "$wanted" ] || fail "status $status, not $wanted, with $most KiB: $*"
+}
+shim=$(($(stat -c %s "$TARN_BUILD/run/libcuda.so.1") / 1024 + 1))
+no_room 1 1 "$probe" one && says err 'the shim could not be put in place'
+left_over && fail "a folder was left"
+no_room "$shim" 0 "$probe" one && says err '1 process used the driver, and could not be recorded'
+lacks err 'no process used'
+no_room "$shim" 1 --limit 10M "$probe" one && says err 'limit 10.0 MiB' # which holds all the same
+no_room 1000 1 -o small.pickle "$probe" one && says err 'no place' && lacks err 'allocated nothing'
+[ ! -e small.pickle ] || fail "a snapshot of nothing"

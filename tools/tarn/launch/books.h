@@ -22,6 +22,7 @@ struct books {
     struct opened_book list[BOOKS_MOST];
     size_t count;
     size_t left_out; /* beyond the most */
+    size_t empty;    /* of processes whose book found no room */
 };
 
 /* Opens what is new in the folder. Called again and again; what is not whole yet is tried again. */

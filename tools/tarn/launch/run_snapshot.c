@@ -279,7 +279,9 @@ static bool write_log(const struct opened_book *opened, const char *path)
     int file = open(opened->log, O_RDONLY | O_CLOEXEC);
     if (file < 0 || fstat(file, &about) || about.st_size == 0) {
         fprintf(stderr, "tarn run: process %u has no log: %s\n", book->process,
-                file < 0 ? strerror(errno) : "it allocated nothing");
+                file < 0               ? strerror(errno)
+                : run_made_bytes(book) ? "there was no place for it, on the disk or among the addresses of the process"
+                                       : "it allocated nothing");
         if (file >= 0)
             close(file);
         return false;

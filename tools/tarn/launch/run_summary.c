@@ -206,7 +206,12 @@ void run_summary_print(const struct books *books, struct group_file *group, FILE
     for (size_t i = 0; i < books->count; i++)
         order[i] = &books->list[i];
     qsort(order, books->count, sizeof *order, by_bytes);
-    if (!books->count)
+    if (books->empty)
+        fprintf(out,
+                "tarn run: %zu process%s used the driver, and could not be recorded: the folder for temporary files "
+                "has no room\n",
+                books->empty, books->empty == 1 ? "" : "es");
+    else if (!books->count)
         fputs("tarn run: no process used the driver through this shim\n", out);
     for (size_t i = 0; i < books->count && i < PROCESSES_SHOWN; i++) {
         fprintf(out, "tarn run: process %u, %.100s\n", order[i]->book->process, order[i]->book->command);
