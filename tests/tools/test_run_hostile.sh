@@ -160,3 +160,56 @@ lacks err 'no process used'
 no_room "$shim" 1 --limit 10M "$probe" one && says err 'limit 10.0 MiB' # which holds all the same
 no_room 1000 1 -o small.pickle "$probe" one && says err 'no place' && lacks err 'allocated nothing'
 [ ! -e small.pickle ] || fail "a snapshot of nothing"
+
+# A driver that does not bear a shim in front of it is left as it is; the other one has its own.
+mkdir shy
+cat >shy.c <<'END'
+#define _GNU_SOURCE
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+int hipMalloc(void **memory, size_t size);
+int hipMalloc(void **memory, size_t size)
+{
+    return memory && size ? 2 : 1;
+}
+static int is_shim(struct dl_phdr_info *info, size_t size, void *user)
+{
+    return size && !user && strstr(info->dlpi_name, "/tarn-run-");
+}
+__attribute__((constructor)) static void look(void)
+{
+    if (dl_iterate_phdr(is_shim, NULL))
+        _exit(42);
+}
+END
+cat >opens.c <<'END'
+#include <dlfcn.h>
+int main(void)
+{
+    return !dlopen("libamdhip64.so.6", RTLD_NOW);
+}
+END
+"$CC" -shared -fPIC shy.c -o shy/libamdhip64.so.6 -Wl,-soname,libamdhip64.so.6
+"$CC" opens.c -o opens -ldl
+command=(env "LD_LIBRARY_PATH=$work/shy:$folder" "$tarn" run)
+run 0 ./opens && says err 'libamdhip64.so.6 will not be seen'
+run 0 "$probe" one && row '^  probe +0 B +13.0 MiB'
+command=("${with[@]}")
+
+# Files of -o and --summary that cannot be there are found before the program runs.
+for option in -o --summary; do
+    run 1 $option "$work/none/file" touch ran && says err 'none/file cannot be written: .*No such file'
+    run 1 $option ready/file touch ran && says err 'ready/file cannot be written: .*Not a directory'
+    [ ! -e ran ] || fail "the program ran though its $option cannot be written"
+done
+run 0 --quiet -o never.pickle true && says err 'never.pickle was not written: no process used the driver'
+
+# Other libraries in the loader's variables: those of the program stay, and what is not there is the loader's to say.
+for variable in LD_PRELOAD LD_AUDIT; do
+    command=(env "LD_LIBRARY_PATH=$folder" "$variable=$work/nothing.so" "$tarn" run --audit)
+    run 0 "$probe" one && row '^  probe +0 B +13.0 MiB'
+    # shellcheck disable=SC2016 # the program is to expand it
+    run 0 sh -c "echo \$$variable" && says out "$work/nothing.so\$"
+done
+command=("${with[@]}")

@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -222,12 +223,15 @@ static bool place_shim(const struct run *run, const char *shims, const struct sh
     snprintf(shim, sizeof shim, "%s/%s%s", shims, run->pools && kind == &kinds[0] ? "pool/" : "", kind->file);
     snprintf(path, sizeof path, "%s/%s", run->folder, kind->name);
     snprintf(other, sizeof other, "%s/%s", run->folder, kind->link);
-    if (!shim_copy(shim, kind, driver, path, why, size) || !driver_is_behind(path, kind->has, driver, why, size))
-        return false;
-    if (symlink(kind->name, other) == 0 || errno == EEXIST)
-        return true;
-    snprintf(why, size, "%s: %s", other, strerror(errno));
-    return false;
+    bool placed =
+        shim_copy(shim, kind, driver, path, why, size) && driver_is_behind(path, kind->has, driver, why, size);
+    if (placed && symlink(kind->name, other) && errno != EEXIST) {
+        snprintf(why, size, "%s: %s", other, strerror(errno));
+        placed = false;
+    }
+    if (!placed) /* half a file would be found before the driver */
+        (void)unlink(path);
+    return placed;
 }
 
 static bool access_of(const struct run *run, const char *name)
@@ -447,6 +451,9 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
     if (!arguments->quiet && (was_run || run->books.count) && !summary_write(run, arguments->summary) &&
         arguments->summary && !status)
         status = COMMAND_FAILED;
+    if (arguments->output && was_run && !run->books.count)
+        fprintf(stderr, "tarn run: %s was not written: no process %s\n", arguments->output,
+                run->books.empty ? "could be recorded" : "used the driver");
     if (arguments->output && run->books.count && !run_snapshots_write(&run->books, arguments->output) && !status)
         status = COMMAND_FAILED;
     if (is_over(&run->books))
@@ -460,8 +467,26 @@ static int without_driver(char **command, const char *why)
 {
     fprintf(stderr, "tarn run: no CUDA driver and no HIP, so nothing will be seen (%s)\n", why);
     execvp(command[0], command);
-    fprintf(stderr, "tarn run: %s: %s\n", command[0], strerror(errno));
-    return errno == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
+    int reason = errno;
+    fprintf(stderr, "tarn run: %s: %s\n", command[0], strerror(reason));
+    return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
+}
+
+/* Whether a file can be made at a path, asked before the program runs, which may take days. What is there already is tried at the end. */
+static bool has_folder(const char *path)
+{
+    struct stat there;
+    const char *slash = strrchr(path, '/');
+    char *folder = NULL;
+    if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return true;
+    if (asprintf(&folder, "%.*s.", slash ? (int)(slash + 1 - path) : 0, path) < 0)
+        return true;
+    bool can = access(folder, W_OK | X_OK) == 0;
+    if (!can)
+        fprintf(stderr, "tarn run: %s cannot be written: %s\n", path, strerror(errno));
+    free(folder);
+    return can;
 }
 
 static int run_with(const struct arguments *arguments, char **command)
@@ -469,7 +494,8 @@ static int run_with(const struct arguments *arguments, char **command)
     static struct run the_run;
     static struct drivers drivers;
     char why[PATH_MAX + 256] = "";
-    if (arguments->output && !command_may_write("run", arguments->output))
+    if ((arguments->output && (!command_may_write("run", arguments->output) || !has_folder(arguments->output))) ||
+        (arguments->summary && !has_folder(arguments->summary)))
         return COMMAND_FAILED;
     if (!run_live_begin())
         return COMMAND_USAGE;
