@@ -85,6 +85,7 @@ row '^  all together +0 B' # what the driver refused is not held
 run 0 --limit 100G "$probe" bad # as little under a limit, where each call is counted at once
 row '^  all together +0 B'
 run 0 "$probe" triples && says out 'hooked: some'
+run 0 env FAKE_DRIVER_OLD=1 "$probe" triples && says out 'hooked: some' # the driver of CUDA 13.0
 run 0 env FAKE_DRIVER_NEWER=1 "$probe" newer && says err 'newer than CUDA .* cuMemAlloc'
 run 0 "$probe" prologues
 run 0 "$probe" falls_through
@@ -158,6 +159,12 @@ done
 
 # The CUDA runtime itself, static and shared, asks for the same and is answered the same; on this driver it gives up soon.
 cuda=${CUDA_HOME:-/usr/local/cuda}
+header=$cuda/include/cudaTypedefs.h
+if [ -f "$header" ] && [ "$(awk '$2 == "CUDA_VERSION" { print $3; exit }' "$cuda/include/cuda.h")" -le 13050 ]; then
+    awk -f "$TARN_SOURCE/tests/run/triples.awk" "$header" | sort >"$work/triples"
+    sort "$TARN_SOURCE/tests/run/triples.h" | comm -13 - "$work/triples" >"$work/out"
+    silent out # the list of the tests has all that this toolkit has
+fi
 if [ -f "$cuda/include/cuda_runtime_api.h" ] && [ -z "${TARN_SANITIZE:-}" ]; then
     cat >"$work/runtime_program.c" <<'END_OF_PROGRAM'
 #include <cuda_runtime_api.h>
