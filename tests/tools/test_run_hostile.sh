@@ -205,6 +205,16 @@ for option in -o --summary; do
 done
 run 0 --quiet -o never.pickle true && says err 'never.pickle was not written: no process used the driver'
 
+# A folder whose name the loader would cut in two or replace is not for the shim.
+for strange_name in 'a:b' 'a;b' 'a$ORIGIN'; do
+    mkdir -p "$work/$strange_name"
+    run 1 --quiet --limit 10M env "TMPDIR=$work/$strange_name" "$tarn" run --quiet "$probe" one && says err 'limit 10.0 MiB'
+    command=(env "TMPDIR=$work/$strange_name" "${with[@]}")
+    run 0 "$probe" one && row '^  probe +0 B +13.0 MiB'
+    command=("${with[@]}")
+done
+mkdir "$work/a b" && run 0 env "TMPDIR=$work/a b" "$tarn" run --quiet printenv LD_LIBRARY_PATH && says out "^$work/a b/"
+
 # Other libraries in the loader's variables: those of the program stay, and what is not there is the loader's to say.
 for variable in LD_PRELOAD LD_AUDIT; do
     command=(env "LD_LIBRARY_PATH=$folder" "$variable=$work/nothing.so" "$tarn" run --audit)

@@ -267,6 +267,12 @@ static bool folder_fill(struct run *run, const char *parent, const char *shims, 
     return false;
 }
 
+/* The loader's list ends a name at some characters, and replaces what begins with another. */
+static bool is_place(const char *place)
+{
+    return place && place[0] == '/' && !strpbrk(place, ":;$");
+}
+
 /* Where nothing may be executed from the first place, perhaps from the second. */
 static bool folder_make(struct run *run, const struct drivers *drivers, char *why, size_t size)
 {
@@ -277,7 +283,7 @@ static bool folder_make(struct run *run, const struct drivers *drivers, char *wh
         return false;
     }
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (places[i] && places[i][0] == '/' && folder_fill(run, places[i], shims, drivers, why, size))
+        if (is_place(places[i]) && folder_fill(run, places[i], shims, drivers, why, size))
             return true;
     return false;
 }
