@@ -120,6 +120,11 @@ static struct group_amount *amount_of(unsigned device)
     return row < BOOK_DEVICES ? &own.group->slot[own.slot].device[row] : NULL;
 }
 
+bool group_has(unsigned device)
+{
+    return amount_of(device) != NULL;
+}
+
 static void subtract(_Atomic uint64_t *from, uint64_t value)
 {
     uint64_t before = atomic_load_explicit(from, memory_order_relaxed);

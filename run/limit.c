@@ -112,7 +112,7 @@ static void describe(struct book_device *device, unsigned index, uint64_t size, 
                           (double)size / 1048576, library_name(book->site[site].library),
                           (double)atomic_load(&device->limit) / 1048576, (double)atomic_load(&device->used) / 1048576);
     size_t used = (size_t)length;
-    if (group_joined() && used < sizeof text)
+    if (group_has(index) && used < sizeof text)
         used += (size_t)snprintf(text + used, sizeof text - used, " of %.1f MiB of group %s",
                                  (double)group_used(index, residue == UINT64_MAX ? 0 : residue) / 1048576, book->group);
     if (used < sizeof text)

@@ -193,12 +193,14 @@ void limits_refuse(unsigned device, uint64_t size, uint32_t site);
 /* The group that shares a limit, if there is one: this process takes its place in it. */
 void group_join(void);
 bool group_joined(void);
+/* Whether the group counts a device: it has a row for each of the first that its processes had. */
+bool group_has(unsigned device);
 /* In a child of fork(). */
 void group_forked(void);
 /* Puts the group's limits into the book, where they have changed. */
 void group_limits(void);
-/* Takes bytes if all processes together stay below the limit; what this one has that no hook sees is written down with it. True without a
- * group. */
+/* Takes bytes if all processes together stay below the limit; what this one has that no hook sees is written down with it. True for a
+ * device that the group does not count. */
 bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t limit);
 /* What was not known before the driver's call, and what is given back. */
 void group_add(unsigned device, uint64_t size);

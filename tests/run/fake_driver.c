@@ -6,6 +6,7 @@
  * so that a hook that is given out for another prototype shows.
  *
  * FAKE_DRIVER_SWAPPED: the devices have each other's UUID, as if CUDA_VISIBLE_DEVICES had turned their order.
+ * FAKE_DRIVER_UUID: what every byte of the first device's UUID is; one more is the second's.
  * FAKE_DRIVER_APART: threads have addresses of their own, which cost next to nothing and are not counted; for a benchmark.
  * FAKE_DRIVER_OLD: of CUDA 13.0, all of whose captures the shim sees begin, and whose resolver knows no newer prototypes.
  * FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to
@@ -223,7 +224,9 @@ cu_result cuDeviceGetName(char *name, int size, cu_device device)
 
 cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
 {
-    memset(uuid->bytes, 0xa0 + (getenv("FAKE_DRIVER_SWAPPED") ? 1 - device : device), sizeof uuid->bytes);
+    const char *first = getenv("FAKE_DRIVER_UUID");
+    int byte = first ? atoi(first) + device : 0xa0 + (getenv("FAKE_DRIVER_SWAPPED") ? 1 - device : device);
+    memset(uuid->bytes, byte, sizeof uuid->bytes);
     return CU_OK;
 }
 
