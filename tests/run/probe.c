@@ -57,6 +57,7 @@ static void open_driver(const char *name)
 }
 
 static cu_context start_context;
+static size_t wanted; /* the second argument: mostly a number of MiB */
 
 static cu_context start(int device)
 {
@@ -463,26 +464,28 @@ static void killed(void)
     raise(SIGKILL);
 }
 
-/* Many programs at once: each is this one again. */
+/* Many programs at once, as many as the second argument says: each is this one again. */
 static void many(void)
 {
-    enum { PROCESSES = 60 };
+    enum { PROCESSES = 300 };
     pid_t child[PROCESSES];
-    for (int i = 0; i < PROCESSES; i++)
+    CHECK(wanted <= PROCESSES);
+    for (size_t i = 0; i < wanted; i++)
         if ((child[i] = fork()) == 0) {
             execl("/proc/self/exe", "probe", "one", (char *)NULL);
             _exit(1);
         }
-    for (int i = 0; i < PROCESSES; i++)
+    for (size_t i = 0; i < wanted; i++)
         CHECK(wait_for(child[i]) == 0);
 }
 
-/* Under --limit 64M, of which NVML says, before anything is allocated, that 20 MiB are in use. */
+/* Under --limit 64M, of which NVML says, before anything is allocated, that 20 MiB are in use, of two MIG instances. */
 static void residue(void)
 {
     cu_address address;
     FILE *out = fopen(getenv("FAKE_NVML"), "w");
-    CHECK(out && fprintf(out, "1 99\n%d %zu\n", (int)getpid(), 20 * MIB) > 0 && fclose(out) == 0);
+    CHECK(out && fprintf(out, "1 99\n%d %zu\n%d %zu\n", (int)getpid(), 12 * MIB, (int)getpid(), 8 * MIB) > 0 &&
+          fclose(out) == 0);
     start(0);
     CHECK(free_now() == 44 * MIB);
     CHECK(cu.cuMemAlloc_v2(&address, 45 * MIB) == CU_OUT_OF_MEMORY);
@@ -525,9 +528,6 @@ static void waits(void)
     while (getchar() != EOF)
         ;
 }
-
-/* Of a group. The second argument is a number of MiB. */
-static size_t wanted;
 
 static void wait_for_end(void)
 {

@@ -88,7 +88,7 @@ run 0 "$probe" triples && says out 'hooked: some'
 run 0 env FAKE_DRIVER_OLD=1 "$probe" triples && says out 'hooked: some' # the driver of CUDA 13.0
 run 0 env FAKE_DRIVER_NEWER=1 "$probe" newer && says err 'newer than CUDA .* cuMemAlloc'
 run 0 "$probe" prologues
-run 0 "$probe" falls_through
+run 0 "$probe" falls_through && says err 'no process used the driver' # which has not called cuInit()
 
 # Threads count apart, and free what others have made.
 run 0 "$probe" desks && row '^  probe +5.00 MiB +[0-9.]+ MiB +8,000  plain' && row '^  all together +5.00 MiB'
@@ -200,7 +200,8 @@ run 0 "$probe" forks && row '^  probe +11.0 MiB' && row '^  probe +3.00 MiB'
 [ "$(grep -c '^tarn run: process' "$work/err")" -eq 2 ] || fail "not two processes"
 run 137 "$probe" killed && says err 'without exit' && row '^  probe +9.00 MiB'
 run 0 "$probe" one && row '^  probe +(13.0 MiB|0 B) +13.0 MiB'
-run 0 "$probe" many && says err 'more processes'
+run 0 "$probe" many 300 && says err '^and 292 more processes$' # none waits for another
+run 0 --limit 64M "$probe" many 300 && says err '^and 292 more processes$'
 run 0 "$tarn" run "$probe" one # one within the other
 left_over && fail "a folder was left"
 

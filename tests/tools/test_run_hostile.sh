@@ -64,6 +64,39 @@ run 0 grep SigIgn /proc/self/status && cp out ignored
 env --ignore-signal=CHLD grep SigIgn /proc/self/status | cmp -s - ignored || fail "the program finds other signals ignored: $(cat ignored)"
 command=("${with[@]}")
 
+# Keys of the terminal: the program gets the signal once, from there; the summary is printed when it has ended, whatever it makes of it.
+# at_terminal STATUS KEY PROGRAM..: what is said is in err.
+at_terminal()
+{
+    /usr/bin/python3 - "$@" <<'END' >err || fail "at a terminal: $*"
+import os, pty, select, sys
+wanted, key, program = int(sys.argv[1]), sys.argv[2].encode().decode("unicode_escape").encode(), sys.argv[3:]
+child, terminal = pty.fork()
+if child == 0:
+    os.execvp(program[0], program)
+said, pressed = b"", False
+while True:
+    try:
+        part = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    said += part
+    if not pressed and b"\n" in said:
+        os.write(terminal, key)
+        pressed = True
+status = os.WEXITSTATUS(os.waitpid(child, 0)[1])
+print(said.decode().replace("\r", ""))
+sys.exit(status != wanted)
+END
+}
+at_terminal 130 '\x03' "${with[@]}" "$probe" hold 3 && says err 'without exit' && row '^  probe +3.00 MiB'
+at_terminal 131 '\x1c' "${with[@]}" sh -c "ulimit -c 0; exec \"$probe\" hold 3" && says err 'without exit' && row '^  probe +3.00 MiB'
+# shellcheck disable=SC2016 # the program is to expand it
+at_terminal 2 '\x03' "${with[@]}" bash -c 'got=0; trap "((got++))" INT; echo ready; for _ in 1 2 3 4; do sleep 0.2; done; exit $((got + 1))'
+says err 'no process used'
+
 # Control characters of a command stay in its line.
 run 0 "$probe" one "a
 b$(printf '\t\033[31m')c"
