@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -580,6 +581,20 @@ static void overtaken(void)
     wait_for_end();
 }
 
+/* There is room for files only when some calls have found none. */
+static void recovers(void)
+{
+    struct rlimit most;
+    cu_address address;
+    start(0);
+    for (int i = 0; i < 3; i++)
+        CHECK(cu.cuMemAlloc_v2(&address, MIB) == CU_OK && cu.cuMemFree_v2(address) == CU_OK);
+    CHECK(getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != most.rlim_max);
+    most.rlim_cur = most.rlim_max;
+    CHECK(setrlimit(RLIMIT_FSIZE, &most) == 0);
+    CHECK(cu.cuMemAlloc_v2(&address, 7 * MIB) == CU_OK);
+}
+
 /* Ends while its threads allocate and free. */
 static void *never_ends(void *argument)
 {
@@ -749,6 +764,7 @@ static const struct {
     {"desks", desks},
     {"overtaken", overtaken},
     {"exits_busy", exits_busy},
+    {"recovers", recovers},
     {"take_later", take_later},
     {"leave_child", leave_child},
     {"become", become},

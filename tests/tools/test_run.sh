@@ -254,7 +254,7 @@ run 0 -o "$work/run.pickle" "$probe" kinds
 [ "$(stat -c %a "$work/run.pickle")" = 600 ] || fail "others may read the snapshot"
 run 0 --stacks -o "$work/overtaken.pickle" "$probe" overtaken # its files are not the shim's
 [ "$(stat -c %s "$work/overtaken.pickle")" -gt 3000000 ] || fail "the log ended early: $(stat -c %s "$work/overtaken.pickle")"
-lacks err 'lacks the last'
+lacks err 'lacks '
 command=("$tarn")
 run 0 report --json "$work/run.pickle"
 run 0 report "$work/run.pickle" && says out 'plain' && says out 'device 1'

@@ -194,6 +194,16 @@ no_room "$shim" 1 --limit 10M "$probe" one && says err 'limit 10.0 MiB' # which 
 no_room 1000 1 -o small.pickle "$probe" one && says err 'no place' && lacks err 'allocated nothing'
 [ ! -e small.pickle ] || fail "a snapshot of nothing"
 
+# Events that found no room are missing in the snapshot, and are none at address 0.
+(trap '' XFSZ; ulimit -S -f 1000; "${with[@]}" -o holes.pickle "$probe" recovers 2>err) || fail "status $?"
+says err 'holes.pickle lacks 6 events, for which there was no place'
+/usr/bin/python3 - holes.pickle <<'END' || fail "the snapshot has events that were not written down"
+import pickle, sys
+snapshot = pickle.load(open(sys.argv[1], "rb"))
+assert [segment["total_size"] for segment in snapshot["segments"]] == [7 << 20], snapshot["segments"]
+assert [event["size"] for event in snapshot["device_traces"][0]] == [7 << 20] * 2, snapshot["device_traces"]
+END
+
 # A driver that does not bear a shim in front of it is left as it is; the other one has its own.
 mkdir shy
 cat >shy.c <<'END'
