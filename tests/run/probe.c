@@ -595,6 +595,19 @@ static void recovers(void)
     CHECK(cu.cuMemAlloc_v2(&address, 7 * MIB) == CU_OK);
 }
 
+/* Two blocks in the order of a stream, whose number it prints; the first is freed after a while. */
+static void streams(void)
+{
+    cu_address address;
+    cu_stream stream;
+    start(1);
+    CHECK(cu.cuStreamCreate(&stream, 0) == CU_OK);
+    CHECK(cu.cuMemAllocAsync(&address, MIB, stream) == CU_OK);
+    usleep(30000);
+    CHECK(cu.cuMemFreeAsync(address, stream) == CU_OK && cu.cuMemAllocAsync(&address, 2 * MIB, stream) == CU_OK);
+    printf("%llu\n", (unsigned long long)(uintptr_t)stream);
+}
+
 /* Ends while its threads allocate and free. */
 static void *never_ends(void *argument)
 {
@@ -764,6 +777,7 @@ static const struct {
     {"desks", desks},
     {"overtaken", overtaken},
     {"exits_busy", exits_busy},
+    {"streams", streams},
     {"recovers", recovers},
     {"take_later", take_later},
     {"leave_child", leave_child},

@@ -252,6 +252,14 @@ command=("${with[@]}")
 # Snapshots.
 run 0 -o "$work/run.pickle" "$probe" kinds
 [ "$(stat -c %a "$work/run.pickle")" = 600 ] || fail "others may read the snapshot"
+run 0 -o "$work/streams.pickle" "$probe" streams
+/usr/bin/python3 - "$work/streams.pickle" "$(cat "$work/out")" <<'END' || fail "the snapshot does not say which stream, or how long"
+import pickle, sys
+events = pickle.load(open(sys.argv[1], "rb"))["device_traces"][1]
+assert {event["stream"] for event in events} == {int(sys.argv[2])} and {event["user_metadata"] for event in events} == {"stream-ordered"}, events
+times = {event["action"]: event["time_us"] for event in reversed(events) if event["size"] == 1 << 20}
+assert 30000 <= times["free_completed"] - times["alloc"] < 10000000, times
+END
 run 0 --stacks -o "$work/overtaken.pickle" "$probe" overtaken # its files are not the shim's
 [ "$(stat -c %s "$work/overtaken.pickle")" -gt 3000000 ] || fail "the log ended early: $(stat -c %s "$work/overtaken.pickle")"
 lacks err 'lacks '
