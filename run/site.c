@@ -67,7 +67,7 @@ static void shorten(char text[static BOOK_PATH], const char *path)
     const char *end = dots ? path + length - (BOOK_PATH - 1 - dots) : path;
     memset(text, 0, BOOK_PATH);
     memcpy(text, missing, dots);
-    memcpy(text + dots, end, strlen(end));
+    memcpy(text + dots, end, strlen(end) + 1);
 }
 
 static uint32_t library_number(const char *path)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# `tarn run` where it is badly placed: under parents that leave signals ignored and standard streams closed, with programs that are no
+# `tarn run` where it is badly placed: under parents that leave signals ignored and standard streams closed, with programs that are not
 # programs, that become others, that stay in the background or end in the middle of their threads' calls; on disks without room; in an
 # environment that is full of other things; and one run within another.
 # shellcheck source=tests/support/program.sh
@@ -27,7 +27,7 @@ row() { grep -qE "$1" "$work/err" || fail "the summary has no line: $1"; }
 left_over() { find "$work" -maxdepth 1 -name 'tarn-run-*' | grep -q .; }
 cd "$work"
 
-# Programs that are none, and names that say little.
+# Files that are not programs, and names that say little.
 printf '#!/bin/sh\nexec "$@"\n' >script
 printf '#!%s/nothing\n' "$work" >strange
 run 126 ./script && says err './script: Permission denied'
@@ -112,7 +112,8 @@ head -c 8 "$group" >magic
 "${with[@]}" --group "$name" "$probe" take 20 <&- >&- 2>&- || fail "status $? without standard streams"
 head -c 8 "$group" | cmp -s - magic || fail "the group was written over"
 run 0 --group "$name" "$probe" take 20
-kill "$keeper" && wait "$keeper" || true
+kill "$keeper"
+wait "$keeper" || true
 # shellcheck disable=SC2016 # the program is to expand it
 "${with[@]}" --quiet sh -c '[ ! -e /proc/$$/fd/2 ]' 2>&- || fail "the program finds standard error open"
 for closed in '>&-' '2>&-'; do
@@ -126,6 +127,20 @@ run 1 --quiet --limit 10M "$tarn" run --quiet --limit 5M "$probe" one && says er
 run 0 --quiet --limit 10M "$tarn" run --quiet --limit 20M "$probe" one
 run 0 --quiet --limit 64M,MIG-a0a0=20M "$probe" one
 run 1 --quiet --limit 64M,MIG-a0a0=5M "$probe" one && says err 'limit 5.0 MiB'
+
+# A limit of a device that is not there is no limit, and that is said.
+for missing in 7 GPU-dead MIG-a1a2; do
+    run 0 --limit "$missing=2M" "$probe" one && says err "^  --limit: the process has no device $missing\$"
+done
+run 0 --limit 64M,1=32M,GPU-a1a1=31M "$probe" one && lacks err 'has no device'
+
+# Nobody reads the summary: the files are there all the same, and nothing is left; the program finds the signal as it was.
+(status=0; "${with[@]}" -o unread.pickle sh -c "sleep 0.5; exec \"$probe\" one" 2>&1 || status=$?; echo $status >status) | true
+until [ -s status ]; do sleep 0.05; done
+[ "$(cat status)" -eq 0 ] || fail "status $(cat status) where nobody reads"
+[ -s unread.pickle ] || fail "no snapshot where nobody reads the summary"
+left_over && fail "a folder was left where nobody reads"
+run 141 sh -c 'kill -PIPE $$'
 
 # A process that stays in the background is not said to have ended; its shim stays where it is.
 mkfifo hold
@@ -249,6 +264,7 @@ done
 run 0 --quiet -o never.pickle true && says err 'never.pickle was not written: no process used the driver'
 
 # A folder whose name the loader would cut in two or replace is not for the shim.
+# shellcheck disable=SC2016 # as it stands
 for strange_name in 'a:b' 'a;b' 'a$ORIGIN'; do
     mkdir -p "$work/$strange_name"
     run 1 --quiet --limit 10M env "TMPDIR=$work/$strange_name" "$tarn" run --quiet "$probe" one && says err 'limit 10.0 MiB'

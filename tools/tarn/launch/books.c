@@ -87,6 +87,8 @@ bool books_process_lives(const struct book *book)
         return false;
     snprintf(path, sizeof path, "/proc/%u/stat", book->process);
     FILE *in = fopen(path, "re");
+    if (!in && errno == ENOENT)
+        return access("/proc/self/stat", R_OK) != 0; /* it went just now, if there is /proc at all */
     size_t length = in ? fread(text, 1, sizeof text - 1, in) : 0;
     if (in)
         fclose(in);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Signals are blocked and waited for, so that none is lost between a look and a wait. Where SIGCHLD is ignored nobody could wait for the
+/* Signals are blocked and waited for, so that none is lost between a look and a wait. SIGPIPE is ignored: who does not read the summary may want
+ * the files. Where SIGCHLD is ignored nobody could wait for the
  * program, so it is not while the program runs, which finds it as it was. One that the terminal sends reaches the program by
  * itself, as it is in the same group; one that a process sends to this one alone is passed on. */
 #include "launch/launch.h"
@@ -21,14 +22,15 @@ static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUS
 /* How the program finds what is changed here. */
 struct signals {
     sigset_t mask;
-    struct sigaction child;
+    struct sigaction child, pipe;
 };
 
 static void change(struct signals *before)
 {
-    const struct sigaction usual = {.sa_handler = SIG_DFL};
+    const struct sigaction usual = {.sa_handler = SIG_DFL}, ignored = {.sa_handler = SIG_IGN};
     sigset_t set;
     sigaction(SIGCHLD, &usual, &before->child);
+    sigaction(SIGPIPE, &ignored, &before->pipe);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
@@ -40,6 +42,7 @@ static void change(struct signals *before)
 static void become(char **command, const struct signals *before, int pipe_end)
 {
     sigaction(SIGCHLD, &before->child, NULL);
+    sigaction(SIGPIPE, &before->pipe, NULL);
     sigprocmask(SIG_SETMASK, &before->mask, NULL);
     execvp(command[0], command);
     int error = errno;

@@ -443,7 +443,7 @@ static bool summary_write(struct run *run, const char *path)
 static bool is_over(const struct books *books)
 {
     for (size_t i = 0; i < books->count; i++)
-        if (books_process_lives(books->list[i].book))
+        if (!atomic_load(&books->list[i].book->ended) && books_process_lives(books->list[i].book))
             return false;
     return true;
 }

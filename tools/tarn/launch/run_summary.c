@@ -187,10 +187,12 @@ static void print_notes(const struct book *book, FILE *out)
                 units_count(unfollowed).text);
     if (atomic_load(&book->pool_ended))
         fprintf(out, "  --pool: nothing was pooled any more after %.95s\n", book->pool_why);
-    if (books_process_lives(book))
-        fputs("  the process runs on: what it has now is shown\n", out);
-    else if (!atomic_load(&book->ended))
-        fputs("  the process ended without exit(): what it had then is shown\n", out);
+    if (book->limit_unmet[0])
+        fprintf(out, "  --limit: the process has no device %.*s\n", (int)sizeof book->limit_unmet, book->limit_unmet);
+    if (!atomic_load(&book->ended))
+        fputs(books_process_lives(book) ? "  the process runs on: what it has now is shown\n"
+                                        : "  the process ended without exit(): what it had then is shown\n",
+              out);
 }
 
 static int by_bytes(const void *a, const void *b)
