@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define BOOK_MAGIC UINT64_C(0x31306e7572747261)
-#define BOOK_VERSION 5
+#define BOOK_VERSION 6
 
 /* The variables that `tarn run` sets for the program. */
 #define RUN_FOLDER_VARIABLE "TARN_RUN_FOLDER" /* where books and logs go */
@@ -24,7 +24,7 @@
 #define RUN_POOL_VARIABLE "TARN_RUN_POOL"     /* bytes of the largest block that is pooled */
 #define RUN_LOG_VARIABLE "TARN_RUN_LOG"       /* "1": write a log; "2": with stacks */
 
-enum { BOOK_DEVICES = 16, BOOK_LIBRARIES = 96, BOOK_SITES = 2048, BOOK_TEXT = 512, BOOK_DESKS = 64 };
+enum { BOOK_DEVICES = 16, BOOK_LIBRARIES = 96, BOOK_SITES = 2048, BOOK_TEXT = 512, BOOK_DESKS = 64, BOOK_PATH = 240 };
 
 /* What an allocation is. X(name, text, whether it takes memory of the device) */
 #define RUN_KIND_LIST(X)               \
@@ -102,7 +102,7 @@ struct book_device {
 };
 
 struct book_library {
-    char path[240]; /* of its file; empty: code that belongs to no file */
+    char path[BOOK_PATH]; /* of its file, or "..." and its end; empty: code that belongs to no file */
 };
 
 /* Where calls come from. Site 0 is "not known". */
@@ -132,9 +132,10 @@ struct book {
     _Atomic uint64_t stack_words; /* of 4 bytes, in the file of stacks */
     _Atomic uint32_t ended;       /* the process went through exit() */
     char unhooked_name[64];       /* the first one, filled before `unhooked` is 1 */
-    uint64_t pool;                /* bytes of the largest block that is pooled; 0: none is */
-    _Atomic uint32_t pool_ended;  /* nothing is pooled any more */
-    char pool_why[96];            /* filled before `pool_ended` is 1 */
+    char limit_unmet[48]; /* what the first limit that is of no device calls one, or its beginning; empty: none */
+    uint64_t pool;        /* bytes of the largest block that is pooled; 0: none is */
+    _Atomic uint32_t pool_ended; /* nothing is pooled any more */
+    char pool_why[96];           /* filled before `pool_ended` is 1 */
     struct book_device device[BOOK_DEVICES];
     struct book_library library[BOOK_LIBRARIES];
     struct book_site site[BOOK_SITES];

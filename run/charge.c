@@ -179,9 +179,10 @@ static bool reserve(struct charge *charge, uint64_t size)
         group_limits();
     uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed);
     uint64_t unseen = limit == UINT64_MAX ? 0 : limits_unseen(device);
-    if (group_joined() && !group_reserve(index, size, unseen, limit))
+    bool shared = group_has(index);
+    if (shared && !group_reserve(index, size, unseen, limit))
         return false;
-    if (group_joined()) {
+    if (shared) {
         atomic_fetch_add(&device->used, size);
     } else { /* nothing is added that does not fit, not for a moment: another thread's request may */
         uint64_t used = atomic_load(&device->used);

@@ -6,6 +6,7 @@
 #include "group.h"
 #include "shim.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,29 +14,23 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FILE_LEAST = 256, TRIES = 40, REAP_NS = 100000000 };
+enum { TRIES = 40, REAP_NS = 100000000 };
 
 static struct {
     struct group *group; /* NULL: none */
-    int file;
+    struct own_file file;
     unsigned slot;
     unsigned rows[BOOK_DEVICES]; /* of this process's devices */
     _Atomic uint64_t generation; /* of the limits that the book has */
     _Atomic uint64_t reaped_ns;
-} own = {.file = -1};
+} own = {.file = {.number = -1}};
+
+static pthread_mutex_t reaping =
+    PTHREAD_MUTEX_INITIALIZER; /* of this process alone, and held over no call that waits */
 
 bool group_joined(void)
 {
     return own.group != NULL;
-}
-
-/* A number that programs which close 3 do not have. */
-static int file_apart(int file)
-{
-    int apart = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, FILE_LEAST);
-    if (apart >= 0)
-        close(file);
-    return apart >= 0 ? apart : file;
 }
 
 static struct group *map(int file)
@@ -74,12 +69,11 @@ static bool take_slot(struct group *group, int file)
 void group_join(void)
 {
     const char *path = getenv(RUN_GROUP_VARIABLE);
-    int file = path && *path ? file_apart(open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC)) : -1;
+    int file = path && *path ? own_file_open(&own.file, path, O_RDWR) : -1;
     struct group *group = file < 0 ? NULL : map(file);
     if (group && take_slot(group, file)) {
         for (unsigned i = 0; i < book->devices; i++)
             own.rows[i] = group_row(group, group_device(book->device[i].uuid), true);
-        own.file = file;
         own.group = group;
         memcpy(book->group, group->name, sizeof book->group - 1);
         return;
@@ -89,15 +83,12 @@ void group_join(void)
             limits_read(group->limits);
         munmap(group, sizeof *group);
     }
-    if (file >= 0)
-        close(file);
+    own_file_close(&own.file);
 }
 
 void group_forked(void)
 {
-    if (own.file >= 0)
-        close(own.file);
-    own.file = -1;
+    own_file_close(&own.file);
     own.group = NULL;
 }
 
@@ -129,6 +120,11 @@ static struct group_amount *amount_of(unsigned device)
     return row < BOOK_DEVICES ? &own.group->slot[own.slot].device[row] : NULL;
 }
 
+bool group_has(unsigned device)
+{
+    return amount_of(device) != NULL;
+}
+
 static void subtract(_Atomic uint64_t *from, uint64_t value)
 {
     uint64_t before = atomic_load_explicit(from, memory_order_relaxed);
@@ -148,6 +144,16 @@ void group_subtract(unsigned device, uint64_t size)
     struct group_amount *amount = amount_of(device);
     if (amount)
         subtract(&amount->used, size);
+}
+
+/* The lock of this process is its mapping's too, so it lasts where the program has closed the file. */
+static void reap(void)
+{
+    pthread_mutex_lock(&reaping);
+    int file = own_file(&own.file);
+    if (file >= 0)
+        group_reap(own.group, file, own.slot);
+    pthread_mutex_unlock(&reaping);
 }
 
 static void pause_for(int attempt)
@@ -174,7 +180,7 @@ bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t lim
         if (fits)
             return true;
         if (attempt == 0)
-            group_reap(own.group, own.file, own.slot);
+            reap();
         else if (size > limit || sum.used > limit - size)
             return false; /* not for what others are about to take and may give back */
         else
@@ -195,7 +201,7 @@ uint64_t group_used(unsigned device, uint64_t unseen)
     uint64_t ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
     if (ns - atomic_load_explicit(&own.reaped_ns, memory_order_relaxed) > REAP_NS) {
         atomic_store(&own.reaped_ns, ns);
-        group_reap(own.group, own.file, own.slot);
+        reap();
     }
     return group_sum(own.group, own.rows[device]).used;
 }

@@ -47,7 +47,7 @@ HOOK cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     uint64_t limit = index < book->devices ? atomic_load(&book->device[index].limit) : UINT64_MAX;
     if (limit != UINT64_MAX) {
         uint64_t unseen = limits_unseen(&book->device[index]);
-        uint64_t used = group_joined() ? group_used(index, unseen) : unseen + charge_used(index);
+        uint64_t used = group_has(index) ? group_used(index, unseen) : unseen + charge_used(index);
         used -= least(used, idle + pool_idle_ordered(index));
         if (free_bytes)
             *free_bytes = least(*free_bytes, limit > used ? limit - used : 0);

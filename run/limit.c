@@ -37,15 +37,22 @@ static void apply(uint64_t limits[static BOOK_DEVICES], const char *rule, size_t
 {
     const char *equals = memchr(rule, '=', length);
     uint64_t bytes = strtoull(equals ? equals + 1 : rule, NULL, 10);
+    bool is_met = !equals || !bytes;
     for (unsigned i = 0; i < book->devices && bytes; i++)
-        if (!equals || is_meant(rule, (size_t)(equals - rule), i))
+        if (!equals || is_meant(rule, (size_t)(equals - rule), i)) {
             limits[i] = bytes;
+            is_met = true;
+        }
+    if (!is_met && !book->magic && !book->limit_unmet[0]) /* later other threads are here too */
+        snprintf(book->limit_unmet, sizeof book->limit_unmet, "%.*s", (int)(equals - rule), rule);
 }
 
 void limits_read(const char *text)
 {
     uint64_t limits[BOOK_DEVICES];
     memset(limits, 0xff, sizeof limits);
+    if (!book->magic)
+        book->limit_unmet[0] = '\0';
     while (text && *text) {
         size_t length = strcspn(text, ",");
         apply(limits, text, length);
@@ -112,7 +119,7 @@ static void describe(struct book_device *device, unsigned index, uint64_t size, 
                           (double)size / 1048576, library_name(book->site[site].library),
                           (double)atomic_load(&device->limit) / 1048576, (double)atomic_load(&device->used) / 1048576);
     size_t used = (size_t)length;
-    if (group_joined() && used < sizeof text)
+    if (group_has(index) && used < sizeof text)
         used += (size_t)snprintf(text + used, sizeof text - used, " of %.1f MiB of group %s",
                                  (double)group_used(index, residue == UINT64_MAX ? 0 : residue) / 1048576, book->group);
     if (used < sizeof text)

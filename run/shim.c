@@ -28,10 +28,10 @@ _Thread_local unsigned shim_depth;
 static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct book_record *records;
-    int file;
+    struct own_file file;
     _Atomic uint64_t room; /* records that the file has */
     pthread_mutex_t growing;
-} log_ = {.file = -1, .growing = PTHREAD_MUTEX_INITIALIZER};
+} log_ = {.file = {.number = -1}, .growing = PTHREAD_MUTEX_INITIALIZER};
 
 /* Time ------------------------------------------------------------------------------------------------------------- */
 
@@ -52,16 +52,14 @@ uint64_t shim_now(void)
 
 void log_open(const char *path)
 {
-    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int file = own_file_open(&log_.file, path, O_RDWR | O_CREAT | O_EXCL);
     if (file < 0)
         return;
     void *memory = mmap(NULL, LOG_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    if (memory == MAP_FAILED) {
-        close(file);
-        return;
-    }
-    log_.records = memory;
-    log_.file = file;
+    if (memory == MAP_FAILED)
+        own_file_close(&log_.file);
+    else
+        log_.records = memory;
 }
 
 /* Room in the file for record `index`: blocks of the disk too, since a store into a hole of a full disk would kill the process. */
@@ -74,7 +72,8 @@ static bool log_grow(uint64_t index)
     uint64_t bytes = atomic_load(&log_.room) * sizeof(struct book_record);
     while (there && index >= atomic_load(&log_.room)) {
         bytes = bytes / LOG_STEP * LOG_STEP;
-        there = bytes + LOG_STEP <= LOG_BYTES && posix_fallocate(log_.file, (off_t)bytes, (off_t)LOG_STEP) == 0;
+        int file = bytes + LOG_STEP <= LOG_BYTES ? own_file(&log_.file) : -1;
+        there = file >= 0 && posix_fallocate(file, (off_t)bytes, (off_t)LOG_STEP) == 0;
         if (there)
             atomic_store(&log_.room, (bytes + LOG_STEP) / sizeof(struct book_record));
         bytes += LOG_STEP;
@@ -85,7 +84,7 @@ static bool log_grow(uint64_t index)
 
 void log_write(const struct block *block, run_stream stream, uint32_t stack, bool is_free)
 {
-    if (log_.file < 0)
+    if (!log_.records)
         return;
     uint64_t index = atomic_fetch_add(&book->log_count, 1);
     if (!log_grow(index)) {
@@ -108,6 +107,7 @@ void log_write(const struct block *block, run_stream stream, uint32_t stack, boo
 
 /* The book --------------------------------------------------------------------------------------------------------- */
 
+/* One line, whatever its arguments have in them. */
 static void describe_process(void)
 {
     int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -115,7 +115,7 @@ static void describe_process(void)
     if (file >= 0)
         close(file);
     for (ssize_t i = 0; i + 1 < length; i++)
-        if (!book->command[i])
+        if ((unsigned char)book->command[i] < ' ' || book->command[i] == 0x7f)
             book->command[i] = ' ';
 }
 
@@ -138,7 +138,7 @@ static struct book *book_open(char *path, size_t size, bool *is_file)
     const char *folder = getenv(RUN_FOLDER_VARIABLE);
     int file = folder && *folder ? book_create(folder, path, size) : -1;
     if (file >= 0 && posix_fallocate(file, 0, sizeof(struct book))) {
-        (void)unlink(path);
+        (void)!ftruncate(file, 0); /* an empty one says that this process is not in the summary */
         close(file);
         file = -1;
     }

@@ -17,6 +17,8 @@
 #endif
 #include "book.h"
 
+#include <sys/types.h>
+
 #define HOOK __attribute__((visibility("default")))
 #define CALLER __builtin_extract_return_addr(__builtin_return_address(0))
 
@@ -76,6 +78,22 @@ static inline void shim_leave(void)
 void shim_wake(void);
 /* ns since the book's start. */
 uint64_t shim_now(void);
+
+/* Files ------------------------------------------------------------------------------------------------------------ */
+
+/* A file that stays open, though the program may close its number and open another file there. */
+struct own_file {
+    int number; /* -1: none */
+    dev_t device;
+    ino_t node;
+    char *path; /* of the heap */
+};
+/* Opens it, with O_CREAT for its user alone. Its number, or -1. */
+int own_file_open(struct own_file *own, const char *path, int flags);
+/* Its number, of which the caller makes use at once; where the program has closed it, it is opened again. -1: it is gone. Not for two threads
+ * at once. */
+int own_file(struct own_file *own);
+void own_file_close(struct own_file *own);
 
 /* Who calls -------------------------------------------------------------------------------------------------------- */
 
@@ -175,12 +193,14 @@ void limits_refuse(unsigned device, uint64_t size, uint32_t site);
 /* The group that shares a limit, if there is one: this process takes its place in it. */
 void group_join(void);
 bool group_joined(void);
+/* Whether the group counts a device: it has a row for each of the first that its processes had. */
+bool group_has(unsigned device);
 /* In a child of fork(). */
 void group_forked(void);
 /* Puts the group's limits into the book, where they have changed. */
 void group_limits(void);
-/* Takes bytes if all processes together stay below the limit; what this one has that no hook sees is written down with it. True without a
- * group. */
+/* Takes bytes if all processes together stay below the limit; what this one has that no hook sees is written down with it. True for a
+ * device that the group does not count. */
 bool group_reserve(unsigned device, uint64_t size, uint64_t unseen, uint64_t limit);
 /* What was not known before the driver's call, and what is given back. */
 void group_add(unsigned device, uint64_t size);

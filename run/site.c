@@ -59,15 +59,28 @@ static bool is_runtime(const char *path)
     return false;
 }
 
+/* Of a path that is too long for the book the end says most. */
+static void shorten(char text[static BOOK_PATH], const char *path)
+{
+    static const char missing[] = "...";
+    size_t length = strlen(path), dots = length < BOOK_PATH ? 0 : sizeof missing - 1;
+    const char *end = dots ? path + length - (BOOK_PATH - 1 - dots) : path;
+    memset(text, 0, BOOK_PATH);
+    memcpy(text, missing, dots);
+    memcpy(text + dots, end, strlen(end) + 1);
+}
+
 static uint32_t library_number(const char *path)
 {
+    char text[BOOK_PATH];
     uint32_t count = atomic_load(&book->libraries);
+    shorten(text, path);
     for (uint32_t i = 1; i < count; i++)
-        if (strncmp(book->library[i].path, path, sizeof book->library[i].path - 1) == 0)
+        if (strcmp(book->library[i].path, text) == 0)
             return i;
     if (count == BOOK_LIBRARIES)
         return UNKNOWN_LIBRARY;
-    memcpy(book->library[count].path, path, strnlen(path, sizeof book->library[count].path - 1));
+    memcpy(book->library[count].path, text, sizeof text);
     atomic_store(&book->libraries, count + 1);
     return count;
 }

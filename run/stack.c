@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { FRAMES_MOST = 48, OWN_FRAMES = 8, STACKS = 1 << 15 };
 #define FILE_BYTES (UINT64_C(1) << 26)
@@ -19,22 +18,20 @@ enum { FRAMES_MOST = 48, OWN_FRAMES = 8, STACKS = 1 << 15 };
 static struct {
     pthread_mutex_t lock; /* a leaf */
     uint32_t *words;      /* NULL: no stacks */
-    int file;
+    struct own_file file;
     uint64_t room; /* words that the file has */
     unsigned count;
-} stacks = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
+} stacks = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = {.number = -1}};
 
 void stack_open(const char *path)
 {
-    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int file = own_file_open(&stacks.file, path, O_RDWR | O_CREAT | O_EXCL);
     void *memory =
         file < 0 ? MAP_FAILED : mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     if (memory == MAP_FAILED) {
-        if (file >= 0)
-            close(file);
+        own_file_close(&stacks.file);
         return;
     }
-    stacks.file = file;
     stacks.words = memory;
     atomic_store(&book->stack_words, 1);
 }
@@ -50,7 +47,8 @@ static bool grow_locked(uint64_t words)
 {
     while (stacks.room < words) {
         uint64_t bytes = stacks.room * sizeof(uint32_t);
-        if (bytes + FILE_STEP > FILE_BYTES || posix_fallocate(stacks.file, (off_t)bytes, (off_t)FILE_STEP))
+        int file = bytes + FILE_STEP <= FILE_BYTES ? own_file(&stacks.file) : -1;
+        if (file < 0 || posix_fallocate(file, (off_t)bytes, (off_t)FILE_STEP))
             return false;
         stacks.room += FILE_STEP / sizeof(uint32_t);
     }

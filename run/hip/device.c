@@ -128,7 +128,7 @@ HOOK hip_result hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     uint64_t limit = index == NO_DEVICE ? UINT64_MAX : limit_of((int)index);
     if (limit != UINT64_MAX) {
         uint64_t unseen = limits_unseen(&book->device[index]);
-        uint64_t used = group_joined() ? group_used(index, unseen) : unseen + charge_used(index);
+        uint64_t used = group_has(index) ? group_used(index, unseen) : unseen + charge_used(index);
         if (free_bytes)
             *free_bytes = least(*free_bytes, limit > used ? limit - used : 0);
         if (total_bytes)

@@ -2,14 +2,16 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A libcuda.so.1 for the tests of `tarn run`: two devices without anything behind them, every function that the shim hooks or asks, and a
- * resolver that tells all prototypes of the toolkit's header apart. What a row has no function for is answered with an address of its own,
+ * resolver that tells all prototypes of CUDA 13.5 apart. What a row has no function for is answered with an address of its own,
  * so that a hook that is given out for another prototype shows.
  *
  * FAKE_DRIVER_SWAPPED: the devices have each other's UUID, as if CUDA_VISIBLE_DEVICES had turned their order.
+ * FAKE_DRIVER_UUID: what every byte of the first device's UUID is; one more is the second's.
  * FAKE_DRIVER_APART: threads have addresses of their own, which cost next to nothing and are not counted; for a benchmark.
- * FAKE_DRIVER_OLD: of CUDA 13.0, all of whose captures the shim sees begin. FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to which
- * every name that is asked for is added. FAKE_DRIVER_KEEPS: pools keep what is freed until a wait. FAKE_DRIVER_FORGETS: their memory goes with a
- * primary context. */
+ * FAKE_DRIVER_OLD: of CUDA 13.0, all of whose captures the shim sees begin, and whose resolver knows no newer prototypes.
+ * FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to
+ * which every name that is asked for is added. FAKE_DRIVER_KEEPS: pools keep what is freed until a wait. FAKE_DRIVER_FORGETS: their
+ * memory goes with a primary context. */
 #include "fake_driver.h"
 
 #include <dlfcn.h>
@@ -17,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PITCH = 512 };
+enum { PITCH = 512, OLD = 13000 };
 
 static bool are_apart;
 struct fake fake = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
@@ -204,7 +206,7 @@ cu_result cuInit(unsigned flags)
 
 cu_result cuDriverGetVersion(int *version)
 {
-    *version = are_apart || getenv("FAKE_DRIVER_OLD") ? 13000 : 13050;
+    *version = are_apart || getenv("FAKE_DRIVER_OLD") ? OLD : 13050;
     return CU_OK;
 }
 
@@ -222,7 +224,9 @@ cu_result cuDeviceGetName(char *name, int size, cu_device device)
 
 cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
 {
-    memset(uuid->bytes, 0xa0 + (getenv("FAKE_DRIVER_SWAPPED") ? 1 - device : device), sizeof uuid->bytes);
+    const char *first = getenv("FAKE_DRIVER_UUID");
+    int byte = first ? atoi(first) + device : 0xa0 + (getenv("FAKE_DRIVER_SWAPPED") ? 1 - device : device);
+    memset(uuid->bytes, byte, sizeof uuid->bytes);
     return CU_OK;
 }
 
@@ -611,7 +615,7 @@ struct row {
 
 static const struct row rows[] = {
 #define X(name, version, mode) {#name, version, mode},
-#include "fake_triples.h"
+#include TRIPLES
 #undef X
 };
 
@@ -648,6 +652,7 @@ cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uin
     if (!name || !address || flags > RUN_PER_THREAD)
         return CU_INVALID_VALUE;
     note(name, version, flags);
+    version = version > OLD && getenv("FAKE_DRIVER_OLD") ? OLD : version;
     *address = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (fits(&rows[i], name, version, mode) &&

@@ -13,6 +13,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#ifndef TRIPLES /* or what scripts/run-wheels makes of another header */
+#define TRIPLES "triples.h"
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
 #define X(name, version, mode, symbol, parameters, arguments) EXPORT cu_result symbol parameters;
 RUN_HOOK_LIST(X)

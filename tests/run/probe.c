@@ -13,9 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef TRIPLES /* or what scripts/run-wheels makes of another header */
+#define TRIPLES "triples.h"
+#endif
 #define MIB ((size_t)1 << 20)
 #define CHECK(condition)                                                   \
     do {                                                                   \
@@ -52,6 +58,7 @@ static void open_driver(const char *name)
 }
 
 static cu_context start_context;
+static size_t wanted; /* the second argument: mostly a number of MiB */
 
 static cu_context start(int device)
 {
@@ -185,14 +192,14 @@ static void bad(void)
     printf("release: %u %u\n", cu.cuDevicePrimaryCtxRelease_v2(0), cu.cuDevicePrimaryCtxRelease_v2(1));
 }
 
-/* Every name, version and flag that the header has, and some around them: a hook where the driver's answer is the function that it hooks,
+/* Every name, version and flag that the headers of CUDA 13.0 and 13.5 have, and some around them: a hook where the driver's answer is the function that it hooks,
  * and the driver's answer where it is not. */
 static const struct {
     const char *name;
     int version;
 } asked[] = {
 #define X(name, version, mode) {#name, version},
-#include "fake_triples.h"
+#include TRIPLES
 #undef X
     {"", 0},           {"cuNothing", 12000}, {"cuMemAlloc_v2", 12000},
     {"cuMemAlloc", 0}, {"cuMemAlloc", -1},   {"cuMemAlloc", 14000},
@@ -458,26 +465,28 @@ static void killed(void)
     raise(SIGKILL);
 }
 
-/* Many programs at once: each is this one again. */
+/* Many programs at once, as many as the second argument says: each is this one again. */
 static void many(void)
 {
-    enum { PROCESSES = 60 };
+    enum { PROCESSES = 300 };
     pid_t child[PROCESSES];
-    for (int i = 0; i < PROCESSES; i++)
+    CHECK(wanted <= PROCESSES);
+    for (size_t i = 0; i < wanted; i++)
         if ((child[i] = fork()) == 0) {
             execl("/proc/self/exe", "probe", "one", (char *)NULL);
             _exit(1);
         }
-    for (int i = 0; i < PROCESSES; i++)
+    for (size_t i = 0; i < wanted; i++)
         CHECK(wait_for(child[i]) == 0);
 }
 
-/* Under --limit 64M, of which NVML says, before anything is allocated, that 20 MiB are in use. */
+/* Under --limit 64M, of which NVML says, before anything is allocated, that 20 MiB are in use, of two MIG instances. */
 static void residue(void)
 {
     cu_address address;
     FILE *out = fopen(getenv("FAKE_NVML"), "w");
-    CHECK(out && fprintf(out, "1 99\n%d %zu\n", (int)getpid(), 20 * MIB) > 0 && fclose(out) == 0);
+    CHECK(out && fprintf(out, "1 99\n%d %zu\n%d %zu\n", (int)getpid(), 12 * MIB, (int)getpid(), 8 * MIB) > 0 &&
+          fclose(out) == 0);
     start(0);
     CHECK(free_now() == 44 * MIB);
     CHECK(cu.cuMemAlloc_v2(&address, 45 * MIB) == CU_OUT_OF_MEMORY);
@@ -521,9 +530,6 @@ static void waits(void)
         ;
 }
 
-/* Of a group. The second argument is a number of MiB. */
-static size_t wanted;
-
 static void wait_for_end(void)
 {
     printf("%d\n", (int)getpid());
@@ -553,6 +559,74 @@ static void tell_free(void)
 {
     start((int)wanted);
     printf("%zu\n", free_now() / MIB);
+}
+
+/* Has a file of its own at every number, also at those that the shim had, as a program that closes all that it inherits may. Nothing may
+ * happen to that file. The second argument is what it holds of a group, in which 30 MiB more are refused, however often. */
+static void overtaken(void)
+{
+    enum { NUMBERS = 1000, CALLS = 30000 };
+    struct stat about;
+    cu_address address;
+    start(0);
+    CHECK(cu.cuMemAlloc_v2(&held, (wanted ? wanted : 1) * MIB) == CU_OK);
+    int file = memfd_create("own", 0);
+    for (int i = 3; i < NUMBERS; i++)
+        CHECK(i == file || dup2(file, i) == i);
+    for (int i = 0; i < CALLS; i++)
+        CHECK(cu.cuMemAlloc_v2(&address, 4096) == CU_OK && cu.cuMemFree_v2(address) == CU_OK);
+    CHECK(fstat(file, &about) == 0 && about.st_size == 0);
+    for (int i = 0; wanted && i < 3; i++)
+        CHECK(cu.cuMemAlloc_v2(&address, 30 * MIB) == CU_OUT_OF_MEMORY);
+    wait_for_end();
+}
+
+/* There is room for files only when some calls have found none. */
+static void recovers(void)
+{
+    struct rlimit most;
+    cu_address address;
+    start(0);
+    for (int i = 0; i < 3; i++)
+        CHECK(cu.cuMemAlloc_v2(&address, MIB) == CU_OK && cu.cuMemFree_v2(address) == CU_OK);
+    CHECK(getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != most.rlim_max);
+    most.rlim_cur = most.rlim_max;
+    CHECK(setrlimit(RLIMIT_FSIZE, &most) == 0);
+    CHECK(cu.cuMemAlloc_v2(&address, 7 * MIB) == CU_OK);
+}
+
+/* Two blocks in the order of a stream, whose number it prints; the first is freed after a while. */
+static void streams(void)
+{
+    cu_address address;
+    cu_stream stream;
+    start(1);
+    CHECK(cu.cuStreamCreate(&stream, 0) == CU_OK);
+    CHECK(cu.cuMemAllocAsync(&address, MIB, stream) == CU_OK);
+    usleep(30000);
+    CHECK(cu.cuMemFreeAsync(address, stream) == CU_OK && cu.cuMemAllocAsync(&address, 2 * MIB, stream) == CU_OK);
+    printf("%llu\n", (unsigned long long)(uintptr_t)stream);
+}
+
+/* Ends while its threads allocate and free. */
+static void *never_ends(void *argument)
+{
+    cu_address address;
+    CHECK(cu.cuCtxSetCurrent(start_context) == CU_OK);
+    for (;;)
+        if (cu.cuMemAlloc_v2(&address, 4096) == CU_OK)
+            (void)cu.cuMemFree_v2(address);
+    return argument;
+}
+
+static void exits_busy(void)
+{
+    pthread_t thread;
+    start_context = start(0);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&thread, NULL, never_ends, NULL) == 0);
+    CHECK(cu.cuMemAlloc_v2(&held, 4096) == CU_OK);
+    usleep(20000);
 }
 
 /* Says its number, and per line of its input what a request gives; it keeps nothing. */
@@ -701,6 +775,10 @@ static const struct {
     {"places", places},
     {"neighbours", neighbours},
     {"desks", desks},
+    {"overtaken", overtaken},
+    {"exits_busy", exits_busy},
+    {"streams", streams},
+    {"recovers", recovers},
     {"take_later", take_later},
     {"leave_child", leave_child},
     {"become", become},

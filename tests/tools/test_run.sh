@@ -85,9 +85,10 @@ row '^  all together +0 B' # what the driver refused is not held
 run 0 --limit 100G "$probe" bad # as little under a limit, where each call is counted at once
 row '^  all together +0 B'
 run 0 "$probe" triples && says out 'hooked: some'
+run 0 env FAKE_DRIVER_OLD=1 "$probe" triples && says out 'hooked: some' # the driver of CUDA 13.0
 run 0 env FAKE_DRIVER_NEWER=1 "$probe" newer && says err 'newer than CUDA .* cuMemAlloc'
 run 0 "$probe" prologues
-run 0 "$probe" falls_through
+run 0 "$probe" falls_through && says err 'no process used the driver' # which has not called cuInit()
 
 # Threads count apart, and free what others have made.
 run 0 "$probe" desks && row '^  probe +5.00 MiB +[0-9.]+ MiB +8,000  plain' && row '^  all together +5.00 MiB'
@@ -158,6 +159,12 @@ done
 
 # The CUDA runtime itself, static and shared, asks for the same and is answered the same; on this driver it gives up soon.
 cuda=${CUDA_HOME:-/usr/local/cuda}
+header=$cuda/include/cudaTypedefs.h
+if [ -f "$header" ] && [ "$(awk '$2 == "CUDA_VERSION" { print $3; exit }' "$cuda/include/cuda.h")" -le 13050 ]; then
+    awk -f "$TARN_SOURCE/tests/run/triples.awk" "$header" | sort >"$work/triples"
+    sort "$TARN_SOURCE/tests/run/triples.h" | comm -13 - "$work/triples" >"$work/out"
+    silent out # the list of the tests has all that this toolkit has
+fi
 if [ -f "$cuda/include/cuda_runtime_api.h" ] && [ -z "${TARN_SANITIZE:-}" ]; then
     cat >"$work/runtime_program.c" <<'END_OF_PROGRAM'
 #include <cuda_runtime_api.h>
@@ -193,7 +200,8 @@ run 0 "$probe" forks && row '^  probe +11.0 MiB' && row '^  probe +3.00 MiB'
 [ "$(grep -c '^tarn run: process' "$work/err")" -eq 2 ] || fail "not two processes"
 run 137 "$probe" killed && says err 'without exit' && row '^  probe +9.00 MiB'
 run 0 "$probe" one && row '^  probe +(13.0 MiB|0 B) +13.0 MiB'
-run 0 "$probe" many && says err 'more processes'
+run 0 "$probe" many 300 && says err '^and 292 more processes$' # none waits for another
+run 0 --limit 64M "$probe" many 300 && says err '^and 292 more processes$'
 run 0 "$tarn" run "$probe" one # one within the other
 left_over && fail "a folder was left"
 
@@ -244,6 +252,17 @@ command=("${with[@]}")
 # Snapshots.
 run 0 -o "$work/run.pickle" "$probe" kinds
 [ "$(stat -c %a "$work/run.pickle")" = 600 ] || fail "others may read the snapshot"
+run 0 -o "$work/streams.pickle" "$probe" streams
+/usr/bin/python3 - "$work/streams.pickle" "$(cat "$work/out")" <<'END' || fail "the snapshot does not say which stream, or how long"
+import pickle, sys
+events = pickle.load(open(sys.argv[1], "rb"))["device_traces"][1]
+assert {event["stream"] for event in events} == {int(sys.argv[2])} and {event["user_metadata"] for event in events} == {"stream-ordered"}, events
+times = {event["action"]: event["time_us"] for event in reversed(events) if event["size"] == 1 << 20}
+assert 30000 <= times["free_completed"] - times["alloc"] < 10000000, times
+END
+run 0 --stacks -o "$work/overtaken.pickle" "$probe" overtaken # its files are not the shim's
+[ "$(stat -c %s "$work/overtaken.pickle")" -gt 3000000 ] || fail "the log ended early: $(stat -c %s "$work/overtaken.pickle")"
+lacks err 'lacks '
 command=("$tarn")
 run 0 report --json "$work/run.pickle"
 run 0 report "$work/run.pickle" && says out 'plain' && says out 'device 1'

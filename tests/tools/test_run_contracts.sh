@@ -32,6 +32,13 @@ cp "$work/out" "$work/pooled"
 env "LD_LIBRARY_PATH=$folder" "$contracts" "$work/alone" >"$work/same" && fail "rows that should differ may be the same"
 grep -q ': differs$' "$work/same" && fail "two runs on the driver alone differ"
 
+# Without --pool nothing is other than on the driver, also where each call is counted at once, and where it is logged.
+for options in --limit=100G "--stacks -o $work/plain.pickle" --audit; do
+    # shellcheck disable=SC2086
+    env "LD_LIBRARY_PATH=$folder" "$tarn" run --quiet $options "$contracts" "$work/alone" >"$work/plain" 2>"$work/err" || true
+    [ "$(grep -c ': the same$' "$work/plain")" -eq "$(grep -c . "$work/list")" ] || fail "$options changes: $(grep differs "$work/plain")"
+done
+
 # On another driver the rows that need no help of its own are observed, and nothing is expected of them. A sanitizer is in that driver, and takes
 # the faults by which children of the program end for its own.
 [ -z "${TARN_SANITIZE:-}" ] || exit 0

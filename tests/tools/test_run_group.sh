@@ -117,6 +117,17 @@ run 4 "$probe" take 30
 kill -CONT "$process"
 end "$runner"
 
+# One that has closed the group's file, and has another at its number: it takes nobody's place, and keeps its own.
+begin "$work/stays" "$probe" hold 30
+stays=$runner stays_input=$input
+begin "$work/overtaken" "$probe" overtaken 10
+free_is 23
+run 4 "$probe" take 24
+end "$runner"
+input=$stays_input
+end "$stays"
+free_is 63
+
 # Statics that free at exit, and double frees under a limit that is nearly used up.
 run 0 "$probe" one
 run 0 "$probe" free_twice 10 && says out '^63$'
@@ -149,6 +160,16 @@ run 4 "$probe" take 1
 end "$runner"
 free_is 19
 
+# More devices than the group has rows for: those beyond have the whole limit for each process, and not none.
+"${with[@]}" --limit 64M true
+for first in $(seq 10 2 28); do run 0 env "FAKE_DRIVER_UUID=$first" "$probe" take 1; done
+for first in 24 40; do
+    run 4 env "FAKE_DRIVER_UUID=$first" "$probe" take 65 && says err 'limit 64.0 MiB'
+    run 0 env "FAKE_DRIVER_UUID=$first" "$probe" tell_free 0 && says out '^64$'
+    run 0 env "FAKE_DRIVER_UUID=$first" "$probe" take 64
+done
+"${with[@]}" --limit 20M true
+
 # Without its last process it is gone; and so is its limit.
 input=$keeper_input
 end "$keeper"
@@ -160,3 +181,12 @@ free_is 1024
 mkdir "$group" && run 1 true && says err "the group $name" && rmdir "$group"
 ln -s /dev/null "$group" && run 1 true && says err "the group $name" && rm "$group"
 head -c 600000 /dev/urandom >"$group" && run 1 true && says err 'another version' && rm "$group"
+printf 'rtg' >"$group" && run 1 true && says err 'another version' && rm "$group"
+# One that was cut goes on as far as it is there, and rubbish behind the mark of its version stops nobody, and lets nobody pass its limit.
+printf 'rtgroup1' >"$group" && run 4 --limit 64M "$probe" take 65
+[ ! -e "$group" ] || fail "the group was left"
+{ printf 'rtgroup1' && head -c 600000 /dev/urandom; } >"$group"
+run 4 --limit 64M "$probe" take 65
+run 0 --limit 64M "$probe" take 64
+: >"$group" && run 4 --limit 64M "$probe" take 65
+rm -f "$group"

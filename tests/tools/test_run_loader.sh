@@ -96,6 +96,57 @@ seen yes yes "$work/plain"
 seen yes yes "$work/runpath"
 seen no yes "$work/rpath"
 
+# Nothing is asked of a driver before cuInit() has succeeded, and nothing after it has failed; of calls for work there is no hook.
+mkdir "$work/none"
+cat >"$work/none.c" <<'END_OF_PROGRAM'
+#include <stdlib.h>
+int cuInit(unsigned flags);
+int cuMemAlloc_v2(unsigned long long *address, size_t size);
+int cuMemFree_v2(unsigned long long address);
+int cuInit(unsigned flags)
+{
+    return flags ? 1 : 100; /* no device */
+}
+int cuMemAlloc_v2(unsigned long long *address, size_t size)
+{
+    return address && size ? 3 : 1;
+}
+int cuMemFree_v2(unsigned long long address)
+{
+    return address ? 3 : 0;
+}
+#define NEVER(name) int name(void); int name(void) { abort(); }
+NEVER(cuDriverGetVersion) NEVER(cuDeviceGetCount) NEVER(cuDeviceGetUuid) NEVER(cuDeviceGetUuid_v2) NEVER(cuDeviceGetName)
+NEVER(cuDeviceGetPCIBusId) NEVER(cuDeviceTotalMem_v2) NEVER(cuCtxGetCurrent) NEVER(cuCtxGetDevice) NEVER(cuMemGetInfo_v2)
+NEVER(cuDevicePrimaryCtxGetState) NEVER(cuDevicePrimaryCtxRetain) NEVER(cuDevicePrimaryCtxRelease_v2) NEVER(cuStreamGetCtx)
+NEVER(cuStreamIsCapturing) NEVER(cuPointerGetAttribute) NEVER(cuGetProcAddress_v2) NEVER(cuDeviceGetMemPool) NEVER(cuGetExportTable)
+END_OF_PROGRAM
+cat >"$work/asks.c" <<'END_OF_PROGRAM'
+#include <dlfcn.h>
+#include <stddef.h>
+int main(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
+    int (*alloc)(unsigned long long *, size_t) = (int (*)(unsigned long long *, size_t))dlsym(library, "cuMemAlloc_v2");
+    int (*give)(unsigned long long) = (int (*)(unsigned long long))dlsym(library, "cuMemFree_v2");
+    unsigned long long address;
+    if (alloc(&address, 4096) != 3 || give(4096) != 3 || init(1) != 1 || init(0) != 100)
+        return 1;
+    return alloc(&address, 4096) != 3 || give(4096) != 3 || give(0) != 0;
+}
+END_OF_PROGRAM
+"$CC" -shared -fPIC "$work/none.c" -o "$work/none/libcuda.so.1" -Wl,-soname,libcuda.so.1
+"$CC" "$work/asks.c" -o "$work/asks" -ldl
+for option in --audit --pool --limit=64M --group="loader.$$"; do
+    command=(env "LD_LIBRARY_PATH=$work/none" "$tarn" run "$option")
+    run 0 "$work/asks" && says err 'no process used'
+done
+for shim in run/libcuda.so.1 run/pool/libcuda.so.1 run/libamdhip64.so.0; do
+    nm -D --defined-only "$TARN_BUILD/$shim" | grep -E ' (cuLaunch|hipLaunch|hipModuleLaunch|cuMemcpy|nvml|dlsym|dlopen)' >"$work/out" || true
+    silent out
+done
+
 # What a program starts, and what does not use the driver, is none the worse for it.
 command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run --audit)
 run 0 sh -c 'ls / >/dev/null' && says err 'no process used'

@@ -93,7 +93,8 @@ run 0 --pool=64M "$probe" one && row "^  tarn's pools, beyond that +14.0 MiB" &&
 env "LD_LIBRARY_PATH=$folder" "$probe" bad >"$work/expected" || fail "the probe fails by itself"
 run 0 "$probe" bad && { diff "$work/expected" "$work/out" >&2 || fail "codes differ"; }
 run 0 "$probe" triples && says out 'hooked: some'
-for name in prologues falls_through forks many; do run 0 "$probe" "$name"; done
+for name in prologues falls_through forks overtaken exits_busy; do run 0 "$probe" "$name"; done
+run 0 "$probe" many 60
 run 137 "$probe" killed
 
 # Its tarn is nobody's: it reads no environment, says nothing, and no name of it can be seen.

@@ -4,11 +4,13 @@
 /* The program `tarn`: finds the subcommand and runs it. */
 #include "command.h"
 
+#include <fcntl.h>
 #include <locale.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <tarn/tarn.h>
+#include <unistd.h>
 
 static const struct command *const commands[] = {
     &diff_command,   &info_command, &metrics_command, &plan_command, &replay_command,
@@ -92,8 +94,18 @@ static int finish(int status)
     return COMMAND_FAILED;
 }
 
+/* A standard stream that is closed would be the next file that is opened, and messages would be written into that. What stands in its place
+ * fails as it does, and a program that is run does not see it. */
+static void occupy_streams(void)
+{
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) < 0)
+            (void)!open("/dev/null", (file == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}
+
 int main(int argc, char **argv)
 {
+    occupy_streams();
     setlocale(LC_CTYPE, "");
     if (argc < 2) {
         help(stderr);

@@ -4,7 +4,9 @@
 #include "launch/books.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +22,16 @@ static bool is_open(const struct books *books, const char *log)
     return false;
 }
 
-/* NULL where it is not a book, or not one yet. */
-static struct book *map(const char *path)
+/* NULL where it is not a book, or not one yet; then *empty says whether the file has nothing in it. */
+static struct book *map(const char *path, bool *empty)
 {
-    struct stat about;
+    struct stat about = {0};
     struct book *book = MAP_FAILED;
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0)
         return NULL;
-    if (fstat(file, &about) == 0 && (size_t)about.st_size >= sizeof *book)
+    *empty = fstat(file, &about) == 0 && about.st_size == 0;
+    if (!*empty && (size_t)about.st_size >= sizeof *book)
         book = mmap(NULL, sizeof *book, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (book == MAP_FAILED)
@@ -43,12 +46,14 @@ static struct book *map(const char *path)
 static void look_at(struct books *books, const char *folder, const char *name)
 {
     char *path = NULL, *log = NULL;
+    bool empty = false;
     int stem = (int)(strlen(name) - strlen(".book"));
     if (asprintf(&path, "%s/%s", folder, name) < 0)
         return;
     if (asprintf(&log, "%s/%.*s.log", folder, stem, name) >= 0 && !is_open(books, log)) {
-        struct book *book = books->count < BOOKS_MOST ? map(path) : NULL;
+        struct book *book = books->count < BOOKS_MOST ? map(path, &empty) : NULL;
         books->left_out += books->count == BOOKS_MOST;
+        books->empty += empty;
         if (book) {
             struct opened_book *opened = &books->list[books->count++];
             *opened = (struct opened_book){.book = book, .log = log};
@@ -65,7 +70,7 @@ void books_look(struct books *books, const char *folder)
 {
     DIR *entries = opendir(folder);
     struct dirent *entry;
-    books->left_out = 0;
+    books->left_out = books->empty = 0;
     while (entries && (entry = readdir(entries))) {
         const char *end = strrchr(entry->d_name, '.');
         if (end && strcmp(end, ".book") == 0)
@@ -73,6 +78,22 @@ void books_look(struct books *books, const char *folder)
     }
     if (entries)
         closedir(entries);
+}
+
+bool books_process_lives(const struct book *book)
+{
+    char path[40], text[512] = "";
+    if (kill((pid_t)book->process, 0) && errno != EPERM)
+        return false;
+    snprintf(path, sizeof path, "/proc/%u/stat", book->process);
+    FILE *in = fopen(path, "re");
+    if (!in && errno == ENOENT)
+        return access("/proc/self/stat", R_OK) != 0; /* it went just now, if there is /proc at all */
+    size_t length = in ? fread(text, 1, sizeof text - 1, in) : 0;
+    if (in)
+        fclose(in);
+    const char *state = length ? strrchr(text, ')') : NULL; /* behind the name, which may have anything in it */
+    return !state || (strncmp(state, ") Z", 3) != 0 && strncmp(state, ") X", 3) != 0);
 }
 
 uint32_t books_libraries(const struct book *book)

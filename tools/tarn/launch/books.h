@@ -22,11 +22,15 @@ struct books {
     struct opened_book list[BOOKS_MOST];
     size_t count;
     size_t left_out; /* beyond the most */
+    size_t empty;    /* of processes whose book found no room */
 };
 
 /* Opens what is new in the folder. Called again and again; what is not whole yet is tried again. */
 void books_look(struct books *books, const char *folder);
 void books_close(struct books *books);
+
+/* Whether the process of a book runs: one that has ended, and that its parent has not waited for, does not. */
+bool books_process_lives(const struct book *book);
 
 /* What the lists of a book say, summed up. */
 struct books_sums {

@@ -4,6 +4,7 @@
 #include "launch/driver_search.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <link.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ static bool ask(const char *library, const char *has, struct answer *answer)
             *answer = got;
         else
             snprintf(answer->text, sizeof answer->text, "%.1024s ended the process that opened it", library);
-        while (waitpid(child, NULL, 0) < 0)
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) /* else nobody is to be waited for: SIGCHLD is ignored */
             ;
     }
     close(ends[0]);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Signals are blocked and waited for, so that none is lost between a look and a wait. One that the terminal sends reaches the program by
+/* Signals are blocked and waited for, so that none is lost between a look and a wait. SIGPIPE is ignored: who does not read the summary may want
+ * the files. Where SIGCHLD is ignored nobody could wait for the
+ * program, so it is not while the program runs, which finds it as it was. One that the terminal sends reaches the program by
  * itself, as it is in the same group; one that a process sends to this one alone is passed on. */
 #include "launch/launch.h"
 
@@ -17,20 +19,31 @@
 
 static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH};
 
-static void block(sigset_t *before)
+/* How the program finds what is changed here. */
+struct signals {
+    sigset_t mask;
+    struct sigaction child, pipe;
+};
+
+static void change(struct signals *before)
 {
+    const struct sigaction usual = {.sa_handler = SIG_DFL}, ignored = {.sa_handler = SIG_IGN};
     sigset_t set;
+    sigaction(SIGCHLD, &usual, &before->child);
+    sigaction(SIGPIPE, &ignored, &before->pipe);
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
         sigaddset(&set, passed_on[i]);
-    sigprocmask(SIG_BLOCK, &set, before);
+    sigprocmask(SIG_BLOCK, &set, &before->mask);
 }
 
 /* In the child. Why it could not become the program goes through the pipe, which exec() closes. */
-static void become(char **command, const sigset_t *mask, int pipe_end)
+static void become(char **command, const struct signals *before, int pipe_end)
 {
-    sigprocmask(SIG_SETMASK, mask, NULL);
+    sigaction(SIGCHLD, &before->child, NULL);
+    sigaction(SIGPIPE, &before->pipe, NULL);
+    sigprocmask(SIG_SETMASK, &before->mask, NULL);
     execvp(command[0], command);
     int error = errno;
     _exit(write(pipe_end, &error, sizeof error) == sizeof error ? LAUNCH_NOT_RUN : LAUNCH_NOT_FOUND);
@@ -62,12 +75,12 @@ static int wait_for(pid_t child, long (*each)(void *user), void *user)
 int launch(char **command, long (*each)(void *user), void *user)
 {
     int ends[2], error = 0;
-    sigset_t before;
+    struct signals before;
     if (pipe2(ends, O_CLOEXEC)) {
         perror("tarn run");
         return LAUNCH_NOT_RUN;
     }
-    block(&before);
+    change(&before);
     pid_t child = fork();
     if (child == 0)
         become(command, &before, ends[1]);

@@ -22,10 +22,10 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -223,12 +223,15 @@ static bool place_shim(const struct run *run, const char *shims, const struct sh
     snprintf(shim, sizeof shim, "%s/%s%s", shims, run->pools && kind == &kinds[0] ? "pool/" : "", kind->file);
     snprintf(path, sizeof path, "%s/%s", run->folder, kind->name);
     snprintf(other, sizeof other, "%s/%s", run->folder, kind->link);
-    if (!shim_copy(shim, kind, driver, path, why, size) || !driver_is_behind(path, kind->has, driver, why, size))
-        return false;
-    if (symlink(kind->name, other) == 0 || errno == EEXIST)
-        return true;
-    snprintf(why, size, "%s: %s", other, strerror(errno));
-    return false;
+    bool placed =
+        shim_copy(shim, kind, driver, path, why, size) && driver_is_behind(path, kind->has, driver, why, size);
+    if (placed && symlink(kind->name, other) && errno != EEXIST) {
+        snprintf(why, size, "%s: %s", other, strerror(errno));
+        placed = false;
+    }
+    if (!placed) /* half a file would be found before the driver */
+        (void)unlink(path);
+    return placed;
 }
 
 static bool access_of(const struct run *run, const char *name)
@@ -264,6 +267,12 @@ static bool folder_fill(struct run *run, const char *parent, const char *shims, 
     return false;
 }
 
+/* The loader's list ends a name at some characters, and replaces what begins with another. */
+static bool is_place(const char *place)
+{
+    return place && place[0] == '/' && !strpbrk(place, ":;$");
+}
+
 /* Where nothing may be executed from the first place, perhaps from the second. */
 static bool folder_make(struct run *run, const struct drivers *drivers, char *why, size_t size)
 {
@@ -274,7 +283,7 @@ static bool folder_make(struct run *run, const struct drivers *drivers, char *wh
         return false;
     }
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (places[i] && places[i][0] == '/' && folder_fill(run, places[i], shims, drivers, why, size))
+        if (is_place(places[i]) && folder_fill(run, places[i], shims, drivers, why, size))
             return true;
     return false;
 }
@@ -326,7 +335,7 @@ static bool environment_set(const struct run *run, const struct arguments *argum
                                    : "1",
                1) == 0 &&
         (!run->group.group || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) && /* else that of a run around */
-        (arguments->limit ? setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) : unsetenv(RUN_LIMIT_VARIABLE)) == 0;
+        (!arguments->limit || setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) == 0);  /* likewise */
     free(path);
     return done && pool_set(arguments->pool);
 }
@@ -434,7 +443,7 @@ static bool summary_write(struct run *run, const char *path)
 static bool is_over(const struct books *books)
 {
     for (size_t i = 0; i < books->count; i++)
-        if (kill((pid_t)books->list[i].book->process, 0) == 0)
+        if (!atomic_load(&books->list[i].book->ended) && books_process_lives(books->list[i].book))
             return false;
     return true;
 }
@@ -448,6 +457,9 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
     if (!arguments->quiet && (was_run || run->books.count) && !summary_write(run, arguments->summary) &&
         arguments->summary && !status)
         status = COMMAND_FAILED;
+    if (arguments->output && was_run && !run->books.count)
+        fprintf(stderr, "tarn run: %s was not written: no process %s\n", arguments->output,
+                run->books.empty ? "could be recorded" : "used the driver");
     if (arguments->output && run->books.count && !run_snapshots_write(&run->books, arguments->output) && !status)
         status = COMMAND_FAILED;
     if (is_over(&run->books))
@@ -461,8 +473,26 @@ static int without_driver(char **command, const char *why)
 {
     fprintf(stderr, "tarn run: no CUDA driver and no HIP, so nothing will be seen (%s)\n", why);
     execvp(command[0], command);
-    fprintf(stderr, "tarn run: %s: %s\n", command[0], strerror(errno));
-    return errno == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
+    int reason = errno;
+    fprintf(stderr, "tarn run: %s: %s\n", command[0], strerror(reason));
+    return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
+}
+
+/* Whether a file can be made at a path, asked before the program runs, which may take days. What is there already is tried at the end. */
+static bool has_folder(const char *path)
+{
+    struct stat there;
+    const char *slash = strrchr(path, '/');
+    char *folder = NULL;
+    if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return true;
+    if (asprintf(&folder, "%.*s.", slash ? (int)(slash + 1 - path) : 0, path) < 0)
+        return true;
+    bool can = access(folder, W_OK | X_OK) == 0;
+    if (!can)
+        fprintf(stderr, "tarn run: %s cannot be written: %s\n", path, strerror(errno));
+    free(folder);
+    return can;
 }
 
 static int run_with(const struct arguments *arguments, char **command)
@@ -470,7 +500,8 @@ static int run_with(const struct arguments *arguments, char **command)
     static struct run the_run;
     static struct drivers drivers;
     char why[PATH_MAX + 256] = "";
-    if (arguments->output && !command_may_write("run", arguments->output))
+    if ((arguments->output && (!command_may_write("run", arguments->output) || !has_folder(arguments->output))) ||
+        (arguments->summary && !has_folder(arguments->summary)))
         return COMMAND_FAILED;
     if (!run_live_begin())
         return COMMAND_USAGE;
@@ -496,7 +527,7 @@ static int run_with(const struct arguments *arguments, char **command)
         fprintf(stderr, "tarn run: the shim could not be put in place: %s\n", why[0] ? why : strerror(errno));
         return COMMAND_FAILED;
     }
-    the_run.limited = arguments->limit || getenv(RUN_GROUP_VARIABLE);
+    the_run.limited = getenv(RUN_LIMIT_VARIABLE) || getenv(RUN_GROUP_VARIABLE);
     if (the_run.limited)
         residue_prepare();
     return run_program(&the_run, arguments, command);

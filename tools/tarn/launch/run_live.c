@@ -9,9 +9,7 @@
 #include "report/page.h"
 #include "units.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,11 +180,6 @@ static void make_survey(const struct opened_book *opened, struct survey *survey)
 
 /* Pages ------------------------------------------------------------------------------------------------------------ */
 
-static bool is_alive(const struct book *book)
-{
-    return kill((pid_t)book->process, 0) == 0 || errno == EPERM;
-}
-
 static void page_begin(const struct book *book, struct page_file **file)
 {
     struct page_head head = {.pid = book->process,
@@ -217,7 +210,7 @@ static void show_page(const struct opened_book *opened, size_t index)
 {
     if (live.gone[index])
         return;
-    if (!is_alive(opened->book)) {
+    if (!books_process_lives(opened->book)) {
         page_end(index);
         return;
     }
@@ -278,7 +271,7 @@ static bool write_metrics(const struct books *books, bool ended)
     char path[4096];
     for (size_t i = 0; surveys && sources && i < books->count; i++) {
         const struct opened_book *opened = &books->list[i];
-        if (!ended && !is_alive(opened->book))
+        if (!ended && !books_process_lives(opened->book))
             continue;
         fill_source(opened, &surveys[count], &sources[count]);
         if (!per_process) {

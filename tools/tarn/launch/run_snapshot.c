@@ -122,10 +122,16 @@ static void write_entry(struct writing *writing, const struct book_record *recor
     pickle_dict_end(pickle);
 }
 
-/* Memory of the device: what else was logged (host memory, imports, nodes of graphs) has no place among its segments. */
+/* Memory of the device: what else was logged (host memory, imports, nodes of graphs) has no place among its segments. A record without an
+ * address was not written: there was no room for it, or the process was killed before. */
+static bool counts(const struct book_record *record)
+{
+    return record->address && run_kind_counts(record->kind);
+}
+
 static bool is_of(const struct book_record *record, unsigned device)
 {
-    return record->device == device && run_kind_counts(record->kind);
+    return record->device == device && counts(record);
 }
 
 static void write_trace(struct writing *writing, unsigned device)
@@ -194,8 +200,7 @@ static bool write_segments(struct writing *writing)
     pickle_list_begin(&writing->pickle);
     for (size_t i = 0; i < writing->count && done; i++) {
         const struct book_record *record = &writing->records[i];
-        if (record->is_free || !run_kind_counts(record->kind) ||
-            *table_find(&last, record->address, record->device) != i)
+        if (record->is_free || !counts(record) || *table_find(&last, record->address, record->device) != i)
             continue;
         pickle_list_item(&writing->pickle, writing->written++);
         write_segment(writing, record);
@@ -279,7 +284,9 @@ static bool write_log(const struct opened_book *opened, const char *path)
     int file = open(opened->log, O_RDONLY | O_CLOEXEC);
     if (file < 0 || fstat(file, &about) || about.st_size == 0) {
         fprintf(stderr, "tarn run: process %u has no log: %s\n", book->process,
-                file < 0 ? strerror(errno) : "it allocated nothing");
+                file < 0               ? strerror(errno)
+                : run_made_bytes(book) ? "there was no place for it, on the disk or among the addresses of the process"
+                                       : "it allocated nothing");
         if (file >= 0)
             close(file);
         return false;
@@ -293,7 +300,7 @@ static bool write_log(const struct opened_book *opened, const char *path)
     }
     bool done = write_records(opened, records, count < room ? count : room, path);
     if (atomic_load(&book->log_lost))
-        fprintf(stderr, "tarn run: %s lacks the last %s events, for which there was no place on the disk\n", path,
+        fprintf(stderr, "tarn run: %s lacks %s events, for which there was no place on the disk\n", path,
                 units_count(atomic_load(&book->log_lost)).text);
     munmap(records, (size_t)about.st_size);
     return done;

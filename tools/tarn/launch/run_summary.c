@@ -187,8 +187,12 @@ static void print_notes(const struct book *book, FILE *out)
                 units_count(unfollowed).text);
     if (atomic_load(&book->pool_ended))
         fprintf(out, "  --pool: nothing was pooled any more after %.95s\n", book->pool_why);
+    if (book->limit_unmet[0])
+        fprintf(out, "  --limit: the process has no device %.*s\n", (int)sizeof book->limit_unmet, book->limit_unmet);
     if (!atomic_load(&book->ended))
-        fputs("  the process ended without exit(): what it had then is shown\n", out);
+        fputs(books_process_lives(book) ? "  the process runs on: what it has now is shown\n"
+                                        : "  the process ended without exit(): what it had then is shown\n",
+              out);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -204,7 +208,12 @@ void run_summary_print(const struct books *books, struct group_file *group, FILE
     for (size_t i = 0; i < books->count; i++)
         order[i] = &books->list[i];
     qsort(order, books->count, sizeof *order, by_bytes);
-    if (!books->count)
+    if (books->empty)
+        fprintf(out,
+                "tarn run: %zu process%s used the driver, and could not be recorded: the folder for temporary files "
+                "has no room\n",
+                books->empty, books->empty == 1 ? "" : "es");
+    else if (!books->count)
         fputs("tarn run: no process used the driver through this shim\n", out);
     for (size_t i = 0; i < books->count && i < PROCESSES_SHOWN; i++) {
         fprintf(out, "tarn run: process %u, %.100s\n", order[i]->book->process, order[i]->book->command);

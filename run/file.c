@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Files of the shim that stay open. They have numbers that few programs use, but one that closes all numbers closes them too, and may then
+ * have another file at the same number: so a number is used only as long as the file behind it is the one that it was. */
+#include "shim.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILE_LEAST = 256 };
+
+static int move_apart(int file)
+{
+    int apart = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, FILE_LEAST);
+    if (apart >= 0)
+        close(file);
+    return apart >= 0 ? apart : file;
+}
+
+static bool is_ours(const struct own_file *own, int file)
+{
+    struct stat about;
+    return file >= 0 && fstat(file, &about) == 0 && about.st_dev == own->device && about.st_ino == own->node;
+}
+
+int own_file_open(struct own_file *own, const char *path, int flags)
+{
+    struct stat about;
+    *own = (struct own_file){.number = -1};
+    int file = move_apart(open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (file < 0)
+        return -1;
+    if (fstat(file, &about) || !(own->path = strdup(path))) {
+        close(file);
+        return -1;
+    }
+    own->device = about.st_dev;
+    own->node = about.st_ino;
+    own->number = file;
+    return file;
+}
+
+int own_file(struct own_file *own)
+{
+    if (is_ours(own, own->number))
+        return own->number;
+    int file = own->path ? move_apart(open(own->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC)) : -1;
+    if (file >= 0 && !is_ours(own, file)) {
+        close(file);
+        file = -1;
+    }
+    return own->number = file;
+}
+
+/* The path stays: a child of fork() must not free. */
+void own_file_close(struct own_file *own)
+{
+    if (is_ours(own, own->number))
+        close(own->number);
+    own->number = -1;
+    own->path = NULL;
+}
