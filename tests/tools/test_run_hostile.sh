@@ -55,6 +55,12 @@ same env -i "LD_LIBRARY_PATH=$folder" "$probe" one
 if [ "$(id -u)" -eq 0 ]; then # nor for one that becomes another user
     cp "$probe" privileged && chown 65534 privileged && chmod 4755 privileged && chmod 711 "$work"
     same ./privileged one
+    # One that has become another user cannot write into the folder; its limit holds all the same.
+    other=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+    if "${other[@]}" test -x "$probe" 2>/dev/null; then # the build lies where others may look
+        run 1 --limit 10M "${other[@]}" "$probe" one && says err 'limit 10.0 MiB'
+        run 0 --limit 20M "${other[@]}" "$probe" one && says err 'no process used'
+    fi
 fi
 
 # A parent that ignores the ends of its children: they are waited for all the same, and the program finds it as it was.

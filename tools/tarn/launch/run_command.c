@@ -241,7 +241,8 @@ static bool access_of(const struct run *run, const char *name)
     return access(path, R_OK) == 0;
 }
 
-/* A folder below `parent` with the shims. */
+/* A folder below `parent` with the shims. Processes that have become another user find them too, so that a limit holds for them; they can
+ * write nothing there. */
 static bool folder_fill(struct run *run, const char *parent, const char *shims, const struct drivers *drivers,
                         char *why, size_t size)
 {
@@ -251,6 +252,7 @@ static bool folder_fill(struct run *run, const char *parent, const char *shims, 
         run->folder[0] = '\0';
         return false;
     }
+    (void)chmod(run->folder, 0711);
     size_t placed = 0;
     for (size_t i = 0; i < SHIMS; i++)
         if (drivers->path[i][0] && place_shim(run, shims, &kinds[i], drivers->path[i], why, size))

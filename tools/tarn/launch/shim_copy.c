@@ -226,7 +226,7 @@ static bool write_file(const struct image *image, const char *to)
             break;
         written += step > 0 ? (size_t)step : 0;
     }
-    bool done = file >= 0 && written == image->size;
+    bool done = file >= 0 && written == image->size && fchmod(file, 0755) == 0;
     return (file < 0 || close(file) == 0) && done;
 }
 
