@@ -514,7 +514,7 @@ static void choose_gap(struct choice *choice, const struct gap *gap)
         *choice = (struct choice){gap->start, gap->missing, false};
 }
 
-/* Looks for something better than a request's place; `is_taken`: that is not to be had. */
+/* Looks for something better than a request's place; `is_taken`: it cannot have that. */
 static void choose_beside_locked(const struct heap *heap, const struct request *request, uint32_t number, bool is_taken,
                                  struct choice *choice)
 {
@@ -527,7 +527,7 @@ static void choose_beside_locked(const struct heap *heap, const struct request *
         if (is_taken || gap.size - gap.wanted <= heap->arena->granule / TIGHT_PART)
             choose_gap(choice, &gap);
     }
-    if (end && follower->strayed) {
+    if (end && follower->strayed && choice->missing) {
         struct gap gap = gap_left_out_locked(heap, request->size, end);
         choose_gap(choice, &gap);
     }
