@@ -190,7 +190,8 @@ static void put_back(struct plan_draft *draft, struct findings *findings, const 
         draft->arenas[i].header.small = kept->small[i];
 }
 
-/* The arena without which least is reserved, of the LARGEST that are largest; the draft's count where none is better left out. */
+/* The arena without which least is reserved, of the LARGEST that are largest; the draft's count where none is better left out. One granule
+ * less is no reason: a stream without an arena may follow that of a stream that begins alike. */
 static bool find_worst(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings,
                        uint32_t *worst)
 {
@@ -209,7 +210,7 @@ static bool find_worst(const struct arguments *arguments, struct plan_draft *dra
         put_back(draft, findings, &kept);
         if (!done)
             return false;
-        if (reserved < least) {
+        if (reserved + LEAST_GRANULE < least) {
             least = reserved;
             *worst = next;
         }
