@@ -36,6 +36,7 @@ static void check_arena(const struct plan *plan)
         demand(request->size * TARN_BLOCK_UNIT > PLAN_LEAST_REQUEST);
         demand((request->offset + (uint64_t)request->size) * TARN_BLOCK_UNIT <= header->arena);
         demand(request->end > i && request->end <= header->count);
+        demand(request->end <= plan->latest[i / PLAN_GROUP]);
         demand(i == 0 || plan->requests[plan->by_offset[i - 1]].offset <= plan->requests[plan->by_offset[i]].offset);
     }
 }

@@ -251,7 +251,7 @@ static void a_plan_without_host_memory_is_refused(void **state)
 {
     (void)state;
     write_plan(header_of(LENGTH(four), 16 * MIB, 0), four, LENGTH(four));
-    for (uint64_t n = 1; n <= 3; n++) {
+    for (uint64_t n = 1; n <= 4; n++) {
         const struct plan *plan = NULL;
         pages_fail(n, false);
         tarn_status status = plan_load("here", path, &plan);
@@ -263,6 +263,7 @@ static void a_plan_without_host_memory_is_refused(void **state)
     CHECK(plan->header.count == 4 && plan->requests[2].end == 4);
     static const uint32_t by_offset[] = {0, 1, 2, 3};
     CHECK(plan->by_offset[0] == 0 && plan->by_offset[3] == by_offset[3]);
+    CHECK(plan->latest[0] == 4);
 }
 
 static void settings_with_a_plan_that_is_refused_change_nothing(void)

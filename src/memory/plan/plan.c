@@ -447,6 +447,10 @@ static struct gap gap_left_out_locked(const struct heap *heap, size_t wanted, ui
     struct gap gap = {.wanted = wanted};
     for (uint32_t i = 0; i < follower->expected; i++) {
         const struct plan_request *request = &follower->plan->requests[i];
+        if (i % PLAN_GROUP == 0 && follower->plan->latest[i / PLAN_GROUP] < end) {
+            i += PLAN_GROUP - 1;
+            continue;
+        }
         if (request->end < end || bytes_of(request->size) < wanted)
             continue;
         uintptr_t start = heap->site.start + bytes_of(request->offset);

@@ -189,11 +189,25 @@ static void sort_by_offset(const struct plan_request *requests, uint32_t *order,
     }
 }
 
+static size_t groups_of(size_t count)
+{
+    return (count + PLAN_GROUP - 1) / PLAN_GROUP;
+}
+
+static void find_latest(const struct plan_request *requests, size_t count, uint32_t *latest)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t *end = &latest[i / PLAN_GROUP];
+        *end = i % PLAN_GROUP == 0 || requests[i].end > *end ? requests[i].end : *end;
+    }
+}
+
 static void plan_free(struct plan *plan)
 {
     size_t count = plan->header.count;
     pages_free((void *)plan->requests, count * sizeof *plan->requests);
     pages_free((void *)plan->by_offset, count * sizeof *plan->by_offset);
+    pages_free((void *)plan->latest, groups_of(count) * sizeof *plan->latest);
     pages_free(plan, sizeof *plan);
 }
 
@@ -215,10 +229,11 @@ static tarn_status read_arena(const struct reading *reading, const struct plan_h
         return status;
 
     size_t bytes = header.count * sizeof(struct plan_request), order_bytes = header.count * sizeof(uint32_t);
+    size_t latest_bytes = groups_of(header.count) * sizeof(uint32_t);
     struct plan *plan = pages_alloc(sizeof *plan);
     struct plan_request *requests = pages_alloc(bytes);
-    uint32_t *order = pages_alloc(order_bytes);
-    if (plan && requests && order)
+    uint32_t *order = pages_alloc(order_bytes), *latest = pages_alloc(latest_bytes);
+    if (plan && requests && order && latest)
         status = read_all(reading, requests, bytes, reading->base + sizeof header);
     else
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a plan");
@@ -232,10 +247,12 @@ static tarn_status read_arena(const struct reading *reading, const struct plan_h
         pages_free(plan, sizeof *plan);
         pages_free(requests, bytes);
         pages_free(order, order_bytes);
+        pages_free(latest, latest_bytes);
         return status;
     }
     sort_by_offset(requests, order, header.count);
-    *plan = (struct plan){NULL, header, requests, order};
+    find_latest(requests, header.count, latest);
+    *plan = (struct plan){NULL, header, requests, order, latest};
     *result = plan;
     return TARN_OK;
 }

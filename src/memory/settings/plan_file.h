@@ -32,6 +32,7 @@
 #define PLAN_VERSION_POOLS 3   /* of one with an arena of a private pool */
 #define PLAN_ARENAS_MOST 32
 #define PLAN_REQUESTS_MOST ((uint32_t)1 << 26)
+#define PLAN_GROUP 64u
 #define PLAN_LEAST_REQUEST ((size_t)64 << 10) /* bytes: only larger ones are planned, what slabs serve is not */
 
 struct plan_header {
@@ -59,6 +60,7 @@ struct plan {
     struct plan_header header;
     const struct plan_request *requests;
     const uint32_t *by_offset; /* numbers of the requests, the lowest offset first */
+    const uint32_t *latest;    /* of each PLAN_GROUP requests, in their order: the latest end */
 };
 
 /* Of the header but its last field, and of the requests, as the file has them. */
