@@ -24,7 +24,7 @@ unset TARN_DRIVER TARN_LIVE TARN_LIVE_NAME XDG_RUNTIME_DIR
 export TARN_LIVE_DIRECTORY=$work/pages
 mkdir "$work/pages"
 
-# publish NAME: starts a process that publishes until it is ended, and waits for its page; `pid` is its number.
+# publish NAME: starts a process that publishes until it is ended, and waits until its page shows memory; `pid` is its number.
 publish()
 {
     local trace=${TARN_TRACES%%:*}/generate.pickle.zst before
@@ -36,6 +36,9 @@ publish()
         sleep 0.05
     done
     pid=$(pgrep -P "${publishers[-1]}" | head -1)
+    for _ in $(seq 100); do
+        "$tarn" top --interval 0.1 "$pid" 2>/dev/null | grep -c '^POOL ' >/dev/null && break
+    done
 }
 
 # The command line.
