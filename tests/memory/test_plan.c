@@ -722,10 +722,10 @@ static void an_arena_that_is_given_up_is_followed_again(void)
     OK(tarn_stream_retire(one));
     char *again = alloc_on(third, 8 * MIB);
     CHECK(counted().planned == 3 && again != base);
+    void *unplanned = alloc_on(lease(0), 9 * MIB); /* the other stream still follows that arena */
+    CHECK(counted().planned == 3);
     char *still = alloc_on(other, 4 * MIB);
     CHECK(counted().planned == 4 && still == far + 9 * MIB);
-    void *unplanned = alloc_on(lease(0), 9 * MIB); /* the other stream still follows that arena */
-    CHECK(counted().planned == 4);
     verify(0);
     void *all[] = {base, far, again, still, unplanned};
     for (size_t i = 0; i < LENGTH(all); i++)
