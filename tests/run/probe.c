@@ -4,6 +4,7 @@
 /* A CUDA program for the tests of `tarn run`: opens the driver by name, as everyone does, and does what its first argument says. What it
  * prints must not depend on the shim, except where it asks for it. Exits 1 at the first thing that is wrong. */
 #include "run/abi.h"
+#include "run/group.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -545,6 +546,23 @@ static void hold(void)
     wait_for_end();
 }
 
+/* As `hold`, caught between what it wrote down that it wants, in the group's file, and the sum that it then takes. */
+static void about_to_take(void)
+{
+    struct cu_uuid uuid;
+    start(0);
+    int file = open(getenv(RUN_GROUP_VARIABLE), O_RDWR | O_CLOEXEC);
+    struct group *group = mmap(NULL, sizeof *group, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(group != MAP_FAILED && cu.cuDeviceGetUuid(&uuid, 0) == CU_OK);
+    unsigned row = group_row(group, group_device((const char *)uuid.bytes), false), slot = 0;
+    while (slot < GROUP_SLOTS && atomic_load(&group->slot[slot].process) != (uint64_t)getpid())
+        slot++;
+    CHECK(row < BOOK_DEVICES && slot < GROUP_SLOTS);
+    atomic_fetch_add(&group->slot[slot].device[row].pending, wanted * MIB);
+    close(file);
+    wait_for_end();
+}
+
 /* Exits 4 where it is refused. */
 static void take(void)
 {
@@ -780,6 +798,7 @@ static const struct {
     {"streams", streams},
     {"recovers", recovers},
     {"take_later", take_later},
+    {"about_to_take", about_to_take},
     {"leave_child", leave_child},
     {"become", become},
     {"free_twice", free_twice},

@@ -99,6 +99,15 @@ gives 0
 input=$asker_input
 end "$asker"
 
+# One that is about to take 40 MiB may get them: others see it, so that both together never pass the limit. Killed there, it wants nothing.
+begin "$work/pending" "$probe" about_to_take 40
+run 0 "$probe" take 23
+run 4 "$probe" take 24
+free_is 63 # it has nothing yet
+kill -KILL "$process"
+run 0 "$probe" take 63
+end "$runner"
+
 # Killed, with a child of fork() that lives on.
 begin "$work/child" "$probe" leave_child 40
 free_is 63
