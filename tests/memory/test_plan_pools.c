@@ -135,8 +135,10 @@ static void the_next_pool_follows_when_one_has_ended(void)
         OK(tarn_device_synchronize(0));
     }
     tarn_pool *one = make_pool(), *two = make_pool(), *three = make_pool();
-    void *blocks[] = {alloc_in(one, stream, 8 * MIB), alloc_in(two, stream, 8 * MIB), NULL};
     uint64_t before = planned();
+    void *blocks[] = {alloc_in(one, stream, 8 * MIB), alloc_in(two, stream, 8 * MIB), NULL};
+    CHECK(planned() == before + 2); /* of the pools' arenas none that begins so is left */
+    before = planned();
     OK(tarn_pool_release(one));
     blocks[2] = alloc_in(three, stream, 8 * MIB);
     CHECK(planned() == before + 1);

@@ -378,15 +378,18 @@ static void *ask_too_much(void *stop)
 
 static void neighbours(void)
 {
+    enum { THREADS = 4, TIMES = 400000 }; /* on a busy machine few of the moments meet */
     static _Atomic int stop;
     cu_address address;
-    pthread_t thread;
+    pthread_t threads[THREADS];
     start_context = start(0);
-    CHECK(pthread_create(&thread, NULL, ask_too_much, &stop) == 0);
-    for (int i = 0; i < 100000; i++)
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, ask_too_much, &stop) == 0);
+    for (int i = 0; i < TIMES; i++)
         CHECK(cu.cuMemAlloc_v2(&address, MIB) == CU_OK && cu.cuMemFree_v2(address) == CU_OK);
     atomic_store(&stop, 1);
-    pthread_join(thread, NULL);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
 }
 
 static void threads(void)
