@@ -797,8 +797,8 @@ bool arena_finish(struct arena *arena)
 /* On an empty device a piece is this part of the memory. */
 #define LARGEST_PIECE_PART 1280
 
-/* Bytes: a smaller device or limit is not divided so finely. Few blocks hold pieces in place there, so a piece is an eighth. */
-#define LEAST_DIVIDED ((size_t)1 << 30)
+/* A device or limit of at most these bytes is not divided so finely. Few blocks hold pieces in place there, so a piece is an eighth. */
+#define MOST_UNDIVIDED ((size_t)512 << 20)
 #define SMALL_PIECE_PART 8
 
 /* One live block holds a whole piece in place, so small pieces waste less; but each piece costs the same driver calls. While much memory
@@ -808,7 +808,7 @@ size_t piece_largest_locked(const struct arena *arena)
     size_t memory = arena->device->properties.memory, most = arena->limit < memory ? arena->limit : memory;
     size_t left = most > arena->reserved ? most - arena->reserved : 0;
     size_t largest = (size_t)((double)left / LARGEST_PIECE_PART * ((double)left / (double)(most + 1)));
-    if (most < LEAST_DIVIDED)
+    if (most <= MOST_UNDIVIDED)
         largest = most / SMALL_PIECE_PART > PIECE_LEAST_LARGE ? most / SMALL_PIECE_PART : PIECE_LEAST_LARGE;
     largest = (largest + arena->granule - 1) / arena->granule * arena->granule;
     return largest > arena->granule ? largest : arena->granule;
