@@ -53,7 +53,9 @@ static const struct {
 
 struct plan_follower {
     const struct plan *plan;
+    size_t granules;  /* of the site */
     uint64_t *wanted; /* by granule of the site: whether a hole is about to get memory */
+    uint64_t *marked; /* by rank of a request: none, except within gap_find_locked() */
     size_t most;      /* bytes of the heap's zone up to which its places get new memory */
     uint32_t expected, misses;
     uint32_t history[HISTORY]; /* units: sizes of the last requests, the newest first */
@@ -158,6 +160,28 @@ static bool arena_become(struct heap *heap, const struct plan *plan, unsigned nu
     return alone;
 }
 
+static void follower_destroy(struct plan_follower *follower)
+{
+    pages_free(follower->wanted, bits_bytes(follower->granules));
+    pages_free(follower->marked, bits_bytes(follower->plan->header.count));
+    object_free(&followers, follower);
+}
+
+static struct plan_follower *follower_create(const struct plan *plan, size_t granules)
+{
+    struct plan_follower *follower = object_alloc(&followers);
+    if (!follower)
+        return NULL;
+    *follower = (struct plan_follower){.plan = plan,
+                                       .granules = granules,
+                                       .wanted = pages_alloc(bits_bytes(granules)),
+                                       .marked = pages_alloc(bits_bytes(plan->header.count))};
+    if (follower->wanted && follower->marked)
+        return follower;
+    follower_destroy(follower);
+    return NULL;
+}
+
 /* Gives the heap a follower with its site. False if the heap is no longer the arena's: another thread has given up its memory since it
  * became that, or left it behind. */
 static bool follower_enter(struct heap *heap, unsigned number, struct plan_follower *follower, const struct site *site)
@@ -183,26 +207,17 @@ static void begin(struct heap *heap, size_t size)
     struct site site = {0};
     if (!plan || store_check(heap->store) || !arena_become(heap, plan, number))
         return;
-    struct plan_follower *follower = object_alloc(&followers);
-    uint64_t *wanted = NULL;
-    size_t bytes = (plan->header.arena + arena->granule - 1) / arena->granule * arena->granule;
-    tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
-    if (follower && (wanted = pages_alloc(bits_bytes(bytes / arena->granule))))
-        status = site_begin(&site, arena, bytes);
-    if (status) {
+    size_t granules = (plan->header.arena + arena->granule - 1) / arena->granule;
+    struct plan_follower *follower = follower_create(plan, granules);
+    tarn_status status = follower ? site_begin(&site, arena, granules * arena->granule) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (!status && follower_enter(heap, number, follower, &site))
+        return;
+    if (status) /* the heap stays the only one that might, until its own memory is given up: nobody tries again and again */
         log_write(LOG_ERRORS, "device %d: the plan is not followed: %s", arena->device->number, tarn_last_error());
-        /* It stays the only heap that might, until its own memory is given up: nobody tries again and again. */
-        if (follower)
-            object_free(&followers, follower);
-        pages_free(wanted, bits_bytes(bytes / arena->granule));
-        return;
-    }
-    *follower = (struct plan_follower){.plan = plan, .wanted = wanted};
-    if (follower_enter(heap, number, follower, &site))
-        return;
-    site_end(&site, arena);
-    object_free(&followers, follower);
-    pages_free(wanted, bits_bytes(bytes / arena->granule));
+    else
+        site_end(&site, arena);
+    if (follower)
+        follower_destroy(follower);
 }
 
 void plan_begin(struct heap *heap, size_t size)
@@ -230,9 +245,8 @@ void plan_end_locked(struct heap *heap)
     if (!follower)
         return;
     heap_plan_locked(heap, NULL);
-    pages_free(follower->wanted, bits_bytes(heap->site.size / heap->arena->granule));
     site_end(&heap->site, heap->arena);
-    object_free(&followers, follower);
+    follower_destroy(follower);
     if (!heap_is_left_behind_locked(heap))
         kept_open_locked(heap);
 }
@@ -424,14 +438,16 @@ static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32
 {
     const struct plan_follower *follower = heap->plan;
     const struct plan *plan = follower->plan;
+    const size_t count = plan->header.count;
     struct gap gap = {.wanted = wanted};
     uintptr_t at = heap->site.start;
-    for (uint32_t i = 0; i < plan->header.count; i++) {
-        uint32_t number = plan->by_offset[i];
-        if (number < follower->expected || number >= end)
-            continue;
-        uintptr_t from = heap->site.start + bytes_of(plan->requests[number].offset);
-        uintptr_t to = from + bytes_of(plan->requests[number].size);
+    for (uint32_t number = follower->expected; number < end; number++)
+        bits_mark(follower->marked, plan->rank[number], plan->rank[number] + 1, true);
+    for (size_t i = 0; (i = bits_next(follower->marked, count, i, true)) < count; i++) {
+        bits_mark(follower->marked, i, i + 1, false);
+        const struct plan_request *request = &plan->requests[plan->by_offset[i]];
+        uintptr_t from = heap->site.start + bytes_of(request->offset);
+        uintptr_t to = from + bytes_of(request->size);
         gaps_consider(heap, &gap, at, from);
         at = to > at ? to : at;
     }

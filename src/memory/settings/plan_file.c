@@ -207,6 +207,7 @@ static void plan_free(struct plan *plan)
     size_t count = plan->header.count;
     pages_free((void *)plan->requests, count * sizeof *plan->requests);
     pages_free((void *)plan->by_offset, count * sizeof *plan->by_offset);
+    pages_free((void *)plan->rank, count * sizeof *plan->rank);
     pages_free((void *)plan->latest, groups_of(count) * sizeof *plan->latest);
     pages_free(plan, sizeof *plan);
 }
@@ -232,8 +233,8 @@ static tarn_status read_arena(const struct reading *reading, const struct plan_h
     size_t latest_bytes = groups_of(header.count) * sizeof(uint32_t);
     struct plan *plan = pages_alloc(sizeof *plan);
     struct plan_request *requests = pages_alloc(bytes);
-    uint32_t *order = pages_alloc(order_bytes), *latest = pages_alloc(latest_bytes);
-    if (plan && requests && order && latest)
+    uint32_t *order = pages_alloc(order_bytes), *rank = pages_alloc(order_bytes), *latest = pages_alloc(latest_bytes);
+    if (plan && requests && order && rank && latest)
         status = read_all(reading, requests, bytes, reading->base + sizeof header);
     else
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a plan");
@@ -247,12 +248,15 @@ static tarn_status read_arena(const struct reading *reading, const struct plan_h
         pages_free(plan, sizeof *plan);
         pages_free(requests, bytes);
         pages_free(order, order_bytes);
+        pages_free(rank, order_bytes);
         pages_free(latest, latest_bytes);
         return status;
     }
     sort_by_offset(requests, order, header.count);
+    for (uint32_t i = 0; i < header.count; i++)
+        rank[order[i]] = i;
     find_latest(requests, header.count, latest);
-    *plan = (struct plan){NULL, header, requests, order, latest};
+    *plan = (struct plan){NULL, header, requests, order, rank, latest};
     *result = plan;
     return TARN_OK;
 }

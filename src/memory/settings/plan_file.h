@@ -60,6 +60,7 @@ struct plan {
     struct plan_header header;
     const struct plan_request *requests;
     const uint32_t *by_offset; /* numbers of the requests, the lowest offset first */
+    const uint32_t *rank;      /* of each request: where it is in `by_offset` */
     const uint32_t *latest;    /* of each PLAN_GROUP requests, in their order: the latest end */
 };
 
