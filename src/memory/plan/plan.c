@@ -47,7 +47,7 @@
 static const struct {
     size_t part[2], least; /* while it does what the plan says, and after; bytes */
 } cuts[] = {
-    [CONFIG_PROFILE_DEFAULT] = {{512, 1024}, (size_t)4 << 20},
+    [CONFIG_PROFILE_DEFAULT] = {{256, 1024}, (size_t)4 << 20},
     [CONFIG_PROFILE_FOOTPRINT] = {{1024, 1024}, (size_t)2 << 20},
 };
 
