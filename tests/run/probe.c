@@ -549,7 +549,7 @@ static void hold(void)
     wait_for_end();
 }
 
-/* As `hold`, caught between what it wrote down that it wants, in the group's file, and the sum that it then takes. */
+/* Stops in the middle of a request: the group's file says how much it wants, but it has not taken it. */
 static void about_to_take(void)
 {
     struct cu_uuid uuid;

@@ -99,7 +99,8 @@ gives 0
 input=$asker_input
 end "$asker"
 
-# One that is about to take 40 MiB may get them: others see it, so that both together never pass the limit. Killed there, it wants nothing.
+# One that has said that it wants 40 MiB, and has not taken them yet: the others count them, so that all together never pass the limit. When it
+# is killed, they count no more.
 begin "$work/pending" "$probe" about_to_take 40
 run 0 "$probe" take 23
 run 4 "$probe" take 24

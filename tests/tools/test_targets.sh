@@ -31,7 +31,7 @@ def replay(*options):
 
 # Of requested: as much may the smallest device be above that of expandable segments, where there is one stream, and where there are more.
 LEAST_ABOVE = {False: 0.0015, True: 0.002}
-# The same for programs of 512 MiB to 1 GiB: four granules of 2 MiB.
+# The same for programs of 512 MiB to 1 GiB. It is about four granules of 2 MiB.
 LEAST_ABOVE_SMALL = 0.01
 
 # Where more than one stream or pool has memory that the others cannot have, the placement is behind its goals. What it reaches is held,
