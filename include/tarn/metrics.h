@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Metrics: the state of tarn in this process as OpenMetrics text, which Prometheus and compatible tools read. Not part
- * of tarn.h. docs/monitoring.md lists the metrics. New ones may be added; existing ones do not change.
+/* Metrics: the state of tarn in this process in the Prometheus text format, version 0.0.4, which Prometheus and
+ * compatible tools read. Not part of tarn.h. docs/monitoring.md lists the metrics. New ones may be added; existing ones
+ * do not change.
  *
  * TARN_METRICS in the environment, read at the first use of tarn, names a file that is written every
  * TARN_METRICS_INTERVAL seconds (1 to 86,400; 15 by default). It is meant for node_exporter's textfile collector, which

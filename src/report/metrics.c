@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Prints surveys as OpenMetrics text: that of this process, or those of all of a machine. Owns nothing.
+/* Prints surveys in the Prometheus text format: that of this process, or those of all of a machine. Owns nothing.
  *
- * Metrics come in families: the lines of one, for every process, device or pool, stand together below its name, type and unit. A family is a
- * row of a table that says where the value lies in a record of the survey; each list of records has one table, and one function that
- * prints the labels of a record. Only counters and gauges are used, and names that the older Prometheus text format takes too, so that
- * node_exporter's textfile collector reads the same text. Values are whole numbers, except for ratios. */
+ * Metrics come in families: the lines of one, for every process, device or pool, stand together below its help and type. A family is a row
+ * of a table that says where the value lies in a record of the survey; each list of records has one table, and one function that prints
+ * the labels of a record. All families are counters and gauges. Values are whole numbers, except for ratios.
+ *
+ * The format is version 0.0.4, which a Prometheus server, node_exporter's textfile collector and OpenTelemetry's receiver all read. In it a
+ * counter's family has the name of its samples, with "_total"
+ * (prometheus.io/docs/instrumenting/exposition_formats/#text-based-format). */
 #include "report/metrics.h"
 #include "base/cancel.h"
 #include "base/pages.h"
@@ -55,9 +58,8 @@ enum value_kind {
 };
 
 struct family {
-    const char *name;
+    const char *name; /* of a counter: with "_total" */
     bool counts;      /* a counter; else a gauge */
-    const char *unit; /* "" for none; the name ends with it */
     const char *help;
     enum value_kind kind;
     size_t offset, part; /* of the value in its record */
@@ -68,87 +70,79 @@ struct family {
 #define ALL_OF(member) offsetof(struct survey_device, stats.member)
 
 static const struct family device_families[] = {
-    {"tarn_device_memory_bytes", false, "bytes", "Memory of the device.", VALUE, DEVICE(total), 0},
-    {"tarn_device_free_bytes", false, "bytes", "Memory that the driver has free, for any process.", KNOWN, DEVICE(free),
-     0},
-    {"tarn_limit_bytes", false, "bytes", "Most that may be reserved.", KNOWN, DEVICE(limit), 0},
-    {"tarn_reserved_bytes", false, "bytes", "Memory obtained from the driver.", STAT_CLASS, ALL_OF(reserved_bytes),
+    {"tarn_device_memory_bytes", false, "Memory of the device.", VALUE, DEVICE(total), 0},
+    {"tarn_device_free_bytes", false, "Memory that the driver has free, for any process.", KNOWN, DEVICE(free), 0},
+    {"tarn_limit_bytes", false, "Most that may be reserved.", KNOWN, DEVICE(limit), 0},
+    {"tarn_reserved_bytes", false, "Memory obtained from the driver.", STAT_CLASS, ALL_OF(reserved_bytes),
      OF_STAT(current)},
-    {"tarn_reserved_peak_bytes", false, "bytes", "Most reserved since the peaks were reset.", STAT,
-     ALL_OF(reserved_bytes), OF_STAT(peak)},
-    {"tarn_allocated_bytes", false, "bytes", "Live blocks, as rounded.", STAT_CLASS, ALL_OF(allocated_bytes),
-     OF_STAT(current)},
-    {"tarn_allocated_peak_bytes", false, "bytes", "Most allocated since the peaks were reset.", STAT,
-     ALL_OF(allocated_bytes), OF_STAT(peak)},
-    {"tarn_requested_bytes", false, "bytes", "Live blocks, as asked for.", STAT_CLASS, ALL_OF(requested_bytes),
-     OF_STAT(current)},
-    {"tarn_requested_peak_bytes", false, "bytes", "Most requested since the peaks were reset.", STAT,
-     ALL_OF(requested_bytes), OF_STAT(peak)},
-    {"tarn_active_bytes", false, "bytes", "Live blocks, and freed ones that work still uses.", STAT_CLASS,
-     ALL_OF(active_bytes), OF_STAT(current)},
-    {"tarn_active_peak_bytes", false, "bytes", "Most active since the peaks were reset.", STAT, ALL_OF(active_bytes),
+    {"tarn_reserved_peak_bytes", false, "Most reserved since the peaks were reset.", STAT, ALL_OF(reserved_bytes),
      OF_STAT(peak)},
-    {"tarn_inactive_split_bytes", false, "bytes", "Free memory beside other memory.", STAT_CLASS,
-     ALL_OF(inactive_split_bytes), OF_STAT(current)},
-    {"tarn_free_bytes", false, "bytes", "Reserved and mapped memory that no block has.", VALUE, DEVICE(spans), 0},
-    {"tarn_largest_free_bytes", false, "bytes", "Longest piece of it.", VALUE, DEVICE(largest_span), 0},
-    {"tarn_fragmentation_ratio", false, "ratio", "One less the longest piece of free memory through all of it.", RATIO,
-     DEVICE(largest_span), DEVICE(spans)},
-    {"tarn_waiting_bytes", false, "bytes", "Freed memory that work still uses.", VALUE, DEVICE(waiting), 0},
-    {"tarn_cached_bytes", false, "bytes", "Reserved memory that is mapped nowhere.", VALUE, DEVICE(cached), 0},
-    {"tarn_blocks", false, "", "Live blocks.", STAT_CLASS, ALL_OF(allocation), OF_STAT(current)},
-    {"tarn_segments", false, "", "Physical pieces and segments obtained from the driver.", STAT_CLASS, ALL_OF(segment),
+    {"tarn_allocated_bytes", false, "Live blocks, as rounded.", STAT_CLASS, ALL_OF(allocated_bytes), OF_STAT(current)},
+    {"tarn_allocated_peak_bytes", false, "Most allocated since the peaks were reset.", STAT, ALL_OF(allocated_bytes),
+     OF_STAT(peak)},
+    {"tarn_requested_bytes", false, "Live blocks, as asked for.", STAT_CLASS, ALL_OF(requested_bytes),
      OF_STAT(current)},
-    {"tarn_allocations", true, "", "Blocks handed out.", STAT_CLASS, ALL_OF(allocation), OF_STAT(allocated)},
-    {"tarn_frees", true, "", "Blocks freed.", STAT_CLASS, ALL_OF(allocation), OF_STAT(freed)},
-    {"tarn_handed_out_bytes", true, "bytes", "Blocks handed out, as rounded.", STAT_CLASS, ALL_OF(allocated_bytes),
+    {"tarn_requested_peak_bytes", false, "Most requested since the peaks were reset.", STAT, ALL_OF(requested_bytes),
+     OF_STAT(peak)},
+    {"tarn_active_bytes", false, "Live blocks, and freed ones that work still uses.", STAT_CLASS, ALL_OF(active_bytes),
+     OF_STAT(current)},
+    {"tarn_active_peak_bytes", false, "Most active since the peaks were reset.", STAT, ALL_OF(active_bytes),
+     OF_STAT(peak)},
+    {"tarn_inactive_split_bytes", false, "Free memory beside other memory.", STAT_CLASS, ALL_OF(inactive_split_bytes),
+     OF_STAT(current)},
+    {"tarn_free_bytes", false, "Reserved and mapped memory that no block has.", VALUE, DEVICE(spans), 0},
+    {"tarn_largest_free_bytes", false, "Longest piece of it.", VALUE, DEVICE(largest_span), 0},
+    {"tarn_fragmentation_ratio", false, "One less the longest piece of free memory through all of it.", RATIO,
+     DEVICE(largest_span), DEVICE(spans)},
+    {"tarn_waiting_bytes", false, "Freed memory that work still uses.", VALUE, DEVICE(waiting), 0},
+    {"tarn_cached_bytes", false, "Reserved memory that is mapped nowhere.", VALUE, DEVICE(cached), 0},
+    {"tarn_blocks", false, "Live blocks.", STAT_CLASS, ALL_OF(allocation), OF_STAT(current)},
+    {"tarn_segments", false, "Physical pieces and segments obtained from the driver.", STAT_CLASS, ALL_OF(segment),
+     OF_STAT(current)},
+    {"tarn_allocations_total", true, "Blocks handed out.", STAT_CLASS, ALL_OF(allocation), OF_STAT(allocated)},
+    {"tarn_frees_total", true, "Blocks freed.", STAT_CLASS, ALL_OF(allocation), OF_STAT(freed)},
+    {"tarn_handed_out_bytes_total", true, "Blocks handed out, as rounded.", STAT_CLASS, ALL_OF(allocated_bytes),
      OF_STAT(allocated)},
-    {"tarn_freed_bytes", true, "bytes", "Blocks freed, as rounded.", STAT_CLASS, ALL_OF(allocated_bytes),
-     OF_STAT(freed)},
-    {"tarn_obtained_bytes", true, "bytes", "Memory obtained from the driver.", STAT_CLASS, ALL_OF(reserved_bytes),
+    {"tarn_freed_bytes_total", true, "Blocks freed, as rounded.", STAT_CLASS, ALL_OF(allocated_bytes), OF_STAT(freed)},
+    {"tarn_obtained_bytes_total", true, "Memory obtained from the driver.", STAT_CLASS, ALL_OF(reserved_bytes),
      OF_STAT(allocated)},
-    {"tarn_returned_bytes", true, "bytes", "Memory given back to the driver.", STAT_CLASS, ALL_OF(reserved_bytes),
+    {"tarn_returned_bytes_total", true, "Memory given back to the driver.", STAT_CLASS, ALL_OF(reserved_bytes),
      OF_STAT(freed)},
-    {"tarn_driver_allocations", true, "", "Calls that obtained memory from the driver.", VALUE,
+    {"tarn_driver_allocations_total", true, "Calls that obtained memory from the driver.", VALUE,
      ALL_OF(num_device_alloc), 0},
-    {"tarn_driver_frees", true, "", "Calls that gave memory back to the driver.", VALUE, ALL_OF(num_device_free), 0},
-    {"tarn_alloc_retries", true, "", "Searches after memory was taken back from other streams.", VALUE,
+    {"tarn_driver_frees_total", true, "Calls that gave memory back to the driver.", VALUE, ALL_OF(num_device_free), 0},
+    {"tarn_alloc_retries_total", true, "Searches after memory was taken back from other streams.", VALUE,
      ALL_OF(num_alloc_retries), 0},
-    {"tarn_out_of_memory", true, "", "Requests that failed for lack of memory.", VALUE, ALL_OF(num_ooms), 0},
-    {"tarn_rejections", true, "", "Requests refused before the driver was asked.", VALUE, ALL_OF(num_oom_rejections),
+    {"tarn_out_of_memory_total", true, "Requests that failed for lack of memory.", VALUE, ALL_OF(num_ooms), 0},
+    {"tarn_rejections_total", true, "Requests refused before the driver was asked.", VALUE, ALL_OF(num_oom_rejections),
      0},
-    {"tarn_workspaces", false, "", "Workspaces of library handles.", VALUE, DEVICE(workspaces), 0},
-    {"tarn_workspace_bytes", false, "bytes", "Memory of workspaces, allocated from tarn.", VALUE,
-     DEVICE(workspace_bytes), 0},
-    {"tarn_unseen_bytes", false, "bytes", "Under tarn run: memory of the process that no call names.", KNOWN,
-     DEVICE(unseen), 0},
-    {"tarn_device_lost", false, "", "Whether an error has left the device unusable.", FLAG, DEVICE(lost), 1},
+    {"tarn_workspaces", false, "Workspaces of library handles.", VALUE, DEVICE(workspaces), 0},
+    {"tarn_workspace_bytes", false, "Memory of workspaces, allocated from tarn.", VALUE, DEVICE(workspace_bytes), 0},
+    {"tarn_unseen_bytes", false, "Under tarn run: memory of the process that no call names.", KNOWN, DEVICE(unseen), 0},
+    {"tarn_device_lost", false, "Whether an error has left the device unusable.", FLAG, DEVICE(lost), 1},
 };
 
 #define POOL(member) offsetof(struct survey_pool, member)
 
 static const struct family pool_families[] = {
-    {"tarn_pool_reserved_bytes", false, "bytes", "Memory that the pool has from the driver.", VALUE, POOL(reserved), 0},
-    {"tarn_pool_allocated_bytes", false, "bytes", "Live blocks of the pool, as rounded.", VALUE, POOL(allocated), 0},
-    {"tarn_pool_requested_bytes", false, "bytes", "Live blocks of the pool, as asked for.", VALUE, POOL(requested), 0},
-    {"tarn_pool_active_bytes", false, "bytes", "Live blocks of the pool, and freed ones that work still uses.", VALUE,
+    {"tarn_pool_reserved_bytes", false, "Memory that the pool has from the driver.", VALUE, POOL(reserved), 0},
+    {"tarn_pool_allocated_bytes", false, "Live blocks of the pool, as rounded.", VALUE, POOL(allocated), 0},
+    {"tarn_pool_requested_bytes", false, "Live blocks of the pool, as asked for.", VALUE, POOL(requested), 0},
+    {"tarn_pool_active_bytes", false, "Live blocks of the pool, and freed ones that work still uses.", VALUE,
      POOL(active), 0},
-    {"tarn_pool_waiting_bytes", false, "bytes", "Freed blocks of the pool that work still uses.", VALUE, POOL(waiting),
-     0},
-    {"tarn_pool_limit_bytes", false, "bytes", "Most that the pool may reserve.", KNOWN, POOL(limit), 0},
-    {"tarn_pool_suspended", false, "", "Whether the pool has addresses and no memory.", FLAG, POOL(flags),
+    {"tarn_pool_waiting_bytes", false, "Freed blocks of the pool that work still uses.", VALUE, POOL(waiting), 0},
+    {"tarn_pool_limit_bytes", false, "Most that the pool may reserve.", KNOWN, POOL(limit), 0},
+    {"tarn_pool_suspended", false, "Whether the pool has addresses and no memory.", FLAG, POOL(flags),
      SURVEY_POOL_SUSPENDED},
-    {"tarn_pool_held", false, "", "Whether a graph or an open capture uses the pool.", FLAG, POOL(flags),
-     SURVEY_POOL_HELD},
+    {"tarn_pool_held", false, "Whether a graph or an open capture uses the pool.", FLAG, POOL(flags), SURVEY_POOL_HELD},
 };
 
 #define STREAM(member) offsetof(struct survey_stream, member)
 
 static const struct family stream_families[] = {
-    {"tarn_stream_mapped_bytes", false, "bytes", "Memory mapped for a stream in a pool.", VALUE, STREAM(mapped), 0},
-    {"tarn_stream_free_bytes", false, "bytes", "Of it, memory that no block has.", VALUE, STREAM(spans), 0},
-    {"tarn_stream_waiting_bytes", false, "bytes", "Of it, freed memory that work still uses.", VALUE, STREAM(waiting),
-     0},
+    {"tarn_stream_mapped_bytes", false, "Memory mapped for a stream in a pool.", VALUE, STREAM(mapped), 0},
+    {"tarn_stream_free_bytes", false, "Of it, memory that no block has.", VALUE, STREAM(spans), 0},
+    {"tarn_stream_waiting_bytes", false, "Of it, freed memory that work still uses.", VALUE, STREAM(waiting), 0},
 };
 
 #define HANDLES(member) offsetof(struct survey_handles, member)
@@ -156,48 +150,44 @@ static const struct family stream_families[] = {
 #define LIBRARY(member) offsetof(struct survey_library, member)
 
 static const struct family library_families[] = {
-    {"tarn_library_held_bytes", false, "bytes", "Under tarn run: memory of a device that a library holds.", VALUE,
-     LIBRARY(live), 0},
-    {"tarn_library_held_peak_bytes", false, "bytes", "Most that the library held at one time.", VALUE, LIBRARY(peak),
+    {"tarn_library_held_bytes", false, "Under tarn run: memory of a device that a library holds.", VALUE, LIBRARY(live),
      0},
-    {"tarn_library_allocations", true, "", "Allocations that the library made.", VALUE, LIBRARY(made), 0},
+    {"tarn_library_held_peak_bytes", false, "Most that the library held at one time.", VALUE, LIBRARY(peak), 0},
+    {"tarn_library_allocations_total", true, "Allocations that the library made.", VALUE, LIBRARY(made), 0},
 };
 
 static const struct family handle_families[] = {
-    {"tarn_handles_in_use", false, "", "Handles that threads or leases have.", VALUE, HANDLES(in_use), 0},
-    {"tarn_handles_available", false, "", "Handles that nobody has.", VALUE, HANDLES(available), 0},
-    {"tarn_handles_created", true, "", "Handles made.", VALUE, HANDLES(created), 0},
-    {"tarn_handles_destroyed", true, "", "Handles destroyed.", VALUE, HANDLES(destroyed), 0},
-    {"tarn_handle_create_failures", true, "", "Handles that could not be made.", VALUE, HANDLES(failures), 0},
+    {"tarn_handles_in_use", false, "Handles that threads or leases have.", VALUE, HANDLES(in_use), 0},
+    {"tarn_handles_available", false, "Handles that nobody has.", VALUE, HANDLES(available), 0},
+    {"tarn_handles_created_total", true, "Handles made.", VALUE, HANDLES(created), 0},
+    {"tarn_handles_destroyed_total", true, "Handles destroyed.", VALUE, HANDLES(destroyed), 0},
+    {"tarn_handle_create_failures_total", true, "Handles that could not be made.", VALUE, HANDLES(failures), 0},
 };
 
 #define PINNED(member) offsetof(tarn_pinned_stats, member)
 
 static const struct family pinned_families[] = {
-    {"tarn_pinned_allocated_bytes", false, "bytes", "Pinned host memory obtained from the driver.", STAT,
+    {"tarn_pinned_allocated_bytes", false, "Pinned host memory obtained from the driver.", STAT,
      PINNED(allocated_bytes), OF_STAT(current)},
-    {"tarn_pinned_allocated_peak_bytes", false, "bytes", "Most of it since the peaks were reset.", STAT,
-     PINNED(allocated_bytes), OF_STAT(peak)},
-    {"tarn_pinned_active_bytes", false, "bytes", "Pinned blocks that are live or that work uses, as rounded.", STAT,
+    {"tarn_pinned_allocated_peak_bytes", false, "Most of it since the peaks were reset.", STAT, PINNED(allocated_bytes),
+     OF_STAT(peak)},
+    {"tarn_pinned_active_bytes", false, "Pinned blocks that are live or that work uses, as rounded.", STAT,
      PINNED(active_bytes), OF_STAT(current)},
-    {"tarn_pinned_requested_bytes", false, "bytes", "The same, as asked for.", STAT, PINNED(requested_bytes),
-     OF_STAT(current)},
-    {"tarn_pinned_pending_bytes", false, "bytes", "Freed pinned blocks that work uses.", VALUE, PINNED(pending_bytes),
-     0},
-    {"tarn_pinned_kept_bytes", false, "bytes", "Freed pinned blocks that are kept for a graph.", VALUE,
-     PINNED(kept_bytes), 0},
-    {"tarn_pinned_allocations", true, "", "Pinned blocks handed out.", STAT, PINNED(active_requests),
+    {"tarn_pinned_requested_bytes", false, "The same, as asked for.", STAT, PINNED(requested_bytes), OF_STAT(current)},
+    {"tarn_pinned_pending_bytes", false, "Freed pinned blocks that work uses.", VALUE, PINNED(pending_bytes), 0},
+    {"tarn_pinned_kept_bytes", false, "Freed pinned blocks that are kept for a graph.", VALUE, PINNED(kept_bytes), 0},
+    {"tarn_pinned_allocations_total", true, "Pinned blocks handed out.", STAT, PINNED(active_requests),
      OF_STAT(allocated)},
-    {"tarn_pinned_driver_allocations", true, "", "Calls that obtained pinned memory.", VALUE, PINNED(num_host_alloc),
+    {"tarn_pinned_driver_allocations_total", true, "Calls that obtained pinned memory.", VALUE, PINNED(num_host_alloc),
      0},
-    {"tarn_pinned_driver_frees", true, "", "Calls that gave pinned memory back.", VALUE, PINNED(num_host_free), 0},
-    {"tarn_pinned_out_of_memory", true, "", "Requests for pinned memory that failed for lack of it.", VALUE,
+    {"tarn_pinned_driver_frees_total", true, "Calls that gave pinned memory back.", VALUE, PINNED(num_host_free), 0},
+    {"tarn_pinned_out_of_memory_total", true, "Requests for pinned memory that failed for lack of it.", VALUE,
      PINNED(num_ooms), 0},
 };
 
 static const struct family process_families[] = {
-    {"tarn_metadata_bytes", false, "bytes", "Host memory of tarn's own bookkeeping.", VALUE,
-     offsetof(struct survey, metadata), 0},
+    {"tarn_metadata_bytes", false, "Host memory of tarn's own bookkeeping.", VALUE, offsetof(struct survey, metadata),
+     0},
 };
 
 /* Lines ----------------------------------------------------------------------------------------------------------- */
@@ -274,7 +264,7 @@ struct place {
 static void say_labels(struct sink *sink, const struct place *place, const struct family *family, const char *class)
 {
     say_text(sink, family->name);
-    say_text(sink, family->counts ? "_total{" : "{");
+    say_text(sink, "{");
     label_process(sink, place->source);
     place->list->label(sink, place->record);
     if (class)
@@ -347,18 +337,15 @@ static uint32_t list_count(const struct list *list, const struct metrics_source 
     return list->count == SIZE_MAX ? 1 : number32_at(source->survey, list->count);
 }
 
-void metrics_say_head(struct sink *sink, const char *name, bool counts, const char *unit, const char *help)
+void metrics_say_head(struct sink *sink, const char *name, bool counts, const char *help)
 {
-    sink_print(sink, "# TYPE %s %s\n", name, counts ? "counter" : "gauge");
-    if (*unit)
-        sink_print(sink, "# UNIT %s %s\n", name, unit);
-    sink_print(sink, "# HELP %s %s\n", name, help);
+    sink_print(sink, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, counts ? "counter" : "gauge");
 }
 
 static void say_family(struct sink *sink, const struct list *list, const struct family *family,
                        const struct metrics_source *sources, size_t count)
 {
-    metrics_say_head(sink, family->name, family->counts, family->unit, family->help);
+    metrics_say_head(sink, family->name, family->counts, family->help);
     for (size_t i = 0; i < count; i++) {
         struct place place = {.list = list, .source = &sources[i]};
         uint32_t records = list_count(list, &sources[i]);
@@ -381,7 +368,7 @@ static void say_list(struct sink *sink, const struct list *list, const struct me
 
 static void say_info(struct sink *sink, const struct metrics_source *sources, size_t count)
 {
-    metrics_say_head(sink, "tarn_build_info", false, "", "The version of the library and its driver.");
+    metrics_say_head(sink, "tarn_build_info", false, "The version of the library and its driver.");
     for (size_t i = 0; i < count; i++) {
         say_text(sink, "tarn_build_info{");
         label_process(sink, &sources[i]);
@@ -391,7 +378,7 @@ static void say_info(struct sink *sink, const struct metrics_source *sources, si
         metrics_say_label(sink, "driver", sources[i].driver);
         say_text(sink, "} 1\n");
     }
-    metrics_say_head(sink, "tarn_device_info", false, "", "The name of a device, and what it is outside the process.");
+    metrics_say_head(sink, "tarn_device_info", false, "The name of a device, and what it is outside the process.");
     for (size_t i = 0; i < count; i++) {
         const struct survey *survey = sources[i].survey;
         for (uint32_t j = 0; j < survey->device_count.here; j++) {

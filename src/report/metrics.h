@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A survey as OpenMetrics text. */
+/* A survey in the Prometheus text format. */
 #ifndef TARN_REPORT_METRICS_H
 #define TARN_REPORT_METRICS_H
 
@@ -30,10 +30,11 @@ void metrics_process_get(struct metrics_process *process);
 
 /* Prints the surveys of several processes, family by family. */
 void metrics_print(struct sink *sink, const struct metrics_source *sources, size_t count);
-/* Of the lines that others add: a family's head, and a label's value, with what would end it written with a backslash. */
-void metrics_say_head(struct sink *sink, const char *name, bool counts, const char *unit, const char *help);
+/* Of the lines that others add: a family's head (the name of a counter ends in "_total"), and a label's value, with what would end it written with a backslash. */
+void metrics_say_head(struct sink *sink, const char *name, bool counts, const char *help);
 void metrics_say_label(struct sink *sink, const char *name, const char *text);
-/* Ends the text. */
+
+/* Ends the text with a comment, by which a reader sees that it is whole. */
 void metrics_end(struct sink *sink);
 
 /* Writes it to a file, as tarn_metrics_write() does. */

@@ -238,7 +238,7 @@ until [ -s "$work/of_$holder.prom" ]; do sleep 0.05; done
 waits_end
 find "$work/pages" -name 'tarn-live.*' | grep -q . && fail "a page was left"
 grep -q '^tarn_library_allocations_total{.*library="probe"} 1$' "$work/of_$holder.prom" || fail "no metrics of the process"
-/usr/bin/python3 -c 'import sys; from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse; assert len(list(parse(open(sys.argv[1]).read()))) > 10' "$work/of_$holder.prom"
+/usr/bin/python3 -c 'import sys; from prometheus_client.parser import text_string_to_metric_families as parse; assert len(list(parse(open(sys.argv[1]).read()))) > 10' "$work/of_$holder.prom"
 with=(env "LD_LIBRARY_PATH=$folder" "$tarn" run)
 command=(env "TARN_METRICS=$work/all.prom" "${with[@]}")
 run 0 "$probe" forks

@@ -41,7 +41,7 @@ static void say_hardware_labels(struct sink *sink, const char *name, const struc
 
 static void say_hardware(struct sink *sink, const struct fleet *fleet)
 {
-    metrics_say_head(sink, "hw_gpu_memory_limit_bytes", false, "bytes", "Memory of a device: hw.gpu.memory.limit.");
+    metrics_say_head(sink, "hw_gpu_memory_limit_bytes", false, "Memory of a device: hw.gpu.memory.limit.");
     for (size_t i = 0; i < fleet->device_count; i++) {
         const struct fleet_device *device = &fleet->devices[i];
         if (!device->uuid[0])
@@ -49,7 +49,7 @@ static void say_hardware(struct sink *sink, const struct fleet *fleet)
         say_hardware_labels(sink, "hw_gpu_memory_limit_bytes", device);
         sink_print(sink, " %" PRIu64 "\n", device->total);
     }
-    metrics_say_head(sink, "hw_gpu_memory_usage_bytes", false, "bytes",
+    metrics_say_head(sink, "hw_gpu_memory_usage_bytes", false,
                      "Memory of a device that anybody has: hw.gpu.memory.usage.");
     for (size_t i = 0; i < fleet->device_count; i++) {
         const struct fleet_device *device = &fleet->devices[i];
@@ -58,7 +58,7 @@ static void say_hardware(struct sink *sink, const struct fleet *fleet)
         say_hardware_labels(sink, "hw_gpu_memory_usage_bytes", device);
         sink_print(sink, " %" PRIu64 "\n", device->used);
     }
-    metrics_say_head(sink, "hw_gpu_memory_utilization_ratio", false, "ratio",
+    metrics_say_head(sink, "hw_gpu_memory_utilization_ratio", false,
                      "The one by the other: hw.gpu.memory.utilization.");
     for (size_t i = 0; i < fleet->device_count; i++) {
         const struct fleet_device *device = &fleet->devices[i];
@@ -73,9 +73,9 @@ static void say_hardware(struct sink *sink, const struct fleet *fleet)
 
 static void say_machine(struct sink *sink, const struct top_list *list, size_t read)
 {
-    metrics_say_head(sink, "tarn_exporter_processes", false, "", "Processes that publish and were read.");
+    metrics_say_head(sink, "tarn_exporter_processes", false, "Processes that publish and were read.");
     sink_print(sink, "tarn_exporter_processes %zu\n", read);
-    metrics_say_head(sink, "tarn_exporter_unread_processes", false, "",
+    metrics_say_head(sink, "tarn_exporter_unread_processes", false,
                      "Processes that publish and were not read: other users', or that have written nothing yet.");
     sink_print(sink, "tarn_exporter_unread_processes %zu\n", list->count - read);
 }

@@ -49,8 +49,7 @@ bool metrics_is_place(const char *where)
 #ifdef TARN_HAVE_MICROHTTPD
 #include <microhttpd.h>
 
-#define OPEN_TEXT "application/openmetrics-text; version=1.0.0; charset=utf-8"
-#define PLAIN_TEXT "text/plain; version=0.0.4; charset=utf-8"
+#define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 enum { MOST_CONNECTIONS = 32, MOST_SECONDS = 15 };
 
@@ -71,8 +70,6 @@ static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned s
 static enum MHD_Result answer_metrics(struct MHD_Connection *connection, const char *directory)
 {
     struct metrics_text text;
-    const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
-    bool open = accept && strstr(accept, "application/openmetrics-text");
     if (!metrics_text_make(directory, &text))
         return answer_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory\n");
     struct MHD_Response *response = MHD_create_response_from_buffer(text.length, text.text, MHD_RESPMEM_MUST_FREE);
@@ -80,7 +77,7 @@ static enum MHD_Result answer_metrics(struct MHD_Connection *connection, const c
         free(text.text);
         return MHD_NO;
     }
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, open ? OPEN_TEXT : PLAIN_TEXT);
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, METRICS_TYPE);
     enum MHD_Result result = MHD_queue_response(connection, MHD_HTTP_OK, response);
     MHD_destroy_response(response);
     return result;
