@@ -27,7 +27,7 @@ run 0 "$tarn" --help && says out '  metrics  '
 run 0 "$tarn" metrics --help && says out 'Usage: tarn metrics' && silent err
 for bad in x 65536 -1 '' :80 '[::1' '::1:80' 'a]:80' 1:; do run 2 "$tarn" metrics "--listen=$bad" && says err '--listen wants'; done
 run 2 "$tarn" metrics x && says err 'no operand'
-run 0 "$tarn" metrics && says out '^tarn_exporter_processes 0$' && says out '^# EOF$' && silent err
+run 0 "$tarn" metrics --directory "$work/pages" && says out '^tarn_exporter_processes 0$' && says out '^# EOF$' && silent err
 
 run 1 "$tarn" metrics --listen 192.0.2.1:0
 if grep -q 'built without libmicrohttpd' "$work/err"; then
@@ -45,7 +45,7 @@ publish()
 }
 publish 0
 publish 1
-"$tarn" metrics --listen 127.0.0.1:0 >"$work/url" &
+"$tarn" metrics --listen 127.0.0.1:0 --directory "$work/pages" >"$work/url" &
 server=$!
 started+=("$server")
 /usr/bin/python3 - "$work/url" "$source_root" "${started[@]:0:2}" <<'END' || fail "what is served is not as documented"
