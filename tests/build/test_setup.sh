@@ -13,8 +13,9 @@ fail() { echo "test_setup: $*" >&2; cat "$work/out" "$work/calls" >&2; exit 1; }
 mkdir -p "$work/scripts" "$work/bin" "$work/lists/partial"
 cp "$TARN_SOURCE"/scripts/{setup,help.sh} "$work/scripts/"
 printf '%s\n' '# why' '' 'present   # a reason' 'absent    # another' >"$work/scripts/packages-some.txt"
-printf '%s\n' 'present' >"$work/scripts/packages-none.txt"
-for tool in bash cat dirname env find mktemp rm true; do ln -s "$(type -P $tool)" "$work/bin/$tool"; done
+printf '%s\n' 'present' 'older|present' >"$work/scripts/packages-none.txt"
+printf '%s\n' 'older|newer   # where releases differ' >"$work/scripts/packages-either.txt"
+for tool in bash cat dirname env find grep mktemp paste rm sed tee true; do ln -s "$(type -P $tool)" "$work/bin/$tool"; done
 
 # stand_in NAME: makes a command of what comes on stdin.
 stand_in()
@@ -27,7 +28,25 @@ case ${!#} in present) echo installed ;; *) exit 1 ;; esac
 END
 stand_in apt-get <<'END'
 echo "apt-get $*" >>"$CALLS"
-case "$*" in *install*) [ ! -e "$CALLS.broken" ] ;; esac
+case "$*" in
+*--assume-no*)
+    echo '0 upgraded, 2 newly installed, 0 to remove and 0 not upgraded.'
+    echo 'Need to get 1,024 kB of archives.'
+    echo 'After this operation, 4,096 kB of additional disk space will be used.'
+    exit 1
+    ;;
+*install*)
+    [ ! -e "$CALLS.broken" ] || exit 100
+    echo 'Get:1 mirror bookworm/main amd64 needed amd64 1.0 [512 kB]'
+    echo 'Get:2 mirror bookworm/main amd64 absent amd64 1.0 [512 kB]'
+    [ ! -e "$CALLS.slow" ] || sleep 11
+    for package in needed absent; do echo "Unpacking $package (1.0) ..."; done
+    for package in needed absent; do echo "Setting up $package (1.0) ..."; done
+    ;;
+esac
+END
+stand_in apt-cache <<'END'
+[ "$2" != newer ] || echo 'Package: newer'
 END
 
 # setup WHO LIST: runs it as root or as another; `status`, the files out and calls say what happened.
@@ -56,7 +75,13 @@ said 'apt-get install .* absent$' || fail "did not print the command to run"
 setup 0 some
 [ "$status" -eq 0 ] || fail "failed as root"
 called 'apt-get.* update' || fail "did not update empty lists"
-called 'apt-get.* install .*absent' || fail "did not install"
+called 'apt-get.* install --yes .*absent' || fail "did not install"
+said '2 packages: 1,024 kB to fetch, 4,096 kB on disk' || fail "did not say how much there is to fetch"
+for step in 'fetching 1 of 2: needed' 'unpacking 1 of 2: needed' 'setting up 1 of 2: needed'; do
+    said "  $step\$" || fail "did not say: $step"
+done
+setup 0 either
+called 'apt-get.* install --yes .* newer$' || fail "did not take the package that this release has"
 
 touch "$work/lists/x_Packages"
 setup 0 some
@@ -64,6 +89,12 @@ setup 0 some
 touch -d '3 days ago' "$work/lists/partial"
 setup 0 some
 called 'apt-get.* update' || fail "did not update stale lists"
+
+ln -s "$(type -P sleep)" "$work/bin/sleep"
+touch "$work/calls.slow"
+setup 0 some
+said '  fetching 2 of 2: absent$' || fail "was silent for ten seconds"
+rm "$work/calls.slow"
 
 touch "$work/calls.broken"
 setup 0 some
