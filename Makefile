@@ -38,9 +38,11 @@ build: require-cmake ## Build the library and the program into build/ (the defau
 	@$(configure) $(quiet)
 	@$(compile) --target product
 
-demo: ## Install what the build needs, build, and replay four recorded traces
+demo: override PRESET = release
+demo: ## Install what the build needs, build the program, and replay four recorded traces
 	@scripts/setup demo
-	@$(MAKE) --no-print-directory build PRESET=release
+	@$(configure) $(quiet)
+	@$(compile) --target tarn
 	@scripts/demo
 
 test: ## Install what the tests need, build, and run every test (PRESET=..., TESTS=<regular expression>)
@@ -140,6 +142,7 @@ format: ## Lay out the C sources as .clang-format says
 
 install: build ## Install into PREFIX (/usr/local), below DESTDIR if set
 	@DESTDIR='$(DESTDIR)' cmake --install $(build_dir) --prefix '$(PREFIX)'
+	@[ -n '$(DESTDIR)' ] || scripts/after-install $(build_dir)
 
 uninstall: ## Remove what `make install` installed (give it the same DESTDIR)
 	@DESTDIR='$(DESTDIR)' cmake -DMANIFEST=$(build_dir)/install_manifest.txt -P cmake/uninstall.cmake
