@@ -44,8 +44,24 @@ foreach(name tarn tarn-static)
     install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
 
-# Documents keep their places relative to each other, so that their links work. Recordings are too large for a package.
-install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
-    FILES_MATCHING PATTERN "*.md" PATTERN "*.png" PATTERN "costs-h200.txt" PATTERN "man" EXCLUDE)
-install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN "traces" EXCLUDE)
+# Documents keep their places relative to each other, and their links lead to what is installed. Without Python they are installed as they are.
+find_package(Python3 QUIET COMPONENTS Interpreter)
+if(Python3_FOUND)
+    set(include_from_docs ${CMAKE_INSTALL_INCLUDEDIR})
+    if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_INCLUDEDIR} AND NOT IS_ABSOLUTE ${CMAKE_INSTALL_DOCDIR})
+        file(RELATIVE_PATH include_from_docs /p/${CMAKE_INSTALL_DOCDIR} /p/${CMAKE_INSTALL_INCLUDEDIR})
+    endif()
+    set(documents ${PROJECT_BINARY_DIR}/documents)
+    file(GLOB_RECURSE document_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/* ${PROJECT_SOURCE_DIR}/examples/*)
+    add_custom_command(OUTPUT ${documents}/README.md
+        COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/scripts/installed-docs ${documents} ${include_from_docs}
+        DEPENDS ${document_sources} README.md CHANGELOG.md LICENSE scripts/installed-docs VERBATIM
+        COMMENT "Copying the documents that are installed")
+    add_custom_target(documents DEPENDS ${documents}/README.md)
+    install(DIRECTORY ${documents}/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
+else()
+    install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+    install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.png" PATTERN "costs-h200.txt" PATTERN "man" EXCLUDE)
+    install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN "traces" EXCLUDE)
+endif()

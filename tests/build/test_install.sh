@@ -80,9 +80,20 @@ fi
 echo "licence, documents, examples"
 doc=$prefix/share/doc/tarn
 cmp LICENSE "$doc/LICENSE" || fail "the licence was not installed"
-for file in README.md CHANGELOG.md docs/*.md docs/*/*.md docs/pictures/*.png examples/*.c examples/cuda/* examples/consumer/*; do
+for file in README.md CHANGELOG.md docs/*.md docs/*/*.md; do
+    [ -s "$doc/$file" ] || fail "$file was not installed"
+done
+for file in docs/pictures/*.png examples/*.c* examples/cuda/* examples/consumer/*; do
     cmp "$file" "$doc/$file" || fail "$file was not installed"
 done
+scripts/check-links "$doc" || fail "links of the installed documents lead nowhere"
+[ ! -x "$TARN_BUILD/tarn" ] || cmp licences/d3.txt "$doc/licences/d3.txt" || fail "the program came without D3's licence"
+
+echo "starting a program"
+# As root `make install` runs ldconfig, which is for the folders of /etc/ld.so.conf; elsewhere it says what to set.
+scripts/after-install "$TARN_BUILD" >"$work/said"
+grep -qF "export LD_LIBRARY_PATH=" "$work/said" || fail "after-install does not say how a program finds the library"
+LD_LIBRARY_PATH=$libdir "$work/shared"
 
 echo "completions"
 if [ -x "$TARN_BUILD/tarn" ]; then
