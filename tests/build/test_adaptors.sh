@@ -124,3 +124,4 @@ exported=$(nm -D --defined-only "$library/libtarn_adaptors.so" | awk '$2 == "T" 
 cat "$work"/*.out
 echo "test_adaptors: ${tried[*]}"
 [ ${#left[@]} -eq 0 ] || echo "test_adaptors: not here, and so not tried: ${left[*]}"
+[ -n "$cuda" ] || exit 77

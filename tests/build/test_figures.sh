@@ -8,7 +8,10 @@ set -euo pipefail
 cd "$TARN_SOURCE"
 fail() { echo "test_figures: $*" >&2; exit 1; }
 
-scripts/printed --check
+# The example in CUDA takes the toolkit's headers; without them the rest is checked, and the test counts as skipped.
+printed=0
+scripts/printed --check || printed=$?
+[ "$printed" -eq 0 ] || [ "$printed" -eq 77 ] || exit "$printed"
 
 # A line <!-- counted: KIND N --> stands before a text with that number. KIND: mutants, fuzz-targets, functions.
 count()
@@ -30,3 +33,4 @@ done < <(grep -nE '^<!-- counted: [a-z-]+ [0-9]+ -->$' README.md CONTRIBUTING.md
 for variable in $(grep -rhoE '"TARN_[A-Z_]+"' src tools sim python/src | tr -d '"' | sort -u | grep -vE '^TARN_(ERROR|UNKNOWN)'); do
     grep -qE "\`$variable(=[^\`]*)?\`" docs/configuration.md docs/building.md || fail "$variable is read, and in neither docs/configuration.md nor docs/building.md"
 done
+exit "$printed"
