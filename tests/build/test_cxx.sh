@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# A C++ program that uses every class of tarn.hpp compiles without a warning, by each compiler and each standard from C++17 on, and runs.
+# A C++ program that uses every class of tarn.hpp, and the example, compile without a warning, by each compiler and each standard from C++17
+# on, and run.
 set -euo pipefail
 cd "$TARN_SOURCE"
 
@@ -17,6 +18,9 @@ for cxx in "${compilers[@]}"; do
         "$cxx" -std=$standard -O1 -Wall -Wextra -Wconversion -Wshadow -Wpedantic -Werror -Iinclude \
             tests/cxx/program.cc -o "$work/program" -L"$TARN_BUILD" -ltarn -Wl,-rpath,"$TARN_BUILD" -pthread
         "$work/program"
+        "$cxx" -std=$standard -Wall -Wextra -Wpedantic -Werror -Iinclude examples/hello.cc -o "$work/hello" -L"$TARN_BUILD" -ltarn \
+            -Wl,-rpath,"$TARN_BUILD"
+        [ "$("$work/hello")" = 'same stream: the same memory; another stream: other memory' ] || { echo "test_cxx: examples/hello.cc" >&2; exit 1; }
     done
 done
 while IFS= read -r class; do

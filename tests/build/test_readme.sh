@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# README.md: its program runs with the shared and the static library on every driver that there is without a GPU, the examples
-# beside it compile without a warning, those for CUDA against the toolkit's headers where it is installed, and the number of
-# tests that it names is right. It stays short, and shows a picture. What it and the other documents print is held by
+# README.md: its program runs with the shared and the static library on every driver that there is without a GPU, the examples in C beside it
+# compile without a warning, and the number of tests that it names is right. It stays short, and shows a picture. What it and the other documents print is held by
 # test_figures.sh, their links by test_links.sh.
 set -euo pipefail
 cd "$TARN_SOURCE"
@@ -36,29 +35,6 @@ scripts/example examples/handle.c >/dev/null || fail "examples/handle.c failed"
 scripts/example examples/pool_export.c >"$work/printed" || fail "examples/pool_export.c failed"
 printf '%s\n' 'importer: a block, 40 MiB' 'importer: a block, 40 MiB' 'importer: revoked' 'exporter: 0 importers' |
     diff - "$work/printed" >&2 || fail "examples/pool_export.c prints something else"
-
-# Examples for CUDA: C against the headers, .cu by nvcc where it is, with and without tarn where an example has both.
-for toolkit in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
-    if [ -z "$toolkit" ] || [ ! -e "$toolkit/include/cuda_runtime.h" ]; then continue; fi
-    for file in examples/cuda/*.c; do
-        "$CC" "${flags[@]}" -isystem "$toolkit/include" -fsyntax-only "$file" || fail "$file does not compile"
-    done
-    [ ! -d "$TARN_BUILD/sim" ] || scripts/example --sim examples/cuda/graph.c >/dev/null || fail "examples/cuda/graph.c failed"
-    if [ -x "$toolkit/bin/nvcc" ]; then
-        for file in examples/cuda/*.cu; do
-            for variant in '' -DUSE_TARN; do
-                # shellcheck disable=SC2086 # nothing, or a word
-                "$toolkit/bin/nvcc" -Werror all-warnings -Iinclude $variant -c "$file" -o "$work/object.o" ||
-                    fail "$file does not compile ${variant:-as it is}"
-            done
-        done
-    fi
-    # What docs/handles.md shows of cuBLAS.
-    awk '!inside && $0 == "```C" { inside = 1; next } $0 == "```" { inside = 0 } inside' docs/handles.md >"$work/cublas.c"
-    [ -s "$work/cublas.c" ] || fail "docs/handles.md shows nothing of cuBLAS"
-    "$CC" "${flags[@]}" -isystem "$toolkit/include" -fsyntax-only "$work/cublas.c" || fail "what docs/handles.md shows does not compile"
-    break
-done
 
 # "more than N tests": those of all configurations, to the last hundred.
 said=$(grep -oE 'more than [0-9]+ tests' README.md | grep -oE '[0-9]+') || fail "README.md does not say how many tests there are"
