@@ -173,7 +173,8 @@ TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segment
 TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 
 /* Set or return the most bytes that the pool may reserve. The initial value, TARN_NO_LIMIT, means no limit. A limit
- * below what is reserved now only stops growth. */
+ * below what is reserved now only stops growth. Neither a compaction nor the resume of a suspended pool is growth of the
+ * pool: a resume may exceed this limit, up to what the pool had. */
 TARN_API tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
 TARN_API tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
 

@@ -96,7 +96,7 @@ static tarn_status run_fill(struct store *store, struct run *run)
         mutex_lock(&arena->lock);
         size_t largest = store->registrable ? end - start : piece_largest_locked(arena);
         mutex_unlock(&arena->lock);
-        tarn_status status = pieces_create(store, end - start, largest, &pieces);
+        tarn_status status = pieces_create(store, end - start, largest, CHARGE_RESUME, &pieces);
         if (!status)
             status = pieces_map_claimed(arena, &pieces, start);
         if (status)
