@@ -169,8 +169,8 @@ TARN_API tarn_status tarn_device_trim(int device, size_t keep);
  * `gained` receives the bytes by which the reserved memory shrank, also if the call fails after it has begun to move
  * memory: what was released before a failure stays released. A call that fails before that leaves `gained` as it is.
  *
- * If the device, or a limit, has no room for the copies, contents move through host memory. They come back to the device
- * in the same call, also if a limit is below what is reserved: that is not growth.
+ * If the device, or a limit, has no room for the copies, contents move through host memory. They come back to the
+ * device in the same call, also if a limit is below what is reserved: that is not growth.
  *
  *   TARN_ERROR_CAPTURE         a known capture is open on any device, or a stream of this device was seen to capture
  *   TARN_ERROR_NOT_READY       work of a stream did not end within 10 s
