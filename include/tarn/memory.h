@@ -166,11 +166,17 @@ TARN_API tarn_status tarn_device_trim(int device, size_t keep);
  * driver. Work that is queued already is waited for. Other threads may allocate and free, except in debug mode, which
  * fills blocks.
  *
- * `gained` receives the bytes by which the reserved memory shrank. What was released before a failure stays released.
+ * `gained` receives the bytes by which the reserved memory shrank, also if the call fails after it has begun to move
+ * memory: what was released before a failure stays released. A call that fails before that leaves `gained` as it is.
+ *
+ * If the device, or a limit, has no room for the copies, contents move through host memory. They come back to the
+ * device in the same call, also if a limit is below what is reserved: that is not growth.
  *
  *   TARN_ERROR_CAPTURE         a known capture is open on any device, or a stream of this device was seen to capture
  *   TARN_ERROR_NOT_READY       work of a stream did not end within 10 s
- *   TARN_ERROR_OUT_OF_MEMORY   no memory is free for the first copy, and the driver cannot copy through host memory
+ *   TARN_ERROR_OUT_OF_MEMORY   no memory is free for the first copy, and the driver cannot copy through host memory; or
+ *                              another process took the memory meanwhile, and contents stay in host memory until the
+ *                              next compaction
  *   TARN_ERROR_NOT_SUPPORTED   the device has no virtual memory
  *   TARN_ERROR_INVALID_DEVICE  there is no device with that number
  *   TARN_ERROR_BUSY            the thread is in a `mapped` or `unmapping` callback (observe.h), or the memory was
@@ -193,7 +199,8 @@ TARN_API tarn_status tarn_caching_set(bool caches);
 TARN_API tarn_status tarn_caching_get(bool *caches);
 
 /* Sets or returns the most bytes that tarn may reserve on `device`. The initial value, TARN_NO_LIMIT, means no limit. A
- * limit below what is reserved now only stops growth.
+ * limit below what is reserved now only stops growth. A compaction is not growth. The resume of a suspended pool needs
+ * room below this limit.
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_device_limit_set(int device, size_t bytes);

@@ -173,7 +173,8 @@ TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segment
 TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 
 /* Set or return the most bytes that the pool may reserve. The initial value, TARN_NO_LIMIT, means no limit. A limit
- * below what is reserved now only stops growth. */
+ * below what is reserved now only stops growth. Neither a compaction nor the resume of a suspended pool is growth of
+ * the pool: a resume may exceed this limit, up to what the pool had. */
 TARN_API tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
 TARN_API tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
 
@@ -236,7 +237,13 @@ TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
  * pool stays suspended and nothing is lost. If memory is short, idle memory of the default pool and unused workspaces
  * (tarn/handle.h) are released first. A suspended pool whose last reference was dropped cannot be resumed: its live
  * blocks can only be freed.
- *   TARN_ERROR_OUT_OF_MEMORY   the device, or a limit, has no room
+ *
+ * The live blocks need memory, in whole granules; free addresses need none. But if a graph or an open capture holds the
+ * pool, all that it had mapped comes back, because a replay of the graph also writes to free addresses. Segments of a
+ * registrable pool come back whole, unless all of a segment is free. The device's limit and leave_free_mb hold, the
+ * pool's own limit does not.
+ *   TARN_ERROR_OUT_OF_MEMORY   the device, or its limit, has no room: tarn_last_error() says how much the pool needs,
+ *                              how much is missing, and what has it
  *   TARN_ERROR_SUSPENDED       the pool is not suspended, or another thread is suspending or resuming it
  *   TARN_ERROR_BUSY            the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_CAPTURE         a known capture is open on the device */

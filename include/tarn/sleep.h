@@ -221,7 +221,7 @@ TARN_API tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue 
  * workspaces and pinned memory are created again on demand, even before the wake. A pool without references is not
  * resumed. When all pools run, the sleepers wake. On failure those that woke are awake, the others sleep on and have
  * lost nothing; repeat the call. After TARN_ERROR_DEVICE_LOST all is awake except the pools of a device that is lost.
- *   TARN_ERROR_OUT_OF_MEMORY      a device, or a limit, has no room
+ *   TARN_ERROR_OUT_OF_MEMORY      a device, or its limit, has no room; as tarn_pool_resume()
  *   TARN_ERROR_CAPTURE            a known capture is open
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_LIBRARY            a sleeper could not wake

@@ -93,7 +93,7 @@ TARN_API tarn_status tarn_stream_find(int device, void *native, tarn_stream *str
  * device's other streams once the work queued so far has finished. Live blocks stay valid and are freed as usual. Where
  * it is a thread's current stream, that thread must set another one: tarn_malloc() fails until then.
  *   TARN_ERROR_INVALID_ARGUMENT   the stream was neither adopted nor found; a leased stream is returned, not retired
- *   TARN_ERROR_CAPTURE            the stream captures */
+ *   TARN_ERROR_CAPTURE            the stream captures, unless its capture was aborted and no thread can end it */
 TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
 
 /* Returns one of 32 streams per device and priority, round-robin: the 33rd call returns the first stream again, as in
@@ -104,14 +104,15 @@ TARN_API tarn_status tarn_stream_shared_get(int device, int priority, tarn_strea
 
 /* Leases a stream that nobody else gets until it is returned (pytorch/pytorch#173729 is the reason). `priority` is as
  * in tarn_stream_shared_get(). Returning a stream does not wait: the next lease may still have earlier work queued
- * ahead of its own. Memory that was allocated on the stream stays as it is.
+ * ahead of its own. Memory that was allocated on the stream stays as it is. A stream that still captures after
+ * tarn_capture_abort(), because no thread can end the capture, is destroyed by its return.
  *
  * The value ends with its lease: every later use of it is TARN_ERROR_INVALID_STREAM, even as a thread's current stream.
  * After 65,536 more leases of the same stream the value repeats.
  *   TARN_ERROR_INVALID_ARGUMENT   lease: as tarn_stream_shared_get(); return: the stream was not leased
  *   TARN_ERROR_INVALID_DEVICE     lease: there is no device with that number
  *   TARN_ERROR_INVALID_STREAM     return: the lease has ended
- *   TARN_ERROR_CAPTURE            return: the stream captures */
+ *   TARN_ERROR_CAPTURE            return: the stream captures, and its capture was not aborted */
 TARN_API tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
 TARN_API tarn_status tarn_stream_return(tarn_stream stream);
 
@@ -231,7 +232,8 @@ TARN_API tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph)
 
 /* Ends a known capture. If tarn began it, its recorded work is discarded. The same threads may call this as for
  * tarn_capture_end(). If the thread that began the capture has exited, any thread may call this. The driver may then
- * refuse to end the capture: tarn forgets it, and the stream keeps capturing until it is destroyed.
+ * refuse to end the capture: tarn forgets it, and the stream keeps capturing until it is destroyed. Return such a
+ * stream if it is leased, which destroys it; otherwise retire it, and then destroy it.
  *   TARN_ERROR_INVALID_ARGUMENT   the stream has no known capture
  *   TARN_ERROR_CAPTURE            the calling thread did not begin the capture, and it is not relaxed */
 TARN_API tarn_status tarn_capture_abort(tarn_stream stream);

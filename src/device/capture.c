@@ -419,6 +419,8 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     bool lost =
         status && atomic_load(&device->lost); /* what captured is gone: it must not bar other devices for ever */
     ending->over = !status || lost || (ending->orphaned && ending->gives_up) || !driver_captures(stream);
+    if (ending->over && ending->orphaned && driver_captures(stream))
+        atomic_store(&stream->abandoned, true);
     if (ending->over)
         leave(stream);
     else

@@ -141,6 +141,7 @@ static tarn_status slot_fill_locked(struct device *device, const struct native *
     stream->adoptions = 0;
     stream->leased = false;
     atomic_store_explicit(&stream->returned, false, memory_order_relaxed);
+    atomic_store_explicit(&stream->abandoned, false, memory_order_relaxed);
     atomic_store_explicit(&stream->leases, 0, memory_order_relaxed);
     stream->next = NULL;
     if (has_name(native) && !native_enter(&device->natives, stream))
@@ -158,19 +159,34 @@ static tarn_status enter_new(struct device *device, const struct native *native,
     return status;
 }
 
+/* Whether the driver goes on with a capture on the stream that no thread can end. No event can be recorded there. */
+static bool is_abandoned(struct stream *stream)
+{
+    if (!atomic_load(&stream->abandoned) || stream_is_known(stream))
+        return false;
+    bool captures = stream_captures(stream);
+    atomic_store(&stream->abandoned, captures);
+    return captures;
+}
+
 /* Ends a stream's incarnation: records a mark at its last work and notifies its heap. The slot is free when that work has finished. Caller
  * holds `entering`. */
 static tarn_status stream_retire(struct stream *stream)
 {
     struct mark *last_work = NULL;
+    bool abandoned = is_abandoned(stream), found = stream_is_found(stream);
+    if (abandoned)
+        atomic_store(&stream->found, true); /* its marks are owed */
     tarn_status status = mark_record(stream, &last_work);
     if (status == TARN_ERROR_CAPTURE)
-        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures; first end the capture, then retire it",
-                      (unsigned long long)stream_value(stream), stream->device);
-    if (status)
-        return status;
-    if (retire_callback && (status = retire_callback(stream))) {
+        (void)failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures; first end the capture, then retire it",
+                     (unsigned long long)stream_value(stream), stream->device);
+    else if (!status && retire_callback)
+        status = retire_callback(stream);
+    if (status) {
         mark_release(last_work);
+        if (abandoned)
+            atomic_store(&stream->found, found);
         return status;
     }
     mutex_lock(&streams_lock);
@@ -700,12 +716,34 @@ tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
     return TARN_OK;
 }
 
+static tarn_status refuse_not_leased(tarn_stream stream)
+{
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
+}
+
+/* The end of a lease whose stream can only be destroyed, which ends the capture. What was queued before the capture still runs. */
+static tarn_status return_abandoned(struct stream *stream, tarn_stream value)
+{
+    struct device *device = device_at(stream->device);
+    mutex_lock(&entering);
+    mutex_lock(&device->lock);
+    bool leased = stream->leased && stream_value(stream) == value;
+    mutex_unlock(&device->lock);
+    driver_stream native = stream->native;
+    tarn_status status = leased ? stream_retire(stream) : refuse_not_leased(value);
+    mutex_unlock(&entering);
+    return status ? status : device_note(device, driver->stream_destroy(device->number, native));
+}
+
 tarn_status tarn_stream_return(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)) ||
-        (status = stream_refuse_capture(found, "a return")))
+    if (status || (status = stream_find(stream, thread_device(), &found)))
+        return status;
+    if (is_abandoned(found))
+        return return_abandoned(found, stream);
+    if ((status = stream_refuse_capture(found, "a return")))
         return status;
     struct device *device = device_at(found->device);
     mutex_lock(&entering);
@@ -722,7 +760,7 @@ tarn_status tarn_stream_return(tarn_stream stream)
     mutex_unlock(&device->lock);
     mutex_unlock(&entering);
     if (!leased)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
+        return refuse_not_leased(stream);
     process_changed(); /* threads remember heaps and handles by value */
     return TARN_OK;
 }

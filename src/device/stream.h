@@ -33,6 +33,7 @@ struct stream {
     /* For a vendor's per-thread default stream: the only thread in which `native` means this stream. NULL: it means this stream in every
      * thread. Not dereferenced. */
     _Atomic(const struct thread *) owner;
+    atomic_bool abandoned;  /* the driver goes on with a capture on it that no thread can end */
     atomic_bool captures;   /* record lock to change: a known capture began or was announced on it */
     uint64_t capture;       /* record lock: the number of its last known capture */
     atomic_bool owes;       /* record lock to change: marks wait for the next call that passes the native stream */

@@ -53,7 +53,6 @@ tarn_status tarn_device_trim(int device, size_t keep)
 tarn_status tarn_compact(int device, size_t wanted, size_t *gained)
 {
     struct arena *arena = NULL;
-    size_t bytes = 0;
     if (!gained)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "gained is NULL");
     tarn_status status = arena_look_up(device, &arena);
@@ -62,13 +61,14 @@ tarn_status tarn_compact(int device, size_t wanted, size_t *gained)
                         "device %d has no virtual memory: its plain segments have addresses "
                         "that are tied to their memory",
                         device);
-    if (!status && arena) {
-        pools_collect(arena);
-        status = compact(arena, NULL, 0, wanted, &bytes);
+    if (status)
+        return status;
+    if (!arena) {
+        *gained = 0;
+        return TARN_OK;
     }
-    if (!status)
-        *gained = bytes;
-    return status;
+    pools_collect(arena);
+    return compact(arena, NULL, 0, wanted, gained);
 }
 
 tarn_status tarn_device_limit_set(int device, size_t bytes)

@@ -14,6 +14,7 @@
 #include "memory/plan/plan.h"
 #include "memory/pool/graph.h"
 #include "memory/pool/pool.h"
+#include "memory/pressure/shortage.h"
 #include "memory/pressure/trim.h"
 
 static void memory_shutdown(void)
@@ -95,4 +96,5 @@ const struct hooks hooks = {
     .plan_end_locked = plan_end_locked,
     .give_back = trim_without_waiting,
     .make_room = trim_make_room,
+    .refuse_resume = shortage_refuse_resume,
 };

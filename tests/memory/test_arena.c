@@ -36,7 +36,7 @@ static size_t room_above(uintptr_t address)
 static struct piece *create(size_t size)
 {
     struct piece *piece = NULL;
-    OK(piece_create(&arena->store, size, &piece));
+    OK(piece_create(&arena->store, size, CHARGE_GROWTH, &piece));
     CHECK(piece->size == size && piece->address == 0);
     return piece;
 }
@@ -109,13 +109,14 @@ static void pieces_are_created_up_to_the_limit_and_counted(void **state)
     OK(tarn_device_limit_set(0, 3 * GRANULE));
     struct piece *first = create(2 * GRANULE), *refused = NULL;
     uint64_t creates = calls_of(0, "create");
-    GIVES(piece_create(&arena->store, 2 * GRANULE, &refused), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(piece_create(&arena->store, 2 * GRANULE, CHARGE_GROWTH, &refused), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!refused && calls_of(0, "create") == creates && arena->reserved == 2 * GRANULE);
     struct piece *second = create(GRANULE);
     OK(tarn_device_limit_set(0, 0)); /* below what is reserved */
-    GIVES(piece_create(&arena->store, GRANULE, &refused), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(piece_create(&arena->store, GRANULE, CHARGE_GROWTH, &refused), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
-    GIVES(piece_create(&arena->store, MEMORY, &refused), TARN_ERROR_OUT_OF_MEMORY); /* the driver's word */
+    GIVES(piece_create(&arena->store, MEMORY, CHARGE_GROWTH, &refused),
+          TARN_ERROR_OUT_OF_MEMORY); /* the driver's word */
     CHECK(arena->reserved == 3 * GRANULE && stats_of(0).reserved_bytes[0].current == (int64_t)(3 * GRANULE));
     OK(piece_release(first));
     OK(piece_release(second));

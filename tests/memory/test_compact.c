@@ -189,6 +189,37 @@ static void it_works_at_a_limit(void **state)
     end();
 }
 
+/* A limit below what is reserved only stops growth: what is copied through host memory comes back all the same. */
+static void it_works_below_a_limit(void **state)
+{
+    tarn_pool *pool = pool_with((tarn_pool_options){0}), *own = NULL;
+    (void)state;
+    OK(tarn_pool_default(0, &own));
+    for (int of_pool = 0; of_pool < 3; of_pool++) {
+        fragment(of_pool == 2 ? pool : NULL, stream, 5);
+        size_t before = ledger_of(0).created;
+        if (of_pool)
+            OK(tarn_pool_limit_set(of_pool == 2 ? pool : own, MIB));
+        else
+            OK(tarn_device_limit_set(0, MIB));
+        OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
+        CHECK(compact_by(SIZE_MAX) >= before * 6 / 10); /* checks that nothing is in host memory */
+        CHECK((uint64_t)stats_of(0).reserved_bytes[0].peak <= before);
+        void *none = NULL;
+        GIVES(of_pool == 2 ? tarn_pool_alloc(pool, stream, 30 * MIB, &none) : tarn_alloc_on(stream, 30 * MIB, &none),
+              TARN_ERROR_OUT_OF_MEMORY);
+        OK(tarn_pool_limit_set(of_pool == 2 ? pool : own, TARN_NO_LIMIT));
+        OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+        check();
+        for (int i = 0; i < count; i++)
+            drop(i);
+        count = 0;
+        OK(tarn_pool_trim(pool, 0));
+    }
+    OK(tarn_pool_release(pool));
+    end();
+}
+
 static void configure(const char *text)
 {
     OK(tarn_configuration_set(text));
@@ -496,8 +527,11 @@ static void a_failure_loses_nothing(void **state)
                 pages_fail(n, false);
             else
                 OK(tarn_host_fail_set(-1, n, false, TARN_ERROR_DRIVER));
+            size_t before = (size_t)stats_of(0).reserved_bytes[0].current;
             tarn_status status = tarn_compact(0, SIZE_MAX, &gained);
             uint64_t hits = of_host ? pages_fail_hits() : tarn_host_fail_hits();
+            size_t after = (size_t)stats_of(0).reserved_bytes[0].current;
+            CHECK(gained == (before > after ? before - after : 0));
             pages_fail(0, false);
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             CHECK(status == TARN_OK || hits);
@@ -774,6 +808,7 @@ static void anything_in_any_order(void **state)
             size_t gained = 0;
             tarn_status status = tarn_compact(0, number & 8 ? SIZE_MAX : (number >> 44) * 16, &gained);
             CHECK(capturing ? status == TARN_ERROR_CAPTURE : status == TARN_OK);
+            CHECK(ledger_of(0).created == (uint64_t)stats_of(0).reserved_bytes[0].current); /* none is of the host's */
             moved += gained > 0;
             if (!suspended)
                 check();
@@ -792,7 +827,8 @@ static void anything_in_any_order(void **state)
             capturing = !capturing;
         } else if (what < 60) {
             full = !full;
-            OK(tarn_device_limit_set(0, full ? ledger_of(0).created : SIZE_MAX));
+            OK(tarn_device_limit_set(0, full ? ledger_of(0).created >> (number >> 17 & 3) : SIZE_MAX));
+            OK(tarn_pool_limit_set(pool, number & 32 ? number >> 42 : TARN_NO_LIMIT));
         } else if (what < 62) {
             configure(number & 16 ? "compaction:on_oom" : "compaction:off");
         } else if (blocks[i].start && !(suspended && is_pools[i]) && !capturing) {
@@ -832,6 +868,7 @@ int main(void)
         cmocka_unit_test(no_more_is_moved_than_was_wanted),
         cmocka_unit_test(it_works_on_a_full_device),
         cmocka_unit_test(it_works_at_a_limit),
+        cmocka_unit_test(it_works_below_a_limit),
         cmocka_unit_test(the_setting_lets_a_request_have_it),
         cmocka_unit_test(a_graph_goes_on_to_find_its_blocks),
         cmocka_unit_test(what_is_anchored_or_of_a_graph_stays),

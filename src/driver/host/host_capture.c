@@ -12,6 +12,8 @@
  * and gives no graph: a query of, or a wait for, a stream or an event that is part of it (900, 907) or its device (900);
  * a wait for work outside it (905) or of another capture (902); use of the legacy stream while a blocking stream of the
  * device captures (906); its end on another stream (903), or unjoined (904). To ask whether a stream captures harms none.
+ * A capture also ends, without a graph, when the stream on which it began is destroyed. That is what CUDA does (seen with driver
+ * 580.159.04, in each mode), and hipStreamDestroy() of ROCm's clr. For a stream that has joined a capture it is refused here.
  *
  * Potentially unsafe calls are barred besides: to a thread in global mode while any global capture is open, to one in
  * global or thread-local mode while a capture of its own that is not relaxed is; the refusal invalidates those captures.
@@ -316,6 +318,14 @@ static struct host_graph *capture_over(struct host_capture *capture)
     *link = capture->next;
     object_free(&capture_objects, capture);
     return graph;
+}
+
+bool host_capture_end_with_origin_locked(struct host_stream *stream)
+{
+    if (stream->lane)
+        return false;
+    host_graph_destroy_locked(capture_over(stream->capture));
+    return true;
 }
 
 /* Whether the work of every stream of the capture is before what comes next on its origin. */

@@ -385,7 +385,7 @@ tarn_status host_stream_destroy(int number, driver_stream handle)
     struct host_stream *stream;
     mutex_lock(&queues_lock);
     status = host_stream_find_locked("stream_destroy", device, handle, &stream);
-    if (!status && stream->capture)
+    if (!status && stream->capture && !host_capture_end_with_origin_locked(stream))
         status = host_capture_bar_locked("stream_destroy", stream);
     if (!status) {
         device->stream_count--;

@@ -75,6 +75,8 @@ tarn_status host_capture_bar_locked(const char *call, struct host_stream *stream
 tarn_status host_capture_bar_event_locked(const char *call, const struct host_event *event);
 /* The same for a device, and all that captures on it. */
 tarn_status host_capture_bar_device_locked(const char *call, const struct host_device *device);
+/* The stream is destroyed: ends the capture that began on it, without a graph. False where it began on another stream. */
+bool host_capture_end_with_origin_locked(struct host_stream *stream);
 /* A stream waits for an event, and at least one of them is in a capture: adds an edge, or the stream to the capture. */
 tarn_status host_capture_wait_locked(struct host_stream *stream, struct host_capture *capture,
                                      const struct host_event *event);

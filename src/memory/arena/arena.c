@@ -3,7 +3,7 @@
 
 /* Owns each device's address range, in which addresses.c keeps what is claimed, and every physical piece. Makes the driver calls on
  * memory, none of them under an arena's or a heap's lock. Keeps: a piece is mapped once, unmapped, stuck, or in the hands of one thread;
- * `reserved` is the bytes of the pieces that exist, and never above the limit through a create of ours. */
+ * `reserved` is the bytes of the pieces that exist, and never above the limit through growth. */
 #include "memory/arena/arena.h"
 #include "base/bits.h"
 #include "base/pages.h"
@@ -224,14 +224,14 @@ void store_uncharge(struct store *store, size_t size, size_t creating)
 }
 
 /* Charges `size` bytes to the limits before the driver is asked, and returns how the memory is to be created. */
-tarn_status store_charge(struct store *store, size_t size, unsigned *flags)
+tarn_status store_charge(struct store *store, size_t size, enum charge charge, unsigned *flags)
 {
     struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
     size_t reserved = arena->reserved, limit = arena->limit, own = store->reserved, most = store->limit;
     *flags = store_flags(store);
-    bool fits_device = reserved <= limit && size <= limit - reserved;
-    bool fits_pool = own <= most && size <= most - own;
+    bool fits_device = charge == CHARGE_RETURN || (reserved <= limit && size <= limit - reserved);
+    bool fits_pool = charge != CHARGE_GROWTH || (own <= most && size <= most - own);
     if (fits_device && fits_pool) {
         arena->reserved += size;
         arena->creating += size;
@@ -240,7 +240,7 @@ tarn_status store_charge(struct store *store, size_t size, unsigned *flags)
     size_t creating = arena->creating;
     mutex_unlock(&arena->lock);
     if (fits_device && fits_pool) {
-        tarn_status status = check_free(arena, size, creating);
+        tarn_status status = charge == CHARGE_RETURN ? TARN_OK : check_free(arena, size, creating);
         if (status)
             store_uncharge(store, size, size);
         return status;
@@ -254,14 +254,14 @@ tarn_status store_charge(struct store *store, size_t size, unsigned *flags)
                   arena->device->number, reserved);
 }
 
-static tarn_status create(struct store *store, size_t size, bool apart, struct piece **result)
+static tarn_status create(struct store *store, size_t size, bool apart, enum charge charge, struct piece **result)
 {
     struct arena *arena = store->arena;
     struct piece *piece = object_alloc(&pieces);
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
     piece->flags = DRIVER_PIECE_HOST;
-    tarn_status status = apart ? TARN_OK : store_charge(store, size, &piece->flags);
+    tarn_status status = apart ? TARN_OK : store_charge(store, size, charge, &piece->flags);
     if (status)
         goto fail;
     status = device_note(arena->device, driver->create(arena->device->number, size, piece->flags, &piece->handle));
@@ -282,14 +282,14 @@ fail:
     return status;
 }
 
-tarn_status piece_create(struct store *store, size_t size, struct piece **piece)
+tarn_status piece_create(struct store *store, size_t size, enum charge charge, struct piece **piece)
 {
-    return create(store, size, false, piece);
+    return create(store, size, false, charge, piece);
 }
 
 tarn_status piece_create_apart(struct store *store, size_t size, struct piece **piece)
 {
-    return create(store, size, true, piece);
+    return create(store, size, true, CHARGE_RETURN, piece);
 }
 
 void piece_join(struct piece *piece)
@@ -814,12 +814,12 @@ size_t piece_largest_locked(const struct arena *arena)
     return largest > arena->granule ? largest : arena->granule;
 }
 
-tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list)
+tarn_status pieces_create(struct store *store, size_t size, size_t largest, enum charge charge, struct piece_list *list)
 {
     while (list->bytes < size) {
         size_t left = size - list->bytes;
         struct piece *piece = NULL;
-        tarn_status status = piece_create(store, left <= largest + largest / 2 ? left : largest, &piece);
+        tarn_status status = piece_create(store, left <= largest + largest / 2 ? left : largest, charge, &piece);
         if (status) {
             while ((piece = pieces_pop(list)))
                 (void)piece_release(piece);

@@ -194,15 +194,24 @@ static inline unsigned store_flags(const struct store *store)
     return store->piece_flags | store->arena->piece_flags;
 }
 
+/* The purpose of new memory, which decides what it is held to. A limit stops growth. Memory that replaces what left within the same call is
+ * not growth; nor is it growth of a pool if the pool gets back what it had before it was suspended. */
+enum charge {
+    CHARGE_GROWTH, /* the limits of the device and of the pool, and leave_free_mb */
+    CHARGE_RESUME, /* the same without the pool's own limit */
+    CHARGE_RETURN, /* nothing */
+};
+
 /* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY, without a call of the driver, if a limit would be exceeded, or if less than
  * leave_free_mb would stay free on the device. */
-tarn_status piece_create(struct store *store, size_t size, struct piece **piece);
+tarn_status piece_create(struct store *store, size_t size, enum charge charge, struct piece **piece);
 /* A piece of host memory, which replaces device memory while contents move. It is not counted and no limit applies, unless it must stay:
  * then it is counted. TARN_ERROR_NOT_SUPPORTED if the driver has no such memory. */
 tarn_status piece_create_apart(struct store *store, size_t size, struct piece **piece);
 void piece_join(struct piece *piece);
 /* Creates pieces of `size` bytes in total, each of about `largest` at most; none on failure. */
-tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list);
+tarn_status pieces_create(struct store *store, size_t size, size_t largest, enum charge charge,
+                          struct piece_list *list);
 /* Bytes: about the largest piece that is created now. The fuller the device or the limit, the smaller. */
 size_t piece_largest_locked(const struct arena *arena);
 /* Another process's piece of `size` bytes, by its file descriptor. */
@@ -264,7 +273,7 @@ tarn_status store_check(const struct store *store);
 
 /* Charges `size` bytes to the limits of a store and its device, before the driver is asked for them; and gives them back, last. `flags` say
  * how the memory is created. `creating` bytes are in the driver's count from then on, or never will be. */
-tarn_status store_charge(struct store *store, size_t size, unsigned *flags);
+tarn_status store_charge(struct store *store, size_t size, enum charge charge, unsigned *flags);
 void store_uncharge(struct store *store, size_t size, size_t creating);
 
 /* Initializes a store of a device, without memory. It has pieces if the device has virtual memory and the settings want it. */

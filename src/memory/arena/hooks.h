@@ -35,6 +35,8 @@ struct hooks {
      * trim.h. */
     void (*give_back)(struct arena *arena, struct store *store);
     void (*make_room)(struct arena *arena, size_t keep);
+    /* It has not got the memory: shortage.h. */
+    void (*refuse_resume)(const struct store *store, size_t need);
 };
 
 extern const struct hooks hooks;

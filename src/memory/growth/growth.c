@@ -424,17 +424,17 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
 static tarn_status growth_create(struct growth *growth, struct piece_list *created)
 {
     struct arena *arena = growth->heap->arena;
-    tarn_status status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
+    tarn_status status = pieces_create(growth->heap->store, growth->create, growth->largest, CHARGE_GROWTH, created);
     if (status == TARN_ERROR_OUT_OF_MEMORY && growth->padding) {
         growth->create -= growth->padding;
         growth->size -= growth->padding;
         arena_unclaim(arena, growth->start + growth->size, growth->padding);
         growth->padding = 0;
-        status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
+        status = pieces_create(growth->heap->store, growth->create, growth->largest, CHARGE_GROWTH, created);
     }
     /* The unmapped pieces are too large for the available addresses. */
     if (status == TARN_ERROR_OUT_OF_MEMORY && growth->spare && store_make_room(growth->heap->store, growth->create))
-        status = pieces_create(growth->heap->store, growth->create, growth->largest, created);
+        status = pieces_create(growth->heap->store, growth->create, growth->largest, CHARGE_GROWTH, created);
     return status;
 }
 

@@ -288,7 +288,7 @@ static tarn_status segment_get(struct run *run, size_t size)
     struct store *store = run->store;
     unsigned flags = 0;
     uintptr_t address = 0;
-    tarn_status status = store_charge(store, size, &flags);
+    tarn_status status = store_charge(store, size, CHARGE_GROWTH, &flags);
     if (status)
         return status;
     status = ask(store, size, run->native, &address);

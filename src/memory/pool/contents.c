@@ -76,8 +76,9 @@ size_t contents_bytes(const struct contents *contents)
 
 /* Chunks ----------------------------------------------------------------------------------------------------------- */
 
-/* The position of a walk over the contents. */
+/* The position of a walk over the contents that have memory on the device. */
 struct walk {
+    const struct arena *arena;
     const struct kept *kept;
     size_t offset;
 };
@@ -88,17 +89,33 @@ struct chunk {
     size_t size;
 };
 
-/* The next chunk; false at the end. */
-static bool walk_on(struct walk *walk, struct chunk *chunk)
+/* How many of `most` bytes from an address on are mapped, or with false are not, without a break. */
+static size_t mapped_from(const struct arena *arena, uintptr_t address, size_t most, bool mapped)
 {
-    const struct kept *kept = walk->kept;
-    if (!kept)
-        return false;
-    size_t left = kept->size - walk->offset;
-    *chunk = (struct chunk){kept->start + walk->offset, (char *)kept->copy + walk->offset,
-                            left < contents_staging.chunk ? left : contents_staging.chunk};
-    *walk = chunk->size < left ? (struct walk){kept, walk->offset + chunk->size} : (struct walk){kept->next, 0};
-    return true;
+    uintptr_t at = address, end = address + most;
+    while (at < end && (arena_piece(arena, at) != NULL) == mapped)
+        at = at / arena->granule * arena->granule + arena->granule;
+    return at < end ? at - address : most;
+}
+
+/* The next chunk of at most `most` bytes; false at the end. */
+static bool walk_on(struct walk *walk, size_t most, struct chunk *chunk)
+{
+    for (const struct kept *kept; (kept = walk->kept);) {
+        size_t left = kept->size - walk->offset;
+        walk->offset += mapped_from(walk->arena, kept->start + walk->offset, left, false);
+        left = kept->size - walk->offset;
+        *chunk = (struct chunk){kept->start + walk->offset, (char *)kept->copy + walk->offset,
+                                mapped_from(walk->arena, kept->start + walk->offset, left < most ? left : most, true)};
+        walk->offset += chunk->size;
+        if (walk->offset == kept->size) {
+            walk->kept = kept->next;
+            walk->offset = 0;
+        }
+        if (chunk->size)
+            return true;
+    }
+    return false;
 }
 
 /* Staging ---------------------------------------------------------------------------------------------------------- */
@@ -165,16 +182,17 @@ static tarn_status stage_queue(struct contents *contents, struct device *device,
 }
 
 /* The device copies a chunk into its stage while the crew copies earlier chunks out of theirs. */
-static tarn_status staged_out(struct contents *contents, struct device *device, struct staging *staging,
+static tarn_status staged_out(struct contents *contents, const struct arena *arena, struct staging *staging,
                               struct crew *crew)
 {
-    struct walk walk = {contents->kept, 0};
+    struct device *device = arena->device;
+    struct walk walk = {arena, contents->kept, 0};
     struct chunk chunk;
     struct stage *before = NULL; /* the device copies it */
     tarn_status status = TARN_OK;
     for (size_t n = 0; !status; n++) {
         struct stage *stage = NULL;
-        if (walk_on(&walk, &chunk)) {
+        if (walk_on(&walk, contents_staging.chunk, &chunk)) {
             stage = &staging->stages[n % staging->count];
             crew_wait(crew, &stage->copy);
             status = stage_queue(contents, device, stage, &chunk, false);
@@ -193,16 +211,17 @@ static tarn_status staged_out(struct contents *contents, struct device *device, 
 }
 
 /* The crew fills stages, and is half of them ahead of the device. */
-static tarn_status staged_back(struct contents *contents, struct device *device, struct staging *staging,
+static tarn_status staged_back(struct contents *contents, const struct arena *arena, struct staging *staging,
                                struct crew *crew)
 {
-    struct walk filled = {contents->kept, 0}, queued = filled;
+    struct device *device = arena->device;
+    struct walk filled = {arena, contents->kept, 0}, queued = filled;
     struct chunk chunk;
     size_t ahead = staging->count / 2;
     tarn_status status = TARN_OK;
     for (size_t n = 0; !status; n++) {
         struct stage *stage = &staging->stages[n % staging->count];
-        if (walk_on(&filled, &chunk)) {
+        if (walk_on(&filled, contents_staging.chunk, &chunk)) {
             if (n >= staging->count)
                 status = driver->event_synchronize(device->number, stage->copied);
             if (status)
@@ -212,7 +231,7 @@ static tarn_status staged_back(struct contents *contents, struct device *device,
         }
         if (n < ahead)
             continue;
-        if (!walk_on(&queued, &chunk))
+        if (!walk_on(&queued, contents_staging.chunk, &chunk))
             break;
         stage = &staging->stages[(n - ahead) % staging->count];
         crew_wait(crew, &stage->copy);
@@ -222,25 +241,28 @@ static tarn_status staged_back(struct contents *contents, struct device *device,
 }
 
 /* False if there is no pinned memory or no thread for it. */
-static bool copy_staged(struct contents *contents, struct device *device, bool back, tarn_status *status)
+static bool copy_staged(struct contents *contents, const struct arena *arena, bool back, tarn_status *status)
 {
     size_t bytes = contents_bytes(contents);
     struct crew crew;
     if (bytes < contents_staging.least || !crew_start(&crew, CREW_MOST))
         return false;
-    bool staged = staging_create(contents, device, bytes, crew.count);
+    bool staged = staging_create(contents, arena->device, bytes, crew.count);
     if (staged)
-        *status = (back ? staged_back : staged_out)(contents, device, contents->staging, &crew);
+        *status = (back ? staged_back : staged_out)(contents, arena, contents->staging, &crew);
     crew_end(&crew);
     return staged;
 }
 
-static tarn_status copy_plainly(struct contents *contents, struct device *device, bool back)
+static tarn_status copy_plainly(struct contents *contents, const struct arena *arena, bool back)
 {
+    const struct device *device = arena->device;
+    struct walk walk = {arena, contents->kept, 0};
+    struct chunk chunk;
     tarn_status status = TARN_OK;
-    for (const struct kept *kept = contents->kept; kept && !status; kept = kept->next) {
-        uintptr_t copy = (uintptr_t)kept->copy;
-        status = driver->copy(device->number, back ? kept->start : copy, back ? copy : kept->start, kept->size,
+    while (!status && walk_on(&walk, SIZE_MAX, &chunk)) {
+        uintptr_t copy = (uintptr_t)chunk.copy;
+        status = driver->copy(device->number, back ? chunk.start : copy, back ? copy : chunk.start, chunk.size,
                               device->legacy->native);
         if (!status)
             contents->copies = back ? COPIES_BACK : COPIES_OUT;
@@ -256,11 +278,12 @@ static void copies_have_ended(struct contents *contents, struct device *device)
     staging_free(contents, device);
 }
 
-tarn_status contents_copy(struct contents *contents, struct device *device, bool back)
+tarn_status contents_copy(struct contents *contents, const struct arena *arena, bool back)
 {
+    struct device *device = arena->device;
     tarn_status status = TARN_OK, waited = TARN_OK;
-    if (!copy_staged(contents, device, back, &status))
-        status = copy_plainly(contents, device, back);
+    if (!copy_staged(contents, arena, back, &status))
+        status = copy_plainly(contents, arena, back);
     if (contents->copies)
         waited = driver->stream_synchronize(device->number, device->legacy->native);
     if (!waited || driver->device_synchronize(device->number) == TARN_OK)

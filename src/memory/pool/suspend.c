@@ -2,8 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Suspends and resumes pools. While a pool changes or is suspended, its store is marked: nothing is allocated from it, and no other code
- * maps or unmaps there. The runs of its heaps stay as they are. Only this file changes what is mapped in them, in the thread that changes
- * the state. After a resume a run has other pieces, so contents that are kept are copied. */
+ * maps or unmaps there. The runs of its heaps stay as they are until the resume. Only this file changes what is mapped in them, in the
+ * thread that changes the state. A resume first takes free addresses out of the runs, so that memory is needed only for blocks; but a graph
+ * writes to free addresses too, so a pool that a graph holds gets back all that it had. After a resume a run has other pieces, so contents
+ * that are kept are copied. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -65,7 +67,7 @@ static tarn_status save(struct pool *pool)
         if (!status)
             status = save_prepare(pool, heap);
     if (!status)
-        status = contents_copy(&pool->contents, pool->store.arena->device, false);
+        status = contents_copy(&pool->contents, pool->store.arena, false);
     if (status && !pool->contents.copies)
         contents_drop(&pool->contents);
     return status;
@@ -96,7 +98,7 @@ static tarn_status run_fill(struct store *store, struct run *run)
         mutex_lock(&arena->lock);
         size_t largest = store->registrable ? end - start : piece_largest_locked(arena);
         mutex_unlock(&arena->lock);
-        tarn_status status = pieces_create(store, end - start, largest, &pieces);
+        tarn_status status = pieces_create(store, end - start, largest, CHARGE_RESUME, &pieces);
         if (!status)
             status = pieces_map_claimed(arena, &pieces, start);
         if (status)
@@ -189,6 +191,76 @@ static tarn_status fill_all(struct store *store)
         for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
             if (!status)
                 status = run_fill(store, run);
+    return status;
+}
+
+/* Free ranges ------------------------------------------------------------------------------------------------------ */
+
+/* The last whole granules in a row that lie in a free span and have no memory. */
+static bool last_hole(const struct arena *arena, const struct span *span, uintptr_t *start, uintptr_t *end)
+{
+    uintptr_t first = (span->start + arena->granule - 1) / arena->granule * arena->granule;
+    uintptr_t at = (span->start + span->size) / arena->granule * arena->granule;
+    while (at > first && arena_piece(arena, at - arena->granule))
+        at -= arena->granule;
+    *end = at;
+    while (at > first && !arena_piece(arena, at - arena->granule))
+        at -= arena->granule;
+    *start = at;
+    return *start < *end;
+}
+
+/* Takes the granules of a free span that have no memory out of the heap. A segment of a registrable pool leaves as a whole, or stays. */
+static tarn_status span_give_up_locked(struct heap *heap, struct span *span)
+{
+    uintptr_t start, end;
+    while (span && last_hole(heap->arena, span, &start, &end)) {
+        size_t size = end - start;
+        struct span *rest = start > span->start ? span : NULL;
+        if (heap->store->registrable && (span->previous || span->next || span->size > size))
+            return TARN_OK;
+        struct run *spare = run_create();
+        tarn_status status =
+            spare ? span_take_place_locked(heap, span, start, size, &span) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        if (!status) {
+            span_leave_locked(heap, span, &spare);
+            heap_unclaim_locked(heap, start, size);
+        }
+        run_destroy(spare);
+        if (status)
+            return status;
+        span = rest;
+    }
+    return TARN_OK;
+}
+
+/* From the end of each run to its start, because the spans behind a range that leaves get another run. */
+static tarn_status heap_give_up_free(struct heap *heap)
+{
+    tarn_status status = TARN_OK;
+    heap_collect(heap);
+    mutex_lock(&heap->lock);
+    for (int zone = 0; zone < ZONES; zone++)
+        for (struct run *run = heap->zones[zone].runs, *next; run; run = next) {
+            next = run->next;
+            for (struct span *span = run->last, *before; span && !status; span = before) {
+                before = span->previous;
+                if (span->state == SPAN_FREE)
+                    status = span_give_up_locked(heap, span);
+            }
+        }
+    mutex_unlock(&heap->lock);
+    return status;
+}
+
+/* Free addresses of a suspended store need no memory, except those that graphs may write to. */
+static tarn_status give_up_free(struct store *store)
+{
+    tarn_status status = TARN_OK;
+    if (atomic_load(&store->holds))
+        return TARN_OK;
+    for (struct heap *heap = next_heap(store, NULL); heap && !status; heap = next_heap(store, heap))
+        status = heap_give_up_free(heap);
     return status;
 }
 
@@ -541,9 +613,11 @@ static struct change resume(struct pool *pool, int before)
     if (whole)
         return (struct change){status ? before : TARN_POOL_RUNS, status};
     if (!status)
+        status = give_up_free(store);
+    if (!status)
         status = fill_or_make_room(store);
     if (!status)
-        status = contents_copy(&pool->contents, store->arena->device, true);
+        status = contents_copy(&pool->contents, store->arena, true);
     if (!status) {
         contents_drop(&pool->contents);
         return (struct change){TARN_POOL_RUNS, TARN_OK};
@@ -555,6 +629,8 @@ static struct change resume(struct pool *pool, int before)
     (void)empty_all(store, &taken); /* memory that stays mapped is used by the next attempt */
     (void)release_all(store, taken);
     error_attempt_end(&cause, TARN_OK);
+    if (status == TARN_ERROR_OUT_OF_MEMORY)
+        hooks.refuse_resume(store, bytes_missing(store));
     return (struct change){before, status};
 }
 

@@ -124,7 +124,7 @@ struct exchange {
     struct heap *heap;
     struct piece *piece;
     uintptr_t start;
-    size_t size, live; /* bytes: of the piece, and of the granules whose contents stay */
+    size_t size; /* bytes */
     struct exchange_part *parts;
     struct hole *holes;
 };
@@ -235,7 +235,7 @@ static struct candidate *candidate_best(struct candidate *list, size_t count)
 
 /* One piece -------------------------------------------------------------------------------------------------------- */
 
-static tarn_status part_add(struct exchange *exchange, struct exchange_part ***end, uintptr_t start, size_t size)
+static tarn_status part_add(struct exchange_part ***end, uintptr_t start, size_t size)
 {
     struct exchange_part *part = object_alloc(&parts);
     if (!part)
@@ -243,7 +243,6 @@ static tarn_status part_add(struct exchange *exchange, struct exchange_part ***e
     *part = (struct exchange_part){.start = start, .size = size};
     **end = part;
     *end = &part->next;
-    exchange->live += size;
     return TARN_OK;
 }
 
@@ -295,12 +294,12 @@ static tarn_status divide_locked(struct exchange *exchange, uintptr_t start)
             continue;
         status = hole_take_locked(exchange, span, from, size);
         if (!status && from > done)
-            status = part_add(exchange, &last, done, from - done);
+            status = part_add(&last, done, from - done);
         done = from + size;
         span = status ? span : exchange->holes->span;
     }
     if (!status && end > done)
-        status = part_add(exchange, &last, done, end - done);
+        status = part_add(&last, done, end - done);
     return status;
 }
 
@@ -342,13 +341,16 @@ static void parts_destroy(struct exchange *exchange)
     exchange->parts = NULL;
 }
 
+/* What comes back from host memory was the device's when the call began, so it is not growth. All else is held to the limits, because the
+ * old piece and the new ones exist together for a moment. */
 static tarn_status create_all(struct exchange *exchange, bool of_host)
 {
     struct store *store = exchange->piece->store;
+    enum charge charge = is_of_host(exchange->piece) ? CHARGE_RETURN : CHARGE_GROWTH;
     tarn_status status = TARN_OK;
     for (struct exchange_part *part = exchange->parts; part && !status; part = part->next)
         status = of_host ? piece_create_apart(store, part->size, &part->piece)
-                         : piece_create(store, part->size, &part->piece);
+                         : piece_create(store, part->size, charge, &part->piece);
     if (!status)
         return TARN_OK;
     for (struct exchange_part *part = exchange->parts; part; part = part->next) {
@@ -391,10 +393,10 @@ static tarn_status swap(struct exchange *exchange)
     return status;
 }
 
-/* Exchanges the piece that begins at an address, where it is still one that may be. `by_host`: for pieces of host memory. Adds what the
- * device's count has lost to `gained`; `done`: whether the piece is gone from there. */
+/* Exchanges the piece that begins at an address, where it is still one that may be. `by_host`: for pieces of host memory. `done`: whether
+ * the piece is gone from there. */
 static tarn_status exchange_at(struct heap *heap, const struct store *wanting, uintptr_t start, bool by_host,
-                               int64_t *gained, bool *done)
+                               bool *done)
 {
     struct exchange exchange = {.arena = heap->arena, .heap = heap};
     mutex_lock(&heap->lock);
@@ -412,7 +414,6 @@ static tarn_status exchange_at(struct heap *heap, const struct store *wanting, u
     if (*done) {
         for (struct exchange_part *part = exchange.parts; part; part = part->next)
             part->piece = NULL; /* it is the heap's */
-        *gained -= by_host ? 0 : (int64_t)exchange.live;
     } else {
         mutex_lock(&heap->lock);
         holes_return_locked(&exchange);
@@ -422,17 +423,13 @@ static tarn_status exchange_at(struct heap *heap, const struct store *wanting, u
     if (!*done)
         return status;
     struct store *store = old->store;
-    int64_t size = old->apart ? 0 : (int64_t)old->size;
     status = piece_release(
         old); /* last; where that fails it is idle memory of its store, and tried once more: room is wanted */
-    if (status)
-        status = store_release_unmapped(store, 0);
-    *gained += status ? 0 : size;
-    return status;
+    return status ? store_release_unmapped(store, 0) : TARN_OK;
 }
 
 /* Exchanges what lies in host memory at [start, end) for the device's own. What is left there counts from now on. */
-static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end, int64_t *gained)
+static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end)
 {
     tarn_status first = TARN_OK;
     for (uintptr_t at = start; at < end;) {
@@ -442,15 +439,14 @@ static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end, 
         size_t size = piece ? piece->size : heap->arena->granule;
         mutex_unlock(&heap->lock);
         if (piece && is_of_host(piece)) {
-            tarn_status status = exchange_at(heap, NULL, at, false, gained, &done);
+            tarn_status status = exchange_at(heap, NULL, at, false, &done);
             if (status && !done) /* once more: it would stay where it is slow */
-                status = exchange_at(heap, NULL, at, false, gained, &done);
+                status = exchange_at(heap, NULL, at, false, &done);
             first = first ? first : status;
             if (!done && piece->apart) {
                 mutex_lock(&heap->lock);
                 piece_join(piece);
                 mutex_unlock(&heap->lock);
-                *gained -= (int64_t)size;
             }
         }
         at += size;
@@ -459,53 +455,61 @@ static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end, 
 }
 
 /* The same where the device, or a limit, has no room for what is copied before it is copied. */
-static tarn_status exchange_by_host(const struct candidate *candidate, const struct store *wanting, int64_t *gained)
+static tarn_status exchange_by_host(const struct candidate *candidate, const struct store *wanting)
 {
     bool done = false;
-    tarn_status status = exchange_at(candidate->heap, wanting, candidate->start, true, gained, &done);
+    tarn_status status = exchange_at(candidate->heap, wanting, candidate->start, true, &done);
     if (status == TARN_ERROR_NOT_SUPPORTED)
         return failed_within(TARN_ERROR_OUT_OF_MEMORY, "nothing is free to move into, and the driver moves by no way "
                                                        "through the host's memory");
     if (!done)
         return status;
-    tarn_status back = come_back(candidate->heap, candidate->start, candidate->start + candidate->size, gained);
+    tarn_status back = come_back(candidate->heap, candidate->start, candidate->start + candidate->size);
     return status ? status : back;
 }
 
-static tarn_status exchange_candidate(const struct candidate *candidate, const struct store *wanting, int64_t *gained)
+static tarn_status exchange_candidate(const struct candidate *candidate, const struct store *wanting)
 {
     struct error_before before;
     bool done = false;
     error_attempt_begin(&before);
-    tarn_status status = exchange_at(candidate->heap, wanting, candidate->start, false, gained, &done);
+    tarn_status status = exchange_at(candidate->heap, wanting, candidate->start, false, &done);
     error_attempt_end(&before, status == TARN_ERROR_OUT_OF_MEMORY ? TARN_OK : status);
-    return status == TARN_ERROR_OUT_OF_MEMORY && !done ? exchange_by_host(candidate, wanting, gained) : status;
+    return status == TARN_ERROR_OUT_OF_MEMORY && !done ? exchange_by_host(candidate, wanting) : status;
 }
 
 /* A whole compaction ---------------------------------------------------------------------------------------------- */
 
-static bool is_enough(int64_t gained, size_t wanted)
+static size_t reserved_of(struct arena *arena)
 {
-    return gained >= 0 && (size_t)gained >= wanted;
+    mutex_lock(&arena->lock);
+    size_t reserved = arena->reserved;
+    mutex_unlock(&arena->lock);
+    return reserved;
+}
+
+/* The bytes by which the device's reserved memory has shrunk. */
+static size_t gained_since(struct arena *arena, size_t before)
+{
+    size_t now = reserved_of(arena);
+    return before > now ? before - now : 0;
 }
 
 /* Gives back the unmapped pieces of the stores, which costs the least. */
-static tarn_status release_unmapped(struct arena *arena, const struct store *wanting, size_t wanted, int64_t *gained)
+static tarn_status release_unmapped(struct arena *arena, const struct store *wanting, size_t wanted, size_t before)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = heap_next(arena, NULL); heap && !status && !is_enough(*gained, wanted);
+    size_t gained;
+    for (struct heap *heap = heap_next(arena, NULL); heap && !status && (gained = gained_since(arena, before)) < wanted;
          heap = heap_next(arena, heap)) {
         struct store *store = heap_store(heap); /* stays: it has a heap, and nobody else moves memory */
         if (!store_is_open(store, wanting))
             continue;
         mutex_lock(&arena->lock);
-        size_t reserved = store->reserved, unmapped = store->unmapped.bytes, missing = wanted - (size_t)*gained;
+        size_t reserved = store->reserved, unmapped = store->unmapped.bytes, missing = wanted - gained;
         mutex_unlock(&arena->lock);
         size_t most = unmapped < missing ? unmapped : missing;
         status = most ? store_release_unmapped(store, reserved - most) : TARN_OK;
-        mutex_lock(&arena->lock);
-        *gained += (int64_t)(reserved - store->reserved);
-        mutex_unlock(&arena->lock);
     }
     return status;
 }
@@ -530,13 +534,14 @@ static size_t gains(const struct candidate *list, size_t count)
     return sum;
 }
 
+/* `before`: the bytes that the device had reserved when the compaction began. */
 static tarn_status compact_alone(struct arena *arena, const struct store *wanting, size_t least, size_t wanted,
-                                 int64_t *gained)
+                                 size_t before)
 {
     (void)arena_free_stuck(arena); /* of an earlier one that failed */
     end_ghosts(arena);
-    tarn_status status = release_unmapped(arena, wanting, wanted, gained);
-    if (status || is_enough(*gained, wanted))
+    tarn_status status = release_unmapped(arena, wanting, wanted, before);
+    if (status || gained_since(arena, before) >= wanted)
         return status;
     size_t room = candidates(arena, wanting, NULL, 0) + 16; /* a few more: other threads free blocks meanwhile */
     struct candidate *list = pages_map(room * sizeof *list);
@@ -545,18 +550,18 @@ static tarn_status compact_alone(struct arena *arena, const struct store *wantin
     size_t count = candidates(arena, wanting, list, room);
     count = count < room ? count : room;
     struct candidate *best;
-    bool helps = is_enough(*gained + (int64_t)gains(list, count), least);
-    while (helps && !status && !is_enough(*gained, wanted) && (best = candidate_best(list, count))) {
-        status = exchange_candidate(best, wanting, gained);
+    bool helps = gained_since(arena, before) + gains(list, count) >= least;
+    while (helps && !status && gained_since(arena, before) < wanted && (best = candidate_best(list, count))) {
+        status = exchange_candidate(best, wanting);
         best->heap = NULL;
     }
     for (size_t i = 0; i < count && !status; i++) {
-        struct error_before before;
+        struct error_before cause;
         if (!list[i].heap || list[i].gain)
             continue;
-        error_attempt_begin(&before); /* of host memory since a compaction that failed: at another time, if not now */
-        (void)come_back(list[i].heap, list[i].start, list[i].start + list[i].size, gained);
-        error_attempt_end(&before, TARN_OK);
+        error_attempt_begin(&cause); /* of host memory since a compaction that failed: at another time, if not now */
+        (void)come_back(list[i].heap, list[i].start, list[i].start + list[i].size);
+        error_attempt_end(&cause, TARN_OK);
     }
     pages_unmap(list, room * sizeof *list);
     return status;
@@ -565,9 +570,7 @@ static tarn_status compact_alone(struct arena *arena, const struct store *wantin
 tarn_status compact(struct arena *arena, const struct store *wanting, size_t least, size_t wanted, size_t *gained)
 {
     uint64_t let_go = 0, until = now_ns() + WAIT_NS;
-    int64_t bytes = 0;
     tarn_status status = observe_refuse_moving("a compaction");
-    *gained = 0;
     if (status || (status = captures_bar_all("a compaction")))
         return status;
     (void)debug_relieves(arena, &let_go);
@@ -576,11 +579,12 @@ tarn_status compact(struct arena *arena, const struct store *wanting, size_t lea
         status = wait_for_all(arena, until); /* what the first has set free has a mark of its own */
     if (!status) {
         move_begin_alone(arena);
-        status = compact_alone(arena, wanting, least, wanted, &bytes);
+        size_t before = reserved_of(arena);
+        status = compact_alone(arena, wanting, least, wanted, before);
+        *gained = gained_since(arena, before);
         move_end(arena);
     }
     captures_unbar_all();
-    *gained = bytes > 0 ? (size_t)bytes : 0;
     return status;
 }
 

@@ -149,7 +149,7 @@ static size_t bytes_tied(const struct arena *arena, const struct span *span)
 
 static void look_at_pieces(struct facts *facts, const struct heap *heap)
 {
-    if (heap->store->plain || atomic_load_explicit(&heap->store->suspended, memory_order_acquire))
+    if (heap->store->plain)
         return;
     for (int zone = 0; zone < ZONES; zone++)
         for (struct tree_node *node = tree_first(&heap->zones[zone].free); node; node = tree_next(node))
@@ -159,6 +159,10 @@ static void look_at_pieces(struct facts *facts, const struct heap *heap)
 static void look_at_heap(struct facts *facts, struct heap *heap)
 {
     mutex_lock(&heap->lock);
+    if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire)) { /* it has addresses, but no memory */
+        mutex_unlock(&heap->lock);
+        return;
+    }
     kept_flush_locked(heap);
     facts->free += heap->free_bytes;
     facts->waiting += heap->waiting_bytes;
@@ -305,15 +309,19 @@ static void say_use(struct text *text, const struct facts *facts)
     say(text, "%s.", facts->waits[0].bytes ? ")" : "");
 }
 
+static void say_own_pool(struct text *text, const struct facts *facts)
+{
+    if (store_is_default(facts->store))
+        return;
+    say(text, " The request is of pool (%llu, %llu), which reserves %s", (unsigned long long)facts->store->id[0],
+        (unsigned long long)facts->store->id[1], BYTES(facts->pool_reserved));
+    if (facts->pool_limit != SIZE_MAX)
+        say(text, " of at most %s", BYTES(facts->pool_limit));
+    say(text, ".");
+}
+
 static void say_pools(struct text *text, const struct facts *facts)
 {
-    if (!store_is_default(facts->store)) {
-        say(text, " The request is of pool (%llu, %llu), which reserves %s", (unsigned long long)facts->store->id[0],
-            (unsigned long long)facts->store->id[1], BYTES(facts->pool_reserved));
-        if (facts->pool_limit != SIZE_MAX)
-            say(text, " of at most %s", BYTES(facts->pool_limit));
-        say(text, ".");
-    }
     if (!facts->pools[0].reserved)
         return;
     say(text, " Private pools reserve %s, which serve nobody else:", BYTES(facts->pools_reserved));
@@ -360,7 +368,8 @@ static bool say_too_large(struct text *text, const struct facts *facts)
 
 static bool say_limit(struct text *text, const struct facts *facts)
 {
-    bool pool = facts->pool_limit != SIZE_MAX && facts->size > facts->pool_limit - facts->pool_reserved;
+    bool pool = facts->pool_limit != SIZE_MAX &&
+                (facts->pool_reserved >= facts->pool_limit || facts->size > facts->pool_limit - facts->pool_reserved);
     bool device =
         facts->limit != SIZE_MAX && (facts->reserved >= facts->limit || facts->size > facts->limit - facts->reserved);
     if (missing_of(facts) || (!pool && !device))
@@ -462,20 +471,23 @@ static bool say_live(struct text *text, const struct facts *facts)
     return true;
 }
 
-static void say_remedies(struct text *text, const struct facts *facts)
+typedef bool (*remedy)(struct text *text, const struct facts *facts);
+
+static const remedy of_requests[] = {say_too_large, say_limit, say_leave_free, say_waiting, say_idle_pool,
+                                     say_segments,  say_tied,  say_foreign,    say_live};
+static const remedy of_resumes[] = {say_limit, say_leave_free, say_waiting, say_idle_pool, say_foreign};
+
+static void say_remedies(struct text *text, const struct facts *facts, const remedy *remedies, size_t count)
 {
-    static bool (*const remedies[])(struct text *, const struct facts *) = {
-        say_too_large, say_limit, say_leave_free, say_waiting, say_idle_pool,
-        say_segments,  say_tied,  say_foreign,    say_live};
     int said = 0;
-    for (size_t i = 0; i < sizeof remedies / sizeof *remedies && said < REMEDIES; i++) {
+    for (size_t i = 0; i < count && said < REMEDIES; i++) {
         size_t before = text->used;
         say(text, said ? "; or " : " What helps: ");
         if (remedies[i](text, facts))
             said++;
         else
             text->at[text->used = before] = '\0';
-        if (said && i == 0)
+        if (said && remedies[i] == say_too_large)
             break; /* nothing else would help */
     }
     if (said)
@@ -493,9 +505,10 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
     trace_block(TRACE_oom, heap, facts.driver_free, size, 0);
     say_device(&text, &facts);
     say_use(&text, &facts);
+    say_own_pool(&text, &facts);
     say_pools(&text, &facts);
     say_others(&text, &facts);
-    say_remedies(&text, &facts);
+    say_remedies(&text, &facts, of_requests, sizeof of_requests / sizeof *of_requests);
     observe_out_of_memory(&(tarn_shortage){.requested = size,
                                            .reserved = facts.reserved,
                                            .limit = facts.pool_limit < facts.limit ? facts.pool_limit : facts.limit,
@@ -507,4 +520,31 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
     if (hook)
         hook(arena->device->number, buffer, where, sizeof where);
     return failed(TARN_ERROR_OUT_OF_MEMORY, "%s%s", buffer, where);
+}
+
+/* The bytes that are missing below the device's limit, or that the driver does not have, whichever is more. */
+static size_t missing_for_resume(const struct facts *facts)
+{
+    size_t room = facts->limit > facts->reserved ? facts->limit - facts->reserved : 0;
+    size_t missing = missing_of(facts), above = facts->size > room ? facts->size - room : 0;
+    return missing > above ? missing : above;
+}
+
+void shortage_refuse_resume(const struct store *store, size_t need)
+{
+    struct facts facts = {.arena = store->arena, .store = store, .size = need};
+    char buffer[ERROR_TEXT_BYTES / 4 * 3] = ""; /* leaves room for the cause */
+    struct text text = {.at = buffer, .size = sizeof buffer};
+    facts_collect(&facts);
+    facts.pool_limit = SIZE_MAX; /* does not apply */
+    size_t standard = facts.reserved > facts.pools_reserved ? facts.reserved - facts.pools_reserved : 0;
+    say(&text, "a resume of pool (%llu, %llu) lacks %s. It needs ", (unsigned long long)store->id[0],
+        (unsigned long long)store->id[1], BYTES(missing_for_resume(&facts)));
+    say_device(&text, &facts);
+    say_use(&text, &facts);
+    say(&text, " The default pool reserves %s.", BYTES(standard));
+    say_pools(&text, &facts);
+    say_others(&text, &facts);
+    say_remedies(&text, &facts, of_resumes, sizeof of_resumes / sizeof *of_resumes);
+    error_within(TARN_ERROR_OUT_OF_MEMORY, "%s The cause", buffer);
 }

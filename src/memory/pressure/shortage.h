@@ -11,6 +11,10 @@
  * would help. Counts it, and tells observers. No lock held. */
 tarn_status shortage_refuse(struct heap *heap, size_t size);
 
+/* Puts in front of the last error, which says why memory for a suspended pool could not be created, how much the pool needs, how much of that
+ * is missing, and what holds the memory. No lock held. */
+void shortage_refuse_resume(const struct store *store, size_t need);
+
 /* What the report layer does before the text is written: leaves a snapshot, and says where in `where`; `text` is everything except that. Called
  * without a lock. NULL: nothing is left. */
 typedef void (*shortage_hook)(int device, const char *text, char *where, size_t size);
