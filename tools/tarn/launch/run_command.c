@@ -336,7 +336,7 @@ static bool environment_set(const struct run *run, const struct arguments *argum
                : arguments->stacks ? "2"
                                    : "1",
                1) == 0 &&
-        (!run->group.group || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) && /* else that of a run around */
+        (!run->group.there || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) && /* else that of a run around */
         (!arguments->limit || setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) == 0);  /* likewise */
     free(path);
     return done && pool_set(arguments->pool);
@@ -378,6 +378,12 @@ static bool any_is_young(const struct books *books, uint64_t now)
     return false;
 }
 
+static void read_all(struct books *books)
+{
+    for (size_t i = 0; i < books->count; i++)
+        books_read(&books->list[i]);
+}
+
 /* Looks for new processes each time; asks NVML often while one is young, so that one that ends soon is sampled too, and at once where one
  * waits for it. */
 static long look(void *user)
@@ -387,9 +393,11 @@ static long look(void *user)
     books_look(&run->books, run->folder);
     uint64_t pause = any_is_young(&run->books, now) ? PAUSE_YOUNG_MS : PAUSE_MS;
     bool due = now - run->sampled_ns >= pause * NS_PER_MS;
-    residue_sample(&run->books, !due);
+    if (due || run->limited)
+        residue_sample(&run->books, !due);
     if (due) {
         run->sampled_ns = now;
+        read_all(&run->books);
         run_live_show(&run->books);
     }
     return run->limited ? PAUSE_LIMITED_MS : PAUSE_YOUNG_MS;
@@ -455,6 +463,7 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
     int status = launch(command, look, run);
     bool was_run = status != LAUNCH_NOT_FOUND && status != LAUNCH_NOT_RUN;
     books_look(&run->books, run->folder);
+    read_all(&run->books);
     run_live_end(&run->books);
     if (!arguments->quiet && (was_run || run->books.count) && !summary_write(run, arguments->summary) &&
         arguments->summary && !status)
