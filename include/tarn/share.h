@@ -164,9 +164,10 @@ TARN_API tarn_status tarn_pool_export(tarn_pool *pool, const tarn_share *before,
  *   TARN_ERROR_INVALID_ARGUMENT   `share` was not made by tarn_pool_export(), or was closed */
 TARN_API tarn_status tarn_share_revoke(const tarn_share *share);
 
-/* Returns how many imports of the pool exist now, in all processes, through any of its shares since the last
- * revocation. The kernel keeps this count: an importer that is killed no longer counts. A share that was received and
- * not imported does not count either.
+/* Returns how many processes import the pool now, through any of its shares since the last revocation. The kernel keeps
+ * this count: an importer that is killed no longer counts. A share that was received and not imported does not count
+ * either. The count is 0 only if there is no importer. An importer that means harm can count more than once: at most
+ * 1,024 are counted, in at most 0.1 s.
  *   TARN_ERROR_INVALID_ARGUMENT   an argument is NULL, or `share` was not made by tarn_pool_export(), or was closed
  *   TARN_ERROR_SYSTEM             the system refused to tell */
 TARN_API tarn_status tarn_share_importers_get(const tarn_share *share, size_t *count);
