@@ -137,3 +137,20 @@ harmed --stacks -o long.pickle ./vandal long
 harmed --stacks -o pipes.pickle ./vandal pipes
 says err 'has no log: Invalid argument'
 if find "$work" -maxdepth 1 -name 'tarn-run-*' | grep -q .; then fail "a folder was left"; fi
+
+# The folder of a run is held, as systemd-tmpfiles respects it. One that goes all the same takes the limit of later processes along, and that
+# is said, with a status.
+cat >ager <<'END_OF_SCRIPT'
+#!/bin/sh
+"$1" take 20 || exit 7
+flock -n "$TARN_RUN_FOLDER" true && exit 8
+[ "$2" = stays ] || rm -rf "${TARN_RUN_FOLDER:?}${3:-}"
+"$1" take 65
+END_OF_SCRIPT
+chmod +x ager
+command=("${with[@]}" --quiet)
+run 4 --limit 64M ./ager "$folder/probe" stays && lacks err 'was removed'
+run 1 --limit 64M ./ager "$folder/probe" goes && says err 'was removed while the program ran.* had no limit$'
+run 1 ./ager "$folder/probe" goes '/libcuda.so.1' && says err 'was removed while the program ran.* were not recorded$'
+run 3 sh -c 'rm -rf "$TARN_RUN_FOLDER"; mkdir "$TARN_RUN_FOLDER"; : >"$TARN_RUN_FOLDER/kept"; exit 3'
+says err 'was removed' && [ -e "$(echo "$work"/tarn-run-*/kept)" ] || fail "a folder of somebody else was removed"
