@@ -91,9 +91,11 @@ typedef struct tarn_share_info {
 TARN_API tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info);
 
 /* Send a share over a connected unix socket (SOCK_STREAM or SOCK_SEQPACKET), or receive the next one. Both wait as the
- * socket does, with no lock held. A received share can be sent on. The receiver checks everything that arrives before
- * using it; an import also compares it with what the driver reports. After an error the connection is out of step:
- * close it. The exception is an error about the call's own arguments. A closed connection raises no SIGPIPE.
+ * socket does, with no lock held. A time limit of the socket (SO_SNDTIMEO, SO_RCVTIMEO) is for the whole call. A
+ * received share can be sent on. The receiver checks everything that arrives before using it; an import also compares
+ * it with what the driver reports. Who is at the other end is the caller's to check (SO_PEERCRED). After an error the
+ * connection is out of step: close it. The exception is an error about the call's own arguments. A closed connection
+ * raises no SIGPIPE.
  *   TARN_ERROR_INVALID_ARGUMENT   what arrived is not a share, is incomplete, or is of another version of tarn; or
  *                                 `socket` is not such a socket, or `share` is NULL or was closed
  *   TARN_ERROR_NOT_READY          the socket's time limit ended
