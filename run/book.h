@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The book of one process under `tarn run`: a file that the shim in the process maps and writes, and that `tarn run` maps and reads while
- * the process runs and after it has ended, however it ended. A second file, the log, has one record per allocation and free, where the
- * user asked for a snapshot.
+/* The book of one process under `tarn run`: a file that the shim in the process maps and writes, and that `tarn run` reads while the process
+ * runs and after it has ended, however it ended. A second file, the log, has one record per allocation and free, where the user asked for a
+ * snapshot. The program can write into both: `tarn run` trusts nothing in them and maps neither.
  *
  * Counters are atomic and only ever written by the process, except `residue` and `looked`, which `tarn run` writes. An entry of a list is
  * filled before its list's count covers it.
@@ -24,7 +24,17 @@
 #define RUN_POOL_VARIABLE "TARN_RUN_POOL"     /* bytes of the largest block that is pooled */
 #define RUN_LOG_VARIABLE "TARN_RUN_LOG"       /* "1": write a log; "2": with stacks */
 
-enum { BOOK_DEVICES = 16, BOOK_LIBRARIES = 96, BOOK_SITES = 2048, BOOK_TEXT = 512, BOOK_DESKS = 64, BOOK_PATH = 240 };
+enum {
+    BOOK_DEVICES = 16,
+    BOOK_LIBRARIES = 96,
+    BOOK_SITES = 2048,
+    BOOK_TEXT = 512,
+    BOOK_DESKS = 64,
+    BOOK_PATH = 240,
+    BOOK_FRAMES = 48
+};
+#define BOOK_LOG_BYTES (UINT64_C(1) << 32)    /* the most that a log has; a process maps as many addresses for it */
+#define BOOK_STACKS_BYTES (UINT64_C(1) << 26) /* likewise of the file of stacks */
 
 /* What an allocation is. X(name, text, whether it takes memory of the device) */
 #define RUN_KIND_LIST(X)               \
@@ -148,7 +158,8 @@ struct book {
  * BOOK_LIBRARIES. */
 struct book_unsettled {
     uint64_t made, made_bytes;
-    int64_t live, high, blocks; /* high: the most of one desk */
+    uint64_t live, blocks; /* sums of signed figures: book_positive() */
+    int64_t high;          /* the most of one desk */
 };
 
 static inline struct book_unsettled book_unsettled(const struct book *book, unsigned device, uint32_t library,
@@ -167,8 +178,8 @@ static inline struct book_unsettled book_unsettled(const struct book *book, unsi
         int64_t high = atomic_load(&desk->high);
         sum.made += atomic_load(&desk->made);
         sum.made_bytes += atomic_load(&desk->made_bytes);
-        sum.live += atomic_load(&desk->live);
-        sum.blocks += atomic_load(&desk->blocks);
+        sum.live += (uint64_t)atomic_load(&desk->live);
+        sum.blocks += (uint64_t)atomic_load(&desk->blocks);
         sum.high = high > sum.high ? high : sum.high;
     }
     return sum;
@@ -183,7 +194,7 @@ static inline uint64_t book_positive(uint64_t sum)
 static inline uint64_t book_held(const struct book *book, unsigned device, uint32_t library)
 {
     return book_positive(atomic_load(&book->holder[device][library].live) +
-                         (uint64_t)book_unsettled(book, device, library, RUN_KINDS).live);
+                         book_unsettled(book, device, library, RUN_KINDS).live);
 }
 
 /* A record of the log. */

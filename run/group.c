@@ -79,8 +79,11 @@ void group_join(void)
         return;
     }
     if (group) { /* no slot is left: the limit holds for this process alone */
-        if (group->limits[0])
-            limits_read(group->limits);
+        char limits[GROUP_LIMITS];
+        memcpy(limits, group->limits, sizeof limits); /* others may be at it */
+        limits[sizeof limits - 1] = '\0';
+        if (limits[0])
+            limits_read(limits);
         munmap(group, sizeof *group);
     }
     own_file_close(&own.file);

@@ -17,8 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BOOKS_MOST = 1000 };           /* of one process number: programs that one process became by exec() */
-#define LOG_BYTES (UINT64_C(1) << 32) /* addresses for the log; memory is taken as it grows */
+enum { BOOKS_MOST = 1000 }; /* of one process number: programs that one process became by exec() */
 #define LOG_STEP (UINT64_C(1) << 20)
 
 struct book *book;
@@ -55,7 +54,7 @@ void log_open(const char *path)
     int file = own_file_open(&log_.file, path, O_RDWR | O_CREAT | O_EXCL);
     if (file < 0)
         return;
-    void *memory = mmap(NULL, LOG_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *memory = mmap(NULL, BOOK_LOG_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     if (memory == MAP_FAILED)
         own_file_close(&log_.file);
     else
@@ -72,7 +71,7 @@ static bool log_grow(uint64_t index)
     uint64_t bytes = atomic_load(&log_.room) * sizeof(struct book_record);
     while (there && index >= atomic_load(&log_.room)) {
         bytes = bytes / LOG_STEP * LOG_STEP;
-        int file = bytes + LOG_STEP <= LOG_BYTES ? own_file(&log_.file) : -1;
+        int file = bytes + LOG_STEP <= BOOK_LOG_BYTES ? own_file(&log_.file) : -1;
         there = file >= 0 && posix_fallocate(file, (off_t)bytes, (off_t)LOG_STEP) == 0;
         if (there)
             atomic_store(&log_.room, (bytes + LOG_STEP) / sizeof(struct book_record));

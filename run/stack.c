@@ -11,8 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { FRAMES_MOST = 48, OWN_FRAMES = 8, STACKS = 1 << 15 };
-#define FILE_BYTES (UINT64_C(1) << 26)
+enum { OWN_FRAMES = 8, STACKS = 1 << 15 };
 #define FILE_STEP (UINT64_C(1) << 20)
 
 static struct {
@@ -26,8 +25,9 @@ static struct {
 void stack_open(const char *path)
 {
     int file = own_file_open(&stacks.file, path, O_RDWR | O_CREAT | O_EXCL);
-    void *memory =
-        file < 0 ? MAP_FAILED : mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *memory = file < 0
+                       ? MAP_FAILED
+                       : mmap(NULL, BOOK_STACKS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     if (memory == MAP_FAILED) {
         own_file_close(&stacks.file);
         return;
@@ -47,7 +47,7 @@ static bool grow_locked(uint64_t words)
 {
     while (stacks.room < words) {
         uint64_t bytes = stacks.room * sizeof(uint32_t);
-        int file = bytes + FILE_STEP <= FILE_BYTES ? own_file(&stacks.file) : -1;
+        int file = bytes + FILE_STEP <= BOOK_STACKS_BYTES ? own_file(&stacks.file) : -1;
         if (file < 0 || posix_fallocate(file, (off_t)bytes, (off_t)FILE_STEP))
             return false;
         stacks.room += FILE_STEP / sizeof(uint32_t);
@@ -69,10 +69,10 @@ static uint32_t write_locked(void *const *frames, uint32_t count)
 
 uint32_t stack_of(void *caller)
 {
-    void *frames[FRAMES_MOST];
+    void *frames[BOOK_FRAMES];
     if (!stacks.words)
         return 0;
-    int count = backtrace(frames, FRAMES_MOST), first = 0;
+    int count = backtrace(frames, BOOK_FRAMES), first = 0;
     while (first < count && first < OWN_FRAMES && frames[first] != caller)
         first++;
     if (first == count || frames[first] != caller)

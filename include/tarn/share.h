@@ -91,9 +91,11 @@ typedef struct tarn_share_info {
 TARN_API tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info);
 
 /* Send a share over a connected unix socket (SOCK_STREAM or SOCK_SEQPACKET), or receive the next one. Both wait as the
- * socket does, with no lock held. A received share can be sent on. The receiver checks everything that arrives before
- * using it; an import also compares it with what the driver reports. After an error the connection is out of step:
- * close it. The exception is an error about the call's own arguments. A closed connection raises no SIGPIPE.
+ * socket does, with no lock held. A time limit of the socket (SO_SNDTIMEO, SO_RCVTIMEO) is for the whole call. A
+ * received share can be sent on. The receiver checks everything that arrives before using it; an import also compares
+ * it with what the driver reports. Who is at the other end is the caller's to check (SO_PEERCRED). After an error the
+ * connection is out of step: close it. The exception is an error about the call's own arguments. A closed connection
+ * raises no SIGPIPE.
  *   TARN_ERROR_INVALID_ARGUMENT   what arrived is not a share, is incomplete, or is of another version of tarn; or
  *                                 `socket` is not such a socket, or `share` is NULL or was closed
  *   TARN_ERROR_NOT_READY          the socket's time limit ended
@@ -164,9 +166,10 @@ TARN_API tarn_status tarn_pool_export(tarn_pool *pool, const tarn_share *before,
  *   TARN_ERROR_INVALID_ARGUMENT   `share` was not made by tarn_pool_export(), or was closed */
 TARN_API tarn_status tarn_share_revoke(const tarn_share *share);
 
-/* Returns how many imports of the pool exist now, in all processes, through any of its shares since the last
- * revocation. The kernel keeps this count: an importer that is killed no longer counts. A share that was received and
- * not imported does not count either.
+/* Returns how many processes import the pool now, through any of its shares since the last revocation. The kernel keeps
+ * this count: an importer that is killed no longer counts. A share that was received and not imported does not count
+ * either. The count is 0 only if there is no importer. An importer that means harm can count more than once: at most
+ * 1,024 are counted, in at most 0.1 s.
  *   TARN_ERROR_INVALID_ARGUMENT   an argument is NULL, or `share` was not made by tarn_pool_export(), or was closed
  *   TARN_ERROR_SYSTEM             the system refused to tell */
 TARN_API tarn_status tarn_share_importers_get(const tarn_share *share, size_t *count);

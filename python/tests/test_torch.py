@@ -4,6 +4,7 @@
 """What tarn.torch does before there is a GPU: how it is switched on, and what it refuses. `torch` is a package of a few lines here."""
 
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -211,3 +212,65 @@ def test_a_shim_that_the_package_brings_is_taken_where_it_fits(version, native, 
     assert found._bundled(pytorch) == (brought if taken else None)
     pytorch._C._GLIBCXX_USE_CXX11_ABI = False
     assert found._bundled(pytorch) is None
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """Makes the call that finds a shim, whose compiler writes a few bytes, with a cache in the folder of the test."""
+    from tarn.torch import shim as found
+    pytorch = types.SimpleNamespace(__version__="2.11.0", __file__="/nonexistent/torch/__init__.py",
+                                    version=types.SimpleNamespace(git_version="x"),
+                                    _C=types.SimpleNamespace(_GLIBCXX_USE_CXX11_ABI=True))
+    monkeypatch.delenv("TARN_TORCH_SHIM", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(found, "_command", lambda *arguments: ["sh", "-c", f"echo shim >{arguments[-1]}"])
+    return lambda: found.shim_path(pytorch)
+
+
+def test_the_cache_is_this_users_alone(cache, tmp_path):
+    before = os.umask(0)
+    try:
+        kept = cache()
+    finally:
+        os.umask(before)
+    for place in (tmp_path / "tarn", tmp_path / "tarn" / "torch", kept):
+        assert place.stat().st_mode & 0o777 == 0o700
+    assert kept.parent == tmp_path.resolve() / "tarn" / "torch" and kept.read_text() == "shim\n"
+    kept.write_text("kept\n")
+    assert cache().read_text() == "kept\n"
+
+
+@pytest.mark.parametrize("place", ["tarn", "tarn/torch", "shim", "."])
+def test_a_cache_that_others_may_write_is_refused(place, cache, tmp_path):
+    import tarn.torch
+    kept = cache()
+    harmed = kept if place == "shim" else tmp_path / place
+    for mode in (0o720, 0o702):
+        harmed.chmod(mode)
+        with pytest.raises(tarn.torch.EnableError, match=f"^{harmed.resolve()} can be written by other users.*XDG_CACHE_HOME"):
+            cache()
+    harmed.chmod(0o1777)
+    if place == ".":  # as /tmp
+        cache()
+    else:
+        with pytest.raises(tarn.torch.EnableError, match="can be written by other users"):
+            cache()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes a second user")
+@pytest.mark.parametrize("place", ["tarn", "tarn/torch", "shim", "."])
+def test_a_cache_of_another_user_is_refused(place, cache, tmp_path):
+    import tarn.torch
+    kept = cache()
+    harmed = kept if place == "shim" else tmp_path / place
+    os.chown(harmed, 65534, 65534)
+    with pytest.raises(tarn.torch.EnableError, match=f"^{harmed.resolve()} belongs to user 65534"):
+        cache()
+
+
+def test_a_relative_cache_is_ignored(cache, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache().parent == tmp_path.resolve() / "home" / ".cache" / "tarn" / "torch"
+    assert not (tmp_path / "here").exists()

@@ -2,12 +2,16 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Tensors for other processes. What PyTorch sends along is bytes: here they name a socket of the sender's, and a block. The receiver
- * connects, and gets the block's physical memory as file descriptors (tarn/share.h). A thread of the sender's answers; it starts with
- * the first tensor that is sent.
+ * connects, and gets the block's physical memory as file descriptors (tarn/share.h). A thread of the sender's takes connections, and one
+ * each answers them, so that a receiver that says nothing keeps no other waiting. They start with the first tensor that is sent.
+ *
+ * The name of a socket is known to all users of the machine, and free for all once the sender has ended. So each side asks the system which
+ * user the other is, before it sends the first byte.
  *
  * PyTorch keeps a tensor live in the sender until its receivers have let go of it, so a block is offered until it is freed. */
 #include "allocator.h"
 
+#include <pthread.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -37,6 +41,7 @@ struct Handle {
 
 /* The most that one side waits for the other: both are at the end of one local socket, and what is sent fits into it. */
 constexpr timeval patience = {30, 0};
+constexpr int answers_most = 64; /* at once; the next one waits */
 
 struct Share {
     tarn_share *share = nullptr;
@@ -58,9 +63,10 @@ struct Exports {
     uint64_t socket[2] = {};
     std::unordered_map<void *, Offer> offers; /* by the block's address */
     std::atomic<int> count{0};                /* of them, read without the lock */
+    std::atomic<int> answers{0};              /* threads that answer */
 };
 
-/* Has a lock of its own: it is held while another process, or this one, answers. */
+/* The lock is not held while another process answers. */
 struct Imports {
     std::mutex lock;
     std::unordered_map<std::string, std::weak_ptr<void>> known; /* by handle and device */
@@ -119,17 +125,23 @@ static void be_patient(int socket)
     (void)setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
-/* ---- The sender ---- */
-
-/* Gives one who connected the block that he names, if he is of the same user. */
-static void answer(int connection)
+/* Whether the process at the other end is of this user, or was when it began to listen. */
+static bool is_own_user(int connection)
 {
     ucred peer = {};
     socklen_t length = sizeof peer;
+    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) && length == sizeof peer &&
+           peer.uid == geteuid();
+}
+
+/* ---- The sender ---- */
+
+/* Gives a receiver the block that it names. */
+static void answer(int connection)
+{
     uint64_t key[2] = {};
     be_patient(connection);
-    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) || peer.uid != geteuid() ||
-        recv(connection, key, sizeof key, MSG_WAITALL) != sizeof key)
+    if (recv(connection, key, sizeof key, MSG_WAITALL) != sizeof key)
         return;
     std::shared_ptr<Share> share;
     {
@@ -142,21 +154,50 @@ static void answer(int connection)
         (void)tarn_share_send(connection, share->share);
 }
 
+static void take(int number)
+{
+    auto connection = std::make_shared<File>(number);
+    if (!is_own_user(number))
+        return;
+    while (exports().answers >= answers_most)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    exports().answers++;
+    try {
+        std::thread([connection] {
+            answer(connection->number);
+            exports().answers--;
+        }).detach();
+    } catch (const std::exception &) { /* no thread is available now */
+        exports().answers--;
+        answer(number);
+    }
+}
+
 static void serve(int listener)
 {
     for (;;) {
-        File connection(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-        if (connection.number >= 0)
-            answer(connection.number);
+        int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+        if (connection >= 0)
+            take(connection);
         else if (errno != EINTR && errno != ECONNABORTED)
             std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* no file is available now */
     }
+}
+
+/* A child would keep the name, and so have receivers wait for nobody. The lock may be held by a thread that is not in the child. */
+static void forked()
+{
+    if (exports().listener >= 0)
+        (void)close(exports().listener);
+    exports().listener = -1;
 }
 
 static void listen_locked(Exports &all)
 {
     if (all.listener >= 0)
         return;
+    static const int at_fork = pthread_atfork(nullptr, nullptr, forked);
+    TORCH_CHECK(at_fork == 0, "tarn: a socket for tensors that are sent: ", std::strerror(at_fork));
     sockaddr_un address;
     random_number(all.socket);
     socklen_t length = address_of(all.socket, &address);
@@ -228,8 +269,11 @@ static tarn_share *fetch(const Handle &handle)
     socklen_t length = address_of(handle.socket, &address);
     File connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     be_patient(connection.number);
-    TORCH_CHECK(connection.number >= 0 && !connect(connection.number, reinterpret_cast<sockaddr *>(&address), length) &&
-                    send(connection.number, handle.key, sizeof handle.key, MSG_NOSIGNAL) == sizeof handle.key,
+    bool connected =
+        connection.number >= 0 && !connect(connection.number, reinterpret_cast<sockaddr *>(&address), length);
+    TORCH_CHECK(!connected || is_own_user(connection.number), "tarn: the process ", handle.sender,
+                ", which sent a tensor, has ended: another user answers in its place");
+    TORCH_CHECK(connected && send(connection.number, handle.key, sizeof handle.key, MSG_NOSIGNAL) == sizeof handle.key,
                 "tarn: the process ", handle.sender, ", which sent a tensor, does not answer (", std::strerror(errno),
                 "). It has ended, or runs in a container with a network of its own");
     tarn_share *share = nullptr;
@@ -268,18 +312,27 @@ std::shared_ptr<void> Allocator::getIpcDevPtr(std::string bytes)
     DeviceIndex device = c10::cuda::current_device();
     Imports &all = imports();
     std::string name = bytes + static_cast<char>(device);
-    std::lock_guard<std::mutex> guard(all.lock);
-    if (auto there = all.known.find(name); there != all.known.end())
-        if (auto kept = there->second.lock())
+    auto known = [&all, &name]() -> std::shared_ptr<void> {
+        auto there = all.known.find(name);
+        return there == all.known.end() ? nullptr : there->second.lock();
+    };
+    {
+        std::lock_guard<std::mutex> guard(all.lock);
+        if (auto kept = known())
             return kept;
-    for (auto old = all.known.begin(); old != all.known.end();)
-        old = old->second.expired() ? all.known.erase(old) : std::next(old);
+    }
     tarn_share *share = fetch(handle);
     void *pointer = nullptr;
     tarn_status status = tarn_import(share, device, &pointer);
     (void)tarn_share_close(share);
     check(status, "a tensor of another process");
+    /* Outlives the lock: where another thread was faster, it is closed again. */
     std::shared_ptr<void> import(pointer, [device](void *gone) { close_import(device, gone); });
+    std::lock_guard<std::mutex> guard(all.lock);
+    if (auto kept = known())
+        return kept;
+    for (auto old = all.known.begin(); old != all.known.end();)
+        old = old->second.expired() ? all.known.erase(old) : std::next(old);
     all.known[name] = import;
     return import;
 }

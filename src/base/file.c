@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Moves files to descriptors above those of the standard streams, and knows what a file may replace. Owns the set of the files that a child
+/* Moves files to descriptors above those of the standard streams, reads them, and knows what a file may replace. Owns the set of the files that a child
  * of fork() closes: a bit for each number. Files of higher numbers stay open there. */
 #include "base/file.h"
 #include "base/process.h"
@@ -50,6 +50,21 @@ static void in_child(void)
 static void watch_fork(void)
 {
     (void)pthread_atfork(NULL, NULL, in_child); /* no memory for it: then a child is not told */
+}
+
+bool file_read_at(int file, void *to, size_t size, off_t offset)
+{
+    for (char *at = to; size;) {
+        ssize_t got = pread(file, at, size, offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        at += got;
+        offset += got;
+        size -= (size_t)got;
+    }
+    return true;
 }
 
 bool file_may_be_replaced(const char *path)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Texts in buffers that may be too small for them. */
+/* Texts in buffers that may be too small for them, and texts that come from others. */
 #ifndef TARN_BASE_TEXT_H
 #define TARN_BASE_TEXT_H
+
+#include "base/utf8.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,6 +22,38 @@ static inline bool text_was_cut(char *text, size_t size, int length)
         at--;
     memcpy(text + at, "...", sizeof "...");
     return true;
+}
+
+/* Bytes of a character that a terminal may be given, at a place in a text that ends with a 0; 0 where there is none. A terminal acts upon
+ * control characters (U+0000 to U+001F, U+007F to U+009F), and shows what follows a mark of direction (U+202A to U+202E, U+2066 to U+2069)
+ * in another order than it has. */
+static inline unsigned text_plain_length(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    unsigned length = utf8_length(at);
+    if (*at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] < 0xa0))
+        return 0;
+    if (at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xa8 && at[2] <= 0xae) || (at[1] == 0x81 && at[2] >= 0xa6)))
+        return 0;
+    return length;
+}
+
+/* Makes a text of somebody else fit for a line of a terminal: what is no plain character becomes "?", byte by byte. */
+static inline void text_make_plain(char *text)
+{
+    while (*text) {
+        unsigned length = text_plain_length(text);
+        if (!length)
+            *text = '?';
+        text += length ? length : 1;
+    }
+}
+
+/* The same for a text in a buffer that may not end. */
+static inline void text_end_plain(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    text_make_plain(text);
 }
 
 #endif

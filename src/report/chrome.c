@@ -5,10 +5,10 @@
  * counters of allocated and reserved bytes, each block as an asynchronous slice, regions as slices of their thread, out-of-memory
  * errors, captures and the rest as instants. Owns nothing. */
 #include "base/status.h"
+#include "base/utf8.h"
 #include "report/fit.h"
 #include "report/notes.h"
 #include "report/snapshot.h"
-#include "report/utf8.h"
 
 #include <stdio.h>
 #include <tarn/memory.h>

@@ -14,8 +14,8 @@
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "device/device.h"
-#include "report/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>

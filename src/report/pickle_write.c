@@ -3,7 +3,7 @@
 
 /* The values of a pickle. Owns nothing. */
 #include "report/pickle_write.h"
-#include "report/utf8.h"
+#include "base/utf8.h"
 
 void pickle_begin(struct pickle_writer *writer, struct sink *sink)
 {

@@ -3,14 +3,18 @@
 
 /* Whole pools between processes: this program runs itself again as the other side. Segments that come while the pool is imported travel
  * with an update; what is exported stays; a revocation, and the death of either side, is seen by the other; and no file stays open. */
+#include "memory/share/board.h"
+#include "memory/share/share.h"
 #include "share_test.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <cmocka.h>
@@ -312,6 +316,93 @@ static void an_exporter_that_is_killed_is_missed(void **state)
     OK(tarn_share_close(share));
     OK(tarn_imported_pool_close(imported));
     OK(tarn_imported_pool_close(late));
+    nothing_is_left(0);
+}
+
+/* The board of a share as an importer of the same user can open it, whatever its mode says. */
+static int board_to_write(const tarn_share *share)
+{
+    char path[32];
+    int file = share_board(share);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    CHECK((fcntl(file, F_GETFL) & O_ACCMODE) == O_RDONLY);
+    CHECK(fchmod(file, 0600) == 0 && (file = open(path, O_RDWR | O_CLOEXEC)) >= 0);
+    return file;
+}
+
+static bool lock_byte(int file, short type, off_t byte)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return fcntl(file, F_OFD_SETLK, &lock) == 0;
+}
+
+static void an_importer_does_not_stand_in_for_the_exporter(void **state)
+{
+    (void)state;
+    struct side side = start_side("export and die", SOCK_STREAM);
+    tarn_share *share = received_from(side.socket);
+    tarn_imported_pool *imported = pool_import(share, 0);
+    (void)told(side.socket);
+    int file = board_to_write(share);
+    CHECK(!lock_byte(file, F_WRLCK, 0) && state_of(imported) == TARN_IMPORT_CURRENT);
+    say(side.socket, 'e');
+    end_side(side, 128 + SIGKILL);
+    CHECK(lock_byte(file, F_WRLCK, 0) && state_of(imported) == TARN_IMPORT_ORPHANED);
+    tarn_imported_pool *late = pool_import(share, 0);
+    CHECK(state_of(late) == TARN_IMPORT_ORPHANED);
+    OK(tarn_imported_pool_close(late));
+    OK(tarn_imported_pool_close(imported));
+    OK(tarn_share_close(share));
+    close(file);
+    nothing_is_left(0);
+}
+
+static void *count_importers(void *share)
+{
+    return (void *)importers(share);
+}
+
+/* A process counts once, and one that locks whatever it can neither stalls the exporter, nor has it run out of stack, nor keeps others
+ * away. */
+static void an_importer_counts_in_bounds(void **state)
+{
+    enum { FILES = 900, LOCKS = 20000 };
+    static int files[FILES];
+    (void)state;
+    tarn_pool *pool = registrable(0);
+    char *block = alloc_in(pool, own, BLOCK), path[32];
+    tarn_share *share = pool_export(pool, NULL), *received = sent(share);
+    tarn_imported_pool *first = pool_import(received, 1), *second = pool_import(received, 0);
+    CHECK(importers(share) == 1);
+
+    int file = board_to_write(received);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    for (int i = 0; i < FILES; i++) {
+        files[i] = open(path, O_RDONLY | O_CLOEXEC);
+        CHECK(files[i] >= 0 && lock_byte(files[i], F_RDLCK, 4000000 - 2 * i));
+    }
+    pthread_attr_t small;
+    pthread_t thread;
+    void *count;
+    CHECK(pthread_attr_init(&small) == 0 && pthread_attr_setstacksize(&small, 64 << 10) == 0);
+    CHECK(pthread_create(&thread, &small, count_importers, share) == 0 && pthread_join(thread, &count) == 0);
+    CHECK((size_t)count >= 1 && (size_t)count <= FILES + 1);
+    for (int i = 0; i < FILES; i++)
+        close(files[i]);
+
+    for (int i = 0; i < LOCKS; i++)
+        CHECK(lock_byte(file, F_WRLCK, 2 * i + 2));
+    CHECK(importers(share) >= 1 && importers(share) <= BOARD_IMPORTERS);
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1};
+    OK(tarn_imported_pool_close(first));
+    OK(tarn_imported_pool_close(second));
+    CHECK(fcntl(file, F_OFD_SETLK, &all) == 0 && importers(share) == 1);
+    close(file);
+    CHECK(importers(share) == 0);
+    OK(tarn_share_close(received));
+    OK(tarn_share_close(share));
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
     nothing_is_left(0);
 }
 
@@ -740,6 +831,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_pool_grows_while_it_is_imported),
         cmocka_unit_test(an_importer_that_is_killed_does_not_count),
         cmocka_unit_test(an_exporter_that_is_killed_is_missed),
+        cmocka_unit_test(an_importer_does_not_stand_in_for_the_exporter),
+        cmocka_unit_test(an_importer_counts_in_bounds),
         cmocka_unit_test(children_of_fork_do_not_count),
         cmocka_unit_test(what_is_exported_stays),
         cmocka_unit_test(a_layout_has_a_number),

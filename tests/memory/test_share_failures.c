@@ -14,6 +14,8 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -199,6 +201,50 @@ static void wrong_arguments_are_refused(void **state)
     nothing_is_left(0);
 }
 
+/* Half a head, byte by byte, and a peer that reads nothing: each in time for a call of the system, and none for the share. */
+static void *drip(void *socket)
+{
+    const char bytes[40] = "1trshare";
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        if (send(*(int *)socket, bytes + i, 1, MSG_NOSIGNAL) != 1)
+            return NULL;
+        usleep(50000);
+    }
+    return NULL;
+}
+
+static void a_time_limit_is_for_the_whole_share(void **state)
+{
+    (void)state;
+    const struct timeval limit = {.tv_usec = 200000};
+    struct timespec from, to;
+    pthread_t thread;
+    tarn_share *share = NULL;
+    int ends[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    CHECK(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    CHECK(setsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
+    CHECK(pthread_create(&thread, NULL, drip, &ends[1]) == 0);
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    GIVES(tarn_share_receive(ends[0], &share), TARN_ERROR_NOT_READY);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    CHECK(pthread_join(thread, NULL) == 0);
+    int64_t ms = (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+    CHECK(ms >= 200 && ms < 1500); /* the last byte comes after 2000 */
+
+    char *block = alloc_on(own, 1);
+    tarn_status status = TARN_OK;
+    share = export_of(block);
+    for (int i = 0; i < 10000 && !status; i++)
+        status = tarn_share_send(ends[0], share);
+    CHECK(status == TARN_ERROR_NOT_READY);
+    OK(tarn_share_close(share));
+    OK(tarn_free(block));
+    close(ends[0]);
+    close(ends[1]);
+    nothing_is_left(0);
+}
+
 /* ---- Failures ---------------------------------------------------------------------------------------------------- */
 
 /* Exports, sends, receives, imports and closes; what fails leaves nothing. */
@@ -327,9 +373,8 @@ static int start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_arguments_are_refused),
-        cmocka_unit_test(what_is_no_share_is_refused),
-        cmocka_unit_test(each_failure_leaves_nothing),
+        cmocka_unit_test(wrong_arguments_are_refused), cmocka_unit_test(a_time_limit_is_for_the_whole_share),
+        cmocka_unit_test(what_is_no_share_is_refused), cmocka_unit_test(each_failure_leaves_nothing),
         cmocka_unit_test(threads_import_the_same),
     };
     return cmocka_run_group_tests(tests, start, NULL);

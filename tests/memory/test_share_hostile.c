@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -379,9 +380,16 @@ static void a_board_is_the_exporters_to_write(void)
     OK(tarn_pool_export(pool, NULL, &share));
     OK(tarn_pool_import(share, 0, &imported));
     int board = share_board(share);
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", board);
+    CHECK((fcntl(board, F_GETFL) & O_ACCMODE) == O_RDONLY); /* what comes with a share */
+    struct stat about;
+    CHECK(fstat(board, &about) == 0 && (about.st_mode & 0777) == 0444);
+    CHECK(fchmod(board, 0600) == 0 && (board = open(path, O_RDWR | O_CLOEXEC)) >= 0); /* the same user may */
     CHECK(ftruncate(board, 0) == -1 && errno == EPERM);
     if (fcntl(board, F_GET_SEALS) & 0x10) /* F_SEAL_FUTURE_WRITE, which old kernels do not have */
         CHECK(pwrite(board, other, sizeof other, 16) == -1 && errno == EPERM);
+    close(board);
     OK(tarn_imported_pool_state_get(imported, &state));
     CHECK(state == TARN_IMPORT_CURRENT);
     OK(tarn_imported_pool_close(imported));

@@ -13,10 +13,15 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <dlfcn.h>
+#include <grp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -794,6 +799,123 @@ static void blocks_go_to_other_processes()
     CHECK(reserved() == 0); /* and not anchored either */
 }
 
+/* The name that a handle has, and another one. */
+static socklen_t address_of(const std::string &handle, sockaddr_un *address)
+{
+    uint64_t number[2];
+    std::memcpy(number, &handle[16], sizeof number);
+    *address = {};
+    address->sun_family = AF_UNIX;
+    int length = std::snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "tarn-torch-%016llx%016llx",
+                               static_cast<unsigned long long>(number[0]), static_cast<unsigned long long>(number[1]));
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+}
+
+static std::string with_other_name(std::string handle)
+{
+    handle[16] ^= 1;
+    return handle;
+}
+
+static int listen_as(const std::string &handle)
+{
+    sockaddr_un address;
+    socklen_t size = address_of(handle, &address);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(listener >= 0 && !bind(listener, reinterpret_cast<sockaddr *>(&address), size) && !listen(listener, 8));
+    return listener;
+}
+
+/* Connects to the sender of a handle, and says nothing. */
+static int connect_to(const std::string &handle)
+{
+    sockaddr_un address;
+    socklen_t size = address_of(handle, &address);
+    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(connection >= 0 && !connect(connection, reinterpret_cast<sockaddr *>(&address), size));
+    return connection;
+}
+
+static bool is_listener(int file)
+{
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    return !getsockopt(file, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) && listens;
+}
+
+/* Another user who has the name of a sender that has ended gets no byte of a key, and is not believed. */
+static void another_user_does_not_answer_for_a_sender()
+{
+    auto &tarn = ours();
+    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
+    DataPtr a = tarn.allocate(6 * MIB);
+    std::string handle = with_other_name(tarn.shareIpcHandle(a.get()).handle);
+    int ends[2];
+    if (geteuid() != 0)
+        return; /* it takes a second user */
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte = 0;
+        if (setgroups(0, nullptr) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+            _exit(2);
+        int listener = listen_as(handle);
+        if (write(ends[1], "x", 1) != 1)
+            _exit(3);
+        int connection = accept(listener, nullptr, nullptr);
+        _exit(recv(connection, &byte, 1, 0) == 0 ? 0 : 4);
+    }
+    char byte;
+    CHECK(child > 0 && read(ends[0], &byte, 1) == 1);
+    THROWS(tarn.getIpcDevPtr(handle), "another user answers in its place");
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* Neither a receiver that says nothing, nor a sender that does not answer, keeps others waiting; and a child of fork() does not listen. */
+static void silent_processes_hold_up_nobody()
+{
+    auto &tarn = ours();
+    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
+    DataPtr a = tarn.allocate(6 * MIB);
+    CHECK(cudaMemcpy(a.get(), "tarn", 5, cudaMemcpyHostToDevice) == cudaSuccess);
+    auto shared = tarn.shareIpcHandle(a.get());
+    auto start = std::chrono::steady_clock::now();
+    int silent[3];
+    for (int &connection : silent)
+        connection = connect_to(shared.handle);
+
+    std::string nobody = with_other_name(shared.handle);
+    int listener = listen_as(nobody);
+    std::thread waits([&tarn, &nobody] {
+        c10::DeviceGuard here(c10::Device(c10::kCUDA, 0));
+        THROWS(tarn.getIpcDevPtr(nobody), "keep it until its receivers have it");
+    });
+    int connection = accept(listener, nullptr, nullptr);
+    CHECK(connection >= 0);
+    CHECK(tarn.getIpcDevPtr(shared.handle) != nullptr);
+    CHECK(receive_elsewhere(shared) == 0);
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(15));
+    close(connection);
+    waits.join();
+    close(listener);
+    for (int open : silent)
+        close(open);
+
+    int listeners = 0, status = 0;
+    for (int file = 0; file < 1024; file++)
+        listeners += is_listener(file);
+    CHECK(listeners == 1);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int file = 0; file < 1024; file++)
+            if (is_listener(file))
+                _exit(1);
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void a_pool_s_blocks_go_to_other_processes()
 {
     auto &tarn = ours();
@@ -959,6 +1081,8 @@ static void what_is_not_for_others_says_so()
     X(spare_pools_help_out)                       \
     X(threads_allocate_beside_each_other)         \
     X(blocks_go_to_other_processes)               \
+    X(another_user_does_not_answer_for_a_sender)  \
+    X(silent_processes_hold_up_nobody)            \
     X(a_pool_s_blocks_go_to_other_processes)      \
     X(pinned_memory_is_tarns)                     \
     X(pinned_memory_of_a_graph_stays)             \

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Boards. Byte 0 is locked by the exporter, and one byte behind it, chosen at random, by each importer. The page is sealed so that the
- * file cannot shrink under a mapping and, where the kernel can, that no importer writes to it.
+/* Boards. Byte 0 is locked by the exporter, and by each importer one byte behind it, which is its process's. The page is sealed so that the
+ * file cannot shrink under a mapping and, where the kernel can, that no importer writes to it. It may be opened to read alone.
+ *
+ * An importer is not trusted: one of the exporter's user can open the page to write nonetheless, and so lock what it likes. Then it counts
+ * more than once, or keeps byte 0 when the exporter has gone: so importers ask for the exporter's process too.
  *
  * A child of fork() shares the file descriptions, so it would hold the locks of a parent that has ended. So it closes the files, and what is
  * mapped is mapped by other descriptions. Owns no data. */
@@ -10,18 +13,24 @@
 #include "base/cancel.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "record/ticks.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #define BOARD_MAGIC UINT64_C(0x6472616f62727431) /* "1trboard" as a machine of the same byte order reads it */
 #define BOARD_BYTES ((size_t)4096)
+
+enum { TRIES = 8 };
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -46,6 +55,13 @@ static struct flock lock_at(short type, uint64_t start, uint64_t bytes)
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)start, .l_len = (off_t)bytes};
 }
 
+/* Which PID namespace this process is in; 0: nobody tells. */
+static uint64_t process_space(void)
+{
+    struct stat about;
+    return stat("/proc/self/ns/pid", &about) == 0 ? (uint64_t)about.st_ino : 0;
+}
+
 static void *map_page(int file, int protection)
 {
     void *page = mmap(NULL, BOARD_BYTES, protection, MAP_SHARED, file, 0);
@@ -61,18 +77,28 @@ static tarn_status fill_in(struct board *board)
         return refused("mmap");
     board->words->magic = BOARD_MAGIC;
     int seals = F_SEAL_SHRINK | F_SEAL_GROW;
+    board->words->process = (uint64_t)getpid();
+    board->words->space = process_space();
     if (fcntl(board->file, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) && fcntl(board->file, F_ADD_SEALS, seals))
         return refused("F_ADD_SEALS");
     if ((board->own = open_anew(board->file, O_RDWR)) < 0)
         return refused("open in /proc/self/fd");
     file_keep_from_children(board->own);
+    if (fchmod(board->own, 0444))
+        return refused("fchmod");
+    int to_send = open_anew(board->file, O_RDONLY);
+    if (to_send < 0)
+        return refused("open in /proc/self/fd");
+    file_close(board->file);
+    board->file = to_send;
+    file_keep_from_children(board->file);
     return fcntl(board->own, F_OFD_SETLK, &lock) ? refused("F_OFD_SETLK") : TARN_OK;
 }
 
 tarn_status board_create(struct board *board)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    *board = (struct board){.own = -1};
+    *board = (struct board){.own = -1, .process = -1};
     board->file = file_apart(memfd_create("tarn-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     file_keep_from_children(board->file);
     tarn_status status = board->file < 0 ? refused("memfd_create") : fill_in(board);
@@ -81,15 +107,31 @@ tarn_status board_create(struct board *board)
     return status;
 }
 
-/* Locks a byte that no other importer is likely to have. */
+/* Locks the byte of this process, or, where another keeps that from it, one by chance. */
 static tarn_status enter_name(const struct board *board)
 {
-    uint64_t name = 0;
-    if (getrandom(&name, sizeof name, 0) != (ssize_t)sizeof name)
-        name = (uint64_t)getpid() << 20 ^ (uintptr_t)board->words;
-    struct flock lock = lock_at(F_RDLCK, 1 + (name >> 2), 1);
+    uint64_t name = process_space() << 22 ^ (uint64_t)getpid();
     file_keep_from_children(board->own);
-    return fcntl(board->own, F_OFD_SETLK, &lock) ? refused("F_OFD_SETLK") : TARN_OK;
+    for (int i = 0; i < TRIES; i++) {
+        struct flock lock = lock_at(F_RDLCK, 1 + (name & (UINT64_MAX >> 2)), 1);
+        if (fcntl(board->own, F_OFD_SETLK, &lock) == 0)
+            return TARN_OK;
+        if (errno != EAGAIN && errno != EACCES)
+            break;
+        if (getrandom(&name, sizeof name, 0) != (ssize_t)sizeof name)
+            name += (uintptr_t)board->words;
+    }
+    return refused("F_OFD_SETLK");
+}
+
+/* Keeps hold of the exporter's process, which nobody can stand in for. */
+static void watch_exporter(struct board *board)
+{
+    if (!board->words->space || board->words->space != process_space())
+        return;
+    board->process = file_apart((int)syscall(SYS_pidfd_open, (pid_t)board->words->process, 0));
+    board->gone = board->process < 0 && errno == ESRCH;
+    file_keep_from_children(board->process);
 }
 
 tarn_status board_join(int file, struct board *board)
@@ -97,7 +139,7 @@ tarn_status board_join(int file, struct board *board)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct statfs store; /* a touch of huge pages ends the process when there are none */
     int seals = fcntl(file, F_GET_SEALS);
-    *board = (struct board){.file = -1, .own = -1};
+    *board = (struct board){.file = -1, .own = -1, .process = -1};
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstatfs(file, &store) || store.f_type != TMPFS_MAGIC ||
         lseek(file, 0, SEEK_END) < (off_t)BOARD_BYTES)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
@@ -114,6 +156,8 @@ tarn_status board_join(int file, struct board *board)
         status = enter_name(board);
     if (status)
         board_leave(board);
+    else
+        watch_exporter(board);
     return status;
 }
 
@@ -129,37 +173,46 @@ void board_leave(struct board *board)
     }
     if (board->file >= 0)
         file_close(board->file);
-    *board = (struct board){.file = -1, .own = -1};
+    if (board->process >= 0)
+        file_close(board->process);
+    *board = (struct board){.file = -1, .own = -1, .process = -1};
 }
 
 bool board_has_exporter(const struct board *board)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct flock lock = lock_at(F_RDLCK, 0, 1);
+    struct pollfd process = {.fd = board->process, .events = POLLIN};
+    if (board->gone || (board->process >= 0 && poll(&process, 1, 0) > 0))
+        return false;
     return fcntl(board->own, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/* Counts the locks of others in [start, end): the kernel gives one, whichever, and the rest is to the left and to the right of it. */
-static tarn_status count_locks(int file, uint64_t start, uint64_t end, size_t *count)
-{
-    while (start < end) {
-        struct flock lock = lock_at(F_WRLCK, start, end - start);
-        if (fcntl(file, F_OFD_GETLK, &lock))
-            return refused("F_OFD_GETLK");
-        if (lock.l_type == F_UNLCK)
-            return TARN_OK;
-        ++*count;
-        tarn_status status = count_locks(file, start, (uint64_t)lock.l_start, count);
-        if (status || lock.l_len <= 0)
-            return status;
-        start = (uint64_t)lock.l_start + (uint64_t)lock.l_len;
-    }
-    return TARN_OK;
-}
+struct range {
+    uint64_t start, end;
+};
 
+/* Counts the locks of others. The kernel gives one of a range, whichever, and the rest is to the left and to the right of it. So each lock that
+ * is found leaves one range more to look through. */
 tarn_status board_importers(const struct board *board, size_t *count)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct range ranges[BOARD_IMPORTERS + 2] = {{1, (uint64_t)INT64_MAX}};
+    uint64_t deadline = ticks_of_system() + BOARD_COUNT_NS;
     *count = 0;
-    return count_locks(board->own, 1, (uint64_t)INT64_MAX, count);
+    for (size_t left = 1; left && *count < BOARD_IMPORTERS && ticks_of_system() < deadline;) {
+        struct range range = ranges[--left];
+        struct flock lock = lock_at(F_WRLCK, range.start, range.end - range.start);
+        if (fcntl(board->own, F_OFD_GETLK, &lock))
+            return refused("F_OFD_GETLK");
+        if (lock.l_type == F_UNLCK)
+            continue;
+        ++*count;
+        uint64_t start = (uint64_t)lock.l_start, end = lock.l_len > 0 ? start + (uint64_t)lock.l_len : range.end;
+        if (range.start < start)
+            ranges[left++] = (struct range){range.start, start};
+        if (end < range.end)
+            ranges[left++] = (struct range){end, range.end};
+    }
+    return TARN_OK;
 }

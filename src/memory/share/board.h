@@ -15,13 +15,16 @@
 
 struct board_words {
     uint64_t magic;
+    uint64_t process, space;         /* of the exporter: its number, and the PID namespace in which it has it */
     atomic_uint_fast64_t generation; /* of the newest layout that was exported */
     atomic_uint_fast64_t revoked;    /* 1: the exporter wants its memory back */
 };
 
 struct board {
-    int file; /* the exporter's, to be sent: nobody locks by it; else -1 */
-    int own;  /* that has this side's lock; -1: there is no board */
+    int file;    /* the exporter's, to be sent, which is open to read alone: nobody locks by it; else -1 */
+    int own;     /* that has this side's lock; -1: there is no board */
+    int process; /* an importer's pidfd of the exporter; -1: in another PID namespace, or the kernel has none */
+    bool gone;   /* the exporter's process had ended when the importer came */
     struct board_words *words;
 };
 
@@ -35,7 +38,9 @@ tarn_status board_join(int file, struct board *board);
 /* Ends either. */
 void board_leave(struct board *board);
 
-/* An importer asks whether the exporter is there still; the exporter, how many importers are. */
+/* An importer asks whether the exporter is there still; the exporter, how many processes are importers: at most BOARD_IMPORTERS, which it
+ * counts for BOARD_COUNT_NS at most, whatever one of them has locked. */
+enum { BOARD_IMPORTERS = 1024, BOARD_COUNT_NS = 100000000 };
 bool board_has_exporter(const struct board *board);
 tarn_status board_importers(const struct board *board, size_t *count);
 

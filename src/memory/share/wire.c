@@ -11,10 +11,14 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "memory/share/share.h"
+#include "record/ticks.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define MOST 128u
@@ -59,6 +63,13 @@ static uint32_t chunk_count(const struct tarn_share *share, uint32_t first)
     return share->head.parts - first < MOST ? share->head.parts - first : MOST;
 }
 
+/* A socket, and until when the call may wait for it. */
+struct way {
+    int socket;
+    bool packets;      /* it keeps messages apart */
+    uint64_t deadline; /* ns, of ticks_of_system(); UINT64_MAX: it waits as the socket does */
+};
+
 static tarn_status refused(const char *call)
 {
     int code = errno;
@@ -67,8 +78,19 @@ static tarn_status refused(const char *call)
     return failed(TARN_ERROR_SYSTEM, "%s of a share: %s", call, strerror(code));
 }
 
-/* Whether a share can go over a socket; `packets` says that it keeps messages apart. */
-static tarn_status check_socket(int socket, bool *packets)
+/* Until when a call that begins now may wait: the socket's limit is for the whole share. Otherwise the other side could make it wait as
+ * long as it likes, with a byte now and then. */
+static uint64_t deadline_of(int socket, int option)
+{
+    struct timeval limit = {0};
+    socklen_t size = sizeof limit;
+    if (getsockopt(socket, SOL_SOCKET, option, &limit, &size) || (!limit.tv_sec && !limit.tv_usec))
+        return UINT64_MAX;
+    return ticks_of_system() + (uint64_t)limit.tv_sec * 1000000000u + (uint64_t)limit.tv_usec * 1000u;
+}
+
+/* Whether a share can go over a socket; `limit` is the option with its time limit. */
+static tarn_status way_find(int socket, int limit, struct way *way)
 {
     struct sockaddr_storage name = {0};
     int type = 0;
@@ -80,14 +102,42 @@ static tarn_status check_socket(int socket, bool *packets)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "socket %d is not a unix socket of type SOCK_STREAM or SOCK_SEQPACKET, which sending files needs",
                       socket);
-    *packets = type == SOCK_SEQPACKET;
+    *way = (struct way){socket, type == SOCK_SEQPACKET, deadline_of(socket, limit)};
     return TARN_OK;
+}
+
+/* Waits for the socket until the deadline, where there is one. The flag for the call that follows, which must not wait again; -1 with EAGAIN
+ * after the deadline. */
+static int way_wait(const struct way *way, short events)
+{
+    struct pollfd file = {.fd = way->socket, .events = events};
+    if (way->deadline == UINT64_MAX)
+        return 0;
+    for (;;) {
+        uint64_t now = ticks_of_system();
+        uint64_t left = now < way->deadline ? (way->deadline - now + 999999) / 1000000 : 0;
+        int ready = left ? poll(&file, 1, left < INT_MAX ? (int)left : INT_MAX) : 0;
+        if (ready > 0)
+            return MSG_DONTWAIT;
+        if (ready < 0 && errno != EINTR)
+            return -1;
+        if (!left) {
+            errno = EAGAIN;
+            return -1;
+        }
+    }
+}
+
+/* Whether a call that must not wait is to be made again. */
+static bool way_again(const struct way *way)
+{
+    return errno == EINTR || (errno == EAGAIN && way->deadline != UINT64_MAX);
 }
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
 /* Sends a message whole; the files go with its first byte. */
-static tarn_status send_all(int socket, const void *bytes, size_t size, const int *files, unsigned count)
+static tarn_status send_all(const struct way *way, const void *bytes, size_t size, const int *files, unsigned count)
 {
     union rights rights = {0};
     for (size_t sent = 0; sent < size;) {
@@ -102,8 +152,9 @@ static tarn_status send_all(int socket, const void *bytes, size_t size, const in
             header->cmsg_len = (socklen_t)CMSG_LEN(count * sizeof(int));
             memcpy(CMSG_DATA(header), files, count * sizeof(int));
         }
-        ssize_t now = sendmsg(socket, &message, MSG_NOSIGNAL);
-        if (now < 0 && errno != EINTR)
+        int flag = way_wait(way, POLLOUT);
+        ssize_t now = flag < 0 ? -1 : sendmsg(way->socket, &message, MSG_NOSIGNAL | flag);
+        if (now < 0 && (flag < 0 || !way_again(way)))
             return refused("sendmsg");
         if (now > 0)
             sent += (size_t)now;
@@ -133,41 +184,40 @@ static unsigned describe(const tarn_share *share, uint32_t first, union any_chun
     return sent;
 }
 
-static tarn_status send_head(int socket, const tarn_share *share)
+static tarn_status send_head(const struct way *way, const tarn_share *share)
 {
     int board = share_is_of_pool(share) ? share_board(share) : -1;
-    return send_all(socket, &share->head, sizeof share->head, &board, board >= 0 ? 1 : 0);
+    return send_all(way, &share->head, sizeof share->head, &board, board >= 0 ? 1 : 0);
 }
 
-static tarn_status send_chunk(int socket, const tarn_share *share, uint32_t first)
+static tarn_status send_chunk(const struct way *way, const tarn_share *share, uint32_t first)
 {
     union any_chunk chunk;
     int files[MOST];
     unsigned count = describe(share, first, &chunk, files);
-    return send_all(socket, &chunk, chunk_bytes(share), files, count);
+    return send_all(way, &chunk, chunk_bytes(share), files, count);
 }
 
 tarn_status tarn_share_send(int socket, const tarn_share *share)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    bool packets = false;
+    struct way way;
     tarn_status status = process_check();
     if (!status)
         status = share_known(share);
     if (!status)
-        status = check_socket(socket, &packets);
+        status = way_find(socket, SO_SNDTIMEO, &way);
     if (!status)
-        status = send_head(socket, share);
+        status = send_head(&way, share);
     for (uint32_t first = 0; !status && first < share->head.parts; first += MOST)
-        status = send_chunk(socket, share, first);
+        status = send_chunk(&way, share, first);
     return status;
 }
 
 /* ---- Receiving --------------------------------------------------------------------------------------------------- */
 
 struct received {
-    int socket;
-    bool packets; /* it keeps messages apart */
+    const struct way *way;
     int files[MOST];
     unsigned count;
     bool lost; /* files that came and could not be taken */
@@ -210,8 +260,9 @@ static tarn_status receive_all(struct received *received, void *bytes, size_t si
         struct iovec rest = {(char *)bytes + come, size - come};
         struct msghdr message = {
             .msg_iov = &rest, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights};
-        ssize_t now = recvmsg(received->socket, &message, MSG_CMSG_CLOEXEC);
-        if (now < 0 && errno == EINTR)
+        int flag = way_wait(received->way, POLLIN);
+        ssize_t now = flag < 0 ? -1 : recvmsg(received->way->socket, &message, MSG_CMSG_CLOEXEC | flag);
+        if (now < 0 && flag >= 0 && way_again(received->way))
             continue;
         if (now < 0)
             return refused("recvmsg");
@@ -219,7 +270,7 @@ static tarn_status receive_all(struct received *received, void *bytes, size_t si
         if (now == 0)
             return failed(TARN_ERROR_SYSTEM, "recvmsg of a share: the other side closed the socket%s",
                           come ? " in the middle of it" : "");
-        if (received->packets && ((size_t)now != size || message.msg_flags & MSG_TRUNC))
+        if (received->way->packets && ((size_t)now != size || message.msg_flags & MSG_TRUNC))
             return failed(TARN_ERROR_INVALID_ARGUMENT,
                           "what was received is not a share as tarn sends it: a message of another size");
         come += (size_t)now;
@@ -260,9 +311,9 @@ static void fill_parts(tarn_share *share, const union any_chunk *chunk, const in
     }
 }
 
-static tarn_status receive_chunk(int socket, bool packets, tarn_share *share, uint32_t first)
+static tarn_status receive_chunk(const struct way *way, tarn_share *share, uint32_t first)
 {
-    struct received received = {.socket = socket, .packets = packets};
+    struct received received = {.way = way};
     union any_chunk chunk;
     tarn_status status = receive_all(&received, &chunk, chunk_bytes(share));
     if (!status && (chunk.block.magic != share->head.magic || chunk.block.first != first ||
@@ -282,9 +333,9 @@ static tarn_status receive_chunk(int socket, bool packets, tarn_share *share, ui
 }
 
 /* Receives a head, and the board's file where it is a pool's; else `board` is -1. */
-static tarn_status receive_head(int socket, bool packets, struct share_head *head, int *board)
+static tarn_status receive_head(const struct way *way, struct share_head *head, int *board)
 {
-    struct received received = {.socket = socket, .packets = packets};
+    struct received received = {.way = way};
     tarn_status status = receive_all(&received, head, sizeof *head);
     unsigned wanted = !status && head->magic == SHARE_MAGIC_POOL ? 1 : 0;
     if (!status && received.count != wanted)
@@ -300,11 +351,11 @@ static tarn_status receive_head(int socket, bool packets, struct share_head *hea
     return status;
 }
 
-static tarn_status receive(int socket, bool packets, tarn_share **result)
+static tarn_status receive(const struct way *way, tarn_share **result)
 {
     struct share_head head;
     int board = -1;
-    tarn_status status = receive_head(socket, packets, &head, &board);
+    tarn_status status = receive_head(way, &head, &board);
     if (status)
         return status;
     tarn_share *share = share_create(&head);
@@ -315,7 +366,7 @@ static tarn_status receive(int socket, bool packets, tarn_share **result)
     }
     share->board = board;
     for (uint32_t first = 0; !status && first < head.parts; first += MOST)
-        status = receive_chunk(socket, packets, share, first);
+        status = receive_chunk(way, share, first);
     if (status || (status = share_check(share))) {
         share_destroy(share);
         return status;
@@ -329,9 +380,9 @@ tarn_status tarn_share_receive(int socket, tarn_share **share)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (!share)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "share is NULL");
-    bool packets = false;
+    struct way way;
     tarn_status status = process_check();
     if (!status)
-        status = check_socket(socket, &packets);
-    return status ? status : receive(socket, packets, share);
+        status = way_find(socket, SO_RCVTIMEO, &way);
+    return status ? status : receive(&way, share);
 }

@@ -2,6 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 #include "launch/books.h"
+#include "base/file.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,25 +23,108 @@ static bool is_open(const struct books *books, const char *log)
     return false;
 }
 
-/* NULL where it is not a book, or not one yet; then *empty says whether the file has nothing in it. */
-static struct book *map(const char *path, bool *empty)
+/* Reading ---------------------------------------------------------------------------------------------------------- */
+
+/* Not by a mapping: of a file that the process cuts short a read gives less, where a mapping would end this program. */
+static bool copy(const struct opened_book *opened, size_t from, size_t to)
+{
+    return file_read_at(opened->file, (char *)opened->book + from, to - from, (off_t)from);
+}
+
+static uint32_t at_most(uint32_t count, uint32_t most)
+{
+    return count < most ? count : most;
+}
+
+/* What the process wrote of itself and its devices. */
+static void bound(struct book *book)
+{
+    book->devices = at_most(book->devices, BOOK_DEVICES);
+    atomic_store(&book->libraries, at_most(atomic_load(&book->libraries), BOOK_LIBRARIES));
+    atomic_store(&book->sites, at_most(atomic_load(&book->sites), BOOK_SITES));
+    text_end_plain(book->driver, sizeof book->driver);
+    text_end_plain(book->group, sizeof book->group);
+    text_end_plain(book->command, sizeof book->command);
+    text_end_plain(book->unhooked_name, sizeof book->unhooked_name);
+    text_end_plain(book->limit_unmet, sizeof book->limit_unmet);
+    text_end_plain(book->pool_why, sizeof book->pool_why);
+    for (unsigned i = 0; i < BOOK_DEVICES; i++) {
+        text_end_plain(book->device[i].address, sizeof book->device[i].address);
+        text_end_plain(book->device[i].name, sizeof book->device[i].name);
+        text_end_plain(book->device[i].refusal, sizeof book->device[i].refusal);
+    }
+}
+
+void books_read_devices(struct opened_book *opened)
+{
+    (void)copy(opened, 0, offsetof(struct book, library));
+    bound(opened->book);
+}
+
+/* Only what is in use, so that the copy of a process that does little is small. */
+void books_read(struct opened_book *opened)
+{
+    struct book *book = opened->book;
+    books_read_devices(opened);
+    uint32_t libraries = atomic_load(&book->libraries), sites = atomic_load(&book->sites), devices = book->devices;
+    (void)copy(opened, offsetof(struct book, library), offsetof(struct book, library[libraries]));
+    (void)copy(opened, offsetof(struct book, site), offsetof(struct book, site[sites]));
+    (void)copy(opened, offsetof(struct book, holder), offsetof(struct book, holder[devices]));
+    (void)copy(opened, offsetof(struct book, account), offsetof(struct book, account[devices]));
+    (void)copy(opened, offsetof(struct book, desk), sizeof *book);
+    for (uint32_t i = 0; i < libraries; i++)
+        text_end_plain(book->library[i].path, sizeof book->library[i].path);
+    for (uint32_t i = 0; i < sites; i++)
+        text_end_plain(book->site[i].symbol, sizeof book->site[i].symbol);
+}
+
+static void write_at(const struct opened_book *opened, size_t offset, const void *value, size_t size)
+{
+    (void)!pwrite(opened->file, value, size, (off_t)offset);
+}
+
+void books_write_residue(struct opened_book *opened, unsigned device, uint64_t bytes)
+{
+    atomic_store(&opened->book->device[device].residue, bytes);
+    write_at(opened, offsetof(struct book, device[device].residue), &bytes, sizeof bytes);
+}
+
+void books_write_looked(struct opened_book *opened, unsigned device)
+{
+    const uint32_t looked = 1;
+    atomic_store(&opened->book->device[device].looked, looked);
+    write_at(opened, offsetof(struct book, device[device].looked), &looked, sizeof looked);
+}
+
+/* Opening ---------------------------------------------------------------------------------------------------------- */
+
+static void book_close(struct opened_book *opened)
+{
+    close(opened->file);
+    free(opened->book);
+    free(opened->log);
+}
+
+/* False where it is not a book, or not one yet; then *empty says whether the file has nothing in it. */
+static bool book_open(const char *path, struct opened_book *opened, bool *empty)
 {
     struct stat about = {0};
-    struct book *book = MAP_FAILED;
-    int file = open(path, O_RDWR | O_CLOEXEC);
-    if (file < 0)
-        return NULL;
-    *empty = fstat(file, &about) == 0 && about.st_size == 0;
-    if (!*empty && (size_t)about.st_size >= sizeof *book)
-        book = mmap(NULL, sizeof *book, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
-    if (book == MAP_FAILED)
-        return NULL;
-    if (book->magic == BOOK_MAGIC && book->version == BOOK_VERSION && book->devices <= BOOK_DEVICES &&
-        atomic_load(&book->libraries) <= BOOK_LIBRARIES && atomic_load(&book->sites) <= BOOK_SITES)
-        return book;
-    munmap(book, sizeof *book);
-    return NULL;
+    *opened = (struct opened_book){.file = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+    if (opened->file < 0)
+        return false;
+    bool is_file = fstat(opened->file, &about) == 0 && S_ISREG(about.st_mode);
+    *empty = is_file && about.st_size == 0;
+    if (is_file && (size_t)about.st_size >= sizeof *opened->book)
+        opened->book = calloc(1, sizeof *opened->book);
+    if (opened->book && copy(opened, 0, offsetof(struct book, start_ns)) && opened->book->magic == BOOK_MAGIC &&
+        opened->book->version == BOOK_VERSION) {
+        books_read(opened);
+        memset(opened->least_unseen, 0xff, sizeof opened->least_unseen);
+        memset(opened->last_unseen, 0xff, sizeof opened->last_unseen);
+        return true;
+    }
+    book_close(opened);
+    return false;
 }
 
 static void look_at(struct books *books, const char *folder, const char *name)
@@ -51,16 +135,14 @@ static void look_at(struct books *books, const char *folder, const char *name)
     if (asprintf(&path, "%s/%s", folder, name) < 0)
         return;
     if (asprintf(&log, "%s/%.*s.log", folder, stem, name) >= 0 && !is_open(books, log)) {
-        struct book *book = books->count < BOOKS_MOST ? map(path, &empty) : NULL;
+        struct opened_book opened;
         books->left_out += books->count == BOOKS_MOST;
-        books->empty += empty;
-        if (book) {
-            struct opened_book *opened = &books->list[books->count++];
-            *opened = (struct opened_book){.book = book, .log = log};
+        if (books->count < BOOKS_MOST && book_open(path, &opened, &empty)) {
+            opened.log = log;
             log = NULL;
-            memset(opened->least_unseen, 0xff, sizeof opened->least_unseen);
-            memset(opened->last_unseen, 0xff, sizeof opened->last_unseen);
+            books->list[books->count++] = opened;
         }
+        books->empty += empty;
     }
     free(log);
     free(path);
@@ -121,7 +203,7 @@ struct books_sums books_account(const struct book *book, unsigned device, uint32
     const struct book_account *account = &book->account[device][library][kind];
     struct book_unsettled desks = book_unsettled(book, device, library, kind);
     uint64_t settled = atomic_load(&account->live);
-    struct books_sums sums = {.live = book_positive(settled + (uint64_t)desks.live),
+    struct books_sums sums = {.live = book_positive(settled + desks.live),
                               .made = atomic_load(&account->made) + desks.made,
                               .made_bytes = atomic_load(&account->made_bytes) + desks.made_bytes};
     sums.peak = peak_of(atomic_load(&account->peak), settled, desks.high, sums.live);
@@ -134,7 +216,7 @@ struct books_sums books_holder(const struct book *book, unsigned device, uint32_
     struct book_unsettled desks = book_unsettled(book, device, library, RUN_KINDS);
     uint64_t settled = atomic_load(&holder->live);
     struct books_sums sums = {
-        .live = book_positive(settled + (uint64_t)desks.live), .made = desks.made, .made_bytes = desks.made_bytes};
+        .live = book_positive(settled + desks.live), .made = desks.made, .made_bytes = desks.made_bytes};
     sums.peak = peak_of(atomic_load(&holder->peak), settled, desks.high, sums.live);
     for (unsigned kind = 0; kind < RUN_KINDS; kind++)
         if (run_kind_counts(kind)) {
@@ -152,7 +234,7 @@ struct books_device books_device_sums(const struct book *book, unsigned device)
     struct books_device sums = {
         .used = settled, .peak = atomic_load(&from->peak), .refused = atomic_load(&from->refused)};
     if (!book->exact) {
-        sums.used = book_positive(settled + (uint64_t)desks.live);
+        sums.used = book_positive(settled + desks.live);
         sums.peak = peak_of(sums.peak, settled, desks.high, sums.used);
     }
     uint32_t libraries = books_libraries(book);
@@ -161,16 +243,14 @@ struct books_device books_device_sums(const struct book *book, unsigned device)
         sums.made += holder.made;
         sums.made_bytes += holder.made_bytes;
     }
-    uint64_t blocks = book_positive(atomic_load(&from->blocks) + (uint64_t)desks.blocks);
+    uint64_t blocks = book_positive(atomic_load(&from->blocks) + desks.blocks);
     sums.blocks = blocks < sums.made ? blocks : sums.made;
     return sums;
 }
 
 void books_close(struct books *books)
 {
-    for (size_t i = 0; i < books->count; i++) {
-        munmap(books->list[i].book, sizeof *books->list[i].book);
-        free(books->list[i].log);
-    }
+    for (size_t i = 0; i < books->count; i++)
+        book_close(&books->list[i]);
     books->count = 0;
 }

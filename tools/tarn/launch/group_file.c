@@ -3,13 +3,15 @@
 
 /* The file lies in memory, at a place that all processes of a user know. Behind the bytes of the slots there is one that each run locks to
  * read as long as it lasts, and whoever removes the file to write: so nobody joins a file that has lost its name. Another is held while
- * limits are written. Both are tried for a while and not waited for. */
+ * limits are written. Both are tried for a while and not waited for. The programs of the group map it; what is read here is a copy, whose
+ * figures may be any. */
 #include "launch/group_file.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,29 +53,47 @@ static int open_held(const char *path)
     return -1;
 }
 
-static int make_room(int file)
+/* Reading and writing ---------------------------------------------------------------------------------------------- */
+
+static bool write_at(int file, const void *from, size_t size, size_t offset)
 {
-    struct stat about;
-    int code;
-    if (fstat(file, &about))
-        return errno;
-    if (!S_ISREG(about.st_mode) || about.st_uid != geteuid())
-        return EPERM;
-    do
-        code = posix_fallocate(file, 0, sizeof(struct group));
-    while (code == EINTR);
-    return code;
+    return pwrite(file, from, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* Whoever finds no magic fills in the rest, which all fill alike. */
-static bool begin(struct group *group, const char *name)
+/* Of a file that ends within the word, what is there of it. */
+static uint64_t word_at(int file, size_t offset)
 {
-    uint64_t nothing = 0;
-    if (atomic_load(&group->magic) == 0) {
-        strncpy(group->name, name, sizeof group->name - 1);
-        (void)atomic_compare_exchange_strong(&group->magic, &nothing, GROUP_MAGIC);
-    }
-    return atomic_load(&group->magic) == GROUP_MAGIC;
+    uint64_t word = 0;
+    (void)file_read_at(file, &word, sizeof word, (off_t)offset);
+    return word;
+}
+
+/* Why a file of that name cannot be the group's; NULL where it is, or is empty. It was not written to. */
+static const char *what_is_wrong(int file, struct stat *about)
+{
+    if (fstat(file, about))
+        return strerror(errno);
+    if (!S_ISREG(about->st_mode) || about->st_uid != geteuid() || about->st_nlink != 1)
+        return "it is not a file of this user alone";
+    uint64_t magic = word_at(file, offsetof(struct group, magic));
+    if (magic == GROUP_MAGIC || about->st_size == 0)
+        return NULL;
+    return magic || about->st_size > (off_t)sizeof(struct group) ? "it is of another version of tarn" : NULL;
+}
+
+/* Whoever finds no magic fills in the rest, which all fill alike. 0, or a code of errno. */
+static int begin(struct group_file *group)
+{
+    const uint64_t magic = GROUP_MAGIC;
+    int code;
+    do
+        code = posix_fallocate(group->file, 0, sizeof(struct group));
+    while (code == EINTR);
+    if (code || word_at(group->file, offsetof(struct group, magic)) == GROUP_MAGIC)
+        return code;
+    bool done = write_at(group->file, group->name, sizeof group->name, offsetof(struct group, name)) &&
+                write_at(group->file, &magic, sizeof magic, offsetof(struct group, magic));
+    return done ? 0 : errno;
 }
 
 static bool set_limits(struct group_file *file, const char *limits)
@@ -86,18 +106,23 @@ static bool set_limits(struct group_file *file, const char *limits)
     }
     if (!mine)
         return false;
-    uint64_t generation = atomic_load(&file->group->generation) | 1; /* odd already: of one that was killed here */
-    atomic_store(&file->group->generation, generation);
-    memset(file->group->limits, 0, sizeof file->group->limits);
-    memcpy(file->group->limits, limits, strlen(limits));
-    atomic_store(&file->group->generation, generation + 1);
+    char text[GROUP_LIMITS] = "";
+    memcpy(text, limits, strlen(limits));
+    uint64_t odd =
+        word_at(file->file, offsetof(struct group, generation)) | 1; /* odd already: of one that was killed here */
+    uint64_t even = odd + 1;
+    bool done = write_at(file->file, &odd, sizeof odd, offsetof(struct group, generation)) &&
+                write_at(file->file, text, sizeof text, offsetof(struct group, limits)) &&
+                write_at(file->file, &even, sizeof even, offsetof(struct group, generation));
     (void)group_lock(file->file, BYTE_LIMITS, F_UNLCK);
-    return true;
+    return done;
 }
 
 bool group_open(struct group_file *file, const char *name, const char *limits, char *why, size_t size)
 {
+    struct stat about = {0};
     *file = (struct group_file){.file = -1};
+    snprintf(file->name, sizeof file->name, "%s", name);
     snprintf(file->path, sizeof file->path, "%s/tarn-group.%lu.%s", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
              (unsigned long)geteuid(), name);
     if (limits && strlen(limits) >= GROUP_LIMITS) {
@@ -105,53 +130,69 @@ bool group_open(struct group_file *file, const char *name, const char *limits, c
         return false;
     }
     file->file = open_held(file->path);
-    int code = file->file < 0 ? errno : make_room(file->file);
-    void *memory =
-        code ? MAP_FAILED : mmap(NULL, sizeof(struct group), PROT_READ | PROT_WRITE, MAP_SHARED, file->file, 0);
-    if (!code && memory == MAP_FAILED)
-        code = errno;
-    if (code)
+    const char *wrong = file->file < 0 ? strerror(errno) : what_is_wrong(file->file, &about);
+    int code = wrong ? 0 : begin(file);
+    if (wrong)
+        snprintf(why, size, "%s: %s; remove it, or choose another name", file->path, wrong);
+    else if (code)
         snprintf(why, size, "%s: %s", file->path, strerror(code));
-    else if (!begin(memory, name))
-        snprintf(why, size, "%s is of another version of tarn", file->path);
-    else {
-        file->group = memory;
-        if (!limits || set_limits(file, limits))
-            return true;
+    else if (limits && !set_limits(file, limits))
         snprintf(why, size, "%s: another run has been writing limits for seconds", file->path);
-    }
-    if (memory != MAP_FAILED)
-        munmap(memory, sizeof(struct group));
+    else
+        return file->there = true;
     if (file->file >= 0)
         close(file->file);
-    file->group = NULL;
+    file->file = -1;
     return false;
 }
 
-struct group_sum group_file_sum(struct group_file *file, const char uuid[static 16])
+/* Looking ---------------------------------------------------------------------------------------------------------- */
+
+/* A copy of the group, less the processes that are gone, which the file loses too. NULL without host memory, and where it was cut short. */
+static struct group *look(const struct group_file *file)
 {
-    unsigned row = group_row(file->group, group_device(uuid), false);
-    group_reap(file->group, file->file, GROUP_SLOTS);
-    return row < BOOK_DEVICES ? group_sum(file->group, row) : (struct group_sum){0};
+    const struct group_slot nothing = {0};
+    struct group *group = malloc(sizeof *group);
+    if (!group || !file_read_at(file->file, group, sizeof *group, 0)) {
+        free(group);
+        return NULL;
+    }
+    for (unsigned i = 0; i < GROUP_SLOTS; i++)
+        if (atomic_load(&group->slot[i].process) && group_lock(file->file, (long)i, F_WRLCK)) {
+            (void)write_at(file->file, &nothing, sizeof nothing, offsetof(struct group, slot[i]));
+            group_empty(&group->slot[i]);
+            (void)group_lock(file->file, (long)i, F_UNLCK);
+        }
+    return group;
 }
 
-static bool is_empty(struct group_file *file)
+struct group_sum group_file_sum(const struct group_file *file, const char uuid[static 16])
 {
-    uint32_t slots = atomic_load(&file->group->slots);
-    group_reap(file->group, file->file, GROUP_SLOTS);
-    for (uint32_t i = 0; i < slots && i < GROUP_SLOTS; i++)
-        if (atomic_load(&file->group->slot[i].process))
-            return false;
-    return true;
+    struct group_sum sum = {0};
+    struct group *group = look(file);
+    unsigned row = group ? group_row(group, group_device(uuid), false) : BOOK_DEVICES;
+    if (row < BOOK_DEVICES)
+        sum = group_sum(group, row);
+    free(group);
+    return sum;
+}
+
+static bool is_empty(const struct group_file *file)
+{
+    struct group *group = look(file);
+    bool found = !group;
+    for (uint32_t i = 0; i < GROUP_SLOTS && !found; i++)
+        found = atomic_load(&group->slot[i].process) != 0;
+    free(group);
+    return !found;
 }
 
 void group_close(struct group_file *file)
 {
-    if (!file->group)
+    if (!file->there)
         return;
     if (group_lock(file->file, BYTE_HELD, F_WRLCK) && is_empty(file) && is_named(file->path, file->file))
         (void)unlink(file->path);
-    munmap(file->group, sizeof *file->group);
     close(file->file);
-    file->group = NULL;
+    file->there = false;
 }

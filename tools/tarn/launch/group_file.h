@@ -11,9 +11,10 @@
 #include "run/group.h"
 
 struct group_file {
-    struct group *group; /* NULL: none */
-    int file;
+    bool there;
+    int file; /* not mapped: whoever may write it may also cut it short */
     char path[128];
+    char name[GROUP_NAME];
 };
 
 /* Whether it is a name that a group can have: 1 to 63 letters, digits, ".", "_" and "-", not "." first. */
@@ -21,7 +22,7 @@ bool group_is_name(const char *name);
 /* Opens the group of this user, or makes it, and keeps it there. With `limits` they become those of all its processes. False, and why. */
 bool group_open(struct group_file *file, const char *name, const char *limits, char *why, size_t size);
 /* What its living processes have of a device. */
-struct group_sum group_file_sum(struct group_file *file, const char uuid[static 16]);
+struct group_sum group_file_sum(const struct group_file *file, const char uuid[static 16]);
 /* Removes the file with the last of the group. */
 void group_close(struct group_file *file);
 

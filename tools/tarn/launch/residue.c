@@ -78,19 +78,22 @@ static bool is_ordered(const struct book *book, unsigned device)
 /* Whether it came to something: a figure, or the certainty that there is none. */
 static bool sample(struct opened_book *opened, unsigned index)
 {
-    struct book_device *device = &opened->book->device[index];
-    uint64_t before = books_device_sums(opened->book, index).used;
-    bool is_cuda = strcmp(opened->book->driver, "cuda") == 0;
-    uint64_t bytes = is_cuda && nvml_open() ? process_bytes(device, opened->book->process) : UINT64_MAX;
-    if (bytes == UINT64_MAX || atomic_load(&opened->book->ended))
+    const struct book *book = opened->book;
+    if (strcmp(book->driver, "cuda") != 0 || !nvml_open())
         return true;
-    if (books_device_sums(opened->book, index).used != before)
+    books_read(opened);
+    uint64_t before = books_device_sums(book, index).used;
+    uint64_t bytes = process_bytes(&book->device[index], book->process);
+    books_read(opened);
+    if (bytes == UINT64_MAX || atomic_load(&book->ended))
+        return true;
+    if (books_device_sums(book, index).used != before)
         return false;
     uint64_t unseen = bytes > before ? bytes - before : 0;
     opened->last_unseen[index] = unseen;
     if (unseen < opened->least_unseen[index])
         opened->least_unseen[index] = unseen;
-    atomic_store(&device->residue, is_ordered(opened->book, index) ? opened->least_unseen[index] : unseen);
+    books_write_residue(opened, index, is_ordered(book, index) ? opened->least_unseen[index] : unseen);
     return true;
 }
 
@@ -99,15 +102,24 @@ void residue_prepare(void)
     (void)nvml_open();
 }
 
+static bool asks(const struct opened_book *opened, unsigned index)
+{
+    const struct book_device *device = &opened->book->device[index];
+    return atomic_load(&device->asks) && !atomic_load(&device->looked);
+}
+
+/* A sample reads the book again, so the devices may be fewer after it; their places in the copy stay. */
 void residue_sample(struct books *books, bool asking)
 {
-    for (size_t i = 0; i < books->count; i++)
-        for (unsigned j = 0; j < books->list[i].book->devices; j++) {
-            struct book_device *device = &books->list[i].book->device[j];
-            bool asks = atomic_load(&device->asks) && !atomic_load(&device->looked);
-            if ((asks || !asking) && sample(&books->list[i], j) && asks)
-                atomic_store(&device->looked, 1);
+    for (size_t i = 0; i < books->count; i++) {
+        struct opened_book *opened = &books->list[i];
+        books_read_devices(opened);
+        for (unsigned j = 0; j < opened->book->devices; j++) {
+            bool waits = asks(opened, j);
+            if ((waits || !asking) && sample(opened, j) && waits)
+                books_write_looked(opened, j);
         }
+    }
 }
 
 uint64_t residue_device_used(const struct book *book, const struct book_device *device)

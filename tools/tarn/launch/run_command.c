@@ -20,11 +20,13 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,8 +54,8 @@ static const char help[] =
     "  -h, --help            Show this help\n"
     "\n"
     "Exit status: that of PROGRAM, or 128 plus the number of the signal that ended it; 127 when it was not\n"
-    "found, 126 when it could not be run, 1 when the shim could not be loaded or a file of -o or --summary could not\n"
-    "be written, 2 for an invalid command line.\n"
+    "found, 126 when it could not be run, 1 when the shim could not be loaded or was removed while PROGRAM ran, or a\n"
+    "file of -o or --summary could not be written, 2 for an invalid command line.\n"
     "\n"
     "Examples:\n"
     "  tarn run -- python train.py\n"
@@ -84,6 +86,8 @@ enum { PAUSE_MS = 200, PAUSE_YOUNG_MS = 20, PAUSE_LIMITED_MS = 5, YOUNG_MS = 300
 /* What a run has while it lasts. */
 struct run {
     char folder[PATH_MAX]; /* empty: none */
+    int held;              /* the folder, open and locked, so that systemd-tmpfiles leaves it alone */
+    unsigned shims;        /* which kinds of shims it has: bits */
     struct books books;
     struct group_file group;
     bool limited;
@@ -234,6 +238,22 @@ static bool place_shim(const struct run *run, const char *shims, const struct sh
     return placed;
 }
 
+/* Whether the folder is at its place, with its shims. One that somebody has removed may have been made again by anybody. */
+static bool folder_is_there(const struct run *run)
+{
+    char path[PATH_MAX + 32];
+    struct stat held, named;
+    if (fstat(run->held, &held) || lstat(run->folder, &named) || held.st_ino != named.st_ino ||
+        held.st_dev != named.st_dev)
+        return false;
+    for (size_t i = 0; i < SHIMS; i++) {
+        snprintf(path, sizeof path, "%s/%s", run->folder, kinds[i].name);
+        if (run->shims >> i & 1 && access(path, R_OK))
+            return false;
+    }
+    return true;
+}
+
 static bool access_of(const struct run *run, const char *name)
 {
     char path[PATH_MAX + 32];
@@ -253,18 +273,22 @@ static bool folder_fill(struct run *run, const char *parent, const char *shims, 
         return false;
     }
     (void)chmod(run->folder, 0711);
-    size_t placed = 0;
+    run->held = open(run->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    (void)flock(run->held, LOCK_EX | LOCK_NB);
+    run->shims = 0;
     for (size_t i = 0; i < SHIMS; i++)
         if (drivers->path[i][0] && place_shim(run, shims, &kinds[i], drivers->path[i], why, size))
-            placed++;
+            run->shims |= 1u << i;
         else if (drivers->path[i][0] && i > 0 && drivers->count > 1) /* the other is what the program needs, perhaps */
             fprintf(stderr, "tarn run: %s will not be seen: %s\n", kinds[i].name, why);
         else if (drivers->path[i][0])
             break;
-    bool done = placed > 0 && (!drivers->path[0][0] || access_of(run, kinds[0].name));
+    bool done = run->shims && (!drivers->path[0][0] || access_of(run, kinds[0].name));
     if (done)
         return true;
     folder_remove(run->folder);
+    if (run->held >= 0)
+        close(run->held);
     run->folder[0] = '\0';
     return false;
 }
@@ -336,7 +360,7 @@ static bool environment_set(const struct run *run, const struct arguments *argum
                : arguments->stacks ? "2"
                                    : "1",
                1) == 0 &&
-        (!run->group.group || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) && /* else that of a run around */
+        (!run->group.there || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) && /* else that of a run around */
         (!arguments->limit || setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) == 0);  /* likewise */
     free(path);
     return done && pool_set(arguments->pool);
@@ -378,6 +402,12 @@ static bool any_is_young(const struct books *books, uint64_t now)
     return false;
 }
 
+static void read_all(struct books *books)
+{
+    for (size_t i = 0; i < books->count; i++)
+        books_read(&books->list[i]);
+}
+
 /* Looks for new processes each time; asks NVML often while one is young, so that one that ends soon is sampled too, and at once where one
  * waits for it. */
 static long look(void *user)
@@ -387,9 +417,11 @@ static long look(void *user)
     books_look(&run->books, run->folder);
     uint64_t pause = any_is_young(&run->books, now) ? PAUSE_YOUNG_MS : PAUSE_MS;
     bool due = now - run->sampled_ns >= pause * NS_PER_MS;
-    residue_sample(&run->books, !due);
+    if (due || run->limited)
+        residue_sample(&run->books, !due);
     if (due) {
         run->sampled_ns = now;
+        read_all(&run->books);
         run_live_show(&run->books);
     }
     return run->limited ? PAUSE_LIMITED_MS : PAUSE_YOUNG_MS;
@@ -455,6 +487,7 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
     int status = launch(command, look, run);
     bool was_run = status != LAUNCH_NOT_FOUND && status != LAUNCH_NOT_RUN;
     books_look(&run->books, run->folder);
+    read_all(&run->books);
     run_live_end(&run->books);
     if (!arguments->quiet && (was_run || run->books.count) && !summary_write(run, arguments->summary) &&
         arguments->summary && !status)
@@ -464,8 +497,15 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
                 run->books.empty ? "could be recorded" : "used the driver");
     if (arguments->output && run->books.count && !run_snapshots_write(&run->books, arguments->output) && !status)
         status = COMMAND_FAILED;
-    if (is_over(&run->books))
+    if (!folder_is_there(run)) {
+        fprintf(stderr,
+                "tarn run: %s was removed while the program ran: processes that began since were not recorded%s\n",
+                run->folder, run->limited ? ", and had no limit" : "");
+        status = status ? status : COMMAND_FAILED;
+    } else if (is_over(&run->books)) {
         folder_remove(run->folder);
+    }
+    close(run->held);
     group_close(&run->group);
     books_close(&run->books);
     return status;

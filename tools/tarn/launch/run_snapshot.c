@@ -3,7 +3,9 @@
 
 /* A log as a snapshot in PyTorch's layout. Each block is a segment of its own, as each is the driver's: an allocation is the entries
  * segment_alloc and alloc, a free free_requested, free_completed and segment_free. The frame is the library that asked, with the exported
- * symbol nearest to the call; the note, its kind. The log is read twice: for what is live at the end, then for the traces. */
+ * symbol nearest to the call; the note, its kind. The log is read twice: for what is live at the end, then for the traces. The program that wrote it
+ * may run on and write anything into it: each record is used from a copy, and the second reading need not be as the first. */
+#include "base/file.h"
 #include "launch/run_output.h"
 #include "report/pickle_write.h"
 #include "table.h"
@@ -13,17 +15,20 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <tarn/status.h>
 #include <unistd.h>
 
+enum { RECORDS_AT_ONCE = 4096 };
+
 struct writing {
     struct pickle_writer pickle;
     const struct book *book;
-    const struct book_record *records;
+    int log;
     size_t count, written;
-    const uint32_t *stacks; /* NULL: none */
+    struct book_record records[RECORDS_AT_ONCE]; /* a copy of those from `first` on */
+    size_t first;
+    uint32_t *stacks; /* a copy; NULL: none */
     size_t stack_words;
     uint32_t *stack_memos;       /* by a stack's number */
     uint32_t frames[BOOK_SITES]; /* memos */
@@ -47,6 +52,19 @@ static void key_text(struct writing *writing, const char *key, const char *value
     pickle_text(&writing->pickle, value);
 }
 
+/* A record of the log, until the next call. One that the program has cut off is all 0, which counts for nothing. */
+static const struct book_record *record_at(struct writing *writing, size_t index)
+{
+    size_t first = index - index % RECORDS_AT_ONCE, there = writing->count - first;
+    if (first != writing->first) {
+        size_t bytes = (there < RECORDS_AT_ONCE ? there : RECORDS_AT_ONCE) * sizeof *writing->records;
+        memset(writing->records, 0, sizeof writing->records);
+        (void)file_read_at(writing->log, writing->records, bytes, (off_t)(first * sizeof *writing->records));
+        writing->first = first;
+    }
+    return &writing->records[index - first];
+}
+
 static void write_frame(struct writing *writing, uint32_t number)
 {
     const struct book_site *site = &writing->book->site[number];
@@ -65,7 +83,7 @@ static void write_frame(struct writing *writing, uint32_t number)
 /* The stack of a record, the caller first, as PyTorch has it; false where there is none. */
 static bool key_stack(struct writing *writing, uint32_t number)
 {
-    if (!number || !writing->stack_memos || number >= writing->stack_words ||
+    if (!number || !writing->stack_memos || number >= writing->stack_words || writing->stacks[number] > BOOK_FRAMES ||
         writing->stacks[number] >= writing->stack_words - number)
         return false;
     if (writing->stack_memos[number]) {
@@ -139,7 +157,7 @@ static void write_trace(struct writing *writing, unsigned device)
     writing->written = 0;
     pickle_list_begin(&writing->pickle);
     for (size_t i = 0; i < writing->count; i++) {
-        const struct book_record *record = &writing->records[i];
+        const struct book_record *record = record_at(writing, i);
         if (!is_of(record, device))
             continue;
         if (record->is_free) {
@@ -190,7 +208,7 @@ static bool write_segments(struct writing *writing)
     struct table last = {0};
     bool done = true;
     for (size_t i = 0; i < writing->count && done; i++) {
-        const struct book_record *record = &writing->records[i];
+        const struct book_record *record = record_at(writing, i);
         uint32_t *slot = table_add(&last, record->address, record->device, (uint32_t)i);
         done = slot != NULL;
         if (slot)
@@ -199,8 +217,11 @@ static bool write_segments(struct writing *writing)
     writing->written = 0;
     pickle_list_begin(&writing->pickle);
     for (size_t i = 0; i < writing->count && done; i++) {
-        const struct book_record *record = &writing->records[i];
-        if (record->is_free || !counts(record) || *table_find(&last, record->address, record->device) != i)
+        const struct book_record *record = record_at(writing, i);
+        if (record->is_free || !counts(record))
+            continue;
+        const uint32_t *number = table_find(&last, record->address, record->device);
+        if (!number || *number != i)
             continue;
         pickle_list_item(&writing->pickle, writing->written++);
         write_segment(writing, record);
@@ -229,37 +250,55 @@ static bool write_all(struct writing *writing, struct sink *sink)
     return done;
 }
 
+/* A file that the program has made: it may be no plain one by now, and have any length. -1 with errno. */
+static int open_plain(const char *path, size_t *bytes)
+{
+    struct stat about;
+    int file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    if (fstat(file, &about) || !S_ISREG(about.st_mode)) {
+        close(file);
+        errno = EINVAL;
+        return -1;
+    }
+    *bytes = (size_t)about.st_size;
+    return file;
+}
+
 /* The file of stacks beside a log, where there is one. */
-static void stacks_open(struct writing *writing, const char *log)
+static void stacks_read(struct writing *writing, const char *log)
 {
     char *path = strdup(log);
-    struct stat about;
+    size_t bytes = 0, words = atomic_load(&writing->book->stack_words);
     if (path)
         memcpy(path + strlen(path) - strlen(".log"), ".stk", sizeof ".stk");
-    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int file = path ? open_plain(path, &bytes) : -1;
     free(path);
-    if (file >= 0 && fstat(file, &about) == 0 && about.st_size > 0) {
-        size_t room = (size_t)about.st_size / sizeof(uint32_t), words = atomic_load(&writing->book->stack_words);
-        void *memory = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-        if (memory != MAP_FAILED) {
-            writing->stacks = memory;
-            writing->stack_words = words < room ? words : room;
-            writing->stack_memos = calloc(room, sizeof *writing->stack_memos);
-        }
+    bytes = bytes < BOOK_STACKS_BYTES ? bytes : BOOK_STACKS_BYTES;
+    words = words < bytes / sizeof(uint32_t) ? words : bytes / sizeof(uint32_t);
+    if (file >= 0 && words) {
+        writing->stacks = calloc(words, sizeof *writing->stacks);
+        writing->stack_memos = calloc(words, sizeof *writing->stack_memos);
+        if (writing->stacks && writing->stack_memos &&
+            file_read_at(file, writing->stacks, words * sizeof *writing->stacks, 0))
+            writing->stack_words = words;
     }
     if (file >= 0)
         close(file);
 }
 
-static bool write_records(const struct opened_book *opened, const struct book_record *records, size_t count,
-                          const char *path)
+static bool write_records(const struct opened_book *opened, int log, size_t count, const char *path)
 {
     struct writing *writing = calloc(1, sizeof *writing);
     struct sink *sink = malloc(sizeof *sink);
     tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (writing && sink) {
-        *writing = (struct writing){.book = opened->book, .records = records, .count = count};
-        stacks_open(writing, opened->log);
+        writing->book = opened->book;
+        writing->log = log;
+        writing->count = count;
+        writing->first = SIZE_MAX; /* nothing is read yet */
+        stacks_read(writing, opened->log);
         status = sink_to_file(sink, path, 0600);
         if (!status) {
             bool done = write_all(writing, sink);
@@ -271,38 +310,35 @@ static bool write_records(const struct opened_book *opened, const struct book_re
         fprintf(stderr, "tarn run: %s could not be written: %s\n", path,
                 status == TARN_ERROR_OUT_OF_HOST_MEMORY ? "no host memory" : tarn_last_error());
     free(sink);
-    if (writing)
+    if (writing) {
+        free(writing->stacks);
         free(writing->stack_memos);
-    free(writing); /* the stacks stay mapped: the program ends soon */
+    }
+    free(writing);
     return !status;
 }
 
 static bool write_log(const struct opened_book *opened, const char *path)
 {
-    struct stat about;
     const struct book *book = opened->book;
-    int file = open(opened->log, O_RDONLY | O_CLOEXEC);
-    if (file < 0 || fstat(file, &about) || about.st_size == 0) {
+    size_t bytes = 0;
+    int log = open_plain(opened->log, &bytes);
+    if (log < 0 || bytes == 0) {
         fprintf(stderr, "tarn run: process %u has no log: %s\n", book->process,
-                file < 0               ? strerror(errno)
+                log < 0                ? strerror(errno)
                 : run_made_bytes(book) ? "there was no place for it, on the disk or among the addresses of the process"
                                        : "it allocated nothing");
-        if (file >= 0)
-            close(file);
+        if (log >= 0)
+            close(log);
         return false;
     }
-    size_t room = (size_t)about.st_size / sizeof(struct book_record), count = atomic_load(&book->log_count);
-    void *records = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-    close(file);
-    if (records == MAP_FAILED) {
-        fprintf(stderr, "tarn run: the log of process %u cannot be read: %s\n", book->process, strerror(errno));
-        return false;
-    }
-    bool done = write_records(opened, records, count < room ? count : room, path);
+    bytes = bytes < BOOK_LOG_BYTES ? bytes : BOOK_LOG_BYTES;
+    size_t room = bytes / sizeof(struct book_record), count = atomic_load(&book->log_count);
+    bool done = write_records(opened, log, count < room ? count : room, path);
+    close(log);
     if (atomic_load(&book->log_lost))
         fprintf(stderr, "tarn run: %s lacks %s events, for which there was no place on the disk\n", path,
                 units_count(atomic_load(&book->log_lost)).text);
-    munmap(records, (size_t)about.st_size);
     return done;
 }
 

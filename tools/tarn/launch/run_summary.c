@@ -127,13 +127,13 @@ static void print_unseen(const struct books *books, const struct opened_book *op
                    "", "", "");
 }
 
-static void print_group(struct group_file *group, const struct book_device *device, FILE *out)
+static void print_group(const struct group_file *group, const struct book_device *device, FILE *out)
 {
     char name[GROUP_NAME + 64];
     struct group_sum sum = group_file_sum(group, device->uuid);
     if (!sum.processes)
         return;
-    snprintf(name, sizeof name, "others of group %.63s, %u processes", group->group->name, sum.processes);
+    snprintf(name, sizeof name, "others of group %.63s, %u processes", group->name, sum.processes);
     print_line(out, name, units_bytes(sum.used).text, "", "", "");
 }
 
@@ -165,7 +165,7 @@ static void print_device(const struct books *books, const struct opened_book *op
         print_pools(book, index, rows, count, out);
     print_line(out, "all together", units_bytes(sums.used).text, units_bytes(sums.peak).text, "", "");
     print_unseen(books, opened, index, out);
-    if (group->group)
+    if (group->there)
         print_group(group, device, out);
     if (beside_count) {
         fputs("  beside the device's memory:\n", out);

@@ -3,9 +3,10 @@
 
 /* Reads live pages (src/report/page.h). A page is read, not mapped: of a file that somebody cuts short a read gives less, where a
  * mapping would end the reader. */
+#include "base/file.h"
+#include "base/text.h"
 #include "top/top.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -23,39 +24,18 @@ static enum top_result bad(struct top_why *why, const char *path, const char *te
     return TOP_BAD;
 }
 
-/* Ends a text of a page, and makes it one line of ASCII that moves no cursor. */
-static void make_printable(char *text, size_t size)
-{
-    text[size - 1] = '\0';
-    for (char *at = text; *at; at++)
-        if (!isprint((unsigned char)*at) || (unsigned char)*at >= 0x80)
-            *at = '?';
-}
-
-static bool read_at(int file, void *to, size_t size, off_t offset)
-{
-    for (char *at = to; size;) {
-        ssize_t got = pread(file, at, size, offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        at += got;
-        offset += got;
-        size -= (size_t)got;
-    }
-    return true;
-}
-
+/* Whatever comes of it, the texts of the head end and can be shown. */
 static enum top_result read_head(int file, struct page_head *head, struct top_why *why)
 {
-    if (!read_at(file, head, sizeof *head, 0) || memcmp(head->magic, "\0\0\0\0\0\0\0", sizeof head->magic) == 0)
+    memset(head, 0, sizeof *head);
+    bool there = file_read_at(file, head, sizeof *head, 0);
+    text_end_plain(head->name, sizeof head->name);
+    text_end_plain(head->library, sizeof head->library);
+    text_end_plain(head->driver, sizeof head->driver);
+    if (!there || memcmp(head->magic, "\0\0\0\0\0\0\0", sizeof head->magic) == 0)
         return TOP_NONE; /* it is being made */
     if (memcmp(head->magic, PAGE_MAGIC, sizeof head->magic) != 0)
         return bad(why, "the page", "it is not a page of tarn");
-    make_printable(head->name, sizeof head->name);
-    make_printable(head->library, sizeof head->library);
-    make_printable(head->driver, sizeof head->driver);
     if (head->version == PAGE_VERSION && head->size == sizeof(struct page))
         return TOP_OK;
     snprintf(
@@ -106,20 +86,20 @@ static bool is_sound(struct survey *survey)
         !count_fits(survey->library_count, SURVEY_LIBRARIES) || survey->has_pinned > 1)
         return false;
     for (uint32_t i = 0; i < survey->device_count.here; i++) {
-        make_printable(survey->devices[i].name, sizeof survey->devices[i].name);
-        make_printable(survey->devices[i].uuid, sizeof survey->devices[i].uuid);
-        make_printable(survey->devices[i].pci, sizeof survey->devices[i].pci);
+        text_end_plain(survey->devices[i].name, sizeof survey->devices[i].name);
+        text_end_plain(survey->devices[i].uuid, sizeof survey->devices[i].uuid);
+        text_end_plain(survey->devices[i].pci, sizeof survey->devices[i].pci);
     }
     for (uint32_t i = 0; i < survey->handle_count.here; i++)
-        make_printable(survey->handles[i].name, sizeof survey->handles[i].name);
+        text_end_plain(survey->handles[i].name, sizeof survey->handles[i].name);
     for (uint32_t i = 0; i < survey->library_count.here; i++)
-        make_printable(survey->libraries[i].name, sizeof survey->libraries[i].name);
+        text_end_plain(survey->libraries[i].name, sizeof survey->libraries[i].name);
     return true;
 }
 
 static bool read_sequence(int file, uint64_t *sequence)
 {
-    bool done = read_at(file, sequence, sizeof *sequence, offsetof(struct page, sequence));
+    bool done = file_read_at(file, sequence, sizeof *sequence, offsetof(struct page, sequence));
     atomic_thread_fence(memory_order_seq_cst);
     return done;
 }
@@ -130,7 +110,7 @@ static bool copy(int file, struct top_reading *reading)
     uint64_t after;
     if (!read_sequence(file, &reading->sequence) || reading->sequence == 0 || reading->sequence % 2)
         return false;
-    if (!read_at(file, &reading->survey, sizeof reading->survey, offsetof(struct page, survey)))
+    if (!file_read_at(file, &reading->survey, sizeof reading->survey, offsetof(struct page, survey)))
         return false;
     atomic_thread_fence(memory_order_seq_cst);
     return read_sequence(file, &after) && after == reading->sequence;
@@ -175,7 +155,7 @@ static void name_entry(const struct top_list *list, struct top_entry *entry, con
 {
     unsigned same = 0;
     snprintf(entry->number, sizeof entry->number, "%.20s", file + strlen(PAGE_PREFIX));
-    make_printable(entry->number, sizeof entry->number);
+    text_make_plain(entry->number);
     for (size_t i = 0; i < list->count; i++) {
         const struct top_entry *other = &list->entries[i];
         same += other != entry && !other->foreign && strcmp(other->head.name, entry->head.name) == 0 &&
@@ -196,7 +176,9 @@ static void read_entry(struct search *search, struct top_entry *entry, int file)
         search->failed = true;
         return;
     }
-    if (top_read(file, reading, &why) == TOP_OK) {
+    enum top_result result = top_read(file, reading, &why);
+    entry->head = reading->head; /* not read again: the two would not be of one moment */
+    if (result == TOP_OK) {
         entry->reading = reading;
         entry->devices = reading->survey.device_count.here;
         for (uint32_t i = 0; i < entry->devices; i++)
@@ -204,7 +186,6 @@ static void read_entry(struct search *search, struct top_entry *entry, int file)
     } else {
         free(reading);
     }
-    (void)read_head(file, &entry->head, &why);
 }
 
 static void look_at(void *argument, const char *name)

@@ -41,8 +41,11 @@ static size_t fit(const char *line, size_t length, int width)
     for (size_t at = 0; at < length;) {
         wchar_t letter;
         size_t bytes = mbrtowc(&letter, line + at, length - at, &state);
-        if (bytes == 0 || bytes > length - at)
-            return at;
+        if (bytes == 0 || bytes > length - at) { /* no character of this locale: one byte, one column */
+            state = (mbstate_t){0};
+            letter = L'?';
+            bytes = 1;
+        }
         int wide = wcwidth(letter);
         columns += wide > 0 ? wide : 0;
         if (columns > width)

@@ -12,6 +12,7 @@ a process), and others are not."""
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -35,8 +36,41 @@ def _sources() -> Tuple[Path, Path]:
 
 
 def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    """Where compiled shims are kept. The XDG base directory specification has a relative path ignored."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "tarn" / "torch"
+
+
+def _check_own(path: Path, above: bool = False) -> None:
+    """Refuses what another user could have put there, as it is loaded into this process. `above`: a folder above the cache, which may be one
+    that all can write if it is sticky, as /tmp is, or of a user whom this user namespace does not know, as root's are in some containers."""
+    from . import EnableError
+    about = path.lstat()
+    trusted = {0, os.geteuid()}
+    if above and Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]:
+        trusted.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
+    if about.st_uid not in trusted:
+        why = f"belongs to user {about.st_uid}"
+    elif about.st_mode & 0o022 and not (above and about.st_mode & stat.S_ISVTX):
+        why = "can be written by other users"
+    else:
+        return
+    raise EnableError(f"{path} {why}, so a compiled shim there is not trusted: remove it or take these rights away, or name another folder in "
+                      "XDG_CACHE_HOME")
+
+
+def _own_cache() -> Path:
+    """Makes the cache, for this user alone, and gives it by the name that no link can change."""
+    folder = _cache()
+    for place in (folder.parent, folder):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.mkdir(mode=0o700, exist_ok=True)
+    folder = folder.resolve()
+    for place in (folder, *folder.parents):
+        _check_own(place, above=place not in (folder, folder.parent))
+    return folder
 
 
 def _native_table(torch: Any) -> Optional[int]:
@@ -91,9 +125,10 @@ def shim_path(torch: Any) -> Path:
     for part in (*parts, *sorted((headers / "tarn").glob("*.h"))):
         digest.update(part.read_bytes())
     digest.update(f"{torch.version.git_version} {torch._C._GLIBCXX_USE_CXX11_ABI} {_library.path()}".encode())
-    kept = _cache() / f"shim-{torch.__version__}-{digest.hexdigest()[:16]}.so"
-    if not kept.exists():
+    kept = _own_cache() / f"shim-{torch.__version__}-{digest.hexdigest()[:16]}.so"
+    if not os.path.lexists(kept):
         _compile(torch, minor, sources, headers, kept)
+    _check_own(kept)
     return kept
 
 
@@ -115,7 +150,6 @@ def _compile(torch: Any, minor: str, sources: Path, headers: Path, kept: Path) -
     if not compiler:
         raise EnableError(f"no C++ compiler compiles the shim for PyTorch {torch.__version__}: install g++, or name one in CXX, or a shim in "
                           "TARN_TORCH_SHIM")
-    kept.parent.mkdir(parents=True, exist_ok=True)
     handle, made = tempfile.mkstemp(dir=kept.parent, suffix=".so")
     os.close(handle)
     try:
@@ -123,6 +157,7 @@ def _compile(torch: Any, minor: str, sources: Path, headers: Path, kept: Path) -
         if ended.returncode:
             raise EnableError(f"{compiler} could not compile the shim for PyTorch {torch.__version__}:\n{ended.stderr[-4000:]}")
         check_shim(torch, Path(made))
+        os.chmod(made, 0o700)  # whatever the umask is
         os.replace(made, kept)
     finally:
         if os.path.exists(made):

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is a character: names come from programs, in any bytes; both formats want UTF-8 (Unicode 15, table 3-7). */
-#ifndef TARN_REPORT_UTF8_H
-#define TARN_REPORT_UTF8_H
+/* What is a character: names come from programs, in any bytes; the formats that tarn writes want UTF-8 (Unicode 15, table 3-7). */
+#ifndef TARN_BASE_UTF8_H
+#define TARN_BASE_UTF8_H
 
 /* Bytes of the UTF-8 character that begins here; 0 where none does. A text ends with a 0. */
 static inline unsigned utf8_length(const unsigned char *at)
