@@ -71,7 +71,7 @@ static void blocks_are_numbered_in_the_order_of_allocation(void **state)
         EVENT(TAKEN, 0, 0),
     };
     struct workload workload = build_trace(events, COUNT(events));
-    assert_int_equal(workload.block_count, 3);
+    assert_int_equal(workload.block_count, 4); /* with what failed */
     assert_int_equal(workload.initial_count, 0);
     assert_int_equal(workload.alloc_count, 3);
     assert_int_equal(workload.oom_count, 1);
@@ -83,16 +83,48 @@ static void blocks_are_numbered_in_the_order_of_allocation(void **state)
     assert_op(&workload, 2, WORKLOAD_FREE, 0);
     assert_op(&workload, 3, WORKLOAD_COMPLETED, 0);
     assert_op(&workload, 4, WORKLOAD_ALLOC, 2);
-    assert_op(&workload, 5, WORKLOAD_OOM, WORKLOAD_NO_BLOCK);
+    assert_op(&workload, 5, WORKLOAD_TRY, 3);
     assert_op(&workload, 6, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
     assert_int_equal(workload.blocks[2].size, 50);
     assert_int_equal(workload.peak_requested, 800);
     assert_int_equal(workload.peak_active, 1024 + 512);
+    assert_int_equal(workload.peak_tried, 100 + 50 + 1000);
+    assert_int_equal(workload.device_memory, 0); /* nothing speaks of what was reserved */
     assert_true(workload.recorded_peak_reserved == WORKLOAD_NOT_KNOWN);
     assert_false(workload.has_times);
     assert_int_equal(workload.ops[4].time, 4 * WORKLOAD_EVENT_TIME);
+    workload_forget_tries(&workload);
+    assert_op(&workload, 5, WORKLOAD_OOM, WORKLOAD_NO_BLOCK);
     workload_finish(&workload);
     assert_null(workload.ops);
+}
+
+/* What was reserved and what was free together; where more was free than was asked for, a limit refused, and what had been reserved once
+ * is below it. */
+static void an_error_tells_the_size_of_the_device(void **state)
+{
+    (void)state;
+    const uint64_t mib = 1 << 20;
+    struct snapshot_event events[] = {
+        EVENT(SEGMENT_ALLOC, 100 * mib, 80 * mib),
+        EVENT(ALLOC, 100 * mib, 80 * mib),
+        EVENT(SEGMENT_ALLOC, 200 * mib, 20 * mib),
+        EVENT(SEGMENT_FREE, 200 * mib, 20 * mib),
+        EVENT(OOM, 50 * mib, 60 * mib),
+        EVENT(SEGMENT_FREE, 100 * mib, 80 * mib),
+    };
+    struct workload workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.device_memory, 130 * mib);
+    assert_int_equal(workload.peak_tried, 140 * mib);
+    workload_finish(&workload);
+    events[4].address = 19 * mib; /* less than there had been: another program has it now */
+    workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.device_memory, 100 * mib);
+    workload_finish(&workload);
+    events[4].address = 60 * mib + WORKLOAD_ROUNDED;
+    workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.device_memory, 100 * mib);
+    workload_finish(&workload);
 }
 
 static void what_was_alive_before_comes_first_and_by_address(void **state)
@@ -390,12 +422,14 @@ static void any_trace_gives_a_consistent_workload(void **state)
             assert_true(op->block < workload.block_count);
             const struct workload_block *block = &workload.blocks[op->block];
             assert_true(block->size > 0 && block->stream < workload.stream_count && block->pool < workload.pool_count);
-            assert_int_equal(life[op->block], op->action == WORKLOAD_ALLOC  ? NEVER
-                                              : op->action == WORKLOAD_FREE ? LIVE
-                                                                            : FREED);
+            bool begins = op->action == WORKLOAD_ALLOC || op->action == WORKLOAD_TRY;
+            assert_int_equal(life[op->block], begins ? NEVER : op->action == WORKLOAD_FREE ? LIVE : FREED);
             assert_true(op->action != WORKLOAD_FREE || !block->late || block->completed >= op->time);
-            life[op->block]++;
+            life[op->block] = op->action == WORKLOAD_TRY ? DONE : life[op->block] + 1;
         }
+        assert_true(workload.peak_tried >= workload.peak_requested);
+        assert_true(!workload.device_memory || workload.recorded_peak_reserved == WORKLOAD_NOT_KNOWN ||
+                    workload.device_memory >= workload.recorded_peak_reserved);
         free(life);
         workload_finish(&workload);
     }
@@ -646,6 +680,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_numbered_in_the_order_of_allocation),
+        cmocka_unit_test(an_error_tells_the_size_of_the_device),
         cmocka_unit_test(what_was_alive_before_comes_first_and_by_address),
         cmocka_unit_test(a_free_is_late_when_something_comes_between),
         cmocka_unit_test(a_trace_without_completions_completes_at_once),
