@@ -88,6 +88,10 @@ diff -u - <(sed -n '/^Out of memory/,$p' "$work/out" | tail -n +2) >&2 <<'END' |
   reserved        1.87 GiB  486 MiB free (25.4 %), at most 130 MiB in one piece
   device free      134 MiB
 END
+run 0 report "$data/torn.pickle" && tr '\n' ' ' <"$work/out" >"$work/line" && mv "$work/line" "$work/out"
+says out 'on a device of that size, tarn *(python -m *tarn.torch *SCRIPT) *serves it; PyTorch.s *default *settings and *expandable *segments *do not\.'
+run 0 report --no-what-if "$data/torn.pickle" && tr '\n' ' ' <"$work/out" >"$work/line" && mv "$work/line" "$work/out"
+says out 'What may join such holes: ' && lacks out 'In a replay'
 run 0 report "$data/oom.pickle" && says out '^Out of memory 15 times, the last of them:$'
 [ "$(grep -c '^  requested' "$work/out")" -eq 3 ] || fail "not three errors are shown"
 

@@ -398,6 +398,14 @@ bool analysis_exists(const struct snapshot *snapshot, int device)
     return device >= 0 && (size_t)device < snapshot->trace_count && snapshot->traces[device].event_count > 0;
 }
 
+bool analysis_begins_late(const struct analysis *analysis)
+{
+    uint64_t before = 0;
+    for (size_t i = 0; i < analysis->range_count; i++)
+        before += analysis->ranges[i].begin == 0 ? analysis->ranges[i].size : 0;
+    return analysis->has_trace && before > analysis->at_fullest.reserved / 2;
+}
+
 int analysis_devices(const struct snapshot *snapshot)
 {
     int devices = (int)snapshot->trace_count;

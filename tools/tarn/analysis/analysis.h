@@ -62,7 +62,9 @@ struct analysis_state {
     uint64_t reserved;     /* mapped ranges */
     uint64_t unused;       /* what of these no block covers */
     uint64_t largest_free; /* the largest hole */
-    size_t blocks, waiting_blocks, ranges, holes;
+    uint64_t idle;         /* what of `unused` lies in ranges without a block */
+    uint64_t largest_hole; /* the largest hole that is not only of such ranges */
+    size_t blocks, waiting_blocks, ranges, holes, idle_ranges, idle_holes;
 };
 
 struct analysis {
@@ -102,6 +104,10 @@ int analysis_devices(const struct snapshot *snapshot);
 /* False with `analysis` zeroed when memory is short or the trace has 2^31 events. */
 bool analysis_build(const struct snapshot *snapshot, int device, struct analysis *analysis);
 void analysis_finish(struct analysis *analysis);
+
+/* Whether most of what was reserved at the peak was so before the trace. Then the trace does not show why, and a replay, which places the
+ * blocks from before it anew, does not either. */
+bool analysis_begins_late(const struct analysis *analysis);
 
 /* The states at `count` moments that do not fall. False when memory is short. */
 bool analysis_states(const struct analysis *analysis, const uint32_t *moments, size_t count,

@@ -111,7 +111,17 @@ static void write_sums(FILE *out, const struct analysis *analysis, const struct 
     print_plural(out, state->blocks, "block");
     bool known = state->reserved || !state->allocated; /* a file may have a trace and no segments */
     fprintf(out, "\n%-15s %9s", "reserved then", known ? units_bytes(state->reserved).text : "not recorded");
-    if (state->unused) {
+    if (state->idle && !analysis->has_trace) {
+        uint64_t holes = state->unused - state->idle;
+        fprintf(out, "  %s (%.1f %%) in ", units_bytes(state->idle).text,
+                100 * (double)state->idle / (double)state->reserved);
+        print_plural(out, state->idle_ranges, "segment");
+        fprintf(out, " without a block, %s free (%.1f %%) in ", units_bytes(holes).text,
+                100 * (double)holes / (double)state->reserved);
+        print_plural(out, state->holes - state->idle_holes, "hole");
+        if (holes)
+            fprintf(out, ", the largest %s", units_bytes(state->largest_hole).text);
+    } else if (state->unused) {
         fprintf(out, "  %s free (%.1f %%) in ", units_bytes(state->unused).text, 100 * report_free_share(state));
         print_plural(out, state->holes, "hole");
         fprintf(out, ", the largest %s", units_bytes(state->largest_free).text);
