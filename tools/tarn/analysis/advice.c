@@ -50,7 +50,7 @@ static double percent(uint64_t part, uint64_t whole)
 #define SEGMENTS \
     "expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)" /* each version reads this name */
 
-/* How to switch tarn on, by who recorded. */
+/* How to switch tarn on, for the program that was recorded. */
 static const char *tarn_named(const struct analysis *analysis)
 {
     if (analysis->snapshot->rmm)
