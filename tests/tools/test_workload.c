@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,13 +264,13 @@ static void what_the_program_gives_back_is_told_from_a_shortage(void **state)
         EVENT(ALLOC, 0x3000, 500),
         EVENT(FREE_REQUESTED, 0x3000, 500),
         EVENT(FREE_COMPLETED, 0x3000, 500),
-        EVENT(SEGMENT_FREE, 0x3000, 500), /* 12: 900 and 200 would have been more than ever was */
-        EVENT(SEGMENT_ALLOC, 0x4000, 200),
-        EVENT(ALLOC, 0x4000, 200),
-        EVENT(FREE_REQUESTED, 0x4000, 200),
-        EVENT(FREE_COMPLETED, 0x4000, 200),
+        EVENT(SEGMENT_FREE, 0x3000, 500), /* 12: 900 and 600 would have been more than ever was */
+        EVENT(SEGMENT_ALLOC, 0x4000, 600),
+        EVENT(ALLOC, 0x4000, 600),
+        EVENT(FREE_REQUESTED, 0x4000, 600),
+        EVENT(FREE_COMPLETED, 0x4000, 600),
         EVENT(FREE_REQUESTED, 0x2000, 400),
-        EVENT(SEGMENT_FREE, 0x4000, 200), /* 18: the program; one run */
+        EVENT(SEGMENT_FREE, 0x4000, 600), /* 18: the program; one run */
         EVENT(FREE_COMPLETED, 0x2000, 400),
         EVENT(SEGMENT_UNMAP, 0x2000, 400),
         EVENT(SEGMENT_MAP, 0x5000, 300),
@@ -289,6 +290,70 @@ static void what_the_program_gives_back_is_told_from_a_shortage(void **state)
         assert_int_equal(op->action == WORKLOAD_TRIM, op->event == 4 || op->event == 18 || op->event == 28);
     }
     workload_finish(&workload);
+}
+
+/* A program that empties its cache after each step begins the next one with segments that it has just given back: no shortage, however full
+ * the device was. It is one the first time that a step begins with a larger one, or one of another stream, pool or kind. With a largest size to split
+ * nothing is known. */
+static void a_segment_that_was_there_is_no_shortage(void **state)
+{
+    (void)state;
+    enum { STEPS = 28, BLOCKS = 4, EVENTS = BLOCKS * 5 };
+    const struct {
+        uint64_t first; /* MiB: the first request of a step, in a segment of its own */
+        uint32_t stream, pool;
+        const char *conf;
+        size_t trims;
+    } cases[] = {
+        {100, 0, 0, "", STEPS},     {100, 0, 0, "max_split_size_mb:64", 1},
+        {101, 0, 0, "", STEPS - 1}, {100, 1, 0, "", STEPS - 1},
+        {100, 0, 1, "", STEPS - 1}, {1, 0, 0, "", STEPS - 1},
+    };
+    static struct snapshot_event events[STEPS * EVENTS];
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        size_t count = 0;
+        for (size_t step = 0; step < STEPS; step++) {
+            const size_t begin = count;
+            for (uint64_t i = 0; i < BLOCKS; i++) {
+                uint64_t size = (step && !i ? cases[c].first : 100) * MIB, segment = size < 2 * MIB ? 2 * MIB : size;
+                events[count++] = (struct snapshot_event)EVENT(SEGMENT_ALLOC, (i + 1) << 32, segment);
+                events[count++] = (struct snapshot_event)EVENT(ALLOC, (i + 1) << 32, size);
+                if (step && !i) {
+                    events[count - 2].stream = events[count - 1].stream = cases[c].stream;
+                    events[count - 2].pool = events[count - 1].pool = cases[c].pool;
+                }
+            }
+            for (uint64_t i = 0; i < BLOCKS; i++) {
+                struct snapshot_event event = events[begin + 2 * i + 1];
+                event.action = SNAPSHOT_FREE_REQUESTED;
+                events[count++] = event;
+                event.action = SNAPSHOT_FREE_COMPLETED;
+                events[count++] = event;
+            }
+            for (uint64_t i = 0; i < BLOCKS; i++) {
+                events[count] = events[begin + 2 * i];
+                events[count++].action = SNAPSHOT_SEGMENT_FREE;
+            }
+        }
+        static uint64_t streams[] = {0, 1}, pools[][2] = {{0, 0}, {0, 1}};
+        char conf[32];
+        snprintf(conf, sizeof conf, "%s", cases[c].conf);
+        size_t starts[] = {0, strlen(conf) + 1};
+        struct snapshot_trace trace = {.events = events, .event_count = count};
+        struct snapshot snapshot = {.traces = &trace,
+                                    .trace_count = 1,
+                                    .streams = streams,
+                                    .stream_count = 2,
+                                    .pools = pools,
+                                    .pool_count = 2,
+                                    .text_bytes = conf,
+                                    .text_starts = starts,
+                                    .text_count = 1};
+        struct workload workload;
+        assert_true(workload_build(&snapshot, 0, &workload));
+        assert_int_equal(workload.trim_count, cases[c].trims);
+        workload_finish(&workload);
+    }
 }
 
 /* Most versions of PyTorch write the pool of a segment, and not that of an event. */
@@ -686,6 +751,7 @@ int main(void)
         cmocka_unit_test(a_trace_without_completions_completes_at_once),
         cmocka_unit_test(the_recorded_peak_is_found_backwards),
         cmocka_unit_test(what_the_program_gives_back_is_told_from_a_shortage),
+        cmocka_unit_test(a_segment_that_was_there_is_no_shortage),
         cmocka_unit_test(blocks_of_private_pools_are_recognised_by_their_segments),
         cmocka_unit_test(a_pool_ends_where_it_gives_back_and_is_not_used_again),
         cmocka_unit_test(contradictions_are_counted_and_repaired),
