@@ -297,7 +297,7 @@ static bool advise_leak(const struct analysis *analysis, struct advice_list *lis
 /* What of the reserved memory the program never had, and lies free in holes; 0 where that is too little to tell. */
 static uint64_t spare_of(const struct analysis *analysis)
 {
-    const struct analysis_state *state = &analysis->at_fullest;
+    const struct analysis_state *state = &analysis->at_peak_reserved;
     uint64_t needed = analysis->at_peak.allocated;
     uint64_t excess = state->reserved > needed ? state->reserved - needed : 0;
     uint64_t spare = excess < state->unused ? excess : state->unused;
@@ -313,7 +313,7 @@ bool advice_wants_replay(const struct analysis *analysis)
 /* What a replay found: who needs less, by a quarter of what is too much or more, and who does not. */
 static void say_what_replays(struct advice *advice, const struct analysis *analysis, const struct advice_replay *replay)
 {
-    uint64_t now = analysis->at_fullest.reserved, worth = now - spare_of(analysis) / 4;
+    uint64_t now = analysis->at_peak_reserved.reserved, worth = now - spare_of(analysis) / 4;
     uint64_t with_segments = replay->expandable.reserved, with_tarn = replay->tarn.reserved;
     bool expandable = with_segments && with_segments <= worth && may_expand(analysis);
     bool tarn = with_tarn && with_tarn <= worth;
@@ -336,12 +336,12 @@ static void say_what_replays(struct advice *advice, const struct analysis *analy
 /* A state without a trace: what lies free in segments of its own is no hole, and goes back for the asking. */
 static bool advise_state(const struct analysis *analysis, struct advice_list *list)
 {
-    const struct analysis_state *state = &analysis->at_fullest;
+    const struct analysis_state *state = &analysis->at_peak_reserved;
     uint64_t holes = state->unused - state->idle;
     bool torn = holes >= LEAST_FREE && holes >= state->reserved / 10;
     if (!spare_of(analysis))
         return true;
-    struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->fullest);
+    struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->peak_reserved);
     say(advice, "Of the %s reserved, ", units_bytes(state->reserved).text);
     if (state->idle)
         say(advice, "%s (%.1f %%) are in %s segment%s without a block%s", units_bytes(state->idle).text,
@@ -366,14 +366,14 @@ static bool advise_state(const struct analysis *analysis, struct advice_list *li
 static bool advise_fragmentation(const struct analysis *analysis, const struct advice_replay *replay,
                                  struct advice_list *list)
 {
-    const struct analysis_state *state = &analysis->at_fullest;
+    const struct analysis_state *state = &analysis->at_peak_reserved;
     bool older = analysis_begins_late(analysis),
          late = older || analysis->workload.initial_count || analysis->snapshot->tarn.overwritten;
     if (!analysis->has_trace)
         return advise_state(analysis, list);
     if (!spare_of(analysis))
         return true;
-    struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->fullest);
+    struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->peak_reserved);
     say(advice, "At the peak of reserved memory, %s of %s (%.1f %%) are free, in %s hole%s of at most %s.",
         units_bytes(state->unused).text, units_bytes(state->reserved).text, percent(state->unused, state->reserved),
         units_count(state->holes).text, state->holes == 1 ? "" : "s", units_bytes(state->largest_free).text);
@@ -401,10 +401,10 @@ static bool advise_fragmentation(const struct analysis *analysis, const struct a
 
 static bool advise_waiting(const struct analysis *analysis, struct advice_list *list)
 {
-    const struct analysis_state *state = &analysis->at_fullest;
+    const struct analysis_state *state = &analysis->at_peak_reserved;
     if (state->waiting < LEAST_FREE || state->waiting < state->reserved / 10)
         return true;
-    struct advice *advice = add(list, ADVICE_WAITING, state->waiting, analysis->fullest);
+    struct advice *advice = add(list, ADVICE_WAITING, state->waiting, analysis->peak_reserved);
     say(advice,
         "At the peak of reserved memory, %s of %s (%.1f %%) wait for another stream: %s block%s freed, but not "
         "reusable yet. Wait for that stream sooner, or allocate on the stream that uses the memory last.",

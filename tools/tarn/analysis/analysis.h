@@ -91,9 +91,9 @@ struct analysis {
         *tops; /* by text: a text that begins with the same part before the first "/" and stands for all of these */
 
     uint32_t peak;          /* the first moment at which `allocated` is highest */
-    uint32_t peak_reserved; /* the same of `reserved` */
-    uint32_t fullest;       /* of the moments at which `reserved` is highest the first at which most is allocated */
-    struct analysis_state at_peak, at_peak_reserved, at_fullest;
+    uint32_t peak_reserved; /* of the moments at which `reserved` is highest the first at which most is allocated */
+    uint32_t emptiest;      /* the first moment at which most of `reserved` is free */
+    struct analysis_state at_peak, at_peak_reserved, at_emptiest;
 };
 
 /* Whether a snapshot has anything of a device: a trace or segments. */
