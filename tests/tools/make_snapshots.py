@@ -443,6 +443,18 @@ def make():
     check(snap, devices)
     yield "oom.pickle", snap, devices, 4
 
+    # Holes of 8 or of 40 MiB, and a request that fits into none.
+    for name, stride, asked in (("torn.pickle", 2, 200 * MIB), ("holes.pickle", 10, 300 * MIB)):
+        devices = [Device(0, 450, capacity=600 * MIB)]
+        blocks = [devices[0].alloc(8 * MIB) for _ in range(60)]
+        for i, block in enumerate(blocks):
+            if i % stride >= stride // 2:
+                devices[0].free(block)
+        assert not devices[0].alloc(asked)
+        snap = snapshot(devices)
+        check(snap, devices)
+        yield name, snap, devices, 4
+
     devices = [Device(i, 250 + i, capacity=2 * GIB, late=0.2, pool_ids=True) for i in range(2)]
     for device in devices:
         device.work(1500, streams[:2], ((0, 0), (0, 0), (0, 1)))

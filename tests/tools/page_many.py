@@ -10,7 +10,7 @@ import random
 
 from selenium.webdriver.common.keys import Keys
 
-from page_browser import COLOURED, OUT, compare_moment, fail, expect, make_page
+from page_browser import COLOURED, DATA, OUT, compare_moment, fail, expect, make_page
 
 MANY_EVENTS = 400_000
 
@@ -80,6 +80,63 @@ def never_blank(browser):
     if not 0 < calls <= 40: # several presentations may fall between two frames
         fail("a frame draws more than pictures")
     browser.check()
+
+
+def exact_after_moves(browser, name):
+    """After zooms, pans and resizes the chart of generated data has the pixels of its newest picture, which is of that very view, and no
+    others. The margins are those of timeline.js."""
+    browser.open(make_page(name, "--no-what-if", os.path.join(DATA, name + ".pickle")))
+    browser.run("""
+        const drawing = CanvasRenderingContext2D.prototype, draw = drawing.drawImage;
+        drawing.drawImage = function(...values) {
+            if (this.canvas.matches('canvas.areas'))
+                window.newest = {values, at: performance.now(), transform: this.getTransform()};
+            return draw.apply(this, values);
+        };""")
+    moves = (["wheel", -600, 0.3, False], ["wheel", -900, 0.7, False], ["key", "PageDown"], ["key", "PageDown"], ["wheel", -400, 0.5, True],
+             ["key", "ArrowDown"], ["wheel", 500, 0.2, False], ["resize", "60%"], ["wheel", -500, 0.8, False], ["resize", ""], ["key", "PageUp"],
+             ["wheel", 3000, 0.5, True], ["wheel", 300, 0.5, False], ["key", "Home"])
+    for i, move in enumerate(moves):
+        wrong = browser.run("""
+            const [kind, value, at, shiftKey] = arguments[0], canvas = document.querySelector('canvas.areas');
+            const box = canvas.getBoundingClientRect();
+            if (kind === 'wheel') {
+                canvas.dispatchEvent(new WheelEvent('wheel', {deltaY: value, shiftKey, bubbles: true, cancelable: true,
+                    clientX: box.left + box.width * at, clientY: box.top + box.height * at}));
+            } else if (kind === 'key') {
+                canvas.dispatchEvent(new KeyboardEvent('keydown', {key: value, bubbles: true, cancelable: true}));
+            } else {
+                document.getElementById('timeline').style.width = value;
+                window.dispatchEvent(new Event('resize'));
+            }
+            const begun = performance.now(), near = (x, y) => Math.abs(x - y) < 0.01;
+            const whole = ([, left, top, width, height], now) => near(left, 76) && near(top, 14) &&
+                near(width, now.width - 76 - 26) && near(height, now.height - 14 - 26);
+            do
+                await new Promise(resolve => setTimeout(resolve, 40));
+            while (performance.now() < begun + 5000 && !(window.newest && performance.now() > Math.max(begun, newest.at) + 120 &&
+                whole(newest.values, canvas.getBoundingClientRect())));
+            const {values, transform} = newest, [picture, left, top, width, height] = values;
+            if (!whole(values, canvas.getBoundingClientRect()))
+                return [left, top, width, height];
+            const make = () => Object.assign(document.createElement('canvas'), {width: canvas.width, height: canvas.height})
+                .getContext('2d', {willReadFrequently: true}), alone = make(), copy = make();
+            alone.setTransform(transform);
+            alone.beginPath();
+            alone.rect(left, top, width, height);
+            alone.clip();
+            alone.drawImage(picture, left, top, width, height);
+            const wanted = alone.getImageData(0, 0, canvas.width, canvas.height).data;
+            copy.drawImage(canvas, 0, 0);
+            const seen = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+            return wanted.reduce((sum, value, k) => sum + (Math.abs(value - seen[k]) > 8), 0);""", move)
+        expect(f"{name}.pickle, move {i + 1} {move}: values of pixels that are not those of a fresh drawing", wrong, 0)
+    browser.check()
+
+
+def exact_moves(browser):
+    for name in ("tarn", "streams", "expandable", "late-frees", "wrapped", "torn"):
+        exact_after_moves(browser, name)
 
 
 def make_many(name, count):

@@ -18,7 +18,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from page_browser import (COLOURED, DATA, OUT, PROGRAM, WHAT, Browser, ask, click_in_chart, compare_moment, expect, fail, make_page)
-from page_many import many_events, speed
+from page_many import exact_moves, many_events, speed
 
 RECORDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recordings")
 
@@ -630,7 +630,7 @@ def hostile_texts(browser):
 
 PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, hostile_texts],
-    "look": [filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible],
+    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible],
     "open": [several_ranks, snapshots_opened],
     "many": [many_events],
 }

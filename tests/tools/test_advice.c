@@ -276,34 +276,46 @@ static void holes(void **state)
     expect_advice(
         recording,
         "At the peak of reserved memory, 120 MiB of 0.98 GiB (12.0 %) are free, in 10 holes of at most 12.0 MiB. "
-        "The program never allocates more than 880 MiB. What helps: expandable segments "
-        "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes; `tarn replay` says what "
-        "would be reserved.\n");
+        "The program never has more than 880 MiB allocated. What may join such holes: expandable segments "
+        "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or tarn (python -m tarn.torch SCRIPT); `tarn replay` says "
+        "what would be reserved.\n");
+    recording = record(); /* PyTorch 2.0 has no such setting */
+    recording->snapshot.before_expandable = true;
+    segments(recording, 10, 88 * MIB, false);
+    expect_part(recording, "What may join such holes: tarn (python -m tarn.torch SCRIPT, with PyTorch 2.6 or later), "
+                           "which moves smaller pieces;");
+    recording = record(); /* and RMM has none */
+    recording->snapshot.rmm = true;
+    segments(recording, 10, 88 * MIB, false);
+    expect_part(recording, "What may join such holes: tarn (tarn.use(rmm=True)), which moves smaller pieces;");
     recording = record();
     segments(recording, 10, 80 * MIB, true);
     expect_part(recording, "200 MiB of 0.98 GiB (20.0 %) are free, in 10 holes of at most 20.0 MiB.");
-    expect_part(recording, "What helps: expandable segments are on already, and tarn moves smaller pieces;");
+    expect_part(recording,
+                "Expandable segments are on already. What may join such holes: tarn (python -m tarn.torch SCRIPT), "
+                "which moves smaller pieces;");
     recording = record();
     recording->snapshot.tarn.there = true;
     segments(recording, 10, 80 * MIB, true);
-    expect_part(recording, "What helps: TARN_ALLOC_CONF=profile:footprint moves free memory more often;");
+    expect_part(recording, "TARN_ALLOC_CONF=profile:footprint moves free memory more often, and may help;");
 
     recording = record(); /* what a replay found: only what needs less is advised */
     segments(recording, 10, 88 * MIB, false);
-    replayed = &(const struct advice_replay){.expandable = 900 * MIB, .tarn = 880 * MIB};
+    replayed = &(const struct advice_replay){.expandable = {true, 900 * MIB}, .tarn = {true, 880 * MIB}};
     expect_advice(
         recording,
         "At the peak of reserved memory, 120 MiB of 0.98 GiB (12.0 %) are free, in 10 holes of at most 12.0 MiB. "
-        "The program never allocates more than 880 MiB. A replay of the trace reserves 900 MiB with expandable "
-        "segments (PYTORCH_ALLOC_CONF=expandable_segments:True), and 880 MiB with tarn.\n");
+        "The program never has more than 880 MiB allocated. A replay of the trace reserves 900 MiB with expandable "
+        "segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), and 880 MiB with tarn (python -m tarn.torch "
+        "SCRIPT).\n");
     recording = record();
     segments(recording, 10, 88 * MIB, false);
-    replayed = &(const struct advice_replay){.expandable = 1000 * MIB, .tarn = 900 * MIB};
-    expect_part(recording,
-                " A replay of the trace reserves 900 MiB with tarn; expandable segments do not help (0.98 GiB).");
+    replayed = &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true, 900 * MIB}};
+    expect_part(recording, " A replay of the trace reserves 900 MiB with tarn (python -m tarn.torch SCRIPT); "
+                           "expandable segments do not help (0.98 GiB).");
     recording = record();
     segments(recording, 10, 88 * MIB, false);
-    replayed = &(const struct advice_replay){.expandable = 1000 * MIB, .tarn = 990 * MIB};
+    replayed = &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true, 990 * MIB}};
     expect_part(recording, " Neither expandable segments nor tarn would reserve much less");
     replayed = NULL;
 
@@ -382,8 +394,8 @@ static void out_of_memory(void **state)
         recording,
         "Memory ran out. The request that failed was for 60.0 MiB, by work a.py:9. The device had 20.0 MiB free, and "
         "50.0 MiB of the 0.98 GiB reserved were free: enough together, but the largest hole was 5.00 MiB. This "
-        "is fragmentation: expandable segments "
-        "(PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
+        "is fragmentation. What may join such holes: expandable segments "
+        "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or tarn (python -m tarn.torch SCRIPT).\n");
     put(recording, SNAPSHOT_OOM, 20 * MIB, 100 * MIB, STACK_WORK, 0);
     expect_advice(
         recording,
@@ -401,6 +413,69 @@ static void out_of_memory(void **state)
     take(recording, 5 * MIB, STACK_NONE, 0);
     put(recording, SNAPSHOT_OOM, 0, 60 * MIB, STACK_NONE, 0);
     expect_advice(recording, "Memory ran out. The request that failed was for 60.0 MiB. 5.00 MiB were allocated.\n");
+}
+
+/* Who serves what failed is said where it was replayed on a device of that size. */
+static void who_serves_what_failed(void **state)
+{
+    (void)state;
+    const struct {
+        struct advice_replay replay;
+        const char *part;
+    } cases[] = {
+        {{.tried = 1, .native = {true}, .expandable = {true, MIB}, .tarn = {true, MIB}},
+         "This is fragmentation. In a replay on a device of that size, expandable segments "
+         "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True) and tarn (python -m tarn.torch SCRIPT) serve it; "
+         "PyTorch's "
+         "default settings do not.\n"},
+        {{.tried = 2, .native = {true}, .expandable = {true}, .tarn = {true, MIB}},
+         "tarn (python -m tarn.torch SCRIPT) serves all that failed; PyTorch's default settings and expandable "
+         "segments do "
+         "not.\n"},
+        {{.tried = 1, .native = {true}, .expandable = {true}, .tarn = {true}},
+         "PyTorch's default settings, expandable segments and tarn do not serve it.\n"},
+        {{.tried = 1, .native = {true}, .tarn = {true}}, "PyTorch's default settings and tarn do not serve it.\n"},
+        {{.tried = 1, .native = {true, MIB}, .expandable = {true, MIB}, .tarn = {true}},
+         "serve it; tarn does not. The recorded settings serve it there too, so the replay does not show what "
+         "helps.\n"},
+        {{.native = {true, MIB}, .expandable = {true, MIB}, .tarn = {true, MIB}}, "What may join such holes: "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct recording *recording = record();
+        segments(recording, 10, 95 * MIB, false);
+        put(recording, SNAPSHOT_OOM, 20 * MIB, 60 * MIB, STACK_WORK, 0);
+        replayed = &cases[i].replay;
+        expect_part(recording, cases[i].part);
+    }
+    replayed = NULL;
+}
+
+/* What was there before the recording began has its cause there, and the rest is said of the recording alone. */
+static void what_was_reserved_before(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    struct snapshot_segment segment = {.address = UINT64_C(1) << 43, .total_size = 1000 * MIB, .block_count = 1};
+    struct snapshot_block block = {.address = UINT64_C(1) << 43, .size = 1000 * MIB, .state = SNAPSHOT_INACTIVE};
+    recording->snapshot.segments = &segment;
+    recording->snapshot.blocks = &block;
+    recording->snapshot.segment_count = recording->snapshot.block_count = 1;
+    segments(recording, 9, 100 * MIB, false);
+    replayed = &(const struct advice_replay){.expandable = {true, 900 * MIB}, .tarn = {true, 880 * MIB}};
+    expect_advice(recording,
+                  "At the peak of reserved memory, 0.98 GiB of 1.86 GiB (52.6 %) are free, in 1 hole of at most 0.98 "
+                  "GiB. Most of it was reserved before the recording began, so the recording does not show why. "
+                  "Record from the start of the program.\n");
+    recording = record();
+    segment.total_size = block.size = 100 * MIB;
+    block.requested_size = block.size;
+    block.state = SNAPSHOT_ACTIVE_ALLOCATED;
+    recording->snapshot.segments = &segment;
+    recording->snapshot.blocks = &block;
+    recording->snapshot.segment_count = recording->snapshot.block_count = 1;
+    segments(recording, 10, 88 * MIB, false);
+    expect_part(recording, "While it was recorded, the program never had more than 980 MiB allocated. A replay");
+    replayed = NULL;
 }
 
 /* A device with room enough did not refuse the request: a limit did. What rounding may ask for besides is no room. */
@@ -428,20 +503,38 @@ static void a_snapshot_of_a_state_has_no_trace(void **state)
 {
     (void)state;
     struct recording *recording = record();
-    struct snapshot_segment segment = {.address = 4096, .total_size = 1000 * MIB, .block_count = 2};
+    struct snapshot_segment segment_of_a_state[2] = {{.address = 4096, .total_size = 1000 * MIB, .block_count = 2}};
     struct snapshot_block blocks[] = {
         {.address = 4096, .size = 400 * MIB, .requested_size = 400 * MIB, .state = SNAPSHOT_ACTIVE_ALLOCATED},
-        {.address = 4096 + 400 * MIB, .size = 600 * MIB, .state = SNAPSHOT_INACTIVE}};
-    recording->snapshot.segments = &segment;
+        {.address = 4096 + 400 * MIB, .size = 600 * MIB, .state = SNAPSHOT_INACTIVE},
+        {.address = UINT64_C(1) << 40, .size = 100 * MIB, .state = SNAPSHOT_INACTIVE}};
+    recording->snapshot.segments = segment_of_a_state;
     recording->snapshot.segment_count = 1;
     recording->snapshot.blocks = blocks;
     recording->snapshot.block_count = 2;
     expect_advice(
         recording,
-        "Of the reserved memory, 600 MiB of 0.98 GiB (60.0 %) are free, in 1 hole of at most 600 MiB. What helps: "
-        "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes.\n");
-    segment.block_count = 1;
-    segment.total_size = 400 * MIB;
+        "Of the 0.98 GiB reserved, 600 MiB (60.0 %) are free in 1 hole beside blocks, of at most 600 MiB. What may "
+        "join "
+        "such holes: expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or tarn (python -m "
+        "tarn.torch SCRIPT).\n");
+    segment_of_a_state[1] = (struct snapshot_segment){
+        .address = UINT64_C(1) << 40, .total_size = 100 * MIB, .first_block = 2, .block_count = 1};
+    recording->snapshot.segment_count = 2;
+    recording->snapshot.block_count = 3;
+    expect_part(recording,
+                "Of the 1.07 GiB reserved, 100 MiB (9.1 %) are in 1 segment without a block, and 600 MiB (54.5 %) "
+                "are free in 1 hole beside blocks, of at most 600 MiB. Segments without a block return to the "
+                "device with empty_cache(), or when memory runs short. What may join such holes: ");
+    blocks[1].state = SNAPSHOT_ACTIVE_ALLOCATED; /* nothing is torn */
+    segment_of_a_state[1].total_size = blocks[2].size = 500 * MIB;
+    expect_advice(recording,
+                  "Of the 1.46 GiB reserved, 500 MiB (33.3 %) are in 1 segment without a block. Segments without a "
+                  "block return to the device with empty_cache(), or when memory runs short.\n");
+    blocks[1].state = SNAPSHOT_INACTIVE;
+    recording->snapshot.segment_count = 1;
+    segment_of_a_state[0].block_count = 1;
+    segment_of_a_state[0].total_size = 400 * MIB;
     expect_advice(recording, "");
 }
 
@@ -456,6 +549,8 @@ int main(void)
         cmocka_unit_test(memory_that_waits),
         cmocka_unit_test(memory_that_goes_and_comes_back),
         cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(who_serves_what_failed),
+        cmocka_unit_test(what_was_reserved_before),
         cmocka_unit_test(out_of_a_limit),
         cmocka_unit_test(a_snapshot_of_a_state_has_no_trace),
     };

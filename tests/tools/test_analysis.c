@@ -161,7 +161,7 @@ static void every_moment(void **state)
     }
     assert_int_equal(analysis.peak, 3);
     assert_int_equal(analysis.at_peak.allocated, 103 * KIB - 100);
-    assert_int_equal(analysis.peak_reserved, 2);
+    assert_int_equal(analysis.peak_reserved, 3);
     assert_int_equal(analysis.at_peak_reserved.reserved, 224 * KIB);
     assert_int_equal(analysis.oom_count, 1);
     assert_true(analysis.ooms[0].event == 6 && analysis.ooms[0].asked == 900 * KIB &&
@@ -521,6 +521,7 @@ static void check_file(const char *path, bool whole)
             check_moment(&analysis, moments[i], &states[i]);
         check_moment(&analysis, analysis.peak, &analysis.at_peak);
         check_moment(&analysis, analysis.peak_reserved, &analysis.at_peak_reserved);
+        check_moment(&analysis, analysis.emptiest, &analysis.at_emptiest);
         if (analysis.has_trace)
             assert_int_equal(analysis.at_peak.allocated, analysis.workload.peak_requested);
         if (whole)
@@ -540,6 +541,29 @@ static void check_file(const char *path, bool whole)
         analysis_finish(&analysis);
     }
     snapshot_finish(&snapshot);
+}
+
+/* Looks for the extremes moment by moment. */
+static void check_extremes(const struct analysis *analysis)
+{
+    size_t count = (size_t)analysis->event_count + 1, fullest = 0, emptiest = 0;
+    uint32_t *moments = calloc(count, sizeof *moments);
+    struct analysis_state *states = calloc(count, sizeof *states);
+    assert_true(moments && states);
+    for (size_t i = 0; i < count; i++)
+        moments[i] = (uint32_t)i;
+    assert_true(analysis_states(analysis, moments, count, states));
+    for (size_t i = 0; i < count; i++) {
+        const struct analysis_state *here = &states[i], *best = &states[fullest];
+        if (here->reserved > best->reserved || (here->reserved == best->reserved && here->allocated > best->allocated))
+            fullest = i;
+        emptiest = here->unused > states[emptiest].unused ? i : emptiest;
+    }
+    assert_int_equal(analysis->peak_reserved, fullest);
+    assert_int_equal(analysis->at_emptiest.unused, states[emptiest].unused);
+    assert_int_equal(analysis->emptiest, emptiest);
+    free(moments);
+    free(states);
 }
 
 static void generated(void **state)
@@ -573,6 +597,7 @@ static void generated(void **state)
         assert_int_equal(analysis.at_peak.allocated, peak);
         assert_int_equal(analysis.at_peak.reserved, reserved_then);
         assert_int_equal(analysis.at_peak_reserved.reserved, peak_reserved);
+        check_extremes(&analysis);
         analysis_finish(&analysis);
         snapshot_finish(&snapshot);
         lines++;

@@ -69,7 +69,7 @@ static struct c10_result run_with(const struct c10_policy *policy, uint64_t memo
     bool fits;
     assert_true(c10_run(&workload, policy, memory, &result));
     assert_true(c10_fits(&workload, policy, memory, &fits));
-    assert_int_equal(fits, result.ooms == 0);
+    assert_int_equal(fits, result.ooms == 0 && result.denied == 0);
     workload_finish(&workload);
     return result;
 }
@@ -619,6 +619,28 @@ static void recorded_peaks_are_reproduced(void **state)
         skip();
 }
 
+/* What failed in the recording is tried: it may be served, fail again, and goes back at once. Cached memory makes room for it first. */
+static void what_failed_is_tried(void **state)
+{
+    (void)state;
+    take(0x100000000, 50 * MIB);
+    take(0x200000000, 50 * MIB);
+    give(0x200000000);
+    add(SNAPSHOT_OOM, 0, 80 * MIB, 0, 0);
+    take(0x300000000, 40 * MIB);
+    struct c10_result result = run(130 * MIB);
+    assert_int_equal(result.tried, 1);
+    assert_int_equal(result.denied, 0);
+    assert_int_equal(result.ooms, 0);
+    assert_int_equal(result.peak_reserved, 130 * MIB);
+    result = run(128 * MIB);
+    assert_int_equal(result.tried, 1);
+    assert_int_equal(result.denied, 1);
+    assert_int_equal(result.ooms, 0); /* the last one finds room again */
+    assert_int_equal(result.first_oom, 4);
+    assert_int_equal(result.first_oom_size, 80 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -638,6 +660,7 @@ int main(void)
         cmocka_unit_test_setup(sizes_are_rounded_to_parts_of_powers_of_two, start),
         cmocka_unit_test_setup(oversize_segments_are_not_cut, start),
         cmocka_unit_test_setup(old_segments_are_collected_above_the_threshold, start),
+        cmocka_unit_test_setup(what_failed_is_tried, start),
         cmocka_unit_test(random_operations_keep_the_segments_whole),
         cmocka_unit_test(recorded_peaks_are_reproduced),
     };

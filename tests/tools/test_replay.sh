@@ -256,6 +256,21 @@ run 0 replay --json --deal-streams 3 "$work/own.pickle"
 json 'a[0]["divergences"] == 0 and "captures" not in a[0] and "capture_begin" not in a[0]["driver_calls"]'
 run 0 replay --json --vary 3 "$data/tarn.pickle" "$work/own.pickle" && json 'all(o["divergences"] == 0 for o in a)'
 
+# What failed is tried again, on a device of the recorded size, by each policy; and the smallest device serves it.
+run 0 replay --json --least "$data/torn.pickle" "$data/holes.pickle" && silent err
+json '[o["device_memory"] for o in a] == [600 << 20] * 2 and all(o["recorded_ooms"] == o["ooms_tried"] == 1 and o["ooms_here"] == 0 for o in a)'
+json '[(o["pytorch_ooms_here"], o["expandable_ooms_here"]) for o in a] == [(1, 1), (1, 0)] and all(o["pytorch_ooms"] == o["expandable_ooms"] == 0 for o in a)'
+json 'all(o["least"] <= 600 << 20 < o["pytorch_least"] for o in a) and a[0]["expandable_least"] > 600 << 20 >= a[1]["expandable_least"]'
+json '[o["least"] >= v << 20 for o, v in zip(a, (440, 540))] == [True, True]'
+run 0 replay "$data/torn.pickle" && says out 'of 1 that were tried, 0 fail here' && says out "native policy, 1 fail; with expandable segments 1$"
+run 3 replay --json --what-if policy=pytorch --what-if policy=expandable --what-if memory=500M "$data/holes.pickle"
+json '[o["fits"] for o in a] == [True, False, True, False] and all(o["out_of_memory"] == {"event": 162, "size": 300 << 20} for o in a if not o["fits"])'
+run 0 replay --json --deal-streams 2 "$data/torn.pickle" && json 'a[0]["recorded_ooms"] == 1 and a[0]["ooms_tried"] == 0'
+printf '%s\n' Thread,Time,Action,Pointer,Size,Stream '1,10:00:00:000001,allocate,0x1000,1048576,0' \
+    '1,10:00:00:000002,allocate failure,0x0,1073741824,0' >"$work/failed.csv" # nothing speaks of the device
+run 0 replay --json "$work/failed.csv" && json 'a[0]["recorded_ooms"] == 1 and a[0]["ooms_tried"] == 0 and a[0]["peak_reserved"] < 100 << 20'
+run 0 replay --json --device-memory 512M "$work/failed.csv" && json 'a[0]["ooms_tried"] == a[0]["ooms_here"] == a[0]["pytorch_ooms_here"] == 1'
+
 # A state without a trace.
 run 0 replay --json "$data/state-only.pickle"
 json 'all("state" in o and o["state"]["segments"] > 0 and "error" not in o for o in a)'

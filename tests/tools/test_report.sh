@@ -45,7 +45,7 @@ says out '^peak allocated   1.45 GiB  after event 1,558, 81.7 ms, 126 blocks$'
 says out '^reserved then    1.87 GiB  .* free (22.[0-9] %) in 74 holes, the largest 111 MiB$'
 says out '^waiting then '
 says out '█'
-says out 'most free: [0-9.]* [MG]iB, [0-9.]* % of what was reserved then' && lacks out 'fragmentation [0-9]'
+says out 'most free: [0-9.]* [MG]iB after event [0-9,]*, [0-9.]* ms, [0-9.]* % of what was reserved then' && lacks out 'fragmentation [0-9]'
 for name in 'first part of the tag' 'tag' 'call site' 'stream' 'pool' 'thread'; do says out "bytes   share   blocks  .*$name\$"; done
 says out '%       [0-9]*  step 1/backward$'
 says out 'thread 2 loader$'
@@ -53,6 +53,10 @@ says out '^Handles: cublas 4 (1 in use, workspaces 32.0 MiB)$'
 says out '^Out of memory 1 time$'
 LC_ALL=C run 0 report "$data/tarn.pickle" --rows 2 --device 1
 lacks out '█' && says out '##' && lacks out 'device 0' && says out ' more$'
+# The moment of an error that never was is not made up in silence.
+run 0 report --at oom "$data/well.pickle" && says err "^tarn report: $data/well.pickle: device 0 has no out-of-memory error; its end is shown$"
+run 0 report --json --at oom "$data/oom.pickle" && silent err && json 'a[0]["at"]["event"] == a[0]["out_of_memory"][-1]["state"]["event"]'
+run 0 diff --json --at oom "$data/oom.pickle" "$data/well.pickle" && says err '^tarn diff: .*well.pickle: device 0 has no'
 run 0 report --at end "$data/oom.pickle" && says out '^allocated  ' && says out '^Out of memory 15 times, the last of them:$'
 run 0 report "$data/state-only.pickle" && says out 'a state without a trace' && lacks out 'over time'
 run 0 report "$data/old.pickle" && says out ' events$'
@@ -88,6 +92,10 @@ diff -u - <(sed -n '/^Out of memory/,$p' "$work/out" | tail -n +2) >&2 <<'END' |
   reserved        1.87 GiB  486 MiB free (25.4 %), at most 130 MiB in one piece
   device free      134 MiB
 END
+run 0 report "$data/torn.pickle" && tr '\n' ' ' <"$work/out" >"$work/line" && mv "$work/line" "$work/out"
+says out 'on a device of that size, tarn *(python -m *tarn.torch *SCRIPT) *serves it; PyTorch.s *default *settings and *expandable *segments *do not\.'
+run 0 report --no-what-if "$data/torn.pickle" && tr '\n' ' ' <"$work/out" >"$work/line" && mv "$work/line" "$work/out"
+says out 'What may join such holes: ' && lacks out 'In a replay'
 run 0 report "$data/oom.pickle" && says out '^Out of memory 15 times, the last of them:$'
 [ "$(grep -c '^  requested' "$work/out")" -eq 3 ] || fail "not three errors are shown"
 

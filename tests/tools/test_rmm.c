@@ -164,7 +164,7 @@ static void threads_streams_and_failures_are_kept(void **state)
     assert_int_equal(workload.moved_count, 1);
     assert_int_equal(workload.op_count, 7); /* a free completes itself */
     static const uint16_t threads[] = {0, 1, 1, 1, 1, 0, 0};
-    static const uint8_t made[] = {WORKLOAD_ALLOC,     WORKLOAD_ALLOC, WORKLOAD_OOM,      WORKLOAD_FREE,
+    static const uint8_t made[] = {WORKLOAD_ALLOC,     WORKLOAD_ALLOC, WORKLOAD_TRY,      WORKLOAD_FREE,
                                    WORKLOAD_COMPLETED, WORKLOAD_FREE,  WORKLOAD_COMPLETED};
     for (size_t i = 0; i < COUNT(made); i++) {
         assert_int_equal(workload.ops[i].action, made[i]);

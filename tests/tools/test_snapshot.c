@@ -291,6 +291,7 @@ static void stacks_in_histories(void **state)
     if (!snapshot_read_file(test_data("old.pickle"), &old, &error) ||
         !snapshot_read_file(test_data("state.pickle"), &now, &error))
         fail_msg("%s", error.text);
+    assert_true(old.before_expandable && !now.before_expandable);
     assert_int_equal(old.block_count, now.block_count);
     for (size_t i = 0; i < now.block_count; i++) {
         bool used = now.blocks[i].state != SNAPSHOT_INACTIVE;

@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +72,7 @@ static void blocks_are_numbered_in_the_order_of_allocation(void **state)
         EVENT(TAKEN, 0, 0),
     };
     struct workload workload = build_trace(events, COUNT(events));
-    assert_int_equal(workload.block_count, 3);
+    assert_int_equal(workload.block_count, 4); /* with what failed */
     assert_int_equal(workload.initial_count, 0);
     assert_int_equal(workload.alloc_count, 3);
     assert_int_equal(workload.oom_count, 1);
@@ -83,16 +84,48 @@ static void blocks_are_numbered_in_the_order_of_allocation(void **state)
     assert_op(&workload, 2, WORKLOAD_FREE, 0);
     assert_op(&workload, 3, WORKLOAD_COMPLETED, 0);
     assert_op(&workload, 4, WORKLOAD_ALLOC, 2);
-    assert_op(&workload, 5, WORKLOAD_OOM, WORKLOAD_NO_BLOCK);
+    assert_op(&workload, 5, WORKLOAD_TRY, 3);
     assert_op(&workload, 6, WORKLOAD_OTHER, WORKLOAD_NO_BLOCK);
     assert_int_equal(workload.blocks[2].size, 50);
     assert_int_equal(workload.peak_requested, 800);
     assert_int_equal(workload.peak_active, 1024 + 512);
+    assert_int_equal(workload.peak_tried, 100 + 50 + 1000);
+    assert_int_equal(workload.device_memory, 0); /* nothing speaks of what was reserved */
     assert_true(workload.recorded_peak_reserved == WORKLOAD_NOT_KNOWN);
     assert_false(workload.has_times);
     assert_int_equal(workload.ops[4].time, 4 * WORKLOAD_EVENT_TIME);
+    workload_forget_tries(&workload);
+    assert_op(&workload, 5, WORKLOAD_OOM, WORKLOAD_NO_BLOCK);
     workload_finish(&workload);
     assert_null(workload.ops);
+}
+
+/* What was reserved and what was free together; where more was free than was asked for, a limit refused, and what had been reserved once
+ * is below it. */
+static void an_error_tells_the_size_of_the_device(void **state)
+{
+    (void)state;
+    const uint64_t mib = 1 << 20;
+    struct snapshot_event events[] = {
+        EVENT(SEGMENT_ALLOC, 100 * mib, 80 * mib),
+        EVENT(ALLOC, 100 * mib, 80 * mib),
+        EVENT(SEGMENT_ALLOC, 200 * mib, 20 * mib),
+        EVENT(SEGMENT_FREE, 200 * mib, 20 * mib),
+        EVENT(OOM, 50 * mib, 60 * mib),
+        EVENT(SEGMENT_FREE, 100 * mib, 80 * mib),
+    };
+    struct workload workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.device_memory, 130 * mib);
+    assert_int_equal(workload.peak_tried, 140 * mib);
+    workload_finish(&workload);
+    events[4].address = 19 * mib; /* less than there had been: another program has it now */
+    workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.device_memory, 100 * mib);
+    workload_finish(&workload);
+    events[4].address = 60 * mib + WORKLOAD_ROUNDED;
+    workload = build_trace(events, COUNT(events));
+    assert_int_equal(workload.device_memory, 100 * mib);
+    workload_finish(&workload);
 }
 
 static void what_was_alive_before_comes_first_and_by_address(void **state)
@@ -231,13 +264,13 @@ static void what_the_program_gives_back_is_told_from_a_shortage(void **state)
         EVENT(ALLOC, 0x3000, 500),
         EVENT(FREE_REQUESTED, 0x3000, 500),
         EVENT(FREE_COMPLETED, 0x3000, 500),
-        EVENT(SEGMENT_FREE, 0x3000, 500), /* 12: 900 and 200 would have been more than ever was */
-        EVENT(SEGMENT_ALLOC, 0x4000, 200),
-        EVENT(ALLOC, 0x4000, 200),
-        EVENT(FREE_REQUESTED, 0x4000, 200),
-        EVENT(FREE_COMPLETED, 0x4000, 200),
+        EVENT(SEGMENT_FREE, 0x3000, 500), /* 12: 900 and 600 would have been more than ever was */
+        EVENT(SEGMENT_ALLOC, 0x4000, 600),
+        EVENT(ALLOC, 0x4000, 600),
+        EVENT(FREE_REQUESTED, 0x4000, 600),
+        EVENT(FREE_COMPLETED, 0x4000, 600),
         EVENT(FREE_REQUESTED, 0x2000, 400),
-        EVENT(SEGMENT_FREE, 0x4000, 200), /* 18: the program; one run */
+        EVENT(SEGMENT_FREE, 0x4000, 600), /* 18: the program; one run */
         EVENT(FREE_COMPLETED, 0x2000, 400),
         EVENT(SEGMENT_UNMAP, 0x2000, 400),
         EVENT(SEGMENT_MAP, 0x5000, 300),
@@ -257,6 +290,70 @@ static void what_the_program_gives_back_is_told_from_a_shortage(void **state)
         assert_int_equal(op->action == WORKLOAD_TRIM, op->event == 4 || op->event == 18 || op->event == 28);
     }
     workload_finish(&workload);
+}
+
+/* A program that empties its cache after each step begins the next one with segments that it has just given back: no shortage, however full
+ * the device was. It is one the first time that a step begins with a larger one, or one of another stream, pool or kind. With a largest size to split
+ * nothing is known. */
+static void a_segment_that_was_there_is_no_shortage(void **state)
+{
+    (void)state;
+    enum { STEPS = 28, BLOCKS = 4, EVENTS = BLOCKS * 5 };
+    const struct {
+        uint64_t first; /* MiB: the first request of a step, in a segment of its own */
+        uint32_t stream, pool;
+        const char *conf;
+        size_t trims;
+    } cases[] = {
+        {100, 0, 0, "", STEPS},     {100, 0, 0, "max_split_size_mb:64", 1},
+        {101, 0, 0, "", STEPS - 1}, {100, 1, 0, "", STEPS - 1},
+        {100, 0, 1, "", STEPS - 1}, {1, 0, 0, "", STEPS - 1},
+    };
+    static struct snapshot_event events[STEPS * EVENTS];
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        size_t count = 0;
+        for (size_t step = 0; step < STEPS; step++) {
+            const size_t begin = count;
+            for (uint64_t i = 0; i < BLOCKS; i++) {
+                uint64_t size = (step && !i ? cases[c].first : 100) * MIB, segment = size < 2 * MIB ? 2 * MIB : size;
+                events[count++] = (struct snapshot_event)EVENT(SEGMENT_ALLOC, (i + 1) << 32, segment);
+                events[count++] = (struct snapshot_event)EVENT(ALLOC, (i + 1) << 32, size);
+                if (step && !i) {
+                    events[count - 2].stream = events[count - 1].stream = cases[c].stream;
+                    events[count - 2].pool = events[count - 1].pool = cases[c].pool;
+                }
+            }
+            for (uint64_t i = 0; i < BLOCKS; i++) {
+                struct snapshot_event event = events[begin + 2 * i + 1];
+                event.action = SNAPSHOT_FREE_REQUESTED;
+                events[count++] = event;
+                event.action = SNAPSHOT_FREE_COMPLETED;
+                events[count++] = event;
+            }
+            for (uint64_t i = 0; i < BLOCKS; i++) {
+                events[count] = events[begin + 2 * i];
+                events[count++].action = SNAPSHOT_SEGMENT_FREE;
+            }
+        }
+        static uint64_t streams[] = {0, 1}, pools[][2] = {{0, 0}, {0, 1}};
+        char conf[32];
+        snprintf(conf, sizeof conf, "%s", cases[c].conf);
+        size_t starts[] = {0, strlen(conf) + 1};
+        struct snapshot_trace trace = {.events = events, .event_count = count};
+        struct snapshot snapshot = {.traces = &trace,
+                                    .trace_count = 1,
+                                    .streams = streams,
+                                    .stream_count = 2,
+                                    .pools = pools,
+                                    .pool_count = 2,
+                                    .text_bytes = conf,
+                                    .text_starts = starts,
+                                    .text_count = 1};
+        struct workload workload;
+        assert_true(workload_build(&snapshot, 0, &workload));
+        assert_int_equal(workload.trim_count, cases[c].trims);
+        workload_finish(&workload);
+    }
 }
 
 /* Most versions of PyTorch write the pool of a segment, and not that of an event. */
@@ -390,12 +487,14 @@ static void any_trace_gives_a_consistent_workload(void **state)
             assert_true(op->block < workload.block_count);
             const struct workload_block *block = &workload.blocks[op->block];
             assert_true(block->size > 0 && block->stream < workload.stream_count && block->pool < workload.pool_count);
-            assert_int_equal(life[op->block], op->action == WORKLOAD_ALLOC  ? NEVER
-                                              : op->action == WORKLOAD_FREE ? LIVE
-                                                                            : FREED);
+            bool begins = op->action == WORKLOAD_ALLOC || op->action == WORKLOAD_TRY;
+            assert_int_equal(life[op->block], begins ? NEVER : op->action == WORKLOAD_FREE ? LIVE : FREED);
             assert_true(op->action != WORKLOAD_FREE || !block->late || block->completed >= op->time);
-            life[op->block]++;
+            life[op->block] = op->action == WORKLOAD_TRY ? DONE : life[op->block] + 1;
         }
+        assert_true(workload.peak_tried >= workload.peak_requested);
+        assert_true(!workload.device_memory || workload.recorded_peak_reserved == WORKLOAD_NOT_KNOWN ||
+                    workload.device_memory >= workload.recorded_peak_reserved);
         free(life);
         workload_finish(&workload);
     }
@@ -646,11 +745,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_numbered_in_the_order_of_allocation),
+        cmocka_unit_test(an_error_tells_the_size_of_the_device),
         cmocka_unit_test(what_was_alive_before_comes_first_and_by_address),
         cmocka_unit_test(a_free_is_late_when_something_comes_between),
         cmocka_unit_test(a_trace_without_completions_completes_at_once),
         cmocka_unit_test(the_recorded_peak_is_found_backwards),
         cmocka_unit_test(what_the_program_gives_back_is_told_from_a_shortage),
+        cmocka_unit_test(a_segment_that_was_there_is_no_shortage),
         cmocka_unit_test(blocks_of_private_pools_are_recognised_by_their_segments),
         cmocka_unit_test(a_pool_ends_where_it_gives_back_and_is_not_used_again),
         cmocka_unit_test(contradictions_are_counted_and_repaired),

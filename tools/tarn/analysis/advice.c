@@ -17,7 +17,6 @@
 
 #define MIB (UINT64_C(1) << 20)
 #define LEAST_FREE (64 * MIB) /* and a tenth of what is reserved */
-#define ROUNDED (32 * MIB)    /* what a driver is asked for is less than so much more than what the program asked for */
 
 const char *advice_name(enum advice_kind kind)
 {
@@ -48,18 +47,91 @@ static double percent(uint64_t part, uint64_t whole)
     return whole ? 100 * (double)part / (double)whole : 0;
 }
 
-/* What makes use of memory that is free in holes, whoever recorded it. */
-static void say_what_joins(struct advice *advice, const struct analysis *analysis)
+#define SEGMENTS \
+    "expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)" /* each version reads this name */
+
+/* How to switch tarn on, for the program that was recorded. */
+static const char *tarn_named(const struct analysis *analysis)
 {
-    bool expandable = false;
+    if (analysis->snapshot->rmm)
+        return "tarn (tarn.use(rmm=True))";
+    return analysis->snapshot->before_expandable ? "tarn (python -m tarn.torch SCRIPT, with PyTorch 2.6 or later)"
+                                                 : "tarn (python -m tarn.torch SCRIPT)";
+}
+
+/* Whether PyTorch's expandable segments are in use, and whether they can be advised: only PyTorch has them, from 2.1 on. */
+static bool is_expandable(const struct analysis *analysis)
+{
+    bool expandable = analysis->snapshot->settings.expandable;
     for (size_t i = 0; i < analysis->range_count; i++)
         expandable = expandable || analysis->ranges[i].joins;
+    return expandable;
+}
+
+static bool may_expand(const struct analysis *analysis)
+{
+    const struct snapshot *snapshot = analysis->snapshot;
+    return !snapshot->rmm && !snapshot->tarn.there && !snapshot->before_expandable && !is_expandable(analysis);
+}
+
+/* What may make use of memory that is free in holes, where nothing was replayed. */
+static void say_what_may_join(struct advice *advice, const struct analysis *analysis)
+{
     if (analysis->snapshot->tarn.there)
-        say(advice, "TARN_ALLOC_CONF=profile:footprint moves free memory more often");
-    else if (expandable)
-        say(advice, "expandable segments are on already, and tarn moves smaller pieces");
+        say(advice, " TARN_ALLOC_CONF=profile:footprint moves free memory more often, and may help");
+    else if (may_expand(analysis))
+        say(advice, " What may join such holes: " SEGMENTS ", or %s", tarn_named(analysis));
     else
-        say(advice, "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True) or tarn can join such holes");
+        say(advice, " %sWhat may join such holes: %s, which moves smaller pieces",
+            is_expandable(analysis) ? "Expandable segments are on already. " : "", tarn_named(analysis));
+}
+
+/* "a, b and c" */
+static void say_list(struct advice *advice, const char *const *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        say(advice, "%s%s", i == 0 ? "" : i + 1 == count ? " and " : ", ", items[i]);
+}
+
+/* Which allocators serve what failed, on a device of that size, in a replay. Those of which nothing is known are left out. */
+static void say_who_serves(struct advice *advice, const struct analysis *analysis, const struct advice_replay *replay)
+{
+    const struct {
+        const struct advice_run *run;
+        const char *advised, *name;
+    } runs[] = {
+        {&replay->native, "PyTorch's default settings", "PyTorch's default settings"},
+        {&replay->expandable, may_expand(analysis) ? SEGMENTS : "expandable segments", "expandable segments"},
+        {&replay->tarn, tarn_named(analysis), "tarn"},
+    };
+    enum { RUNS = sizeof runs / sizeof *runs };
+    const char *serve[RUNS], *fail[RUNS];
+    size_t serving = 0, failing = 0;
+    for (size_t i = 0; i < RUNS; i++)
+        if (runs[i].run->ran && runs[i].run->reserved)
+            serve[serving++] = runs[i].advised;
+        else if (runs[i].run->ran)
+            fail[failing++] = runs[i].name;
+    const char *what = replay->tried > 1 ? "all that failed" : "it";
+    say(advice, " In a replay on a device of that size, ");
+    if (serving) {
+        say_list(advice, serve, serving);
+        say(advice, " serve%s %s", serving > 1 ? "" : "s", what);
+    }
+    say(advice, "%s", serving && failing ? "; " : "");
+    if (failing) {
+        say_list(advice, fail, failing);
+        say(advice, " do%s not%s%s", failing > 1 || fail[0] == runs[0].name || fail[0] == runs[1].name ? "" : "es",
+            serving ? "" : " serve ", serving ? "" : what);
+    }
+    say(advice, ".");
+    if ((is_expandable(analysis) ? &replay->expandable : &replay->native)->reserved)
+        say(advice, " The recorded settings serve %s there too, so the replay does not show what helps.", what);
+}
+
+static bool is_tried(const struct analysis *analysis, const struct advice_replay *replay)
+{
+    return replay && replay->tried && !analysis->snapshot->tarn.there;
 }
 
 /* What a group is called, in a sentence: "step model.py:5". Templates of C++ may have names longer than any sentence. */
@@ -129,7 +201,8 @@ static bool say_largest(struct advice *advice, const struct analysis *analysis, 
 }
 
 /* The last error: was it for a limit, for holes, for memory that waits, or for lack? */
-static bool advise_out_of_memory(const struct analysis *analysis, struct advice_list *list)
+static bool advise_out_of_memory(const struct analysis *analysis, const struct advice_replay *replay,
+                                 struct advice_list *list)
 {
     if (!analysis->oom_count)
         return true;
@@ -155,7 +228,7 @@ static bool advise_out_of_memory(const struct analysis *analysis, struct advice_
         return said && say_category(advice, analysis, moment, state.allocated);
     }
     uint64_t there = state.unused + oom->device_free;
-    if (oom->device_free >= oom->asked + ROUNDED) {
+    if (oom->device_free >= oom->asked + WORKLOAD_ROUNDED) {
         say(advice,
             ", and the device had %s free: a limit refused it, such as torch.cuda.set_per_process_memory_fraction() or "
             "tarn_device_limit_set() sets. %s of the %s reserved were free; %s were in use",
@@ -163,15 +236,21 @@ static bool advise_out_of_memory(const struct analysis *analysis, struct advice_
             units_bytes(state.allocated).text);
         bool said = say_largest(advice, analysis, moment, state.allocated);
         say(advice, ".");
+        if (state.unused >= oom->asked && is_tried(analysis, replay))
+            say_who_serves(advice, analysis, replay);
         return said && say_category(advice, analysis, moment, state.allocated);
     }
     say(advice, ". The device had %s free, and %s of the %s reserved were free", units_bytes(oom->device_free).text,
         units_bytes(state.unused).text, units_bytes(state.reserved).text);
     if (there >= oom->asked) {
-        say(advice, ": enough together, but the largest hole was %s. This is fragmentation: ",
+        say(advice, ": enough together, but the largest hole was %s. This is fragmentation.",
             units_bytes(state.largest_free).text);
-        say_what_joins(advice, analysis);
-        say(advice, ".");
+        if (is_tried(analysis, replay)) {
+            say_who_serves(advice, analysis, replay);
+        } else {
+            say_what_may_join(advice, analysis);
+            say(advice, ".");
+        }
     } else if (there + state.waiting >= oom->asked) {
         say(advice, ". %s more were freed but waited for another stream: synchronize or free earlier.",
             units_bytes(state.waiting).text);
@@ -218,7 +297,7 @@ static bool advise_leak(const struct analysis *analysis, struct advice_list *lis
 /* What of the reserved memory the program never had, and lies free in holes; 0 where that is too little to tell. */
 static uint64_t spare_of(const struct analysis *analysis)
 {
-    const struct analysis_state *state = &analysis->at_fullest;
+    const struct analysis_state *state = &analysis->at_peak_reserved;
     uint64_t needed = analysis->at_peak.allocated;
     uint64_t excess = state->reserved > needed ? state->reserved - needed : 0;
     uint64_t spare = excess < state->unused ? excess : state->unused;
@@ -227,64 +306,105 @@ static uint64_t spare_of(const struct analysis *analysis)
 
 bool advice_wants_replay(const struct analysis *analysis)
 {
-    return analysis->has_trace && spare_of(analysis);
+    bool failed = analysis->oom_count && analysis->workload.device_memory;
+    return analysis->has_trace && !analysis_begins_late(analysis) && (failed || spare_of(analysis));
 }
 
 /* What a replay found: who needs less, by a quarter of what is too much or more, and who does not. */
 static void say_what_replays(struct advice *advice, const struct analysis *analysis, const struct advice_replay *replay)
 {
-    uint64_t now = analysis->at_fullest.reserved, worth = now - spare_of(analysis) / 4;
-    bool expandable = replay->expandable && replay->expandable <= worth, tarn = replay->tarn && replay->tarn <= worth;
-    const char *const segments = "expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True)";
+    uint64_t now = analysis->at_peak_reserved.reserved, worth = now - spare_of(analysis) / 4;
+    uint64_t with_segments = replay->expandable.reserved, with_tarn = replay->tarn.reserved;
+    bool expandable = with_segments && with_segments <= worth && may_expand(analysis);
+    bool tarn = with_tarn && with_tarn <= worth;
+    const char *const named = tarn_named(analysis);
     if (expandable && tarn)
-        say(advice, " A replay of the trace reserves %s with %s, and %s with tarn.",
-            units_bytes(replay->expandable).text, segments, units_bytes(replay->tarn).text);
+        say(advice, " A replay of the trace reserves %s with " SEGMENTS ", and %s with %s.",
+            units_bytes(with_segments).text, units_bytes(with_tarn).text, named);
     else if (expandable)
-        say(advice, " A replay of the trace reserves %s with %s.", units_bytes(replay->expandable).text, segments);
-    else if (tarn && replay->expandable)
-        say(advice, " A replay of the trace reserves %s with tarn; expandable segments do not help (%s).",
-            units_bytes(replay->tarn).text, units_bytes(replay->expandable).text);
+        say(advice, " A replay of the trace reserves %s with " SEGMENTS ".", units_bytes(with_segments).text);
+    else if (tarn && with_segments > worth)
+        say(advice, " A replay of the trace reserves %s with %s; expandable segments do not help (%s).",
+            units_bytes(with_tarn).text, named, units_bytes(with_segments).text);
     else if (tarn)
-        say(advice, " A replay of the trace reserves %s with tarn.", units_bytes(replay->tarn).text);
+        say(advice, " A replay of the trace reserves %s with %s.", units_bytes(with_tarn).text, named);
     else
         say(advice, " Neither expandable segments nor tarn would reserve much less; requests of fewer different sizes "
                     "would help.");
+}
+
+/* A state without a trace: what lies free in segments of its own is no hole, and goes back for the asking. */
+static bool advise_state(const struct analysis *analysis, struct advice_list *list)
+{
+    const struct analysis_state *state = &analysis->at_peak_reserved;
+    uint64_t holes = state->unused - state->idle;
+    bool torn = holes >= LEAST_FREE && holes >= state->reserved / 10;
+    if (!spare_of(analysis))
+        return true;
+    struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->peak_reserved);
+    say(advice, "Of the %s reserved, ", units_bytes(state->reserved).text);
+    if (state->idle)
+        say(advice, "%s (%.1f %%) are in %s segment%s without a block%s", units_bytes(state->idle).text,
+            percent(state->idle, state->reserved), units_count(state->idle_ranges).text,
+            state->idle_ranges == 1 ? "" : "s", holes ? ", and " : "");
+    if (holes)
+        say(advice, "%s (%.1f %%) are free in %s hole%s beside blocks, of at most %s", units_bytes(holes).text,
+            percent(holes, state->reserved), units_count(state->holes - state->idle_holes).text,
+            state->holes - state->idle_holes == 1 ? "" : "s", units_bytes(state->largest_hole).text);
+    say(advice, ".%s",
+        state->idle >= LEAST_FREE ? " Segments without a block return to the device with empty_cache(), or when "
+                                    "memory runs short."
+                                  : "");
+    if (torn) {
+        say_what_may_join(advice, analysis);
+        say(advice, ".");
+    }
+    return true;
 }
 
 /* More is reserved than the program ever had, and what is too much lies in holes. */
 static bool advise_fragmentation(const struct analysis *analysis, const struct advice_replay *replay,
                                  struct advice_list *list)
 {
-    const struct analysis_state *state = &analysis->at_fullest;
-    uint64_t needed = analysis->at_peak.allocated;
-    bool expandable = false;
-    for (size_t i = 0; i < analysis->range_count; i++)
-        expandable = expandable || analysis->ranges[i].joins;
+    const struct analysis_state *state = &analysis->at_peak_reserved;
+    bool older = analysis_begins_late(analysis),
+         late = older || analysis->workload.initial_count || analysis->snapshot->tarn.overwritten;
+    if (!analysis->has_trace)
+        return advise_state(analysis, list);
     if (!spare_of(analysis))
         return true;
-    struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->fullest);
-    say(advice, "%s%s of %s (%.1f %%) are free, in %s hole%s of at most %s.",
-        analysis->has_trace ? "At the peak of reserved memory, " : "Of the reserved memory, ",
+    struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->peak_reserved);
+    say(advice, "At the peak of reserved memory, %s of %s (%.1f %%) are free, in %s hole%s of at most %s.",
         units_bytes(state->unused).text, units_bytes(state->reserved).text, percent(state->unused, state->reserved),
         units_count(state->holes).text, state->holes == 1 ? "" : "s", units_bytes(state->largest_free).text);
-    if (analysis->has_trace)
-        say(advice, " The program never allocates more than %s.", units_bytes(needed).text);
-    if (replay && (replay->expandable || replay->tarn) && !expandable && !analysis->snapshot->tarn.there) {
+    if (older) {
+        say(advice,
+            " Most of it was reserved before the recording began, so the recording does not show why. Record from "
+            "the start of the program.");
+        return true;
+    }
+    say(advice,
+        late ? " While it was recorded, the program never had more than %s allocated."
+             : " The program never has more than %s allocated.",
+        units_bytes(analysis->at_peak.allocated).text);
+    if (is_tried(analysis, replay)) /* with what failed, which more was reserved for; that is told above */
+        return true;
+    if (replay && (replay->expandable.reserved || replay->tarn.reserved) && !is_expandable(analysis) &&
+        !analysis->snapshot->tarn.there) {
         say_what_replays(advice, analysis, replay);
         return true;
     }
-    say(advice, " What helps: ");
-    say_what_joins(advice, analysis);
-    say(advice, analysis->has_trace ? "; `tarn replay` says what would be reserved." : ".");
+    say_what_may_join(advice, analysis);
+    say(advice, "; `tarn replay` says what would be reserved.");
     return true;
 }
 
 static bool advise_waiting(const struct analysis *analysis, struct advice_list *list)
 {
-    const struct analysis_state *state = &analysis->at_fullest;
+    const struct analysis_state *state = &analysis->at_peak_reserved;
     if (state->waiting < LEAST_FREE || state->waiting < state->reserved / 10)
         return true;
-    struct advice *advice = add(list, ADVICE_WAITING, state->waiting, analysis->fullest);
+    struct advice *advice = add(list, ADVICE_WAITING, state->waiting, analysis->peak_reserved);
     say(advice,
         "At the peak of reserved memory, %s of %s (%.1f %%) wait for another stream: %s block%s freed, but not "
         "reusable yet. Wait for that stream sooner, or allocate on the stream that uses the memory last.",
@@ -354,7 +474,7 @@ static bool advise_returns(const struct analysis *analysis, struct advice_list *
 bool advice_make(const struct analysis *analysis, const struct advice_replay *replay, struct advice_list *list)
 {
     *list = (struct advice_list){0};
-    return advise_out_of_memory(analysis, list) && advise_leak(analysis, list) &&
+    return advise_out_of_memory(analysis, replay, list) && advise_leak(analysis, list) &&
            advise_fragmentation(analysis, replay, list) && advise_waiting(analysis, list) &&
            advise_optimizer(analysis, list) && advise_returns(analysis, list);
 }

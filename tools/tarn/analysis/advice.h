@@ -33,9 +33,16 @@ struct advice_list {
 
 /* "out_of_memory", "leak", ... */
 const char *advice_name(enum advice_kind kind);
-/* What others would reserve for the same trace, bytes; 0: it was not replayed, or does not run to its end. */
+/* What a replay of the same trace found, of one allocator. */
+struct advice_run {
+    bool ran;          /* else nothing is known */
+    uint64_t reserved; /* bytes, at most; 0: it does not run to its end, or not with what failed in the recording */
+    uint64_t served;   /* of the requests that failed in the recording, on a device of that size */
+};
 struct advice_replay {
-    uint64_t expandable, tarn;
+    uint64_t
+        tried; /* requests that failed in the recording and were tried; 0 where the size of the device is not known */
+    struct advice_run native, expandable, tarn;
 };
 
 /* `replay` may be NULL. False when memory is short. */

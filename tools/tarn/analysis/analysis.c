@@ -353,41 +353,57 @@ static uint32_t *sorted(const struct analysis *analysis, size_t count, int (*com
     return order;
 }
 
-/* Where each sum was highest. */
-static bool find_peaks(struct analysis *analysis)
+/* Adds a size from one moment to another. */
+static void add_life(uint64_t *changes, uint64_t size, uint32_t begin, uint32_t end)
 {
-    size_t moments = (size_t)analysis->event_count + 1;
-    uint64_t *allocated = calloc(moments + 1, sizeof *allocated), *reserved = calloc(moments + 1, sizeof *reserved);
-    bool made = allocated && reserved;
-    for (size_t i = 0; made && i < analysis->block_count; i++) {
+    if (end <= begin)
+        return;
+    changes[begin] += size;
+    if (end != ANALYSIS_NEVER)
+        changes[end] -= size;
+}
+
+/* Where each sum was highest. What is free is what is reserved less what blocks take, as long as each lies in what is reserved. */
+static void note_peaks(struct analysis *analysis, uint64_t *allocated, uint64_t *reserved, uint64_t *taken)
+{
+    int64_t most = 0;
+    for (size_t i = 0; i < analysis->block_count; i++) {
         const struct analysis_block *block = &analysis->blocks[i];
-        if (block->freed <= block->begin)
-            continue;
-        allocated[block->begin] += block->size;
-        if (block->freed != ANALYSIS_NEVER)
-            allocated[block->freed] -= block->size;
+        add_life(allocated, block->size, block->begin, block->freed);
+        add_life(taken, block->room, block->begin, block->end);
     }
-    for (size_t i = 0; made && i < analysis->range_count; i++) {
-        const struct analysis_range *range = &analysis->ranges[i];
-        reserved[range->begin] += range->size;
-        if (range->end != ANALYSIS_NEVER)
-            reserved[range->end] -= range->size;
-    }
-    for (uint32_t i = 0; made && i < moments; i++) {
+    for (size_t i = 0; i < analysis->range_count; i++)
+        add_life(reserved, analysis->ranges[i].size, analysis->ranges[i].begin, analysis->ranges[i].end);
+    for (uint32_t i = 0; i <= analysis->event_count; i++) {
         allocated[i] += i ? allocated[i - 1] : 0;
         reserved[i] += i ? reserved[i - 1] : 0;
+        taken[i] += i ? taken[i - 1] : 0;
+        int64_t unused = (int64_t)(reserved[i] - taken[i]);
         if (allocated[i] > allocated[analysis->peak])
             analysis->peak = i;
-        if (reserved[i] > reserved[analysis->peak_reserved])
-            analysis->peak_reserved = analysis->fullest = i;
-        if (reserved[i] == reserved[analysis->fullest] && allocated[i] > allocated[analysis->fullest])
-            analysis->fullest = i;
+        if (reserved[i] > reserved[analysis->peak_reserved] ||
+            (reserved[i] == reserved[analysis->peak_reserved] && allocated[i] > allocated[analysis->peak_reserved]))
+            analysis->peak_reserved = i;
+        if (i == 0 || unused > most)
+            analysis->emptiest = i;
+        most = i == 0 || unused > most ? unused : most;
     }
+}
+
+static bool find_peaks(struct analysis *analysis)
+{
+    size_t moments = (size_t)analysis->event_count + 2;
+    uint64_t *allocated = calloc(moments, sizeof *allocated), *reserved = calloc(moments, sizeof *reserved);
+    uint64_t *taken = calloc(moments, sizeof *taken);
+    bool made = allocated && reserved && taken;
+    if (made)
+        note_peaks(analysis, allocated, reserved, taken);
     free(allocated);
     free(reserved);
+    free(taken);
     return made && analysis_states(analysis, &analysis->peak, 1, &analysis->at_peak) &&
            analysis_states(analysis, &analysis->peak_reserved, 1, &analysis->at_peak_reserved) &&
-           analysis_states(analysis, &analysis->fullest, 1, &analysis->at_fullest);
+           analysis_states(analysis, &analysis->emptiest, 1, &analysis->at_emptiest);
 }
 
 bool analysis_exists(const struct snapshot *snapshot, int device)
@@ -396,6 +412,14 @@ bool analysis_exists(const struct snapshot *snapshot, int device)
         if (snapshot->segments[i].device == device)
             return true;
     return device >= 0 && (size_t)device < snapshot->trace_count && snapshot->traces[device].event_count > 0;
+}
+
+bool analysis_begins_late(const struct analysis *analysis)
+{
+    uint64_t before = 0;
+    for (size_t i = 0; i < analysis->range_count; i++)
+        before += analysis->ranges[i].begin == 0 ? analysis->ranges[i].size : 0;
+    return analysis->has_trace && before > analysis->at_peak_reserved.reserved / 2;
 }
 
 int analysis_devices(const struct snapshot *snapshot)

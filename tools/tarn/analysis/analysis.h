@@ -62,7 +62,9 @@ struct analysis_state {
     uint64_t reserved;     /* mapped ranges */
     uint64_t unused;       /* what of these no block covers */
     uint64_t largest_free; /* the largest hole */
-    size_t blocks, waiting_blocks, ranges, holes;
+    uint64_t idle;         /* what of `unused` lies in ranges without a block */
+    uint64_t largest_hole; /* the largest hole that is not only of such ranges */
+    size_t blocks, waiting_blocks, ranges, holes, idle_ranges, idle_holes;
 };
 
 struct analysis {
@@ -89,9 +91,9 @@ struct analysis {
         *tops; /* by text: a text that begins with the same part before the first "/" and stands for all of these */
 
     uint32_t peak;          /* the first moment at which `allocated` is highest */
-    uint32_t peak_reserved; /* the same of `reserved` */
-    uint32_t fullest;       /* of the moments at which `reserved` is highest the first at which most is allocated */
-    struct analysis_state at_peak, at_peak_reserved, at_fullest;
+    uint32_t peak_reserved; /* of the moments at which `reserved` is highest the first at which most is allocated */
+    uint32_t emptiest;      /* the first moment at which most of `reserved` is free */
+    struct analysis_state at_peak, at_peak_reserved, at_emptiest;
 };
 
 /* Whether a snapshot has anything of a device: a trace or segments. */
@@ -102,6 +104,10 @@ int analysis_devices(const struct snapshot *snapshot);
 /* False with `analysis` zeroed when memory is short or the trace has 2^31 events. */
 bool analysis_build(const struct snapshot *snapshot, int device, struct analysis *analysis);
 void analysis_finish(struct analysis *analysis);
+
+/* Whether most of what was reserved at the peak was so before the trace. Then the trace does not show why, and a replay, which places the
+ * blocks from before it anew, does not either. */
+bool analysis_begins_late(const struct analysis *analysis);
 
 /* The states at `count` moments that do not fall. False when memory is short. */
 bool analysis_states(const struct analysis *analysis, const uint32_t *moments, size_t count,

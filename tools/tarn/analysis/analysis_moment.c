@@ -82,15 +82,24 @@ static struct walk walk_begin(const uint64_t *bits, size_t words)
     return (struct walk){bits, words, 0, bits[0]};
 }
 
-static void add_hole(struct analysis_state *state, uint64_t *hole)
+/* Free memory up to an end; `torn`: a block lies in one of its ranges. */
+struct hole {
+    uint64_t size;
+    bool torn;
+};
+
+static void add_hole(struct analysis_state *state, struct hole *hole)
 {
-    if (*hole) {
-        state->unused += *hole;
+    if (hole->size) {
+        state->unused += hole->size;
         state->holes++;
-        if (*hole > state->largest_free)
-            state->largest_free = *hole;
+        state->idle_holes += !hole->torn;
+        if (hole->size > state->largest_free)
+            state->largest_free = hole->size;
+        if (hole->torn && hole->size > state->largest_hole)
+            state->largest_hole = hole->size;
     }
-    *hole = 0;
+    *hole = (struct hole){0};
 }
 
 /* Goes through ranges and blocks side by side, by address. A hole ends where a block begins, and where a range ends unless the next
@@ -101,7 +110,8 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
     struct walk block_walk = walk_begin(blocks, block_words), range_walk = walk_begin(ranges, range_words);
     const struct analysis_range *before = NULL;
     size_t place;
-    uint64_t hole = 0, at = 0; /* `at`: up to where memory is accounted for */
+    struct hole hole = {0};
+    uint64_t at = 0; /* up to where memory is accounted for */
     bool more = walk_next(&block_walk, &place);
     const struct analysis_block *block = more ? &analysis->blocks[analysis->by_address[place]] : NULL;
     *state = (struct analysis_state){0};
@@ -113,10 +123,16 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
         if (!before || !before->joins || !range->joins || before->address + before->size != range->address ||
             before->pool != range->pool || before->stream != range->stream)
             add_hole(state, &hole);
+        bool idle = at <= range->address && (!block || block->address >= end);
         at = at > range->address ? at : range->address;
+        hole.torn = hole.torn || !idle;
+        if (idle) {
+            state->idle += range->size;
+            state->idle_ranges++;
+        }
         while (block && block->address < end) {
             if (block->address > at) {
-                hole += block->address - at;
+                hole.size += block->address - at;
                 at = block->address;
             }
             add_hole(state, &hole);
@@ -131,8 +147,10 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
                 at = block->address + block->room;
             block = walk_next(&block_walk, &place) ? &analysis->blocks[analysis->by_address[place]] : NULL;
         }
-        if (at < end)
-            hole += end - at;
+        if (at < end) {
+            hole.size += end - at;
+            hole.torn = hole.torn || !idle;
+        }
         before = range;
     }
     add_hole(state, &hole);

@@ -28,7 +28,7 @@ static void write_rank(FILE *out, const struct ranks *ranks, const struct rank *
     snprintf(growth, sizeof growth, "%s%s", !far ? "" : peak > ranks->median ? "+" : "-", units_bytes(far).text);
     fprintf(out, "%-*.*s %11s %12s %11s %16s %14zu", NAME_COLUMNS, NAME_COLUMNS, rank->name, units_bytes(peak).text,
             growth, units_bytes(analysis->at_peak_reserved.reserved).text,
-            units_bytes(analysis->at_fullest.unused).text, analysis->oom_count);
+            units_bytes(analysis->at_peak_reserved.unused).text, analysis->oom_count);
     if (rank->capacity)
         fprintf(out, " %11s", units_bytes(rank->capacity).text);
     putc('\n', out);
@@ -90,9 +90,9 @@ static json_t *json_rank(const struct rank *rank)
     return json_pack("{s:s, s:o, s:s, s:I, s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "name", rank->name, "rank", number,
                      "file", rank->file->path, "place", (json_int_t)rank->place, "device", analysis->device,
                      "allocated", (json_int_t)analysis->at_peak.allocated, "reserved",
-                     (json_int_t)analysis->at_peak_reserved.reserved, "free", (json_int_t)analysis->at_fullest.unused,
-                     "out_of_memory", (json_int_t)analysis->oom_count, "out_of_memory_us", failed, "capacity",
-                     capacity);
+                     (json_int_t)analysis->at_peak_reserved.reserved, "free",
+                     (json_int_t)analysis->at_peak_reserved.unused, "out_of_memory", (json_int_t)analysis->oom_count,
+                     "out_of_memory_us", failed, "capacity", capacity);
 }
 
 /* Appends to an array that may have failed before; gives NULL from the first failure on. */

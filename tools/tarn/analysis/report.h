@@ -38,9 +38,12 @@ void report_file_finish(struct report_file *file);
 /* What PyTorch's two policies and tarn would take for the same trace, in this order. */
 enum { REPORT_POLICIES = 3 };
 struct report_what_if {
-    bool fits;          /* it ran to its end; else the figures mean nothing */
-    uint64_t reserved;  /* bytes, at most */
-    uint64_t least;     /* bytes: the smallest device; 0: not searched */
+    bool ran;  /* the replay itself went well */
+    bool fits; /* it ran to its end, with what failed in the recording; else the figures mean nothing */
+    uint64_t tried,
+        denied;        /* requests that failed in the recording: on a device of that size; those that failed here too */
+    uint64_t reserved; /* bytes, at most */
+    uint64_t least;    /* bytes: the smallest device; 0: not searched */
     uint64_t driver_ns; /* the driver's, by cost table C */
 };
 /* Replays a file that has a trace, in another process; report_file_finish() frees what came of it. For a page, the smallest devices are

@@ -307,6 +307,15 @@ static bool show_ranks(const struct arguments *arguments, const struct report_fi
     return done;
 }
 
+/* Says where the moment of an error is asked for, and there is none: the end is shown. */
+static void say_no_error(const struct arguments *arguments, const char *command, const struct report_file *file)
+{
+    for (size_t i = 0; arguments->options.moment.kind == REPORT_AT_OOM && i < file->count; i++)
+        if (!file->analyses[i].oom_count)
+            fprintf(stderr, "tarn %s: %s: device %d has no out-of-memory error; its end is shown\n", command,
+                    file->path, file->analyses[i].device);
+}
+
 static int report(const struct arguments *arguments, const char *command, char **paths, size_t count)
 {
     struct report_file *files = calloc(count, sizeof *files);
@@ -315,6 +324,8 @@ static int report(const struct arguments *arguments, const char *command, char *
         fprintf(stderr, "tarn %s: memory is short\n", command);
     for (size_t i = 0; i < count && done; i++)
         done = report_file_open(command, paths[i], arguments->device, &arguments->rules, &files[i]);
+    for (size_t i = 0; i < count && done; i++)
+        say_no_error(arguments, command, &files[i]);
     for (size_t i = 0; i < count && done && !arguments->no_what_if && (arguments->output || count == 1); i++)
         report_what_if_run(&files[i], arguments->output, arguments->least);
     if (done && arguments->output) {
@@ -372,6 +383,8 @@ static int run_diff(int argc, char **argv)
     bool done = report_file_open("diff", argv[optind], arguments.device, &arguments.rules, &before) &&
                 report_file_open("diff", argv[optind + 1], arguments.device, &arguments.rules, &after);
     if (done) {
+        say_no_error(&arguments, "diff", &before);
+        say_no_error(&arguments, "diff", &after);
         done = arguments.json ? report_diff_json(stdout, &before, &after, &arguments.options)
                               : report_diff_text(stdout, &before, &after, &arguments.options);
         if (!done)

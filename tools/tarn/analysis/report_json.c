@@ -35,12 +35,13 @@ static json_t *json_time(const struct analysis *analysis, uint32_t moment)
 
 static json_t *json_state(const struct analysis *analysis, uint32_t moment, const struct analysis_state *state)
 {
-    return json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "event", (json_int_t)moment, "time_us",
-                     json_time(analysis, moment), "allocated", (json_int_t)state->allocated, "waiting",
+    return json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "event", (json_int_t)moment,
+                     "time_us", json_time(analysis, moment), "allocated", (json_int_t)state->allocated, "waiting",
                      (json_int_t)state->waiting, "reserved", (json_int_t)state->reserved, "free",
-                     (json_int_t)state->unused, "largest_free", (json_int_t)state->largest_free, "holes",
-                     (json_int_t)state->holes, "blocks", (json_int_t)state->blocks, "waiting_blocks",
-                     (json_int_t)state->waiting_blocks, "fragmentation", report_fragmentation(state));
+                     (json_int_t)state->unused, "idle", (json_int_t)state->idle, "largest_free",
+                     (json_int_t)state->largest_free, "holes", (json_int_t)state->holes, "blocks",
+                     (json_int_t)state->blocks, "waiting_blocks", (json_int_t)state->waiting_blocks, "fragmentation",
+                     report_fragmentation(state));
 }
 
 static json_t *json_groups(const struct analysis *analysis, enum analysis_by by, uint32_t moment, size_t rows)

@@ -111,7 +111,17 @@ static void write_sums(FILE *out, const struct analysis *analysis, const struct 
     print_plural(out, state->blocks, "block");
     bool known = state->reserved || !state->allocated; /* a file may have a trace and no segments */
     fprintf(out, "\n%-15s %9s", "reserved then", known ? units_bytes(state->reserved).text : "not recorded");
-    if (state->unused) {
+    if (state->idle && !analysis->has_trace) {
+        uint64_t holes = state->unused - state->idle;
+        fprintf(out, "  %s (%.1f %%) in ", units_bytes(state->idle).text,
+                100 * (double)state->idle / (double)state->reserved);
+        print_plural(out, state->idle_ranges, "segment");
+        fprintf(out, " without a block, %s free (%.1f %%) in ", units_bytes(holes).text,
+                100 * (double)holes / (double)state->reserved);
+        print_plural(out, state->holes - state->idle_holes, "hole");
+        if (holes)
+            fprintf(out, ", the largest %s", units_bytes(state->largest_hole).text);
+    } else if (state->unused) {
         fprintf(out, "  %s free (%.1f %%) in ", units_bytes(state->unused).text, 100 * report_free_share(state));
         print_plural(out, state->holes, "hole");
         fprintf(out, ", the largest %s", units_bytes(state->largest_free).text);
@@ -210,21 +220,21 @@ static void write_axis(FILE *out, const struct analysis *analysis, const struct 
     free(marks);
 }
 
-static void write_free_share(FILE *out, const struct report_options *options, const struct analysis_state *states,
-                             size_t columns)
+static void write_free_share(FILE *out, const struct analysis *analysis, const struct report_options *options,
+                             const struct analysis_state *states, size_t columns)
 {
-    size_t most = 0;
+    const struct analysis_state *most = &analysis->at_emptiest;
     fprintf(out, "%*s", CHART_LEFT, "free     ");
     for (size_t i = 0; i < columns; i++) {
         double share = report_free_share(&states[i]);
-        most = states[i].unused > states[most].unused ? i : most;
         if (options->unicode)
             write_cell(out, options, share, false);
         else
             putc(states[i].unused ? '0' + (int)(share * 9.99) : ' ', out);
     }
-    fprintf(out, "\n%*smost free: %s, %.1f %% of what was reserved then\n", CHART_LEFT, "",
-            units_bytes(states[most].unused).text, 100 * report_free_share(&states[most]));
+    fprintf(out, "\n%*smost free: %s after event %s%s, %.1f %% of what was reserved then\n", CHART_LEFT, "",
+            units_bytes(most->unused).text, units_count(analysis->emptiest).text,
+            moment_time(analysis, analysis->emptiest).text, 100 * report_free_share(most));
 }
 
 static bool write_chart(FILE *out, const struct analysis *analysis, const struct report_options *options)
@@ -256,7 +266,7 @@ static bool write_chart(FILE *out, const struct analysis *analysis, const struct
         }
         write_axis(out, analysis, options, spans, columns);
         if (analysis->at_peak_reserved.reserved)
-            write_free_share(out, options, states, columns);
+            write_free_share(out, analysis, options, states, columns);
     }
     free(spans);
     free(states);

@@ -28,7 +28,9 @@ void report_what_if_run(struct report_file *file, bool page, bool least)
     bool wanted = false;
     uint64_t events = 0;
     for (size_t i = 0; i < file->count; i++) {
-        wanted = wanted || (page ? file->analyses[i].has_trace : advice_wants_replay(&file->analyses[i]));
+        bool told = page ? file->analyses[i].has_trace && !analysis_begins_late(&file->analyses[i])
+                         : advice_wants_replay(&file->analyses[i]);
+        wanted = wanted || told || (page && least);
         events += file->analyses[i].event_count;
     }
     if (!page && !least && events > TEXT_EVENTS)
@@ -54,8 +56,10 @@ static struct report_what_if row_of(const struct replay_result *result, enum rep
     const struct replay_model *model = &result->models[policy];
     bool tarn = policy == REPLAY_TARN;
     struct report_what_if row = {.least = result->least[policy]};
-    row.fits = tarn ? !result->error[0] && !result->shortage.there && !result->divergences
-                    : model->run.peak_reserved && !model->run.ooms;
+    row.ran = tarn ? (!result->error[0] || result->shortage.there) && !result->divergences : model->run.peak_reserved;
+    row.tried = tarn ? result->ooms_tried : model->run.tried;
+    row.denied = tarn ? result->ooms_here : model->run.denied;
+    row.fits = row.ran && !row.denied && !(tarn ? result->shortage.there : model->run.ooms);
     row.reserved = tarn ? result->peak_reserved : model->run.peak_reserved;
     row.driver_ns = tarn ? result->first.time_c_ns : model->time_c_ns;
     return row;
@@ -78,15 +82,22 @@ bool report_what_if_get(const struct report_file *file, int device, uint64_t *re
     return false;
 }
 
+static struct advice_run run_of(const struct report_what_if *row)
+{
+    return (struct advice_run){
+        .ran = row->ran, .reserved = row->fits ? row->reserved : 0, .served = row->ran ? row->tried - row->denied : 0};
+}
+
 bool report_advice(const struct report_file *file, const struct analysis *analysis, struct advice_list *list)
 {
     uint64_t requested;
     struct report_what_if rows[REPORT_POLICIES];
     struct advice_replay replay = {0};
-    bool replayed = report_what_if_get(file, analysis->device, &requested, rows);
-    if (replayed && rows[1].fits)
-        replay.expandable = rows[1].reserved;
-    if (replayed && rows[2].fits)
-        replay.tarn = rows[2].reserved;
+    if (report_what_if_get(file, analysis->device, &requested, rows)) {
+        replay.native = run_of(&rows[0]);
+        replay.expandable = run_of(&rows[1]);
+        replay.tarn = run_of(&rows[2]);
+        replay.tried = rows[0].tried;
+    }
     return advice_make(analysis, &replay, list);
 }

@@ -291,6 +291,7 @@ static bool read_segment(struct reader *reader, const struct path *path, pickle_
                            "goes beyond the end of the address space");
     if (!reader_bool(reader, path, &fields, KEY_IS_EXPANDABLE, &segment->expandable))
         return false;
+    reader->snapshot->before_expandable |= !field(&fields, KEY_IS_EXPANDABLE);
 
     /* Small segments are 2 MiB: c10/cuda/CUDACachingAllocator.cpp, kSmallBuffer. */
     enum word type = segment->total_size > (UINT64_C(2) << 20) ? WORD_LARGE : WORD_SMALL;

@@ -220,14 +220,29 @@ static bool draft_alloc(struct draft *draft, const struct snapshot_event *event)
     return draft_op(draft, WORKLOAD_ALLOC, number);
 }
 
-/* An out-of-memory error. In tarn's own recordings, where all that led to it is known, a block that is in no place. */
+/* How much memory the device of a PyTorch recording had for the program, by an out-of-memory error: what was reserved and what was free.
+ * Where more was free than was asked for, a limit refused the request, and is not below what was reserved before. */
+static void draft_device(struct draft *draft, const struct snapshot_event *event)
+{
+    const struct trace_segments *segments = &draft->segments;
+    uint64_t memory, asked = event->size + WORKLOAD_ROUNDED;
+    if (draft->workload->has_order || !segments->known ||
+        __builtin_add_overflow(segments->reserved, event->address, &memory))
+        return;
+    if (event->address >= asked || memory < segments->peak)
+        memory = segments->peak;
+    draft->workload->device_memory = memory;
+}
+
+/* An out-of-memory error: a block that is in no place. */
 static bool draft_try(struct draft *draft, const struct snapshot_event *event)
 {
     const uint64_t *pool = draft->snapshot->pools[event->pool];
     uint32_t stream, *pool_index;
     draft->workload->oom_count++;
-    if (!draft->workload->has_order || !event->size || event->size > SIZE_LIMIT)
+    if (!event->size || event->size > SIZE_LIMIT)
         return draft_op(draft, WORKLOAD_OOM, WORKLOAD_NO_BLOCK);
+    draft_device(draft, event);
     pool_index = table_add(&draft->pools, pool[0], pool[1], (uint32_t)draft->pools.count);
     if (!pool_index || !draft_stream(draft, draft->snapshot->streams[event->stream], &stream) ||
         !reserve_one((void **)&draft->blocks, draft->block_count, &draft->block_capacity, sizeof *draft->blocks))
@@ -585,7 +600,7 @@ static void sums_add(struct sums *sums, struct workload *workload, struct worklo
 void workload_measure(struct workload *workload)
 {
     struct sums sums = {0};
-    workload->peak_requested = workload->peak_active = workload->late_count = 0;
+    workload->peak_requested = workload->peak_active = workload->peak_tried = workload->late_count = 0;
     for (size_t i = 0; i < workload->initial_count; i++)
         sums_add(&sums, workload, &workload->blocks[i]);
     for (size_t i = 0; i < workload->op_count; i++) {
@@ -599,6 +614,8 @@ void workload_measure(struct workload *workload)
             sums.requested -= block->size;
         else if (op->action == WORKLOAD_COMPLETED)
             sums.active -= rounded(block->size);
+        else if (op->action == WORKLOAD_TRY && sums.requested + block->size > workload->peak_tried)
+            workload->peak_tried = sums.requested + block->size;
         if (block->size == 0) {
             op->action = WORKLOAD_OTHER;
             op->block = WORKLOAD_NO_BLOCK;
@@ -606,6 +623,17 @@ void workload_measure(struct workload *workload)
             workload->late_count += block->late;
         }
     }
+    if (workload->peak_tried < workload->peak_requested)
+        workload->peak_tried = workload->peak_requested;
+}
+
+void workload_forget_tries(struct workload *workload)
+{
+    for (size_t i = 0; i < workload->op_count; i++)
+        if (workload->ops[i].action == WORKLOAD_TRY) {
+            workload->ops[i].action = WORKLOAD_OOM;
+            workload->ops[i].block = WORKLOAD_NO_BLOCK;
+        }
 }
 
 /* What tarn's own recordings have besides. */

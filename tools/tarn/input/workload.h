@@ -20,15 +20,17 @@
 #define WORKLOAD_NOT_KNOWN UINT64_MAX
 #define WORKLOAD_MAX_THREADS 1024           /* those above share the numbers of those below */
 #define WORKLOAD_EVENT_TIME UINT64_C(50000) /* ns an event, where a trace has no times */
+#define WORKLOAD_ROUNDED \
+    (UINT64_C(32) << 20) /* bytes: an allocator asks the driver for less than so much more than the program */
 
 enum workload_action {
     WORKLOAD_ALLOC,
     WORKLOAD_FREE,      /* free was requested */
     WORKLOAD_COMPLETED, /* the memory may be used again */
-    WORKLOAD_OOM,       /* a recorded out-of-memory error: counted, not replayed */
+    WORKLOAD_OOM,       /* a recorded out-of-memory error that cannot be tried again: counted, not replayed */
     WORKLOAD_TRIM,      /* the program gives back what pool `other` has cached: empty_cache() */
     WORKLOAD_POOL_END,  /* pool `other` gives back what it has, and serves nobody any more */
-    WORKLOAD_TRY,       /* the same in a recording by tarn: an allocation that failed, and may */
+    WORKLOAD_TRY,       /* another one: an allocation that failed, and may; it is freed at once */
     WORKLOAD_RECORD,    /* `stream` uses the block too */
     WORKLOAD_WAIT,      /* `stream` waits for what is queued on stream `other` */
     WORKLOAD_CAPTURE, /* `stream` begins a capture, whose memory is of pool `other`; with WORKLOAD_NO_POOL none is allocated */
@@ -73,12 +75,15 @@ struct workload {
     size_t alloc_count, late_count, oom_count;
     size_t moved_count; /* frees in the order of another stream than the block's */
     size_t wait_count, capture_count;
-    size_t trim_count;      /* of the program's own */
-    bool has_order;         /* a recording by tarn: what streams, captures and private pools did is in it */
-    uint64_t device_memory; /* bytes: of the recorded device, or its limit; 0 where it is not known */
-    size_t lost_count;      /* events that the recording must have lost, or that contradict the others */
+    size_t trim_count; /* of the program's own */
+    bool has_order;    /* a recording by tarn: what streams, captures and private pools did is in it */
+    uint64_t
+        device_memory; /* bytes: of the recorded device, or its limit, by tarn's recording or by the last out-of-memory error;
+                               0 where it is not known */
+    size_t lost_count; /* events that the recording must have lost, or that contradict the others */
     bool has_times;
     uint64_t peak_requested;         /* bytes: sum of sizes from allocation to free */
+    uint64_t peak_tried;             /* bytes: the same, with each failed request at its time */
     uint64_t peak_active;            /* bytes: sum of sizes rounded up to 512, from allocation to completion */
     uint64_t recorded_peak_reserved; /* bytes, or WORKLOAD_NOT_KNOWN */
 };
@@ -98,6 +103,9 @@ bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag);
 /* Makes a run that differs a little: of the blocks, 1 % have another size (0.8 to 1.25 times), 0.5 % are not there and 0.5 % are there
  * twice; 1 % of allocations change places with the next. The same seed gives the same run. False when memory is short. */
 bool workload_vary(struct workload *workload, uint64_t seed);
+
+/* Has the failed requests counted, and not tried again: on a device of unknown size it says nothing whether they fail. */
+void workload_forget_tries(struct workload *workload);
 
 /* Computes the peaks and the late frees anew. A block that would carry the sums beyond what can be counted is dropped. */
 void workload_measure(struct workload *workload);

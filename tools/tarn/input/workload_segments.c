@@ -4,11 +4,16 @@
 /* From segments to what a program did.
  *
  * PyTorch gives segments back for two reasons: memory is short, or the program has called empty_cache(). A trace says only that they go.
- * Where memory is short, a segment follows at once for which there was no room, so that with it more would have been reserved
- * than ever was, or an out-of-memory error; all else is the program's. */
+ * Where memory is short, an out-of-memory error follows at once, or a segment for which there was no room: with it more would have been
+ * reserved than in all of the trace, and it is for a request that none of those that went could have served, since PyTorch looks there
+ * first. All else is the program's. */
 #include "input/workload_segments.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#define SMALL_SEGMENT (UINT64_C(2) << 20) /* bytes */
+#define LARGE_PAGE (UINT64_C(20) << 20)   /* bytes */
 
 static bool gives_back(const struct snapshot_event *event)
 {
@@ -110,6 +115,35 @@ uint32_t trace_segments_pool(const struct trace_segments *segments, size_t numbe
 
 /* --- the walk ------------------------------------------------------------------------------------------------------ */
 
+/* Whether a segment is of those for requests of up to 1 MiB: they are of 2 MiB, or mapped in pages of that size, others in pages of
+ * 20 MiB. Source: pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp, kSmallBuffer and kLargeBuffer. */
+static bool is_small(const struct snapshot_event *event)
+{
+    return event->action == SNAPSHOT_SEGMENT_UNMAP || event->action == SNAPSHOT_SEGMENT_MAP
+               ? event->size % LARGE_PAGE != 0
+               : event->size <= SMALL_SEGMENT;
+}
+
+/* Whether one of the segments that go in [first, end) could have served what the next one is for, event `end`. With a largest size to
+ * split PyTorch passes over some, and then it does not say anything. */
+static bool was_there(const struct trace_segments *segments, size_t first, size_t end)
+{
+    const struct snapshot_trace *trace = segments->trace;
+    const struct snapshot_event *next = &trace->events[end];
+    size_t request = end;
+    while (request < trace->event_count && takes(&trace->events[request]))
+        request++;
+    bool known = request < trace->event_count && trace->events[request].action == SNAPSHOT_ALLOC;
+    uint64_t size = known ? trace->events[request].size : next->size;
+    for (size_t i = first; i < end && !segments->splits_some; i++) {
+        const struct snapshot_event *gone = &trace->events[i];
+        if (gives_back(gone) && gone->stream == next->stream && gone->pool == next->pool &&
+            is_small(gone) == is_small(next) && gone->size >= size)
+            return true;
+    }
+    return false;
+}
+
 /* Finds where a run of segments that go ends, and whether it was for lack of memory. Frees that were waited for are in it. */
 static bool run_is_short(struct trace_segments *segments, size_t first, bool *of_default)
 {
@@ -127,7 +161,8 @@ static bool run_is_short(struct trace_segments *segments, size_t first, bool *of
     const struct snapshot_event *next = &trace->events[end];
     if (next->action == SNAPSHOT_OOM)
         return true;
-    return takes(next) && (!segments->known || next->size > segments->peak - segments->reserved);
+    return takes(next) && (!segments->known || next->size > segments->peak - segments->reserved) &&
+           !was_there(segments, first, end);
 }
 
 struct trace_given trace_segments_next(struct trace_segments *segments, size_t number)
@@ -150,7 +185,9 @@ struct trace_given trace_segments_next(struct trace_segments *segments, size_t n
 
 bool trace_segments_init(struct trace_segments *segments, const struct snapshot *snapshot, int device)
 {
-    *segments = (struct trace_segments){.trace = &snapshot->traces[device]};
+    const char *conf = snapshot_text(snapshot, snapshot->settings.conf);
+    *segments = (struct trace_segments){.trace = &snapshot->traces[device],
+                                        .splits_some = strstr(conf, "max_split_size_mb") != NULL};
     find_peak(segments, snapshot, device);
     if (find_private(segments, snapshot, device))
         return true;

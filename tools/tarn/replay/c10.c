@@ -378,7 +378,8 @@ static uint32_t obtain(struct model *model, uint32_t set, uint32_t stream, uint6
     return *full ? grow(model, set, stream, size, full) : 0;
 }
 
-static bool allocate(struct model *model, uint32_t block)
+/* `tries`: the request failed in the recording, and may. */
+static bool allocate(struct model *model, uint32_t block, bool tries)
 {
     const struct workload_block *wanted = &model->workload->blocks[block];
     if (wanted->size == 0)
@@ -389,10 +390,11 @@ static bool allocate(struct model *model, uint32_t block)
     bool full;
     uint32_t number = obtain(model, wanted->pool * 2 + (size > SMALL_LIMIT), wanted->stream, size, &full);
     if (!number) {
-        if (full && !model->result.ooms++) {
+        if (full && !model->result.ooms && !model->result.denied) {
             model->result.first_oom = model->event;
             model->result.first_oom_size = wanted->size;
         }
+        (*(tries ? &model->result.denied : &model->result.ooms))++;
         return full;
     }
     model->requested += wanted->size;
@@ -427,7 +429,14 @@ static bool step(struct model *model, const struct workload_op *op)
 {
     switch ((enum workload_action)op->action) {
     case WORKLOAD_ALLOC:
-        return allocate(model, op->block);
+        return allocate(model, op->block, false);
+    case WORKLOAD_TRY:
+        model->result.tried++;
+        if (!allocate(model, op->block, true))
+            return false;
+        request_free(model, op->block, false);
+        complete(model, op->block);
+        return true;
     case WORKLOAD_FREE:
         request_free(model, op->block, op->stream != WORKLOAD_NO_STREAM);
         return true;
@@ -450,9 +459,10 @@ static bool run(struct model *model)
 {
     const struct workload *workload = model->workload;
     for (size_t i = 0; i < workload->initial_count; i++)
-        if (!allocate(model, (uint32_t)i))
+        if (!allocate(model, (uint32_t)i, false))
             return false;
-    for (size_t i = 0; i < workload->op_count && !(model->until_oom && model->result.ooms); i++) {
+    for (size_t i = 0; i < workload->op_count && !(model->until_oom && (model->result.ooms || model->result.denied));
+         i++) {
         model->event = workload->ops[i].event;
         if (!step(model, &workload->ops[i]))
             return false;
@@ -504,6 +514,6 @@ bool c10_fits(const struct workload *workload, const struct c10_policy *policy, 
 {
     struct c10_result result;
     bool done = run_model(workload, policy, memory, true, &result);
-    *fits = done && !result.ooms;
+    *fits = done && !result.ooms && !result.denied;
     return done;
 }

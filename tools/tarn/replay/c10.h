@@ -65,9 +65,10 @@ struct c10_result {
     struct c10_cost cost[C10_CALLS]; /* what it asked of the driver */
     uint64_t retries;                /* times that everything cached was given back to make room */
     uint64_t ooms;                   /* allocations that found no room even so; their blocks are left out */
-    uint32_t first_oom;              /* the event of the first of these; UINT32_MAX before the trace */
-    uint64_t first_oom_size;         /* bytes, as asked for */
-    uint64_t wasted;                 /* bytes: reserved - requested when reserved reached its peak */
+    uint64_t tried, denied;  /* requests that failed in the recording; those of them that found no room here either */
+    uint32_t first_oom;      /* the event of the first of both; UINT32_MAX before the trace */
+    uint64_t first_oom_size; /* bytes, as asked for */
+    uint64_t wasted;         /* bytes: reserved - requested when reserved reached its peak */
 };
 
 uint64_t c10_calls(const struct c10_result *result);
@@ -77,7 +78,7 @@ uint64_t c10_calls(const struct c10_result *result);
 bool c10_run(const struct workload *workload, const struct c10_policy *policy, uint64_t memory,
              struct c10_result *result);
 
-/* Whether a workload runs to its end on such a device. Stops at the first allocation without room. False as above. */
+/* Whether a workload runs to its end on such a device, with what failed in the recording. Stops at the first allocation without room. False as above. */
 bool c10_fits(const struct workload *workload, const struct c10_policy *policy, uint64_t memory, bool *fits);
 
 #endif

@@ -117,7 +117,7 @@ static enum trial try_here(const struct tried *tried, uint64_t memory)
     bool done = replay_run(&tried->options, tried->workload, repeated, NULL, NULL, &result);
     if (result.divergences)
         return TRIAL_FAILED;
-    return done ? TRIAL_FITS : result.shortage.there ? TRIAL_UNFIT : TRIAL_FAILED;
+    return replay_lack(&result) ? TRIAL_UNFIT : done ? TRIAL_FITS : TRIAL_FAILED;
 }
 
 static bool fits_tarn(void *context, uint64_t memory, bool *fits)
@@ -143,7 +143,7 @@ bool least_find(const struct replay_options *options, const struct workload *wor
                 char *error, size_t error_size)
 {
     struct tried tried = {*options, workload, error, error_size};
-    uint64_t small = least_round_up(workload->peak_requested);
+    uint64_t small = least_round_up(workload->peak_tried);
     small -= small ? LEAST_GRANULE : 0;
     tried.options.compare = false; /* what it measures is of no use here */
     for (int policy = 0; policy < REPLAY_POLICIES; policy++)
@@ -157,5 +157,5 @@ bool least_find(const struct replay_options *options, const struct workload *wor
     }
     if (options->policy != REPLAY_TARN)
         return true;
-    return climb(small, workload->peak_requested, fits_tarn, &tried, &least[REPLAY_TARN]);
+    return climb(small, workload->peak_tried, fits_tarn, &tried, &least[REPLAY_TARN]);
 }

@@ -67,7 +67,9 @@ bool replay_run_alone(const struct replay_options *options, const struct workloa
     const struct c10_result *run = &result->models[options->policy].run;
     result->peak_reserved = run->peak_reserved;
     result->wasted = run->wasted;
-    result->shortage = (struct replay_shortage){.there = run->ooms > 0,
+    result->ooms_tried = run->tried;
+    result->ooms_here = run->denied;
+    result->shortage = (struct replay_shortage){.there = run->ooms || run->denied,
                                                 .before = run->first_oom == UINT32_MAX,
                                                 .event = run->first_oom,
                                                 .size = run->first_oom_size};

@@ -66,7 +66,9 @@ static const char help[] =
 
 struct arguments {
     const char *path, *output;
-    int device; /* -1: the first */
+    int device;     /* -1: the first */
+    int others;     /* other devices that have a trace */
+    uint64_t large; /* bytes: a device that has room for all of it */
     uint64_t steps;
     double seconds;
     bool json;
@@ -106,8 +108,14 @@ static bool read_workload(struct arguments *arguments, struct workload *workload
         snprintf(text, sizeof text, "there is no trace to plan for");
     else if (!(done = workload_build(&snapshot, device, workload)))
         snprintf(text, sizeof text, "there is not enough host memory for the trace");
+    for (int i = 0; (size_t)i < snapshot.trace_count; i++)
+        arguments->others += i != device && workload_exists(&snapshot, i);
     snapshot_finish(&snapshot);
     arguments->device = device;
+    uint64_t twice = done ? least_round_up(2 * workload->peak_tried) : 0;
+    arguments->large = twice < REPLAY_DEFAULT_MEMORY ? REPLAY_DEFAULT_MEMORY
+                       : twice > REPLAY_MAX_MEMORY   ? REPLAY_MAX_MEMORY
+                                                     : twice;
     return done || complain(arguments->path, text);
 }
 
@@ -116,8 +124,11 @@ static bool read_workload(struct arguments *arguments, struct workload *workload
 static bool run_replay(const struct arguments *arguments, const char *conf, uint64_t memory,
                        struct replay_result *result)
 {
-    const struct replay_options options = {
-        .driver = "host", .repeat = 1, .device_memory = memory, .conf = conf, .compare = true};
+    const struct replay_options options = {.driver = "host",
+                                           .repeat = 1,
+                                           .device_memory = memory ? memory : arguments->large,
+                                           .conf = conf,
+                                           .compare = true};
     struct replay_file file;
     bool found = false;
     (void)replay_file_run(arguments->path, &options, isatty(STDERR_FILENO), &file);
@@ -247,7 +258,7 @@ static bool fits_tarn(void *context, uint64_t memory, bool *fits)
     struct replay_result result;
     if (!run_replay(context, NULL, memory, &result))
         return false;
-    *fits = !result.shortage.there;
+    *fits = !replay_lack(&result);
     return true;
 }
 
@@ -263,7 +274,7 @@ static bool fits_planned(void *context, uint64_t memory, bool *fits)
     struct replay_result result;
     if (!try_draft(planned->arguments, planned->draft, memory, &result))
         return false;
-    *fits = !result.shortage.there;
+    *fits = !replay_lack(&result);
     return true;
 }
 
@@ -279,7 +290,7 @@ static bool search_devices(struct arguments *arguments, struct workload *workloa
                            struct findings *findings)
 {
     struct planned planned = {arguments, draft};
-    uint64_t small = least_round_up(workload->peak_requested) - LEAST_GRANULE;
+    uint64_t small = least_round_up(workload->peak_tried) - LEAST_GRANULE;
     struct replay_result free_run;
     struct c10_result native;
     const struct c10_policy policy = c10_policy_default(false);
@@ -334,6 +345,23 @@ static void describe_arenas(const struct plan_draft *draft, char *text, size_t s
                  draft->pools, draft->pools > 1 ? "s" : "");
 }
 
+/* What the plan is not for. */
+static void print_limits(const struct arguments *arguments, const struct workload *workload)
+{
+    if (workload->initial_count)
+        printf(
+            "  not planned: what came before the recording, with %s block%s still there; record from the start of the "
+            "program\n",
+            units_count(workload->initial_count).text, workload->initial_count == 1 ? "" : "s");
+    if (arguments->others)
+        printf("  not planned: %d other device%s of this file; --device N plans device N\n", arguments->others,
+               arguments->others == 1 ? "" : "s");
+    if (workload->oom_count)
+        printf("  not planned: %s request%s that failed; the smallest devices have room for %s\n",
+               units_count(workload->oom_count).text, workload->oom_count == 1 ? "" : "s",
+               workload->oom_count == 1 ? "it" : "them");
+}
+
 static void print_table(const struct arguments *arguments, const struct workload *workload,
                         const struct plan_draft *draft, const struct findings *findings)
 {
@@ -342,10 +370,11 @@ static void print_table(const struct arguments *arguments, const struct workload
     printf("%s, device %d\n", slash ? slash + 1 : arguments->path, workload->device);
     char streams[80];
     describe_arenas(draft, streams, sizeof streams);
-    printf("  planned: %s of %s allocations, those above 64 KiB %s; orders tried: %s\n\n",
+    printf("  planned: %s of %s allocations, those above 64 KiB %s; orders tried: %s\n",
            units_count(draft->planned).text, units_count(workload->alloc_count + workload->initial_count).text, streams,
            units_count(draft->found.tries).text);
-    printf("  %-44s %12s  %s\n", "", "", "/ requested");
+    print_limits(arguments, workload);
+    printf("\n  %-44s %12s  %s\n", "", "", "/ requested");
     line("peak requested", bound, bound);
     line("peak of what is planned, the lower bound", draft->found.bound, bound);
     line("  placed", draft->found.height, bound);
@@ -396,13 +425,15 @@ static bool print_json(const struct arguments *arguments, const struct workload 
     for (uint32_t i = 0; i < draft->count; i++)
         small += (json_int_t)draft->arenas[i].header.small;
     json_t *object = json_pack(
-        "{s:s?, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s?}", "file", arguments->path,
-        "device", workload->device, "allocations", count, "planned", (json_int_t)draft->planned, "stream",
-        (json_int_t)draft->arenas[draft->largest].stream, "peak_requested", (json_int_t)findings->requested, "bound",
-        (json_int_t)draft->found.bound, "proved", (json_int_t)draft->found.proved, "placed",
-        (json_int_t)draft->found.height, "small", small, "reserved", (json_int_t)findings->replay.peak_reserved,
-        "orders", (json_int_t)draft->found.tries, "steps", (json_int_t)draft->found.steps, "arenas", json_arenas(draft),
-        "smallest_device", devices, "output", arguments->output);
+        "{s:s?, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s?}", "file",
+        arguments->path, "device", workload->device, "other_devices", arguments->others, "initial_blocks",
+        (json_int_t)workload->initial_count, "recorded_ooms", (json_int_t)workload->oom_count, "allocations", count,
+        "planned", (json_int_t)draft->planned, "stream", (json_int_t)draft->arenas[draft->largest].stream,
+        "peak_requested", (json_int_t)findings->requested, "bound", (json_int_t)draft->found.bound, "proved",
+        (json_int_t)draft->found.proved, "placed", (json_int_t)draft->found.height, "small", small, "reserved",
+        (json_int_t)findings->replay.peak_reserved, "orders", (json_int_t)draft->found.tries, "steps",
+        (json_int_t)draft->found.steps, "arenas", json_arenas(draft), "smallest_device", devices, "output",
+        arguments->output);
     bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
     json_decref(object);
     return done || complain(arguments->path, "the result could not be written");

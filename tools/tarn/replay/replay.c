@@ -96,32 +96,23 @@ static double seconds_now(void)
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
 
-/* The recorded device's, where the recording is tarn's own; 0 where one of the devices is not known. */
-static uint64_t recorded_memory(const struct workload *workloads, size_t count)
+uint64_t replay_device_memory(const struct replay_options *options, const struct workload *workload)
 {
-    uint64_t memory = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!workloads[i].device_memory)
-            return 0;
-        memory = workloads[i].device_memory > memory ? workloads[i].device_memory : memory;
-    }
-    return memory;
-}
-
-uint64_t replay_device_memory(const struct replay_options *options, const struct workload *workloads, size_t count)
-{
-    uint64_t memory = options->device_memory ? options->device_memory : recorded_memory(workloads, count);
+    uint64_t memory = workload->device_memory < REPLAY_MAX_MEMORY ? workload->device_memory : REPLAY_MAX_MEMORY;
+    if (options->device_memory)
+        memory = options->device_memory;
     if (memory == 0) {
-        memory = REPLAY_DEFAULT_MEMORY;
-        for (size_t i = 0; i < count; i++) {
-            uint64_t peak = workloads[i].recorded_peak_reserved;
-            if (peak == WORKLOAD_NOT_KNOWN)
-                peak = workloads[i].peak_requested;
-            if (peak / 4 * 5 > memory)
-                memory = peak / 4 * 5 + GRANULE - 1;
-        }
+        uint64_t peak = workload->recorded_peak_reserved;
+        if (peak == WORKLOAD_NOT_KNOWN)
+            peak = workload->peak_requested;
+        memory = peak / 4 * 5 > REPLAY_DEFAULT_MEMORY ? peak / 4 * 5 + GRANULE - 1 : REPLAY_DEFAULT_MEMORY;
     }
     return memory / GRANULE * GRANULE;
+}
+
+const struct replay_shortage *replay_lack(const struct replay_result *result)
+{
+    return result->shortage.there ? &result->shortage : result->denied.there ? &result->denied : NULL;
 }
 
 bool replay_configure(const struct replay_options *options, int devices, uint64_t memory, char *error,
@@ -416,18 +407,29 @@ static tarn_status ask(struct replay *replay, const struct workload_block *block
     return tarn_pool_alloc(replay->pools[block->pool], lane->stream, block->size, pointer);
 }
 
-/* What failed in the recording may fail here. */
+/* What failed in the recording may fail here. Reserved memory may come to its peak for it. */
 static bool try_allocation(struct replay *replay, uint32_t number)
 {
+    struct replay_result *result = replay->result;
+    const struct workload_block *block = &replay->workload->blocks[number];
     void *pointer = NULL;
-    tarn_status status = ask(replay, &replay->workload->blocks[number], &pointer);
-    replay->result->ooms_tried++;
-    if (status == TARN_OK)
-        status = tarn_free(pointer);
-    else if (status == TARN_ERROR_OUT_OF_MEMORY)
-        replay->result->ooms_here++;
-    return status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY ||
-           fail(replay, status, "trying an allocation that failed in the recording");
+    tarn_status status = ask(replay, block, &pointer);
+    bool denied = status == TARN_ERROR_OUT_OF_MEMORY;
+    result->ooms_tried++;
+    result->ooms_here += denied;
+    if (denied && !result->denied.there)
+        result->denied = (struct replay_shortage){.there = true, .event = replay->event, .size = block->size};
+    if (status && !denied)
+        return fail(replay, status, "trying an allocation that failed in the recording");
+    if (replay->timed && (status = tarn_host_time_get(&replay->now)))
+        return fail(replay, status, "reading the clock");
+    if (denied)
+        return true;
+    replay->requested += block->size;
+    bool noted = !replay->options->compare || note_waste(replay);
+    replay->requested -= block->size;
+    status = tarn_free(pointer);
+    return noted && (!status || fail(replay, status, "freeing what failed in the recording"));
 }
 
 static bool allocate(struct replay *replay, uint32_t number)

@@ -34,7 +34,7 @@ enum replay_policy {
 
 struct replay_options {
     const char *driver;
-    uint64_t device_memory; /* bytes; 0: in a recording by tarn the device's, else the larger of 80 GiB and 1.25 x
+    uint64_t device_memory; /* bytes; 0: the recorded device's where that is known, else the larger of 80 GiB and 1.25 x
                                the recorded peak */
     uint64_t lag;           /* ns from a block's free to the end of its last use */
     uint32_t repeat;        /* at least 1 */
@@ -91,7 +91,8 @@ struct replay_result {
     uint64_t peak_requested, peak_active, peak_reserved; /* bytes, over all repetitions */
     uint64_t recorded_peak_reserved;                     /* bytes, or WORKLOAD_NOT_KNOWN */
     struct replay_shortage shortage;                     /* why `error`; or of a model, where it alone is run */
-    uint64_t wasted; /* bytes: reserved - requested when reserved reached its peak; with `compare` */
+    struct replay_shortage denied; /* the first request that failed in the recording, and here too */
+    uint64_t wasted;               /* bytes: reserved - requested when reserved reached its peak; with `compare` */
     struct replay_model models[REPLAY_POLICIES]; /* by policy; that of tarn is empty */
     uint64_t
         least[REPLAY_POLICIES]; /* bytes: the smallest devices, by policy; 0 where one was not searched or not found */
@@ -104,8 +105,11 @@ struct replay_result {
     char call_names[REPLAY_MAX_CALLS][24];
 };
 
-/* The memory of each device for a file's workloads: what the options say, or enough. */
-uint64_t replay_device_memory(const struct replay_options *options, const struct workload *workloads, size_t count);
+/* The memory of the device that a workload runs on: what the options say, what is known of the recorded one, or enough. */
+uint64_t replay_device_memory(const struct replay_options *options, const struct workload *workload);
+
+/* What a run had no room for first, requests that failed in the recording among it; NULL for none. */
+const struct replay_shortage *replay_lack(const struct replay_result *result);
 
 /* Chooses the driver, and makes its devices. False with `error` filled. */
 bool replay_configure(const struct replay_options *options, int devices, uint64_t memory, char *error,

@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <tarn/device.h>
 #include <tarn/host.h>
+#include <tarn/memory.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -142,17 +143,26 @@ static void send_states(const struct child *child, struct snapshot *snapshot)
     }
 }
 
-/* Replays a workload, beside the models or as one of them. */
-static bool replay_one(const struct child *child, const struct workload *workload, bool modelled, uint64_t memory,
+/* Replays a workload, beside the models or as one of them. The host device's memory is `most`. */
+static bool replay_one(const struct child *child, const struct workload *workload, bool modelled, uint64_t most,
                        const uint64_t *least)
 {
     const struct replay_options *options = child->options;
     struct replay_result result;
+    uint64_t memory = replay_device_memory(options, workload);
+    tarn_status status = memory < most ? tarn_device_limit_set(workload->device, memory) : TARN_OK;
+    if (status) {
+        char error[512];
+        snprintf(error, sizeof error, "device %d cannot be of %" PRIu64 " bytes: %s", workload->device, memory,
+                 tarn_last_error());
+        send_error(child, error);
+        return false;
+    }
     bool done = options->policy != REPLAY_TARN ? replay_run_alone(options, workload, memory, &result)
                                                : replay_run(options, workload, send_repetition,
                                                             (void *)(uintptr_t)child, &child->shared->done, &result);
     for (enum replay_policy model = REPLAY_NATIVE; model < REPLAY_POLICIES && options->policy == REPLAY_TARN; model++)
-        done = done && replay_run_model(options, workload, memory, model, &result);
+        done = replay_run_model(options, workload, memory, model, &result) && done;
     result.modelled = modelled;
     result.device_memory = memory;
     memcpy(result.least, least, sizeof result.least);
@@ -161,11 +171,13 @@ static bool replay_one(const struct child *child, const struct workload *workloa
 }
 
 /* Replays every workload. True when all went well; else what went wrong is sent. */
-static bool replay_all(const struct child *child, const struct workload *workloads, size_t count, bool modelled)
+static bool replay_all(const struct child *child, struct workload *workloads, size_t count, bool modelled)
 {
-    uint64_t memory = replay_device_memory(child->options, workloads, count);
+    uint64_t most = 0;
     int devices = 1;
     for (size_t i = 0; i < count; i++) {
+        uint64_t memory = replay_device_memory(child->options, &workloads[i]);
+        most = memory > most ? memory : most;
         child->shared->total += (uint64_t)workloads[i].op_count * child->options->repeat;
         if (workloads[i].device >= devices)
             devices = workloads[i].device + 1;
@@ -182,12 +194,15 @@ static bool replay_all(const struct child *child, const struct workload *workloa
     snprintf(error, sizeof error, "out of host memory");
     for (size_t i = 0; well && child->options->least && i < count; i++) /* before tarn is used here */
         well = least_find(child->options, &workloads[i], least[i], error, sizeof error);
-    well = well && replay_configure(child->options, devices, memory, error, sizeof error);
+    well = well && replay_configure(child->options, devices, most, error, sizeof error);
     if (!well)
         send_error(child, error);
     bool ready = well;
-    for (size_t i = 0; ready && i < count; i++)
-        well = replay_one(child, &workloads[i], modelled, memory, least[i]) && well;
+    for (size_t i = 0; ready && i < count; i++) {
+        if (!child->options->device_memory && !workloads[i].device_memory)
+            workload_forget_tries(&workloads[i]);
+        well = replay_one(child, &workloads[i], modelled, most, least[i]) && well;
+    }
     free(least);
     return well;
 }
@@ -403,7 +418,8 @@ enum replay_verdict replay_file_verdict(const struct replay_file *file)
         const struct replay_result *result = &file->devices[i].result;
         if (result->divergences || (result->error[0] && !result->shortage.there))
             return REPLAY_FAILED;
-        if (result->shortage.there && verdict == REPLAY_WELL)
+        bool unfit = file->options->compare ? replay_lack(result) != NULL : result->shortage.there;
+        if (unfit && verdict == REPLAY_WELL)
             verdict = REPLAY_UNFIT;
     }
     return verdict;

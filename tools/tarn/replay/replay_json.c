@@ -147,9 +147,8 @@ static int json_order(json_t *object, const struct replay_result *result)
 {
     if (!object || !result->has_order)
         return object ? 0 : -1;
-    json_t *more = json_pack("{s:o, s:o, s:o, s:o, s:o}", "waits", json_bytes(result->waits), "captures",
-                             json_bytes(result->captures), "refused", json_bytes(result->refused), "ooms_tried",
-                             json_bytes(result->ooms_tried), "ooms_here", json_bytes(result->ooms_here));
+    json_t *more = json_pack("{s:o, s:o, s:o}", "waits", json_bytes(result->waits), "captures",
+                             json_bytes(result->captures), "refused", json_bytes(result->refused));
     int failed = more ? json_object_update(object, more) : -1;
     json_decref(more);
     return failed;
@@ -161,15 +160,14 @@ static const char *const policy_names[] = {
 /* What runs that are compared have besides: what it is, whether it fits and what is wasted. Not 0 when it fails. */
 static int json_compared(json_t *object, const struct replay_result *result, const struct replay_options *options)
 {
-    const struct replay_shortage *shortage = &result->shortage;
-    json_t *where = !shortage->there
-                        ? json_null()
-                        : json_pack("{s:o, s:o}", "event", shortage->before ? json_null() : json_bytes(shortage->event),
-                                    "size", json_bytes(shortage->size));
+    const struct replay_shortage *lack = replay_lack(result);
+    json_t *where = !lack ? json_null()
+                          : json_pack("{s:o, s:o}", "event", lack->before ? json_null() : json_bytes(lack->event),
+                                      "size", json_bytes(lack->size));
     json_t *more =
         json_pack("{s:o, s:s, s:b, s:o, s:o}", "what_if", options->what_if ? json_text(options->what_if) : json_null(),
-                  "policy", policy_names[options->policy], "fits", (int)!shortage->there, "out_of_memory", where,
-                  "wasted", shortage->there ? json_null() : json_bytes(result->wasted));
+                  "policy", policy_names[options->policy], "fits", (int)!lack, "out_of_memory", where, "wasted",
+                  lack ? json_null() : json_bytes(result->wasted));
     int failed = object && more ? json_object_update(object, more) : -1;
     json_decref(more);
     return failed;
@@ -210,15 +208,16 @@ static json_t *json_device(const struct replay_file *file, const struct replay_d
 {
     const struct replay_result *result = &device->result;
     const struct replay_options *options = file->options;
-    json_t *object = json_pack("{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}",
-                               "file", json_text(file->path), "device", result->device, "driver", options->driver,
-                               "device_memory", json_bytes(result->device_memory), "events", json_bytes(result->events),
-                               "streams", json_bytes(result->streams), "pools", json_bytes(result->pools),
-                               "allocations", json_bytes(result->allocations), "initial_blocks",
-                               json_bytes(result->initial_blocks), "late_frees", json_bytes(result->late_frees),
-                               "moved_frees", json_bytes(result->moved_frees), "threads", json_bytes(result->threads),
-                               "recorded_ooms", json_bytes(result->recorded_ooms), "trims", json_bytes(result->trims),
-                               "lost_events", json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
+    json_t *object = json_pack(
+        "{s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "file",
+        json_text(file->path), "device", result->device, "driver", options->driver, "device_memory",
+        json_bytes(result->device_memory), "events", json_bytes(result->events), "streams", json_bytes(result->streams),
+        "pools", json_bytes(result->pools), "allocations", json_bytes(result->allocations), "initial_blocks",
+        json_bytes(result->initial_blocks), "late_frees", json_bytes(result->late_frees), "moved_frees",
+        json_bytes(result->moved_frees), "threads", json_bytes(result->threads), "recorded_ooms",
+        json_bytes(result->recorded_ooms), "ooms_tried", json_bytes(result->ooms_tried), "ooms_here",
+        json_bytes(result->ooms_here), "trims", json_bytes(result->trims), "lost_events",
+        json_bytes(result->lost_events), "lag_ms", (double)result->lag / 1e6);
     if (json_order(object, result) || json_options(object, options) ||
         (options->compare && json_compared(object, result, options))) {
         json_decref(object);
@@ -244,12 +243,13 @@ static json_t *json_device(const struct replay_file *file, const struct replay_d
     const struct replay_model *native = &result->models[REPLAY_NATIVE],
                               *expandable = &result->models[REPLAY_EXPANDABLE];
     json_t *pytorch = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pytorch_peak_reserved", json_bytes(native->run.peak_reserved),
-        "pytorch_driver_calls", json_model_calls(&native->run), "pytorch_driver_time_us",
-        json_model_times(result, native), "pytorch_ooms", json_bytes(native->run.ooms), "expandable_peak_reserved",
-        json_bytes(expandable->run.peak_reserved), "expandable_driver_calls", json_model_calls(&expandable->run),
-        "expandable_driver_time_us", json_model_times(result, expandable), "expandable_ooms",
-        json_bytes(expandable->run.ooms), "repeat", json_repetitions(device));
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "pytorch_peak_reserved",
+        json_bytes(native->run.peak_reserved), "pytorch_driver_calls", json_model_calls(&native->run),
+        "pytorch_driver_time_us", json_model_times(result, native), "pytorch_ooms", json_bytes(native->run.ooms),
+        "expandable_peak_reserved", json_bytes(expandable->run.peak_reserved), "expandable_driver_calls",
+        json_model_calls(&expandable->run), "expandable_driver_time_us", json_model_times(result, expandable),
+        "expandable_ooms", json_bytes(expandable->run.ooms), "pytorch_ooms_here", json_bytes(native->run.denied),
+        "expandable_ooms_here", json_bytes(expandable->run.denied), "repeat", json_repetitions(device));
     bool done = object && measured && pytorch && json_object_update(object, measured) == 0 &&
                 json_object_update(object, pytorch) == 0;
     json_decref(measured);

@@ -250,9 +250,13 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
                 units_count(result->captures).text, result->refused ? "; refused here: " : "",
                 result->refused ? units_count(result->refused).text : "");
     if (result->ooms_tried)
-        fprintf(out, "  out-of-memory errors in the recording: %s; of %s that were tried, %s fail here\n",
+        fprintf(out,
+                "  out-of-memory errors in the recording: %s; of %s that were tried, %s fail here\n"
+                "  of %s that were tried with PyTorch's native policy, %s fail; with expandable segments %s\n",
                 units_count(result->recorded_ooms).text, units_count(result->ooms_tried).text,
-                units_count(result->ooms_here).text);
+                units_count(result->ooms_here).text, units_count(result->models[REPLAY_NATIVE].run.tried).text,
+                units_count(result->models[REPLAY_NATIVE].run.denied).text,
+                units_count(result->models[REPLAY_EXPANDABLE].run.denied).text);
     else if (result->recorded_ooms)
         fprintf(out, "  out-of-memory errors in the recording: %s\n", units_count(result->recorded_ooms).text);
     if (result->lost_events)
@@ -498,17 +502,17 @@ struct fits_text {
 /* "yes", or the event that found no room and what it asked for. */
 static struct fits_text fits_text(const struct replay_result *result)
 {
-    const struct replay_shortage *shortage = &result->shortage;
+    const struct replay_shortage *lack = replay_lack(result);
     struct fits_text text = {"yes"};
     if (result->divergences)
         snprintf(text.text, sizeof text.text, "DIVERGED");
-    else if (result->error[0] && !shortage->there)
+    else if (result->error[0] && !lack)
         snprintf(text.text, sizeof text.text, "failed");
-    else if (shortage->there && shortage->before)
-        snprintf(text.text, sizeof text.text, "no: %s before it", units_bytes(shortage->size).text);
-    else if (shortage->there)
-        snprintf(text.text, sizeof text.text, "no: %s at event %s", units_bytes(shortage->size).text,
-                 units_count(shortage->event).text);
+    else if (lack && lack->before)
+        snprintf(text.text, sizeof text.text, "no: %s before it", units_bytes(lack->size).text);
+    else if (lack)
+        snprintf(text.text, sizeof text.text, "no: %s at event %s", units_bytes(lack->size).text,
+                 units_count(lack->event).text);
     return text;
 }
 
@@ -520,7 +524,7 @@ static void compare_row(struct table_draft *draft, const struct replay_file *run
     const char *name = run->options->what_if ? run->options->what_if : "as it is";
     uint64_t device = result ? result->least[run->options->policy] : 0;
     struct units_text least = device ? units_bytes(device) : (struct units_text){"-"};
-    if (!result || result->error[0] || result->shortage.there) {
+    if (!result || result->error[0] || replay_lack(result)) {
         table_row(draft,
                   (const char *const[COMPARE_COLUMNS]){name, result ? fits_text(result).text : "failed", NULL, NULL,
                                                        NULL, NULL, least.text},

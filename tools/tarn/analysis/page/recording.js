@@ -279,7 +279,8 @@ function* describePeaks(model) {
         allocated[moment] += allocated[moment - 1];
     for (let moment = 0; moment <= events; moment++) {
         peak = allocated[moment] > allocated[peak] ? moment : peak;
-        peakReserved = model.reserved[moment] > model.reserved[peakReserved] ? moment : peakReserved;
+        const more = model.reserved[moment] - model.reserved[peakReserved];
+        peakReserved = more > 0 || (more === 0 && allocated[moment] > allocated[peakReserved]) ? moment : peakReserved;
     }
     Object.assign(device, {peak, peakReserved, states: {peak: model.stateAt(peak), peakReserved: model.stateAt(peakReserved)}});
     for (const oom of device.ooms) {

@@ -131,7 +131,7 @@ function showWhatIf(model) {
     const share = bytes => bytes ? formatBytes(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched; use --least";
     const rows = found.rows.map(row => row.fits
         ? [row.name, formatBytes(found.requested), share(row.reserved), share(row.least), formatTime(row.driverNs)]
-        : [row.name, formatBytes(found.requested), "does not run to its end", "", ""]);
+        : [row.name, formatBytes(found.requested), "runs out of memory", "", ""]);
     replaceContent("what-if", makeTable(null, [{name: "allocator"}, number("peak requested"), number("peak reserved"),
         number("smallest device"), number("driver time")], rows));
 }

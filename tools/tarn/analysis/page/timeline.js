@@ -26,9 +26,10 @@ class Picture {
         this.y = y.copy().range([height, 0]);
     }
 
-    // Into a context whose scales are `x` and `y`.
+    // Into a context whose scales are `x` and `y`, in place of what is there: a picture is not painted all over.
     show(context, x, y) {
         const [left, right] = this.x.domain().map(x), [low, high] = this.y.domain().map(y);
+        context.clearRect(left, high, right - left, low - high);
         context.drawImage(this.canvas, left, high, right - left, low - high);
     }
 }
@@ -353,7 +354,7 @@ class Timeline {
                     picture.show(context, this.x, y);
             context.restore();
         };
-        show(upper, this.whole === this.picture ? [this.picture] : [this.whole, this.picture], MARGIN.top, this.height, this.y);
+        show(upper, this.drawn === this.asked ? [this.picture] : [this.whole, this.picture], MARGIN.top, this.height, this.y);
         show(lower, [this.lowerPicture], 0, this.lowerHeight + 2, this.share);
         this.drawFrame();
         this.listeners.onPresent();
