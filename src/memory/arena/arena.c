@@ -95,6 +95,7 @@ static void arenas_configure(const struct memory_config *now)
 
 static void tables_unmap(struct arena *arena)
 {
+    pages_unmap(arena->parts, arena_parts_bytes(arena));
     pages_unmap(arena->claimed, bits_bytes(granules(arena)));
     pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
     pages_unmap(arena->seconds, granules(arena) * sizeof(struct piece *));
@@ -136,7 +137,8 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->seconds = pages_map(granules(arena) * sizeof(struct piece *));
     arena->generations = pages_map(GENERATION_BYTES(granules(arena)));
     arena->claimed = pages_map(bits_bytes(granules(arena)));
-    if (!arena->pieces || !arena->seconds || !arena->generations || !arena->claimed) {
+    arena->parts = pages_map(arena_parts_bytes(arena));
+    if (!arena->pieces || !arena->seconds || !arena->generations || !arena->claimed || !arena->parts) {
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
         goto fail_tables;
     }

@@ -122,6 +122,7 @@ struct arena {
     size_t limit;               /* lock: bytes that reserved may reach */
     size_t configured;          /* lock: the limit that the settings gave last */
     unsigned retired;           /* lock: heaps of retired streams, and of stores left behind */
+    struct arena_part *parts;                /* lock: a tree of what is unclaimed (addresses.c) */
     struct heap *heaps;         /* lock: every heap, those of retired streams too */
     /* By arena of the plan: the heap that follows it, or tried to and had no memory. */
     _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];
@@ -204,6 +205,7 @@ void piece_join(struct piece *piece);
 /* Creates pieces of `size` bytes in total, each of about `largest` at most; none on failure. */
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, struct piece_list *list);
 /* Bytes: about the largest piece that is created now. The fuller the device or the limit, the smaller. */
+size_t arena_parts_bytes(const struct arena *arena);    /* of `parts` */
 size_t piece_largest_locked(const struct arena *arena);
 /* Another process's piece of `size` bytes, by its file descriptor. */
 tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **piece);
