@@ -143,7 +143,7 @@ void route_end(const struct route *route);
 void scopes_of_thread_end(struct thread *thread);
 /* Opens a scope for the streams of a capture that is about to begin on `stream`; and ends it. The end returns the pool with the scope's
  * reference, or NULL if there was no scope. */
-tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, tarn_scope *scope);
+tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, bool announced, tarn_scope *scope);
 struct pool *scope_end_capture(const struct stream *stream);
 /* The pool of such a scope, with one more reference and hold, as pool_hold() adds them, while the capture cannot end. NULL if there is
  * none. */
