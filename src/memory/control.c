@@ -63,7 +63,7 @@ tarn_status tarn_compact(int device, size_t wanted, size_t *gained)
                         "that are tied to their memory",
                         device);
     if (!status && arena) {
-        pools_collect(arena);
+        pools_collect_all(arena);
         status = compact(arena, NULL, 0, wanted, &bytes);
     }
     if (!status)

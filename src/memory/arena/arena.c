@@ -113,6 +113,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->granule = device->properties.granule;
     arena->limit = SIZE_MAX;
     mutex_init(&arena->lock, LOCK_ARENA);
+    mutex_init(&arena->sets_lock, LOCK_SETS);
     shared_init(&arena->mapping, LOCK_MAPPING);
     shared_init(&arena->moving, LOCK_MOVING);
     counters_init(&arena->counters, NULL);

@@ -471,26 +471,33 @@ bool heap_wait(struct heap *heap, tarn_status *status)
     return true;
 }
 
-size_t waits_ahead(struct arena *arena)
+static struct heap *next_heap(struct arena *arena, struct store *store, struct heap *heap)
+{
+    return store ? heap_next_of(store, heap) : heap_next(arena, heap);
+}
+
+static size_t waits_of(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    size_t waits = 4 * (heap->waiting_uses + HEAP_BATCHES + 1);
+    mutex_unlock(&heap->lock);
+    return waits;
+}
+
+size_t waits_ahead(struct arena *arena, struct store *store)
 {
     size_t waits = 0;
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
-        mutex_lock(&heap->lock);
-        waits += 4 * (heap->waiting_uses + HEAP_BATCHES + 1);
-        mutex_unlock(&heap->lock);
-    }
+    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap))
+        waits += waits_of(heap);
     return waits;
 }
 
 tarn_status heaps_settle(struct arena *arena, struct store *store)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
-        if (store && heap_store(heap) != store)
-            continue;
-        for (size_t waits = waits_ahead(arena); waits > 0 && !status && heap_wait(heap, &status); waits--)
+    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap))
+        for (size_t waits = waits_of(heap); waits > 0 && !status && heap_wait(heap, &status); waits--)
             ;
-    }
     return status;
 }
 
