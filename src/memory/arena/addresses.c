@@ -151,8 +151,12 @@ void arena_unclaim(struct arena *arena, uintptr_t start, size_t size)
 
 size_t arena_room_above_locked(const struct arena *arena, uintptr_t address)
 {
-    size_t first = (address - arena->base) / arena->granule;
-    return view_of(arena, 1, 0, leaves(arena) * LEAF, first, granules(arena)).low * arena->granule;
+    size_t first = (address - arena->base) / arena->granule, count = granules(arena);
+    size_t near = (first / LEAF + 1) * LEAF < count ? (first / LEAF + 1) * LEAF : count;
+    size_t end = bits_next(arena->claimed, near, first, true);
+    if (end == near)
+        end += view_of(arena, 1, 0, leaves(arena) * LEAF, near, count).low;
+    return (end - first) * arena->granule;
 }
 
 static size_t quarter_of(const struct stretch *stretch, size_t wanted)

@@ -45,8 +45,9 @@ struct plan_follower;
 /* One stream's use of a block. A use of a freed block is *pending* until it has ended: it is in its queue, and is counted in the first use
  * of its block. */
 struct use {
-    struct use *next;      /* of the same block */
-    struct stream *stream; /* NULL: the caller's event, already in `mark` */
+    struct use *next;           /* of the same block */
+    struct tree_node by_stream; /* among them, unless it is a caller's event */
+    struct stream *stream;      /* NULL: the caller's event, already in `mark` */
     unsigned incarnation;
     struct mark *mark; /* recorded when the block is freed; NULL before, and while recording fails */
     bool marked;       /* `mark` is final: NULL then means finished */
@@ -61,7 +62,8 @@ struct use {
     uint64_t number;             /* of the block, counted over the heap's waiting blocks */
 
     /* First use only. */
-    unsigned pending; /* of the block's uses */
+    struct tree streams; /* the block's uses by stream */
+    unsigned pending;    /* of the block's uses */
     struct span *span;
     unsigned slot;            /* of a slab */
     struct use *next_watched; /* of the heap's list */
@@ -74,7 +76,8 @@ struct use_list {
 /* One stream's pending uses of freed blocks of a heap. The marks of one stream end in their order, so a check begins with the first use and
  * continues while uses have ended. */
 struct use_queue {
-    struct use_queue *next; /* of the heap */
+    struct use_queue *next;     /* of the heap */
+    struct tree_node by_stream; /* among them */
     struct stream *stream;
     unsigned incarnation;
     bool events;              /* marks of callers, from before the free, in the order of recording */
@@ -176,6 +179,7 @@ struct heap {
     mutex caches_lock;                   /* held beside `lock` to change the list below; takes no other */
     struct cache *caches;                /* of its threads, including threads that have ended */
     struct use_queue *queues;            /* of the streams that use blocks */
+    struct tree queues_by_stream;        /* the same */
     size_t waiting, waiting_uses;        /* blocks that are freed and wait, and their uses that are pending */
     uint64_t waits;                      /* blocks that have ever waited */
     struct use *watched;                 /* blocks that only debug mode still holds */

@@ -76,22 +76,17 @@ static bool value_is_from(const struct tree_node *node, uint64_t value)
 /* What may be open only once: a pool's scope of a kind for a stream, a thread or a device; and for a stream, a capture of any pool. */
 static int place_order(const struct scope *a, const struct scope *b)
 {
-    const uint64_t x[] = {(uint64_t)a->kind,
-                          a->kind == SCOPE_CAPTURE ? 0 : (uintptr_t)a->pool,
-                          (uint64_t)a->device,
-                          (uintptr_t)a->stream,
-                          a->named,
-                          a->kind == TARN_SCOPE_THREAD ? (uintptr_t)a->thread : 0};
-    const uint64_t y[] = {(uint64_t)b->kind,
-                          b->kind == SCOPE_CAPTURE ? 0 : (uintptr_t)b->pool,
-                          (uint64_t)b->device,
-                          (uintptr_t)b->stream,
-                          b->named,
-                          b->kind == TARN_SCOPE_THREAD ? (uintptr_t)b->thread : 0};
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        if (x[i] != y[i])
-            return x[i] < y[i] ? -1 : 1;
-    return 0;
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    if (a->pool != b->pool && a->kind != SCOPE_CAPTURE)
+        return (uintptr_t)a->pool < (uintptr_t)b->pool ? -1 : 1;
+    if (a->device != b->device)
+        return a->device < b->device ? -1 : 1;
+    if (a->thread != b->thread && a->kind == TARN_SCOPE_THREAD)
+        return (uintptr_t)a->thread < (uintptr_t)b->thread ? -1 : 1;
+    if (a->stream != b->stream)
+        return (uintptr_t)a->stream < (uintptr_t)b->stream ? -1 : 1;
+    return (a->named > b->named) - (a->named < b->named);
 }
 
 static bool place_is_before(const struct tree_node *a, const struct tree_node *b)
