@@ -99,6 +99,7 @@
     X(CONFIG, "config_lock (config.c)", "the settings in force, and the list of what learns of a change, without it")  \
     X(SLEEPERS, "sleepers_lock (sleepers.c)", "the list of sleepers, and how each sleeps; not held over callbacks")    \
     X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                                            \
+    X(SETS, "an arena's sets_lock (arena.h)", "which heaps are of a store, may lend, or are nobody's")                 \
     X(CACHES, "a heap's caches_lock (heap/heap.h)", "its caches, for code that looks at them without the heap's lock") \
     X(SEGMENTS, "segments_lock (segment.c)", "the table of plain segments, entries of pages that they share")          \
     X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                                                 \

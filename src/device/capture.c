@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table of the captures that tarn knows, and asks the driver about all others.
+/* Owns the captures that tarn knows, each named by its stream and listed by its thread, and asks the driver about all others.
  *
  * A known capture is entered before the driver begins it and removed after the driver has ended it, so that it is protected at every
  * moment. Both happen under the device's record lock. Every event of tarn is recorded under the same lock: so no known capture can begin
@@ -16,7 +16,7 @@
 #include <time.h>
 
 struct capture {
-    struct capture *next;
+    struct capture *next, *previous; /* of the same thread */
     struct stream *stream;
     struct thread *thread; /* that began it; NULL when that thread has ended */
     tarn_capture_mode mode;
@@ -27,7 +27,6 @@ struct capture {
 
 static mutex captures_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
 static pthread_cond_t one_ended;    /* of the monotonic clock; captures_wake() signals it too */
-static struct capture *captures;    /* captures_lock */
 static atomic_uint open_everywhere; /* the sum over devices; captures_lock to change */
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool capture_objects = OBJECT_POOL(struct capture);
@@ -40,12 +39,10 @@ unsigned captures_open(const struct device *device)
 
 unsigned captures_of_thread(const struct device *device)
 {
-    unsigned count = 0;
-    if (!captures_open(device))
+    if (!captures_open(device) || !thread_here)
         return 0;
     mutex_lock(&captures_lock);
-    for (const struct capture *capture = captures; capture; capture = capture->next)
-        count += capture->thread && capture->thread == thread_here && capture->stream->device == device->number;
+    unsigned count = thread_here->captures_on[device->number];
     mutex_unlock(&captures_lock);
     return count;
 }
@@ -168,12 +165,28 @@ tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
-static struct capture *find_locked(const struct stream *stream)
+/* Lists a capture with the thread that began it; and ends that. */
+static void list_locked(struct capture *capture)
 {
-    struct capture *capture = captures;
-    while (capture && capture->stream != stream)
-        capture = capture->next;
-    return capture;
+    struct thread *thread = capture->thread;
+    capture->next = thread->captures;
+    if (capture->next)
+        capture->next->previous = capture;
+    thread->captures = capture;
+    thread->captures_on[capture->stream->device]++;
+}
+
+static void unlist_locked(struct capture *capture)
+{
+    struct thread *thread = capture->thread;
+    if (!thread)
+        return;
+    *(capture->previous ? &capture->previous->next : &thread->captures) = capture->next;
+    if (capture->next)
+        capture->next->previous = capture->previous;
+    thread->captures_on[capture->stream->device]--;
+    capture->next = capture->previous = NULL;
+    capture->thread = NULL;
 }
 
 /* Stores the driver's id of a capture that has just begun. Without an id, upper layers are not notified if it ends without a graph. */
@@ -183,7 +196,7 @@ static void note_id(const struct stream *stream)
     if (stream_ask_capture(stream, &capture) || capture.state != DRIVER_CAPTURE_ACTIVE)
         return;
     mutex_lock(&captures_lock);
-    find_locked(stream)->id = capture.id;
+    stream->known->id = capture.id;
     mutex_unlock(&captures_lock);
 }
 
@@ -209,10 +222,10 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a capture");
     *capture = (struct capture){.stream = stream, .thread = thread, .mode = mode, .announced = announced};
     mutex_lock(&captures_lock);
-    bool second = find_locked(stream);
+    bool second = stream->known;
     if (!second) {
-        capture->next = captures;
-        captures = capture;
+        stream->known = capture;
+        list_locked(capture);
         atomic_fetch_add_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
         atomic_fetch_add_explicit(&device_at(stream->device)->announced, announced, memory_order_release);
         atomic_fetch_add_explicit(&open_everywhere, 1, memory_order_release);
@@ -231,12 +244,10 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
 static void leave(struct stream *stream)
 {
     mutex_lock(&captures_lock);
-    struct capture **link = &captures;
-    while (*link && (*link)->stream != stream)
-        link = &(*link)->next;
-    struct capture *capture = *link;
+    struct capture *capture = stream->known;
     if (capture) {
-        *link = capture->next;
+        stream->known = NULL;
+        unlist_locked(capture);
         atomic_store_explicit(&stream->captures, false, memory_order_release);
         atomic_fetch_sub_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
         atomic_fetch_sub_explicit(&device_at(stream->device)->announced, capture->announced, memory_order_release);
@@ -253,9 +264,8 @@ static void leave(struct stream *stream)
 void captures_of_thread_end(struct thread *thread)
 {
     mutex_lock(&captures_lock);
-    for (struct capture *capture = captures; capture; capture = capture->next)
-        if (capture->thread == thread)
-            capture->thread = NULL;
+    while (thread->captures)
+        unlist_locked(thread->captures);
     mutex_unlock(&captures_lock);
 }
 
@@ -378,7 +388,7 @@ static tarn_status claim_end(struct ending *ending)
     struct stream *stream = ending->stream;
     tarn_status status = TARN_OK;
     mutex_lock(&captures_lock);
-    struct capture *capture = find_locked(stream);
+    struct capture *capture = stream->known;
     if (!capture || capture->ending)
         status = failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no capture that tarn knows",
                         (unsigned long long)stream_value(stream), stream->device);
@@ -399,7 +409,7 @@ static tarn_status claim_end(struct ending *ending)
 static void unclaim_end(struct stream *stream)
 {
     mutex_lock(&captures_lock);
-    find_locked(stream)->ending = false;
+    stream->known->ending = false;
     mutex_unlock(&captures_lock);
 }
 
@@ -473,8 +483,7 @@ static tarn_status tell_end(struct ending *ending)
 static bool is_announced(const struct stream *stream)
 {
     mutex_lock(&captures_lock);
-    const struct capture *capture = find_locked(stream);
-    bool is = capture && capture->announced;
+    bool is = stream->known && stream->known->announced;
     mutex_unlock(&captures_lock);
     return is;
 }

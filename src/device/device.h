@@ -19,6 +19,8 @@ struct heap;
 struct mark;
 struct holder;
 struct trace_ring;
+struct capture;
+struct scope;
 
 #define STREAM_PRIORITIES 4 /* that tarn tells apart: 0 to -3 (c10/cuda/CUDAStream.h) */
 
@@ -77,6 +79,10 @@ struct thread {
     tarn_stream named;
     uint64_t changes;      /* process_changes when they were right */
     struct joined *joined; /* the scopes that it is in, newest first */
+
+    /* captures_lock (capture.c): the known captures that it began, and how many on each device. */
+    struct capture *captures;
+    unsigned captures_on[TARN_MAX_DEVICES];
 
     struct trace_ring *trace; /* NULL before its first record */
     uint32_t region;          /* the innermost that it is in; 0 is none */

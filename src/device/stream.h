@@ -36,6 +36,7 @@ struct stream {
     atomic_bool abandoned;  /* the driver goes on with a capture on it that no thread can end */
     atomic_bool captures;   /* record lock to change: a known capture began or was announced on it */
     uint64_t capture;       /* record lock: the number of its last known capture */
+    struct capture *known;  /* captures_lock (capture.c): the known capture that began on it; NULL: none */
     atomic_bool owes;       /* record lock to change: marks wait for the next call that passes the native stream */
     struct mark *proof;     /* the slot's lock: the last mark that such a call recorded, for any incarnation */
     bool leased;            /* device lock */
@@ -44,6 +45,8 @@ struct stream {
     struct stream *next;    /* device lock: in returned or thread_ended */
     struct mark *last_work; /* table lock: the end of the last retired incarnation; NULL when finished */
     _Atomic(void *) heap;   /* the memory layer's: the default pool's heap of this stream */
+    struct heap *heaps;     /* the memory layer's, heaps_lock: the first of this stream's heaps in all pools */
+    struct scope *scopes;   /* the memory layer's, scopes_lock: the newest of the open scopes of this stream */
     void *pinned;           /* the memory layer's, pinned lock: the queue of pinned blocks that this stream uses */
 };
 

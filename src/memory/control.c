@@ -67,7 +67,7 @@ tarn_status tarn_compact(int device, size_t wanted, size_t *gained)
         *gained = 0;
         return TARN_OK;
     }
-    pools_collect(arena);
+    pools_collect_all(arena);
     return compact(arena, NULL, 0, wanted, gained);
 }
 

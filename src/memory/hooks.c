@@ -27,7 +27,7 @@ static void memory_shutdown(void)
         pools_leave_behind(arena);
         (void)trim(arena, NULL, 0);
         debug_shutdown(arena);
-        pools_collect(arena);
+        pools_collect_all(arena);
         if (!arena_finish(arena))
             device_keep_driver(); /* live blocks keep their memory */
     }

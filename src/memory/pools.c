@@ -205,18 +205,17 @@ tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
     tarn_status status = memory_ready();
     for (int i = 0; !status && i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
-        bool found = false;
         if (!arena)
             continue;
         mutex_lock(&arena->lock);
-        for (struct store *store = arena->stores; store && !found; store = store->next)
-            if (store->id[0] == id.first && store->id[1] == id.second && user_retain(pool_of_store(store))) {
-                *pool = (tarn_pool *)store;
-                found = true;
-            }
+        struct pool *found = pool_of_id_locked(arena, id);
+        if (found && !user_retain(found))
+            found = NULL;
         mutex_unlock(&arena->lock);
-        if (found)
+        if (found) {
+            *pool = (tarn_pool *)found;
             return TARN_OK;
+        }
     }
     if (status)
         return status;
@@ -274,11 +273,11 @@ tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what)
 /* Bytes of the device that a trim of the default pool does not touch: those of pools with references. */
 static size_t reserved_by_others(struct arena *arena)
 {
-    size_t bytes = 0;
+    pools_collect(arena);
     mutex_lock(&arena->lock);
-    for (struct store *store = arena->stores; store; store = store->next)
-        if (atomic_load(&pool_of_store(store)->count))
-            bytes += store->reserved;
+    size_t bytes = arena->reserved - arena->store.reserved - arena->uncached.reserved;
+    for (struct store *store = arena->left_first; store; store = store->next_left)
+        bytes -= store->reserved;
     mutex_unlock(&arena->lock);
     return bytes;
 }

@@ -95,6 +95,7 @@ static void arenas_configure(const struct memory_config *now)
 
 static void tables_unmap(struct arena *arena)
 {
+    pages_unmap(arena->parts, arena_parts_bytes(arena));
     pages_unmap(arena->claimed, bits_bytes(granules(arena)));
     pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
     pages_unmap(arena->seconds, granules(arena) * sizeof(struct piece *));
@@ -112,6 +113,7 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->granule = device->properties.granule;
     arena->limit = SIZE_MAX;
     mutex_init(&arena->lock, LOCK_ARENA);
+    mutex_init(&arena->sets_lock, LOCK_SETS);
     shared_init(&arena->mapping, LOCK_MAPPING);
     shared_init(&arena->moving, LOCK_MOVING);
     counters_init(&arena->counters, NULL);
@@ -136,7 +138,8 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->seconds = pages_map(granules(arena) * sizeof(struct piece *));
     arena->generations = pages_map(GENERATION_BYTES(granules(arena)));
     arena->claimed = pages_map(bits_bytes(granules(arena)));
-    if (!arena->pieces || !arena->seconds || !arena->generations || !arena->claimed) {
+    arena->parts = pages_map(arena_parts_bytes(arena));
+    if (!arena->pieces || !arena->seconds || !arena->generations || !arena->claimed || !arena->parts) {
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
         goto fail_tables;
     }

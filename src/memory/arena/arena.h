@@ -15,6 +15,7 @@
 
 #include "base/debug_words.h"
 #include "base/lock.h"
+#include "base/tree.h"
 #include "device/device.h"
 #include "memory/arena/rules.h"
 #include "memory/settings/announce.h"
@@ -57,6 +58,12 @@ struct piece_list {
     size_t bytes;
 };
 
+/* A set of heaps in the order of their numbers, the newest first (heap/sets.c). The arena's `sets_lock`. */
+struct heap_set {
+    struct tree heaps;
+    unsigned from; /* where a walk over a part of it goes on: behind the heap of this number; 0: with the newest */
+};
+
 /* A pool's share of the arena: its pieces, wherever they are, or plain segments (segment.h). The store of the device's default pool is a
  * member of the arena. The fields that determine how the store gets memory are constant from the moment the store can be reached. */
 struct store {
@@ -79,7 +86,12 @@ struct store {
     bool remaps;                   /* memory that is free in stream order may be mapped a second time */
     bool registrable;              /* each run is a segment, of one piece (registrable.h); constant */
     uint64_t segments;             /* registrable, arena lock: segments ever created */
-    struct store *next;            /* arena lock: in the arena's list */
+
+    /* Arena lock: in the arena's list of pools and in its table; among those that are left behind. */
+    struct store *next, *previous;
+    struct tree_node by_id;
+    struct store *next_left, *previous_left;
+    struct store *next_ended; /* of a pool without references that is not left behind yet */
 
     /* The number of graphs and open captures that use its addresses, live or free. Whether the pool was left behind: nothing can be
      * allocated from it, and its idle memory serves the default pool. Whether it is suspended: its addresses have no memory (suspend.c). */
@@ -89,6 +101,9 @@ struct store {
     mutex lookup;        /* of the table below; a leaf */
     struct heap **heaps; /* by stream slot; not of the default pool, whose heaps the streams name */
     unsigned heap_slots;
+    struct heap_set all;     /* its heaps, those of retired streams too */
+    struct heap_set lenders; /* of these, the ones in which a whole piece may be free */
+    struct heap_set retired; /* and the ones of retired streams that may have memory */
 };
 
 struct arena {
@@ -107,9 +122,14 @@ struct arena {
 
     mutex lock;
     uint64_t *claimed;                       /* lock: one bit per granule */
+    struct arena_part *parts;                /* lock: a tree of what is unclaimed (addresses.c) */
     _Alignas(CACHE_LINE) struct store store; /* of the default pool */
     struct store uncached;                   /* of the default pool too, while caching is off: tarn_caching_set() */
     struct store *stores;                    /* lock: of the private pools */
+    struct tree pools;                       /* lock: the same, by their ids */
+    struct store *left_first, *left_from;    /* lock: of these, the ones left behind; which to destroy next */
+    _Atomic(struct store *) ended;           /* a stack of those whose last reference was dropped */
+    struct store *ended_taken;               /* `collecting` (pool.c): what was taken from it */
     struct store imports;        /* pieces of other processes, in no heap; unmapped: those not released yet */
     atomic_uint_fast64_t let_go; /* references to private pools that were dropped: a pool may have ended */
     atomic_uint pools_ended;     /* private pools without references that are not destroyed yet */
@@ -123,6 +143,10 @@ struct arena {
     size_t configured;          /* lock: the limit that the settings gave last */
     unsigned retired;           /* lock: heaps of retired streams, and of stores left behind */
     struct heap *heaps;         /* lock: every heap, those of retired streams too */
+    struct heap *unused_first, *unused_last; /* heaps_lock: heaps that are reused when they are empty, a queue */
+    mutex sets_lock;            /* of all sets of heaps; a leaf */
+    struct heap_set common;     /* the heaps whose idle memory serves every store: store_serves() */
+    struct heap_set abandoned;  /* of these, the ones of pools that are left behind, and that may have memory */
     /* By arena of the plan: the heap that follows it, or tried to and had no memory. */
     _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];
 };
@@ -181,6 +205,7 @@ uintptr_t arena_find_locked(struct arena *arena, size_t size);
 /* The same for memory that will not grow: the highest unclaimed range, out of the way of runs. */
 uintptr_t arena_find_high_locked(const struct arena *arena, size_t size);
 size_t arena_longest_locked(const struct arena *arena); /* bytes of the longest unclaimed stretch */
+size_t arena_parts_bytes(const struct arena *arena);    /* of `parts` */
 
 /* The piece mapped at an address of a claimed range, or NULL. */
 static inline struct piece *arena_piece(const struct arena *arena, uintptr_t address)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the list of observers. A callback runs without the list's lock. Meanwhile it is counted in its observer's `running`, which keeps
+/* Owns the list of observers, in the order of their numbers. A callback runs without the list's lock. Meanwhile it is counted in its observer's `running`, which keeps
  * the observer in the list, so that a walk through the list can continue. A thread that removes an observer is counted too, until
  * only callbacks of its own thread are left. Whoever reduces the count to 0 takes the observer out of the list. */
 #include "memory/arena/observe.h"
@@ -10,14 +10,15 @@
 #include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/tree.h"
 
 #include <tarn/device.h>
 
 enum event { EVENT_MAPPED, EVENT_UNMAPPING, EVENT_OUT_OF_MEMORY, EVENT_RECLAIM, EVENTS };
 
 struct observer {
-    struct observer *next;
-    tarn_observer number;
+    struct tree_node node;
+    tarn_observer number; /* they are added, and called, in this order */
     tarn_observer_options options;
     unsigned running; /* callbacks, and threads that wait for them */
     bool removed;
@@ -32,11 +33,23 @@ struct frame {
 
 static mutex observers_lock = MUTEX_INITIALIZER(LOCK_OBSERVERS); /* of everything below, unless marked otherwise */
 static pthread_cond_t observer_let_go = PTHREAD_COND_INITIALIZER;
-static struct observer *observers;
+static struct tree observers;
 static tarn_observer last_number;
 static struct object_pool observer_objects = OBJECT_POOL(struct observer);
 static atomic_uint interested[EVENTS]; /* observers that want it; read without the lock */
 static _Thread_local struct frame *frames;
+
+#define OBSERVER_OF(at) TREE_ENTRY(at, struct observer, node)
+
+static bool is_before(const struct tree_node *a, const struct tree_node *b)
+{
+    return OBSERVER_OF(a)->number < OBSERVER_OF(b)->number;
+}
+
+static bool is_from(const struct tree_node *node, uint64_t number)
+{
+    return OBSERVER_OF(node)->number >= number;
+}
 
 static bool wants(const struct observer *observer, enum event event)
 {
@@ -56,10 +69,7 @@ static void let_go_locked(struct observer *observer)
     if (!observer->removed)
         return;
     if (observer->running == 0) {
-        struct observer **place = &observers;
-        while (*place != observer)
-            place = &(*place)->next;
-        *place = observer->next;
+        tree_remove(&observers, &observer->node);
         object_free(&observer_objects, observer);
     }
     pthread_cond_broadcast(&observer_let_go);
@@ -106,9 +116,10 @@ static bool tell(const struct told *told)
     bool any = false;
     error_attempt_begin(&before);
     mutex_lock(&observers_lock);
-    for (struct observer *observer = observers, *next; observer; observer = next) {
+    for (struct tree_node *node = tree_first(&observers), *next; node; node = next) {
+        struct observer *observer = OBSERVER_OF(node);
         int device = observer->options.device;
-        next = observer->next;
+        next = tree_next(node);
         if (observer->removed || !wants(observer, told->event) ||
             (device != TARN_ALL_DEVICES && device != told->device))
             continue;
@@ -119,7 +130,7 @@ static bool tell(const struct told *told)
         any |= call(observer, told);
         frames = frame.outer;
         mutex_lock(&observers_lock);
-        next = observer->next;
+        next = tree_next(node);
         let_go_locked(observer);
     }
     mutex_unlock(&observers_lock);
@@ -221,10 +232,7 @@ tarn_status tarn_observer_add(const tarn_observer_options *given, tarn_observer 
     observer->options = *options;
     mutex_lock(&observers_lock);
     observer->number = ++last_number;
-    struct observer **end = &observers;
-    while (*end)
-        end = &(*end)->next;
-    *end = observer;
+    tree_insert_by(&observers, &observer->node, is_before);
     count(observer, true);
     *number = observer->number;
     mutex_unlock(&observers_lock);
@@ -233,10 +241,9 @@ tarn_status tarn_observer_add(const tarn_observer_options *given, tarn_observer 
 
 static struct observer *find_locked(tarn_observer number)
 {
-    struct observer *observer = observers;
-    while (observer && (observer->number != number || observer->removed))
-        observer = observer->next;
-    return observer;
+    struct tree_node *node = tree_find_first(&observers, is_from, number);
+    struct observer *observer = node ? OBSERVER_OF(node) : NULL;
+    return observer && observer->number == number && !observer->removed ? observer : NULL;
 }
 
 /* Waits until the callbacks that run are this thread's own. */

@@ -478,7 +478,7 @@ static size_t least_loan(const struct growth *growth, unsigned regrets)
     return least > small ? least : small;
 }
 
-static bool heap_lends_locked(struct heap *heap, const struct growth *growth, size_t wanted)
+static bool heap_lends_to_locked(struct heap *heap, const struct growth *growth, size_t wanted)
 {
     size_t least = least_loan(growth, heap->regrets);
     if (wanted < least)
@@ -497,7 +497,8 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
 
     *given = 0;
     mutex_lock(&heap->lock);
-    if (heap->store != store || (growth && !heap_lends_locked(heap, growth, wanted))) {
+    if (heap->store != store || (growth && !heap_lends_to_locked(heap, growth, wanted))) {
+        heap_lends_end_locked(heap);
         mutex_unlock(&heap->lock);
         return TARN_OK;
     }
@@ -519,6 +520,7 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
         heap->gained = heap->moved = heap->lent = 0; /* starts again, as the next repetition of the program does */
         hooks.plan_end_locked(heap);
     }
+    heap_lends_end_locked(heap);
     mutex_unlock(&heap->lock);
     return status;
 }
@@ -531,13 +533,14 @@ static void growth_borrow(struct growth *growth)
     struct heap *heap = growth->heap;
     struct arena *arena = heap->arena;
     size_t before = growth->pieces.bytes, wanted = before + growth->create;
-    for (struct heap *other = heap_next(arena, NULL); other && growth->pieces.bytes < wanted;
-         other = heap_next(arena, other)) {
+    struct heap_walk walk = {.arena = arena, .set = &heap->store->lenders};
+    while (growth->pieces.bytes < wanted && wanted - growth->pieces.bytes >= least_loan(growth, 0) &&
+           heap_walk_next(&walk)) {
         size_t given = 0, missing = wanted - growth->pieces.bytes;
-        if (missing < least_loan(growth, 0))
-            break; /* no heap lends so little */
-        if (other == heap || heap_give_up(other, heap->store, missing, missing, growth, &given) || !given)
+        if (walk.heap == heap || heap_give_up(walk.heap, heap->store, missing, missing, growth, &given) || !given) {
+            walk.vain++;
             continue;
+        }
         mutex_lock(&arena->lock);
         pieces_from_unmapped_locked(heap->store, wanted, wanted, &growth->pieces);
         mutex_unlock(&arena->lock);

@@ -132,7 +132,7 @@ static const struct run *first_after_locked(const struct heap *heap, uint64_t af
 bool registrable_next(struct store *store, uint64_t *serial, uintptr_t *start, size_t *size)
 {
     uint64_t found = UINT64_MAX;
-    for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         const struct run *run = heap->store == store ? first_after_locked(heap, *serial) : NULL;
         if (run && run->serial < found) {

@@ -586,7 +586,7 @@ static void garbage_collect(struct store *store)
     size_t excess = store == &arena->store ? garbage_excess(store) : 0, freed = 0;
     if (!excess)
         return;
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (heap->store == store)
             garbage_count_locked(heap, &garbage);
@@ -596,7 +596,7 @@ static void garbage_collect(struct store *store)
         uint64_t old = garbage.ages / garbage.count;
         size_t before = freed;
         struct run *leaving = NULL;
-        for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
             mutex_lock(&heap->lock);
             if (heap->store == store)
                 freed += garbage_detach_locked(heap, &garbage, old, &leaving);

@@ -163,6 +163,8 @@ static void span_file_locked(struct heap *heap, struct span *span)
     if (heap->plan && span->zone == ZONE_LARGE)
         tree_insert(&heap->free_by_start, &span->by_start);
     state_is_new_locked(heap, span);
+    if (!heap->lends && span->size >= heap->arena->granule && heap->store)
+        heap_lends_locked(heap);
     heap->free_bytes += span->size;
     if (span->split)
         counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, 1);
@@ -699,6 +701,22 @@ void heap_learn_locked(struct heap *heap, bool close)
 void heap_learn_foreign_locked(struct heap *heap)
 {
     learn_locked(heap, true, true);
+}
+
+bool heap_has_free_locked(const struct heap *heap, size_t size)
+{
+    for (int zone = 0; zone < ZONES; zone++) {
+        const struct tree_node *last = tree_last(&heap->zones[zone].free);
+        if (last && SPAN_OF(last)->size >= size)
+            return true;
+    }
+    return false;
+}
+
+void zones_change_locked(struct heap *heap)
+{
+    for (int zone = 0; zone < ZONES; zone++)
+        atomic_store_explicit(&heap->zones[zone].state, ++heap->states, memory_order_relaxed);
 }
 
 struct heap *heap_next(struct arena *arena, struct heap *heap)

@@ -45,8 +45,9 @@ struct plan_follower;
 /* One stream's use of a block. A use of a freed block is *pending* until it has ended: it is in its queue, and is counted in the first use
  * of its block. */
 struct use {
-    struct use *next;      /* of the same block */
-    struct stream *stream; /* NULL: the caller's event, already in `mark` */
+    struct use *next;           /* of the same block */
+    struct tree_node by_stream; /* among them, unless it is a caller's event */
+    struct stream *stream;      /* NULL: the caller's event, already in `mark` */
     unsigned incarnation;
     struct mark *mark; /* recorded when the block is freed; NULL before, and while recording fails */
     bool marked;       /* `mark` is final: NULL then means finished */
@@ -61,7 +62,8 @@ struct use {
     uint64_t number;             /* of the block, counted over the heap's waiting blocks */
 
     /* First use only. */
-    unsigned pending; /* of the block's uses */
+    struct tree streams; /* the block's uses by stream */
+    unsigned pending;    /* of the block's uses */
     struct span *span;
     unsigned slot;            /* of a slab */
     struct use *next_watched; /* of the heap's list */
@@ -74,7 +76,8 @@ struct use_list {
 /* One stream's pending uses of freed blocks of a heap. The marks of one stream end in their order, so a check begins with the first use and
  * continues while uses have ended. */
 struct use_queue {
-    struct use_queue *next; /* of the heap */
+    struct use_queue *next;     /* of the heap */
+    struct tree_node by_stream; /* among them */
     struct stream *stream;
     unsigned incarnation;
     bool events;              /* marks of callers, from before the free, in the order of recording */
@@ -143,6 +146,22 @@ struct zone {
     _Atomic uint64_t state; /* heap lock, or the part's: changes whenever the free spans change (kept.h) */
 };
 
+/* The sets of heaps: a heap is in one of each kind at most. */
+enum heap_set_kind {
+    HEAPS_OF_STORE,  /* a store's `all` */
+    HEAPS_COMMON,    /* the arena's `common` */
+    HEAPS_LENDING,   /* a store's `lenders` */
+    HEAPS_OF_NOBODY, /* a store's `retired`, or the arena's `abandoned` */
+    HEAP_SETS
+};
+
+/* A heap's place in a set. The arena's `sets_lock`. */
+struct heap_member {
+    struct tree_node node;
+    struct heap *heap;
+    struct heap_set *set; /* NULL: it is in none */
+};
+
 #define SLAB_CLASSES 40
 #define HEAP_BATCHES 8
 #define HEAP_KEPT 8
@@ -160,6 +179,7 @@ struct heap {
     mutex caches_lock;                   /* held beside `lock` to change the list below; takes no other */
     struct cache *caches;                /* of its threads, including threads that have ended */
     struct use_queue *queues;            /* of the streams that use blocks */
+    struct tree queues_by_stream;        /* the same */
     size_t waiting, waiting_uses;        /* blocks that are freed and wait, and their uses that are pending */
     uint64_t waits;                      /* blocks that have ever waited */
     struct use *watched;                 /* blocks that only debug mode still holds */
@@ -186,7 +206,12 @@ struct heap {
     } closed[HEAP_BATCHES]; /* oldest first */
     unsigned closed_count;
 
-    struct heap *next; /* arena lock: in the arena's list */
+    struct heap *next;                           /* arena lock: in the arena's list */
+    struct heap *next_of_stream, *previous_of_stream; /* heaps_lock: of its stream, while that is not retired */
+    struct heap *next_unused;                    /* heaps_lock: in the queue of heaps to be reused */
+
+    struct heap_member sets[HEAP_SETS]; /* the sets that it is in */
+    bool lends;                         /* it is in its store's `lenders` */
 
     /* The part's lock: freed blocks that are kept as they are, the newest last; and to change, whether any may be. */
     struct counters_part part; /* of its store's counters */
@@ -217,6 +242,30 @@ static inline tarn_stream heap_stream_value(const struct heap *heap)
 
 /* The heap after `heap` in the arena's list; NULL starts and ends. Heaps are never destroyed. */
 struct heap *heap_next(struct arena *arena, struct heap *heap);
+/* The newest heap of a store that is older than `heap`; NULL starts and ends. And the same among the heaps whose idle memory may be taken for
+ * a store: store_serves(). A heap may become another store's meanwhile: code to which that matters looks again, under its lock. */
+struct heap *heap_next_of(struct store *store, const struct heap *heap);
+struct heap *heap_next_serving(struct store *wanting, const struct heap *heap);
+
+/* A walk over a part of a set. A walk that has looked in vain at HEAP_LOOKS heaps ends, and the next one goes on there: so what a call costs
+ * does not grow with the set. */
+#define HEAP_LOOKS 64
+struct heap_walk {
+    struct arena *arena;
+    struct heap_set *set;
+    struct heap *heap; /* the last one */
+    unsigned vain;     /* looks so far; counted by the caller */
+};
+struct heap *heap_walk_next(struct heap_walk *walk); /* NULL ends */
+
+/* Which sets a heap is in, after its store, or who uses it, has changed; a heap that is `unused` is in none. */
+void heap_sets_update_locked(struct heap *heap, bool unused);
+/* A whole piece may be free in the heap now: then other streams of its pool may borrow it. And the end of that, if there is none. */
+void heap_lends_locked(struct heap *heap);
+void heap_lends_end_locked(struct heap *heap);
+/* The heap is nobody's and has no memory left: it is not looked at any more. */
+void heap_nobodys_end_locked(struct heap *heap);
+
 /* A heap's store now, or a moment ago. */
 struct store *heap_store(struct heap *heap);
 /* Whether the heap's idle memory may be taken for a store: store_serves(). With no lock held. */
@@ -346,6 +395,10 @@ void span_whole_pieces(const struct arena *arena, const struct span *span, size_
 bool span_is_free_segment_locked(const struct heap *heap, const struct span *span);
 /* Whether a free span holds a whole piece, or is a whole segment, which it would give up once it is idle. */
 bool span_holds_piece_locked(const struct heap *heap, const struct span *span);
+/* Whether a span of at least `size` bytes is free. */
+bool heap_has_free_locked(const struct heap *heap, size_t size);
+/* Gives each zone a new state: what is freed next is not kept (kept.h). */
+void zones_change_locked(struct heap *heap);
 
 /* Finds out which batches are idle; with `close` records a mark if something was freed in the open batch. Never waits. */
 void heap_learn_locked(struct heap *heap, bool close);

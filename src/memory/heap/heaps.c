@@ -30,18 +30,63 @@ static struct heap *heap_create(struct arena *arena)
     return heap;
 }
 
-/* An empty heap that no code can reach, to be reused. heaps_lock; the list grows only under it. Threads may have caches for the heap. These
- * are empty, and serve the same threads again when the heap is reused. */
+/* The queue of retired heaps, which are reused when they are empty. heaps_lock. */
+static void unused_push_locked(struct heap *heap)
+{
+    struct arena *arena = heap->arena;
+    heap->next_unused = NULL;
+    *(arena->unused_last ? &arena->unused_last->next_unused : &arena->unused_first) = heap;
+    arena->unused_last = heap;
+}
+
+static struct heap *unused_pop_locked(struct arena *arena)
+{
+    struct heap *heap = arena->unused_first;
+    arena->unused_first = heap->next_unused;
+    if (!arena->unused_first)
+        arena->unused_last = NULL;
+    return heap;
+}
+
+/* An empty heap that no code can reach, to be reused. heaps_lock. Threads may have caches for the heap. These are empty, and serve the same
+ * threads again when the heap is reused. Looks at a few in turn: there may be many with blocks that were never freed. */
 static struct heap *heap_unused_locked(struct arena *arena)
 {
-    for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
+    const struct heap *last = arena->unused_last;
+    for (int looks = 8; looks > 0 && arena->unused_first; looks--) {
+        struct heap *heap = unused_pop_locked(arena);
         mutex_lock(&heap->lock);
-        bool unused = heap->retired && heap_is_empty_locked(heap);
+        bool unused = heap_is_empty_locked(heap);
         mutex_unlock(&heap->lock);
         if (unused)
             return heap;
+        unused_push_locked(heap);
+        if (heap == last)
+            break;
     }
     return NULL;
+}
+
+/* The list of a stream's heaps. heaps_lock. */
+static void stream_enter_locked(struct heap *heap)
+{
+    struct heap *next = heap->stream->heaps;
+    heap->previous_of_stream = NULL;
+    heap->next_of_stream = next;
+    if (next)
+        next->previous_of_stream = heap;
+    heap->stream->heaps = heap;
+}
+
+static void stream_leave_locked(struct heap *heap)
+{
+    struct heap *next = heap->next_of_stream, *previous = heap->previous_of_stream;
+    if (next)
+        next->previous_of_stream = previous;
+    if (previous)
+        previous->next_of_stream = next;
+    else
+        heap->stream->heaps = next;
 }
 
 static void count_retired(struct arena *arena, int change)
@@ -132,7 +177,9 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     heap->regrets = 0;
     if (!left_behind)
         caches_open_locked(heap);
+    heap_sets_update_locked(heap, false);
     mutex_unlock(&heap->lock);
+    stream_enter_locked(heap);
     if (fresh) {
         mutex_lock(&arena->lock);
         heap->next = arena->heaps;
@@ -169,44 +216,35 @@ static void retire_locked(struct heap *heap)
     heap->retired = true;
     hooks.plan_end_locked(heap);
     heap_enter(heap->store, heap->stream, NULL);
+    heap_sets_update_locked(heap, false);
+    unused_push_locked(heap);
 }
 
 tarn_status heap_retire(struct stream *stream)
 {
-    struct arena *arena = arena_if_used(stream->device);
     tarn_status status = TARN_OK;
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = arena ? arena->heaps : NULL; heap && !status; heap = heap->next) {
+    for (struct heap *heap = stream->heaps; heap && !status; heap = heap->next_of_stream) {
         mutex_lock(&heap->lock);
-        if (heap->stream == stream && !heap->retired)
-            status = batches_end_prepare_locked(heap);
+        status = batches_end_prepare_locked(heap);
         mutex_unlock(&heap->lock);
     }
-    for (struct heap *heap = arena ? arena->heaps : NULL; heap && !status; heap = heap->next) {
+    while (stream->heaps && !status) {
+        struct heap *heap = stream->heaps;
+        stream_leave_locked(heap);
         mutex_lock(&heap->lock);
-        if (heap->stream == stream && !heap->retired)
-            retire_locked(heap);
+        retire_locked(heap);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);
     return status;
 }
 
-/* The next heap of a store after `heap`; NULL starts. heaps_lock, under which a heap changes its store. There may be thousands of heaps of
- * other stores, so their locks are not taken. */
-static struct heap *heap_of_store_locked(const struct store *store, const struct heap *heap)
-{
-    struct heap *next = heap ? heap->next : store->arena->heaps;
-    while (next && next->store != store)
-        next = next->next;
-    return next;
-}
-
 void heaps_leave_behind(struct store *store)
 {
     mutex_lock(&heaps_lock);
     atomic_store(&store->left_behind, true); /* first, so that a cache that is created from now on is closed */
-    for (struct heap *heap = heap_of_store_locked(store, NULL); heap; heap = heap_of_store_locked(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap->retired) {
             count_retired(heap->arena, 1);
@@ -214,6 +252,7 @@ void heaps_leave_behind(struct store *store)
             caches_reclaim_locked(heap); /* so that heaps_learn() finds all free memory */
             hooks.plan_end_locked(heap); /* the next pool may be the one that the plan has */
         }
+        heap_sets_update_locked(heap, false);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);
@@ -221,12 +260,10 @@ void heaps_leave_behind(struct store *store)
 
 void heaps_learn(struct stream *stream)
 {
-    struct arena *arena = arena_if_used(stream->device);
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = arena ? arena->heaps : NULL; heap; heap = heap->next) {
+    for (struct heap *heap = stream->heaps; heap; heap = heap->next_of_stream) {
         mutex_lock(&heap->lock);
-        if (heap->stream == stream && !heap->retired)
-            heap_learn_locked(heap, true);
+        heap_learn_locked(heap, true);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);
@@ -236,23 +273,25 @@ bool heaps_give_up(struct store *store)
 {
     bool empty = true;
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = heap_of_store_locked(store, NULL); heap && empty;
-         heap = heap_of_store_locked(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap && empty; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         empty = heap_is_empty_locked(heap);
         mutex_unlock(&heap->lock);
     }
-    for (struct heap *heap = heap_of_store_locked(store, NULL), *next; heap && empty; heap = next) {
-        next = heap_of_store_locked(store, heap);
+    for (struct heap *heap = heap_next_of(store, NULL); heap && empty; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
-        if (!heap->retired)
+        if (!heap->retired) {
             heap_enter(store, heap->stream, NULL);
+            stream_leave_locked(heap);
+            unused_push_locked(heap);
+        }
         caches_publish_locked(heap); /* while the pool's counters still exist */
         counters_part_close(&heap->part);
         spare_spans_destroy_locked(heap);
         heap->retired = true;
         hooks.plan_end_locked(heap); /* which a request in progress may have begun after the pool was left behind */
         heap->store = &store->arena->store;
+        heap_sets_update_locked(heap, true);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);

@@ -20,16 +20,38 @@ static struct object_pool all_queues = OBJECT_POOL(struct use_queue);
 
 /* Queues ----------------------------------------------------------------------------------------------------------- */
 
-/* A queue of the heap, created if necessary; NULL with an error text if the host is out of memory. There are few queues: one per stream
- * that uses the heap's blocks. */
+#define QUEUE_OF(node) TREE_ENTRY(node, struct use_queue, by_stream)
+
+/* The order of queues, and of uses: by stream, incarnation, and whether events are meant. */
+static int stream_order(const struct stream *a, unsigned a_incarnation, const struct stream *b, unsigned b_incarnation)
+{
+    if (a != b)
+        return (uintptr_t)a < (uintptr_t)b ? -1 : 1;
+    return (a_incarnation > b_incarnation) - (a_incarnation < b_incarnation);
+}
+
+static int queue_order(const struct use_queue *queue, const struct stream *stream, unsigned incarnation, bool events)
+{
+    int order = stream_order(queue->stream, queue->incarnation, stream, incarnation);
+    return order ? order : queue->events - events;
+}
+
+static bool queue_is_before(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct use_queue *other = QUEUE_OF(b);
+    return queue_order(QUEUE_OF(a), other->stream, other->incarnation, other->events) < 0;
+}
+
+/* A queue of the heap, created if necessary; NULL with an error text if the host is out of memory. */
 static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsigned incarnation, bool events)
 {
-    struct use_queue *queue = heap->queues;
-    while (queue && (queue->stream != stream || queue->incarnation != incarnation || queue->events != events))
-        queue = queue->next;
-    if (queue)
-        return queue;
-    queue = object_alloc(&all_queues);
+    struct tree_node *node = heap->queues_by_stream.root;
+    int order;
+    while (node && (order = queue_order(QUEUE_OF(node), stream, incarnation, events)) != 0)
+        node = node->sides[order < 0];
+    if (node)
+        return QUEUE_OF(node);
+    struct use_queue *queue = object_alloc(&all_queues);
     if (!queue) {
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the uses of blocks by another stream");
         return NULL;
@@ -39,6 +61,7 @@ static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsi
     queue->events = events;
     queue->next = heap->queues;
     heap->queues = queue;
+    tree_insert_by(&heap->queues_by_stream, &queue->by_stream, queue_is_before);
     return queue;
 }
 
@@ -51,6 +74,7 @@ static void queues_sweep_locked(struct heap *heap)
             continue;
         }
         *place = queue->next;
+        tree_remove(&heap->queues_by_stream, &queue->by_stream);
         object_free(&all_queues, queue);
     }
 }
@@ -108,6 +132,13 @@ static void use_ends_locked(struct heap *heap, struct use *use)
 
 /* Uses ------------------------------------------------------------------------------------------------------------- */
 
+#define USE_OF(node) TREE_ENTRY(node, struct use, by_stream)
+
+static bool use_is_before(const struct tree_node *a, const struct tree_node *b)
+{
+    return stream_order(USE_OF(a)->stream, USE_OF(a)->incarnation, USE_OF(b)->stream, USE_OF(b)->incarnation) < 0;
+}
+
 /* Adds a use to the front of a list, with a queue of the heap unless that is NULL. */
 static struct use *use_create(struct heap *heap, struct use **uses, struct stream *stream, unsigned incarnation,
                               bool event)
@@ -124,7 +155,10 @@ static struct use *use_create(struct heap *heap, struct use **uses, struct strea
     if (queue)
         queue->users++;
     use->next = *uses;
+    use->streams.root = *uses ? (*uses)->streams.root : NULL;
     *uses = use;
+    if (!event)
+        tree_insert_by(&use->streams, &use->by_stream, use_is_before);
     return use;
 }
 
@@ -132,11 +166,14 @@ static struct use *use_create(struct heap *heap, struct use **uses, struct strea
 static tarn_status use_add(struct heap *heap, struct use **uses, struct stream *stream, unsigned incarnation,
                            uint64_t capture)
 {
-    for (struct use *use = *uses; use; use = use->next)
-        if (use->stream == stream && use->incarnation == incarnation) {
-            use->capture = use->capture == capture ? capture : 0;
-            return TARN_OK;
-        }
+    struct tree_node *node = *uses ? (*uses)->streams.root : NULL;
+    int order;
+    while (node && (order = stream_order(USE_OF(node)->stream, USE_OF(node)->incarnation, stream, incarnation)) != 0)
+        node = node->sides[order < 0];
+    if (node) {
+        USE_OF(node)->capture = USE_OF(node)->capture == capture ? capture : 0;
+        return TARN_OK;
+    }
     struct use *use = use_create(heap, uses, stream, incarnation, false);
     if (!use)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
@@ -471,26 +508,33 @@ bool heap_wait(struct heap *heap, tarn_status *status)
     return true;
 }
 
-size_t waits_ahead(struct arena *arena)
+static struct heap *next_heap(struct arena *arena, struct store *store, struct heap *heap)
+{
+    return store ? heap_next_of(store, heap) : heap_next(arena, heap);
+}
+
+static size_t waits_of(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    size_t waits = 4 * (heap->waiting_uses + HEAP_BATCHES + 1);
+    mutex_unlock(&heap->lock);
+    return waits;
+}
+
+size_t waits_ahead(struct arena *arena, struct store *store)
 {
     size_t waits = 0;
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
-        mutex_lock(&heap->lock);
-        waits += 4 * (heap->waiting_uses + HEAP_BATCHES + 1);
-        mutex_unlock(&heap->lock);
-    }
+    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap))
+        waits += waits_of(heap);
     return waits;
 }
 
 tarn_status heaps_settle(struct arena *arena, struct store *store)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
-        if (store && heap_store(heap) != store)
-            continue;
-        for (size_t waits = waits_ahead(arena); waits > 0 && !status && heap_wait(heap, &status); waits--)
+    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap))
+        for (size_t waits = waits_of(heap); waits > 0 && !status && heap_wait(heap, &status); waits--)
             ;
-    }
     return status;
 }
 

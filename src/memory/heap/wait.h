@@ -47,8 +47,8 @@ void heap_collect(struct heap *heap);
 bool heap_wait(struct heap *heap, tarn_status *status);
 
 /* An upper bound of the waits after which all work that is queued now has ended and its memory is idle, if nothing is queued meanwhile: one
- * for each mark, and one for the batch of the memory that it frees. */
-size_t waits_ahead(struct arena *arena);
+ * for each mark, and one for the batch of the memory that it frees. In the heaps of a store, or with NULL of a device. */
+size_t waits_ahead(struct arena *arena, struct store *store);
 
 /* Waits for all work queued so far that blocks of a store, or with NULL of a device, wait for. */
 tarn_status heaps_settle(struct arena *arena, struct store *store);

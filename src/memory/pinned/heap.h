@@ -39,6 +39,8 @@ enum pinned_state {
 /* Work on a stream that uses a block. */
 struct pinned_use {
     struct pinned_use *next;         /* of the same block */
+    struct tree_node by_stream;      /* among them, until the block is pending */
+    struct tree streams;             /* the first one's: the block's uses by stream */
     struct pinned_use *next_pending; /* of the same stream, freed later */
     struct pinned_block *block;      /* once it is pending */
     struct stream *stream;

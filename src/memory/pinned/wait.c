@@ -25,19 +25,38 @@ static struct pinned_queue *queue_of(struct stream *stream)
     return queue;
 }
 
+#define USE_OF(node) TREE_ENTRY(node, struct pinned_use, by_stream)
+
+static int use_order(const struct pinned_use *use, const struct stream *stream, unsigned incarnation)
+{
+    if (use->stream != stream)
+        return (uintptr_t)use->stream < (uintptr_t)stream ? -1 : 1;
+    return (use->incarnation > incarnation) - (use->incarnation < incarnation);
+}
+
+static bool use_is_before(const struct tree_node *a, const struct tree_node *b)
+{
+    return use_order(USE_OF(a), USE_OF(b)->stream, USE_OF(b)->incarnation) < 0;
+}
+
 tarn_status pinned_use_add_locked(struct pinned_use **uses, struct stream *stream)
 {
     unsigned incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed);
-    for (struct pinned_use *use = *uses; use; use = use->next)
-        if (use->stream == stream && use->incarnation == incarnation)
-            return TARN_OK;
+    const struct tree_node *node = *uses ? (*uses)->streams.root : NULL;
+    int order;
+    while (node && (order = use_order(USE_OF(node), stream, incarnation)) != 0)
+        node = node->sides[order < 0];
+    if (node)
+        return TARN_OK;
     struct pinned_use *use = queue_of(stream) ? object_alloc(&use_objects) : NULL;
     if (!use)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the use of pinned memory by a stream");
     use->stream = stream;
     use->incarnation = incarnation;
     use->next = *uses;
+    use->streams.root = *uses ? (*uses)->streams.root : NULL;
     *uses = use;
+    tree_insert_by(&use->streams, &use->by_stream, use_is_before);
     return TARN_OK;
 }
 

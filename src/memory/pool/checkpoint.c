@@ -126,7 +126,7 @@ tarn_status tarn_checkpoint_destroy(tarn_checkpoint *public)
 static tarn_status check_quiet(struct store *store, const struct list *now)
 {
     size_t waiting = 0;
-    for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (heap->store == store) {
             (void)wait_collect_locked(heap);
@@ -223,7 +223,7 @@ static void free_all(struct store *store, const struct list *now)
         (void)block_free_now((char *)now->blocks[i].block.address + now->blocks[i].front);
     if (debug_has(DEBUG_CONTENTS))
         hooks.debug_go_on();
-    for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (heap->store == store)
             caches_reclaim_locked(heap);

@@ -88,7 +88,7 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     stream_prove(found, (unsigned)(stream >> 32)); /* the caller is about to capture on it, so it exists */
     error_attempt_end(&before, TARN_OK);
     atomic_fetch_add(&pool->store.holds, 1);
-    status = scope_begin_capture(pool, found, &scope);
+    status = scope_begin_capture(pool, found, announce, &scope);
     if (!status) {
         status = announce ? tarn_capture_announce(stream) : tarn_capture_begin(stream, mode);
         if (status)

@@ -14,10 +14,14 @@
 #include "memory/heap/traced.h"
 #include "memory/pinned/pinned.h"
 
+#include <limits.h>
+
 static struct object_pool pools = OBJECT_POOL_NAMED(struct pool);
 static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
 static mutex collecting = MUTEX_INITIALIZER(LOCK_COLLECTING);
 static void (*_Atomic end_callback)(tarn_pool_id id);
+
+#define COLLECTED_AT_ONCE 16 /* pools left behind that a call tries to destroy: there may be many that have live blocks */
 
 bool pool_retain(struct pool *pool)
 {
@@ -32,8 +36,14 @@ void pool_let_go(struct pool *pool)
     struct arena *arena = pool->store.arena; /* the pool may be gone two lines below */
     atomic_fetch_add(&arena->let_go, 1);
     atomic_fetch_add(&arena->pools_ended, 1);
-    if (atomic_fetch_sub(&pool->count, 1) != 1)
+    if (atomic_fetch_sub(&pool->count, 1) != 1) {
         atomic_fetch_sub(&arena->pools_ended, 1);
+        return;
+    }
+    struct store *store = &pool->store; /* stays until it is taken from the stack */
+    store->next_ended = atomic_load(&arena->ended);
+    while (!atomic_compare_exchange_weak(&arena->ended, &store->next_ended, store))
+        ;
 }
 
 bool pool_hold(struct pool *pool)
@@ -66,13 +76,40 @@ tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **resul
     return TARN_OK;
 }
 
+#define STORE_BY_ID(node) TREE_ENTRY(node, struct store, by_id)
+
+static int id_order(const uint64_t a[2], const uint64_t b[2])
+{
+    int first = (a[0] > b[0]) - (a[0] < b[0]);
+    return first ? first : (a[1] > b[1]) - (a[1] < b[1]);
+}
+
+static bool is_before(const struct tree_node *a, const struct tree_node *b)
+{
+    return id_order(STORE_BY_ID(a)->id, STORE_BY_ID(b)->id) < 0;
+}
+
+struct pool *pool_of_id_locked(struct arena *arena, tarn_pool_id id)
+{
+    const uint64_t wanted[2] = {id.first, id.second};
+    struct tree_node *node = arena->pools.root;
+    int order;
+    while (node && (order = id_order(STORE_BY_ID(node)->id, wanted)) != 0)
+        node = node->sides[order < 0];
+    return node ? pool_of_store(STORE_BY_ID(node)) : NULL;
+}
+
 void pool_begin(struct pool *pool)
 {
     struct arena *arena = pool->store.arena;
     mutex_lock(&arena->lock);
     counters_max_split(&pool->counters, store_max_split(&pool->store));
     pool->store.next = arena->stores;
+    pool->store.previous = NULL;
+    if (arena->stores)
+        arena->stores->previous = &pool->store;
     arena->stores = &pool->store;
+    tree_insert_by(&arena->pools, &pool->store.by_id, is_before);
     mutex_unlock(&arena->lock);
     trace_store(TRACE_pool_create, &pool->store, 0);
 }
@@ -124,16 +161,27 @@ static bool is_unvisited_locked(struct store *store)
     return atomic_load(&pool_of_store(store)->visits) == 0 && atomic_load(&store->holds) == 0;
 }
 
-/* Removes a store from the arena's list, unless a request uses its pool. */
+static void left_remove_locked(struct arena *arena, const struct store *store)
+{
+    if (arena->left_from == store)
+        arena->left_from = store->next_left;
+    *(store->previous_left ? &store->previous_left->next_left : &arena->left_first) = store->next_left;
+    if (store->next_left)
+        store->next_left->previous_left = store->previous_left;
+}
+
+/* Removes a store from the arena's lists, unless a request uses its pool. */
 static bool unlink_store(struct arena *arena, struct store *store)
 {
     mutex_lock(&arena->lock);
     bool unvisited = is_unvisited_locked(store);
-    struct store **place = &arena->stores;
-    while (unvisited && *place != store)
-        place = &(*place)->next;
-    if (unvisited)
-        *place = store->next;
+    if (unvisited) {
+        left_remove_locked(arena, store);
+        tree_remove(&arena->pools, &store->by_id);
+        *(store->previous ? &store->previous->next : &arena->stores) = store->next;
+        if (store->next)
+            store->next->previous = store->previous;
+    }
     mutex_unlock(&arena->lock);
     return unvisited;
 }
@@ -148,7 +196,7 @@ static bool is_over(struct store *store)
     return over;
 }
 
-/* Moves a pool that was left behind and has no memory from its list to `dead`. Caller holds `collecting`. */
+/* Moves a pool that was left behind and has no memory from its lists to `dead`. Caller holds `collecting`. */
 static void bury_if_empty(struct arena *arena, struct pool *pool, struct store **dead)
 {
     struct store *store = &pool->store;
@@ -198,23 +246,50 @@ static void leave_behind(struct store *store)
     process_changed();
 }
 
+/* From now on pools_collect() tries to destroy it. */
+static void left_push(struct arena *arena, struct store *store)
+{
+    mutex_lock(&arena->lock);
+    store->previous_left = NULL;
+    store->next_left = arena->left_first;
+    if (arena->left_first)
+        arena->left_first->previous_left = store;
+    arena->left_first = store;
+    mutex_unlock(&arena->lock);
+}
+
 /* Leaves a pool without references behind, and returns its id. False if there is none. */
 static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
 {
     bool found = false;
     mutex_lock(&collecting);
-    for (struct store *store = store_next(arena, NULL); store && !found; store = store_next(arena, store)) {
-        if (atomic_load(&pool_of_store(store)->count) || atomic_load(&store->left_behind))
-            continue;
-        leave_behind(store);
+    while (!found) {
+        struct store *store = arena->ended_taken ? arena->ended_taken : atomic_exchange(&arena->ended, NULL);
+        if (!store)
+            break;
+        arena->ended_taken = store->next_ended;
+        found = !atomic_load(&store->left_behind); /* a shutdown may have done it */
+        if (found)
+            leave_behind(store);
         *id = (tarn_pool_id){store->id[0], store->id[1]};
-        found = true;
+        left_push(arena, store);
     }
     mutex_unlock(&collecting);
     return found;
 }
 
-void pools_collect(struct arena *arena)
+/* The next in turn of those that are left behind. Caller holds `collecting`, so it stays. */
+static struct store *left_next(struct arena *arena)
+{
+    mutex_lock(&arena->lock);
+    struct store *store = arena->left_from ? arena->left_from : arena->left_first;
+    arena->left_from = store ? store->next_left : NULL;
+    mutex_unlock(&arena->lock);
+    return store;
+}
+
+/* Tries to destroy at most `most` of those that are left behind, in turn. */
+static void collect(struct arena *arena, unsigned most)
 {
     tarn_pool_id id;
     struct store *dead = NULL;
@@ -226,17 +301,27 @@ void pools_collect(struct arena *arena)
             callback(id);
     }
     mutex_lock(&collecting);
-    for (struct store *store = store_next(arena, NULL), *next; store; store = next) {
-        struct pool *pool = pool_of_store(store);
-        next = store_next(arena, store);
-        if (!atomic_load(&pool->count) && atomic_load(&store->left_behind))
-            bury_if_empty(arena, pool, &dead);
+    unsigned ended = atomic_load(&arena->pools_ended);
+    for (unsigned looks = ended < most ? ended : most; looks > 0; looks--) {
+        struct store *store = left_next(arena);
+        if (store)
+            bury_if_empty(arena, pool_of_store(store), &dead);
     }
     mutex_unlock(&collecting);
     for (struct store *store = dead, *next; store; store = next) {
         next = store->next;
         destroy(pool_of_store(store));
     }
+}
+
+void pools_collect(struct arena *arena)
+{
+    collect(arena, COLLECTED_AT_ONCE);
+}
+
+void pools_collect_all(struct arena *arena)
+{
+    collect(arena, UINT_MAX);
 }
 
 void pools_on_end(void (*callback)(tarn_pool_id id))
@@ -253,10 +338,13 @@ void pools_leave_behind(struct arena *arena)
             pool_sleep_cancel(pool);
         if (atomic_load(&store->holds))
             continue; /* a graph may still run, and will report its end */
-        if (atomic_exchange(&pool->count, 0))
-            atomic_fetch_add(&arena->pools_ended, 1);
+        bool ends = atomic_exchange(&pool->count, 0);
         if (!atomic_load(&store->left_behind))
             leave_behind(store);
+        if (ends) { /* otherwise it is on the stack, or was taken from it */
+            atomic_fetch_add(&arena->pools_ended, 1);
+            left_push(arena, store);
+        }
     }
     mutex_unlock(&collecting);
 }

@@ -67,9 +67,13 @@ void pool_begin(struct pool *pool);
 tarn_status pool_check(tarn_pool *pool);
 tarn_status pool_check_any(tarn_pool *pool);
 
-/* Leaves pools without references behind, and destroys those that have nothing left. At the shutdown of a device: leaves all pools behind
- * that no graph holds, also those with references. */
+/* The pool of an id, or NULL. Arena lock. */
+struct pool *pool_of_id_locked(struct arena *arena, tarn_pool_id id);
+
+/* Leaves pools without references behind, and destroys those that have nothing left: a few in turn, or all. At the shutdown of a device:
+ * leaves all pools behind that no graph holds, also those with references. */
 void pools_collect(struct arena *arena);
+void pools_collect_all(struct arena *arena);
 void pools_leave_behind(struct arena *arena);
 
 /* Releases what a suspended pool has when no caller can resume it any more: addresses without live blocks, and contents. False if another
@@ -141,9 +145,9 @@ void route_end(const struct route *route);
 
 /* A thread ends: it leaves its scopes. */
 void scopes_of_thread_end(struct thread *thread);
-/* Opens a scope for the streams of a capture that is about to begin on `stream`; and ends it. The end returns the pool with the scope's
+/* Opens a scope for the streams of a capture that is about to begin on `stream`, `announced` by a caller that begins it; and ends it. The end returns the pool with the scope's
  * reference, or NULL if there was no scope. */
-tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, tarn_scope *scope);
+tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, bool announced, tarn_scope *scope);
 struct pool *scope_end_capture(const struct stream *stream);
 /* The pool of such a scope, with one more reference and hold, as pool_hold() adds them, while the capture cannot end. NULL if there is
  * none. */

@@ -50,8 +50,7 @@ static void visit_span(struct heap *heap, const struct span *span, tarn_stream s
 
 void visit_blocks(struct store *store, struct visitor *visitor)
 {
-    struct arena *arena = store->arena;
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         tarn_stream stream = heap_stream_value(heap);
         for (int zone = 0; heap->store == store && zone < ZONES; zone++)

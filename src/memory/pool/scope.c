@@ -2,7 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns the open scopes and each thread's list of the scopes that it is in. `scopes_lock` protects all of it except the links of a thread's
- * list, which only that thread reads. A scope lives while it is open or a thread is in it. Newer scopes have larger values. */
+ * list, which only that thread reads. A scope lives while it is open or a thread is in it. Newer scopes have larger values.
+ *
+ * A request looks only at scopes that may apply to it: those of its thread, of its stream, of the whole device, and of the capture that its
+ * stream takes part in, which is found by the driver's number of that capture. */
 #include "base/pages.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -23,9 +26,16 @@ struct scope {
     struct pool *pool;     /* with a reference while the scope is open; NULL: the default pool */
     struct thread *thread; /* thread scopes: the thread that began it; NULL when that has ended */
     struct stream *stream; /* stream and capture scopes: the stream */
-    unsigned incarnation;
     tarn_stream named;  /* the same, of its lease */
-    struct scope *next; /* older; of the open ones */
+    bool announced;     /* capture scopes: the caller begins the capture */
+    uint64_t capture;   /* capture scopes: the driver's number of the capture, as it was last asked; 0: not known */
+
+    /* While it is open. */
+    struct tree_node by_value, by_place, by_capture;
+    bool placed;                     /* it is in the tree `by_place` */
+    struct scope *older, *newer;     /* of the same stream, or of the whole device */
+    struct scope *next, *previous;   /* in the list `unsure` */
+    bool is_unsure;
 };
 
 /* A thread's membership in a scope. */
@@ -36,12 +46,158 @@ struct joined {
 };
 
 static mutex scopes_lock = MUTEX_INITIALIZER(LOCK_SCOPES);
-static struct scope *scopes; /* open ones, newest first */
-static tarn_scope last_value;
+static struct tree by_value;                   /* the open ones */
+static struct tree by_place;                   /* the same, by what may be open only once */
+static struct tree by_capture;                 /* capture scopes, by the number of the capture, where that is known */
+static struct scope *unsure;                   /* capture scopes of which it may change: not known yet, or announced */
+static struct scope *of_all[TARN_MAX_DEVICES]; /* TARN_SCOPE_ALWAYS: the newest */
+static tarn_scope last_value, last_capture; /* of the newest scope; of the newest capture scope */
 static atomic_uint shared_scopes;  /* open ones that are not thread scopes */
 static atomic_uint capture_scopes; /* of those, capture scopes: streams join these without calling tarn */
 static struct object_pool scope_objects = OBJECT_POOL(struct scope);
 static struct object_pool joined_objects = OBJECT_POOL(struct joined);
+
+/* The open scopes -------------------------------------------------------------------------------------------------- */
+
+#define BY_VALUE(node) TREE_ENTRY(node, struct scope, by_value)
+#define BY_PLACE(node) TREE_ENTRY(node, struct scope, by_place)
+#define BY_CAPTURE(node) TREE_ENTRY(node, struct scope, by_capture)
+
+static bool value_is_before(const struct tree_node *a, const struct tree_node *b)
+{
+    return BY_VALUE(a)->value < BY_VALUE(b)->value;
+}
+
+static bool value_is_from(const struct tree_node *node, uint64_t value)
+{
+    return BY_VALUE(node)->value >= value;
+}
+
+/* What may be open only once: a pool's scope of a kind for a stream, a thread or a device; and for a stream, a capture of any pool. */
+static int place_order(const struct scope *a, const struct scope *b)
+{
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    if (a->pool != b->pool && a->kind != SCOPE_CAPTURE)
+        return (uintptr_t)a->pool < (uintptr_t)b->pool ? -1 : 1;
+    if (a->device != b->device)
+        return a->device < b->device ? -1 : 1;
+    if (a->thread != b->thread && a->kind == TARN_SCOPE_THREAD)
+        return (uintptr_t)a->thread < (uintptr_t)b->thread ? -1 : 1;
+    if (a->stream != b->stream)
+        return (uintptr_t)a->stream < (uintptr_t)b->stream ? -1 : 1;
+    return (a->named > b->named) - (a->named < b->named);
+}
+
+static bool place_is_before(const struct tree_node *a, const struct tree_node *b)
+{
+    return place_order(BY_PLACE(a), BY_PLACE(b)) < 0;
+}
+
+/* Whether a scope of the same place is open. */
+static bool is_open_locked(const struct scope *like)
+{
+    const struct tree_node *node = by_place.root;
+    int order;
+    while (node && (order = place_order(BY_PLACE(node), like)) != 0)
+        node = node->sides[order < 0];
+    return node != NULL;
+}
+
+/* By the capture, then by age: that of an announced scope is as old as the last question, so two may have the same. */
+static bool capture_is_before(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct scope *x = BY_CAPTURE(a), *y = BY_CAPTURE(b);
+    return x->capture != y->capture ? x->capture < y->capture : x->value < y->value;
+}
+
+static bool capture_is_from(const struct tree_node *node, uint64_t capture)
+{
+    return BY_CAPTURE(node)->capture >= capture;
+}
+
+static void capture_set_locked(struct scope *scope, uint64_t capture)
+{
+    if (scope->capture)
+        tree_remove(&by_capture, &scope->by_capture);
+    scope->capture = capture;
+    if (capture)
+        tree_insert_by(&by_capture, &scope->by_capture, capture_is_before);
+}
+
+static void unsure_end_locked(struct scope *scope)
+{
+    if (!scope->is_unsure)
+        return;
+    scope->is_unsure = false;
+    *(scope->previous ? &scope->previous->next : &unsure) = scope->next;
+    if (scope->next)
+        scope->next->previous = scope->previous;
+}
+
+/* The list of the place where a scope applies; NULL for a thread's. */
+static struct scope **newest_of(const struct scope *scope)
+{
+    if (scope->kind == TARN_SCOPE_THREAD)
+        return NULL;
+    return scope->stream ? &scope->stream->scopes : &of_all[scope->device];
+}
+
+static void enter_locked(struct scope *scope)
+{
+    struct scope **newest = newest_of(scope);
+    tree_insert_by(&by_value, &scope->by_value, value_is_before);
+    tree_insert_by(&by_place, &scope->by_place, place_is_before);
+    scope->placed = true;
+    if (newest) {
+        scope->older = *newest;
+        if (scope->older)
+            scope->older->newer = scope;
+        *newest = scope;
+    }
+    if (scope->kind == SCOPE_CAPTURE) {
+        scope->is_unsure = true;
+        scope->next = unsure;
+        if (unsure)
+            unsure->previous = scope;
+        unsure = scope;
+    }
+}
+
+static void displace_locked(struct scope *scope)
+{
+    if (scope->placed)
+        tree_remove(&by_place, &scope->by_place);
+    scope->placed = false;
+}
+
+static void remove_locked(struct scope *scope)
+{
+    struct scope **newest = newest_of(scope);
+    tree_remove(&by_value, &scope->by_value);
+    displace_locked(scope);
+    capture_set_locked(scope, 0);
+    unsure_end_locked(scope);
+    if (!newest)
+        return;
+    *(scope->newer ? &scope->newer->older : newest) = scope->older;
+    if (scope->older)
+        scope->older->newer = scope->newer;
+}
+
+static struct scope *find_locked(tarn_scope value)
+{
+    struct tree_node *node = tree_find_first(&by_value, value_is_from, value);
+    return node && BY_VALUE(node)->value == value ? BY_VALUE(node) : NULL;
+}
+
+static struct scope *find_capture_locked(const struct stream *stream)
+{
+    struct scope *scope = stream->scopes;
+    while (scope && scope->kind != SCOPE_CAPTURE)
+        scope = scope->older;
+    return scope;
+}
 
 /* Routing ---------------------------------------------------------------------------------------------------------- */
 
@@ -56,37 +212,59 @@ static tarn_status ask(const struct stream *stream, struct driver_capture *captu
     return gone ? TARN_OK : status;
 }
 
-/* Fails if the driver does not answer: otherwise the graph could use memory of a pool that it does not hold. */
-static tarn_status takes_part(const struct stream *stream, const struct scope *scope, bool *is)
+/* Asks the driver about the captures of which it is not known, or may have changed. */
+static tarn_status ask_unsure_locked(void)
 {
-    struct driver_capture own = {0}, begun = {0};
-    *is = stream == scope->stream && stream_is_known(stream);
-    if (stream == scope->stream)
-        return TARN_OK;
-    tarn_status status = ask(stream, &own);
-    if (status || own.state != DRIVER_CAPTURE_ACTIVE || (status = ask(scope->stream, &begun)))
-        return status;
-    *is = begun.state == DRIVER_CAPTURE_ACTIVE && begun.id == own.id;
-    return TARN_OK;
+    tarn_status status = TARN_OK;
+    for (struct scope *scope = unsure, *next; scope && !status; scope = next) {
+        struct driver_capture begun = {0};
+        next = scope->next;
+        status = ask(scope->stream, &begun);
+        if (status || begun.state != DRIVER_CAPTURE_ACTIVE)
+            continue;
+        capture_set_locked(scope, begun.id);
+        if (!scope->announced)
+            unsure_end_locked(scope);
+    }
+    return status;
 }
 
-static tarn_status is_for(const struct scope *scope, const struct stream *stream, bool *is)
+/* The newest scope of a capture on a device, or NULL. */
+static struct scope *find_by_capture_locked(uint64_t capture, int device)
 {
-    *is = scope->device == stream->device;
-    if (!*is)
+    struct scope *found = NULL;
+    struct tree_node *node = tree_find_first(&by_capture, capture_is_from, capture);
+    for (; node && BY_CAPTURE(node)->capture == capture; node = tree_next(node))
+        if (BY_CAPTURE(node)->device == device)
+            found = BY_CAPTURE(node);
+    return found;
+}
+
+/* The scope of the capture that a stream takes part in, or NULL. Fails if the driver does not answer: otherwise the graph could use memory
+ * of a pool that it does not hold. */
+static tarn_status capture_scope_locked(const struct stream *stream, struct scope **scope)
+{
+    struct driver_capture own = {0};
+    *scope = find_capture_locked(stream);
+    if (*scope && stream_is_known(stream))
         return TARN_OK;
-    switch (scope->kind) {
-    case TARN_SCOPE_STREAM:
-        *is = scope->stream == stream && scope->named == stream_value(stream);
-        return TARN_OK;
-    case TARN_SCOPE_ALWAYS:
-        return TARN_OK;
-    case SCOPE_CAPTURE:
-        return takes_part(stream, scope, is);
-    default:
-        *is = false;
-        return TARN_OK;
-    }
+    *scope = NULL;
+    tarn_status status = ask(stream, &own);
+    if (status || own.state != DRIVER_CAPTURE_ACTIVE)
+        return status;
+    *scope = find_by_capture_locked(own.id, stream->device);
+    if (!*scope && !(status = ask_unsure_locked()))
+        *scope = find_by_capture_locked(own.id, stream->device);
+    return status;
+}
+
+/* The newest stream scope of a stream, for whoever leases it now, or NULL. */
+static const struct scope *stream_scope_locked(const struct stream *stream)
+{
+    const struct scope *scope = stream->scopes;
+    while (scope && (scope->kind != TARN_SCOPE_STREAM || scope->named != stream_value(stream)))
+        scope = scope->older;
+    return scope;
 }
 
 /* The newest of the thread's scopes that applies to a request on the device. */
@@ -130,11 +308,15 @@ tarn_status route_of(struct stream *stream, struct route *route)
 
     mutex_lock(&scopes_lock);
     struct pool *pool = joined && atomic_load(&joined->scope->open) ? joined->scope->pool : NULL;
-    bool is = false;
-    for (const struct scope *scope = scopes; !status && !is && scope && scope->value > since; scope = scope->next) {
-        status = is_for(scope, stream, &is);
-        if (is)
-            pool = scope->pool;
+    struct scope *captured = NULL;
+    if (atomic_load(&capture_scopes) && last_capture > since)
+        status = capture_scope_locked(stream, &captured);
+    const struct scope *newest[] = {stream_scope_locked(stream), of_all[stream->device], captured};
+    for (int i = 0; i < 3; i++) {
+        if (!newest[i] || newest[i]->value < since)
+            continue;
+        since = newest[i]->value;
+        pool = newest[i]->pool;
     }
     if (!status)
         route_to_locked(route, pool);
@@ -146,14 +328,9 @@ tarn_status route_of(struct stream *stream, struct route *route)
 /* The pool of the capture that a stream takes part in, or NULL. */
 static tarn_status capture_pool_locked(const struct stream *stream, struct pool **pool)
 {
-    tarn_status status = TARN_OK;
-    *pool = NULL;
-    for (const struct scope *scope = scopes; !status && !*pool && scope; scope = scope->next) {
-        bool is = false;
-        if (scope->kind == SCOPE_CAPTURE)
-            status = is_for(scope, stream, &is);
-        *pool = is ? scope->pool : NULL;
-    }
+    struct scope *scope = NULL;
+    tarn_status status = capture_scope_locked(stream, &scope);
+    *pool = scope ? scope->pool : NULL;
     return status;
 }
 
@@ -178,26 +355,6 @@ void route_end(const struct route *route)
 }
 
 /* Beginning and ending --------------------------------------------------------------------------------------------- */
-
-static struct scope *find_locked(tarn_scope value)
-{
-    struct scope *scope = scopes;
-    while (scope && scope->value != value)
-        scope = scope->next;
-    return scope;
-}
-
-/* An open scope with the same kind and stream. A stream has at most one capture, whatever its pool. */
-static bool is_open_locked(const struct pool *pool, int device, int kind, const struct stream *stream)
-{
-    tarn_stream named = stream ? stream_value(stream) : 0;
-    for (const struct scope *scope = scopes; scope; scope = scope->next)
-        if (((scope->pool == pool && scope->device == device) || kind == SCOPE_CAPTURE) && scope->kind == kind &&
-            (kind != TARN_SCOPE_THREAD || scope->thread == thread_here) && scope->stream == stream &&
-            scope->named == named)
-            return true;
-    return false;
-}
 
 static void join_locked(struct thread *thread, struct scope *scope, struct joined *joined)
 {
@@ -225,10 +382,7 @@ static void tell(enum trace_kind kind, const struct scope *scope)
 /* Removes a scope from the open ones. The caller drops the reference to the pool, without the lock. */
 static void close_locked(struct scope *scope)
 {
-    struct scope **place = &scopes;
-    while (*place != scope)
-        place = &(*place)->next;
-    *place = scope->next;
+    remove_locked(scope);
     tell(TRACE_scope_end, scope);
     atomic_store(&scope->open, false);
     if (scope->kind != TARN_SCOPE_THREAD)
@@ -245,8 +399,10 @@ static struct scope *leave_locked(struct thread *thread, struct joined **joined,
     struct scope *scope = (*joined)->scope;
     thread->joined = (*joined)->next;
     thread_forget_caches(thread);
-    if (scope->thread == thread)
+    if (scope->thread == thread) {
+        displace_locked(scope); /* another thread may have the same address later */
         scope->thread = NULL;
+    }
     bool last = --scope->threads == 0;
     bool ends = last && atomic_load(&scope->open);
     *pool = ends ? scope->pool : NULL;
@@ -256,7 +412,8 @@ static struct scope *leave_locked(struct thread *thread, struct joined **joined,
 }
 
 /* The common part of both kinds of begin, with checked arguments. */
-static tarn_status begin(struct pool *pool, int device, int kind, struct stream *stream, tarn_scope *result)
+static tarn_status begin(struct pool *pool, int device, int kind, struct stream *stream, bool announced,
+                         tarn_scope *result)
 {
     struct thread *thread = thread_self();
     struct scope *scope = thread ? object_alloc(&scope_objects) : NULL;
@@ -272,21 +429,22 @@ static tarn_status begin(struct pool *pool, int device, int kind, struct stream 
         return status;
     }
 
+    *scope = (struct scope){.kind = kind, .device = device, .pool = pool, .thread = thread, .stream = stream};
+    scope->announced = announced;
     mutex_lock(&scopes_lock);
-    bool twice = is_open_locked(pool, device, kind, stream);
+    scope->named = stream ? stream_value(stream) : 0;
+    bool twice = is_open_locked(scope);
     if (!twice) {
-        *scope = (struct scope){
-            .kind = kind, .pool = pool, .thread = thread, .stream = stream, .value = ++last_value, .next = scopes};
-        scope->device = device;
-        scope->named = stream ? stream_value(stream) : 0;
+        scope->value = ++last_value;
         atomic_store(&scope->open, true);
+        enter_locked(scope);
         if (kind == TARN_SCOPE_THREAD)
             join_locked(thread, scope, joined);
         else
             atomic_fetch_add(&shared_scopes, 1);
+        last_capture = kind == SCOPE_CAPTURE ? scope->value : last_capture;
         if (kind == SCOPE_CAPTURE && atomic_fetch_add(&capture_scopes, 1) == 0)
             pinned_on_route(scope_pinned);
-        scopes = scope;
         tell(TRACE_scope_begin, scope);
         *result = scope->value;
     }
@@ -331,7 +489,7 @@ tarn_status tarn_scope_begin(tarn_pool *public, tarn_scope_kind kind, tarn_strea
                             found->device, device);
     }
     struct pool *pool = store_is_default(store) ? NULL : pool_of_public(public);
-    return status ? status : begin(pool, device, (int)kind, found, scope);
+    return status ? status : begin(pool, device, (int)kind, found, false, scope);
 }
 
 static tarn_status not_open(tarn_scope value)
@@ -467,17 +625,9 @@ void scopes_of_thread_end(struct thread *thread)
 
 /* Captures --------------------------------------------------------------------------------------------------------- */
 
-tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, tarn_scope *scope)
+tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, bool announced, tarn_scope *scope)
 {
-    return begin(pool, stream->device, SCOPE_CAPTURE, stream, scope);
-}
-
-static struct scope *find_capture_locked(const struct stream *stream)
-{
-    struct scope *scope = scopes;
-    while (scope && !(scope->kind == SCOPE_CAPTURE && scope->stream == stream))
-        scope = scope->next;
-    return scope;
+    return begin(pool, stream->device, SCOPE_CAPTURE, stream, announced, scope);
 }
 
 struct pool *scope_capture_hold(const struct stream *stream)

@@ -18,15 +18,7 @@
 #include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
 
-/* The next of a store's heaps, and of a heap's runs; NULL starts and ends. The lists do not change meanwhile. */
-static struct heap *next_heap(struct store *store, struct heap *heap)
-{
-    do
-        heap = heap_next(store->arena, heap);
-    while (heap && heap_store(heap) != store);
-    return heap;
-}
-
+/* The next of a heap's runs; NULL starts and ends. The lists do not change meanwhile. */
 static struct run *next_run(const struct heap *heap, const struct run *run)
 {
     if (run && run->next)
@@ -63,7 +55,7 @@ static tarn_status save_prepare(struct pool *pool, struct heap *heap)
 static tarn_status save(struct pool *pool)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap))
+    for (struct heap *heap = heap_next_of(&pool->store, NULL); heap; heap = heap_next_of(&pool->store, heap))
         if (!status)
             status = save_prepare(pool, heap);
     if (!status)
@@ -140,7 +132,7 @@ static tarn_status run_empty(struct arena *arena, const struct run *run, struct 
 static tarn_status empty_all(struct store *store, struct taken **list)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap))
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap))
         for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
             if (!status)
                 status = run_empty(store->arena, run, list);
@@ -187,7 +179,7 @@ static tarn_status release_all(struct store *store, struct taken *list)
 static tarn_status fill_all(struct store *store)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap))
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap))
         for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
             if (!status)
                 status = run_fill(store, run);
@@ -294,7 +286,7 @@ static void stop(struct store *store)
 {
     atomic_store(&store->suspended, true);
     moves_flush(store->arena);
-    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         caches_close_locked(heap);
         mutex_unlock(&heap->lock);
@@ -304,7 +296,7 @@ static void stop(struct store *store)
 static void go_on(struct store *store)
 {
     atomic_store(&store->suspended, false);
-    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap_is_left_behind_locked(heap))
             caches_open_locked(heap);
@@ -349,7 +341,7 @@ static tarn_status wait_for_work(struct store *store)
         status = refuse_captures(arena);
         return status ? status : device_note(arena->device, driver->device_synchronize(arena->device->number));
     }
-    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         struct mark *mark = NULL;
         if (!status)
             status = mark_of_stream(heap->stream, heap->incarnation, &mark);
@@ -368,7 +360,7 @@ static tarn_status wait_for_work(struct store *store)
 static tarn_status end_ghosts(struct store *store)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = next_heap(store, NULL); heap && !status; heap = next_heap(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         struct ghost *ghosts = ghosts_take_all_locked(heap);
         mutex_unlock(&heap->lock);
@@ -390,7 +382,7 @@ static const struct piece *anchored_piece(const struct arena *arena, const struc
 static tarn_status refuse_anchored(struct store *store)
 {
     const struct piece *anchored = NULL;
-    for (struct heap *heap = next_heap(store, NULL); heap && !anchored; heap = next_heap(store, heap))
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !anchored; heap = heap_next_of(store, heap))
         for (struct run *run = next_run(heap, NULL); run && !anchored; run = next_run(heap, run))
             anchored = anchored_piece(store->arena, run);
     if (!anchored)
@@ -574,7 +566,7 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
 static size_t bytes_missing(struct store *store)
 {
     size_t bytes = 0;
-    for (struct heap *heap = next_heap(store, NULL); heap; heap = next_heap(store, heap))
+    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap))
         for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
             for (uintptr_t start = next_mapped(store->arena, run, run->start, false), end; start < run->end;
                  start = next_mapped(store->arena, run, end, false)) {
@@ -704,7 +696,7 @@ bool pool_suspension_end(struct pool *pool)
         return false;
     }
     contents_drop(&pool->contents);
-    for (struct heap *heap = next_heap(&pool->store, NULL); heap; heap = next_heap(&pool->store, heap)) {
+    for (struct heap *heap = heap_next_of(&pool->store, NULL); heap; heap = heap_next_of(&pool->store, heap)) {
         struct run *run, *spare = NULL;
         mutex_lock(&heap->lock);
         (void)wait_collect_locked(heap);

@@ -259,7 +259,7 @@ static bool wait_for_any(struct heap *own, tarn_status *status)
 {
     if (heap_wait(own, status))
         return true;
-    for (struct heap *heap = heap_next(own->arena, NULL); heap; heap = heap_next(own->arena, heap))
+    for (struct heap *heap = heap_next_serving(own->store, NULL); heap; heap = heap_next_serving(own->store, heap))
         if (heap != own && heap_serves(heap, own->store) && heap_wait(heap, status))
             return true;
     return false;
@@ -279,7 +279,7 @@ static enum outcome step_wait(struct climb *climb)
     struct arena *arena = climb->heap->arena;
     tarn_status status = TARN_OK;
     if (climb->waits == SIZE_MAX)
-        climb->waits = waits_ahead(arena);
+        climb->waits = waits_ahead(arena, NULL);
     if (climb->waits-- == 0 || !wait_for_any(climb->heap, &status)) {
         bool more = has_more(climb);
         if (climb->endings-- == 0 || !more)

@@ -48,12 +48,27 @@ static size_t take_unmapped(struct store *to, size_t wanted)
     size_t total = 0;
     do {
         mutex_lock(&arena->lock);
-        store = store ? store->next : arena->stores;
+        store = store ? store->next_left : arena->left_first;
         mutex_unlock(&arena->lock);
-        if (store && store != to && atomic_load(&store->left_behind))
+        if (store && store != to)
             total += pass_on(store, to, wanted - total, 0);
     } while (store && total < wanted);
     return total;
+}
+
+/* Takes idle memory of one heap, at most `wanted` bytes. Moves are shared, so no store goes away. The heap may become another's meanwhile,
+ * which gives nothing. */
+static size_t take_of(struct heap *heap, struct heap *own, enum source source, size_t wanted, struct run **leaving)
+{
+    struct store *store = heap == own ? NULL : source_of(heap, own->store, source);
+    size_t total = 0, given = 0;
+    if (!store)
+        return 0;
+    heap_collect(heap);
+    total += source != IN_USE ? segments_adopt(own, heap, wanted) : 0;
+    if (total < wanted)
+        (void)heap_shed(heap, store, wanted - total, &given, leaving);
+    return total + pass_on(store, own->store, wanted - total, given);
 }
 
 /* Moves idle memory of other heaps to the unmapped pieces of this one's store until `wanted` bytes came. */
@@ -65,19 +80,30 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
     move_begin(arena); /* so long no pool goes away */
     if (source == LEFT_BEHIND)
         total = take_unmapped(own->store, wanted);
-    for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
-        /* While moves are shared no store goes away. The heap may become another's meanwhile, which gives nothing. */
-        struct store *store = heap == own ? NULL : source_of(heap, own->store, source);
-        size_t given = 0;
-        if (!store)
-            continue;
-        heap_collect(heap);
-        total += source != IN_USE ? segments_adopt(own, heap, wanted - total) : 0;
-        if (total < wanted)
-            (void)heap_shed(heap, store, wanted - total, &given, &leaving);
-        total += pass_on(store, own->store, wanted - total, given);
-    }
+    for (struct heap *heap = heap_next_serving(own->store, NULL); heap && total < wanted;
+         heap = heap_next_serving(own->store, heap))
+        total += take_of(heap, own, source, wanted - total, &leaving);
     move_end(arena);
+    (void)segments_release(leaving);
+    return total;
+}
+
+/* The same from a set of heaps that nobody uses, of which it looks at a part. */
+static size_t take_from_nobodys(struct heap *own, struct heap_set *set, size_t wanted)
+{
+    struct heap_walk walk = {.arena = own->arena, .set = set};
+    struct run *leaving = NULL;
+    size_t total = 0;
+    move_begin(own->arena);
+    while (total < wanted && heap_walk_next(&walk)) {
+        size_t taken = take_of(walk.heap, own, NOBODYS, wanted - total, &leaving);
+        total += taken;
+        walk.vain += !taken;
+        mutex_lock(&walk.heap->lock);
+        heap_nobodys_end_locked(walk.heap);
+        mutex_unlock(&walk.heap->lock);
+    }
+    move_end(own->arena);
     (void)segments_release(leaving);
     return total;
 }
@@ -98,19 +124,24 @@ size_t take_from_others(struct heap *own, size_t wanted)
 bool take_what_is_left_behind(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
+    size_t wanted = heap->store == &arena->store ? SIZE_MAX : size, taken = 0;
     pools_collect(arena);
     mutex_lock(&arena->lock);
     bool any = arena->retired > 0;
     mutex_unlock(&arena->lock);
-    return any && take_from(heap, NOBODYS, heap->store == &arena->store ? SIZE_MAX : size);
+    if (any)
+        taken = take_from_nobodys(heap, &heap->store->retired, wanted);
+    if (any && taken < wanted)
+        taken += take_from_nobodys(heap, &arena->abandoned, wanted - taken);
+    return taken;
 }
 
 void take_from_all(struct heap *own, size_t wanted)
 {
-    struct arena *arena = own->arena;
     struct run *leaving = NULL; /* stays empty: segments of a caller's allocator are not taken */
     size_t total = 0;
-    for (struct heap *heap = heap_next(arena, NULL); heap && total < wanted; heap = heap_next(arena, heap)) {
+    for (struct heap *heap = heap_next_serving(own->store, NULL); heap && total < wanted;
+         heap = heap_next_serving(own->store, heap)) {
         struct store *store = heap_store(heap);
         size_t given = 0;
         if (!store_serves(store, own->store) || store_calls_back(store))

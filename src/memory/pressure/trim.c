@@ -46,12 +46,18 @@ static size_t share_of(struct arena *arena, struct store *store, struct store *t
     return own > excess ? own - excess : 0;
 }
 
+/* The next heap that may be one of the trimmed stores; NULL starts and ends. */
+static struct heap *next_heap(struct arena *arena, struct store *trimmed, struct heap *heap)
+{
+    return trimmed ? heap_next_of(trimmed, heap) : heap_next_serving(&arena->store, heap);
+}
+
 /* Ends idle ghosts that the driver refused to unmap before: their memory may have left the heap. */
-static tarn_status end_ghosts(struct arena *arena, const struct store *trimmed, bool alone)
+static tarn_status end_ghosts(struct arena *arena, struct store *trimmed, bool alone)
 {
     tarn_status first = TARN_OK;
     begin(arena, alone);
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+    for (struct heap *heap = next_heap(arena, trimmed, NULL); heap; heap = next_heap(arena, trimmed, heap)) {
         mutex_lock(&heap->lock);
         bool is = trimmed ? heap->store == trimmed : store_serves(heap->store, &arena->store);
         struct ghost *ghosts = is ? ghosts_take_locked(heap) : NULL;
@@ -78,12 +84,10 @@ static tarn_status trim_pass(struct arena *arena, struct store *store, size_t ke
     first = first ? first : status;
     status = release_unmapped(first_store, share_of(arena, first_store, store, keep), alone);
     first = first ? first : status;
-    for (struct heap *heap = heap_next(arena, NULL); heap && bytes_of(arena, store) > keep;
-         heap = heap_next(arena, heap)) {
+    for (struct heap *heap = next_heap(arena, store, NULL); heap && bytes_of(arena, store) > keep;
+         heap = next_heap(arena, store, heap)) {
         struct run *leaving = NULL;
         size_t given = 0;
-        if (store && heap_store(heap) != store)
-            continue;
         begin(arena, alone);
         struct store *own = heap_store(heap);
         if (store ? own == store : store_serves(own, &arena->store)) {
@@ -129,7 +133,7 @@ static tarn_status trim_pass_settled(struct arena *arena, struct store *store, s
 /* Waits for the oldest work that holds back memory of the trimmed stores. False if there is none. */
 static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status *status)
 {
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap))
+    for (struct heap *heap = next_heap(arena, trimmed, NULL); heap; heap = next_heap(arena, trimmed, heap))
         if ((trimmed ? heap_store(heap) == trimmed : heap_serves(heap, &arena->store)) && heap_wait(heap, status))
             return true;
     return false;
@@ -146,7 +150,7 @@ static bool is_enough(struct arena *arena, struct store *store, size_t keep)
 static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t keep)
 {
     uint64_t let_go = 0;
-    for (size_t waits = waits_ahead(arena);; waits--) { /* a trim does not wait for work that is queued from now on */
+    for (size_t waits = waits_ahead(arena, store);; waits--) { /* a trim does not wait for work that is queued from now on */
         tarn_status status = trim_pass_settled(arena, store, keep);
         if (status || is_enough(arena, store, keep) || waits == 0)
             return status;
@@ -162,9 +166,9 @@ tarn_status trim(struct arena *arena, struct store *store, size_t keep)
     tarn_status status = observe_refuse_moving("a trim");
     if (status || store)
         return status ? status : trim_waiting(arena, store, keep);
-    pools_collect(arena); /* a pool's last graph or scope may have ended in a thread that could not collect */
+    pools_collect_all(arena); /* a pool's last graph or scope may have ended in a thread that could not collect */
     status = trim_waiting(arena, NULL, keep);
-    pools_collect(arena);
+    pools_collect_all(arena);
     return status;
 }
 

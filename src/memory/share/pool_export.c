@@ -161,7 +161,7 @@ static void each_segment_locked(struct heap *heap, struct tarn_share *share, siz
 static tarn_status each_segment(struct store *store, struct tarn_share *share, size_t *count)
 {
     tarn_status status = store_check(store);
-    for (struct heap *heap = heap_next(store->arena, NULL); heap && !status; heap = heap_next(store->arena, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (heap->store == store && (status = store_check(store)) == TARN_OK)
             each_segment_locked(heap, share, count);

@@ -7,6 +7,14 @@
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"
 
+/* The next heap that may be one of a store, or with NULL of a device; NULL starts and ends. */
+static struct heap *next_heap(struct arena *arena, struct store *store, struct heap *heap)
+{
+    if (!store)
+        return heap_next(arena, heap);
+    return store_is_default(store) ? heap_next_serving(store, heap) : heap_next_of(store, heap);
+}
+
 /* Whether a heap is a store's, or with NULL any; the default pool has two. Heap lock. */
 static bool is_of(const struct heap *heap, const struct store *store)
 {
@@ -14,9 +22,9 @@ static bool is_of(const struct heap *heap, const struct store *store)
 }
 
 /* The heaps' own part of either reset. */
-static void reset_heaps(struct arena *arena, const struct store *store, bool peak)
+static void reset_heaps(struct arena *arena, struct store *store, bool peak)
 {
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap)) {
         mutex_lock(&heap->lock);
         if (is_of(heap, store)) {
             kept_flush_locked(heap);
@@ -35,7 +43,7 @@ static struct counters *counters_of(struct arena *arena, const struct store *sto
     return store ? store->counters : &arena->counters;
 }
 
-tarn_status statistics_reset(struct arena *arena, const struct store *store, tarn_stats_what what)
+tarn_status statistics_reset(struct arena *arena, struct store *store, tarn_stats_what what)
 {
     if ((unsigned)what > TARN_STATS_ACCUMULATED)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a tarn_stats_what value", (int)what);
@@ -49,10 +57,10 @@ tarn_status statistics_reset(struct arena *arena, const struct store *store, tar
     return TARN_OK;
 }
 
-void statistics_read(struct arena *arena, const struct store *store, tarn_stats *stats)
+void statistics_read(struct arena *arena, struct store *store, tarn_stats *stats)
 {
     counters_read(counters_of(arena, store), stats);
-    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap)) {
         mutex_lock(&heap->lock);
         if (is_of(heap, store)) {
             kept_flush_locked(heap);

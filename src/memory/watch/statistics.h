@@ -9,8 +9,8 @@
 
 #include "memory/heap/heap.h"
 
-void statistics_read(struct arena *arena, const struct store *store, tarn_stats *stats);
+void statistics_read(struct arena *arena, struct store *store, tarn_stats *stats);
 /* Of a device whose memory was not used, NULL, nothing is to be reset. */
-tarn_status statistics_reset(struct arena *arena, const struct store *store, tarn_stats_what what);
+tarn_status statistics_reset(struct arena *arena, struct store *store, tarn_stats_what what);
 
 #endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns the sets of heaps: those of a store, those that serve every store, those that may lend memory, and those that nobody uses. With them
+ * no call looks at heaps that do not concern it. A set changes under the lock of the heap that enters or leaves it, and of the sets. A walk
+ * holds neither between two steps: it goes on by the number of the last heap, which never changes, so that heaps may come and go meanwhile.
+ *
+ * A set of lenders may contain heaps that have nothing to lend; it lacks none that has. */
+#include "memory/heap/heap.h"
+#include "memory/heap/kept.h"
+
+#define HEAP_OF(at) (TREE_ENTRY(at, struct heap_member, node)->heap)
+
+static bool is_newer(const struct tree_node *a, const struct tree_node *b)
+{
+    return HEAP_OF(a)->number > HEAP_OF(b)->number;
+}
+
+static bool is_older(const struct tree_node *node, uint64_t number)
+{
+    return HEAP_OF(node)->number < number;
+}
+
+static void enter(struct heap *heap, enum heap_set_kind kind, struct heap_set *set)
+{
+    struct heap_member *member = &heap->sets[kind];
+    if (member->set == set)
+        return;
+    if (member->set)
+        tree_remove(&member->set->heaps, &member->node);
+    member->heap = heap;
+    member->set = set;
+    if (set)
+        tree_insert_by(&set->heaps, &member->node, is_newer);
+}
+
+/* The newest heap that is older than one of a number; UINT64_MAX: the newest of all. */
+static struct heap *next_locked(const struct heap_set *set, uint64_t number)
+{
+    struct tree_node *node = tree_find_first(&set->heaps, is_older, number);
+    return node ? HEAP_OF(node) : NULL;
+}
+
+struct heap *heap_next_of(struct store *store, const struct heap *heap)
+{
+    mutex_lock(&store->arena->sets_lock);
+    struct heap *next = next_locked(&store->all, heap ? heap->number : UINT64_MAX);
+    mutex_unlock(&store->arena->sets_lock);
+    return next;
+}
+
+struct heap *heap_next_serving(struct store *wanting, const struct heap *heap)
+{
+    struct arena *arena = wanting->arena;
+    uint64_t number = heap ? heap->number : UINT64_MAX;
+    mutex_lock(&arena->sets_lock);
+    struct heap *own = next_locked(&wanting->all, number), *common = next_locked(&arena->common, number);
+    mutex_unlock(&arena->sets_lock);
+    return !common || (own && own->number > common->number) ? own : common;
+}
+
+struct heap *heap_walk_next(struct heap_walk *walk)
+{
+    struct heap_set *set = walk->set;
+    struct heap *before = walk->heap;
+    mutex_lock(&walk->arena->sets_lock);
+    walk->heap = NULL;
+    if (before && walk->vain >= HEAP_LOOKS) {
+        set->from = before->number;
+    } else {
+        if (before)
+            walk->heap = next_locked(set, before->number);
+        else if (set->from)
+            walk->heap = next_locked(set, set->from);
+        if (!before && !walk->heap)
+            walk->heap = next_locked(set, UINT64_MAX);
+        set->from = 0;
+    }
+    mutex_unlock(&walk->arena->sets_lock);
+    return walk->heap;
+}
+
+void heap_sets_update_locked(struct heap *heap, bool unused)
+{
+    struct store *store = heap->store;
+    struct arena *arena = heap->arena;
+    bool behind = atomic_load(&store->left_behind);
+    struct heap_set *nobodys = behind ? &arena->abandoned : heap->retired ? &store->retired : NULL;
+    heap->lends = heap->lends && !unused;
+    mutex_lock(&arena->sets_lock);
+    enter(heap, HEAPS_OF_STORE, unused ? NULL : &store->all);
+    enter(heap, HEAPS_COMMON, !unused && (behind || store_is_default(store)) ? &arena->common : NULL);
+    enter(heap, HEAPS_LENDING, heap->lends ? &store->lenders : NULL);
+    enter(heap, HEAPS_OF_NOBODY, unused ? NULL : nobodys);
+    mutex_unlock(&arena->sets_lock);
+}
+
+void heap_lends_locked(struct heap *heap)
+{
+    heap->lends = true;
+    mutex_lock(&heap->arena->sets_lock);
+    enter(heap, HEAPS_LENDING, &heap->store->lenders);
+    mutex_unlock(&heap->arena->sets_lock);
+}
+
+/* Kept blocks become free spans, and each zone has a new state: so the next block that is freed becomes a free span too, and is not missed. */
+void heap_lends_end_locked(struct heap *heap)
+{
+    if (!heap->lends)
+        return;
+    kept_flush_locked(heap);
+    if (heap_has_free_locked(heap, heap->arena->granule))
+        return;
+    zones_change_locked(heap);
+    heap->lends = false;
+    mutex_lock(&heap->arena->sets_lock);
+    enter(heap, HEAPS_LENDING, NULL);
+    mutex_unlock(&heap->arena->sets_lock);
+}
+
+void heap_nobodys_end_locked(struct heap *heap)
+{
+    if (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs)
+        return;
+    mutex_lock(&heap->arena->sets_lock);
+    enter(heap, HEAPS_OF_NOBODY, NULL);
+    mutex_unlock(&heap->arena->sets_lock);
+}
