@@ -12,7 +12,10 @@
  * A resource is a pointer to its pool and can be copied. The pool must outlive the resource and everything allocated from it. Two resources
  * are equal if their pools are. An allocation throws `OutOfMemory` if the device has no memory left, and tarn::error for any other failure.
  * A deallocation never throws, and is ordered after the work queued on its stream. allocate_sync() and deallocate_sync() have no stream and
- * wait: memory from allocate_sync() may be used on any stream at once.
+ * wait: memory from allocate_sync() may be used on any stream at once, and deallocate_sync() waits for the device's work. No memory is
+ * given out while work may use it: where deallocate_sync() cannot wait, because a known capture is open on the device, or where tarn cannot
+ * find a deallocation's stream, the block stays allocated until a later call can wait (tarn_late_free.h). An allocation makes such a wait
+ * only if memory is short. allocate_sync() throws tarn::error if it cannot wait for the legacy stream.
  *
  * Header-only, C++20; needs CCCL's headers (<cuda/stream_ref>) and the CUDA runtime's types. The names are those of CCCL 3.1 and newer, and
  * those of 3.0 beside them. Thread-safe. See docs/adaptors/cccl.md. */
@@ -24,6 +27,8 @@
 #include <cuda/stream_ref>
 #include <tarn/tarn.hpp>
 #include <type_traits>
+
+#include "tarn_late_free.h"
 
 namespace tarn
 {
@@ -46,8 +51,9 @@ template <class OutOfMemory = out_of_memory> class basic_resource
     void deallocate(cuda::stream_ref stream, void *pointer, std::size_t, std::size_t = default_alignment) noexcept
     {
         tarn_stream found = 0;
-        if (tarn_stream_find(device_, stream.get(), &found) == TARN_OK)
-            (void)tarn_free_on(pointer, found);
+        if (pointer &&
+            (tarn_stream_find(device_, stream.get(), &found) != TARN_OK || tarn_free_on(pointer, found) != TARN_OK))
+            (void)tarn_late_free(device_, pointer);
     }
 
     void *allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment)
@@ -63,9 +69,7 @@ template <class OutOfMemory = out_of_memory> class basic_resource
     }
     void deallocate_sync(void *pointer, std::size_t, std::size_t = default_alignment) noexcept
     {
-        if (pointer)
-            (void)tarn_device_synchronize(device_);
-        (void)tarn_free(pointer);
+        (void)tarn_late_free(device_, pointer);
     }
 
     /* CCCL 3.0's names. */
@@ -118,6 +122,8 @@ template <class OutOfMemory = out_of_memory> class basic_resource
         options.pool = pool_;
         void *pointer = nullptr;
         tarn_status status = tarn_alloc(&options, bytes, &pointer);
+        if (status == TARN_ERROR_OUT_OF_MEMORY && tarn_late_flush())
+            status = tarn_alloc(&options, bytes, &pointer);
         if (status == TARN_ERROR_OUT_OF_MEMORY) {
             if constexpr (std::is_constructible_v<OutOfMemory, tarn_status> &&
                           !std::is_constructible_v<OutOfMemory, const char *>)

@@ -4,6 +4,8 @@
 /* Callbacks for libraries that ask for memory in the order of streams. Nothing is kept here: the context is the pool. */
 #include "tarn_handlers.h"
 
+#include "tarn_late_free.h"
+
 #include <tarn/memory.h>
 #include <tarn/pinned.h>
 
@@ -15,11 +17,23 @@ static tarn_status find_stream(tarn_pool *pool, struct CUstream_st *native, tarn
     return status ? status : tarn_stream_find(device, native, stream);
 }
 
+/* A free that failed for its stream. The libraries ask once, and most of them ignore the answer. */
+static int free_late(tarn_pool *pool, void *pointer, tarn_status failed)
+{
+    int device = 0;
+    bool is_pointers = failed == TARN_ERROR_INVALID_POINTER || failed == TARN_ERROR_DOUBLE_FREE;
+    return (int)(is_pointers || tarn_pool_device_get(pool, &device) ? failed : tarn_late_free(device, pointer));
+}
+
 int tarn_handler_alloc(void *context, void **pointer, size_t size, struct CUstream_st *native)
 {
     tarn_stream stream = 0;
     tarn_status status = find_stream(context, native, &stream);
-    return (int)(status ? status : tarn_pool_alloc(context, stream, size, pointer));
+    if (!status)
+        status = tarn_pool_alloc(context, stream, size, pointer);
+    if (status == TARN_ERROR_OUT_OF_MEMORY && tarn_late_flush())
+        status = tarn_pool_alloc(context, stream, size, pointer);
+    return (int)status;
 }
 
 int tarn_handler_free(void *context, void *pointer, size_t size, struct CUstream_st *native)
@@ -27,7 +41,9 @@ int tarn_handler_free(void *context, void *pointer, size_t size, struct CUstream
     (void)size;
     tarn_stream stream = 0;
     tarn_status status = pointer ? find_stream(context, native, &stream) : TARN_OK;
-    return (int)(status ? status : tarn_free_on(pointer, stream));
+    if (!status)
+        status = tarn_free_on(pointer, stream);
+    return status ? free_late(context, pointer, status) : TARN_OK;
 }
 
 int tarn_handler_pinned_alloc(void *context, void **pointer, size_t size, struct CUstream_st *native)
@@ -46,5 +62,7 @@ int tarn_handler_pinned_free(void *context, void *pointer, size_t size, struct C
     tarn_status status = find_stream(context, native, &stream);
     if (!status)
         status = tarn_pinned_record_stream(pointer, stream);
-    return (int)(status ? status : tarn_pinned_free(pointer));
+    if (!status)
+        status = tarn_pinned_free(pointer);
+    return status ? free_late(context, pointer, status) : TARN_OK;
 }

@@ -31,7 +31,8 @@ struct CUstream_st; /* what cudaStream_t and CUstream point to */
 /* Allocates `size` bytes of the pool `context` for work on `stream`. */
 TARN_API int tarn_handler_alloc(void *context, void **pointer, size_t size, struct CUstream_st *stream);
 
-/* Frees a block. It is reused only after the work that is queued now on two streams: `stream`, and the stream of its allocation. NULL is
+/* Frees a block. It is reused only after the work that is queued now on two streams: `stream`, and the stream of its allocation. If tarn
+ * cannot find `stream`, the call waits for the device, or the block stays allocated until a later call can wait (tarn_late_free.h). NULL is
  * allowed. */
 TARN_API int tarn_handler_free(void *context, void *pointer, size_t size, struct CUstream_st *stream);
 

@@ -213,9 +213,9 @@ static inline tarn_status tarn_nccl_deregister(tarn_nccl *registered)
         if (registered->result != ncclSuccess)
             return TARN_ERROR_LIBRARY;
         tarn_status status = tarn_unanchor(segment->anchor, 1);
+        registered->count--; /* NCCL does not know it any more, also after tarn_shutdown() */
         if (status)
             return status;
-        registered->count--;
     }
     free(registered->segments);
     registered->segments = NULL;

@@ -13,7 +13,9 @@
  * whatever scopes are open.
  *
  * A block that was allocated for a stream is freed in that stream's order; ONNX Runtime itself orders uses on other streams. A block without
- * a stream (mostly initialisers) may have been used on any stream: its free waits for the device's work, except during a capture.
+ * a stream (mostly initialisers) may be used on any stream: its allocation waits for the work of the legacy stream, and its free for the
+ * device's. No memory is given out while work may use it: where such a free cannot wait, because a known capture is open on the device, the
+ * block stays allocated until a later call can wait (tarn_late_free.h), and where such an allocation cannot wait, it fails.
  *
  * Header-only; C11 and C++17. If onnxruntime_c_api.h has another path, include it first. Thread-safe. See docs/adaptors/onnxruntime.md. */
 #ifndef TARN_ONNXRUNTIME_H
@@ -29,6 +31,8 @@
 #include <tarn/memory.h>
 #include <tarn/pool.h>
 #include <tarn/stats.h>
+
+#include "tarn_late_free.h"
 
 #if ORT_API_VERSION < 23
 #error "tarn_onnxruntime.h needs ONNX Runtime 1.23 or newer, whose allocators know streams"
@@ -50,20 +54,33 @@ typedef struct tarn_ort_allocator {
 static inline void *tarn_ort_take(tarn_ort_allocator *allocator, tarn_stream stream, size_t size)
 {
     void *pointer = NULL;
-    return tarn_pool_alloc(allocator->pool, stream, size, &pointer) ? NULL : pointer;
+    tarn_status status = tarn_pool_alloc(allocator->pool, stream, size, &pointer);
+    if (status == TARN_ERROR_OUT_OF_MEMORY && tarn_late_flush())
+        status = tarn_pool_alloc(allocator->pool, stream, size, &pointer);
+    return status ? NULL : pointer;
+}
+
+/* For work on any stream. */
+static inline void *tarn_ort_take_for_all(tarn_ort_allocator *allocator, size_t size)
+{
+    void *pointer = tarn_ort_take(allocator, allocator->legacy, size);
+    if (!pointer || !tarn_stream_synchronize(allocator->legacy))
+        return pointer;
+    (void)tarn_free(pointer); /* nobody has used it */
+    return NULL;
 }
 
 static inline void *ORT_API_CALL tarn_ort_alloc(OrtAllocator *base, size_t size)
 {
     tarn_ort_allocator *allocator = (tarn_ort_allocator *)(void *)base;
-    return tarn_ort_take(allocator, allocator->legacy, size);
+    return tarn_ort_take_for_all(allocator, size);
 }
 
 static inline void *ORT_API_CALL tarn_ort_alloc_on_stream(OrtAllocator *base, size_t size, OrtSyncStream *stream)
 {
     tarn_ort_allocator *allocator = (tarn_ort_allocator *)(void *)base;
     if (!stream)
-        return tarn_ort_take(allocator, allocator->legacy, size);
+        return tarn_ort_take_for_all(allocator, size);
     tarn_stream found = 0;
     if (tarn_stream_find(allocator->device, allocator->api->SyncStream_GetHandle(stream), &found))
         return NULL;
@@ -79,8 +96,9 @@ static inline void ORT_API_CALL tarn_ort_free(OrtAllocator *base, void *pointer)
     if (!pointer)
         return;
     if (!tarn_pointer_info_get(pointer, &block) && block.stream == allocator->legacy)
-        (void)tarn_device_synchronize(allocator->device);
-    (void)tarn_free(pointer);
+        (void)tarn_late_free(allocator->device, pointer);
+    else
+        (void)tarn_free(pointer);
 }
 
 static inline const OrtMemoryInfo *ORT_API_CALL tarn_ort_info(const OrtAllocator *base)
@@ -146,6 +164,7 @@ static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, 
 /* Ends an allocator. It must be unregistered, and everything that it allocated must be freed. */
 static inline void tarn_ort_allocator_finish(tarn_ort_allocator *allocator)
 {
+    (void)tarn_late_flush();
     if (allocator->info)
         allocator->api->ReleaseMemoryInfo(allocator->info);
     allocator->info = NULL;

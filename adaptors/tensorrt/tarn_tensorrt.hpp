@@ -8,7 +8,10 @@
  *
  * It must outlive every builder, runtime, engine and context that it was passed to. It always allocates from its pool, whatever scopes
  * are open. reallocate() grows a block in place (tarn_extend()) or returns NULL; then TensorRT allocates a new block and copies. A free
- * without a stream waits for the device's work, as cudaFree() does, except during a capture.
+ * without a stream waits for the device's work, as cudaFree() does. No memory is given out while work may use it: where such a free cannot
+ * wait, because a known capture is open on the device, or where tarn cannot find a free's stream, the block stays allocated until a later
+ * call can wait (tarn_late_free.h). An allocation without a stream waits for the work of the legacy stream, so it fails while that cannot
+ * be waited for.
  *
  * Header-only, C++17; needs only TensorRT's headers. Thread-safe. See docs/adaptors/tensorrt.md. */
 #ifndef TARN_TENSORRT_HPP
@@ -16,6 +19,8 @@
 
 #include <NvInferRuntime.h>
 #include <tarn/tarn.hpp>
+
+#include "tarn_late_free.h"
 
 #if !defined NV_TENSORRT_MAJOR || NV_TENSORRT_MAJOR < 10
 #error "tarn_tensorrt.hpp needs TensorRT 10 or newer, whose allocators know streams"
@@ -43,17 +48,21 @@ class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
         options.alignment = alignment;
         options.pool = pool_;
         void *pointer = nullptr;
-        if (tarn_stream_find(device_, native, &options.stream) != TARN_OK ||
-            tarn_alloc(&options, size, &pointer) != TARN_OK)
+        if (tarn_stream_find(device_, native, &options.stream) != TARN_OK)
             return nullptr;
-        return pointer;
+        tarn_status status = tarn_alloc(&options, size, &pointer);
+        if (status == TARN_ERROR_OUT_OF_MEMORY && tarn_late_flush())
+            status = tarn_alloc(&options, size, &pointer);
+        return status == TARN_OK ? pointer : nullptr;
     }
 
     bool deallocateAsync(void *const memory, cudaStream_t native) noexcept override
     {
         tarn_stream stream = 0;
-        return !memory ||
-               (tarn_stream_find(device_, native, &stream) == TARN_OK && tarn_free_on(memory, stream) == TARN_OK);
+        if (!memory)
+            return true;
+        return (tarn_stream_find(device_, native, &stream) == TARN_OK && tarn_free_on(memory, stream) == TARN_OK) ||
+               tarn_late_free(device_, memory) == TARN_OK;
     }
 
     void *reallocate(void *const memory, std::uint64_t alignment, std::uint64_t size) noexcept override
@@ -66,13 +75,17 @@ class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
     void *allocate(std::uint64_t const size, std::uint64_t const alignment,
                    nvinfer1::AllocatorFlags const flags) noexcept override
     {
-        return allocateAsync(size, alignment, flags, nullptr);
+        void *pointer = allocateAsync(size, alignment, flags, nullptr);
+        tarn_stream legacy = 0;
+        if (!pointer ||
+            (tarn_stream_find(device_, nullptr, &legacy) == TARN_OK && tarn_stream_synchronize(legacy) == TARN_OK))
+            return pointer; /* for work on any stream */
+        (void)tarn_free(pointer);
+        return nullptr;
     }
     bool deallocate(void *const memory) noexcept override
     {
-        if (memory)
-            (void)tarn_device_synchronize(device_);
-        return tarn_free(memory) == TARN_OK;
+        return tarn_late_free(device_, memory) == TARN_OK;
     }
 
     tarn_pool *pool() const noexcept

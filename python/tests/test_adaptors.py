@@ -64,6 +64,32 @@ def test_a_block_goes_to_the_stream_and_device_that_are_named():
         tarn.adaptors.give(1, 0, 4096)
 
 
+def returned_stream():
+    """The name of a stream that tarn does not find: it was leased, and has been returned."""
+    stream = tarn.Stream()
+    native = stream.native
+    stream.close()
+    return native
+
+
+def test_no_block_is_given_out_while_work_may_use_it():
+    """A free whose stream is not found waits for the device; where it cannot, the block stays until memory is short or another can."""
+    captures = tarn.Stream()
+    returned, before = returned_stream(), tarn.memory_allocated(0)
+    tarn.adaptors.give(0, returned, tarn.adaptors.take(0, 0, MIB))
+    assert tarn.memory_allocated(0) == before
+    address = tarn.adaptors.take(0, 0, 150 * MIB)
+    tarn.errors.check(tarn.adaptors.lib.tarn_capture_begin(captures.value, 0))
+    tarn.adaptors.give(0, returned, address)
+    assert tarn.memory_allocated(0) == before + 150 * MIB
+    with pytest.raises(tarn.OutOfMemoryError):
+        tarn.adaptors.take(0, 0, 150 * MIB)
+    tarn.errors.check(tarn.adaptors.lib.tarn_capture_abort(captures.value))
+    again = tarn.adaptors.take(0, 0, 150 * MIB)
+    assert tarn.memory_allocated(0) == before + 150 * MIB
+    tarn.adaptors.give(0, 0, again)
+
+
 def test_use_names_what_is_missing(monkeypatch):
     with pytest.raises(ValueError, match="torch=True"):
         tarn.use()

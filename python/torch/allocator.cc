@@ -158,7 +158,7 @@ tarn_status Allocator::request(DeviceIndex device, cudaStream_t native, tarn_str
                                MempoolId_t *id)
 {
     *id = {0, 0};
-    if (ready_at(device).filter_count.load(std::memory_order_acquire))
+    if (ready_at(device).open.load(std::memory_order_acquire))
         if (tarn_pool *pool = route(device, native, stream, id))
             return tarn_pool_alloc(pool, stream, size, pointer);
     return tarn_alloc_on(stream, size, pointer);

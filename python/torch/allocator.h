@@ -67,6 +67,8 @@ struct Pool {
     int uses = 0;
     bool for_graphs = false; /* nobody made it: a capture's, or that of graph_pool_handle() */
     bool held = false;       /* graphs may use it: its memory stays mapped */
+    bool has_ended = false;  /* a filter of it has ended, so there may be graphs; not if all captures have failed */
+    cudaStream_t capturing = nullptr; /* its last filter ended within this stream's capture, and the next goes on */
     bool use_on_oom = false, no_split = false, registrable = false;
     SegmentAllocator segments{}; /* where they come from; null: tarn */
 };
@@ -75,20 +77,30 @@ struct Pool {
 struct Filter {
     MempoolId_t id;
     std::function<bool(cudaStream_t)> matches;
-    cudaStream_t begun_on = nullptr; /* the current stream then, which is that of the capture if it is one */
-    tarn_stream announced = 0;       /* the stream of the capture that it turned out to be */
-    bool captures = false;
+    cudaStream_t begun_on = nullptr; /* the current stream then; of a graph, that of its capture */
+    std::weak_ptr<char> thread{};    /* that began it; empty when it has ended */
+    bool of_graph = false;           /* PyTorch begins a capture next, and wants what that allocates, nothing else */
+    bool is_told = false;            /* it said so: the capture has begun before the thread's next call */
+    cudaStream_t seen = nullptr;     /* the stream of a capture that was let through: tarn knows it */
+    bool over = false;               /* the graph's capture has failed: `matches` is not called any more */
+};
+
+/* A capture that tarn knows. */
+struct Capture {
+    cudaStream_t native;
+    tarn_stream stream;
 };
 
 struct Device {
     std::mutex lock;
     std::vector<Filter> filters; /* the newest last */
+    std::vector<Capture> captures;
     std::unordered_map<MempoolId_t, Pool, IdHash> pools;
-    std::atomic<int> filter_count{0}; /* read without the lock */
-    std::vector<Pool> ended;          /* released, but work of their graphs may still run: end_pools() */
-    std::atomic<int> ended_count{0};  /* read without the lock */
-    std::atomic<int64_t> trims{0};    /* calls of emptyCache() for all */
-    std::once_flag once;              /* by prepare() */
+    std::atomic<size_t> open{0};     /* filters and captures; read without the lock */
+    std::vector<Pool> ended;         /* released, but work of their graphs may still run: end_pools() */
+    std::atomic<int> ended_count{0}; /* read without the lock */
+    std::atomic<int64_t> trims{0};   /* calls of emptyCache() for all */
+    std::once_flag once;             /* by prepare() */
     std::atomic<bool> ready{false};
     bool exportable = false; /* what is created can be given to other processes */
 };
@@ -261,6 +273,12 @@ class Allocator final : public CUDAAllocator
     /* Makes the memory of a pool registrable by communication libraries. NULL, or why not. */
     const char *make_registrable(DeviceIndex device, MempoolId_t id);
 
+    /* Ends what failed captures have left. */
+    void settle();
+
+    /* What this thread has begun to allocate to a pool is for a capture. */
+    void expect_capture(MempoolId_t id);
+
     /* The allocator that was there before: it frees what it gave. */
     CUDAAllocator *previous = nullptr;
 
@@ -277,7 +295,9 @@ class Allocator final : public CUDAAllocator
     Device &ready_at(DeviceIndex index);
     void observe();
     bool end_pools(DeviceIndex index);
+    bool settle(Device &device);
     bool captures(Device &device);
+    Pool release_locked(Device &device, MempoolId_t id);
     static bool reclaim(int device, size_t bytes, void *user);
     friend void delete_block(void *pointer);
 

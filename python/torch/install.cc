@@ -39,6 +39,12 @@ __attribute__((visibility("default"))) int tarn_torch_registrable(int device, ui
     return why != nullptr;
 }
 
+/* Ends what is left of captures whose end failed: before a call of tarn's that refuses while a capture is open. */
+__attribute__((visibility("default"))) void tarn_torch_settle(void)
+{
+    the_allocator().settle();
+}
+
 /* 0, or 1 with the reason in `text`. `late`: also where PyTorch has used its own allocator already, which then frees what it gave. */
 __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *text, size_t size)
 {

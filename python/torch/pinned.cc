@@ -102,6 +102,7 @@ class PinnedAllocator final : public at::HostAllocator
     {
         if (previous)
             previous->empty_cache();
+        the_allocator().settle();
         tarn_status status = tarn_pinned_trim(0);
         if (status != TARN_ERROR_CAPTURE)
             check(status, "pinned memory");
@@ -132,8 +133,11 @@ class PinnedAllocator final : public at::HostAllocator
     }
 
 #if TARN_TORCH_VERSION >= 2011
-    /* tarn knows the capture, and its pool: pools.cc. */
-    void begin_allocate_to_pool(c10::MempoolId_t, std::function<bool(c10::Stream)>) override {}
+    /* tarn knows the capture, and its pool: pools.cc. Only captures begin here. */
+    void begin_allocate_to_pool(c10::MempoolId_t id, std::function<bool(c10::Stream)>) override
+    {
+        the_allocator().expect_capture(id);
+    }
     void end_allocate_to_pool(c10::MempoolId_t) override {}
     void release_pool(c10::MempoolId_t) override {}
 #endif

@@ -8,11 +8,15 @@
  * before is for graphs, and held from the beginning: the graph trees of torch.compile allocate the inputs of a graph before its capture,
  * free them when it ends, and write to them at every launch, though the capture itself may allocate nothing.
  *
+ * When a capture fails, PyTorch's CUDAGraph::capture_end() throws before it says here that the capture has ended, and never releases the
+ * pool (aten/src/ATen/cuda/CUDAGraph.cpp, 2.11). Its filter then has a pointer to a graph that may be gone. settle() ends what is left.
+ *
  * PyTorch releases a graph's pool when it destroys the graph, whose last launch may still run. Nothing tells of its end, so the memory is
  * kept until it is wanted: by empty_cache(), or when the device or its limit has no room. Then the device is waited for. */
 #include "allocator.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/cuda/CUDAFunctions.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -124,13 +128,6 @@ const char *Allocator::make_registrable(DeviceIndex index, MempoolId_t id)
     return nullptr;
 }
 
-/* The pool is held by us: no graph needs to. Pinned memory of the capture is the pool's too. */
-static void end_capture(tarn_stream announced)
-{
-    if (tarn_capture_end_announced(announced, nullptr) != TARN_OK)
-        (void)tarn_capture_abort(announced);
-}
-
 void Allocator::createOrIncrefPool(DeviceIndex index, MempoolId_t id, SegmentAllocator segments)
 {
     Device &device = device_at(index);
@@ -164,9 +161,34 @@ void Allocator::setNoSplit(DeviceIndex index, MempoolId_t id)
 int Allocator::getPoolUseCount(DeviceIndex index, MempoolId_t id)
 {
     Device &device = device_at(index);
+    (void)settle(device);
     std::lock_guard<std::mutex> guard(device.lock);
     auto found = device.pools.find(id);
     return found == device.pools.end() ? 0 : found->second.uses;
+}
+
+/* Takes one use of a pool away. The pool to release without the lock; an empty one where others use it, or its graphs may still run. */
+Pool Allocator::release_locked(Device &device, MempoolId_t id)
+{
+    Pool &pool = pool_locked(device, id, "the release of a pool");
+    if (--pool.uses > 0)
+        return {};
+    Pool gone = std::move(pool);
+    device.pools.erase(id);
+    if (!gone.held || !gone.has_ended)
+        return gone;
+    device.ended.push_back(std::move(gone));
+    device.ended_count.fetch_add(1, std::memory_order_release);
+    return {};
+}
+
+static tarn_status release(const Pool &gone)
+{
+    if (gone.held)
+        (void)tarn_pool_unhold(gone.pool);
+    if (gone.pool && gone.segments)
+        (void)tarn_pool_trim(gone.pool, 0); /* waits: with native the user's allocator has its segments back then */
+    return tarn_pool_release(gone.pool);
 }
 
 void Allocator::releasePool(DeviceIndex index, MempoolId_t id)
@@ -175,51 +197,9 @@ void Allocator::releasePool(DeviceIndex index, MempoolId_t id)
     Pool gone;
     {
         std::lock_guard<std::mutex> guard(device.lock);
-        Pool &pool = pool_locked(device, id, "the release of a pool");
-        if (--pool.uses > 0)
-            return;
-        gone = std::move(pool);
-        device.pools.erase(id);
-        if (gone.held) {
-            device.ended.push_back(std::move(gone));
-            device.ended_count.fetch_add(1, std::memory_order_release);
-            gone = Pool();
-        }
+        gone = release_locked(device, id);
     }
-    if (device.ended_count.load(std::memory_order_relaxed))
-        std::call_once(reclaims, [&] {
-            tarn_observer_options options = {};
-            options.size = sizeof options;
-            options.device = TARN_ALL_DEVICES;
-            options.user = this;
-            options.reclaim = reclaim;
-            tarn_observer observer = 0;
-            check(tarn_observer_add(&options, &observer), "the release of a pool");
-        });
-    if (gone.pool && gone.segments)
-        (void)tarn_pool_trim(gone.pool, 0); /* waits: with native the user's allocator has its segments back then */
-    check(tarn_pool_release(gone.pool), "the release of a pool");
-}
-
-/* Whether a capture of PyTorch's is open, which a wait would break. Not every filter is one; and one whose capture failed stays, as PyTorch
- * does not end it then: it is over for tarn. */
-bool Allocator::captures(Device &device)
-{
-    std::lock_guard<std::mutex> guard(device.lock);
-    bool any = false;
-    for (Filter &filter : device.filters) {
-        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-        if (cudaStreamIsCapturing(filter.begun_on, &status) != cudaSuccess) {
-            (void)cudaGetLastError(); /* the default stream, while another captures */
-            status = cudaStreamCaptureStatusActive;
-        }
-        any |= status != cudaStreamCaptureStatusNone;
-        if (filter.captures && status == cudaStreamCaptureStatusNone) {
-            end_capture(filter.announced);
-            filter.captures = false;
-        }
-    }
-    return any;
+    check(release(gone), "the release of a pool");
 }
 
 /* Gives back the pools of graphs that are gone, if their last launches may be waited for. Whether there were any. */
@@ -227,7 +207,7 @@ bool Allocator::end_pools(DeviceIndex index)
 {
     Device &device = device_at(index);
     bool none = !device.ended_count.load(std::memory_order_acquire);
-    if (none || (device.filter_count.load(std::memory_order_acquire) && captures(device)))
+    if (none || captures(device))
         return false;
     std::vector<Pool> gone;
     {
@@ -242,10 +222,8 @@ bool Allocator::end_pools(DeviceIndex index)
         device.ended_count.store(static_cast<int>(device.ended.size()), std::memory_order_release);
         return false;
     }
-    for (Pool &pool : gone) {
-        (void)tarn_pool_unhold(pool.pool);
-        (void)tarn_pool_release(pool.pool);
-    }
+    for (const Pool &pool : gone)
+        (void)release(pool);
     return !gone.empty();
 }
 
@@ -253,22 +231,26 @@ bool Allocator::end_pools(DeviceIndex index)
 bool Allocator::reclaim(int index, size_t bytes, void *user)
 {
     auto *allocator = static_cast<Allocator *>(user);
-    if (static_cast<size_t>(index) >= allocator->devices.size() ||
-        !allocator->devices[static_cast<size_t>(index)]->ended_count.load(std::memory_order_relaxed))
+    if (static_cast<size_t>(index) >= allocator->devices.size())
         return false;
+    Device &device = *allocator->devices[static_cast<size_t>(index)];
+    bool settled = allocator->settle(device);
+    if (!device.ended_count.load(std::memory_order_relaxed))
+        return settled;
     size_t free_bytes = 0, total = 0, limit = SIZE_MAX;
     tarn_stats stats = {};
     stats.size = sizeof stats;
     if (tarn_device_memory_get(index, &free_bytes, &total) != TARN_OK ||
         tarn_device_limit_get(index, &limit) != TARN_OK || tarn_device_stats_get(index, &stats) != TARN_OK)
-        return false;
+        return settled;
     auto reserved = static_cast<size_t>(stats.reserved_bytes[0].current);
     bool has_room = bytes <= free_bytes && (limit > total || reserved + bytes <= limit);
-    return !has_room && allocator->end_pools(static_cast<DeviceIndex>(index));
+    return (!has_room && allocator->end_pools(static_cast<DeviceIndex>(index))) || settled;
 }
 
 void Allocator::emptyCache(MempoolId_t id)
 {
+    settle();
     for (size_t i = 0; i < devices.size(); i++) {
         auto index = static_cast<DeviceIndex>(i);
         tarn_pool *wanted = nullptr;
@@ -302,55 +284,191 @@ bool Allocator::checkPoolLiveAllocations(DeviceIndex index, MempoolId_t id, cons
 
 /* ---- Filters and captures ---- */
 
-void Allocator::beginAllocateToPool(DeviceIndex index, MempoolId_t id, std::function<bool(cudaStream_t)> filter)
+/* There as long as the calling thread is. */
+static const std::shared_ptr<char> &this_thread()
+{
+    static thread_local const auto one = std::make_shared<char>();
+    return one;
+}
+
+/* Whether a stream captures. Of the default stream that cannot be known while another captures: then it does. */
+static bool is_capturing(cudaStream_t native)
+{
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (cudaStreamIsCapturing(native, &status) == cudaSuccess)
+        return status != cudaStreamCaptureStatusNone;
+    (void)cudaGetLastError();
+    return true;
+}
+
+static void count_locked(Device &device)
+{
+    device.open.store(device.filters.size() + device.captures.size(), std::memory_order_release);
+}
+
+/* Takes the captures that have ended. */
+static std::vector<Capture> take_ended_locked(Device &device)
+{
+    auto ended = std::stable_partition(device.captures.begin(), device.captures.end(),
+                                       [](const Capture &capture) { return is_capturing(capture.native); });
+    std::vector<Capture> taken(ended, device.captures.end());
+    device.captures.erase(ended, device.captures.end());
+    return taken;
+}
+
+/* Of take_ended_locked(); without the lock. The pool is held by us: no graph needs to. */
+static void end_captures(const std::vector<Capture> &captures)
+{
+    for (const Capture &capture : captures)
+        if (tarn_capture_end_announced(capture.stream, nullptr) != TARN_OK)
+            (void)tarn_capture_abort(capture.stream);
+}
+
+/* Whether a filter's capture is over, though PyTorch did not say so. A capture that tarn has not seen may not have begun yet, for all that
+ * threads other than its own know. */
+static bool is_over(const Filter &filter, bool is_mine)
+{
+    return filter.of_graph && (filter.seen || (filter.is_told && is_mine)) && !is_capturing(filter.begun_on) &&
+           !(filter.seen && is_capturing(filter.seen));
+}
+
+/* Ends what failed captures have left. Whether there was anything. Every thread may find that a capture is over; its filter goes, and its
+ * pool is released, when the thread that began it finds that, or has ended. The others cannot tell a failure from an end that PyTorch is
+ * about to say. */
+bool Allocator::settle(Device &device)
+{
+    if (!device.open.load(std::memory_order_acquire))
+        return false;
+    std::vector<Capture> ended;
+    std::vector<Pool> gone;
+    {
+        std::lock_guard<std::mutex> guard(device.lock);
+        ended = take_ended_locked(device);
+        for (auto filter = device.filters.begin(); filter != device.filters.end();) {
+            auto thread = filter->thread.lock();
+            bool is_mine = !thread || thread == this_thread();
+            filter->over = filter->over || is_over(*filter, is_mine);
+            if (!filter->of_graph && filter->seen && !is_capturing(filter->seen))
+                filter->seen = nullptr; /* a scope goes on, and may see another capture */
+            if (!filter->over || !is_mine) {
+                filter++;
+                continue;
+            }
+            gone.push_back(release_locked(device, filter->id));
+            filter = device.filters.erase(filter);
+        }
+        count_locked(device);
+    }
+    end_captures(ended);
+    for (const Pool &pool : gone)
+        (void)release(pool);
+    return !ended.empty() || !gone.empty();
+}
+
+void Allocator::settle()
+{
+    for (const auto &device : devices)
+        (void)settle(*device);
+}
+
+/* Whether a capture of PyTorch's is open, which a wait would break. Not every filter is one. */
+bool Allocator::captures(Device &device)
+{
+    (void)settle(device);
+    std::lock_guard<std::mutex> guard(device.lock);
+    return !device.captures.empty() ||
+           std::any_of(device.filters.begin(), device.filters.end(),
+                       [](const Filter &filter) { return !filter.over && is_capturing(filter.begun_on); });
+}
+
+/* A scope lets its own stream through from the beginning. A graph does not, as its capture begins later. */
+static bool lets_through(const Filter &filter)
+{
+    try {
+        return filter.matches(filter.begun_on);
+    } catch (const std::exception &) {
+        return true; /* the default stream cannot be asked now, and never captures */
+    }
+}
+
+void Allocator::beginAllocateToPool(DeviceIndex index, MempoolId_t id, std::function<bool(cudaStream_t)> matches)
 {
     Device &device = device_at(index);
     CUDAStream current = c10::cuda::getCurrentCUDAStream(index);
     (void)stream_of(current); /* before it captures: then it does not tell its number any more */
+    std::call_once(reclaims, [&] {
+        tarn_observer_options options = {};
+        options.size = sizeof options;
+        options.device = TARN_ALL_DEVICES;
+        options.user = this;
+        options.reclaim = reclaim;
+        tarn_observer observer = 0;
+        check(tarn_observer_add(&options, &observer), "the beginning of a pool");
+    });
+    (void)settle(device);
     std::lock_guard<std::mutex> guard(device.lock);
     for (const Filter &other : device.filters)
         TORCH_CHECK(other.id != id, "beginAllocateToPool: already recording to mempool_id");
-    device.filters.push_back({id, std::move(filter), current.stream()});
     Pool &pool = device.pools[id];
+    Filter filter = {id, std::move(matches), current.stream(), this_thread()};
+    bool goes_on = pool.capturing && is_capturing(pool.capturing);
+    filter.of_graph = goes_on || !lets_through(filter);
+    filter.begun_on = goes_on ? pool.capturing : filter.begun_on;
+    pool.capturing = nullptr;
     pool.for_graphs |= pool.uses++ == 0;
-    device.filter_count.fetch_add(1, std::memory_order_release);
+    device.filters.push_back(std::move(filter));
+    count_locked(device);
+}
+
+void Allocator::expect_capture(MempoolId_t id)
+{
+    Device &device = device_at(c10::cuda::current_device());
+    std::lock_guard<std::mutex> guard(device.lock);
+    for (Filter &filter : device.filters)
+        if (filter.id == id && filter.thread.lock() == this_thread())
+            filter.of_graph = filter.is_told = true;
 }
 
 void Allocator::endAllocateToPool(DeviceIndex index, MempoolId_t id)
 {
     Device &device = device_at(index);
-    Filter ended;
+    std::vector<Capture> ended;
     {
         std::lock_guard<std::mutex> guard(device.lock);
         auto found = std::find_if(device.filters.begin(), device.filters.end(),
                                   [&](const Filter &filter) { return filter.id == id; });
         TORCH_CHECK(found != device.filters.end(), "endAllocatePool: not currently recording to mempool_id");
-        ended = std::move(*found);
+        /* PyTorch ends the filter of a graph for that of a conditional node, and that for the graph's again. */
+        Pool &pool = pool_locked(device, id, "the end of a scope");
+        pool.has_ended = true;
+        if (found->of_graph && is_capturing(found->begun_on))
+            pool.capturing = found->begun_on;
         device.filters.erase(found);
-        device.filter_count.fetch_sub(1, std::memory_order_release);
+        ended = take_ended_locked(device);
+        count_locked(device);
     }
-    if (ended.captures)
-        end_capture(ended.announced);
+    end_captures(ended);
 }
 
 /* The pool that an allocation is for, or null: none. */
 tarn_pool *Allocator::route(DeviceIndex index, cudaStream_t native, tarn_stream stream, MempoolId_t *id)
 {
     Device &device = device_at(index);
-    bool is_known = false, is_held = false;
+    bool is_seen = false, is_held = false;
+    (void)settle(device);
     {
         std::lock_guard<std::mutex> guard(device.lock);
         auto found = std::find_if(device.filters.rbegin(), device.filters.rend(),
-                                  [&](const Filter &filter) { return filter.matches(native); });
+                                  [&](const Filter &filter) { return !filter.over && filter.matches(native); });
         if (found == device.filters.rend())
             return nullptr;
         *id = found->id;
-        is_known = found->captures;
+        is_seen = found->seen;
         is_held = pool_locked(device, *id, "an allocation").held;
     }
     tarn_pool *pool = made(index, *id, "an allocation");
     tarn_capture_state state = TARN_CAPTURE_NONE;
-    if ((is_known && is_held) || tarn_capture_state_get(stream, &state, nullptr) != TARN_OK ||
+    if ((is_seen && is_held) || tarn_capture_state_get(stream, &state, nullptr) != TARN_OK ||
         state != TARN_CAPTURE_ACTIVE)
         return pool;
 
@@ -361,11 +479,14 @@ tarn_pool *Allocator::route(DeviceIndex index, cudaStream_t native, tarn_stream 
         check(tarn_pool_hold(pool), "a capture");
         held.held = true;
     }
+    if (tarn_pool_capture_announce(pool, stream) == TARN_OK)
+        device.captures.push_back({native, stream});
+    bool is_known = std::any_of(device.captures.begin(), device.captures.end(),
+                                [&](const Capture &capture) { return capture.native == native; });
     for (Filter &filter : device.filters)
-        if (filter.id == *id && !filter.captures && tarn_pool_capture_announce(pool, stream) == TARN_OK) {
-            filter.captures = true;
-            filter.announced = stream;
-        }
+        if (filter.id == *id && is_known)
+            filter.seen = native;
+    count_locked(device);
     return pool;
 }
 

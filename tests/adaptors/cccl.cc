@@ -61,6 +61,48 @@ template <class Error, class Memory> static bool runs_out(Memory &memory, cuda::
     return false;
 }
 
+/* The name of a stream that tarn does not find: it was leased, and has been returned. */
+static cudaStream_t returned_stream()
+{
+    tarn::leased_stream leased(0);
+    return static_cast<cudaStream_t>(tarn::native_of(leased));
+}
+
+/* No memory is given out while work may use it: not where a free cannot wait, nor where its stream is not known. */
+static void check_late(cuda::stream_ref stream)
+{
+    constexpr std::size_t size = std::size_t{4} << 20;
+    tarn::pool pool(0);
+    resource memory(pool.get());
+    tarn::leased_stream captures(0);
+    std::int64_t before = used();
+
+    void *block = memory.allocate_sync(size);
+    CHECK(tarn_capture_begin(captures.get(), TARN_CAPTURE_THREAD_LOCAL) == TARN_OK);
+    memory.deallocate_sync(block, size);
+    CHECK(used() == before + static_cast<std::int64_t>(size));
+    void *next = memory.allocate_sync(size);
+    CHECK(next != block);
+    memory.deallocate_sync(next, size);
+    CHECK(used() == before + 2 * static_cast<std::int64_t>(size));
+    CHECK(tarn_capture_abort(captures.get()) == TARN_OK);
+
+    /* When memory is short, an allocation waits for it. */
+    tarn_stats stats{};
+    stats.size = sizeof stats;
+    CHECK(tarn_pool_stats_get(pool.get(), &stats) == TARN_OK);
+    std::int64_t all = stats.reserved_bytes[TARN_STAT_ALL].current;
+    CHECK(tarn_pool_limit_set(pool.get(), static_cast<std::size_t>(all)) == TARN_OK);
+    next = take(memory, stream, static_cast<std::size_t>(all));
+    CHECK(used() == before + all);
+    give(memory, stream, next, static_cast<std::size_t>(all));
+
+    block = take(memory, stream, size);
+    give(memory, cuda::stream_ref(returned_stream()), block, size);
+    CHECK(used() == before);
+    memory.deallocate_sync(nullptr, 0);
+}
+
 int main()
 {
     resource memory(tarn::default_pool(0));
@@ -87,6 +129,7 @@ int main()
     memory.deallocate_sync(block, 100, 4096);
     CHECK(used() == before);
 
+    check_late(stream);
     CHECK(runs_out<std::bad_alloc>(memory, stream) && runs_out<tarn::out_of_memory>(erased, stream));
     tarn::pool pool(0);
     resource elsewhere(pool.get());

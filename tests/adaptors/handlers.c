@@ -75,6 +75,33 @@ static int64_t used(void)
     return stats.allocated_bytes[TARN_STAT_ALL].current;
 }
 
+/* A free whose stream tarn does not find leaves no block behind, and gives none out too early. */
+static void check_late(tarn_pool *pool, struct CUstream_st *native)
+{
+    enum { SIZE = 4 << 20 };
+    int64_t before = used();
+    tarn_stream leased = 0, captures = 0;
+    void *returned = NULL, *block = NULL, *pinned = NULL, *next = NULL;
+    CHECK(tarn_stream_lease(0, 0, &leased) == TARN_OK && tarn_stream_native_get(leased, &returned) == TARN_OK);
+    CHECK(tarn_stream_return(leased) == TARN_OK && tarn_stream_lease(0, -1, &captures) == TARN_OK);
+    CHECK(tarn_handler_alloc(pool, &block, SIZE, returned) == TARN_ERROR_INVALID_STREAM);
+    CHECK(tarn_handler_alloc(pool, &block, SIZE, native) == 0);
+    CHECK(tarn_handler_free(pool, block, SIZE, returned) == 0 && used() == before);
+    CHECK(tarn_handler_free(pool, &block, SIZE, returned) == TARN_ERROR_INVALID_POINTER);
+
+    CHECK(tarn_handler_alloc(pool, &block, SIZE, native) == 0);
+    CHECK(tarn_handler_pinned_alloc(pool, &pinned, SIZE, native) == 0);
+    CHECK(tarn_capture_begin(captures, TARN_CAPTURE_THREAD_LOCAL) == TARN_OK);
+    CHECK(tarn_handler_free(pool, block, SIZE, returned) == 0 && used() == before + SIZE);
+    CHECK(tarn_handler_pinned_free(pool, pinned, SIZE, returned) == 0);
+    CHECK(tarn_handler_pinned_alloc(pool, &next, SIZE, native) == 0 && next != pinned);
+    CHECK(tarn_capture_abort(captures) == TARN_OK);
+    CHECK(tarn_handler_pinned_free(pool, next, SIZE, returned) == 0 && used() == before);
+    tarn_pinned_stats stats = {.size = sizeof stats};
+    CHECK(tarn_pinned_stats_get(&stats) == TARN_OK && stats.active_bytes.current == 0);
+    CHECK(tarn_stream_return(captures) == TARN_OK);
+}
+
 int main(void)
 {
     tarn_pool *pool = NULL;
@@ -161,6 +188,7 @@ int main(void)
     CHECK(tarn_device_properties_get(0, &properties) == TARN_OK);
     if (!strcmp(properties.driver, "host"))
         check_order(pool, native, address);
+    check_late(pool, native);
     CHECK(tarn_stream_return(other) == TARN_OK && tarn_stream_return(leased) == TARN_OK && used() == before);
     printf("handlers: %d libraries\n", libraries);
     return 0;

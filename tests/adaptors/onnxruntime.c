@@ -151,6 +151,23 @@ static void run(OrtEnv *environment, tarn_ort_allocator *allocator)
     CHECK(used() == before);
 }
 
+/* No memory is given out while work may use it: not where a free cannot wait. */
+static void check_late(OrtAllocator *base)
+{
+    int64_t before = used();
+    tarn_stream captures = 0;
+    void *block = base->Alloc(base, 1 << 20);
+    CHECK(block && tarn_stream_lease(0, 0, &captures) == TARN_OK);
+    CHECK(tarn_capture_begin(captures, TARN_CAPTURE_THREAD_LOCAL) == TARN_OK);
+    base->Free(base, block);
+    CHECK(used() == before + (1 << 20));
+    void *next = base->Alloc(base, 1 << 20);
+    CHECK(next && next != block);
+    CHECK(tarn_capture_abort(captures) == TARN_OK);
+    base->Free(base, next);
+    CHECK(used() == before && tarn_stream_return(captures) == TARN_OK);
+}
+
 static void check_structure(tarn_ort_allocator *allocator)
 {
     OrtAllocator *base = &allocator->base;
@@ -166,6 +183,7 @@ static void check_structure(tarn_ort_allocator *allocator)
     CHECK(block);
     base->Free(base, block);
     CHECK(used() == before && !base->Alloc(base, (size_t)1 << 50) && !base->Alloc(base, 0));
+    check_late(base);
     const char *name = NULL;
     ok(api->MemoryInfoGetName(base->Info(base), &name));
     CHECK(base->version == 23 && name && base->Info(base) == base->Info(base));

@@ -14,6 +14,31 @@ static std::int64_t used()
     return stats.allocated_bytes[TARN_STAT_ALL].current;
 }
 
+/* No memory is given out while work may use it: not where a free cannot wait, nor where its stream is not known. */
+static void check_late(nvinfer1::IGpuAllocator &allocator, cudaStream_t native)
+{
+    constexpr std::uint64_t size = std::uint64_t{4} << 20;
+    tarn::leased_stream captures(0);
+    std::int64_t before = used();
+    void *block = allocator.allocate(size, 256, 0);
+    CHECK(tarn_capture_begin(captures.get(), TARN_CAPTURE_THREAD_LOCAL) == TARN_OK);
+    CHECK(allocator.deallocate(block) && used() == before + static_cast<std::int64_t>(size));
+    void *next = allocator.allocate(size, 256, 0);
+    CHECK(next && next != block);
+    CHECK(tarn_capture_abort(captures.get()) == TARN_OK);
+    CHECK(allocator.deallocate(next) && used() == before);
+
+    cudaStream_t returned = nullptr;
+    {
+        tarn::leased_stream leased(0);
+        returned = static_cast<cudaStream_t>(tarn::native_of(leased));
+    }
+    block = allocator.allocateAsync(size, 256, 0, native);
+    CHECK(block && !allocator.allocateAsync(size, 256, 0, returned));
+    CHECK(allocator.deallocateAsync(block, returned) && used() == before);
+    CHECK(!allocator.deallocateAsync(&before, returned));
+}
+
 int main()
 {
     tarn::tensorrt_allocator ours(tarn::default_pool(0));
@@ -54,6 +79,7 @@ int main()
 
     block = allocator.allocate(1000, 256, 0);
     CHECK(block && allocator.deallocate(block) && !allocator.deallocate(&size) && used() == before);
+    check_late(allocator, native);
     bool threw = false;
     try {
         tarn::tensorrt_allocator none(nullptr);

@@ -7,9 +7,10 @@ An adaptor is a module of the library's name (`tarn.cupy`) with `enable()`, `dis
 pool of the device, for the stream that the library names, and takes the library's own idiom of plugging in."""
 
 import importlib
+from collections import deque
 from ctypes import byref, c_uint64, c_void_p, sizeof
 from types import ModuleType
-from typing import Any, List
+from typing import Any, Deque, List, Tuple
 
 from . import _c
 from ._library import lib
@@ -30,21 +31,59 @@ def stream_of(device: int, native: int) -> int:
 def take(device: int, native: int, size: int, alignment: int = 0) -> int:
     """The address of `size` bytes for work on a native stream; 0 for none."""
     pointer = c_void_p()
-    if not alignment:  # the short way
-        status = lib.tarn_alloc_on(stream_of(device, native), size, byref(pointer))
-        if status:
-            check(status)
-        return pointer.value or 0
-    options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream_of(device, native),
-                                    alignment=alignment)
-    check(lib.tarn_alloc(byref(options), size, byref(pointer)))
+    status = _take(device, native, size, alignment, pointer)
+    if status == _c.tarn_status.TARN_ERROR_OUT_OF_MEMORY and flush():
+        status = _take(device, native, size, alignment, pointer)
+    if status:
+        check(status)
     return pointer.value or 0
 
 
+def _take(device: int, native: int, size: int, alignment: int, pointer: c_void_p) -> int:
+    stream = stream_of(device, native)
+    if not alignment:  # the short way
+        return int(lib.tarn_alloc_on(stream, size, byref(pointer)))
+    options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream, alignment=alignment)
+    return int(lib.tarn_alloc(byref(options), size, byref(pointer)))
+
+
 def give(device: int, native: int, address: int) -> None:
-    """Frees a block after the work that is queued on a native stream now, as well as after that of the block's own."""
-    if address:
-        check(lib.tarn_free_on(address, stream_of(device, native)))
+    """Frees a block after the work that is queued on a native stream now, as well as after that of the block's own. Where tarn does not find
+    the stream, after all work of the device."""
+    if not address:
+        return
+    found = c_uint64()
+    status = lib.tarn_stream_find(device, native, byref(found)) or lib.tarn_free_on(address, found.value)
+    if status in (_c.tarn_status.TARN_ERROR_INVALID_POINTER, _c.tarn_status.TARN_ERROR_DOUBLE_FREE):
+        check(status)
+    if status:
+        give_late(device, address)
+
+
+#: Blocks whose device could not be waited for: (device, address).
+_late: Deque[Tuple[int, int]] = deque()
+
+
+def give_late(device: int, address: int) -> None:
+    """Frees a block after all work of its device. The wait is refused while a known capture is open there; then the block stays allocated
+    until flush(). Nothing is raised: finalisers call it."""
+    _late.append((device, address))
+    flush()
+
+
+def flush() -> bool:
+    """Frees what give_late() has left, where the device can be waited for now. Whether anything was freed."""
+    freed = False
+    for _ in range(len(_late)):
+        try:
+            device, address = _late.popleft()
+        except IndexError:
+            break  # another thread has freed them
+        if lib.tarn_device_synchronize(device) in (_c.tarn_status.TARN_ERROR_CAPTURE, _c.tarn_status.TARN_ERROR_DRIVER):
+            _late.append((device, address))
+        else:
+            freed = not lib.tarn_free(address) or freed
+    return freed
 
 
 class Owner:

@@ -9,7 +9,7 @@ where the block is freed, its queued work is waited for too. docs/adaptors/cupy.
 from typing import Any, Optional, Type
 
 from ._library import lib
-from .adaptors import Owner, require_gpu, stream_of, take, wanted
+from .adaptors import Owner, give, give_late, require_gpu, take, wanted
 from .errors import OutOfMemoryError
 
 _previous: Any = None
@@ -32,11 +32,13 @@ class _Memory(Owner):
             return
         try:
             native = self.current(self.device)
-            if native != self.native and not lib.tarn_free_on(address, stream_of(self.device, native)):
-                return
-        except Exception:  # at the interpreter's end CuPy may be gone
-            pass
-        lib.tarn_free(address)
+        except Exception:  # at the interpreter's end CuPy may be gone, and the stream is not known
+            give_late(self.device, address)
+            return
+        if native == self.native:
+            lib.tarn_free(address)
+        else:
+            give(self.device, native, address)
 
 
 def _out_of_memory(memory: Any) -> Type[Exception]:

@@ -4,89 +4,14 @@
 /* The allocator class as PyTorch calls it, without Python and without a GPU: the real libc10 and libc10_cuda of a release, over cudart.c
  * and the simulated driver. `class SHIM.so` runs every test in a process of its own, `class SHIM.so NAME...` those named.
  * scripts/torch-shim builds and runs it. */
-#include <ATen/core/CachingHostAllocator.h>
-#include <c10/core/CachingDeviceAllocator.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAStream.h>
+#include "class.h"
 
-#include <dlfcn.h>
 #include <grp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <iterator>
-#include <set>
-#include <string>
-#include <thread>
-#include <unordered_set>
-#include <vector>
-
-#include <tarn/tarn.h>
-
-extern "C" {
-#include "common/machine.h"
-extern const struct machine tarn_sim_machine;
-unsigned cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active);
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
-cudaError_t cudaGraphDestroy(cudaGraph_t graph);
-cudaError_t cudaMemcpy(void *to, const void *from, size_t count, cudaMemcpyKind kind);
-}
-
-/* Exported, and in no header: libtorch_cuda calls it. */
-namespace c10::cuda::_internal
-{
-void setHasPrimaryContext(bool (*has)(DeviceIndex));
-}
-
-/* libtorch_cpu's, or torch_cpu.cc's here. */
-namespace at
-{
-HostAllocator *getHostAllocator(c10::DeviceType device);
-void setHostAllocator(c10::DeviceType device, HostAllocator *allocator, uint8_t priority);
-} // namespace at
-
-using namespace c10::cuda::CUDACachingAllocator;
-using c10::DataPtr;
-using c10::DeviceIndex;
-using c10::MempoolId_t;
-using c10::cuda::CUDAStream;
-
-#define CHECK(condition)                                                                 \
-    do {                                                                                 \
-        if (!(condition)) {                                                              \
-            std::fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            std::_Exit(1);                                                               \
-        }                                                                                \
-    } while (0)
-
-#define THROWS(statement, words)                                                                       \
-    do {                                                                                               \
-        std::string said = "nothing";                                                                  \
-        try {                                                                                          \
-            statement;                                                                                 \
-        } catch (const std::exception &error) {                                                        \
-            said = error.what();                                                                       \
-        }                                                                                              \
-        if (said.find(words) == std::string::npos) {                                                   \
-            std::fprintf(stderr, "%s:%d: %s says %s\n", __FILE__, __LINE__, #statement, said.c_str()); \
-            std::_Exit(1);                                                                             \
-        }                                                                                              \
-    } while (0)
-
-static constexpr size_t MIB = 1 << 20;
 static const char *shim_path, *own_path;
 
 static std::string install(bool late)
@@ -111,8 +36,7 @@ static bool has_context(DeviceIndex device)
     return cuDevicePrimaryCtxGetState(device, &flags, &active) == 0 && active;
 }
 
-/* What tests begin with: tarn installed, as lazy initialisation leaves it. */
-static CUDAAllocator &ours()
+CUDAAllocator &ours()
 {
     CHECK(install(false).empty());
     get()->init(c10::cuda::device_count());
@@ -120,12 +44,19 @@ static CUDAAllocator &ours()
     return *get();
 }
 
-static size_t allocated()
+void *function_of_shim(const char *name)
+{
+    void *found = dlsym(dlopen(shim_path, RTLD_NOW | RTLD_NOLOAD), name);
+    CHECK(found);
+    return found;
+}
+
+size_t allocated()
 {
     return static_cast<size_t>(get()->getDeviceStats(0).allocated_bytes[0].current);
 }
 
-static size_t reserved()
+size_t reserved()
 {
     return static_cast<size_t>(get()->getDeviceStats(0).reserved_bytes[0].current);
 }
@@ -303,16 +234,15 @@ static void segments_are_numbered_by_age()
 static void a_pool_can_be_registrable()
 {
     auto &tarn = ours();
-    void *shim = dlopen(shim_path, RTLD_NOW | RTLD_NOLOAD);
     auto mark =
-        reinterpret_cast<int (*)(int, uint64_t, uint64_t, char *, size_t)>(dlsym(shim, "tarn_torch_registrable"));
+        reinterpret_cast<int (*)(int, uint64_t, uint64_t, char *, size_t)>(function_of_shim("tarn_torch_registrable"));
     auto number =
-        reinterpret_cast<int (*)(int, uint64_t, uint64_t, uint64_t *, uint64_t *)>(dlsym(shim, "tarn_torch_pool"));
+        reinterpret_cast<int (*)(int, uint64_t, uint64_t, uint64_t *, uint64_t *)>(function_of_shim("tarn_torch_pool"));
     MempoolId_t id = {0, 10}, late = {0, 11};
     tarn_pool_id ours_id = {};
     tarn_pool *pool = nullptr;
     char why[200];
-    CHECK(mark && mark(0, 0, 10, why, sizeof why) == 1 && std::strstr(why, "no such pool"));
+    CHECK(mark(0, 0, 10, why, sizeof why) == 1 && std::strstr(why, "no such pool"));
     tarn.createOrIncrefPool(0, id);
     CHECK(mark(0, 0, 10, why, sizeof why) == 0);
     tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
@@ -360,156 +290,6 @@ static void a_pools_end_returns_the_users_segments()
     CHECK(cudaStreamQuery(stream.stream()) == cudaSuccess);
 }
 
-static void captures_hold_their_pool()
-{
-    auto &tarn = ours();
-    MempoolId_t id = {5, 0};
-    CUDAStream stream = c10::cuda::getStreamFromPool();
-    c10::StreamGuard guard(stream.unwrap());
-    DataPtr before = tarn.allocate(MIB);
-    tarn.beginAllocateToPool(0, id, [&](cudaStream_t asked) { return asked == stream.stream(); });
-    CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
-    DataPtr a = tarn.allocate(4 * MIB);
-    void *address = a.get();
-    a.clear();
-    DataPtr b = tarn.allocate(4 * MIB);
-    CHECK(b.get() == address); /* within a capture too */
-    before.clear();            /* freed meanwhile: not used again by the capture */
-    cudaGraph_t graph = nullptr;
-    CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess);
-    tarn.endAllocateToPool(0, id);
-    b.clear();
-    /* The graph still writes there: nobody else gets it, and no trim. */
-    std::vector<DataPtr> others;
-    for (int i = 0; i < 8; i++) {
-        others.push_back(tarn.allocate(4 * MIB));
-        CHECK(others.back().get() != address);
-    }
-    others.clear();
-    tarn.emptyCache({0, 0});
-    tarn.emptyCache(id);
-    CHECK(reserved() >= 4 * MIB);
-    CHECK(cudaGraphDestroy(graph) == cudaSuccess);
-    tarn.releasePool(0, id);
-    tarn.emptyCache({0, 0});
-    CHECK(reserved() == 0);
-}
-
-/* The inputs of a graph of torch.compile: allocated beside the capture, free when it ends, and written to by every launch. The capture
- * allocates nothing. */
-static void what_a_graph_writes_to_stays()
-{
-    auto &tarn = ours();
-    MempoolId_t id = {0, 12};
-    CUDAStream stream = c10::cuda::getStreamFromPool();
-    c10::StreamGuard guard(stream.unwrap());
-    tarn.beginAllocateToPool(0, id, [&](cudaStream_t asked) { return asked == stream.stream(); });
-    DataPtr input = tarn.allocate(8 * MIB);
-    tarn.endAllocateToPool(0, id);
-    auto address = reinterpret_cast<size_t>(input.get());
-    size_t unmapped = 0;
-    tarn.attachAllocatorTraceTracker([&](const TraceEntry &entry) {
-        if (entry.action_ == TraceEntry::SEGMENT_UNMAP && entry.addr_ < address + 8 * MIB &&
-            entry.addr_ + entry.size_ > address)
-            unmapped += entry.size_;
-    });
-    input.clear();
-    tarn.emptyCache({0, 0});
-    tarn.emptyCache(id);
-    /* Other sizes, another stream of the pool, a full device. */
-    {
-        CUDAStream side = c10::cuda::getStreamFromPool();
-        c10::StreamGuard other(side.unwrap());
-        tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
-        DataPtr aside = tarn.allocate(6 * MIB), larger = tarn.allocate(12 * MIB);
-        tarn.endAllocateToPool(0, id);
-    }
-    tarn.setMemoryFraction(0.1, 0);
-    THROWS(tarn.allocate(tarn.getMemoryInfo(0).second / 10), "CUDA out of memory");
-    CHECK(unmapped == 0);
-    while (tarn.getPoolUseCount(0, id))
-        tarn.releasePool(0, id);
-    tarn.emptyCache({0, 0});
-    CHECK(unmapped >= 8 * MIB && reserved() == 0);
-}
-
-/* PyTorch releases the pool of a graph that it destroys, and does not wait for its last launch. */
-static void a_graph_that_is_gone_may_still_run()
-{
-    auto &tarn = ours();
-    MempoolId_t id = {8, 0};
-    CUDAStream stream = c10::cuda::getStreamFromPool(), launched = c10::cuda::getStreamFromPool();
-    tarn.beginAllocateToPool(0, id, [&](cudaStream_t asked) { return asked == stream.stream(); });
-    void *address = nullptr;
-    size_t size = tarn.getMemoryInfo(0).second / 8;
-    {
-        c10::StreamGuard guard(stream.unwrap());
-        CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
-        DataPtr a = tarn.allocate(size);
-        address = a.get();
-        a.clear();
-        cudaGraph_t graph = nullptr;
-        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
-        tarn.endAllocateToPool(0, id);
-    }
-    bool gone = false;
-    tarn.attachAllocatorTraceTracker([&](const TraceEntry &entry) {
-        bool covers = entry.addr_ <= reinterpret_cast<size_t>(address) &&
-                      reinterpret_cast<size_t>(address) < entry.addr_ + entry.size_;
-        if (entry.action_ != TraceEntry::SEGMENT_UNMAP || !covers)
-            return;
-        CHECK(cudaStreamQuery(launched.stream()) == cudaSuccess); /* the launch has ended */
-        gone = true;
-    });
-    CHECK(tarn_sim_machine.work(0, launched.stream(), address, size, 1000000) == TARN_OK);
-    tarn.releasePool(0, id);
-    CHECK(!gone && cudaStreamQuery(launched.stream()) != cudaSuccess);
-    /* There is room elsewhere: nobody waits. */
-    DataPtr small = tarn.allocate(MIB);
-    CHECK(!gone && cudaStreamQuery(launched.stream()) != cudaSuccess);
-    /* There is not: its memory serves, after a wait. */
-    tarn.setMemoryFraction(0.2, 0);
-    DataPtr large = tarn.allocate(size);
-    CHECK(large.get() && gone);
-    large.clear();
-    small.clear();
-    tarn.emptyCache({0, 0});
-    CHECK(reserved() == 0);
-}
-
-/* PyTorch does not end the scope of a capture that failed. */
-static void a_scope_that_is_left_keeps_no_other_memory()
-{
-    auto &tarn = ours();
-    MempoolId_t failed = {10, 0}, id = {11, 0};
-    CUDAStream first = c10::cuda::getStreamFromPool(), second = c10::cuda::getStreamFromPool();
-    auto capture = [&](CUDAStream stream, MempoolId_t pool) {
-        c10::StreamGuard guard(stream.unwrap());
-        tarn.beginAllocateToPool(0, pool, [native = stream.stream()](cudaStream_t asked) { return asked == native; });
-        CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
-        tarn.allocate(4 * MIB).clear();
-    };
-    auto end = [&](CUDAStream stream) {
-        cudaGraph_t graph = nullptr;
-        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
-    };
-    capture(second, id);
-    end(second);
-    tarn.endAllocateToPool(0, id);
-    tarn.releasePool(0, id);
-    size_t before = reserved();
-    capture(first, failed);
-    tarn.emptyCache({0, 0}); /* a capture is open: a wait would break it */
-    end(first);
-    CHECK(reserved() >= before + 4 * MIB);
-    tarn.emptyCache({0, 0});
-    CHECK(reserved() <= before);
-    tarn.endAllocateToPool(0, failed);
-    tarn.releasePool(0, failed);
-    tarn.emptyCache({0, 0});
-    CHECK(reserved() == 0);
-}
-
 static void caching_can_be_turned_off()
 {
     auto &tarn = ours();
@@ -523,29 +303,6 @@ static void caching_can_be_turned_off()
     before.clear();
     tarn.enable(true);
     CHECK(tarn.isEnabled() && tarn.allocate(MIB).get());
-    tarn.emptyCache({0, 0});
-    CHECK(reserved() == 0);
-}
-
-static void a_capture_that_fails_leaves_all_well()
-{
-    auto &tarn = ours();
-    MempoolId_t id = {6, 0};
-    CUDAStream stream = c10::cuda::getStreamFromPool();
-    c10::StreamGuard guard(stream.unwrap());
-    tarn.beginAllocateToPool(0, id, [&](cudaStream_t asked) { return asked == stream.stream(); });
-    CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    DataPtr a = tarn.allocate(MIB);
-    CHECK(cudaStreamSynchronize(stream.stream()) != cudaSuccess); /* not allowed: the capture is broken */
-    cudaGraph_t graph = nullptr;
-    (void)cudaStreamEndCapture(stream.stream(), &graph);
-    CHECK(!graph);
-    tarn.endAllocateToPool(0, id);
-    a.clear();
-    tarn.releasePool(0, id);
-    DataPtr b = tarn.allocate(MIB);
-    CHECK(b.get() && cudaStreamSynchronize(stream.stream()) == cudaSuccess);
-    b.clear();
     tarn.emptyCache({0, 0});
     CHECK(reserved() == 0);
 }
@@ -931,42 +688,13 @@ static void a_pool_s_blocks_go_to_other_processes()
 
 /* ---- Pinned memory ---- */
 
-/* PyTorch's own, as far as it is asked for what it gave before. */
-namespace
-{
-struct Before final : at::HostAllocator {
-    DataPtr allocate(size_t) override
-    {
-        return {own, own, [](void *) {}, c10::Device(c10::kCPU)};
-    }
-    void copy_data(void *, const void *, size_t) const override {}
-    bool record_event(void *pointer, void *, c10::Stream) override
-    {
-        return pointer == own && ++recorded;
-    }
-    void empty_cache() override
-    {
-        emptied++;
-    }
-    at::HostStats get_stats() override
-    {
-        return {};
-    }
-    void reset_accumulated_stats() override {}
-    void reset_peak_stats() override {}
-    char own[16];
-    int recorded = 0, emptied = 0;
-};
-} // namespace
-
-static at::HostAllocator &pinned(Before *before)
+at::HostAllocator &pinned(Before *before)
 {
     (void)ours();
     at::setHostAllocator(c10::kCUDA, before, 0);
-    auto install = reinterpret_cast<int (*)(char *, size_t)>(
-        dlsym(dlopen(shim_path, RTLD_NOW | RTLD_NOLOAD), "tarn_torch_install_pinned"));
+    auto install = reinterpret_cast<int (*)(char *, size_t)>(function_of_shim("tarn_torch_install_pinned"));
     char text[200];
-    CHECK(install && install(text, sizeof text) == 0 && install(text, sizeof text) == 0);
+    CHECK(install(text, sizeof text) == 0 && install(text, sizeof text) == 0);
     at::setHostAllocator(c10::kCUDA, before, 1); /* a lower priority changes nothing */
     CHECK(at::getHostAllocator(c10::kCUDA) != before);
     return *at::getHostAllocator(c10::kCUDA);
@@ -1012,45 +740,6 @@ static void pinned_memory_is_tarns()
     CHECK(stats.active_bytes.peak == 0 && stats.num_host_alloc == 0);
 }
 
-/* Every launch of a graph reads what its capture copied from. */
-static void pinned_memory_of_a_graph_stays()
-{
-    Before before;
-    at::HostAllocator &host = pinned(&before);
-    auto &tarn = *get();
-    MempoolId_t id = {9, 0};
-    CUDAStream stream = c10::cuda::getStreamFromPool();
-    void *address = nullptr;
-    {
-        c10::StreamGuard guard(stream.unwrap());
-        auto mine = [&](cudaStream_t asked) { return asked == stream.stream(); };
-        tarn.beginAllocateToPool(0, id, mine);
-        host.begin_allocate_to_pool(id, [](c10::Stream) { return true; });
-        CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeGlobal) == cudaSuccess);
-        DataPtr device = tarn.allocate(MIB), source = host.allocate(MIB);
-        address = source.get();
-        CHECK(host.record_event(address, address, stream.unwrap()));
-        source.clear();
-        cudaGraph_t graph = nullptr;
-        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
-        tarn.endAllocateToPool(0, id);
-        host.end_allocate_to_pool(id);
-    }
-    std::vector<DataPtr> others;
-    for (int i = 0; i < 4; i++) {
-        others.push_back(host.allocate(MIB));
-        CHECK(others.back().get() != address);
-    }
-    others.clear();
-    host.empty_cache();
-    CHECK(host.get_stats().allocated_bytes.current >= static_cast<int64_t>(MIB));
-    tarn.releasePool(0, id);
-    host.release_pool(id);
-    tarn.emptyCache({0, 0});
-    host.empty_cache();
-    CHECK(host.get_stats().allocated_bytes.current == 0);
-}
-
 static void what_is_not_for_others_says_so()
 {
     setenv("TARN_TORCH_SEND", "0", 1);
@@ -1059,33 +748,27 @@ static void what_is_not_for_others_says_so()
     THROWS(tarn.shareIpcHandle(a.get()), "tarn_export_enable");
 }
 
-#define TESTS(X)                                  \
-    X(installs)                                   \
-    X(installs_late)                              \
-    X(allocates)                                  \
-    X(record_stream_waits_for_the_other_stream)   \
-    X(scopes_route_to_their_pool)                 \
-    X(segments_are_numbered_by_age)               \
-    X(a_pool_can_be_registrable)                  \
-    X(a_pools_end_returns_the_users_segments)     \
-    X(captures_hold_their_pool)                   \
-    X(what_a_graph_writes_to_stays)               \
-    X(a_graph_that_is_gone_may_still_run)         \
-    X(a_scope_that_is_left_keeps_no_other_memory) \
-    X(caching_can_be_turned_off)                  \
-    X(a_capture_that_fails_leaves_all_well)       \
-    X(snapshots_have_contexts_and_traces)         \
-    X(trackers_see_every_mapping)                 \
-    X(checkpoints_bring_blocks_back)              \
-    X(out_of_memory_is_pytorchs)                  \
-    X(spare_pools_help_out)                       \
-    X(threads_allocate_beside_each_other)         \
-    X(blocks_go_to_other_processes)               \
-    X(another_user_does_not_answer_for_a_sender)  \
-    X(silent_processes_hold_up_nobody)            \
-    X(a_pool_s_blocks_go_to_other_processes)      \
-    X(pinned_memory_is_tarns)                     \
-    X(pinned_memory_of_a_graph_stays)             \
+#define TESTS(X)                                 \
+    X(installs)                                  \
+    X(installs_late)                             \
+    X(allocates)                                 \
+    X(record_stream_waits_for_the_other_stream)  \
+    X(scopes_route_to_their_pool)                \
+    X(segments_are_numbered_by_age)              \
+    X(a_pool_can_be_registrable)                 \
+    X(a_pools_end_returns_the_users_segments)    \
+    X(caching_can_be_turned_off)                 \
+    X(snapshots_have_contexts_and_traces)        \
+    X(trackers_see_every_mapping)                \
+    X(checkpoints_bring_blocks_back)             \
+    X(out_of_memory_is_pytorchs)                 \
+    X(spare_pools_help_out)                      \
+    X(threads_allocate_beside_each_other)        \
+    X(blocks_go_to_other_processes)              \
+    X(another_user_does_not_answer_for_a_sender) \
+    X(silent_processes_hold_up_nobody)           \
+    X(a_pool_s_blocks_go_to_other_processes)     \
+    X(pinned_memory_is_tarns)                    \
     X(what_is_not_for_others_says_so)
 
 static const struct {
@@ -1093,7 +776,7 @@ static const struct {
     void (*run)();
 } tests[] = {
 #define X(name) {#name, name},
-    TESTS(X)
+    TESTS(X) CAPTURE_TESTS(X)
 #undef X
 };
 

@@ -251,7 +251,7 @@ static tarn_status give_up_free(struct store *store)
     tarn_status status = TARN_OK;
     if (atomic_load(&store->holds))
         return TARN_OK;
-    for (struct heap *heap = next_heap(store, NULL); heap && !status; heap = next_heap(store, heap))
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap))
         status = heap_give_up_free(heap);
     return status;
 }

@@ -87,6 +87,12 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
     register(torch)
 
 
+def _settle() -> None:
+    """Ends what captures have left whose end failed. PyTorch does not, and tarn refuses much while a capture is open."""
+    if _shim is not None:
+        _shim.tarn_torch_settle()
+
+
 def is_enabled() -> bool:
     """Whether PyTorch's device memory is tarn's."""
     return _shim is not None
@@ -165,6 +171,7 @@ def sleep(pools: Optional[List[Any]] = None, *, keep_contents: bool = True, disc
     import torch
     for device in range(torch.cuda.device_count()):
         torch.cuda.synchronize(device)
+    _settle()
     if pools is None:
         torch.cuda.empty_cache()  # what destroyed graphs have left is nobody's
         return _sleep(keep_contents=keep_contents, discard=discard, keep=keep, leave=leave)
@@ -184,6 +191,7 @@ def sleep(pools: Optional[List[Any]] = None, *, keep_contents: bool = True, disc
 
 def wake(pools: Optional[List[Any]] = None) -> None:
     """Takes the memory that sleep() gave back, at the same addresses: that of these MemPools, or all."""
+    _settle()
     if pools is None:
         return _wake()
     for pool in _pools_of(pools):
@@ -196,6 +204,7 @@ def compact(wanted: Optional[int] = None, device: Any = None) -> int:
     reserved. Waits for the device. Tensors keep their addresses, and nothing else may use the device meanwhile."""
     import torch
     torch.cuda.synchronize(device)
+    _settle()
     gained = ctypes.c_size_t()
     with torch.cuda.device(device):
         _check(_lib.tarn_compact(torch.cuda.current_device(), 2**64 - 1 if wanted is None else wanted, ctypes.byref(gained)))
