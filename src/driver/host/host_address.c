@@ -9,7 +9,8 @@
  *
  * Budget: `vmas` is an upper bound of what the kernel counts for us. In a range each mapping and each hole between is
  * one (that neighbours may merge is not counted on), a plain allocation is one. So taking a mapping away never needs
- * more than is counted, and what gives memory back never fails for the budget.
+ * more than is counted, and what gives memory back never fails for the budget. Nor does it fail at the kernel's own
+ * limit: a spare mapping is given up there.
  *
  * Everything is under host_memory_lock. */
 #include "base/pages.h"
@@ -133,6 +134,47 @@ void host_budget_remove(const struct host_region *range, uintptr_t address, uint
     vmas -= mapping_cost(range, address, end);
 }
 
+/* A mapping that holds nothing. At its limit the kernel refuses every mmap(), also one that takes a mapping's place and lowers the count,
+ * until one mapping has gone (mm/mmap.c: `map_count > sysctl_max_map_count`). It is shared memory of its own, which merges with no
+ * neighbour. */
+static void *spare;
+static const size_t spare_size = 4096;
+
+static void spare_make(void)
+{
+    if (spare)
+        return;
+    spare = mmap(NULL, spare_size, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (spare == MAP_FAILED)
+        spare = NULL;
+}
+
+static void spare_give_up(void)
+{
+    if (spare)
+        munmap(spare, spare_size);
+    spare = NULL;
+}
+
+static bool place_nothing(uintptr_t address, size_t size)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    return mmap((void *)address, size, PROT_NONE, flags, -1, 0) != MAP_FAILED;
+}
+
+tarn_status host_place_nothing(uintptr_t address, size_t size)
+{
+    bool placed = place_nothing(address, size);
+    if (!placed && errno == ENOMEM && spare) {
+        spare_give_up();
+        placed = place_nothing(address, size);
+        int code = errno;
+        spare_make();
+        errno = code;
+    }
+    return placed ? TARN_OK : host_system_failed("unmap", "mmap");
+}
+
 /* ---- Address space ----------------------------------------------------------------------------------------------- */
 
 /* Maps anonymous memory at a multiple of `alignment`. NULL, with errno, where the kernel has none. */
@@ -163,6 +205,7 @@ static tarn_status reserve_locked(struct host_device *device, size_t size, size_
                       device->number, device->reserved_addresses, 4 * device->memory);
     if (!budget_has(1))
         return refuse_mapping("reserve", 1);
+    spare_make();
 
     struct host_region *range = object_alloc(&region_objects);
     if (!range)

@@ -488,9 +488,9 @@ static tarn_status unmap_row(const struct host_region *range, uintptr_t address,
 {
     if (address == end)
         return TARN_OK;
-    if (mmap((void *)address, end - address, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-             0) == MAP_FAILED)
-        return host_system_failed("unmap", "mmap");
+    tarn_status status = host_place_nothing(address, end - address);
+    if (status)
+        return status;
     for (uintptr_t at = address; at < end;) {
         struct host_mapping *mapping = *host_granule_of(range, at);
         at += mapping->piece->size;

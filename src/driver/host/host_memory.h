@@ -80,6 +80,9 @@ void host_budget_remove(const struct host_region *range, uintptr_t address, uint
 tarn_status host_budget_take(const char *call);
 void host_budget_give(void);
 
+/* Makes a stretch of a reserved range PROT_NONE address space again, whatever was mapped there; also at the kernel's limit of mappings. */
+tarn_status host_place_nothing(uintptr_t address, size_t size);
+
 /* What the kernel refused by errno, as a status. */
 tarn_status host_system_failed(const char *call, const char *function) __attribute__((cold));
 /* The device has no room for `size` more bytes. */
