@@ -28,8 +28,8 @@ static void the_probe_tells_why(void **state)
     struct hip found;
     assert_int_equal(hip_probe(&found, why, sizeof why), TARN_ERROR_NO_DRIVER);
     assert_non_null(strstr(why, "libamdhip64.so.5 finds no device: hip"));
-    assert_true(strstr(why, "HIP error 100 (hipErrorNoDevice)") ||
-                strstr(why, "HIP error 101 (hipErrorInvalidDevice)"));
+    /* From 5.3 on hipGetErrorString() has words of its own, which follow the name. */
+    assert_true(strstr(why, "HIP error 100 (hipErrorNoDevice") || strstr(why, "HIP error 101 (hipErrorInvalidDevice"));
     assert_int_equal(found.devices, 0);
 }
 
