@@ -85,6 +85,35 @@ static void test_a_captures_workspace_goes_with_its_graph(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
+static int kind_of(const char *call)
+{
+    int kind = 0;
+    while (strcmp(tarn_host_call_name(kind), call) != 0)
+        kind++;
+    return kind;
+}
+
+/* Then it stays until its pool ends. */
+static void test_where_the_driver_does_not_report_an_end(void **state)
+{
+    (void)state;
+    begin();
+    tarn_stream stream = new_stream();
+    void *graph = NULL;
+    assert_ok(tarn_pool_capture_begin(NULL, stream, TARN_CAPTURE_RELAXED));
+    const void *workspace = workspace_on(stream);
+    assert_ok(tarn_host_fail_set(kind_of("graph_hold"), 2, false, TARN_ERROR_DRIVER)); /* behind that for the pool */
+    assert_ok(tarn_capture_end(stream, &graph));
+    (void)workspace_on(stream);
+    assert_ok(tarn_host_graph_destroy(graph));
+    assert_int_equal(workspace_stats().captured_count, 1);
+    assert_true(lives(workspace));
+    assert_ok(tarn_device_trim(0, 0));
+    assert_int_equal(workspace_stats().captured_count, 0);
+    assert_false(lives(workspace));
+    assert_ok(tarn_stream_return(stream));
+}
+
 /* The vendor's handle may still point to it, so the owner's next bind frees it. */
 static void test_a_bound_one_waits_for_its_owner(void **state)
 {
@@ -128,7 +157,9 @@ static void test_the_least_recently_used_goes_first(void **state)
     for (int i = 0; i < 4; i++) {
         more[i] = new_stream();
         (void)workspace_on(more[i]);
+        uint64_t made = workspace_stats().allocations;
         assert_ptr_equal(workspace_on(often), first);
+        assert_int_equal(workspace_stats().allocations, made); /* it was kept */
     }
     assert_true(lives(first));
     assert_false(lives(second));
@@ -183,6 +214,11 @@ static void test_what_an_unknown_capture_shares_stays(void **state)
     assert_ok(driver->capture_end(0, native(stream), &graph));
     use_many_streams();
     assert_true(lives(workspace));
+    void *block = NULL;
+    assert_ok(tarn_device_limit_set(0, 64 * MIB));
+    assert_status(tarn_alloc_on(stream, 63 * MIB, &block), TARN_ERROR_OUT_OF_MEMORY);
+    assert_ok(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    assert_true(lives(workspace));
     assert_ok(driver->graph_destroy(0, graph));
     use_many_streams();
     assert_true(lives(workspace));
@@ -222,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORKSPACE_TEST(test_a_captures_workspace_goes_with_its_graph),
+        WORKSPACE_TEST(test_where_the_driver_does_not_report_an_end),
         WORKSPACE_TEST(test_a_bound_one_waits_for_its_owner),
         WORKSPACE_TEST(test_unused_ones_are_few),
         WORKSPACE_TEST(test_the_least_recently_used_goes_first),
