@@ -330,9 +330,12 @@ TARN_API tarn_status tarn_handle_stats_get(tarn_library library, int device, tar
  *   LIBRARY    tarn sets no workspace
  *
  * Under CACHED, a workspace that was bound while its stream took part in a capture belongs to that capture alone,
- * because graphs that are launched concurrently must not share it (#193402). It outlives its thread (#192061), until it
- * is cleared by stream, by capture or with its pool. If tarn began the capture and no graph came of it (aborted or
- * invalidated), the workspace is freed with the capture. Workspaces of an announced capture stay.
+ * because graphs that are launched concurrently must not share it (#193402). It outlives its thread (#192061). It is
+ * freed when the graph and all that was made of it are destroyed: the next call that asks for a handle or a workspace,
+ * clears workspaces, reads their statistics or finds memory short frees it. If no graph came of the capture (aborted or
+ * invalidated), it is freed with the capture. tarn sees the end of the graph of a capture that tarn began, and of an
+ * announced one if the stream that was announced got a workspace. Other workspaces of captures stay until they are
+ * cleared by stream, by capture or with their pool.
  *
  * Workspaces come from the default pool, also those for one call: no scope and no pool with `use_on_oom` serves them. A
  * workspace of a capture comes from the capture's pool, if it has one (tarn/pool.h).
@@ -341,16 +344,20 @@ TARN_API tarn_status tarn_handle_stats_get(tarn_library library, int device, tar
  * its cuBLAS for the same stream and capture, under CACHED, if that workspace exists already and is large enough. A get
  * never creates another library's handle or workspace. A lease always has a workspace of its own.
  *
- * If memory is short, for any request, unused workspaces are freed: those of handles that no thread and no lease has,
- * and those of streams that a handle is not bound to now. Workspaces of captures, and of streams that capture, stay.
+ * Unused workspaces are those of handles that no thread and no lease has, and those of streams that a handle is not
+ * bound to now. If a device has more than 128 MiB of them (the setting `idle_workspaces_mb`, tarn/config.h), the least
+ * recently used are freed when a handle gets a new one. If memory is short, for any request, all are freed. Workspaces
+ * of captures, and of streams that capture, stay.
  * The workspace of a retired stream is freed when its handle is next asked for or given back, or by a clear of all; a
  * capture's workspace outlives its stream.
  *
  * To choose a workspace, a get asks the driver whether its stream captures only while a known capture (tarn/stream.h)
  * is open on some device.
  * So an unknown capture gets workspaces of its own only if a known capture is open at the same time. Otherwise it uses
- * the stream's workspace: its graph then shares that with all other work of the stream, and loses it when it is freed.
- * Announce captures whose graphs are to be launched again.
+ * the stream's workspace: its graph then shares that with all other work of the stream. If a handle is bound to the
+ * stream during the capture, tarn sees that, and the workspace does not count as unused until it is cleared by the
+ * capture's id, by stream, or with all. If the handle was bound to the stream before, tarn does not see it, and the
+ * graph loses the workspace when that is freed. Announce captures whose graphs are to be launched again.
  *
  * Default sizes in bytes: cuBLAS 32 MiB on compute capability 9 to 12, otherwise 8,519,680; rocBLAS and hipBLAS 128 MiB
  * on gfx94x, gfx950 and gfx125x, otherwise 32 MiB; cuBLASLt 1 MiB; hipBLASLt 76 MiB. The environment changes them:

@@ -21,6 +21,7 @@ struct capture {
     struct thread *thread; /* that began it; NULL when that thread has ended */
     tarn_capture_mode mode;
     uint64_t id;    /* the driver's number of it; 0: not known, or announced */
+    uint64_t noted; /* the same of an announced one; 0: not known */
     bool announced; /* the caller begins and ends it */
     bool ending;    /* a thread is about to end it */
 };
@@ -378,6 +379,7 @@ struct ending {
     bool orphaned;      /* the thread that began it has ended */
     bool over;          /* the capture is no longer known */
     uint64_t id;        /* of a capture that tarn began and now ends: the driver's number; 0: not known */
+    uint64_t noted;     /* of an announced one: the same */
     driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else NULL */
 };
 
@@ -401,6 +403,7 @@ static tarn_status claim_end(struct ending *ending)
         ending->announced = capture->announced;
         ending->orphaned = !capture->thread;
         ending->id = capture->id;
+        ending->noted = capture->noted;
     }
     mutex_unlock(&captures_lock);
     return status;
@@ -463,6 +466,28 @@ void captures_on_drop(void (*callback)(uint64_t id))
     atomic_store(&drop_callback, callback);
 }
 
+static void (*_Atomic graph_callback)(uint64_t id, int device, driver_graph graph);
+
+void captures_on_graph(void (*callback)(uint64_t id, int device, driver_graph graph))
+{
+    atomic_store(&graph_callback, callback);
+}
+
+void capture_note(struct stream *stream, uint64_t id)
+{
+    mutex_lock(&captures_lock);
+    if (stream->known && stream->known->announced)
+        stream->known->noted = id;
+    mutex_unlock(&captures_lock);
+}
+
+static void tell_graph(uint64_t id, int device, driver_graph graph)
+{
+    void (*callback)(uint64_t, int, driver_graph) = atomic_load(&graph_callback);
+    if (id && graph && callback)
+        callback(id, device, graph);
+}
+
 /* Notifies the memory layer that a capture has ended. If it cannot hold memory for the graph, the graph is destroyed. */
 static tarn_status tell_end(struct ending *ending)
 {
@@ -476,6 +501,7 @@ static tarn_status tell_end(struct ending *ending)
     void (*dropped)(uint64_t) = atomic_load(&drop_callback);
     if (!ending->graph && ending->id && dropped)
         dropped(ending->id);
+    tell_graph(ending->id, stream->device, ending->graph);
     return status;
 }
 
@@ -549,6 +575,8 @@ tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
     mutex_unlock(&device->record_lock);
     if (ending.over)
         (void)tell_end(&ending); /* which cannot fail without a graph */
+    if (!status)
+        tell_graph(ending.noted, stream->device, graph);
     return status;
 }
 

@@ -65,6 +65,12 @@ void captures_on_keep(tarn_status (*callback)(struct stream *stream, driver_grap
  * its graph was given up. `id` is the driver's id of the capture. Set before the first handle is created. */
 void captures_on_drop(void (*callback)(uint64_t id));
 
+/* Registers what is done, with no lock held, when a capture has ended with a graph, which exists until the call returns to its caller. `id`
+ * is the driver's id of the capture. Of an announced capture it is known if capture_note() was called. Set like the one above. */
+void captures_on_graph(void (*callback)(uint64_t id, int device, driver_graph graph));
+/* The stream takes part in the capture of this id. If that was announced on this stream, tarn knows it from now on. */
+void capture_note(struct stream *stream, uint64_t id);
+
 /* Once, before any of this is used. */
 void captures_init(void);
 /* A thread ends: the captures that it began stay open. */

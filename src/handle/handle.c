@@ -18,6 +18,7 @@
 #include "device/tracing.h"
 #include "memory/pool/pool.h"
 #include "memory/pressure/ladder.h"
+#include "memory/pressure/shortage.h"
 
 #include <string.h>
 #include <time.h>
@@ -43,6 +44,8 @@ static void layer_register(void)
     device_on_shutdown_first(handles_shutdown);
     pools_on_end(workspaces_of_pool_end);
     captures_on_drop(workspaces_of_capture_drop);
+    captures_on_graph(workspaces_of_graph);
+    shortage_on_workspaces(workspaces_sum);
     ladder_on_shortage(workspaces_relieve);
 }
 
@@ -227,6 +230,7 @@ static tarn_status get_slowly(tarn_library library, const tarn_stream *value, vo
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
+    (void)workspaces_collect();
     /* Read before everything whose changes it counts. */
     uint64_t changes = atomic_load(&process_changes);
     if (!(status = entry_find(library, &entry)) && !(status = stream_wanted(value, &stream)))

@@ -173,7 +173,9 @@ bool vendor_is_told(void);
 /* Called before such a call; returns the previous value, to be restored after it. */
 bool vendor_tell(bool now);
 
-/* workspace.c ------------------------------------------------------------------------------------------------------ */
+/* workspace.c, workspace_graphs.c ------------------------------------------------------------------------------------------------------ */
+
+#define ANY_CAPTURE UINT64_MAX /* it may be any */
 
 struct workspace {
     struct workspace *next;
@@ -181,6 +183,8 @@ struct workspace {
     unsigned incarnation;
     int device;
     uint64_t capture;  /* the capture that it belongs to; 0: none */
+    uint64_t shared;   /* a capture that tarn did not know of and that was seen to use it; ANY_CAPTURE: several */
+    uint64_t used;     /* when it was last bound, counted over all workspaces */
     tarn_pool_id pool; /* of a capture: the pool of its block; (0, 0): the default pool */
     void *pointer;
     size_t size;  /* bytes; 0: the library is set to use none */
@@ -234,6 +238,9 @@ struct workspace *workspaces_of_captures(struct workspace **list);
 struct workspace *workspaces_sweep_locked(struct handle *handle, bool all);
 /* A handle moves to a stream whose work comes after that of `used_on`. Called by its owner. */
 void workspaces_follow(struct handle *handle, struct stream *stream);
+/* Frees unused workspaces of a device, the least recently used first, until they are no more than the settings allow; the conditions are those of
+ * the next function. Called after a handle was bound. */
+void workspaces_limit(int device);
 /* Called when memory of the device is short: frees unused workspaces, that is those of available handles and those that a handle is not
  * bound to, unless a graph or an open capture may use them. Returns whether there were any. Never allocates or waits; called with no lock
  * held. */
@@ -242,6 +249,14 @@ bool workspaces_relieve(int device);
 void workspaces_of_pool_end(tarn_pool_id pool);
 /* A capture has ended without a graph: frees its workspaces. */
 void workspaces_of_capture_drop(uint64_t capture);
+/* A capture has ended with a graph: its workspaces are freed by workspaces_collect() when the graph, and all that was made of it, has
+ * ended. If the driver cannot report that, they stay. Called with no lock held. */
+void workspaces_of_graph(uint64_t capture, int device, driver_graph graph);
+bool workspaces_collect(void); /* whether graphs had ended */
+void workspaces_graph_over(uint64_t capture);
+bool workspaces_any_captured(void);
+/* Bytes of a device's workspaces, and how many of them belong to captures. */
+void workspaces_sum(int device, size_t *bytes, size_t *captured);
 /* Frees a list of workspaces. Called with no lock held. NULL is allowed. */
 void workspaces_free(struct workspace *list);
 

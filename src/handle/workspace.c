@@ -26,6 +26,8 @@ static struct object_pool workspace_objects = OBJECT_POOL(struct workspace);
 
 static mutex stats_lock = MUTEX_INITIALIZER(LOCK_WORKSPACE_STATS);
 static tarn_workspace_stats stats[TARN_MAX_DEVICES]; /* stats_lock */
+static atomic_uint_fast64_t uses;                    /* of workspaces, ever */
+static atomic_bool over[TARN_MAX_DEVICES];           /* there may be more than the settings allow unused */
 
 /* Creating and freeing -------------------------------------------------------------------------------------------- */
 
@@ -42,6 +44,8 @@ static void count_made(const struct workspace *workspace)
         of->captured_count++;
         of->captured_bytes += workspace->size;
     }
+    if (of->bytes - of->captured_bytes > memory_config()->idle_workspaces)
+        atomic_store(&over[workspace->device], true);
     mutex_unlock(&stats_lock);
 }
 
@@ -116,7 +120,8 @@ struct workspace *workspaces_sweep_locked(struct handle *handle, bool all)
     struct workspace *gone = NULL, **link = &handle->workspaces;
     while (*link) {
         struct workspace *workspace = *link;
-        bool unused = workspace->cleared || (!workspace->capture && is_stale(workspace)); /* a graph may use it */
+        bool of_graph = workspace->capture || workspace->shared; /* a graph may use it */
+        bool unused = workspace->cleared || (!of_graph && is_stale(workspace));
         if (!all && (is_in_use(handle, workspace) || !unused)) {
             link = &workspace->next;
             continue;
@@ -171,10 +176,13 @@ static tarn_status cached_locked(struct handle *handle, const struct purpose *pu
     size_t size = workspace_bytes(handle->library, handle->shelf->device);
     struct workspace *found = find_locked(handle, purpose), *made = NULL;
     if (found && found->size >= size) {
+        found->used = atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed);
         *result = found;
         return TARN_OK;
     }
     mutex_unlock(&handle->lock);
+    if (purpose->capture)
+        capture_note(purpose->stream, purpose->capture);
     tarn_status status = workspace_create(purpose, size, &made);
     mutex_lock(&handle->lock);
     if (status)
@@ -186,10 +194,21 @@ static tarn_status cached_locked(struct handle *handle, const struct purpose *pu
         stats[found->device].deferred_bytes += found->size;
         mutex_unlock(&stats_lock);
     }
+    made->used = atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed);
     made->next = handle->workspaces;
     handle->workspaces = made;
     *result = made;
     return TARN_OK;
+}
+
+/* If the stream takes part in a capture that tarn does not know of, that shares the stream's workspace, and its graph uses it. Without a known
+ * capture the driver is asked nowhere else. */
+static void note_sharing(struct workspace *workspace)
+{
+    uint64_t capture = 0;
+    if (captures_open_anywhere() || ask_capture(workspace->stream, &capture) || !capture)
+        return;
+    workspace->shared = !workspace->shared || workspace->shared == capture ? capture : ANY_CAPTURE;
 }
 
 static bool sets_workspace(const struct handle *handle)
@@ -252,7 +271,10 @@ tarn_status workspace_wanted_locked(struct handle *handle, const struct purpose 
     if (!sets_workspace(handle) || now == TARN_WORKSPACE_LIBRARY ||
         (now == TARN_WORKSPACE_PER_CALL && purpose->capture == 0))
         return TARN_OK;
-    return cached_locked(handle, purpose, workspace);
+    tarn_status status = cached_locked(handle, purpose, workspace);
+    if (!status && !purpose->capture)
+        note_sharing(*workspace);
+    return status;
 }
 
 /* For a call ------------------------------------------------------------------------------------------------------ */
@@ -301,6 +323,8 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
     }
     if (!lender)
         status = cached_locked(handle, &purpose, &workspace);
+    if (!status && workspace && !purpose.capture)
+        note_sharing(workspace);
     if (!status && workspace) {
         handle->bound = workspace; /* the caller has the pointer, so a clear by others waits for its next call */
         *pointer = workspace->pointer;
@@ -309,6 +333,7 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
     struct workspace *gone = workspaces_sweep_locked(handle, false);
     mutex_unlock(&handle->lock);
     workspaces_free(gone);
+    workspaces_limit(handle->shelf->device->number);
     return status;
 }
 
@@ -497,13 +522,13 @@ struct clearing {
     unsigned incarnation;
     uint64_t capture;
     tarn_pool_id pool;
-    bool unused;           /* of all: only those to which no handle is bound */
+    bool unused; /* of all: only those to which no handle is bound, and that no unknown capture was seen to use */
+    bool chosen; /* of the unused: only the one that was last bound at this moment */
+    uint64_t used;
     struct holder *holder; /* the calling thread's */
     struct workspace *gone;
     size_t freed, deferred; /* bytes, as in tarn_workspace_cleared */
 };
-
-#define ANY_CAPTURE UINT64_MAX /* it may be any */
 
 /* The capture that a workspace's stream takes part in now; 0: none. The stream cannot be retired and destroyed meanwhile. For another
  * thread's default stream, the driver says only whether any blocking stream captures. */
@@ -539,6 +564,8 @@ static bool is_meant(const struct clearing *clearing, const struct workspace *wo
         return workspace->pool.first == clearing->pool.first && workspace->pool.second == clearing->pool.second;
     if (clearing->capture)
         return workspace->capture == clearing->capture;
+    if (clearing->unused && (workspace->shared || (clearing->chosen && workspace->used != clearing->used)))
+        return false;
     /* No call reports the end of a found stream, so only a clear of all can free its workspaces. */
     bool asks = clearing->unused || !stream_is_found(workspace->stream);
     return !workspace->capture && !(asks && may_be_captured(workspace));
@@ -550,6 +577,8 @@ static void clear_handle_locked(struct handle *handle, struct clearing *clearing
     struct workspace **link = &handle->workspaces;
     while (*link) {
         struct workspace *workspace = *link;
+        if (clearing->capture && workspace->shared == clearing->capture)
+            workspace->shared = 0; /* the stream's again */
         if (!is_meant(clearing, workspace)) {
             link = &workspace->next;
             continue;
@@ -650,17 +679,69 @@ static tarn_status refuse_captured_now(struct shelf *shelf, uint64_t capture)
     return status;
 }
 
+/* Of the unused workspaces of a device that belong to no capture: the bytes, and when the least recently used was bound, of those that were
+ * bound at `from` or later. */
+struct unused {
+    size_t bytes;
+    uint64_t from, oldest;
+};
+
+static void unused_sum(struct shelf *shelf, struct unused *unused)
+{
+    mutex_lock(&shelf->lock);
+    for (struct handle *handle = shelf->all; handle; handle = handle->all) {
+        mutex_lock(&handle->lock);
+        for (const struct workspace *at = handle->workspaces; at; at = at->next) {
+            if (at->capture || at->shared || at->cleared || (is_in_use(handle, at) && !handle->available))
+                continue;
+            unused->bytes += at->size;
+            if (at->used >= unused->from && at->used < unused->oldest)
+                unused->oldest = at->used;
+        }
+        mutex_unlock(&handle->lock);
+    }
+    mutex_unlock(&shelf->lock);
+}
+
+void workspaces_limit(int device)
+{
+    struct unused unused = {0};
+    if (!atomic_load_explicit(&over[device], memory_order_relaxed) || vendor_is_told())
+        return;
+    atomic_store(&over[device], false);
+    do {
+        unused.bytes = 0;
+        unused.oldest = UINT64_MAX;
+        for (int number = 1; number <= entry_count(); number++) {
+            struct shelf *shelf = shelf_known(entry_at(number), device);
+            if (shelf)
+                unused_sum(shelf, &unused);
+        }
+        if (unused.bytes <= memory_config()->idle_workspaces || unused.oldest == UINT64_MAX)
+            return;
+        struct clearing clearing = {.unused = true, .chosen = true, .used = unused.oldest};
+        for (int number = 1; number <= entry_count(); number++) {
+            struct shelf *shelf = shelf_known(entry_at(number), device);
+            if (shelf)
+                clear_shelf(shelf, &clearing);
+        }
+        workspaces_free(clearing.gone);
+        unused.from = unused.oldest + 1; /* if its stream captures it stays */
+    } while (true);
+}
+
 bool workspaces_relieve(int device)
 {
     struct clearing clearing = {.unused = true};
     if (vendor_is_told()) /* with its handle's lock held */
         return false;
+    bool ends = workspaces_collect();
     for (int number = 1; number <= entry_count(); number++) {
         struct shelf *shelf = shelf_known(entry_at(number), device);
         if (shelf)
             clear_shelf(shelf, &clearing);
     }
-    bool any = clearing.gone;
+    bool any = clearing.gone || ends;
     workspaces_free(clearing.gone);
     return any;
 }
@@ -671,8 +752,7 @@ void workspaces_of_pool_end(tarn_pool_id pool)
     clear(&clearing);
 }
 
-/* Whether any captures have workspaces. */
-static bool any_captured(void)
+bool workspaces_any_captured(void)
 {
     uint64_t count = 0;
     mutex_lock(&stats_lock);
@@ -682,11 +762,17 @@ static bool any_captured(void)
     return count != 0;
 }
 
+void workspaces_graph_over(uint64_t capture)
+{
+    struct clearing clearing = {.capture = capture};
+    clear(&clearing);
+}
+
 void workspaces_of_capture_drop(uint64_t capture)
 {
     struct clearing clearing = {.capture = capture};
     struct error_before before;
-    if (!any_captured())
+    if (!workspaces_any_captured())
         return;
     error_attempt_begin(&before);
     if (call_begin(&clearing.holder) == TARN_OK) { /* otherwise they stay until they are cleared */
@@ -762,6 +848,7 @@ tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice, tarn_works
         status = sized_check("tarn_workspace_cleared", cleared, sizeof *cleared);
     if (status || (status = call_begin(&clearing.holder)))
         return status;
+    (void)workspaces_collect();
     status = choose(&chosen, &clearing);
     if (!status)
         clear(&clearing);
@@ -772,12 +859,21 @@ tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice, tarn_works
     return status;
 }
 
+void workspaces_sum(int device, size_t *bytes, size_t *captured)
+{
+    mutex_lock(&stats_lock);
+    *bytes = stats[device].bytes;
+    *captured = stats[device].captured_bytes;
+    mutex_unlock(&stats_lock);
+}
+
 tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *result)
 {
     struct device *found = NULL;
     tarn_status status = sized_check("tarn_workspace_stats", result, sizeof *result);
     if (status || (status = device_layer_ready()) || (status = device_find(device, &found)))
         return status;
+    (void)workspaces_collect();
     mutex_lock(&stats_lock);
     tarn_workspace_stats now = stats[device];
     mutex_unlock(&stats_lock);

@@ -12,7 +12,7 @@
 
 #define CHUNK 256   /* places */
 #define CHUNKS 4096 /* a million places; a record has 24 bits for a number */
-#define BUCKETS 4096
+#define BUCKETS 65536
 #define FEW 1024 /* places that are added without a look */
 
 struct entry {

@@ -247,10 +247,14 @@ static void who_may_end_a_capture_follows_its_mode(void **state)
     assert_int_equal(pthread_create(&thread, NULL, count_run, &barrier), 0); /* takes what the other thread was */
     pthread_barrier_wait(&barrier);
     assert_survives(stream);
+    tarn_stream other = lease(0); /* whose capture it counts beside */
+    assert_ok(tarn_capture_begin(other, TARN_CAPTURE_RELAXED));
     pthread_barrier_wait(&barrier);
     assert_int_equal(pthread_join(thread, &left), 0);
     assert_int_equal((uintptr_t)left, 0);
+    assert_ok(tarn_capture_abort(other));
     pthread_barrier_destroy(&barrier);
+    assert_ok(tarn_stream_return(other));
     assert_ok(tarn_stream_return(stream));
 }
 

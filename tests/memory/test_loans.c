@@ -146,6 +146,53 @@ static void where_memory_is_short_any_loan_is_made(void **state)
     end();
 }
 
+/* A growth does not ask a heap again in which it has found nothing; until it has something. */
+static void a_heap_that_had_nothing_lends_what_it_gets(void **state)
+{
+    (void)state;
+    begin(MUCH);
+    void *later = alloc_on(other, ENOUGH), *blocks[2];
+    uint64_t before = created();
+    blocks[0] = alloc_on(own, ENOUGH);
+    CHECK(created() == before + ENOUGH);
+    OK(tarn_free(later)); /* kept as it is */
+    blocks[1] = alloc_on(own, ENOUGH);
+    CHECK(created() == before + ENOUGH);
+    OK(tarn_free(blocks[0]));
+    OK(tarn_free(blocks[1]));
+    end();
+}
+
+/* A growth asks a part of many heaps, and the next one those behind them. */
+static void a_lender_behind_many_is_found_in_turn(void **state)
+{
+    enum { MANY = 150, TIMES = 4 };
+    static tarn_stream busy[MANY];
+    void *blocks[TIMES];
+    int lent = 0;
+    (void)state;
+    begin(MUCH);
+    for (int i = 0; i < MANY; i++) {
+        busy[i] = lease(0);
+        void *block = alloc_on(busy[i], LITTLE);
+        work_on(busy[i], block, 1, UINT64_C(1000000000000));
+        OK(tarn_free(block));
+    }
+    OK(tarn_free(alloc_on(other, ENOUGH)));
+    for (int i = 0; i < TIMES; i++) {
+        uint64_t before = created();
+        blocks[i] = alloc_on(own, ENOUGH);
+        lent += created() == before;
+    }
+    CHECK(lent == 1);
+    time_pass(UINT64_C(1000000000000));
+    for (int i = 0; i < TIMES; i++)
+        OK(tarn_free(blocks[i]));
+    for (int i = 0; i < MANY; i++)
+        OK(tarn_stream_return(busy[i]));
+    end();
+}
+
 static void the_profile_footprint_makes_any_loan(void **state)
 {
     (void)state;
@@ -231,6 +278,8 @@ int main(void)
         cmocka_unit_test(a_lender_that_regrets_soon_lends_no_less_than_a_small_piece),
         cmocka_unit_test(a_loan_of_much_is_made_however_often_it_was_regretted),
         cmocka_unit_test(where_memory_is_short_any_loan_is_made),
+        cmocka_unit_test(a_heap_that_had_nothing_lends_what_it_gets),
+        cmocka_unit_test(a_lender_behind_many_is_found_in_turn),
         cmocka_unit_test(the_profile_footprint_makes_any_loan),
     };
     host_start_with(1, MEMORY);

@@ -217,5 +217,5 @@ uintptr_t arena_find_high_locked(const struct arena *arena, size_t size)
 
 size_t arena_longest_locked(const struct arena *arena)
 {
-    return longest_of(arena, 0, granules(arena)).length * arena->granule;
+    return arena->size ? longest_of(arena, 0, granules(arena)).length * arena->granule : 0;
 }

@@ -144,9 +144,9 @@ struct arena {
     unsigned retired;           /* lock: heaps of retired streams, and of stores left behind */
     struct heap *heaps;         /* lock: every heap, those of retired streams too */
     struct heap *unused_first, *unused_last; /* heaps_lock: heaps that are reused when they are empty, a queue */
-    mutex sets_lock;            /* of all sets of heaps; a leaf */
-    struct heap_set common;     /* the heaps whose idle memory serves every store: store_serves() */
-    struct heap_set abandoned;  /* of these, the ones of pools that are left behind, and that may have memory */
+    mutex sets_lock;                         /* of all sets of heaps; a leaf */
+    struct heap_set common;                  /* the heaps whose idle memory serves every store: store_serves() */
+    struct heap_set abandoned; /* of these, the ones of pools that are left behind, and that may have memory */
     /* By arena of the plan: the heap that follows it, or tried to and had no memory. */
     _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];
 };

@@ -129,6 +129,8 @@ static void run_insert_locked(struct heap *heap, enum zone_kind zone, struct run
     if (run->next)
         run->next->previous = run;
     heap->zones[zone].runs = run;
+    if (heap_is_left_behind_locked(heap)) /* a request was in progress */
+        heap_sets_update_locked(heap, false);
 }
 
 static void run_remove_locked(struct heap *heap, enum zone_kind zone, struct run *run)

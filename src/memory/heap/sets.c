@@ -34,17 +34,26 @@ static void enter(struct heap *heap, enum heap_set_kind kind, struct heap_set *s
         tree_insert_by(&set->heaps, &member->node, is_newer);
 }
 
-/* The newest heap that is older than one of a number; UINT64_MAX: the newest of all. */
-static struct heap *next_locked(const struct heap_set *set, uint64_t number)
+/* The newest heap that is older than one of a number. */
+static struct heap *older_locked(const struct heap_set *set, uint64_t number)
 {
     struct tree_node *node = tree_find_first(&set->heaps, is_older, number);
+    return node ? HEAP_OF(node) : NULL;
+}
+
+/* The same, older than a heap that may have left the set; NULL: the newest of all. */
+static struct heap *next_locked(const struct heap_set *set, enum heap_set_kind kind, const struct heap *heap)
+{
+    if (!heap || heap->sets[kind].set != set)
+        return older_locked(set, heap ? heap->number : UINT64_MAX);
+    struct tree_node *node = tree_next(&heap->sets[kind].node);
     return node ? HEAP_OF(node) : NULL;
 }
 
 struct heap *heap_next_of(struct store *store, const struct heap *heap)
 {
     mutex_lock(&store->arena->sets_lock);
-    struct heap *next = next_locked(&store->all, heap ? heap->number : UINT64_MAX);
+    struct heap *next = next_locked(&store->all, HEAPS_OF_STORE, heap);
     mutex_unlock(&store->arena->sets_lock);
     return next;
 }
@@ -52,9 +61,9 @@ struct heap *heap_next_of(struct store *store, const struct heap *heap)
 struct heap *heap_next_serving(struct store *wanting, const struct heap *heap)
 {
     struct arena *arena = wanting->arena;
-    uint64_t number = heap ? heap->number : UINT64_MAX;
     mutex_lock(&arena->sets_lock);
-    struct heap *own = next_locked(&wanting->all, number), *common = next_locked(&arena->common, number);
+    struct heap *own = next_locked(&wanting->all, HEAPS_OF_STORE, heap);
+    struct heap *common = next_locked(&arena->common, HEAPS_COMMON, heap);
     mutex_unlock(&arena->sets_lock);
     return !common || (own && own->number > common->number) ? own : common;
 }
@@ -68,12 +77,10 @@ struct heap *heap_walk_next(struct heap_walk *walk)
     if (before && walk->vain >= HEAP_LOOKS) {
         set->from = before->number;
     } else {
-        if (before)
-            walk->heap = next_locked(set, before->number);
-        else if (set->from)
-            walk->heap = next_locked(set, set->from);
+        if (before || set->from)
+            walk->heap = older_locked(set, before ? before->number : set->from);
         if (!before && !walk->heap)
-            walk->heap = next_locked(set, UINT64_MAX);
+            walk->heap = older_locked(set, UINT64_MAX);
         set->from = 0;
     }
     mutex_unlock(&walk->arena->sets_lock);

@@ -49,6 +49,7 @@ struct facts {
     size_t reserved, limit, pool_limit, pool_reserved, leave_free; /* SIZE_MAX: no limit */
     size_t free, waiting, unmapped, addresses, pools_reserved;     /* bytes */
     size_t own_free, own_largest;           /* free bytes in heaps of the requesting pool; their longest run */
+    size_t workspaces, captured_workspaces; /* bytes of handles' workspaces, and of these, of captures */
     size_t own_tied;                        /* of own_free, bytes in pieces that live blocks hold in place */
     struct pool_facts pools[SHOWN];         /* the largest private ones, except the requesting pool */
     struct wait_facts waits[WAITS];         /* first the streams for which most bytes wait */
@@ -61,6 +62,13 @@ static shortage_hook _Atomic on_refuse;
 void shortage_on_refuse(shortage_hook hook)
 {
     atomic_store(&on_refuse, hook);
+}
+
+static void (*_Atomic sum_workspaces)(int device, size_t *bytes, size_t *captured);
+
+void shortage_on_workspaces(void (*sum)(int device, size_t *bytes, size_t *captured))
+{
+    atomic_store(&sum_workspaces, sum);
 }
 
 /* Facts ----------------------------------------------------------------------------------------------------------- */
@@ -216,6 +224,9 @@ static void facts_collect(struct facts *facts)
     for (struct heap *heap = heap_next(facts->arena, NULL); heap; heap = heap_next(facts->arena, heap))
         look_at_heap(facts, heap);
     qsort(facts->waits, WAITS, sizeof *facts->waits, by_waiting);
+    void (*sum)(int, size_t *, size_t *) = atomic_load(&sum_workspaces);
+    if (sum)
+        sum(facts->arena->device->number, &facts->workspaces, &facts->captured_workspaces);
     error_attempt_begin(&before);
     (void)driver->memory_info(facts->arena->device->number, &facts->driver_free, &facts->total);
     look_at_processes(facts);
@@ -460,6 +471,20 @@ static bool say_tied(struct text *text, const struct facts *facts)
     return true;
 }
 
+/* They are live blocks too, but the program did not allocate them. */
+static bool say_workspaces(struct text *text, const struct facts *facts)
+{
+    if (!facts->workspaces || facts->workspaces < missing_of(facts) || facts->workspaces < facts->reserved / 16)
+        return false;
+    say(text, "workspaces of library handles have %s", BYTES(facts->workspaces));
+    if (facts->captured_workspaces)
+        say(text, ", %s of it for captures: destroy graphs, or call tarn_workspace_clear() with a capture's id",
+            BYTES(facts->captured_workspaces));
+    else
+        say(text, ": tarn_workspace_clear() and tarn_handle_trim() free what no thread uses");
+    return true;
+}
+
 static bool say_live(struct text *text, const struct facts *facts)
 {
     bool traced = trace_is_on(), left = secure_getenv("TARN_OOM_SNAPSHOT");
@@ -473,8 +498,8 @@ static bool say_live(struct text *text, const struct facts *facts)
 
 typedef bool (*remedy)(struct text *text, const struct facts *facts);
 
-static const remedy of_requests[] = {say_too_large, say_limit, say_leave_free, say_waiting, say_idle_pool,
-                                     say_segments,  say_tied,  say_foreign,    say_live};
+static const remedy of_requests[] = {say_too_large, say_limit, say_leave_free, say_waiting,    say_idle_pool,
+                                     say_segments,  say_tied,  say_foreign,    say_workspaces, say_live};
 static const remedy of_resumes[] = {say_limit, say_leave_free, say_waiting, say_idle_pool, say_foreign};
 
 static void say_remedies(struct text *text, const struct facts *facts, const remedy *remedies, size_t count)

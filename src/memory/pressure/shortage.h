@@ -20,4 +20,7 @@ void shortage_refuse_resume(const struct store *store, size_t need);
 typedef void (*shortage_hook)(int device, const char *text, char *where, size_t size);
 void shortage_on_refuse(shortage_hook hook);
 
+/* Registers who knows how much memory of a device is in workspaces of handles, and how much of that belongs to captures; bytes. */
+void shortage_on_workspaces(void (*sum)(int device, size_t *bytes, size_t *captured));
+
 #endif

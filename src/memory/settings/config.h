@@ -74,6 +74,7 @@ struct memory_config {
     size_t limit;                 /* bytes, CONFIG_NONE: config_limit() */
     size_t leave_free;            /* bytes of each device's memory that stay free, by the driver's own count */
     size_t pinned_limit;          /* bytes, CONFIG_NONE */
+    size_t idle_workspaces;       /* bytes per device of handles' workspaces that nobody uses */
     char plan[CONFIG_PATH_BYTES]; /* path of the plan that requests follow (plan_file.h); "" is none */
 };
 
@@ -144,6 +145,7 @@ enum config_rule {
     X(limit_mb, limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")                            \
     X(leave_free_mb, leave_free, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 0, CONFIG_MOST_MIB, "")                            \
     X(pinned_limit_mb, pinned_limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")              \
+    X(idle_workspaces_mb, idle_workspaces, CONFIG_MEBIBYTES, CONFIG_STAYS, 128 * CONFIG_MIB, 0, CONFIG_MOST_MIB, "")   \
     X(plan, plan, CONFIG_PATH, CONFIG_LOADED, "", 0, 0, "")
 
 /* X(alias, key): names that PyTorch gives a key on ROCm. */

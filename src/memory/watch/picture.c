@@ -259,18 +259,34 @@ static void free_what_was_freed(struct picture *picture)
             blocks[i] = (struct picture_block){.address = blocks[i].address, .size = blocks[i].size};
 }
 
+static int by_id(const void *a, const void *b)
+{
+    const struct picture_pool *x = a, *y = b;
+    if (x->device != y->device)
+        return x->device < y->device ? -1 : 1;
+    for (int i = 0; i < 2; i++)
+        if (x->id[i] != y->id[i])
+            return x->id[i] < y->id[i] ? -1 : 1;
+    return 0;
+}
+
+static struct picture_pool *pool_of_place(struct picture *picture, const struct trace_place *place)
+{
+    const struct picture_pool key = {.device = (int)place->device, .id = {place->pool[0], place->pool[1]}};
+    return picture->pools.count
+               ? bsearch(&key, picture->pools.items, picture->pools.count, sizeof(struct picture_pool), by_id)
+               : NULL;
+}
+
 /* What each pool has in use, as its segments say. */
 static void sum_pools(struct picture *picture)
 {
-    struct picture_pool *pools = picture->pools.items;
+    if (picture->pools.count)
+        qsort(picture->pools.items, picture->pools.count, sizeof(struct picture_pool), by_id);
     for (size_t i = 0; i < picture->segments.count; i++) {
         const struct picture_segment *segment = &picture_segments(picture)[i];
         const struct trace_place *place = trace_place_value(segment->place);
-        struct picture_pool *pool = NULL;
-        for (size_t j = 0; place && j < picture->pools.count && !pool; j++)
-            if (pools[j].device == place->device && pools[j].id[0] == place->pool[0] &&
-                pools[j].id[1] == place->pool[1])
-                pool = &pools[j];
+        struct picture_pool *pool = place ? pool_of_place(picture, place) : NULL;
         for (size_t j = 0; pool && j < segment->block_count; j++) {
             const struct picture_block *block = &picture_blocks(picture)[segment->first_block + j];
             pool->allocated += block->state == PICTURE_LIVE ? block->size : 0;

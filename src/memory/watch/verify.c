@@ -219,6 +219,47 @@ static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size
     return segments ? 0 : bytes;
 }
 
+/* Whether a heap is in the sets that sets.c says. */
+static tarn_status sets_verify(struct heap *heap)
+{
+    struct store *store = heap->store;
+    struct arena *arena = heap->arena;
+    const char *text = NULL;
+    mutex_lock(&heap->lock);
+    bool has_memory = heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs;
+    bool behind = atomic_load(&store->left_behind);
+    const struct heap_set *nobodys = behind ? &arena->abandoned : heap->retired ? &store->retired : NULL;
+    const struct heap_set *of = heap->sets[HEAPS_OF_STORE].set;
+    mutex_lock(&arena->sets_lock);
+    if (of != &store->all && (of || has_memory || !heap->retired))
+        text = "the heap is not in the set of its store";
+    else if (of && heap->sets[HEAPS_COMMON].set != (behind || store_is_default(store) ? &arena->common : NULL))
+        text = "the heap is in the common set, or is not, without reason";
+    else if (heap->sets[HEAPS_OF_NOBODY].set != nobodys && (has_memory || heap->sets[HEAPS_OF_NOBODY].set))
+        text = "the heap is nobody's, or is not, in another way than its set says";
+    else if (heap->sets[HEAPS_LENDING].set != (heap->lends ? &store->lenders : NULL))
+        text = "the heap is in the set of lenders, or is not, without reason";
+    else if (!heap->lends && heap_has_free_locked(heap, arena->granule))
+        text = "the heap has free memory to lend, and is not in the set of lenders";
+    mutex_unlock(&arena->sets_lock);
+    mutex_unlock(&heap->lock);
+    return text ? BROKEN(0, text) : TARN_OK;
+}
+
+/* Whether the tree of unclaimed addresses says what the bitmap says. */
+static tarn_status parts_verify(const struct arena *arena)
+{
+    size_t longest = 0, length = 0;
+    for (size_t i = 0; i < arena->size / arena->granule; i++) {
+        length = arena->claimed[i / 64] >> (i % 64) & 1 ? 0 : length + 1;
+        longest = length > longest ? length : longest;
+    }
+    if (longest * arena->granule != arena_longest_locked(arena))
+        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes of addresses are unclaimed in a row, not %zu",
+                      arena->device->number, longest * arena->granule, arena_longest_locked(arena));
+    return TARN_OK;
+}
+
 static tarn_status store_verify(const struct store *store)
 {
     for (const struct piece *piece = store->unmapped.first; piece; piece = piece->next)
@@ -254,7 +295,7 @@ tarn_status arena_verify(struct arena *arena)
     unsigned left_behind = 0;
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         tarn_status status = heap_verify(heap);
-        if (status)
+        if (status || (status = sets_verify(heap)))
             return status;
         size_t beside = 0, second = 0;
         mapped += mapped_bytes(heap, &beside, &second, &plain);
@@ -274,7 +315,8 @@ tarn_status arena_verify(struct arena *arena)
     if (mapped + left + stuck != claimed * arena->granule)
         return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped and %zu claimed", arena->device->number,
                       mapped, claimed * arena->granule);
-    tarn_status status = store_verify(&arena->store);
+    tarn_status status = arena->size ? parts_verify(arena) : TARN_OK;
+    status = status ? status : store_verify(&arena->store);
     status = status ? status : store_verify(&arena->imports);
     size_t unmapped = arena->store.unmapped.bytes, reserved = arena->store.reserved + arena->uncached.reserved;
     for (const struct run *run = arena->stuck_segments; run; run = run->next)
