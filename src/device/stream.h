@@ -79,6 +79,8 @@ void stream_on_retire(tarn_status (*callback)(struct stream *stream));
 /* Leaves the per-thread streams of an ending thread to later threads. Makes no driver call. */
 void streams_of_thread_end(struct thread *thread);
 
+/* Whether streams of a device were leased, and are between two leases. */
+bool streams_returned(struct device *device);
 /* Destroys the streams that tarn created. For tarn_shutdown(). */
 void streams_destroy(void);
 tarn_status stream_make_legacy(struct device *device);
