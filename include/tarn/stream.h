@@ -104,7 +104,8 @@ TARN_API tarn_status tarn_stream_shared_get(int device, int priority, tarn_strea
 
 /* Leases a stream that nobody else gets until it is returned (pytorch/pytorch#173729 is the reason). `priority` is as
  * in tarn_stream_shared_get(). Returning a stream does not wait: the next lease may still have earlier work queued
- * ahead of its own. Memory that was allocated on the stream stays as it is. A stream that still captures after
+ * ahead of its own. Blocks that were allocated on the stream stay as they are. Its free memory serves the other streams
+ * of its pool before new memory is created, and the next lease. A stream that still captures after
  * tarn_capture_abort(), because no thread can end the capture, is destroyed by its return.
  *
  * The value ends with its lease: every later use of it is TARN_ERROR_INVALID_STREAM, even as a thread's current stream.

@@ -18,6 +18,12 @@
 #include "device/stream.h"
 #include "device/tracing.h"
 
+#include <time.h>
+
+#define WAIT_ANY_NS UINT64_C(10000000000) /* for one of many marks, before the first is waited for alone */
+#define PAUSE_LEAST_NS UINT64_C(10000)    /* between two questions */
+#define PAUSE_MOST_NS UINT64_C(1000000)
+
 struct mark {
     atomic_uint holders;
     atomic_bool done; /* the event was seen finished: never asked again */
@@ -289,9 +295,14 @@ static tarn_status owed_wait(struct mark *mark)
                  : device_settle(mark->device, "a wait for the work of a stream that tarn_stream_find() entered");
 }
 
+bool mark_is_of_device(struct mark *mark)
+{
+    return is_owed(mark) && !is_waited_for(mark) && !proof_of(mark);
+}
+
 bool mark_can_wait(struct mark *mark)
 {
-    return !is_owed(mark) || is_waited_for(mark) || proof_of(mark) || !captures_open(mark->device);
+    return !mark_is_of_device(mark) || !captures_open(mark->device);
 }
 
 tarn_status mark_query(struct mark *mark)
@@ -321,6 +332,63 @@ tarn_status mark_wait(struct mark *mark)
         atomic_store_explicit(&mark->done, true, memory_order_release);
     if (status == TARN_ERROR_CAPTURE && !owed)
         (void)record_anew(mark);
+    return status;
+}
+
+static void pause_for(uint64_t ns)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+}
+
+void (*marks_pause)(uint64_t ns) = pause_for;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* Asks each once. NOT_READY if none has ended. */
+static tarn_status marks_query(struct mark *const *list, size_t count)
+{
+    tarn_status status = TARN_ERROR_NOT_READY;
+    for (size_t i = 0; i < count && status == TARN_ERROR_NOT_READY; i++)
+        status = mark_query(list[i]);
+    return status;
+}
+
+/* By the driver; NOT_READY if it cannot, or a mark has no event. */
+static tarn_status events_wait_any(struct mark *const *list, size_t count)
+{
+    driver_event natives[MARKS_MOST];
+    for (size_t i = 0; i < count; i++) {
+        struct mark *mark = is_owed(list[i]) ? proof_of(list[i]) : list[i];
+        if (!mark)
+            return TARN_ERROR_NOT_READY;
+        natives[i] = mark->event;
+    }
+    return driver->event_wait_any ? device_note(list[0]->device, driver->event_wait_any(natives, count))
+                                  : TARN_ERROR_NOT_READY;
+}
+
+tarn_status marks_wait_any(struct mark *const *list, size_t count)
+{
+    uint64_t until = now_ns() + WAIT_ANY_NS, ns = PAUSE_LEAST_NS;
+    tarn_status status;
+    if (count == 1)
+        return mark_wait(list[0]);
+    while ((status = marks_query(list, count)) == TARN_ERROR_NOT_READY) {
+        if (now_ns() >= until)
+            return mark_wait(list[0]);
+        status = events_wait_any(list, count);
+        if (status == TARN_ERROR_NOT_READY) {
+            marks_pause(ns);
+            ns = 2 * ns < PAUSE_MOST_NS ? 2 * ns : PAUSE_MOST_NS;
+        } else if (status) {
+            return status;
+        }
+    }
     return status;
 }
 

@@ -765,6 +765,16 @@ tarn_status tarn_stream_return(tarn_stream stream)
     return TARN_OK;
 }
 
+bool streams_returned(struct device *device)
+{
+    bool any = false;
+    mutex_lock(&device->lock);
+    for (int i = 0; i < STREAM_PRIORITIES && !any; i++)
+        any = device->returned[i];
+    mutex_unlock(&device->lock);
+    return any;
+}
+
 /* The start of the calls below: finds the slot of a value. */
 static tarn_status find_for(tarn_stream value, const void *result, struct stream **stream)
 {

@@ -79,6 +79,8 @@ void stream_on_retire(tarn_status (*callback)(struct stream *stream));
 /* Leaves the per-thread streams of an ending thread to later threads. Makes no driver call. */
 void streams_of_thread_end(struct thread *thread);
 
+/* Whether streams of a device were leased, and are between two leases. */
+bool streams_returned(struct device *device);
 /* Destroys the streams that tarn created. For tarn_shutdown(). */
 void streams_destroy(void);
 tarn_status stream_make_legacy(struct device *device);
@@ -98,9 +100,19 @@ tarn_status mark_record(struct stream *stream, struct mark **mark);
 tarn_status mark_query(struct mark *mark); /* TARN_OK, TARN_ERROR_NOT_READY, or what went wrong */
 tarn_status mark_wait(struct mark *mark);
 tarn_status stream_wait_mark(struct stream *stream, struct mark *mark); /* for an owed mark, the calling thread waits */
+/* Waits until one of the marks has ended, or fails, and returns what it is asked then. Where the driver can only be asked, it is, with
+ * growing pauses up to 1 ms; from 10 s on the first one is waited for. Each mark is one that mark_wait() may be called for now, and `count`
+ * is at most MARKS_MOST. */
+#define MARKS_MOST 64
+tarn_status marks_wait_any(struct mark *const *marks, size_t count);
+/* How time passes between two questions. Constant, except in tests. */
+extern void (*marks_pause)(uint64_t ns);
 /* Records an event for the owed marks of a stream and incarnation. For calls that pass the stream, which therefore exists. Failures are not
  * reported. */
 void stream_prove(struct stream *stream, unsigned incarnation);
+/* Whether mark_wait() would wait for the whole device: for an owed mark without a proof. Code that has a choice waits for all other marks
+ * first. */
+bool mark_is_of_device(struct mark *mark);
 /* Whether mark_wait() may be called now: not for an owed mark without a proof while a known capture is open on its device. */
 bool mark_can_wait(struct mark *mark);
 /* Waits for all work of a device, which ends every earlier mark. The caller has refused known captures; or this function refuses them, and

@@ -200,6 +200,8 @@ struct driver {
     size_t (*processes)(int device, struct driver_process *list, size_t room);
     /* Optional: fills in what is known of a device. Makes no context and touches no last error. */
     void (*identity)(int device, struct driver_identity *identity);
+    /* Optional, NULL where events can only be asked one by one: waits until one of these events, of any devices, has ended. */
+    tarn_status (*event_wait_any)(const driver_event *events, size_t count);
     /* Ends background threads and gives up the process's part of the driver. Nothing is called after it. */
     void (*finish)(void);
 };

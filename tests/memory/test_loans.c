@@ -203,6 +203,79 @@ static void the_profile_footprint_makes_any_loan(void **state)
     OK(tarn_configuration_set("profile:default"));
 }
 
+/* ---- Streams that are gone ----------------------------------------------------------------------------------------- */
+
+#define PARTS 20
+#define PART (512 * MIB)
+
+static void *part_of(tarn_pool *pool, tarn_stream stream, size_t size)
+{
+    return pool ? alloc_in(pool, stream, size) : alloc_on(stream, size);
+}
+
+/* A stream that is retired, or between two leases, does not ask for its memory again: another stream takes all of it before it creates any,
+ * in whatever sizes. */
+static void all_of_a_stream_that_is_gone_is_used_first(void **state)
+{
+    (void)state;
+    static void *blocks[PARTS * 16];
+    for (int way = 0; way < 12; way++) {
+        bool returned = way & 1, small = way & 2;
+        tarn_pool *pool = way / 4 == 1   ? pool_with((tarn_pool_options){0})
+                          : way / 4 == 2 ? pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_PLAIN})
+                                         : NULL;
+        size_t size = small && way / 4 != 2 ? PART / 16 : PART;
+        int count = (int)(PARTS * PART / size);
+        tarn_stream gone = 0;
+        void *native = NULL;
+        if (returned)
+            gone = lease(0);
+        else
+            OK(tarn_stream_adopt(0, native = native_made(0), &gone));
+        for (int i = 0; i < PARTS; i++)
+            blocks[i] = part_of(pool, gone, PART);
+        for (int i = 0; i < PARTS; i++)
+            OK(tarn_free(blocks[i]));
+        OK(returned ? tarn_stream_return(gone) : tarn_stream_retire(gone));
+        uint64_t before = created(), largest = before;
+        for (int i = 0; i < count; i++) {
+            blocks[i] = part_of(pool, own, size);
+            largest = created() > largest ? created() : largest;
+        }
+        CHECK(largest == before);
+        tarn_stream next = lease(0);
+        OK(tarn_free(part_of(pool, next, LITTLE)));
+        OK(tarn_stream_return(next));
+        verify(0);
+        for (int i = 0; i < count; i++)
+            OK(tarn_free(blocks[i]));
+        if (pool)
+            OK(tarn_pool_release(pool));
+        nothing_is_left(0);
+    }
+}
+
+/* No wait is made for it, and what is at hand is not unmapped for it. */
+static void a_stream_that_is_gone_is_not_waited_for(void **state)
+{
+    (void)state;
+    tarn_stream gone = lease(0);
+    void *block = alloc_on(gone, PART);
+    uint64_t start = time_now();
+    work_on(gone, block, PART, 1000000);
+    OK(tarn_free(block));
+    OK(tarn_stream_return(gone));
+    uint64_t before = created();
+    void *first = alloc_on(own, PART);
+    CHECK(time_now() == start && created() == before + PART);
+    time_pass(1000000);
+    void *second = alloc_on(own, PART);
+    CHECK(created() == before + PART);
+    OK(tarn_free(first));
+    OK(tarn_free(second));
+    nothing_is_left(0);
+}
+
 /* ---- Streams whose needs go up and down, each at other times ------------------------------------------------------- */
 
 #define STREAMS 16
@@ -281,6 +354,8 @@ int main(void)
         cmocka_unit_test(a_heap_that_had_nothing_lends_what_it_gets),
         cmocka_unit_test(a_lender_behind_many_is_found_in_turn),
         cmocka_unit_test(the_profile_footprint_makes_any_loan),
+        cmocka_unit_test(all_of_a_stream_that_is_gone_is_used_first),
+        cmocka_unit_test(a_stream_that_is_gone_is_not_waited_for),
     };
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, set_up, NULL);

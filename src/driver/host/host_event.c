@@ -159,6 +159,46 @@ tarn_status host_event_synchronize(int number, driver_event handle)
     return status;
 }
 
+/* Whether one of the events has ended; fails where one cannot be waited for. */
+static tarn_status any_ended_locked(const driver_event *handles, size_t count, bool *ended)
+{
+    tarn_status status = TARN_OK;
+    *ended = false;
+    for (size_t i = 0; i < count && !status && !*ended; i++) {
+        struct host_event *event;
+        status = host_event_find_locked("event_wait_any", handles[i], &event);
+        if (!status)
+            status = host_capture_bar_event_locked("event_wait_any", event);
+        *ended = !status && (!event->stream || event->stream->done >= event->position);
+    }
+    return status;
+}
+
+tarn_status host_event_wait_any(const driver_event *handles, size_t count)
+{
+    struct host_device *device;
+    tarn_status status = host_enter_unsafe(DRIVER_CALL_event_synchronize, 0, &device);
+    if (status)
+        return status;
+    uint64_t waited = 0;
+    bool ended = false;
+    host_streams_lock();
+    while (!(status = any_ended_locked(handles, count, &ended)) && !ended) {
+        struct host_stream *first = NULL; /* of those that hold up an event, the one whose timed work ends first */
+        for (size_t i = 0; i < count; i++) {
+            struct host_stream *holds_up = host_stream_holding_up_locked(((struct host_event *)handles[i])->stream);
+            if (!first || host_stream_ends_before_locked(holds_up, first))
+                first = holds_up;
+        }
+        waited += host_stream_wait_step_locked(first);
+    }
+    host_streams_leave();
+    host_charge_wait(device, waited);
+    if (!status)
+        host_charge(device, DRIVER_CALL_event_synchronize, 0, 0);
+    return status;
+}
+
 static tarn_status wait_event_locked(struct host_device *device, driver_stream handle, driver_event event_handle)
 {
     struct host_event *event;

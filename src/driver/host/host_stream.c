@@ -226,23 +226,38 @@ static void clock_move(uint64_t to)
         now = to;
 }
 
+struct host_stream *host_stream_holding_up_locked(struct host_stream *stream)
+{
+    while (stream->state == HOST_STREAM_WAITS)
+        stream = stream->head->wait.stream;
+    return stream;
+}
+
+bool host_stream_ends_before_locked(const struct host_stream *a, const struct host_stream *b)
+{
+    if (a->state != HOST_STREAM_TIMED || b->state != HOST_STREAM_TIMED)
+        return a->state == HOST_STREAM_TIMED && b->state != HOST_STREAM_TIMED;
+    return timer_before(a, b);
+}
+
+uint64_t host_stream_wait_step_locked(const struct host_stream *holds_up)
+{
+    uint64_t before = now;
+    if (holds_up->state == HOST_STREAM_TIMED) {
+        clock_move(holds_up->head->due);
+        return now - before;
+    }
+    sleepers++;
+    (void)condition_wait(&something_ended, &queues_lock, NULL);
+    sleepers--;
+    return 0;
+}
+
 uint64_t host_stream_wait_locked(struct host_stream *stream, uint64_t position)
 {
     uint64_t waited = 0;
-    while (stream->done < position) {
-        const struct host_stream *holds_up = stream;
-        while (holds_up->state == HOST_STREAM_WAITS)
-            holds_up = holds_up->head->wait.stream;
-        if (holds_up->state == HOST_STREAM_TIMED) {
-            uint64_t before = now;
-            clock_move(holds_up->head->due);
-            waited += now - before;
-        } else {
-            sleepers++;
-            (void)condition_wait(&something_ended, &queues_lock, NULL);
-            sleepers--;
-        }
-    }
+    while (stream->done < position)
+        waited += host_stream_wait_step_locked(host_stream_holding_up_locked(stream));
     return waited;
 }
 

@@ -41,6 +41,14 @@
 UNSAFE_CALL_LIST(X)
 #undef X
 
+static tarn_status relaxed_event_wait_any(const driver_event *events, size_t count)
+{
+    enum driver_capture_mode before = host_mode_exchange(DRIVER_CAPTURE_RELAXED);
+    tarn_status status = host_event_wait_any(events, count);
+    host_mode_exchange(before);
+    return status;
+}
+
 /* The entries that are not named here are the host device's own. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
@@ -57,7 +65,8 @@ const struct driver driver_host = {
 #define X(call, parameters, arguments) .call = relaxed_##call,
         UNSAFE_CALL_LIST(X)
 #undef X
-            .owner_set = host_owner_set,
+            .event_wait_any = relaxed_event_wait_any,
+    .owner_set = host_owner_set,
     .owner_clear = host_owner_clear,
     .checking = host_checking,
     .check = host_check,

@@ -508,6 +508,74 @@ bool heap_wait(struct heap *heap, tarn_status *status)
     return true;
 }
 
+/* A mark that has not ended, at the last look. */
+static void mark_add(struct wait_any *any, struct mark *mark)
+{
+    if (mark_is_of_device(mark)) {
+        if (!any->whole && mark_can_wait(mark))
+            any->whole = mark_keep(mark);
+    } else if (any->count < MARKS_MOST) {
+        any->marks[any->count++] = mark_keep(mark);
+    }
+}
+
+static void uses_add_locked(struct wait_any *any, struct heap *heap)
+{
+    for (struct use_queue *queue = heap->queues; queue && !any->ended; queue = queue->next) {
+        const struct use *use = queue->marked.first;
+        tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
+        if (status == TARN_ERROR_NOT_READY)
+            mark_add(any, use->mark);
+        any->ended = use && is_over(status);
+    }
+}
+
+/* Batches end one after the other, so the first that has not ended is the next. No batch can be closed while too many have not ended. */
+static void batch_add_locked(struct wait_any *any, struct heap *heap)
+{
+    uint64_t batch = batch_oldest_locked(heap);
+    if (batch == UINT64_MAX)
+        return;
+    heap_learn_foreign_locked(heap);
+    any->ended = batch <= heap->idle_batch;
+    unsigned closed = 0;
+    while (closed < heap->closed_count && heap->closed[closed].number < batch)
+        closed++;
+    if (closed == heap->closed_count)
+        closed = 0;
+    if (!any->ended && heap->closed_count)
+        mark_add(any, heap->closed[closed].mark);
+}
+
+void wait_any_add(struct wait_any *any, struct heap *heap)
+{
+    if (any->ended)
+        return;
+    mutex_lock(&heap->lock);
+    any->ended = wait_collect_locked(heap);
+    if (!any->ended)
+        uses_add_locked(any, heap);
+    if (!any->ended)
+        batch_add_locked(any, heap);
+    mutex_unlock(&heap->lock);
+}
+
+bool wait_any(struct wait_any *any, tarn_status *status)
+{
+    bool helps = any->ended || any->count || any->whole;
+    if (!any->ended && any->count)
+        *status = marks_wait_any(any->marks, any->count);
+    else if (!any->ended && any->whole)
+        *status = mark_wait(any->whole);
+    if (*status == TARN_ERROR_CAPTURE && !any->count && any->whole && !mark_can_wait(any->whole))
+        *status = TARN_OK; /* a capture has begun, during which this is not waited for */
+    while (any->count)
+        mark_release(any->marks[--any->count]);
+    mark_release(any->whole);
+    *any = (struct wait_any){0};
+    return helps;
+}
+
 static struct heap *next_heap(struct arena *arena, struct store *store, struct heap *heap)
 {
     return store ? heap_next_of(store, heap) : heap_next(arena, heap);

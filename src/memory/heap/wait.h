@@ -46,6 +46,18 @@ void heap_collect(struct heap *heap);
 /* Waits for the oldest work that holds back memory of a heap. False when nothing does. With no lock held, as those that follow. */
 bool heap_wait(struct heap *heap, tarn_status *status);
 
+/* What code waits for that is content with the end of any of it: marks that hold back memory of some heaps. All zero at first. */
+struct wait_any {
+    struct mark *marks[MARKS_MOST], *whole; /* `whole`: one that needs a wait for the whole device */
+    size_t count;
+    bool ended; /* some work has ended meanwhile, and nothing is waited for */
+};
+
+/* Adds what holds back memory of a heap. And waits until some of it has ended, if there is any, the end of the whole device's work only if
+ * there is nothing else. False when nothing holds memory back. */
+void wait_any_add(struct wait_any *any, struct heap *heap);
+bool wait_any(struct wait_any *any, tarn_status *status);
+
 /* An upper bound of the waits after which all work that is queued now has ended and its memory is idle, if nothing is queued meanwhile: one
  * for each mark, and one for the batch of the memory that it frees. In the heaps of a store, or with NULL of a device. */
 size_t waits_ahead(struct arena *arena, struct store *store);

@@ -313,14 +313,16 @@ tarn_status pinned_trim(size_t keep, bool all)
         pinned_collect_locked();
         (void)detach_free_locked(keep, all);
         size_t left = (size_t)pinned.stats.allocated_bytes.current - pinned.leaving_bytes;
-        struct mark *mark = left > keep ? pinned_oldest_locked() : NULL;
+        struct mark *marks[MARKS_MOST];
+        size_t count = left > keep ? pinned_marks_locked(marks) : 0;
         mutex_unlock(&pinned.lock);
         tarn_status status = pinned_settle(NULL);
         first = first ? first : status;
-        status = mark ? mark_wait(mark) : TARN_OK;
-        waits = mark && (status == TARN_OK || status == TARN_ERROR_DEVICE_LOST);
+        status = count ? marks_wait_any(marks, count) : TARN_OK;
+        waits = count && (status == TARN_OK || status == TARN_ERROR_DEVICE_LOST);
         first = first || waits ? first : status;
-        mark_release(mark);
+        while (count)
+            mark_release(marks[--count]);
     }
     return first;
 }
@@ -348,14 +350,16 @@ static tarn_status swap(struct climb *climb)
     return taken ? grow_usual(climb) : TARN_ERROR_NO_ROOM;
 }
 
-/* Waits for the work that one block waits for. False where there is none, or the wait fails. */
+/* Waits until work has ended that some block waits for. False where there is none, or the wait fails. */
 static bool wait_one(void)
 {
+    struct mark *marks[MARKS_MOST];
     mutex_lock(&pinned.lock);
-    struct mark *mark = pinned_oldest_locked();
+    size_t count = pinned_marks_locked(marks);
     mutex_unlock(&pinned.lock);
-    tarn_status status = mark ? mark_wait(mark) : TARN_ERROR_NO_ROOM;
-    mark_release(mark);
+    tarn_status status = count ? marks_wait_any(marks, count) : TARN_ERROR_NO_ROOM;
+    while (count)
+        mark_release(marks[--count]);
     return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
 }
 

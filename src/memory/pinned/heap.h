@@ -166,8 +166,8 @@ void pinned_uses_mark(struct pinned_use *uses);
 void pinned_wait_begin_locked(struct pinned_block *block);
 /* Makes free what has ended. Never waits. */
 void pinned_collect_locked(void);
-/* Something to wait for, kept for the caller; NULL where nothing that waits can be waited for. */
-struct mark *pinned_oldest_locked(void);
+/* What blocks wait for, kept for the caller: marks for marks_wait_any(), and how many. One that needs a wait for a whole device is given alone. */
+size_t pinned_marks_locked(struct mark *marks[MARKS_MOST]);
 /* Ends a pool without holders: its kept blocks are free or pending, its segments the default pool's. */
 void pinned_pool_die_locked(struct pinned_pool *pool);
 /* Makes the kept blocks of a pool free, or pending where other work uses them. */

@@ -132,12 +132,20 @@ static void collect_queue(struct pinned_queue *queue)
     }
 }
 
-struct mark *pinned_oldest_locked(void)
+size_t pinned_marks_locked(struct mark *marks[MARKS_MOST])
 {
-    for (const struct pinned_queue *queue = pinned.queues; queue; queue = queue->next)
-        if (queue->first && queue->first->mark)
-            return mark_keep(queue->first->mark);
-    return NULL;
+    struct mark *whole = NULL;
+    size_t count = 0;
+    for (const struct pinned_queue *queue = pinned.queues; queue && count < MARKS_MOST; queue = queue->next) {
+        struct mark *mark = queue->first ? queue->first->mark : NULL;
+        if (mark && mark_is_of_device(mark))
+            whole = whole ? whole : mark;
+        else if (mark)
+            marks[count++] = mark_keep(mark);
+    }
+    if (!count && whole)
+        marks[count++] = mark_keep(whole);
+    return count;
 }
 
 /* ---- Kept blocks, and the death of pools ------------------------------------------------------------------------- */

@@ -4,8 +4,8 @@
 /* The steps that a request takes if no free span serves it. Owns no data, and holds each lock only briefly. Each function is one step of
  * the list in docs/architecture.md ("The way of a request"), with the same number; climb_once() is the list.
  *
- * After each step that has freed memory, the search starts again, because other memory may have become free (pytorch/pytorch#189504). Each
- * wait is for one mark, not for the device (#171771).
+ * After each step that has freed memory, the search starts again, because other memory may have become free (pytorch/pytorch#189504). A
+ * wait is not for the device, but until any mark ends that holds memory back, because that memory may suffice (#171771).
  *
  * The ladder ends whatever other threads do. It waits for about as many marks as exist when it begins. It takes memory from others, and
  * starts again for pools that end meanwhile because their graphs are destroyed, a bounded number of times.
@@ -254,15 +254,16 @@ static enum outcome step_layer_above(struct climb *climb)
     return ladder_relieve(climb->heap->arena) ? AGAIN : ON;
 }
 
-/* Waits for the oldest work that holds back memory which may serve the heap, its own first. False when nothing does. */
+/* Waits until some work has ended that holds back memory which may serve the heap. False when there is none. */
 static bool wait_for_any(struct heap *own, tarn_status *status)
 {
-    if (heap_wait(own, status))
-        return true;
-    for (struct heap *heap = heap_next_serving(own->store, NULL); heap; heap = heap_next_serving(own->store, heap))
-        if (heap != own && heap_serves(heap, own->store) && heap_wait(heap, status))
-            return true;
-    return false;
+    struct wait_any any = {.count = 0};
+    wait_any_add(&any, own);
+    for (struct heap *heap = heap_next_serving(own->store, NULL); heap && !any.ended;
+         heap = heap_next_serving(own->store, heap))
+        if (heap != own && heap_serves(heap, own->store))
+            wait_any_add(&any, heap);
+    return wait_any(&any, status);
 }
 
 /* Whether something has ended since the last check that no wait would find: pools, blocks that debug mode holds, work of others. */
@@ -273,7 +274,7 @@ static bool has_more(struct climb *climb)
            take_from_others(climb->heap, climb->size);
 }
 
-/* Step 10: a wait for the oldest work that holds memory back; the next step if there is none. */
+/* Step 10: a wait until some work has ended that holds memory back; the next step if there is none. */
 static enum outcome step_wait(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;

@@ -16,14 +16,16 @@ static size_t pass_on(struct store *from, struct store *to, size_t wanted, size_
     return from == to || from->plain ? shed : store_take(to, from, wanted);
 }
 
-/* Which heaps memory is taken from: those that are left behind, of the same store and of stores that are left behind themselves; all
- * that are left behind and serve the store; and the others that do. */
-enum source { NOBODYS, LEFT_BEHIND, IN_USE };
+/* Which heaps memory is taken from: those that are left behind, of the same store and of stores that are left behind themselves; those of
+ * the same store whose stream is between two leases; all that are left behind and serve the store; and the others that do. */
+enum source { NOBODYS, RETURNED, LEFT_BEHIND, IN_USE };
 
 static bool is_source_locked(const struct heap *heap, const struct store *wanting, enum source source)
 {
     if (heap->store == wanting && wanting->registrable)
         return false; /* on another rank there may be no shortage: what serves which request must not depend on that */
+    if (source == RETURNED)
+        return heap->store == wanting && heap->stream && atomic_load(&heap->stream->returned);
     bool left_behind = heap_is_left_behind_locked(heap), abandoned = atomic_load(&heap->store->left_behind);
     if (!store_serves(heap->store, wanting) || left_behind != (source != IN_USE))
         return false;
@@ -88,19 +90,22 @@ static size_t take_from(struct heap *own, enum source source, size_t wanted)
     return total;
 }
 
-/* The same from a set of heaps that nobody uses, of which it looks at a part. */
-static size_t take_from_nobodys(struct heap *own, struct heap_set *set, size_t wanted)
+/* The same from a set of heaps, of which it looks at a part: those that nobody uses, or that may lend. */
+static size_t take_from_set(struct heap *own, enum source source, struct heap_set *set, size_t wanted)
 {
     struct heap_walk walk = {.arena = own->arena, .set = set};
     struct run *leaving = NULL;
     size_t total = 0;
     move_begin(own->arena);
     while (total < wanted && heap_walk_next(&walk)) {
-        size_t taken = take_of(walk.heap, own, NOBODYS, wanted - total, &leaving);
+        size_t taken = take_of(walk.heap, own, source, wanted - total, &leaving);
         total += taken;
         walk.vain += !taken;
         mutex_lock(&walk.heap->lock);
-        heap_nobodys_end_locked(walk.heap);
+        if (source == NOBODYS)
+            heap_nobodys_end_locked(walk.heap);
+        else
+            heap_lends_end_locked(walk.heap);
         mutex_unlock(&walk.heap->lock);
     }
     move_end(own->arena);
@@ -130,9 +135,14 @@ bool take_what_is_left_behind(struct heap *heap, size_t size)
     bool any = arena->retired > 0;
     mutex_unlock(&arena->lock);
     if (any)
-        taken = take_from_nobodys(heap, &heap->store->retired, wanted);
+        taken = take_from_set(heap, NOBODYS, &heap->store->retired, wanted);
     if (any && taken < wanted)
-        taken += take_from_nobodys(heap, &arena->abandoned, wanted - taken);
+        taken += take_from_set(heap, NOBODYS, &arena->abandoned, wanted - taken);
+    mutex_lock(&arena->lock);
+    size_t unmapped = heap->store->unmapped.bytes;
+    mutex_unlock(&arena->lock);
+    if (unmapped < size && taken < size && streams_returned(arena->device))
+        taken += take_from_set(heap, RETURNED, &heap->store->lenders, size - unmapped);
     return taken;
 }
 

@@ -9,7 +9,8 @@
 #include "memory/heap/heap.h"
 
 /* What streams and pools have left behind, which is used before new memory is created. The default pool takes all of it, since it serves
- * nobody where it is; a pool, which would have it for itself, `size` bytes. Whether any came. */
+ * nobody where it is; a pool, which would have it for itself, `size` bytes. Then as much as is still missing from streams of the same pool that
+ * are between two leases: the next lease may want the rest. Whether any came. */
 bool take_what_is_left_behind(struct heap *heap, size_t size);
 
 /* At least `wanted` bytes where there are as many, from what was left behind and then from heaps in use. Gives the bytes that came. */

@@ -130,13 +130,15 @@ static tarn_status trim_pass_settled(struct arena *arena, struct store *store, s
     return status;
 }
 
-/* Waits for the oldest work that holds back memory of the trimmed stores. False if there is none. */
+/* Waits until some work has ended that holds back memory of the trimmed stores. False if there is none. */
 static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status *status)
 {
-    for (struct heap *heap = next_heap(arena, trimmed, NULL); heap; heap = next_heap(arena, trimmed, heap))
-        if ((trimmed ? heap_store(heap) == trimmed : heap_serves(heap, &arena->store)) && heap_wait(heap, status))
-            return true;
-    return false;
+    struct wait_any any = {.count = 0};
+    for (struct heap *heap = next_heap(arena, trimmed, NULL); heap && !any.ended;
+         heap = next_heap(arena, trimmed, heap))
+        if (trimmed ? heap_store(heap) == trimmed : heap_serves(heap, &arena->store))
+            wait_any_add(&any, heap);
+    return wait_any(&any, status);
 }
 
 /* Whether no more than `keep` bytes remain. A suspended pool that was left behind has no memory. A trim of everything also waits until
@@ -150,7 +152,8 @@ static bool is_enough(struct arena *arena, struct store *store, size_t keep)
 static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t keep)
 {
     uint64_t let_go = 0;
-    for (size_t waits = waits_ahead(arena, store);; waits--) { /* a trim does not wait for work that is queued from now on */
+    for (size_t waits = waits_ahead(arena, store);;
+         waits--) { /* a trim does not wait for work that is queued from now on */
         tarn_status status = trim_pass_settled(arena, store, keep);
         if (status || is_enough(arena, store, keep) || waits == 0)
             return status;

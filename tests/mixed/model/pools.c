@@ -174,19 +174,33 @@ static void op_trim(void)
     (void)well("tarn_device_trim", status, barred || unknown ? BIT(TARN_ERROR_CAPTURE) : 0);
 }
 
+static size_t reserved_on(int device)
+{
+    tarn_stats stats = {.size = sizeof stats};
+    MINE(tarn_device_stats_get(device, &stats));
+    return (size_t)stats.reserved_bytes[0].current;
+}
+
+/* Whatever the limits are, what was moved through the host's memory has come back, unless something was made to fail. */
 static void op_compact(void)
 {
     int device = (int)below((unsigned)m.devices);
-    size_t gained = 0;
+    size_t gained = SIZE_MAX, before = reserved_on(device);
     bool ended = wait_for_all(); /* it waits by the wall's clock, which the model's stands still for */
     if (!ended && !known_open(device))
         return;
+    bool anchored = is_anchored_on(device), away = m.compacts;
     m.compacts = m.moves = true;
-    (void)WELL((is_anchored_on(device) ? BIT(TARN_ERROR_BUSY) : 0) | BIT(TARN_ERROR_NOT_SUPPORTED) |
-                   BIT(TARN_ERROR_NOT_READY) | BIT(TARN_ERROR_OUT_OF_MEMORY) |
-                   (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0),
-               tarn_compact, device, CHANCE(2) ? 0 : below((unsigned)m.memory), &gained);
+    tarn_status status = CALL(tarn_compact, device, CHANCE(2) ? SIZE_MAX : below((unsigned)m.memory), &gained);
     m.moves = false;
+    m.compacts = away || anchored || was_injected();
+    (void)well("tarn_compact", status,
+               (anchored ? BIT(TARN_ERROR_BUSY) : 0) | BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_NOT_READY) |
+                   (m.vendor ? BIT(TARN_ERROR_OUT_OF_MEMORY) : 0) | (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0));
+    size_t after = reserved_on(device), less = before > after ? before - after : 0;
+    SO(gained == less || (status && gained == SIZE_MAX && !less), "a compaction gained something else",
+       "%zu bytes, not %zu", gained, less);
+    check_ledgers();
 }
 
 static void op_trim_pool(void)
@@ -272,6 +286,34 @@ static void op_suspend(void)
         pool_suspend(index);
 }
 
+/* Others take what the device has left, and some of the pool's blocks go. */
+static void crowd(int index)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && m.blocks[i].pool == index && !m.blocks[i].held && CHANCE(2))
+            block_free(&m.blocks[i]);
+    for (size_t size = m.memory / 4; size > m.memory / 32; size /= 2) {
+        struct flow *flow = some_flow(m.pools[index].device);
+        if (flow && !captures_now(flow))
+            block_want(flow, size);
+    }
+}
+
+/* Whether there is room for the live blocks of a pool, each in granules of its own. */
+static bool has_room(int index)
+{
+    const struct pool *pool = &m.pools[index];
+    struct driver_properties properties;
+    size_t need = 0, free_bytes = 0, total = 0, reserved = reserved_on(pool->device);
+    MINE(driver->device_properties(pool->device, &properties));
+    MINE(driver->memory_info(pool->device, &free_bytes, &total));
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && m.blocks[i].pool == index)
+            need += m.blocks[i].usable + 3 * properties.granule;
+    return free_bytes >= need + 8 * MIB /* of leave_free_mb */ &&
+           (m.limit[pool->device] == TARN_NO_LIMIT || m.limit[pool->device] >= reserved + need);
+}
+
 static void op_resume(void)
 {
     int first = (int)below(POOLS);
@@ -281,18 +323,46 @@ static void op_resume(void)
             continue;
         bool barred = known_open(pool->device);
         bool prepared = pool->state == TARN_POOL_CHANGES; /* by a sleep, which has it until its end */
+        if (!prepared && CHANCE(3))
+            crowd((first + i) % POOLS);
+        bool needs_blocks_alone = !pool->graphs && !pool->registrable && has_room((first + i) % POOLS);
         m.moves = true;
         tarn_status status = CALL(tarn_pool_resume, pool->pool);
         m.moves = false;
         if (well("tarn_pool_resume", status,
                  (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (prepared ? BIT(TARN_ERROR_SUSPENDED) : 0) |
-                     BIT(TARN_ERROR_OUT_OF_MEMORY))) {
+                     (needs_blocks_alone ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY)))) {
             SO(!barred && !prepared, "a resume that is not allowed", "it was not refused");
             night_leaves((first + i) % POOLS);
         }
         MINE(tarn_pool_state_get(pool->pool, &pool->state));
         return;
     }
+}
+
+/* A limit below what is reserved, for a while: it only stops growth. */
+static void op_below_a_limit(void)
+{
+    int device = (int)below((unsigned)m.devices), index = CHANCE(2) ? pool_any(-1, false) : -1;
+    size_t *limit = index < 0 ? &m.limit[device] : &m.pools[index].limit, before = *limit;
+    if (index >= 0)
+        device = m.pools[index].device;
+    size_t low = reserved_on(device) >> below(4);
+    if (index < 0 ? !WELL(0, tarn_device_limit_set, device, low)
+                  : !WELL(0, tarn_pool_limit_set, m.pools[index].pool, low))
+        return;
+    *limit = low;
+    if (CHANCE(2))
+        op_compact();
+    if (index >= 0 && CHANCE(2))
+        pool_suspend(index);
+    if (CHANCE(2))
+        op_resume();
+    if (index < 0)
+        SURE(tarn_device_limit_set, device, before);
+    else
+        SURE(tarn_pool_limit_set, m.pools[index].pool, before);
+    *limit = before;
 }
 
 /* ---- Checkpoints ------------------------------------------------------------------------------------------------- */
@@ -643,11 +713,18 @@ void pools_end(void)
         }
 }
 
-const struct operation pool_operations[] = {
-    {"pool create", 5, NULL, op_create, false},    {"pool release", 1, NULL, op_release, false},
-    {"pool count", 1, NULL, op_count, false},      {"trim", 2, NULL, op_trim, false},
-    {"compact", 2, NULL, op_compact, false},       {"trim a pool", 2, NULL, op_trim_pool, false},
-    {"limit", 1, NULL, op_limit, false},           {"check live", 2, NULL, op_check_live, false},
-    {"suspend", 3, NULL, op_suspend, false},       {"resume", 4, NULL, op_resume, false},
-    {"checkpoint", 6, NULL, op_checkpoint, false}, {"restore", 12, NULL, op_restore, false},
-    {"scope", 8, NULL, op_scope, false},           {NULL, 0, NULL, NULL, false}};
+const struct operation pool_operations[] = {{"pool create", 5, NULL, op_create, false},
+                                            {"pool release", 1, NULL, op_release, false},
+                                            {"pool count", 1, NULL, op_count, false},
+                                            {"trim", 2, NULL, op_trim, false},
+                                            {"compact", 2, NULL, op_compact, false},
+                                            {"trim a pool", 2, NULL, op_trim_pool, false},
+                                            {"limit", 1, NULL, op_limit, false},
+                                            {"check live", 2, NULL, op_check_live, false},
+                                            {"below a limit", 3, NULL, op_below_a_limit, false},
+                                            {"suspend", 3, NULL, op_suspend, false},
+                                            {"resume", 4, NULL, op_resume, false},
+                                            {"checkpoint", 6, NULL, op_checkpoint, false},
+                                            {"restore", 12, NULL, op_restore, false},
+                                            {"scope", 8, NULL, op_scope, false},
+                                            {NULL, 0, NULL, NULL, false}};

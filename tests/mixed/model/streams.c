@@ -47,6 +47,15 @@ static void leased_end(const struct flow *flow)
     memcpy(returned[at].after, flow->after, sizeof flow->after);
 }
 
+/* It was destroyed, and another stream may have its pointer. */
+static void leased_gone(const struct flow *flow)
+{
+    static const char nobody;
+    for (int i = 0; i < 40; i++)
+        if (returned[i].native == flow->native)
+            returned[i].native = (void *)(uintptr_t)&nobody;
+}
+
 static void leased_begin(struct flow *flow)
 {
     SURE(tarn_stream_lease, flow->device, -(int)below(2), &flow->value);
@@ -252,6 +261,45 @@ static void op_lease(void)
         block_want(flow, 1 + below(40000));
 }
 
+/* ---- A lease that ends in a capture ------------------------------------------------------------------------------ */
+
+static struct {
+    struct flow *flow;
+    bool begun;
+} abandoned;
+
+static void begin_and_leave(void)
+{
+    tarn_capture_mode mode = CHANCE(2) ? TARN_CAPTURE_GLOBAL : TARN_CAPTURE_THREAD_LOCAL;
+    abandoned.begun = WELL(BIT(TARN_ERROR_BUSY), tarn_capture_begin, abandoned.flow->value, mode);
+}
+
+/* Nobody is left who could end it. Its stream is destroyed by the return, with work from before the capture still queued. */
+static void op_abandon(void)
+{
+    int actor = (int)below(ACTORS);
+    struct flow *flow = some_flow_of(LEASED);
+    if (!flow || flow->capture >= 0 || m.waits_for_all)
+        return;
+    for (int i = 0; i < CAPTURES; i++)
+        if (m.captures[i].state == OPEN && m.captures[i].actor == actor && m.captures[i].mode != TARN_CAPTURE_RELAXED)
+            return;
+    abandoned.flow = flow;
+    actor_run(actor, begin_and_leave);
+    m.actor = -1;
+    if (!abandoned.begun)
+        return;
+    m.inject = 0;
+    actor_renew(actor);
+    SURE(tarn_capture_abort, flow->value);
+    SURE(tarn_stream_return, flow->value);
+    uses_of_flow((int)(flow - m.flows));
+    leased_gone(flow);
+    flow->live = false;
+    leased_begin(flow);
+    flow->live = true;
+}
+
 /* Streams of two devices are retired, with a block of each, and come again the other way round: each may have the slot of the other. */
 static void op_swap(void)
 {
@@ -298,4 +346,5 @@ const struct operation stream_operations[] = {{"swap", 1, NULL, op_swap, false},
                                               {"renew a stream", 4, NULL, op_renew, false},
                                               {"lease anew", 2, NULL, op_lease, false},
                                               {"a thread ends", 3, NULL, op_thread_ends, true},
+                                              {"abandon", 2, NULL, op_abandon, true},
                                               {NULL, 0, NULL, NULL, false}};
