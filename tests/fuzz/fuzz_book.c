@@ -191,7 +191,8 @@ static void start(void)
     log_make();
     page_make();
     group_make();
-    demand(freopen("/dev/null", "w", stderr) != NULL); /* what was written is said there */
+    demand((stderr = fopen("/dev/null", "w")) !=
+           NULL); /* where it is said what was written; a sanitizer's reports go elsewhere */
 }
 
 /* Writing ---------------------------------------------------------------------------------------------------------- */
