@@ -7,8 +7,8 @@
  * takes another order, and the lengths follow Luby's sequence (Luby, Sinclair and Zuckerman, 1993). After many failures, beams take half of the
  * steps. They look for heights lower in the gap. Each beam has its own order and random choices, because a beam that goes wrong in one order
  * may get far in another. */
-#include "replay/packing_search.h"
 #include "plain_output.h"
+#include "replay/packing_search.h"
 
 #include <stdio.h>
 #include <stdlib.h>

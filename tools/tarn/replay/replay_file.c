@@ -332,8 +332,8 @@ static void draw_progress(const char *path, struct shared *shared)
     } else {
         double part = done < total ? (double)done / (double)total : 1;
         int filled = (int)(part * BAR);
-        fprintf(stderr, "%.*s [%.*s%.*s] %3.0f %%", room > 0 ? room : 0, name, filled, full, BAR - filled,
-                empty, 100 * part);
+        fprintf(stderr, "%.*s [%.*s%.*s] %3.0f %%", room > 0 ? room : 0, name, filled, full, BAR - filled, empty,
+                100 * part);
     }
     fflush(stderr);
 }
