@@ -3,6 +3,7 @@
 
 /* Limits: "20G,1=10G,GPU-8a2b=5G". A size alone is every device's; one behind a number is that of the device that the program knows by this
  * number; one behind a UUID, or the beginning of one, that device's. `tarn run` has checked the text, so what makes no sense is passed over. */
+#include "base/text.h"
 #include "shim.h"
 
 #include <inttypes.h>
@@ -126,6 +127,7 @@ static void describe(struct book_device *device, unsigned index, uint64_t size, 
         used = add_holders(index, text, sizeof text, used);
     if (residue != UINT64_MAX && used < sizeof text)
         snprintf(text + used, sizeof text - used, "; contexts and modules %.1f MiB", (double)residue / 1048576);
+    text_make_plain(text); /* the names of libraries are anybody's */
     memcpy(device->refusal, text, sizeof device->refusal);
     char line[BOOK_TEXT + 16];
     length = snprintf(line, sizeof line, "tarn run: %s\n", text);

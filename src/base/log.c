@@ -54,6 +54,7 @@ static void write_line(const char *format, va_list arguments)
     if (length < 0)
         return;
     size_t end = text_was_cut(line + start, room, length) ? strlen(line) : start + (size_t)length;
+    text_make_plain_lines(line + start);
     line[end++] = '\n';
     say(line, end);
 }

@@ -38,15 +38,24 @@ static inline unsigned text_plain_length(const char *text)
     return length;
 }
 
-/* Makes a text of somebody else fit for a line of a terminal: what is no plain character becomes "?", byte by byte. */
-static inline void text_make_plain(char *text)
+/* Makes a text with names of somebody else's fit for a terminal: what is no plain character becomes "?", byte by byte. Lines stay lines. */
+static inline void text_make_plain_lines(char *text)
 {
     while (*text) {
-        unsigned length = text_plain_length(text);
+        unsigned length = *text == '\n' ? 1 : text_plain_length(text);
         if (!length)
             *text = '?';
         text += length ? length : 1;
     }
+}
+
+/* The same for a text that is to be one line. */
+static inline void text_make_plain(char *text)
+{
+    text_make_plain_lines(text);
+    for (; *text; text++)
+        if (*text == '\n')
+            *text = '?';
 }
 
 /* The same for a text in a buffer that may not end. */

@@ -55,15 +55,25 @@ static bool is_named(const char *path, const struct stat *file)
     return lstat(path, &named) == 0 && named.st_ino == file->st_ino && named.st_dev == file->st_dev;
 }
 
-/* Removes a page if its process is dead. Nobody can open one to write, so the lock is one of readers: it keeps the maker's away as well. */
-static void remove_left(const char *path)
+/* Whether a file is a page, or the beginning of one whose maker was killed before it had a magic. */
+static bool is_page(int file, const struct stat *info)
+{
+    char magic[sizeof PAGE_MAGIC - 1] = "";
+    if (!S_ISREG(info->st_mode) || info->st_uid != geteuid())
+        return false;
+    if (file_read_at(file, magic, sizeof magic, 0) && memcmp(magic, PAGE_MAGIC, sizeof magic) == 0)
+        return true;
+    return !magic[0] && (info->st_mode & 07777) == 0400 && info->st_size <= (off_t)sizeof(struct page);
+}
+
+/* Nobody can open a page to write, so the lock is one of readers: it keeps the maker's away as well. */
+void page_remove_left(const char *path)
 {
     struct stat info;
     int file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0)
         return;
-    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && lock_file(file, F_RDLCK) &&
-        is_named(path, &info))
+    if (fstat(file, &info) == 0 && is_page(file, &info) && lock_file(file, F_RDLCK) && is_named(path, &info))
         (void)unlink(path);
     close(file);
 }
@@ -88,7 +98,7 @@ static int file_make(const char *directory, uint64_t process, char *path, size_t
         if (file < 0 && errno != EEXIST)
             return -1;
         if (file < 0) {
-            remove_left(path); /* then the name is tried once more */
+            page_remove_left(path); /* then the name is tried once more */
             continue;
         }
         if (fstat(file, made) || !lock_file(file, F_WRLCK)) {
@@ -213,7 +223,7 @@ static void sweep(void *argument, const char *name)
 {
     char path[4096];
     if (path_make(path, sizeof path, argument, name))
-        remove_left(path);
+        page_remove_left(path);
 }
 
 void page_sweep(const char *directory)

@@ -64,7 +64,8 @@ void page_remove(struct page_file *file);
 /* The same for a child of fork(), which has no page and must not have the lock. Calls close() and nothing else. */
 void page_forget(struct page_file *file);
 
-/* Removes pages that dead processes of this user have left in a directory. */
+/* Removes a page that a dead process of this user has left, or all in a directory. Nothing else goes, whatever its name. */
+void page_remove_left(const char *path);
 void page_sweep(const char *directory);
 
 /* Calls `visit` with the name of each page in a directory. False, with errno, where that cannot be read. */

@@ -7,7 +7,7 @@
  * them and takes them back. Whatever is read is shown, and nothing that is shown moves a cursor.
  *
  * Reader: tools/tarn/launch/books.c copy bound books_read books_account books_holder books_device_sums books_libraries
- * Reader: tools/tarn/launch/run_summary.c row_of row_beside rows_of rows_beside print_rows print_unseen print_group print_notes
+ * Reader: tools/tarn/launch/run_summary.c row_of row_beside rows_of rows_beside print_rows print_group print_notes
  * Reader: tools/tarn/launch/run_snapshot.c record_at write_frame key_stack key_frames write_entry write_trace write_segment
  */
 #include "launch/residue.h"
@@ -191,7 +191,8 @@ static void start(void)
     log_make();
     page_make();
     group_make();
-    demand(freopen("/dev/null", "w", stderr) != NULL); /* what was written is said there */
+    demand((stderr = fopen("/dev/null", "w")) !=
+           NULL); /* where it is said what was written; a sanitizer's reports go elsewhere */
 }
 
 /* Writing ---------------------------------------------------------------------------------------------------------- */

@@ -323,7 +323,7 @@ static void what_is_no_page_is_left_alone(void **state)
 /* A process in another namespace may have the same number. */
 static void same_number(void)
 {
-    int file = open(own_path(), O_CREAT | O_EXCL | O_RDWR, 0600);
+    int file = open(own_path(), O_CREAT | O_EXCL | O_RDWR, 0400); /* as one that is being made */
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     CHECK(file >= 0 && fcntl(file, F_OFD_SETLK, &lock) == 0);
     OK(tarn_live_start(&fast));

@@ -49,7 +49,7 @@ publish 1
 server=$!
 started+=("$server")
 /usr/bin/python3 - "$work/url" "$source_root" "${started[@]:0:2}" <<'END' || fail "what is served is not as documented"
-import json, os, re, signal, subprocess, sys, time, urllib.error, urllib.request
+import json, os, re, signal, socket, subprocess, sys, threading, time, urllib.error, urllib.request
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 url_file, root, *parents = sys.argv[1:]
@@ -88,12 +88,48 @@ found = until(lambda: (lambda now: now if sum(name == "tarn_reserved_peak_bytes"
 assert [rank for rank, _ in processes(found)] == ["0", "1"], processes(found)
 assert get()[0].startswith("text/plain; version=0.0.4"), get()[0]
 assert get(method="HEAD")[1] == "" and "/metrics" in get(path=url.replace("/metrics", "/"))[1]
-for path, method, code in (("/x", "GET", 404), ("/metrics", "POST", 405)):
+for path, method, code in (("/x", "GET", 404), ("/x", "POST", 404), ("/metrics", "POST", 405), ("/metrics%00x", "GET", 404),
+                           ("/%6detrics", "GET", 404), ("/metrics/", "GET", 404), ("/metrics/../metrics", "GET", 404)):
     try:
         get(path=url.replace("/metrics", path), method=method)
         sys.exit(f"{method} {path} gives something")
     except urllib.error.HTTPError as error:
         assert error.code == code, error.code
+
+# Connections that send a byte now and then keep others out for some seconds, and one address cannot take all of them.
+port = int(url.rsplit(":", 1)[1].split("/")[0])
+over = threading.Event()
+def slow(address):
+    open_ones = [socket.socket() for _ in range(12)]
+    for connection in open_ones:
+        connection.bind((address, 0))
+        connection.setblocking(False)
+        connection.connect_ex(("127.0.0.1", port))
+    begun = set()
+    def drip():
+        while not over.wait(0.5):
+            for number, connection in enumerate(open_ones):
+                try:
+                    connection.send(b"a" if number in begun else b"GET /metrics HTTP/1.1\r\nX: ")
+                    begun.add(number)
+                except OSError:
+                    pass
+    threading.Thread(target=drip, daemon=True).start()
+slow("127.0.0.2")
+time.sleep(1)
+get()
+began = time.monotonic()
+for number in range(3, 8):
+    slow(f"127.0.0.{number}")
+time.sleep(1)
+def gets():
+    try:
+        return urllib.request.urlopen(url, timeout=5).read()
+    except OSError:
+        return None
+until(gets)
+assert time.monotonic() - began < 25, time.monotonic() - began
+over.set()
 
 # The dashboard names what there is.
 with open(root + "/examples/grafana/tarn.json", encoding="utf-8") as file:

@@ -515,6 +515,37 @@ static void inputs(void **state)
     }
 }
 
+/* Whatever a file is made of, what is allocated for it keeps to its bound: here files that are nothing but containers, marks, numbers, or
+ * entries of the memo. */
+static void memory_is_bounded(void **state)
+{
+    enum { SIZE = 4 << 20 };
+    static const char *const parts[] = {"]",       "}",     "(",     "N",
+                                        "]\x94",   "}\x94", "(]",    "(}",
+                                        "N2",      "]0]",   "N\x94", "\x8a\x08\x81\x81\x81\x81\x81\x81\x81\x7f",
+                                        "\x8c\x02"};
+    static struct reading reading;
+    bool stopped = false;
+    (void)state;
+    char *data = malloc(SIZE);
+    assert_non_null(data);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        size_t length = strlen(parts[i]);
+        memcpy(data, "\x80\x04", 2);
+        for (size_t at = 2; at < SIZE; at++)
+            data[at] = parts[i][(at - 2) % length];
+        assert_true(pickle_input_attach(&reading.input, data, SIZE));
+        assert_false(pickle_read(&reading.pickle, &reading.input, words, 3, reduce_none, NULL, &reading.top));
+        if (reading.pickle.allocated > (UINT64_C(16) << 20) + 24 * (uint64_t)SIZE)
+            fail_msg("\"%s\": %llu bytes", parts[i], (unsigned long long)reading.pickle.allocated);
+        stopped |= strstr(reading.pickle.error,
+                          "more memory than the limit of 16 MiB + 24 bytes per byte of the file") != NULL;
+        finish(&reading);
+    }
+    assert_true(stopped);
+    free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +563,7 @@ int main(void)
         cmocka_unit_test(cycles),
         cmocka_unit_test(depth),
         cmocka_unit_test(inputs),
+        cmocka_unit_test(memory_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,6 +196,17 @@ run 0 report -o "$work/page.html" "$data/tarn.pickle" && silent out && silent er
 [ "$(stat -c %a "$work/page.html")" = "$(printf '%o' $((0666 & ~$(umask))))" ] || fail "the page has odd permissions"
 head -c 15 "$work/page.html" | grep -q '<!DOCTYPE html>' || fail "the page does not begin as HTML"
 ! grep -qE '(src|href)="[a-z]*:?//|url\([^#]' "$work/page.html" || fail "the page names something of another place"
+python3 - "$work/page.html" <<'END' || fail "the page's policy lets more run than its one script"
+import base64, hashlib, re, sys
+page = open(sys.argv[1], "rb").read()
+(policy,) = re.findall(rb'Content-Security-Policy" content="([^"]*)"', page)
+(script,) = re.findall(rb"<script>(.*?)</script>", page, re.S)
+digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+assert {part.strip() for part in policy.decode().split(";")} == {
+    "default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:", "base-uri 'none'",
+    "form-action 'none'"}, policy
+assert not re.search(rb"<[^>]* on[a-z]+=", page.split(b"<body>")[1].split(b"<script>")[0])
+END
 run 0 report -o - "$data/tarn.pickle"
 cmp -s "$work/out" "$work/page.html" || fail "standard output gets another page"
 run 1 report -o "$work/nowhere/page.html" "$data/tarn.pickle" && says err 'nowhere/page.html: the page could not be written: No such'

@@ -22,7 +22,7 @@ started=()
 at_exit()
 {
     for process in "${started[@]}"; do kill -KILL "$process" 2>/dev/null || true; done
-    rm -f "$group"
+    rm -f "$group" "$group.kept"
 }
 command=("${with[@]}")
 free_is() { run 0 "$probe" tell_free && says out "^$1$"; }
@@ -192,6 +192,18 @@ mkdir "$group" && run 1 true && says err "the group $name" && rmdir "$group"
 ln -s /dev/null "$group" && run 1 true && says err "the group $name" && rm "$group"
 head -c 600000 /dev/urandom >"$group" && run 1 true && says err 'another version' && rm "$group"
 printf 'rtg' >"$group" && run 1 true && says err 'another version' && rm "$group"
+kept=$group.kept
+printf 'my notes' >"$kept" && ln "$kept" "$group"
+run 1 true && says err 'has another name too; remove this one'
+[ "$(cat "$kept")" = 'my notes' ] || fail "a file that has two names was written to"
+rm "$group" "$kept"
+head -c 600000 /dev/zero >"$group" && run 1 true && says err 'not tarn' && rm "$group"
+if [ "$(id -u)" -eq 0 ]; then # a name that another user has taken
+    setpriv --reuid 65534 --regid 65534 --clear-groups sh -c ": >'$group'"
+    run 1 true && says err 'belongs to another user; choose another name'
+    [ ! -s "$group" ] || fail "a file of another user was written to"
+    rm "$group"
+fi
 # One that was cut goes on as far as it is there, and rubbish behind the mark of its version stops nobody, and lets nobody pass its limit.
 printf 'rtgroup1' >"$group" && run 4 --limit 64M "$probe" take 65
 [ ! -e "$group" ] || fail "the group was left"

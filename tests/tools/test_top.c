@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -113,6 +114,82 @@ static void invalid_pages_are_refused(void **state)
     gives(TOP_NONE, sizeof page, true, NULL);
     atomic_store(&page.sequence, 3); /* written for ever */
     gives(TOP_NONE, sizeof page, true, NULL);
+}
+
+static int64_t ms_since(struct timespec from)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - from.tv_sec) * 1000 + (now.tv_nsec - from.tv_nsec) / 1000000;
+}
+
+/* A page beside the one at `path`, which lives. */
+static int show_other(int number, uint64_t sequence)
+{
+    char other[160];
+    snprintf(other, sizeof other, "%s/" PAGE_PREFIX "%d", directory, number);
+    int file = open(other, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600);
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    atomic_store(&page.sequence, sequence);
+    CHECK(file >= 0 && pwrite(file, &page, offsetof(struct page, survey), 0) > 0);
+    CHECK(ftruncate(file, (off_t)sizeof page) == 0 && fcntl(file, F_OFD_SETLK, &range) == 0);
+    return file;
+}
+
+/* Any number of pages that cannot be read, or are larger than what is in them, cost a list a moment and memory of some of them. */
+static void a_user_cannot_starve_a_list(void **state)
+{
+    enum { MANY = TOP_PAGES_OF_USER + 60 };
+    static int files[MANY];
+    struct timespec from;
+    struct top_list list;
+    size_t read = 0;
+    (void)state;
+    sound();
+    (void)unlink(path);
+    for (int odd = 1; odd >= 0; odd--) {
+        for (int i = 0; i < MANY; i++)
+            files[i] = show_other(10000 + i, odd ? 3 : 2);
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        CHECK(top_list_make(directory, 0, &list));
+        CHECK(ms_since(from) < 5000); /* each that is being written was waited for 200 */
+        read = 0;
+        for (size_t i = 0; i < list.count; i++)
+            read += list.entries[i].reading != NULL;
+        CHECK(list.count == TOP_PAGES_OF_USER && list.left_out == MANY - TOP_PAGES_OF_USER);
+        CHECK(read == (odd ? 0 : TOP_PAGES_OF_USER));
+        top_list_finish(&list);
+        for (int i = 0; i < MANY; i++)
+            close(files[i]);
+    }
+    CHECK(top_list_make(directory, 0, &list) && list.count == 0); /* what the dead have left goes */
+    top_list_finish(&list);
+    CHECK(show_other(1, 2) >= 0);
+    CHECK(top_list_make(directory, 0, &list) && list.count == 1 && list.left_out == 0);
+    top_list_finish(&list);
+}
+
+/* A file that is called like a page stays, unless it is one. */
+static void only_pages_are_removed(void **state)
+{
+    static const char *const texts[] = {"my notes", "", "tarnliv", "tarnlive and its rest"};
+    struct top_list list;
+    char other[160];
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        snprintf(other, sizeof other, "%s/" PAGE_PREFIX "backup%d", directory, i);
+        int file = open(other, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, i == 4 ? 0400 : 0600);
+        CHECK(file >= 0 && (i == 4 || write(file, texts[i], strlen(texts[i])) >= 0));
+        close(file);
+    }
+    CHECK(top_list_make(directory, 0, &list));
+    top_list_finish(&list);
+    page_sweep(directory);
+    for (int i = 0; i < 5; i++) {
+        snprintf(other, sizeof other, "%s/" PAGE_PREFIX "backup%d", directory, i);
+        CHECK((access(other, F_OK) == 0) == (i < 3)); /* the last is of one that was killed at once */
+        (void)unlink(other);
+    }
 }
 
 static void counts_beyond_their_room_are_refused(void **state)
@@ -296,6 +373,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sound_page_is_read),
         cmocka_unit_test(invalid_pages_are_refused),
+        cmocka_unit_test(a_user_cannot_starve_a_list),
+        cmocka_unit_test(only_pages_are_removed),
         cmocka_unit_test(counts_beyond_their_room_are_refused),
         cmocka_unit_test(texts_have_an_end_and_move_no_cursor),
         cmocka_unit_test(other_files_are_no_pages),

@@ -3,6 +3,7 @@
 
 /* The program `tarn`: finds the subcommand and runs it. */
 #include "command.h"
+#include "plain_output.h"
 
 #include <fcntl.h>
 #include <locale.h>
@@ -107,6 +108,7 @@ int main(int argc, char **argv)
 {
     occupy_streams();
     setlocale(LC_CTYPE, "");
+    plain_output_begin();
     if (argc < 2) {
         help(stderr);
         return COMMAND_USAGE;

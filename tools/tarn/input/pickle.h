@@ -26,9 +26,13 @@
 /* A text is kept up to so many bytes, and told from another by these; one on a line of its own (protocol 0) up to 255. */
 #define PICKLE_TEXT_MAX 1024
 
-/* Bytes that a machine and its user may allocate: so many, and as many more a byte of the file. */
-#define PICKLE_MEMORY_BASE (UINT64_C(256) << 20)
-#define PICKLE_MEMORY_RATIO UINT64_C(256)
+/* Bytes that a machine and its user may allocate: so many, and as many more per byte of the pickle that was read. A snapshot needs less than
+ * 8 per byte. How large a pickle a compressed file may become has a bound of its own (pickle_input.h), and of such a file not more than the
+ * second ratio is allocated per byte. */
+#define PICKLE_MEMORY_BASE (UINT64_C(16) << 20)
+#define PICKLE_MEMORY_RATIO UINT64_C(24)
+#define PICKLE_MEMORY_COMPRESSED_BASE (UINT64_C(256) << 20)
+#define PICKLE_MEMORY_COMPRESSED_RATIO UINT64_C(256)
 
 enum pickle_kind {
     PICKLE_NONE,

@@ -257,12 +257,19 @@ bool pickle_no_memory(struct pickle *pickle)
     return pickle_fail(pickle, pickle->op_offset, "out of memory");
 }
 
+static uint64_t memory_limit(const struct pickle_input *input)
+{
+    uint64_t limit = PICKLE_MEMORY_BASE + PICKLE_MEMORY_RATIO * input->end_offset;
+    uint64_t of_file = PICKLE_MEMORY_COMPRESSED_BASE + PICKLE_MEMORY_COMPRESSED_RATIO * input->raw_read;
+    return limit < of_file ? limit : of_file;
+}
+
 bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t wanted, size_t element)
 {
     if (wanted <= *capacity)
         return true;
 
-    uint64_t limit = PICKLE_MEMORY_BASE + PICKLE_MEMORY_RATIO * pickle->input->raw_read;
+    uint64_t limit = memory_limit(pickle->input);
     size_t next = *capacity < 4 ? 4 : *capacity * 2;
     if (next < wanted)
         next = wanted;
@@ -270,7 +277,7 @@ bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t w
     if (next > SIZE_MAX / element / 2 || bytes > limit || pickle->allocated > limit - bytes)
         return pickle_fail(pickle, pickle->op_offset,
                            "what is read needs more memory than the limit of %" PRIu64 " MiB + %" PRIu64
-                           " bytes a byte of the file",
+                           " bytes per byte of the file",
                            PICKLE_MEMORY_BASE >> 20, PICKLE_MEMORY_RATIO);
     void *grown = realloc(*array, next * element);
     if (!grown)

@@ -68,17 +68,24 @@ static uint64_t word_at(int file, size_t offset)
     return word;
 }
 
-/* Why a file of that name cannot be the group's; NULL where it is, or is empty. It was not written to. */
-static const char *what_is_wrong(int file, struct stat *about)
+/* Why what has the name cannot be the group's file; NULL where it can. It was not written to. */
+static const char *what_is_wrong(const struct group_file *group)
 {
-    if (fstat(file, about))
-        return strerror(errno);
-    if (!S_ISREG(about->st_mode) || about->st_uid != geteuid() || about->st_nlink != 1)
-        return "it is not a file of this user alone";
-    uint64_t magic = word_at(file, offsetof(struct group, magic));
-    if (magic == GROUP_MAGIC || about->st_size == 0)
+    struct stat about;
+    int reason = errno;
+    bool there = lstat(group->path, &about) == 0;
+    if (there && about.st_uid != geteuid())
+        return "it belongs to another user; choose another name, or have it removed";
+    if (group->file < 0)
+        return strerror(reason);
+    if (!there || !S_ISREG(about.st_mode) || about.st_nlink != 1)
+        return "it has another name too; remove this one";
+    uint64_t magic = word_at(group->file, offsetof(struct group, magic));
+    if (magic == GROUP_MAGIC || about.st_size == 0)
         return NULL;
-    return magic || about->st_size > (off_t)sizeof(struct group) ? "it is of another version of tarn" : NULL;
+    return magic || about.st_size > (off_t)sizeof(struct group)
+               ? "it is of another version of tarn, or not tarn's; remove it"
+               : NULL;
 }
 
 /* Whoever finds no magic fills in the rest, which all fill alike. 0, or a code of errno. */
@@ -120,7 +127,6 @@ static bool set_limits(struct group_file *file, const char *limits)
 
 bool group_open(struct group_file *file, const char *name, const char *limits, char *why, size_t size)
 {
-    struct stat about = {0};
     *file = (struct group_file){.file = -1};
     snprintf(file->name, sizeof file->name, "%s", name);
     snprintf(file->path, sizeof file->path, "%s/tarn-group.%lu.%s", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
@@ -130,10 +136,10 @@ bool group_open(struct group_file *file, const char *name, const char *limits, c
         return false;
     }
     file->file = open_held(file->path);
-    const char *wrong = file->file < 0 ? strerror(errno) : what_is_wrong(file->file, &about);
+    const char *wrong = what_is_wrong(file);
     int code = wrong ? 0 : begin(file);
     if (wrong)
-        snprintf(why, size, "%s: %s; remove it, or choose another name", file->path, wrong);
+        snprintf(why, size, "%s: %s", file->path, wrong);
     else if (code)
         snprintf(why, size, "%s: %s", file->path, strerror(code));
     else if (limits && !set_limits(file, limits))

@@ -77,7 +77,7 @@ static void say_machine(struct sink *sink, const struct top_list *list, size_t r
     sink_print(sink, "tarn_exporter_processes %zu\n", read);
     metrics_say_head(sink, "tarn_exporter_unread_processes", false,
                      "Processes that publish and were not read: other users', or that have written nothing yet.");
-    sink_print(sink, "tarn_exporter_unread_processes %zu\n", list->count - read);
+    sink_print(sink, "tarn_exporter_unread_processes %zu\n", list->count - read + list->left_out);
 }
 
 /* What there is to print of; the sources have what the list has. */

@@ -2,18 +2,21 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The server of `tarn metrics`: libmicrohttpd, in one thread, so that scrapes come one after the other. The text is made for each scrape, so
- * that what it says is of that moment, and nothing is kept in between. */
+ * that what it says is of that moment, and nothing is kept in between. A connection is for one request, and is ended some seconds after it
+ * began, whatever comes of it: a limit on silence alone would let a few bytes now and then keep others out. */
 #include "command.h"
 #include "metrics/machine.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Where to listen: "[::1]:9000", "127.0.0.1:9000", "9000". */
@@ -51,7 +54,66 @@ bool metrics_is_place(const char *where)
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-enum { MOST_CONNECTIONS = 32, MOST_SECONDS = 15 };
+enum { MOST_CONNECTIONS = 32, MOST_OF_ADDRESS = 8, MOST_SECONDS = 10 };
+
+/* Connections that are open. */
+static struct {
+    pthread_mutex_t lock; /* so that no number is used that the server's thread has closed */
+    struct {
+        int file; /* and 1; 0: free */
+        time_t began;
+    } list[MOST_CONNECTIONS];
+} connections = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static time_t now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+static void notify(void *unused, struct MHD_Connection *connection, void **context,
+                   enum MHD_ConnectionNotificationCode code)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    (void)unused, (void)context;
+    if (!info)
+        return;
+    bool begins = code == MHD_CONNECTION_NOTIFY_STARTED;
+    pthread_mutex_lock(&connections.lock);
+    for (int i = 0; i < MOST_CONNECTIONS; i++)
+        if (connections.list[i].file == (begins ? 0 : info->connect_fd + 1)) {
+            connections.list[i].file = begins ? info->connect_fd + 1 : 0;
+            connections.list[i].began = now_s();
+            break;
+        }
+    pthread_mutex_unlock(&connections.lock);
+}
+
+/* The server's thread finds them ended. */
+static void end_old_connections(void)
+{
+    pthread_mutex_lock(&connections.lock);
+    for (int i = 0; i < MOST_CONNECTIONS; i++)
+        if (connections.list[i].file && now_s() - connections.list[i].began >= MOST_SECONDS)
+            (void)shutdown(connections.list[i].file - 1, SHUT_RDWR);
+    pthread_mutex_unlock(&connections.lock);
+}
+
+/* Paths are compared as they come: decoded, one with a 0 in it would be the path before it. */
+static size_t as_it_is(void *unused, struct MHD_Connection *connection, char *text)
+{
+    (void)unused, (void)connection;
+    return strlen(text);
+}
+
+static enum MHD_Result queue(struct MHD_Connection *connection, unsigned status, struct MHD_Response *response)
+{
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+    enum MHD_Result result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
 
 static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned status, const char *text)
 {
@@ -62,9 +124,7 @@ static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned s
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain; charset=utf-8");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    enum MHD_Result result = MHD_queue_response(connection, status, response);
-    MHD_destroy_response(response);
-    return result;
+    return queue(connection, status, response);
 }
 
 static enum MHD_Result answer_metrics(struct MHD_Connection *connection, const char *directory)
@@ -78,9 +138,7 @@ static enum MHD_Result answer_metrics(struct MHD_Connection *connection, const c
         return MHD_NO;
     }
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, METRICS_TYPE);
-    enum MHD_Result result = MHD_queue_response(connection, MHD_HTTP_OK, response);
-    MHD_destroy_response(response);
-    return result;
+    return queue(connection, MHD_HTTP_OK, response);
 }
 
 static enum MHD_Result answer(void *directory, struct MHD_Connection *connection, const char *url, const char *method,
@@ -96,13 +154,13 @@ static enum MHD_Result answer(void *directory, struct MHD_Connection *connection
         *upload_size = 0;
         return MHD_YES;
     }
+    bool is_metrics = strcmp(url, "/metrics") == 0;
+    if (!is_metrics && strcmp(url, "/") != 0)
+        return answer_text(connection, MHD_HTTP_NOT_FOUND, "there is /metrics\n");
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return answer_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET or HEAD\n");
-    if (strcmp(url, "/metrics") == 0)
-        return answer_metrics(connection, directory);
-    if (strcmp(url, "/") == 0)
-        return answer_text(connection, MHD_HTTP_OK, "tarn metrics: /metrics\n");
-    return answer_text(connection, MHD_HTTP_NOT_FOUND, "there is /metrics\n");
+    return is_metrics ? answer_metrics(connection, directory)
+                      : answer_text(connection, MHD_HTTP_OK, "tarn metrics: /metrics\n");
 }
 
 /* A socket that listens, or -1 after the reason was said. */
@@ -144,7 +202,6 @@ int metrics_serve(const char *where, const char *directory)
 {
     struct place place;
     sigset_t signals;
-    int number = 0;
     if (!parse_place(where, &place))
         return COMMAND_USAGE;
     int listener = listen_at(&place, where);
@@ -155,17 +212,18 @@ int metrics_serve(const char *where, const char *directory)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before the server's thread, which inherits it */
-    struct MHD_Daemon *daemon =
-        MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer,
-                         (void *)(uintptr_t)directory, MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
-                         MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, MOST_SECONDS, MHD_OPTION_END);
+    struct MHD_Daemon *daemon = MHD_start_daemon(
+        MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, (void *)(uintptr_t)directory,
+        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, MOST_OF_ADDRESS, MHD_OPTION_CONNECTION_TIMEOUT, MOST_SECONDS,
+        MHD_OPTION_NOTIFY_CONNECTION, notify, NULL, MHD_OPTION_UNESCAPE_CALLBACK, as_it_is, NULL, MHD_OPTION_END);
     if (!daemon) {
         fprintf(stderr, "tarn metrics: the server could not be started: %s\n", strerror(errno));
         return COMMAND_FAILED;
     }
     say_where(listener, &place);
-    while (sigwait(&signals, &number) != 0)
-        ;
+    while (sigtimedwait(&signals, NULL, &(struct timespec){.tv_sec = 1}) < 0)
+        end_old_connections();
     MHD_stop_daemon(daemon);
     return COMMAND_OK;
 }

@@ -7,6 +7,7 @@
  * takes another order, and the lengths follow Luby's sequence (Luby, Sinclair and Zuckerman, 1993). After many failures, beams take half of the
  * steps. They look for heights lower in the gap. Each beam has its own order and random choices, because a beam that goes wrong in one order
  * may get far in another. */
+#include "plain_output.h"
 #include "replay/packing_search.h"
 
 #include <stdio.h>
@@ -73,9 +74,11 @@ static void show(struct improvement *improvement, double now, bool last)
     if (!improvement->limits->show || (!last && now - improvement->shown < 0.25))
         return;
     improvement->shown = now;
-    fprintf(stderr, "\r  %.1f s: %.4f of the lower bound%s", now - improvement->begun,
-            (double)result->height / (double)(result->proved ? result->proved : 1), last ? "\r\x1b[K" : " ");
-    fflush(stderr);
+    plain_output_move("\r");
+    fprintf(stderr, "  %.1f s: %.4f of the lower bound ", now - improvement->begun,
+            (double)result->height / (double)(result->proved ? result->proved : 1));
+    if (last)
+        plain_output_move("\r\033[K");
 }
 
 static void take(struct improvement *improvement)

@@ -7,6 +7,7 @@
 #include "replay/replay_file.h"
 
 #include "input/snapshot.h"
+#include "plain_output.h"
 #include "replay/least.h"
 
 #include <errno.h>
@@ -325,13 +326,14 @@ static void draw_progress(const char *path, struct shared *shared)
     struct winsize window = {0};
     int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col ? window.ws_col : 80;
     int room = columns - BAR - 12;
+    plain_output_move("\r\033[K");
     if (total == 0) {
-        fprintf(stderr, "\r\033[K%.*s reading", room > 0 ? room : 0, name);
+        fprintf(stderr, "%.*s reading", room > 0 ? room : 0, name);
     } else {
         double part = done < total ? (double)done / (double)total : 1;
         int filled = (int)(part * BAR);
-        fprintf(stderr, "\r\033[K%.*s [%.*s%.*s] %3.0f %%", room > 0 ? room : 0, name, filled, full, BAR - filled,
-                empty, 100 * part);
+        fprintf(stderr, "%.*s [%.*s%.*s] %3.0f %%", room > 0 ? room : 0, name, filled, full, BAR - filled, empty,
+                100 * part);
     }
     fflush(stderr);
 }
@@ -354,7 +356,7 @@ static void collect(int in, struct replay_file *file, struct shared *shared, boo
         }
     }
     if (drawn)
-        fputs("\r\033[K", stderr);
+        plain_output_move("\r\033[K");
     free(next.repetitions);
 }
 

@@ -52,7 +52,12 @@ struct top_list {
         bool foreign; /* another user's: nothing but the path is known */
     } * entries;
     size_t count, foreign;
+    size_t left_out; /* pages that were not looked at: beyond the most of their user, or after the most of time */
 };
+
+/* Other users can put any number of pages where pages are looked for, and keep them unreadable. So a list has at most so many of each user,
+ * waits so long for those of one user that are being written, and looks at no more after so long altogether. */
+enum { TOP_PAGES_OF_USER = 256, TOP_WAIT_OF_USER_MS = 100, TOP_LIST_MS = 2000 };
 
 /* Looks through a directory, or with NULL those where pages are usually made; `pid` not 0: also where that process's would be. Removes
  * what dead processes of this user left. False when memory is short. */

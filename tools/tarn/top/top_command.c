@@ -244,6 +244,8 @@ static int list_once(const struct arguments *arguments)
     }
     if (done && !arguments->json && list.foreign)
         printf("%zu of other users\n", list.foreign);
+    if (done && !arguments->json && list.left_out)
+        printf("%zu pages more were not looked at: there are too many, or they cannot be read\n", list.left_out);
     if (!done)
         fputs("tarn top: the list could not be made\n", stderr);
     top_frame_finish(&frame);

@@ -15,8 +15,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TRIES 200 /* to find a page that is not being written */
+#define WAIT_NS UINT64_C(200000000) /* for a page that is being written, where it is the one that was asked for */
 #define TRY_NS 1000000
+#define NS_PER_MS UINT64_C(1000000)
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
 
 static enum top_result bad(struct top_why *why, const char *path, const char *text)
 {
@@ -116,28 +124,55 @@ static bool copy(int file, struct top_reading *reading)
     return read_sequence(file, &after) && after == reading->sequence;
 }
 
-enum top_result top_read(int file, struct top_reading *reading, struct top_why *why)
+/* Tries at least once, and waits no longer than until `deadline`. */
+static enum top_result read_until(int file, struct top_reading *reading, uint64_t deadline, struct top_why *why)
 {
     enum top_result result = read_head(file, &reading->head, why);
     if (result != TOP_OK)
         return result;
-    for (int i = 0; i < TRIES; i++) {
+    for (;;) {
         if (copy(file, reading))
             return is_sound(&reading->survey) ? TOP_OK : bad(why, "the page", "its counts make no sense");
         if (!page_is_shown(file))
             return TOP_ENDED;
+        if (now_ns() >= deadline)
+            return TOP_NONE;
         nanosleep(&(struct timespec){.tv_nsec = TRY_NS}, NULL);
     }
-    return TOP_NONE;
+}
+
+enum top_result top_read(int file, struct top_reading *reading, struct top_why *why)
+{
+    return read_until(file, reading, now_ns() + WAIT_NS, why);
 }
 
 /* Lists ------------------------------------------------------------------------------------------------------------ */
 
+enum { USERS_MOST = 64 };
+
 struct search {
     const char *directory;
     struct top_list *list;
+    uint64_t deadline;
+    struct user {
+        uid_t number;
+        size_t pages;
+        uint64_t waited_ns;
+    } users[USERS_MOST]; /* those beyond share the last one */
+    size_t user_count;
     bool failed;
 };
+
+static struct user *user_of(struct search *search, uid_t number)
+{
+    for (size_t i = 0; i < search->user_count; i++)
+        if (search->users[i].number == number)
+            return &search->users[i];
+    if (search->user_count == USERS_MOST)
+        return &search->users[USERS_MOST - 1];
+    search->users[search->user_count] = (struct user){.number = number};
+    return &search->users[search->user_count++];
+}
 
 static struct top_entry *entry_add(struct top_list *list)
 {
@@ -168,7 +203,7 @@ static void name_entry(const struct top_list *list, struct top_entry *entry, con
     }
 }
 
-static void read_entry(struct search *search, struct top_entry *entry, int file)
+static void read_entry(struct search *search, struct user *user, struct top_entry *entry, int file)
 {
     struct top_why why = {""};
     struct top_reading *reading = malloc(sizeof *reading);
@@ -176,7 +211,10 @@ static void read_entry(struct search *search, struct top_entry *entry, int file)
         search->failed = true;
         return;
     }
-    enum top_result result = top_read(file, reading, &why);
+    uint64_t start = now_ns(), most = TOP_WAIT_OF_USER_MS * NS_PER_MS;
+    uint64_t left = user->waited_ns < most ? most - user->waited_ns : 0;
+    enum top_result result = read_until(file, reading, start + left, &why);
+    user->waited_ns += now_ns() - start;
     entry->head = reading->head; /* not read again: the two would not be of one moment */
     if (result == TOP_OK) {
         entry->reading = reading;
@@ -197,9 +235,20 @@ static void look_at(void *argument, const char *name)
     int length = snprintf(path, sizeof path, "%s/%s", search->directory, name);
     if (length < 0 || (size_t)length >= sizeof path)
         return;
+    struct stat info;
+    if (lstat(path, &info))
+        return;
+    struct user *user = user_of(search, info.st_uid);
+    if (user->pages == TOP_PAGES_OF_USER || now_ns() >= search->deadline) {
+        search->list->left_out++;
+        return;
+    }
     enum top_result result = top_open(path, &file, &why);
+    if (result == TOP_ENDED)
+        page_remove_left(path);
     if (result != TOP_OK && result != TOP_FOREIGN)
         return;
+    user->pages++;
     struct top_entry *entry = entry_add(search->list);
     if (entry) {
         memcpy(entry->path, path, sizeof path);
@@ -209,7 +258,7 @@ static void look_at(void *argument, const char *name)
         search->failed = true;
     }
     if (entry && result == TOP_OK) {
-        read_entry(search, entry, file);
+        read_entry(search, user, entry, file);
         name_entry(search->list, entry, name);
     }
     if (file >= 0)
@@ -229,7 +278,6 @@ static void search_in(struct search *search, const char *directory, char (*seen)
             return;
     snprintf(seen[(*count)++], sizeof seen[0], "%s", directory);
     search->directory = directory;
-    page_sweep(directory);
     (void)page_each(directory, look_at, search); /* one that is not there has no pages */
 }
 
@@ -245,7 +293,7 @@ bool top_list_make(const char *directory, long pid, struct top_list *list)
     enum { MOST_DIRECTORIES = 4 };
     *list = (struct top_list){0};
     char(*seen)[4096] = calloc(MOST_DIRECTORIES, sizeof *seen);
-    struct search search = {.list = list};
+    struct search search = {.list = list, .deadline = now_ns() + TOP_LIST_MS * NS_PER_MS};
     size_t count = 0;
     struct stat info;
     char process[64];

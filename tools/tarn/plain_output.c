@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Streams over the standard files. Owns what is held back between two writes: the beginning of a character, or of a sequence. */
+#include "plain_output.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HELD = 8, CHUNK = 4096 };
+
+struct output {
+    int file;
+    bool terminal;
+    char held[HELD];
+    size_t length; /* of what is held */
+};
+
+static bool write_all(int file, const char *text, size_t length)
+{
+    while (length) {
+        ssize_t written = write(file, text, length);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return false;
+        text += written;
+        length -= (size_t)written;
+    }
+    return true;
+}
+
+/* Bytes of what may be printed as it is; 0 where there is nothing of the kind. */
+static size_t plain_length(const struct output *output, const char *text)
+{
+    static const char *const types[] = {"\033[0m", "\033[1m", "\033[1;31m"};
+    for (size_t i = 0; output->terminal && *text == '\033' && i < sizeof types / sizeof *types; i++)
+        if (strncmp(text, types[i], strlen(types[i])) == 0)
+            return strlen(types[i]);
+    return *text == '\n' || *text == '\t' ? 1 : text_plain_length(text);
+}
+
+/* Whether the next bytes may be the beginning of more than one byte. */
+static bool may_go_on(const char *text)
+{
+    return (unsigned char)*text >= 0xc2 || *text == '\033';
+}
+
+/* Prints `length` bytes of a text that ends with a 0, except for a rest that may go on, unless it is the end. Gives how many it took. */
+static size_t print(struct output *output, const char *text, size_t length, bool *done)
+{
+    char out[CHUNK + HELD];
+    size_t at = 0;
+    while (at < length) {
+        size_t plain = plain_length(output, text + at);
+        if (!plain && length - at < HELD && may_go_on(text + at) && !memchr(text + at, '\n', length - at))
+            break;
+        memcpy(out + at, plain ? text + at : "?", plain ? plain : 1);
+        at += plain ? plain : 1;
+    }
+    *done = write_all(output->file, out, at);
+    return at;
+}
+
+static ssize_t take(void *cookie, const char *text, size_t size)
+{
+    struct output *output = cookie;
+    bool done = true;
+    for (size_t taken = 0; taken < size && done;) {
+        char chunk[CHUNK + 1];
+        size_t more = size - taken < CHUNK - output->length ? size - taken : CHUNK - output->length;
+        memcpy(chunk, output->held, output->length);
+        memcpy(chunk + output->length, text + taken, more);
+        size_t length = output->length + more;
+        chunk[length] = '\0';
+        size_t printed = print(output, chunk, length, &done);
+        output->length = length - printed;
+        memcpy(output->held, chunk + printed, output->length);
+        taken += more;
+    }
+    return done ? (ssize_t)size : 0;
+}
+
+/* What was held back to the end begins nothing. */
+static int end(void *cookie)
+{
+    struct output *output = cookie;
+    return write_all(output->file, "????????", output->length) ? 0 : EOF;
+}
+
+static FILE *open_over(struct output *output, int file, int buffered)
+{
+    output->file = file;
+    output->terminal = isatty(file) == 1;
+    FILE *stream = fopencookie(output, "w", (cookie_io_functions_t){.write = take, .close = end});
+    if (stream)
+        (void)setvbuf(stream, NULL, output->terminal && buffered == _IOFBF ? _IOLBF : buffered, BUFSIZ);
+    return stream;
+}
+
+void plain_output_begin(void)
+{
+    static struct output outputs[2];
+    FILE *out = open_over(&outputs[0], STDOUT_FILENO, _IOFBF), *error = open_over(&outputs[1], STDERR_FILENO, _IONBF);
+    stdout = out ? out : stdout;
+    stderr = error ? error : stderr;
+}
+
+void plain_output_move(const char *text)
+{
+    (void)write_all(STDERR_FILENO, text, strlen(text));
+}
