@@ -330,7 +330,7 @@ class Allocator final : public CUDAAllocator
     History history;
 };
 
-/* PyTorch's name of a pool of tarn's. */
+/* What PyTorch calls one of tarn's pools. */
 MempoolId_t id_in(const std::vector<PoolNumber> &numbers, int device, tarn_pool_id ours);
 
 /* The one object. */
