@@ -103,6 +103,103 @@ def test_a_shim_for_another_release_is_refused(torch, python, tmp_path, monkeypa
     """, TARN_TORCH_SHIM=str(tmp_path / "shim.so"))
 
 
+SHIM_TEXT = """
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+static int state; /* 0: native's, 1: tarn's, 2: another's */
+int tarn_torch_version(void) { return 2011; }
+bool tarn_torch_is_installed(void) { return state == 1; }
+void tarn_torch_settle(void) {}
+void replace(void) { state = 2; }
+int tarn_torch_install(bool late, char *text, size_t size)
+{
+    if (state == 2)
+        return snprintf(text, size, "PyTorch's allocator is \\"pluggable\\" and not its own"), 1;
+    return state = 1, 0;
+}
+int tarn_torch_install_pinned(char *text, size_t size) { return 0; }
+"""
+
+
+@pytest.fixture
+def enabled(torch, python, tmp_path, monkeypatch):
+    """Runs a text with a torch of which tarn.torch needs no more than it has, and a shim that only answers."""
+    torch()
+    (tmp_path / "torch" / "multiprocessing").mkdir()
+    (tmp_path / "torch" / "multiprocessing" / "__init__.py").write_text("")
+    (tmp_path / "torch" / "multiprocessing" / "reductions.py").write_text("def reduce_tensor(tensor): return (id, (tensor,))\n")
+    with open(tmp_path / "torch" / "__init__.py", "a", encoding="utf-8") as file:
+        file.write("class Tensor: is_cuda = True\n_tensor_classes = ()\n"
+                   "nn = types.SimpleNamespace(parameter=types.SimpleNamespace(Parameter=Tensor))\n"
+                   "cuda = types.SimpleNamespace(is_initialized=lambda: True, current_device=lambda: 1)\n"
+                   "def device(text): return types.SimpleNamespace(index=int(text[5:]) if ':' in text else None)\n")
+    monkeypatch.setenv("TARN_TORCH", "0")
+    (tmp_path / "shim.c").write_text(SHIM_TEXT)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(tmp_path / "shim.so"), str(tmp_path / "shim.c")], check=True)
+    return lambda text, **environment: python(text, TARN_TORCH_SHIM=str(tmp_path / "shim.so"), **environment)
+
+
+def test_a_reload_changes_nothing(enabled):
+    enabled("""
+        import importlib, pickle
+        import tarn.torch, torch
+        from multiprocessing.reduction import ForkingPickler
+        tarn.torch.enable()
+        for module in (tarn.torch.processes, tarn.torch, tarn.torch.processes):
+            importlib.reload(module)
+            assert tarn.torch.is_enabled()
+            tarn.torch.enable()
+        function, arguments = ForkingPickler._extra_reducers[torch.Tensor](torch.Tensor())
+        assert function.__name__ == "rebuild" and arguments[0] is id, (function, arguments)
+    """)
+
+
+def test_an_allocator_that_took_tarns_place_is_seen(enabled):
+    enabled("""
+        import tarn.torch
+        tarn.torch.enable()
+        tarn.torch._shim.replace()
+        assert not tarn.torch.is_enabled()
+        try:
+            tarn.torch.enable()
+        except tarn.torch.EnableError as error:
+            assert "pluggable" in str(error), error
+        else:
+            raise AssertionError("enabled")
+    """)
+
+
+def test_devices_are_named_as_in_pytorch(enabled):
+    """PyTorch's current device is 1 here."""
+    enabled("""
+        import types
+        import tarn, tarn.torch
+        tarn.torch.limit(1 << 27, device="cuda:1")
+        for device in ("cuda:1", "cuda", 1, types.SimpleNamespace(index=1), None):
+            assert tarn.torch.limit(device=device) == 1 << 27, device
+        assert tarn.torch.limit(device="cuda:0") == 2**64 - 1
+        with tarn.Device(1):
+            block = tarn.alloc(1000)
+        assert [tarn.torch.memory_stats(device)["allocated_bytes.all.current"] for device in ("cuda:0", "cuda:1", None)] == [0, 1024, 1024]
+    """)
+
+
+def test_pytorchs_settings_are_said_to_do_nothing(enabled):
+    text = """
+        import warnings
+        import tarn.torch
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            tarn.torch.enable()
+            tarn.torch.enable()
+        print(*(str(one.message) for one in said), sep="\\n")
+    """
+    assert enabled(text) == "\n"
+    printed = enabled(text, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True").splitlines()
+    assert len(printed) == 1 and "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True does nothing on tarn" in printed[0]
+
+
 def test_packages_that_came_first_are_named(torch, python, tmp_path, monkeypatch):
     torch()
     monkeypatch.setenv("TARN_TORCH", "0")

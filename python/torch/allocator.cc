@@ -9,6 +9,8 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/CallOnce.h>
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +28,13 @@ Allocator &the_allocator()
 
 void raise(tarn_status status, const char *what)
 {
+    if (status == TARN_ERROR_DEVICE_LOST) { /* an error that stays: PyTorch says it in its own words and type */
+        std::string why = tarn_last_error();
+        cudaError_t error = cudaStreamQuery(c10::cuda::getCurrentCUDAStream());
+        if (error != cudaSuccess && error != cudaErrorNotReady)
+            C10_CUDA_CHECK(error);
+        TORCH_CHECK(false, "tarn: ", what, ": ", why, " (", tarn_status_name(status), ")");
+    }
     TORCH_CHECK(false, "tarn: ", what, ": ", tarn_last_error(), " (", tarn_status_name(status), ")");
 }
 
@@ -130,8 +139,17 @@ Device &Allocator::ready_at(DeviceIndex index)
     return device;
 }
 
+static bool forked;
+
+bool is_child()
+{
+    return forked;
+}
+
 void Allocator::init(int device_count)
 {
+    static const int watches = pthread_atfork(nullptr, nullptr, [] { forked = true; });
+    TORCH_CHECK(watches == 0, "tarn: forks cannot be noticed: ", std::strerror(watches));
     std::lock_guard<std::mutex> guard(lock);
     for (int i = static_cast<int>(devices.size()); i < device_count; i++)
         devices.push_back(std::make_unique<Device>());
@@ -205,7 +223,7 @@ void *Allocator::take(DeviceIndex device, cudaStream_t native, tarn_stream strea
 
 void Allocator::give(void *pointer)
 {
-    if (!pointer)
+    if (!pointer || is_child())
         return;
     bool profiles = c10::memoryProfilingEnabled();
     if (history.on.load(std::memory_order_relaxed) || profiles) {
@@ -215,7 +233,8 @@ void Allocator::give(void *pointer)
             void *native = nullptr;
             auto device = static_cast<DeviceIndex>(info.device);
             (void)tarn_stream_native_get(info.stream, &native);
-            history.freed(device, pointer, info.requested, static_cast<cudaStream_t>(native), {0, 0});
+            history.freed(device, pointer, info.requested, static_cast<cudaStream_t>(native),
+                          id_of(info.device, info.pool));
             if (profiles) {
                 tarn_stats stats = {};
                 stats.size = sizeof stats;
@@ -244,6 +263,8 @@ void delete_block(void *pointer)
 {
     try {
         the_allocator().give(pointer);
+    } catch (const c10::Error &error) {
+        TORCH_WARN_ONCE(error.what_without_backtrace());
     } catch (const std::exception &error) {
         TORCH_WARN_ONCE(error.what());
     }
@@ -350,13 +371,36 @@ void Allocator::out_of_memory(DeviceIndex device, size_t size)
     }
     for (const auto &observer : observers)
         observer(device, size, limit < total ? limit : total, free_bytes);
+    if (size > std::min(limit, total))
+        reject(device, size, allocated, total);
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), allocated, reserved, {c10::kCUDA, device});
+    size_t in_pools = allocated_in_pools(device);
     TORCH_CHECK_WITH(
         OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes(size), ". GPU ",
         static_cast<int>(device), " has a total capacity of ", bytes(total), " of which ", bytes(free_bytes),
-        " is free.", limit < total ? " Of it tarn may reserve " + bytes(limit) + "." : "", " Of the allocated memory ",
-        bytes(allocated), " is allocated by PyTorch, and ", bytes(reserved > allocated ? reserved - allocated : 0),
-        " is reserved by tarn but unallocated. ", why);
+        " is free. All processes together have ", bytes(total - std::min(total, free_bytes)), " memory in use. ",
+        limit < total ? bytes(limit) + " allowed; " : "", "Of the allocated memory ", bytes(allocated),
+        " is allocated by PyTorch, ",
+        in_pools ? "with " + bytes(in_pools) + " allocated in private pools (e.g., CUDA Graphs), " : "", "and ",
+        bytes(reserved > allocated ? reserved - allocated : 0), " is reserved by PyTorch but unallocated. tarn: ", why);
+}
+
+/* tarn tries nothing for a request that is larger than the device or its limit. Native does so for each that would fail, if
+ * throw_on_cudamalloc_oom is set. */
+void Allocator::reject(DeviceIndex device, size_t size, size_t allocated, size_t total)
+{
+    device_at(device).rejects.fetch_add(1, std::memory_order_relaxed);
+#if TARN_TORCH_VERSION >= 2012
+    std::vector<OomRejectionObserver> observers;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        observers = rejection_observers;
+    }
+    for (const auto &observer : observers)
+        observer(device, size, allocated, total);
+#else
+    (void)size, (void)allocated, (void)total;
+#endif
 }
 
 void Allocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer)
@@ -366,9 +410,11 @@ void Allocator::attachOutOfMemoryObserver(OutOfMemoryObserver observer)
 }
 
 #if TARN_TORCH_VERSION >= 2012
-/* Called for requests that native refuses before it tries, by throw_on_cudamalloc_oom. tarn refuses none before the limit or the device
- * does, which is an error of memory like any other: there is nothing to tell. */
-void Allocator::attachOomRejectionObserver(OomRejectionObserver) {}
+void Allocator::attachOomRejectionObserver(OomRejectionObserver observer)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    rejection_observers.push_back(std::move(observer));
+}
 #endif
 
 /* ---- Limits and statistics ---- */
@@ -419,6 +465,23 @@ template <typename Array> static void copy(Array &to, const tarn_stat *from)
         copy(to[i], from[i]);
 }
 
+/* What PyTorch counts from 2.13 on. */
+template <typename Stats>
+static auto copy_rejects(Stats &to, int64_t rejects, int) -> decltype(void(to.num_oom_rejections))
+{
+    to.num_oom_rejections = rejects;
+}
+
+template <typename Stats>
+static auto copy_pool(Stats &to, const MempoolId_t &id, const tarn_stats &from, int)
+    -> decltype(void(to.reserved_bytes_by_private_pools))
+{
+    copy(to.reserved_bytes_by_private_pools[id], from.reserved_bytes);
+}
+
+template <typename Stats> static void copy_rejects(Stats &, int64_t, long) {}
+template <typename Stats> static void copy_pool(Stats &, const MempoolId_t &, const tarn_stats &, long) {}
+
 c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex device)
 {
     c10::CachingDeviceAllocator::DeviceStats result;
@@ -430,18 +493,25 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
     TARN_STATS_CLASS_LIST(TARN_TORCH_COPY)
     TARN_STATS_SINGLE_LIST(TARN_TORCH_COPY)
 #undef TARN_TORCH_COPY
-    result.num_alloc_retries = stats.num_alloc_retries;
+    result.num_alloc_retries = stats.num_alloc_retries + stats.num_ooms; /* which were tried again too */
     result.num_ooms = stats.num_ooms;
+    copy_rejects(result, device_at(device).rejects, 0);
     result.num_sync_all_streams = stats.num_sync_all_streams + device_at(device).trims;
     result.num_device_alloc = stats.num_device_alloc;
     result.num_device_free = stats.num_device_free;
     result.max_split_size = stats.max_split_size;
+    {
+        std::lock_guard<std::mutex> guard(device_at(device).lock);
+        for (const auto &[id, pool] : device_at(device).pools)
+            if (pool.pool && tarn_pool_stats_get(pool.pool, &stats) == TARN_OK)
+                copy_pool(result, id, stats, 0);
+    }
     return result;
 }
 
 void Allocator::resetAccumulatedStats(DeviceIndex device)
 {
-    (void)device_at(device);
+    device_at(device).rejects = 0;
     check(tarn_device_stats_reset(device, TARN_STATS_ACCUMULATED), "the statistics");
 }
 
@@ -456,6 +526,13 @@ std::vector<StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIndex 
 {
     (void)device_at(device);
     return {}; /* tarn's memory grows by pieces of physical memory, not by segments */
+}
+#endif
+
+#if TARN_TORCH_VERSION >= 2013
+DataPtr Allocator::allocateWithAddress(size_t, void *)
+{
+    TORCH_CHECK(false, "tarn: allocateWithAddress(): tarn chooses the addresses of its blocks itself");
 }
 #endif
 

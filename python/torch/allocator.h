@@ -100,9 +100,17 @@ struct Device {
     std::vector<Pool> ended;         /* released, but work of their graphs may still run: end_pools() */
     std::atomic<int> ended_count{0}; /* read without the lock */
     std::atomic<int64_t> trims{0};   /* calls of emptyCache() for all */
+    std::atomic<int64_t> rejects{0}; /* requests that are larger than the device or its limit */
     std::once_flag once;             /* by prepare() */
     std::atomic<bool> ready{false};
     bool exportable = false; /* what is created can be given to other processes */
+};
+
+/* Two names of a pool. */
+struct PoolNumber {
+    int device;
+    MempoolId_t theirs;
+    tarn_pool_id ours;
 };
 
 /* What _record_memory_history() wants. */
@@ -138,9 +146,10 @@ class History
     size_t room = 1;
     std::vector<std::string> skipped;
     std::vector<std::deque<TraceEntry>> rings; /* by device */
-    std::vector<AnnotationEntry> notes;
+    std::deque<AnnotationEntry> notes;         /* as many as a ring has */
     std::vector<AllocatorTraceTracker> trackers;
-    std::unordered_map<void *, std::shared_ptr<c10::GatheredContext>> contexts; /* of live blocks */
+    std::unordered_map<void *, std::shared_ptr<c10::GatheredContext>>
+        contexts; /* of live blocks, by their allocation */
 };
 
 class Allocator final : public CUDAAllocator
@@ -225,6 +234,9 @@ class Allocator final : public CUDAAllocator
     std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *pointer) override;
     void attachOomRejectionObserver(OomRejectionObserver observer) override;
 #endif
+#if TARN_TORCH_VERSION >= 2013
+    DataPtr allocateWithAddress(size_t size, void *address) override;
+#endif
 #if TARN_TORCH_VERSION >= 2014
     bool supportsUserMetadata() override
     {
@@ -286,10 +298,14 @@ class Allocator final : public CUDAAllocator
     void *take(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size);
     void give(void *pointer);
     [[noreturn]] void out_of_memory(DeviceIndex device, size_t size);
+    void reject(DeviceIndex device, size_t size, size_t allocated, size_t total);
+    size_t allocated_in_pools(DeviceIndex device);
     tarn_status request(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size, void **pointer,
                         MempoolId_t *id);
     tarn_pool *route(DeviceIndex device, cudaStream_t native, tarn_stream stream, MempoolId_t *id);
     Pool &pool_locked(Device &device, MempoolId_t id, const char *what);
+    MempoolId_t id_of(int device, tarn_pool_id ours);
+    std::vector<PoolNumber> pool_numbers();
     tarn_pool *made(DeviceIndex device, MempoolId_t id, const char *what);
     Device &device_at(DeviceIndex index);
     Device &ready_at(DeviceIndex index);
@@ -303,6 +319,9 @@ class Allocator final : public CUDAAllocator
 
     std::mutex lock; /* of what follows */
     std::vector<OutOfMemoryObserver> out_of_memory_observers;
+#if TARN_TORCH_VERSION >= 2012
+    std::vector<OomRejectionObserver> rejection_observers;
+#endif
     bool observes = false;
 
     std::vector<std::unique_ptr<Device>> devices; /* made by init(), never changed */
@@ -311,9 +330,15 @@ class Allocator final : public CUDAAllocator
     History history;
 };
 
+/* What PyTorch calls one of tarn's pools. */
+MempoolId_t id_in(const std::vector<PoolNumber> &numbers, int device, tarn_pool_id ours);
+
 /* The one object. */
 Allocator &the_allocator();
 void delete_block(void *pointer);
+
+/* Whether this is the child of a fork after init(): it has no device, and what it inherited is not its own. */
+bool is_child();
 
 /* Whether any block is offered to other processes; and that one is not any more: it is freed. */
 bool any_offered();

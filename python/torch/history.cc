@@ -68,6 +68,7 @@ void History::configure(bool enabled, CreateContextFn new_make, size_t entries, 
     if (!enabled || clear)
         for (auto &ring : rings)
             ring.clear();
+    notes.clear();
     if (!enabled)
         contexts.clear();
     for (auto &ring : rings)
@@ -127,8 +128,12 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
         return;
     if (action == TraceEntry::ALLOC && context)
         contexts[reinterpret_cast<void *>(address)] = context;
-    if (action == TraceEntry::FREE_REQUESTED)
-        contexts.erase(reinterpret_cast<void *>(address));
+    auto allocated = contexts.find(reinterpret_cast<void *>(address));
+    bool is_free = action == TraceEntry::FREE_REQUESTED || action == TraceEntry::FREE_COMPLETED;
+    if (is_free && allocated != contexts.end() && !entry.context_ && when.load() >= RecordContext::ALLOC)
+        entry.context_ = allocated->second; /* a free without a stack of its own has its allocation's */
+    if (action == TraceEntry::FREE_COMPLETED && allocated != contexts.end())
+        contexts.erase(allocated);
     if (std::find(skipped.begin(), skipped.end(), name_of(action)) != skipped.end())
         return;
     if (rings.size() <= static_cast<size_t>(device))
@@ -193,13 +198,15 @@ void History::annotate(const std::vector<std::pair<std::string, std::string>> &p
     for (const auto &pair : pairs)
         note.recordUserMetadata(pair.first, pair.second);
     notes.push_back(std::move(note));
+    if (notes.size() > room)
+        notes.pop_front();
 }
 
 std::vector<AnnotationEntry> History::annotations()
 {
     auto to_ns = clock_converter().makeConverter();
     std::lock_guard<std::mutex> guard(lock);
-    auto result = notes;
+    std::vector<AnnotationEntry> result(notes.begin(), notes.end());
     for (auto &note : result)
         note.time_.t_ = to_ns(note.time_.approx_t_) / 1000;
     return result;
@@ -417,24 +424,10 @@ static void list_segment(const tarn_memory_segment *found, void *user)
 
 SnapshotInfo Allocator::snapshot(MempoolId_t id, bool include_traces)
 {
-    /* tarn's numbers of pools, by PyTorch's. */
-    std::vector<std::pair<std::pair<int, MempoolId_t>, tarn_pool_id>> numbers;
-    for (size_t i = 0; i < devices.size(); i++) {
-        std::lock_guard<std::mutex> guard(devices[i]->lock);
-        for (const auto &[theirs, pool] : devices[i]->pools) {
-            tarn_pool_id ours = {};
-            if (pool.pool && tarn_pool_id_get(pool.pool, &ours) == TARN_OK)
-                numbers.push_back({{static_cast<int>(i), theirs}, ours});
-        }
-    }
+    auto numbers = pool_numbers();
     Lister lister;
     lister.pool = id;
-    lister.id_of = [&](int device, tarn_pool_id ours) -> MempoolId_t {
-        for (const auto &[theirs, number] : numbers)
-            if (theirs.first == device && number.first == ours.first && number.second == ours.second)
-                return theirs.second;
-        return {ours.first, ours.second};
-    };
+    lister.id_of = [&](int device, tarn_pool_id ours) { return id_in(numbers, device, ours); };
     lister.context_of = [&](void *pointer) { return history.context_of(pointer); };
     check(tarn_memory_list(list_segment, &lister), "a snapshot");
     number_by_age(lister);
@@ -444,7 +437,7 @@ SnapshotInfo Allocator::snapshot(MempoolId_t id, bool include_traces)
     result.device_traces = include_traces ? history.traces(id, static_cast<int>(devices.size()))
                                           : std::vector<std::vector<TraceEntry>>(devices.size());
     result.external_annotations = history.annotations();
-    AllocatorConfigInfo &settings = result.config_metadata;
+    AllocatorConfigInfo &settings = result.config_metadata = {};
     settings.garbage_collection_threshold = 0;
     settings.max_split_size = SIZE_MAX;
     settings.pinned_num_register_threads = 1;

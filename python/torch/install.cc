@@ -45,6 +45,12 @@ __attribute__((visibility("default"))) void tarn_torch_settle(void)
     the_allocator().settle();
 }
 
+/* Whether PyTorch's allocator is this one. Another can take its place as long as CUDA is not initialised. */
+__attribute__((visibility("default"))) bool tarn_torch_is_installed(void)
+{
+    return c10::cuda::CUDACachingAllocator::allocator.load() == &the_allocator();
+}
+
 /* 0, or 1 with the reason in `text`. `late`: also where PyTorch has used its own allocator already, which then frees what it gave. */
 __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *text, size_t size)
 {

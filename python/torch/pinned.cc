@@ -9,6 +9,7 @@
 #if TARN_TORCH_VERSION >= 2008
 
 #include <ATen/core/CachingHostAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 
 #include <dlfcn.h>
 
@@ -19,8 +20,56 @@
 namespace tarn_torch
 {
 
+#if TARN_TORCH_VERSION >= 2014
+namespace
+{
+/* What snapshots say of pinned memory: the blocks that are allocated, also those that the program has registered itself, and what happened
+ * since _record_memory_history(). */
+struct PinnedHistory {
+    History events;
+    std::mutex lock; /* of what follows */
+    std::unordered_map<void *, size_t> live;
+
+    void allocated(void *pointer, size_t size)
+    {
+        {
+            std::lock_guard<std::mutex> guard(lock);
+            live[pointer] = size;
+        }
+        events.allocated(0, pointer, size, nullptr, {0, 0});
+    }
+
+    /* Nothing happens for what is not known. */
+    void freed(void *pointer)
+    {
+        size_t size = 0;
+        {
+            std::lock_guard<std::mutex> guard(lock);
+            auto found = live.find(pointer);
+            if (found == live.end())
+                return;
+            size = found->second;
+            live.erase(found);
+        }
+        events.freed(0, pointer, size, nullptr, {0, 0});
+    }
+};
+} // namespace
+
+static PinnedHistory &pinned_history()
+{
+    static auto *one = new PinnedHistory; /* never destroyed, as the allocator */
+    return *one;
+}
+#endif
+
 static void delete_pinned(void *pointer)
 {
+    if (is_child())
+        return;
+#if TARN_TORCH_VERSION >= 2014
+    pinned_history().freed(pointer);
+#endif
     if (tarn_pinned_free(pointer) != TARN_OK) {
         TORCH_WARN_ONCE("tarn: pinned memory is not freed: ", tarn_last_error());
     }
@@ -75,8 +124,15 @@ class PinnedAllocator final : public at::HostAllocator
     at::DataPtr allocate(size_t size) override
     {
         void *pointer = nullptr;
+        /* All devices can use it: no device gets a context for it, if another has one. */
+        DeviceIndex device = c10::cuda::getDeviceIndexWithPrimaryContext().value_or(c10::cuda::current_device());
         if (size) /* memory that a graph's capture allocates is its pool's, as long as the graph exists */
-            check(tarn_pinned_alloc_on(stream_of(c10::cuda::getCurrentCUDAStream()), size, &pointer), "pinned memory");
+            check(tarn_pinned_alloc_on(stream_of(c10::cuda::getCurrentCUDAStream(device)), size, &pointer),
+                  "pinned memory");
+#if TARN_TORCH_VERSION >= 2014
+        if (pointer)
+            pinned_history().allocated(pointer, size);
+#endif
         return {pointer, pointer, &delete_pinned, c10::Device(c10::kCPU)};
     }
 
@@ -140,6 +196,55 @@ class PinnedAllocator final : public at::HostAllocator
     }
     void end_allocate_to_pool(c10::MempoolId_t) override {}
     void release_pool(c10::MempoolId_t) override {}
+#endif
+
+#if TARN_TORCH_VERSION >= 2014
+    void record_history(bool enabled, c10::CachingDeviceAllocator::CreateContextFn make, size_t entries,
+                        RecordContext when, bool clear) override
+    {
+        pinned_history().events.configure(enabled, make, entries, when, clear, {});
+    }
+
+    bool is_history_enabled() const override
+    {
+        return pinned_history().events.enabled();
+    }
+
+    std::vector<c10::CachingDeviceAllocator::HostSegmentInfo> get_segments() override
+    {
+        std::vector<c10::CachingDeviceAllocator::HostSegmentInfo> result;
+        PinnedHistory &all = pinned_history();
+        std::unordered_map<void *, size_t> live;
+        {
+            std::lock_guard<std::mutex> guard(all.lock);
+            live = all.live;
+        }
+        for (const auto &[pointer, size] : live) {
+            auto &segment = result.emplace_back();
+            segment.address = reinterpret_cast<size_t>(pointer);
+            segment.size = size;
+            segment.allocated = segment.active = true;
+            segment.context_when_allocated = all.events.context_of(pointer);
+        }
+        return result;
+    }
+
+    std::vector<TraceEntry> get_traces() override
+    {
+        return pinned_history().events.traces({0, 0}, 1)[0];
+    }
+
+    /* The program's own: counted while a history is recorded, as native has it. */
+    void record_external_register(void *pointer, size_t size) override
+    {
+        if (pinned_history().events.enabled())
+            pinned_history().allocated(pointer, size);
+    }
+
+    void record_external_unregister(void *pointer) override
+    {
+        pinned_history().freed(pointer);
+    }
 #endif
 
     at::HostAllocator *previous = nullptr; /* frees what it gave, and knows its own */

@@ -31,6 +31,52 @@ Pool &Allocator::pool_locked(Device &device, MempoolId_t id, const char *what)
     return found->second;
 }
 
+/* All pools that tarn knows. */
+std::vector<PoolNumber> Allocator::pool_numbers()
+{
+    std::vector<PoolNumber> numbers;
+    for (size_t i = 0; i < devices.size(); i++) {
+        std::lock_guard<std::mutex> guard(devices[i]->lock);
+        for (const auto &[theirs, pool] : devices[i]->pools) {
+            tarn_pool_id ours = {};
+            if (pool.pool && tarn_pool_id_get(pool.pool, &ours) == TARN_OK)
+                numbers.push_back({static_cast<int>(i), theirs, ours});
+        }
+    }
+    return numbers;
+}
+
+MempoolId_t id_in(const std::vector<PoolNumber> &numbers, int device, tarn_pool_id ours)
+{
+    for (const PoolNumber &number : numbers)
+        if (number.device == device && number.ours.first == ours.first && number.ours.second == ours.second)
+            return number.theirs;
+    return {ours.first, ours.second}; /* the default pool, or one that PyTorch does not have */
+}
+
+MempoolId_t Allocator::id_of(int device, tarn_pool_id ours)
+{
+    return id_in(pool_numbers(), device, ours);
+}
+
+/* Bytes in live blocks of pools. */
+size_t Allocator::allocated_in_pools(DeviceIndex index)
+{
+    size_t sum = 0;
+    std::lock_guard<std::mutex> guard(device_at(index).lock);
+    auto add = [&](const Pool &pool) {
+        tarn_stats stats = {};
+        stats.size = sizeof stats;
+        if (pool.pool && tarn_pool_stats_get(pool.pool, &stats) == TARN_OK)
+            sum += static_cast<size_t>(stats.allocated_bytes[0].current);
+    };
+    for (const auto &pool : device_at(index).pools)
+        add(pool.second);
+    for (const Pool &pool : device_at(index).ended)
+        add(pool);
+    return sum;
+}
+
 /* ---- Segments of an allocator of the user's ---- */
 
 static void *segment_alloc(size_t size, int device, void *, void *user)

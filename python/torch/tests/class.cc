@@ -375,6 +375,101 @@ static void snapshots_have_contexts_and_traces()
     CHECK(!tarn.isHistoryEnabled() && tarn.snapshot({0, 0}).device_traces[0].empty());
 }
 
+/* Frees say whose they are: by the stack of the allocation, unless they have one, and by their pool. */
+static void frees_have_a_stack_and_a_pool()
+{
+    auto &tarn = ours();
+    MempoolId_t id = {0, 6};
+    tarn.createOrIncrefPool(0, id);
+    tarn.recordHistory(true, make_context, 100, RecordContext::ALLOC, true, {});
+    tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    DataPtr pooled = tarn.allocate(MIB);
+    tarn.endAllocateToPool(0, id);
+    tarn.allocate(2 * MIB).clear();
+    pooled.clear();
+    std::vector<TraceEntry::Action> actions;
+    std::shared_ptr<c10::GatheredContext> context;
+    auto shown = tarn.snapshot(id);
+    for (const auto &entry : shown.device_traces[0]) {
+        CHECK(entry.size_ == MIB && entry.context_ && entry.mempool_ == id);
+        CHECK(!context || entry.context_ == context);
+        context = entry.context_;
+        actions.push_back(entry.action_);
+    }
+    CHECK((actions ==
+           std::vector<TraceEntry::Action>{TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED}));
+    while (tarn.getPoolUseCount(0, id))
+        tarn.releasePool(0, id);
+    tarn.recordHistory(false, nullptr, 0, RecordContext::NEVER, false, {});
+}
+
+/* As many annotations are kept as events, until the next history. */
+static void annotations_are_bounded()
+{
+    auto &tarn = ours();
+    tarn.recordHistory(true, nullptr, 10, RecordContext::NEVER, false, {});
+    for (int i = 0; i < 4000; i++)
+        tarn.recordAnnotation({{"name", std::to_string(i)}, {"stage", "START"}});
+    auto kept = tarn.snapshot({0, 0}).external_annotations;
+    CHECK(kept.size() == 10 && kept.back().metadata_["name"] == "3999");
+    tarn.recordHistory(true, nullptr, 10, RecordContext::NEVER, false, {});
+    CHECK(tarn.snapshot({0, 0}).external_annotations.empty());
+}
+
+/* A child of fork() has no device, and what it frees is its parent's. It says nothing. */
+static void a_child_frees_in_silence()
+{
+    Before before;
+    at::HostAllocator &host = pinned(&before);
+    auto &tarn = *get();
+    tarn.recordHistory(true, make_context, 100, RecordContext::ALL, false, {});
+    DataPtr block = tarn.allocate(MIB), page = host.allocate(MIB);
+    (void)tarn.shareIpcHandle(block.get());
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(dup2(ends[1], 2) == 2);
+        block.clear();
+        page.clear();
+        _exit(0);
+    }
+    int status = 1;
+    char said = 0;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(close(ends[1]) == 0 && read(ends[0], &said, 1) == 0);
+    CHECK(blocks_of({0, 0}).count(block.get()));
+}
+
+/* An error that stays is PyTorch's, of its type and in its words, whichever call of the driver is the first that has it. */
+static void a_lost_device_is_an_accelerator_error()
+{
+    constexpr unsigned device_assert = 710;
+    for (bool is_pinned : {false, true})
+        for (unsigned nth = 1; nth < 30; nth++) {
+            pid_t child = fork();
+            int status = 0;
+            if (child) {
+                CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+                continue;
+            }
+            Before before;
+            at::HostAllocator &host = pinned(&before);
+            get()->allocate(MIB).clear();
+            host.allocate(MIB).clear();
+            tarn_sim_machine.fail(nth, true, device_assert);
+            try {
+                is_pinned ? host.allocate(64 * MIB) : get()->allocate(128 * MIB);
+            } catch (const c10::AcceleratorError &error) {
+                _exit(error.get_error_code() != static_cast<int>(device_assert));
+            } catch (const c10::Error &error) {
+                std::fprintf(stderr, "%s\n", error.what_without_backtrace());
+                _exit(1);
+            }
+            _exit(0); /* which needed fewer calls */
+        }
+}
+
 static void trackers_see_every_mapping()
 {
     auto &tarn = ours();
@@ -437,9 +532,34 @@ static void out_of_memory_is_pytorchs()
     } catch (const c10::OutOfMemoryError &error) {
         std::string text = error.what();
         CHECK(text.find("CUDA out of memory. Tried to allocate") != std::string::npos);
-        CHECK(text.find("tarn may reserve") != std::string::npos);
+        /* What programs look for: PyTorch's words. */
+        for (const char *words : {"of which", "memory in use. ", " allowed; ", "is allocated by PyTorch, and ",
+                                  "is reserved by PyTorch but unallocated. tarn: "})
+            CHECK(text.find(words) != std::string::npos);
     }
     CHECK(seen == std::vector<size_t>{total / 4} && tarn.getDeviceStats(0).num_ooms == 1);
+    CHECK(tarn.getDeviceStats(0).num_alloc_retries > 0);
+    MempoolId_t id = {0, 5};
+    tarn.createOrIncrefPool(0, id);
+    tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
+    DataPtr pooled = tarn.allocate(3 * MIB);
+    tarn.endAllocateToPool(0, id);
+    THROWS(tarn.allocate(total / 4), "with 3.00 MiB allocated in private pools (e.g., CUDA Graphs), and ");
+#if TARN_TORCH_VERSION >= 2013
+    auto by_pool = tarn.getDeviceStats(0).reserved_bytes_by_private_pools;
+    CHECK(by_pool.size() == 1 && by_pool[id][0].current >= static_cast<int64_t>(3 * MIB));
+#endif
+    pooled.clear();
+    while (tarn.getPoolUseCount(0, id))
+        tarn.releasePool(0, id);
+    seen.resize(1);
+#if TARN_TORCH_VERSION >= 2013
+    std::vector<size_t> rejected;
+    tarn.attachOomRejectionObserver([&](int64_t, size_t size, size_t, size_t) { rejected.push_back(size); });
+    THROWS(tarn.allocate(total), "CUDA out of memory");
+    CHECK(rejected == std::vector<size_t>{total} && tarn.getDeviceStats(0).num_oom_rejections == 1);
+    THROWS(tarn.allocateWithAddress(MIB, half.get()), "allocateWithAddress");
+#endif
     DataPtr fits = tarn.allocate(total / 16); /* all goes on */
     THROWS(tarn.allocate(size_t(1) << 61), "CUDA out of memory. Tried to allocate more than 1EB memory");
     THROWS(tarn.allocate(size_t(1) << 40), "CUDA out of memory. Tried to allocate 1024.00 GiB");
@@ -740,6 +860,59 @@ static void pinned_memory_is_tarns()
     CHECK(stats.active_bytes.peak == 0 && stats.num_host_alloc == 0);
 }
 
+#if TARN_TORCH_VERSION >= 2014
+/* Snapshots have pinned memory, its history, and what the program has registered itself. */
+static void snapshots_have_pinned_memory()
+{
+    Before before;
+    at::HostAllocator &host = pinned(&before);
+    DataPtr early = host.allocate(MIB);
+    CHECK(!host.is_history_enabled() && host.get_segments().size() == 1 && host.get_traces().empty());
+    host.record_history(true, make_context, 100, RecordContext::ALL, false);
+    CHECK(host.is_history_enabled());
+    DataPtr late = host.allocate(3 * MIB);
+    char own[64];
+    host.record_external_register(own, sizeof own);
+    early.clear();
+    auto segments = host.get_segments();
+    CHECK(segments.size() == 2);
+    for (const auto &segment : segments) {
+        bool is_own = segment.address == reinterpret_cast<size_t>(own);
+        CHECK(is_own ? segment.size == sizeof own : segment.address == reinterpret_cast<size_t>(late.get()));
+        CHECK(segment.allocated && segment.active && segment.context_when_allocated);
+    }
+    host.record_external_unregister(own);
+    late.clear();
+    CHECK(host.get_segments().empty());
+    std::vector<TraceEntry::Action> actions;
+    auto traces = host.get_traces();
+    for (const auto &entry : traces)
+        actions.push_back(entry.action_);
+    constexpr auto alloc = TraceEntry::ALLOC, wanted = TraceEntry::FREE_REQUESTED, done = TraceEntry::FREE_COMPLETED;
+    CHECK((actions == std::vector<TraceEntry::Action>{alloc, alloc, wanted, done, wanted, done, wanted, done}));
+    host.record_history(false, nullptr, 0, RecordContext::NEVER, false);
+    CHECK(host.get_traces().empty());
+}
+#endif
+
+/* Where a device has a context, no other gets one for pinned memory, whichever is current. */
+static void pinned_memory_makes_no_second_context()
+{
+    setenv("TARN_HOST_DEVICES", "2", 1);
+    Before before;
+    at::HostAllocator &host = pinned(&before);
+    {
+        c10::DeviceGuard guard(c10::Device(c10::kCUDA, 1));
+        get()->allocate(MIB).clear();
+    }
+    CHECK(!has_context(0) && has_context(1));
+    DataPtr page = host.allocate(MIB);
+    CHECK(page.get() && !has_context(0));
+    page.clear();
+    host.empty_cache();
+    CHECK(!has_context(0));
+}
+
 static void what_is_not_for_others_says_so()
 {
     setenv("TARN_TORCH_SEND", "0", 1);
@@ -759,6 +932,10 @@ static void what_is_not_for_others_says_so()
     X(a_pools_end_returns_the_users_segments)    \
     X(caching_can_be_turned_off)                 \
     X(snapshots_have_contexts_and_traces)        \
+    X(frees_have_a_stack_and_a_pool)             \
+    X(annotations_are_bounded)                   \
+    X(a_child_frees_in_silence)                  \
+    X(a_lost_device_is_an_accelerator_error)     \
     X(trackers_see_every_mapping)                \
     X(checkpoints_bring_blocks_back)             \
     X(out_of_memory_is_pytorchs)                 \
@@ -769,14 +946,21 @@ static void what_is_not_for_others_says_so()
     X(silent_processes_hold_up_nobody)           \
     X(a_pool_s_blocks_go_to_other_processes)     \
     X(pinned_memory_is_tarns)                    \
+    X(pinned_memory_makes_no_second_context)     \
     X(what_is_not_for_others_says_so)
+
+#if TARN_TORCH_VERSION >= 2014
+#define NEWER_TESTS(X) X(snapshots_have_pinned_memory)
+#else
+#define NEWER_TESTS(X)
+#endif
 
 static const struct {
     const char *name;
     void (*run)();
 } tests[] = {
 #define X(name) {#name, name},
-    TESTS(X) CAPTURE_TESTS(X)
+    TESTS(X) CAPTURE_TESTS(X) NEWER_TESTS(X)
 #undef X
 };
 

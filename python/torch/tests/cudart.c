@@ -282,7 +282,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **address, unsigned version,
                                              unsigned long long flags, unsigned *status)
 {
-    FORWARD(cuGetProcAddress_v2(name, address, (int)version, flags, status));
+    cu_result code = cuInit(0); /* no context */
+    return result(code ? code : cuGetProcAddress_v2(name, address, (int)version, flags, status));
 }
 
 /* ---- Refused ---- */

@@ -11,13 +11,14 @@ or `python -m tarn.torch train.py ARGS`, or TARN_TORCH=1 in the environment. doc
 import ctypes
 import os
 import sys
+import warnings
 from typing import Any, Dict, Iterable, List, Optional
 
 from .. import pools as _pools
 from .._library import lib as _lib
 from ..configuration import configure as _configure
 from ..errors import check as _check
-from ..memory import limit
+from ..memory import limit as _limit
 from ..sleeping import Registration as _Registration
 from ..sleeping import Slept as _Slept
 from ..sleeping import set_pool_tag as _set_pool_tag
@@ -26,7 +27,7 @@ from ..sleeping import wake as _wake
 from ..snapshots import region as tag
 from .shim import check_shim, shim_path
 
-_shim: Optional[ctypes.CDLL] = None
+_shim: Optional[ctypes.CDLL] = globals().get("_shim")  # a reload enables nothing anew
 
 
 class EnableError(RuntimeError):
@@ -51,9 +52,11 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
 
     With `late` it may be: what PyTorch has allocated so far stays with its own allocator, which frees it; what comes is tarn's. `plan` is
     a file that `tarn plan` made of a run like this one, which requests follow then. `pinned`, or TARN_TORCH_PINNED=0, says whether pinned
-    host memory is tarn's too, as it can be from PyTorch 2.8 on. Calling it again does nothing. EnableError says what is in the way. Other processes that this one starts by torch.multiprocessing follow when they receive a tensor."""
+    host memory is tarn's too, as it can be from PyTorch 2.8 on. Calling it again does nothing, unless torch.cuda.memory.change_current_allocator()
+    was called since. EnableError says what is in the way. Other processes that this one starts by torch.multiprocessing follow when they receive a
+    tensor."""
     global _shim
-    if _shim is not None:
+    if is_enabled():
         return
     if plan is not None:
         _configure(f"plan:{os.fspath(plan)}")
@@ -85,6 +88,10 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
     _shim = shim
     from .processes import register
     register(torch)
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        if os.environ.get(name):
+            warnings.warn(f"{name}={os.environ[name]} does nothing on tarn, which maps memory as expandable segments do. tarn's settings are "
+                          "in TARN_ALLOC_CONF", stacklevel=2)
 
 
 def _settle() -> None:
@@ -95,7 +102,7 @@ def _settle() -> None:
 
 def is_enabled() -> bool:
     """Whether PyTorch's device memory is tarn's."""
-    return _shim is not None
+    return _shim is not None and bool(_shim.tarn_torch_is_installed())
 
 
 def _pools_of(pools: List[Any]) -> List[_pools.Pool]:
@@ -211,10 +218,26 @@ def compact(wanted: Optional[int] = None, device: Any = None) -> int:
     return gained.value
 
 
+def _index(device: Any) -> Optional[int]:
+    """The number of a device, as PyTorch's functions take one: a number, "cuda:0", a torch.device, or None for PyTorch's current one."""
+    import torch
+    if isinstance(device, str):
+        device = torch.device(device)
+    index = getattr(device, "index", device)
+    if index is None:
+        return int(torch.cuda.current_device()) if torch.cuda.is_initialized() else None
+    return int(index)
+
+
 def memory_stats(device: Any = None) -> Dict[str, int]:
     """tarn's counters of a device: what torch.cuda.memory_stats() has, and tarn's own."""
     from ..stats import memory_stats as stats
-    return stats(getattr(device, "index", device))
+    return stats(_index(device))
+
+
+def limit(bytes: Optional[int] = None, *, device: Any = None) -> int:
+    """The most bytes that tarn reserves on a device; sets it first where `bytes` is given. 2**64 - 1 is no limit."""
+    return _limit(bytes, device=_index(device))
 
 
 __all__ = ["EnableError", "compact", "enable", "is_enabled", "limit", "memory_stats", "name_pool", "register", "registrable", "sleep", "tag", "wake"]

@@ -7,7 +7,7 @@ then, or says why it cannot be."""
 from typing import Any, Callable, Dict, Tuple
 
 #: What torch.multiprocessing did with a type before.
-_before: Dict[type, Callable[[Any], Any]] = {}
+_before: Dict[type, Callable[[Any], Any]] = globals().get("_before", {})  # which a reload keeps
 
 
 def rebuild(function: Callable[..., Any], *arguments: Any) -> Any:
