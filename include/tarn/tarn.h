@@ -23,7 +23,7 @@
  *   cancellation   No call is a cancellation point, and neither are the callbacks that it makes: a thread is cancelled
  *                  before or after the call. Asynchronous cancellation must be off during calls, as POSIX requires for
  *                  nearly all functions. A callback must return: it must not leave by longjmp(), pthread_exit() or an
- *                  exception.
+ *                  exception. Only the functions of a library (handle.h) may throw an exception or end the thread.
  *   errno          A call that succeeds leaves errno as it was; one that fails may change it. Every call leaves the
  *                  signal mask and the rounding mode as they were.
  *   thread exit    tarn releases what the thread held and makes no driver call for it. The thread's

@@ -51,6 +51,14 @@ for number in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
 done
 "$work/crowd" "$lib" "$work"/crowd?*.so
 
+if [ "$libc" = glibc ]; then
+    echo "exceptions"
+    "$cxx" -std=c++11 "${warn[@]}" "$source/throws.cc" -o "$work/throws" "$lib" -Wl,-rpath,"$TARN_BUILD" -pthread
+    "$cxx" -std=c++11 "${warn[@]}" "$source/throws.cc" -o "$work/throws-static" "$TARN_BUILD/libtarn.a" -pthread -ldl
+    "$work/throws"
+    "$work/throws-static"
+fi
+
 echo "static objects of C++"
 "$cxx" -std=c++11 "${warn[@]}" "$source/statics.cc" -o "$work/statics" "$lib" -Wl,-rpath,"$TARN_BUILD" -pthread
 "$cxx" -std=c++11 "${warn[@]}" "$source/statics.cc" -o "$work/statics-static" "$TARN_BUILD/libtarn.a" -pthread -ldl

@@ -518,6 +518,43 @@ void every_call_returns(void)
     every_call_between(nothing_before, nothing_after);
 }
 
+static tarn_status sleep_of_all(void)
+{
+    return tarn_sleep(NULL, NULL);
+}
+
+static tarn_status prepare_of_all(void)
+{
+    return tarn_sleep_prepare(NULL, NULL);
+}
+
+/* What nothing can follow. */
+static const struct {
+    const char *name;
+    tarn_status (*call)(void);
+} last_calls[] = {
+    {"tarn_sleep", sleep_of_all}, {"tarn_sleep_prepare", prepare_of_all}, {"tarn_shutdown", tarn_shutdown}};
+
+size_t every_call_count(void)
+{
+    return CALLS + sizeof last_calls / sizeof *last_calls;
+}
+
+const char *every_call_name(size_t i)
+{
+    return i < CALLS ? calls[i].name : last_calls[i - CALLS].name;
+}
+
+tarn_status every_call_make(size_t i)
+{
+    (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
+    prepare();
+    every_call_now = every_call_name(i);
+    tarn_status status = i < CALLS ? calls[i].call() : last_calls[i - CALLS].call();
+    every_call_now = "none";
+    return status;
+}
+
 void every_call_between(void (*to_do_before)(void), void (*to_do_after)(const char *name, tarn_status status))
 {
     (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
