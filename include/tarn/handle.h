@@ -23,9 +23,10 @@
  * TARN_DEBUG=handles every get asks the vendor for the handle's stream, and reports a foreign change on standard error
  * and in `contract_breaks`.
  *
- * Contexts. A handle is created in the device's primary context. A get that creates one leaves that context current if
- * the thread had none or was on that device; otherwise it restores the current context. Other gets do not touch the
- * context.
+ * Contexts. A handle is created in the device's primary context. A get that creates one restores the context that was
+ * current before, if that was of another device. Otherwise it leaves current what the library's create has left: the
+ * primary context, unless create changed it. A get that finds a handle touches no context, so in a thread that has none
+ * the program makes one current before it uses the handle (tarn_device_set()).
  *
  * Captures (tarn/stream.h). An existing handle can be used in a capture. Creating one allocates memory, which
  * invalidates a capture on some drivers (pytorch/pytorch#99397). So while a known capture is open on the device, or the
@@ -406,7 +407,7 @@ TARN_API tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **point
  * of an inner call of the same handle, the library uses its own workspace. `end` clears `call`; a second end of it
  * returns TARN_OK. The structure never grows, so that a program can keep one without a size.
  *   TARN_ERROR_LIBRARY            `end`: the library refuses to release the memory, which is leaked, because the handle
- *                                 may still use it
+ *                                 may still use it; `call` is cleared all the same
  *   TARN_ERROR_INVALID_ARGUMENT   `end`: `call` did not come from a begin, or is a copy of one that has ended */
 typedef struct tarn_workspace_call {
     void *handle;  /* the thread's or the lease's */

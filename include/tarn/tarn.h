@@ -8,6 +8,8 @@
  * These rules hold for every function; a function's own comment repeats only what differs. docs/process-life.md gives
  * the reasons.
  *   threads        Every function is thread-safe. One thread must not use an object while another thread releases it.
+ *   results        A function writes its results only if it succeeds. Where it also writes one on failure, its comment
+ *                  says so.
  *   structures     A structure that begins with `size` may grow in later versions. The caller sets `size` to its sizeof
  *                  before the call, also where tarn fills the structure in, and unused fields to 0. The size of any
  *                  earlier version is known.

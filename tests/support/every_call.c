@@ -14,6 +14,7 @@
 
 struct world world;
 const char *every_call_now = "none";
+bool every_call_wrote;
 
 /* What calls write to. */
 static struct {
@@ -563,6 +564,7 @@ void every_call_between(void (*to_do_before)(void), void (*to_do_after)(const ch
         every_call_now = calls[i].name;
         to_do_before();
         tarn_status status = calls[i].call();
+        every_call_wrote = status != TARN_OK && memcmp(&out, &before, sizeof out) != 0;
         to_do_after(calls[i].name, status);
     }
     every_call_now = "none";
