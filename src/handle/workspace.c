@@ -534,7 +534,10 @@ static tarn_status captured_now(const struct workspace *workspace, uint64_t *cap
 static bool may_be_captured(const struct workspace *workspace)
 {
     uint64_t capture = 0;
+    struct error_before before;
+    error_attempt_begin(&before);
     tarn_status status = captured_now(workspace, &capture);
+    error_attempt_end(&before, TARN_OK);
     return capture || (status && status != TARN_ERROR_DEVICE_LOST);
 }
 

@@ -3,6 +3,8 @@
 
 #include "support/every_call.h"
 
+#include "base/status.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -551,6 +553,7 @@ tarn_status every_call_make(size_t i)
     (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
     prepare();
     every_call_now = every_call_name(i);
+    error_set(TARN_ERROR_SYSTEM, EARLIER_ERROR);
     tarn_status status = i < CALLS ? calls[i].call() : last_calls[i - CALLS].call();
     every_call_now = "none";
     return status;
@@ -563,6 +566,7 @@ void every_call_between(void (*to_do_before)(void), void (*to_do_after)(const ch
         prepare();
         every_call_now = calls[i].name;
         to_do_before();
+        error_set(TARN_ERROR_SYSTEM, EARLIER_ERROR);
         tarn_status status = calls[i].call();
         every_call_wrote = status != TARN_OK && memcmp(&out, &before, sizeof out) != 0;
         to_do_after(calls[i].name, status);
