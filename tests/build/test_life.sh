@@ -31,6 +31,11 @@ compile copies copies-static -DCOPIES_STATIC -rdynamic "$TARN_BUILD/libtarn.a"
 "$work/copies" "$lib" "$work/libother.so"
 "$work/copies-static" - "$lib"
 "$work/copies-static" "$lib" -
+if [ -e "$TARN_BUILD/sim/libcuda.so.1" ]; then
+    for driver in cuda hip; do
+        LD_LIBRARY_PATH=$TARN_BUILD/sim TARN_DRIVER=$driver TARN_HIP_VMM=1 "$work/copies" "$lib" "$work/libother.so"
+    done
+fi
 names=$(readelf -rW "$lib" | grep -E ' tarn_' || true)
 [ -z "$names" ] || fail "asks for its own functions by name, which another copy may answer: $names"
 
