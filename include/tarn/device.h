@@ -110,7 +110,7 @@ TARN_API tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
  * continues, or fails. tarn never calls this itself at process exit, where the driver may be gone
  * (pytorch/pytorch#17658, #36408).
  *   TARN_ERROR_CAPTURE   a known capture is open on any device; nothing was done
- *   TARN_ERROR_BUSY      in a callback of an observer (observe.h) or of debug mode (debug.h); nothing was done
+ *   TARN_ERROR_BUSY      in a callback, that is in code of the program that a call of tarn runs; nothing was done
  *   TARN_ERROR_FORKED    in a child of fork() */
 TARN_API tarn_status tarn_shutdown(void);
 

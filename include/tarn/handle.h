@@ -23,9 +23,10 @@
  * TARN_DEBUG=handles every get asks the vendor for the handle's stream, and reports a foreign change on standard error
  * and in `contract_breaks`.
  *
- * Contexts. A handle is created in the device's primary context. A get that creates one leaves that context current if
- * the thread had none or was on that device; otherwise it restores the current context. Other gets do not touch the
- * context.
+ * Contexts. A handle is created in the device's primary context. A get that creates one restores the context that was
+ * current before, if that was of another device. Otherwise it leaves current what the library's create has left: the
+ * primary context, unless create changed it. A get that finds a handle touches no context, so in a thread that has none
+ * the program makes one current before it uses the handle (tarn_device_set()).
  *
  * Captures (tarn/stream.h). An existing handle can be used in a capture. Creating one allocates memory, which
  * invalidates a capture on some drivers (pytorch/pytorch#99397). So while a known capture is open on the device, or the
@@ -123,8 +124,12 @@ typedef enum tarn_platform {
  * NULL. A name requires `sonames`. All functions return 0 for success; handles and streams are pointers. The strings
  * are copied.
  *
- * `create`, `destroy` and `status_text` may call any tarn function. The others are called while tarn holds the lock of
- * the handle and must not call tarn: such a call may wait for itself. */
+ * `create`, `destroy` and `status_text` may call any tarn function; tarn_shutdown() returns TARN_ERROR_BUSY there. The
+ * others are called while tarn holds the lock of the handle and must not call tarn: such a call may wait for itself.
+ *
+ * Unlike other callbacks, all of them may throw a C++ exception or end the thread. The tarn function that called them
+ * does not return then. A create counts as failed. A handle that was to be destroyed is abandoned. A handle that was to
+ * be bound is bound by the next get. */
 typedef struct tarn_library_row {
     size_t size;            /* sizeof(tarn_library_row), set by the caller */
     const char *name;       /* the name for tarn_library_find() */
@@ -200,7 +205,8 @@ TARN_API tarn_status tarn_library_info_get(tarn_library library, tarn_library_in
  *                                  would have to be created in that pool
  *   TARN_ERROR_BUSY                the library's create asks for a handle of the same library and device; or the thread
  *                                  is in a `mapped` or `unmapping` callback (observe.h), and a handle or memory for
- *                                  its workspace would have to be created
+ *                                  its workspace would have to be created; or another thread creates the first handle
+ *                                  there, and has not finished in time (tarn_handle_wait_limit_set())
  *   TARN_ERROR_INVALID_STREAM      the stream was retired
  *   TARN_ERROR_INVALID_ARGUMENT    `handle` is NULL, or the library number is unknown */
 TARN_API tarn_status tarn_handle_get(tarn_library library, void **handle);
@@ -262,7 +268,10 @@ TARN_API tarn_status tarn_handle_trim(tarn_library library, int device, size_t *
 
 /* Sets how long, in ns, the calling thread waits for other threads' captures to end when it must create a handle and
  * captures nothing itself. A handle that another thread gives back ends the wait too. After the limit the call returns
- * TARN_ERROR_CAPTURE. The initial value 0 means no wait. tarn_shutdown() waits for a waiting thread. */
+ * TARN_ERROR_CAPTURE. The initial value 0 means no wait. tarn_shutdown() waits for a waiting thread.
+ *
+ * A library's first handle on a device is created alone, which can take seconds. A thread that needs a handle meanwhile
+ * waits up to 60 s, or up to its limit if that is longer. After that the call returns TARN_ERROR_BUSY. */
 TARN_API tarn_status tarn_handle_wait_limit_set(uint64_t ns);
 /* Returns the calling thread's limit, in ns.
  *   TARN_ERROR_INVALID_ARGUMENT   `ns` is NULL */
@@ -405,7 +414,7 @@ TARN_API tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **point
  * of an inner call of the same handle, the library uses its own workspace. `end` clears `call`; a second end of it
  * returns TARN_OK. The structure never grows, so that a program can keep one without a size.
  *   TARN_ERROR_LIBRARY            `end`: the library refuses to release the memory, which is leaked, because the handle
- *                                 may still use it
+ *                                 may still use it; `call` is cleared all the same
  *   TARN_ERROR_INVALID_ARGUMENT   `end`: `call` did not come from a begin, or is a copy of one that has ended */
 typedef struct tarn_workspace_call {
     void *handle;  /* the thread's or the lease's */

@@ -33,7 +33,8 @@
 extern "C" {
 #endif
 
-/* The properties of the host device. */
+/* The properties of the host device. Its pinned memory (pinned.h) is memory of the machine: all devices together pin no
+ * more than the machine has, touched or not. */
 typedef struct tarn_host_configuration {
     size_t size;   /* sizeof(tarn_host_configuration) */
     int devices;   /* 1 to TARN_MAX_DEVICES; 0: TARN_HOST_DEVICES, or 1 */

@@ -94,7 +94,7 @@ TARN_API tarn_status tarn_pinned_forget_captures(void);
 typedef struct tarn_pinned_settings {
     size_t size;                /* sizeof(tarn_pinned_settings), set by the caller */
     bool use_register;          /* register pages of the system instead of allocating from the driver. Off */
-    unsigned register_threads;  /* threads that touch pages: a power of two, at most 128. 1 */
+    unsigned register_threads;  /* threads that touch pages: a power of two, at most 128; 0 means 1. 1 */
     size_t reserve_segment;     /* bytes of a segment allocated at the first growth and kept. 0: none */
     bool background_threads;    /* a thread checks for finished work while blocks wait for it. Off */
     size_t max_round_threshold; /* bytes: larger requests are rounded up to 256 bytes only. TARN_NO_LIMIT */

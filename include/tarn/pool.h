@@ -204,7 +204,7 @@ TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers
  * keep their addresses, and graphs that use them stay valid, but nothing may use either until the pool is resumed. */
 typedef enum tarn_pool_state {
     TARN_POOL_RUNS,     /* it is not suspended */
-    TARN_POOL_CHANGES,  /* another thread is suspending or resuming it */
+    TARN_POOL_CHANGES,  /* a thread is suspending or resuming it, or a sleep is prepared (sleep.h) and includes it */
     TARN_POOL_KEPT,     /* suspended; the contents of live blocks are in host memory */
     TARN_POOL_DISCARDED /* suspended; live blocks will have undefined contents */
 } tarn_pool_state;
@@ -213,9 +213,10 @@ typedef enum tarn_pool_state {
 TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state);
 
 /* Suspends a pool: returns all of its memory to the driver. The call first waits for the work queued on the pool's
- * streams and on streams recorded for its blocks; if a graph holds a reference, for all work of the device. With
- * `keep`, the contents of live blocks are first copied to host memory: as many bytes as the live blocks and the slabs
- * of small blocks have. Nothing else may use the pool's memory during the call, or be queued to use it.
+ * streams and on streams recorded for its blocks, streams of other devices among them; if a graph holds a reference,
+ * for all work of the device. With `keep`, the contents of live blocks are first copied to host memory: as many bytes
+ * as the live blocks and the slabs of small blocks have. Nothing else may use the pool's memory during the call, or be
+ * queued to use it.
  *
  * While the pool is suspended, its blocks may be freed. Scopes and captures of it may begin, but allocations from it
  * return TARN_ERROR_SUSPENDED, as do tarn_anchor(), tarn_export(), tarn_range_get() and tarn_pool_restore(). Its
@@ -228,8 +229,9 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  *   TARN_ERROR_SUSPENDED            the pool is suspended already, or another thread is suspending or resuming it
  *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h), or the thread is in a
  *                                   `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_CAPTURE              a known capture is open on the device, a stream that uses the pool's memory
- *                                   captures, or, if a graph holds a reference, any stream was seen to capture
+ *   TARN_ERROR_CAPTURE              a known capture is open on the device; a stream that uses the pool's memory
+ *                                   captures, also a stream of another device; or, if a graph holds a reference, any
+ *                                   stream was seen to capture
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit into host memory */
 TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
 
@@ -268,7 +270,12 @@ TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
  * their captures.
  *
  * `changed` (may be NULL) is called afterwards for each block that is no longer live, and for each that has become
- * live, which the caller then frees. tarn holds no lock during the callback, which may call tarn.
+ * live, which the caller then frees. It is not called for a block allocated since the checkpoint that has the address,
+ * the size and the stream of a recorded block: from then on that block is the recorded one, with its tag. tarn holds no
+ * lock during the callback, which may call tarn.
+ *
+ * A recorded block of a leased stream becomes live on that stream again, also if the lease was returned, and whoever
+ * has the stream now.
  *   TARN_ERROR_INVALID_ARGUMENT   the checkpoint is of another pool
  *   TARN_ERROR_SUSPENDED          the pool is suspended: resume it first
  *   TARN_ERROR_BUSY               a freed block waits for other streams, or a live block was used on one
@@ -295,8 +302,8 @@ typedef enum tarn_scope_kind {
 /* Begins a scope. `stream` matters for TARN_SCOPE_STREAM only.
  *   TARN_ERROR_INVALID_STREAM   TARN_SCOPE_STREAM: the stream is unknown, was retired, or is not of the pool's device
  *   TARN_ERROR_INVALID_DEVICE   TARN_SCOPE_THREAD: the thread's current device is not the pool's
- *   TARN_ERROR_SCOPE            such a scope is open already: of this pool by this thread, for this stream, or for all
- *                               threads
+ *   TARN_ERROR_SCOPE            a scope of this pool and this kind is open already: begun by this thread, for this
+ *                               stream, or for all threads. Scopes of other pools or for other streams do not matter
  *   TARN_ERROR_INVALID_ARGUMENT `kind` is unknown */
 TARN_API tarn_status tarn_scope_begin(tarn_pool *pool, tarn_scope_kind kind, tarn_stream stream, tarn_scope *scope);
 
@@ -319,6 +326,9 @@ TARN_API tarn_status tarn_scope_leave(tarn_scope scope);
  * the graph holds a reference until the graph and every executable made from it are destroyed and their work has
  * finished. tarn_capture_abort() leaves no reference. While a capture or a graph holds a reference, none of the pool's
  * memory is unmapped, because every launch uses it. Memory freed inside a capture is reused inside it in stream order.
+ *
+ * This routing is a scope like others: a scope that begins later wins, and the graph does not hold the pool of that
+ * scope. For memory from there that the graph uses, the caller adds a reference (tarn_pool_keep_for_graph()).
  *
  * Graphs that share a pool must be launched in the order of their captures and never concurrently: each reuses what the
  * one before it freed.

@@ -37,7 +37,7 @@ typedef enum tarn_snapshot_format {
 typedef struct tarn_snapshot_options {
     size_t size;                 /* sizeof(tarn_snapshot_options) */
     tarn_snapshot_format format; /* TARN_SNAPSHOT_PICKLE */
-    uint64_t max_bytes;          /* of the file, not 0: the oldest records are dropped to fit. TARN_NO_LIMIT: any */
+    uint64_t max_bytes;          /* of the file: the oldest records are dropped to fit. 0 or TARN_NO_LIMIT: any */
 } tarn_snapshot_options;
 
 /* Writes a snapshot to a file that only its owner can read. An existing file is replaced at the end, so that nobody

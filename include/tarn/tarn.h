@@ -8,6 +8,8 @@
  * These rules hold for every function; a function's own comment repeats only what differs. docs/process-life.md gives
  * the reasons.
  *   threads        Every function is thread-safe. One thread must not use an object while another thread releases it.
+ *   results        A function writes its results only if it succeeds. Where it also writes one on failure, its comment
+ *                  says so.
  *   structures     A structure that begins with `size` may grow in later versions. The caller sets `size` to its sizeof
  *                  before the call, also where tarn fills the structure in, and unused fields to 0. The size of any
  *                  earlier version is known.
@@ -23,7 +25,7 @@
  *   cancellation   No call is a cancellation point, and neither are the callbacks that it makes: a thread is cancelled
  *                  before or after the call. Asynchronous cancellation must be off during calls, as POSIX requires for
  *                  nearly all functions. A callback must return: it must not leave by longjmp(), pthread_exit() or an
- *                  exception.
+ *                  exception. Only the functions of a library (handle.h) may throw an exception or end the thread.
  *   errno          A call that succeeds leaves errno as it was; one that fails may change it. Every call leaves the
  *                  signal mask and the rounding mode as they were.
  *   thread exit    tarn releases what the thread held and makes no driver call for it. The thread's

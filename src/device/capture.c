@@ -62,6 +62,17 @@ unsigned captures_open_anywhere(void)
 
 tarn_status stream_ask_capture(const struct stream *stream, struct driver_capture *capture)
 {
+    tarn_status status = stream_ask_capture_silently(stream, capture);
+    if (!status)
+        return TARN_OK;
+    return failed(status,
+                  "the driver cannot say whether stream %p of device %d captures (%s); a stream is retired before it "
+                  "is destroyed",
+                  stream_native(stream), stream->device, tarn_status_name(status));
+}
+
+tarn_status stream_ask_capture_silently(const struct stream *stream, struct driver_capture *capture)
+{
     *capture = (struct driver_capture){0};
     tarn_status status = driver->capture_status(stream->device, stream_native(stream), capture);
     if (status != TARN_ERROR_CAPTURE)
@@ -89,7 +100,7 @@ tarn_status stream_refuse_capture(struct stream *stream, const char *what)
 static bool driver_captures(const struct stream *stream)
 {
     struct driver_capture capture;
-    return stream_ask_capture(stream, &capture) || capture.state != DRIVER_CAPTURE_NONE;
+    return stream_ask_capture_silently(stream, &capture) || capture.state != DRIVER_CAPTURE_NONE;
 }
 
 bool stream_captures(struct stream *stream)
@@ -194,7 +205,7 @@ static void unlist_locked(struct capture *capture)
 static void note_id(const struct stream *stream)
 {
     struct driver_capture capture;
-    if (stream_ask_capture(stream, &capture) || capture.state != DRIVER_CAPTURE_ACTIVE)
+    if (stream_ask_capture_silently(stream, &capture) || capture.state != DRIVER_CAPTURE_ACTIVE)
         return;
     mutex_lock(&captures_lock);
     stream->known->id = capture.id;

@@ -39,6 +39,8 @@ static inline bool foreign_is_barred(const struct stream *stream)
  * while any blocking stream of its device captures, because that may be the same stream. Changes the last error only if the driver fails in
  * another way. */
 tarn_status stream_ask_capture(const struct stream *stream, struct driver_capture *capture);
+/* The same, and leaves the last error alone in any case: for callers that go on without an answer. */
+tarn_status stream_ask_capture_silently(const struct stream *stream, struct driver_capture *capture);
 
 /* The same as a status: TARN_ERROR_CAPTURE, with a text, if the stream captures; another status if the driver could not say. `what` names
  * the refused operation. */

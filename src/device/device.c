@@ -4,6 +4,7 @@
 /* Owns the table of devices, the current device of each thread, guards, and the order of shutdown. The table is filled
  * once, under `setup_lock`, and read without a lock after `ready`. Nothing here makes a context but tarn_device_set(). */
 #include "device/device.h"
+#include "base/callback.h"
 #include "base/cancel.h"
 #include "base/debug_words.h"
 #include "base/pages.h"
@@ -11,7 +12,6 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "device/shutdown.h"
 #include "device/stream.h"
 #include "device/tracing.h"
 
@@ -48,6 +48,7 @@ static void thread_end(void *value)
 {
     struct thread *thread = thread_here;
     (void)value;
+    callbacks_of_thread_end();
     if (!thread || atomic_load(&process_state) == PROCESS_IS_FORKED)
         return; /* in a child another thread of the parent may have had any lock */
     for (int layer = 0; layer < THREAD_LAYERS; layer++) {
@@ -250,20 +251,13 @@ void device_on_shutdown_first(void (*callback)(void))
     mutex_unlock(&setup_lock);
 }
 
-static tarn_status (*_Atomic shutdown_asks)(void);
-
-void device_on_shutdown_ask(tarn_status (*callback)(void))
-{
-    atomic_store(&shutdown_asks, callback);
-}
-
 static tarn_status shutdown_may_begin(void)
 {
     if (!atomic_load(&ready) || atomic_load(&process_state) != PROCESS_RUNS)
         return TARN_OK;
-    tarn_status (*ask)(void) = atomic_load(&shutdown_asks);
-    tarn_status status = captures_refuse_all("a shutdown");
-    return status || !ask ? status : ask();
+    if (undo_is_here(NULL))
+        return failed(TARN_ERROR_BUSY, "a shutdown in a callback: the call of tarn around it goes on afterwards");
+    return captures_refuse_all("a shutdown");
 }
 
 tarn_status tarn_shutdown(void)

@@ -451,7 +451,9 @@ static bool is_none_of_the_driver(const struct device *device, void *native)
     struct error_before before;
     error_attempt_begin(&before);
     tarn_status status = driver->capture_status(device->number, native, &capture);
-    if (!status)
+    if (status)
+        error_set(status, "the driver knows no stream %p of device %d", native, device->number);
+    else
         status = driver->stream_check(device->number, native);
     bool none = status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT;
     error_attempt_end(&before, none ? TARN_ERROR_INVALID_STREAM : TARN_OK);

@@ -74,6 +74,7 @@ static tarn_status holder_make(struct thread *thread)
     holder->wait_ns = 0;
     memset(holder->modes, 0, sizeof holder->modes);
     thread->handles = holder;
+    callback_calls = &holder->busy;
     return TARN_OK;
 }
 
@@ -164,7 +165,11 @@ static tarn_status slot_take(struct slot *slot, struct holder *holder, struct en
     mutex_lock(&shelf->lock);
     handle->holder = holder;
     mutex_unlock(&shelf->lock);
-    if ((status = tell(handle, stream, incarnation))) { /* as if there had been no get */
+    struct taken taken;
+    taken_begin(&taken, handle);
+    status = tell(handle, stream, incarnation);
+    taken_end(&taken);
+    if (status) { /* as if there had been no get */
         handle_give_back(handle);
         return status;
     }
@@ -326,6 +331,7 @@ static void handles_thread_end(struct thread *thread)
     holder_empty(holder);
     call_end(holder);
     thread->handles = NULL;
+    callback_calls = NULL;
     mutex_lock(&holders_lock);
     holder->free = spare_holders;
     spare_holders = holder;

@@ -5,6 +5,8 @@
 #ifndef TARN_HANDLE_HANDLE_H
 #define TARN_HANDLE_HANDLE_H
 
+#include "base/callback.h"
+#include "base/cancel.h"
 #include "base/lock.h"
 #include "device/device.h"
 #include "device/stream.h"
@@ -44,6 +46,12 @@ struct handle {
     struct workspace *bound;      /* the workspace that the vendor's handle, or the caller, points to, unless freed */
     struct workspace *lent;       /* serves calls of another library by the owner; in the list, not freed either */
 
+    /* The owner's: the function of the library that failed in the bind that it is making; NULL: none. */
+    struct refused {
+        const char *call;
+        int code;
+    } refused;
+
     struct shelf *shelf;
     atomic_uint_fast64_t lease; /* the number of its lease; 0: none. Kept when the handle is freed, for stale leases */
 };
@@ -74,8 +82,11 @@ struct slot {
 
 /* A create in progress; it is on the stack of its thread. */
 struct making {
-    const struct shelf *shelf;
-    const struct making *outer; /* which asked for it */
+    struct undo undo;
+    struct shelf *shelf;
+    struct making *outer; /* which asked for it */
+    struct handle *handle;
+    bool first; /* it runs alone */
 };
 
 #define LIBRARIES (TARN_MAX_LIBRARIES + 1)
@@ -85,7 +96,7 @@ struct holder {
     atomic_uint busy;                       /* the thread is in a call that may reach a vendor: tarn_shutdown() waits */
     struct holder *all, *free;              /* holders lock */
     uint64_t wait_ns;                       /* tarn_handle_wait_limit_set() */
-    const struct making *making;            /* NULL: none */
+    struct making *making;                  /* NULL: none */
     int64_t modes[LIBRARIES][COMMON_MODES]; /* the thread's modes plus 1; 0: the process's mode */
     int devices;
     struct slot slots[]; /* [device][LIBRARIES] */
@@ -111,6 +122,15 @@ tarn_status stream_wanted(const tarn_stream *value, struct stream **stream);
 /* A handle for a lease: an available one, or a new one. It counts as in use, and is still bound as before. */
 tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t wait_ns,
                        struct handle **handle);
+/* Brackets what is done with a handle that was taken: if a call of the library does not return, the handle is given back. */
+struct taken {
+    struct undo undo;
+    struct handle *handle;
+};
+void taken_begin(struct taken *taken, struct handle *handle);
+void taken_end(struct taken *taken);
+/* How long a get waits at least, in ns, for the first create of its library and device in another thread. Tests change it. */
+extern uint64_t shelf_first_limit_ns;
 /* Gives a handle that was in use back. Called by its owner, in a call that tarn_shutdown() waits for, or after the shutdown. */
 void handle_give_back(struct handle *handle);
 /* Whether a pointer from a caller is a handle that was created and not destroyed. */
@@ -146,8 +166,11 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
 tarn_status vendor_prepare(struct handle *handle, struct stream *stream);
 /* Whether that was done, or is not necessary. Called by the owner, or with the shelf's lock held while the handle is available. */
 bool vendor_is_prepared(struct handle *handle);
-/* Brackets creates and destroys, also several in a row: the device's context is current, and the capture mode is relaxed. */
+/* Brackets creates and destroys, also several in a row: the device's context is current, the capture mode is relaxed, and the thread is not
+ * cancelled. */
 struct visit {
+    struct undo undo;
+    struct cancel cancel;
     int device;
     driver_context before; /* the thread's, and its device */
     int device_before;
@@ -170,8 +193,14 @@ tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned 
 bool vendor_is_watched(void);
 /* Whether the calling thread is in a call to a vendor's library during which a lock is held. */
 bool vendor_is_told(void);
-/* Called before such a call; returns the previous value, to be restored after it. */
-bool vendor_tell(bool now);
+/* Brackets such calls. The thread is not cancelled within. If one of them does not return, the lock is released. */
+struct tell {
+    struct undo undo;
+    struct handle *handle;
+    struct cancel cancel;
+};
+void tell_begin_locked(struct tell *tell, struct handle *handle);
+void tell_end_locked(struct tell *tell);
 
 /* workspace.c, workspace_graphs.c ------------------------------------------------------------------------------------------------------ */
 

@@ -21,7 +21,10 @@ static tarn_status lease(struct holder *holder, tarn_library library, tarn_strea
         (status = shelf_of(entry, device_at(stream->device), &shelf)) ||
         (status = shelf_take(entry, shelf, stream, holder->wait_ns, &handle)))
         return status;
+    struct taken taken;
+    taken_begin(&taken, handle);
     status = vendor_bind(handle, stream, atomic_load_explicit(&stream->incarnation, memory_order_acquire));
+    taken_end(&taken);
     if (status) {
         handle_give_back(handle);
         return status;
@@ -60,6 +63,29 @@ static void lease_unclaim(struct handle *handle, const tarn_lease *given)
     atomic_store(&handle->lease, given->number);
 }
 
+/* A lease that was claimed, for as long as its handle is bound. */
+struct claimed {
+    struct undo undo;
+    struct handle *handle;
+    uint64_t number;
+};
+
+static void claimed_undo(struct undo *undo)
+{
+    const struct claimed *claimed = (struct claimed *)((char *)undo - offsetof(struct claimed, undo));
+    atomic_store(&claimed->handle->lease, claimed->number);
+}
+
+static tarn_status bind_claimed(struct handle *handle, const tarn_lease *given, struct stream *stream,
+                                unsigned incarnation)
+{
+    struct claimed claimed = {.handle = handle, .number = given->number};
+    undo_push(&claimed.undo, claimed_undo);
+    tarn_status status = vendor_bind(handle, stream, incarnation);
+    undo_pop(&claimed.undo);
+    return status;
+}
+
 /* Whether the handle of a lease has a workspace for a call that has not ended. */
 static tarn_status refuse_in_call(const struct handle *handle)
 {
@@ -89,7 +115,7 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
         handle = NULL;
         *given = next;
     } else if (!status) {
-        status = vendor_bind(handle, stream, atomic_load_explicit(&stream->incarnation, memory_order_acquire));
+        status = bind_claimed(handle, given, stream, atomic_load_explicit(&stream->incarnation, memory_order_acquire));
     }
     if (handle)
         lease_unclaim(handle, given);
@@ -108,7 +134,7 @@ static tarn_status lease_renew(const tarn_lease *given, struct handle **result)
     if (!status && atomic_load_explicit(&stream->incarnation, memory_order_acquire) != handle->used_incarnation)
         status = failed(TARN_ERROR_INVALID_STREAM, "the lease's stream was retired; call tarn_handle_lease_bind()");
     if (!status)
-        status = vendor_bind(handle, stream, handle->used_incarnation);
+        status = bind_claimed(handle, given, stream, handle->used_incarnation);
     if (status)
         lease_unclaim(handle, given);
     else

@@ -53,7 +53,7 @@ tarn_status entry_find(tarn_library library, struct entry **entry)
 
 tarn_status entry_failed(const struct entry *entry, tarn_status status, const char *call, int code)
 {
-    const char *text = entry->calls.status_text ? entry->calls.status_text(code) : NULL;
+    const char *text = library_status_text(entry, code);
     return failed(status, "%s: %s gave status %d%s%s%s", entry->row->name, call, code, text ? " (" : "",
                   text ? text : "", text ? ")" : "");
 }

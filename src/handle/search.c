@@ -26,6 +26,7 @@ struct search {
     size_t size;
 };
 
+/* Adds a reason, unless it was said: several places lead to one file. */
 static __attribute__((format(printf, 2, 3))) void say(const struct search *search, const char *format, ...)
 {
     char text[600];
@@ -33,7 +34,8 @@ static __attribute__((format(printf, 2, 3))) void say(const struct search *searc
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    loader_say(search->why, search->size, "%s%s", search->why[0] ? "; " : "", text);
+    if (!strstr(search->why, text))
+        loader_say(search->why, search->size, "%s%s", search->why[0] ? "; " : "", text);
 }
 
 /* Releases -------------------------------------------------------------------------------------------------------- */

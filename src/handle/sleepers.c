@@ -4,6 +4,7 @@
 /* Owns the list of sleepers, the oldest first. A callback runs without the lock of the list. Meanwhile its sleeper is marked as `running`,
  * and cannot be removed. The walks below find their next sleeper by its number, so others may come and go. */
 #include "handle/sleepers.h"
+#include "base/callback.h"
 #include "base/lock.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -86,12 +87,33 @@ struct said {
     char why[sizeof((tarn_sleeper_info *)0)->why];
 };
 
-static struct said ask(const struct sleeper *sleeper, tarn_status (*callback)(void *user, char *why, size_t room))
+CALLS_BACK static struct said ask(const struct sleeper *sleeper,
+                                  tarn_status (*function)(void *user, char *why, size_t room))
 {
     struct said said = {.status = TARN_OK};
-    said.status = callback(sleeper->options.user, said.why, sizeof said.why);
+    struct callback callback;
+    callback_begin(&callback);
+    said.status = function(sleeper->options.user, said.why, sizeof said.why);
+    callback_end(&callback);
     said.why[sizeof said.why - 1] = 0;
     return said;
+}
+
+CALLS_BACK static void call_cancel(const tarn_sleeper_options *options)
+{
+    struct callback callback;
+    callback_begin(&callback);
+    options->cancel(options->user);
+    callback_end(&callback);
+}
+
+CALLS_BACK static size_t call_held(const tarn_sleeper_options *options)
+{
+    struct callback callback;
+    callback_begin(&callback);
+    size_t held = options->held(options->user);
+    callback_end(&callback);
+    return held;
 }
 
 static tarn_status failure(const struct sleeper *sleeper, const char *what, const struct said *said)
@@ -133,7 +155,7 @@ void sleepers_cancel(void)
         bool prepared = sleeper->info.state == TARN_SLEEPER_PREPARED;
         sleeper->refused = false;
         if (prepared && sleeper->options.cancel)
-            sleeper->options.cancel(sleeper->options.user);
+            call_cancel(&sleeper->options);
         if (prepared)
             let_go(sleeper, TARN_SLEEPER_AWAKE, TARN_OK, "");
         else
@@ -212,7 +234,7 @@ void sleepers_residue(void (*add)(const tarn_residue_item *item, void *argument)
     tarn_sleeper number = 0;
     for (struct sleeper *sleeper; (sleeper = next(&number, false));) {
         bool asleep = sleeper->info.state == TARN_SLEEPER_ASLEEP, asked = asleep || sleeper->refused;
-        size_t held = asked && sleeper->options.held ? sleeper->options.held(sleeper->options.user) : 0;
+        size_t held = asked && sleeper->options.held ? call_held(&sleeper->options) : 0;
         if (sleeper->refused || (asleep && (held || sleeper->in_part))) {
             const tarn_residue_item item = {.reason = TARN_RESIDUE_SLEEPER,
                                             .device = sleeper->options.device,

@@ -17,6 +17,7 @@
 #include "handle/handle.h"
 #include "memory/arena/observe.h"
 
+#include <errno.h>
 #include <time.h>
 
 static struct object_pool handle_objects = OBJECT_POOL_NAMED_KEEPING(struct handle, lease);
@@ -31,12 +32,16 @@ struct shelf *shelf_known(const struct entry *entry, int device)
 
 static void shelves_init(struct shelf *shelves, int devices)
 {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     for (int i = 0; i < devices; i++) {
         mutex_init(&shelves[i].lock, LOCK_SHELF);
-        pthread_cond_init(&shelves[i].first_over, NULL);
+        pthread_cond_init(&shelves[i].first_over, &attributes);
         shelves[i].device = device_at(i);
         shelves[i].stats.device_bytes_last = shelves[i].stats.device_bytes_max = -1;
     }
+    pthread_condattr_destroy(&attributes);
 }
 
 tarn_status shelf_of(struct entry *entry, struct device *device, struct shelf **shelf)
@@ -99,6 +104,22 @@ void handle_give_back(struct handle *handle)
     push_locked(shelf, handle);
     mutex_unlock(&shelf->lock);
     workspaces_free(gone);
+}
+
+static void taken_undo(struct undo *undo)
+{
+    handle_give_back(((struct taken *)((char *)undo - offsetof(struct taken, undo)))->handle);
+}
+
+void taken_begin(struct taken *taken, struct handle *handle)
+{
+    taken->handle = handle;
+    undo_push(&taken->undo, taken_undo);
+}
+
+void taken_end(struct taken *taken)
+{
+    undo_pop(&taken->undo);
 }
 
 static bool is_of(const struct stream *stream, unsigned incarnation, const struct stream *wanted)
@@ -188,22 +209,49 @@ static void note_created_locked(struct shelf *shelf, struct handle *handle, uint
     shelf->all = handle;
 }
 
+/* The end of a create, which has made a handle or not. */
+static void create_end_locked(const struct making *making, bool made)
+{
+    struct shelf *shelf = making->shelf;
+    thread_here->handles->making = making->outer;
+    shelf->creating--;
+    if (making->first) {
+        shelf->first = made ? FIRST_DONE : FIRST_TO_COME;
+        pthread_cond_broadcast(&shelf->first_over);
+    }
+    if (made)
+        return;
+    shelf->stats.failures++;
+    if (making->handle) {
+        mutex_finish(&making->handle->lock);
+        object_free(&handle_objects, making->handle);
+    }
+}
+
+static void create_undo(struct undo *undo)
+{
+    const struct making *making = (struct making *)((char *)undo - offsetof(struct making, undo));
+    mutex_lock(&making->shelf->lock);
+    create_end_locked(making, false);
+    mutex_unlock(&making->shelf->lock);
+}
+
 /* Creates a handle; the shelf's lock is released meanwhile. The new handle is neither in use nor available. */
 static tarn_status create_locked(struct entry *entry, struct shelf *shelf, struct handle **result)
 {
-    bool first = shelf->first == FIRST_TO_COME;
-    if (first)
+    struct holder *holder = thread_here->handles;
+    struct making making = {.shelf = shelf, .outer = holder->making, .first = shelf->first == FIRST_TO_COME};
+    if (making.first)
         shelf->first = FIRST_UNDER_WAY;
     uint64_t started = ++shelf->started, ns = 0;
     bool alone = shelf->creating++ == 0;
     int64_t bytes = -1;
-    struct holder *holder = thread_here->handles;
-    struct making making = {.shelf = shelf, .outer = holder->making};
     holder->making = &making;
     mutex_unlock(&shelf->lock);
 
     tarn_status status = TARN_OK;
-    struct handle *handle = object_alloc(&handle_objects);
+    struct handle *handle = making.handle = object_alloc(&handle_objects);
+    undo_push(&making.undo, create_undo);
     if (handle) {
         handle->library = entry;
         handle->shelf = shelf;
@@ -214,23 +262,13 @@ static tarn_status create_locked(struct entry *entry, struct shelf *shelf, struc
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a handle of %s", entry->row->name);
     }
 
-    holder->making = making.outer;
+    undo_pop(&making.undo);
     mutex_lock(&shelf->lock);
-    shelf->creating--;
+    create_end_locked(&making, !status);
     if (shelf->started != started)
         bytes = -1; /* other creates ran at the same time */
-    if (first) {
-        shelf->first = status ? FIRST_TO_COME : FIRST_DONE;
-        pthread_cond_broadcast(&shelf->first_over);
-    }
-    if (status) {
-        shelf->stats.failures++;
-        if (handle) {
-            mutex_finish(&handle->lock);
-            object_free(&handle_objects, handle);
-        }
+    if (status)
         return status;
-    }
     note_created_locked(shelf, handle, ns, bytes);
     if (trace_is_on())
         trace_event(TRACE_handle_create, trace_place_of_device(shelf->device->number, (const uint64_t[2]){0}),
@@ -305,6 +343,26 @@ static tarn_status may_create(const struct entry *entry, struct shelf *shelf, st
         ours ? "" : ", or tarn_handle_wait_limit_set() in this thread");
 }
 
+uint64_t shelf_first_limit_ns = 60000000000; /* how long a thread waits at least; tests change it */
+
+static uint64_t first_deadline(void)
+{
+    uint64_t ns = thread_here->handles->wait_ns;
+    return deadline_after(ns > shelf_first_limit_ns ? ns : shelf_first_limit_ns);
+}
+
+/* Waits until another thread's first create is over, or until the deadline. */
+static tarn_status wait_for_first_locked(struct shelf *shelf, const struct entry *entry, uint64_t deadline)
+{
+    const struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000), .tv_nsec = (long)(deadline % 1000000000)};
+    if (condition_wait(&shelf->first_over, &shelf->lock, &until) != ETIMEDOUT || shelf->first != FIRST_UNDER_WAY)
+        return TARN_OK;
+    return failed(TARN_ERROR_BUSY,
+                  "another thread has been creating the first handle of %s on device %d for too long: the library's %s "
+                  "has not returned",
+                  entry->row->name, shelf->device->number, entry->row->create);
+}
+
 static struct handle *pop_for_locked(struct shelf *shelf, const struct entry *entry, const struct stream *stream,
                                      bool foreign)
 {
@@ -320,6 +378,7 @@ static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct str
     tarn_status status = TARN_OK;
     struct handle *handle = NULL;
     bool again = false;
+    uint64_t first = first_deadline();
     mutex_lock(&shelf->lock);
     handle = pop_for_locked(shelf, entry, stream, foreign);
     while (!status && !handle) {
@@ -332,7 +391,7 @@ static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct str
         if (again)
             continue;
         if (shelf->first == FIRST_UNDER_WAY && !thread_here->handles->making) {
-            (void)condition_wait(&shelf->first_over, &shelf->lock, NULL);
+            status = wait_for_first_locked(shelf, entry, first);
         } else if (!(status = create_locked(entry, shelf, &handle))) {
             count_use_locked(shelf);
         }
@@ -436,10 +495,18 @@ static tarn_status make_ready(struct handle *handle, struct stream *stream)
     return status ? status : vendor_prepare(handle, stream ? stream : handle->shelf->device->legacy);
 }
 
+static void unready_undo(struct undo *undo)
+{
+    struct handle *handle = ((struct taken *)((char *)undo - offsetof(struct taken, undo)))->handle;
+    mutex_lock(&handle->shelf->lock);
+    push_locked(handle->shelf, handle);
+    mutex_unlock(&handle->shelf->lock);
+}
+
 /* Makes one more handle ready, if fewer than `count` are: an available one while `tries` of these remain to be tried, otherwise a new one.
  * Called with the shelf's lock, which is released meanwhile. */
 static tarn_status prewarm_one_locked(struct shelf *shelf, struct entry *entry, struct stream *stream, size_t count,
-                                      uint64_t *tries)
+                                      uint64_t *tries, uint64_t first)
 {
     struct handle *handle = NULL;
     if (count_ready_locked(shelf, stream) >= count)
@@ -450,14 +517,15 @@ static tarn_status prewarm_one_locked(struct shelf *shelf, struct entry *entry, 
     }
     bool found = handle;
     tarn_status status = TARN_OK;
-    if (!found && shelf->first == FIRST_UNDER_WAY && !thread_here->handles->making) {
-        (void)condition_wait(&shelf->first_over, &shelf->lock, NULL);
-        return TARN_OK;
-    }
+    if (!found && shelf->first == FIRST_UNDER_WAY && !thread_here->handles->making)
+        return wait_for_first_locked(shelf, entry, first);
     if (!found && (status = create_locked(entry, shelf, &handle)))
         return status;
     mutex_unlock(&shelf->lock);
+    struct taken unready = {.handle = handle};
+    undo_push(&unready.undo, unready_undo);
     status = make_ready(handle, stream);
+    undo_pop(&unready.undo);
     mutex_lock(&shelf->lock);
     handle->kept_for = status ? NULL : stream;
     handle->kept_incarnation = stream ? atomic_load_explicit(&stream->incarnation, memory_order_relaxed) : 0;
@@ -468,7 +536,7 @@ static tarn_status prewarm_one_locked(struct shelf *shelf, struct entry *entry, 
 static tarn_status prewarm(struct holder *holder, struct entry *entry, struct shelf *shelf, struct stream *stream,
                            size_t count)
 {
-    uint64_t deadline = deadline_after(holder->wait_ns);
+    uint64_t deadline = deadline_after(holder->wait_ns), first = first_deadline();
     tarn_status status = entry_usable(entry);
     mutex_lock(&shelf->lock);
     uint64_t tries = shelf->stats.available;
@@ -479,7 +547,7 @@ static tarn_status prewarm(struct holder *holder, struct entry *entry, struct sh
         status = may_create(entry, shelf, stream, deadline, returned, &again);
         mutex_lock(&shelf->lock);
         if (!status && !again)
-            status = prewarm_one_locked(shelf, entry, stream, count, &tries);
+            status = prewarm_one_locked(shelf, entry, stream, count, &tries, first);
     }
     mutex_unlock(&shelf->lock);
     return status;
@@ -553,17 +621,41 @@ static void pool_keep(struct shelf *shelf, struct workspace *list)
     mutex_unlock(&shelf->lock);
 }
 
+/* Handles that are being destroyed. */
+struct ending {
+    struct undo undo;
+    struct shelf *shelf;
+    struct handle *rest; /* those that follow the one that is destroyed now */
+};
+
+/* A destroy did not return: its handle is abandoned, and the others are available again. */
+static void ending_undo(struct undo *undo)
+{
+    const struct ending *ending = (struct ending *)((char *)undo - offsetof(struct ending, undo));
+    struct shelf *shelf = ending->shelf;
+    mutex_lock(&shelf->lock);
+    for (struct handle *handle = ending->rest, *next; handle; handle = next) {
+        next = handle->next;
+        handle->all = shelf->all;
+        shelf->all = handle;
+        shelf->stats.destroyed--;
+        push_locked(shelf, handle);
+    }
+    mutex_unlock(&shelf->lock);
+}
+
 /* Destroys the handle first, then frees the memory that it points to. */
 tarn_status handles_destroy(struct shelf *shelf, bool keep, size_t *count)
 {
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct visit visit;
+    struct ending ending = {.shelf = shelf};
     tarn_status result = visit_begin(shelf->device, &visit);
     *count = 0;
     if (result)
         return result;
+    undo_push(&ending.undo, ending_undo);
     for (struct handle *list = detach_available(shelf); list; ++*count) {
-        struct handle *next = list->next;
+        struct handle *next = ending.rest = list->next;
         tarn_status status = vendor_destroy(list);
         if (!result)
             result = status;
@@ -577,8 +669,15 @@ tarn_status handles_destroy(struct shelf *shelf, bool keep, size_t *count)
         object_free(&handle_objects, list);
         list = next;
     }
+    undo_pop(&ending.undo);
     visit_end(&visit, false);
     return result;
+}
+
+static void unbar(struct undo *undo)
+{
+    (void)undo;
+    captures_unbar_all();
 }
 
 static tarn_status trim(tarn_library library, int device, size_t *destroyed)
@@ -592,7 +691,10 @@ static tarn_status trim(tarn_library library, int device, size_t *destroyed)
     if ((status = observe_refuse_moving("destroying handles")) ||
         (status = captures_bar_all("destroying handles, which waits for the device")))
         return status;
+    struct undo barred;
+    undo_push(&barred, unbar);
     status = handles_destroy(shelf, true, &count);
+    undo_pop(&barred);
     captures_unbar_all();
     if (destroyed)
         *destroyed = count;

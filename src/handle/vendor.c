@@ -21,29 +21,46 @@
 #include <time.h>
 #include <unistd.h>
 
-tarn_status visit_begin(struct device *device, struct visit *visit)
-{
-    *visit = (struct visit){.device = device->number, .mode = DRIVER_CAPTURE_RELAXED};
-    tarn_status status = device_check(device);
-    if (status)
-        return status;
-    visit->knows_before =
-        driver->context_get(&visit->before) == TARN_OK && driver->current(&visit->device_before) == TARN_OK;
-    status = device_note(device, driver->activate(device->number));
-    if (!status)
-        visit->relaxed = driver->capture_mode(&visit->mode) == TARN_OK;
-    return status;
-}
-
-/* With `stay`, a thread that had no context, or was on the device, keeps the device's context, because its next calls need it
- * (aten/src/ATen/cuda/CublasHandlePool.cpp). */
-void visit_end(struct visit *visit, bool stay)
+static void visit_leave(struct visit *visit, bool stay)
 {
     if (visit->relaxed)
         (void)driver->capture_mode(&visit->mode);
     bool stays = stay && (!visit->before || visit->device_before == visit->device);
     if (visit->knows_before && !stays)
         (void)driver->context_set(visit->before);
+    cancel_restore(visit->cancel);
+}
+
+static void visit_undo(struct undo *undo)
+{
+    visit_leave((struct visit *)((char *)undo - offsetof(struct visit, undo)), false);
+}
+
+tarn_status visit_begin(struct device *device, struct visit *visit)
+{
+    *visit = (struct visit){.device = device->number, .mode = DRIVER_CAPTURE_RELAXED};
+    tarn_status status = device_check(device);
+    if (status)
+        return status;
+    visit->cancel = cancel_off();
+    visit->knows_before =
+        driver->context_get(&visit->before) == TARN_OK && driver->current(&visit->device_before) == TARN_OK;
+    status = device_note(device, driver->activate(device->number));
+    if (status) {
+        cancel_restore(visit->cancel);
+        return status;
+    }
+    visit->relaxed = driver->capture_mode(&visit->mode) == TARN_OK;
+    undo_push(&visit->undo, visit_undo);
+    return TARN_OK;
+}
+
+/* With `stay`, a thread that had no context, or was on the device, keeps the device's context, because its next calls need it
+ * (aten/src/ATen/cuda/CublasHandlePool.cpp). */
+void visit_end(struct visit *visit, bool stay)
+{
+    undo_pop(&visit->undo);
+    visit_leave(visit, stay);
 }
 
 static uint64_t now_ns(void)
@@ -71,29 +88,6 @@ static bool is_full(const struct device *device)
     return free < (total / 16 < little ? total / 16 : little);
 }
 
-/* Calls the vendor's create. If the handle is a structure, tarn allocates it. */
-static int call_create(const struct entry *entry, void **made)
-{
-    const struct library *row = entry->row;
-    const struct library_calls *calls = &entry->calls;
-    if (row->create_takes_number)
-        return calls->create_with_number(made, row->create_number);
-    if (!row->handle_bytes)
-        return calls->create(made);
-    void *place = *made;
-    int code = calls->create(place);
-    *made = code ? NULL : place;
-    return code;
-}
-
-static int call_destroy(const struct entry *entry, void *vendor)
-{
-    int code = entry->calls.destroy(vendor);
-    if (entry->row->handle_bytes) /* also after a failure: a program would have lost its structure too */
-        pages_unmap(vendor, entry->row->handle_bytes);
-    return code;
-}
-
 /* One create. TARN_ERROR_OUT_OF_MEMORY if the library returns that, or returns an error that may mean it and the device is full. */
 static tarn_status create_once(struct entry *entry, const struct device *device, void **vendor)
 {
@@ -101,7 +95,7 @@ static tarn_status create_once(struct entry *entry, const struct device *device,
     void *place = row->handle_bytes ? pages_map(row->handle_bytes) : NULL, *made = place;
     if (row->handle_bytes && !place)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a handle of %s", row->name);
-    int code = call_create(entry, &made);
+    int code = library_create(entry, &made);
     if (!made)
         pages_unmap(place, row->handle_bytes);
     if (code == 0 && made) {
@@ -111,7 +105,7 @@ static tarn_status create_once(struct entry *entry, const struct device *device,
     if (code == 0)
         return failed(TARN_ERROR_LIBRARY, "%s: %s reported success but created no handle", row->name, row->create);
     if (made && row->failed_handle_is_real)
-        (void)call_destroy(entry, made);
+        (void)library_destroy(entry, made);
     bool full =
         has_status(row->out_of_memory, sizeof row->out_of_memory / sizeof *row->out_of_memory, code) ||
         (has_status(row->may_be_full, sizeof row->may_be_full / sizeof *row->may_be_full, code) && is_full(device));
@@ -120,20 +114,12 @@ static tarn_status create_once(struct entry *entry, const struct device *device,
 
 static bool mode_get(struct handle *handle, int mode, intptr_t *value)
 {
-    const struct mode_calls *calls = &handle->library->calls.modes[mode];
-    int number = 0;
-    void *pointer = NULL;
-    bool told = calls->get ? calls->get(handle->vendor, &number) == 0
-                           : calls->get_pointer && calls->get_pointer(handle->vendor, &pointer) == 0;
-    if (told)
-        *value = calls->get ? number : (intptr_t)pointer;
-    return told;
+    return library_get_mode(&handle->library->calls.modes[mode], handle->vendor, value);
 }
 
 static int mode_set(struct handle *handle, int mode, intptr_t value)
 {
-    const struct mode_calls *calls = &handle->library->calls.modes[mode];
-    return calls->set ? calls->set(handle->vendor, (int)value) : calls->set_pointer(handle->vendor, (void *)value);
+    return library_set_mode(&handle->library->calls.modes[mode], handle->vendor, value);
 }
 
 /* The modes of a new handle are the library's defaults, which depend on its version and the environment. */
@@ -147,7 +133,6 @@ static void modes_note(struct handle *handle)
 
 tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64_t *bytes)
 {
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct entry *entry = handle->library;
     struct device *device = handle->shelf->device;
     struct visit visit;
@@ -179,22 +164,21 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
         int code = entry->row->give_memory(handle, entry->calls.memory);
         if (code) {
             status = entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->memory, code);
-            (void)call_destroy(entry, handle->vendor);
+            (void)library_destroy(entry, handle->vendor);
             handle->vendor = NULL;
         }
     }
-    visit_end(&visit, true);
     if (!status) {
         entry_note_version(entry, handle->vendor);
         modes_note(handle);
     }
+    visit_end(&visit, true);
     return status;
 }
 
 tarn_status vendor_destroy(const struct handle *handle)
 {
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    int code = call_destroy(handle->library, handle->vendor);
+    int code = library_destroy(handle->library, handle->vendor);
     return code ? entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->destroy, code) : TARN_OK;
 }
 
@@ -205,18 +189,29 @@ bool vendor_is_watched(void)
     return debug_has(DEBUG_HANDLES);
 }
 
-static _Thread_local bool told; /* being told */
-
-bool vendor_tell(bool now)
+static void tell_undo(struct undo *undo)
 {
-    bool before = told;
-    told = now;
-    return before;
+    struct tell *tell = (struct tell *)((char *)undo - offsetof(struct tell, undo));
+    tell->handle->stream = NULL; /* what the library did before is unknown */
+    mutex_unlock(&tell->handle->lock);
+    cancel_restore(tell->cancel);
 }
 
 bool vendor_is_told(void)
 {
-    return told;
+    return undo_is_here(tell_undo);
+}
+
+void tell_begin_locked(struct tell *tell, struct handle *handle)
+{
+    *tell = (struct tell){.handle = handle, .cancel = cancel_off()};
+    undo_push(&tell->undo, tell_undo);
+}
+
+void tell_end_locked(struct tell *tell)
+{
+    undo_pop(&tell->undo);
+    cancel_restore(tell->cancel);
 }
 
 /* Asks the vendor whether the handle still has the stream that tarn has set. */
@@ -226,9 +221,10 @@ static void watch_locked(struct handle *handle)
     const struct entry *entry = handle->library;
     if (!handle->stream || !entry->calls.get_stream)
         return;
-    bool before = vendor_tell(true);
-    int code = entry->calls.get_stream(handle->vendor, &native);
-    (void)vendor_tell(before);
+    struct tell tell;
+    tell_begin_locked(&tell, handle);
+    int code = library_get_stream(entry, handle->vendor, &native);
+    tell_end_locked(&tell);
     if (code || native == handle->stream->native)
         return;
     debug_say("the caller broke the contract of pooled handles: %s handle %p of thread %ld was bound to stream %p, and "
@@ -236,6 +232,21 @@ static void watch_locked(struct handle *handle)
               entry->row->name, handle->vendor, (long)gettid(), handle->stream->native, native);
     handle->stream = NULL;
     atomic_fetch_add_explicit(&handle->shelf->contract_breaks, 1, memory_order_relaxed);
+}
+
+/* Notes a call of the library's that failed. Its text is asked for when the lock has been released. */
+static tarn_status refused_locked(struct handle *handle, const char *call, int code)
+{
+    handle->refused = (struct refused){call, code};
+    return TARN_ERROR_LIBRARY;
+}
+
+/* The status of a bind after the lock was released. */
+static tarn_status bound(struct handle *handle, tarn_status status)
+{
+    struct refused refused = handle->refused;
+    handle->refused = (struct refused){0};
+    return refused.call ? entry_failed(handle->library, status, refused.call, refused.code) : status;
 }
 
 /* Sets the modes that differ from what was set last. A mode that the thread has set stays while it has the handle. */
@@ -254,7 +265,7 @@ static tarn_status set_modes_locked(struct handle *handle)
             continue;
         int code = mode_set(handle, i, wanted);
         if (code)
-            return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->modes[i].set, code);
+            return refused_locked(handle, entry->row->modes[i].set, code);
         handle->modes[i] = wanted;
     }
     handle->reset = false;
@@ -267,7 +278,7 @@ static int set_workspace_locked(struct handle *handle, void *pointer, size_t siz
     enum driver_capture_mode mode = DRIVER_CAPTURE_RELAXED;
     bool frees = handle->library->row->frees_own_memory && !handle->points;
     bool relaxed = frees && driver->capture_mode(&mode) == TARN_OK;
-    int code = handle->library->calls.set_workspace(handle->vendor, pointer, size);
+    int code = library_set_workspace(handle->library, handle->vendor, pointer, size);
     if (relaxed)
         (void)driver->capture_mode(&mode);
     return code;
@@ -285,7 +296,6 @@ bool vendor_is_prepared(struct handle *handle)
 
 tarn_status vendor_prepare(struct handle *handle, struct stream *stream)
 {
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct workspace *workspace = NULL;
     if (vendor_is_prepared(handle))
         return TARN_OK;
@@ -295,9 +305,10 @@ tarn_status vendor_prepare(struct handle *handle, struct stream *stream)
     mutex_lock(&handle->lock);
     workspace->next = handle->workspaces; /* and bound below, before other code can take it for unused */
     handle->workspaces = workspace;
-    bool before = vendor_tell(true);
+    struct tell tell;
+    tell_begin_locked(&tell, handle);
     int code = set_workspace_locked(handle, workspace->pointer, workspace->size);
-    (void)vendor_tell(before);
+    tell_end_locked(&tell);
     handle->stream = NULL; /* the next bind sets everything */
     handle->points = true;
     handle->bound = workspace;
@@ -322,17 +333,17 @@ static tarn_status tell_locked(struct handle *handle, struct stream *stream, str
     int code = 0;
     bool has_workspaces = calls->set_workspace && !entry->row->workspace_by_call;
     bool unset = !workspace && handle->points && (entry->row->unset_workspace || !calls->set_stream);
-    if (has_workspaces && unset && (code = calls->set_workspace(handle->vendor, NULL, 0)))
-        return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
+    if (has_workspaces && unset && (code = library_set_workspace(entry, handle->vendor, NULL, 0)))
+        return refused_locked(handle, entry->row->set_workspace, code);
     handle->points = handle->points && !unset;
-    if (calls->set_stream && (code = calls->set_stream(handle->vendor, stream->native)))
-        return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_stream, code);
+    if (calls->set_stream && (code = library_set_stream(entry, handle->vendor, stream->native)))
+        return refused_locked(handle, entry->row->set_stream, code);
     if (has_workspaces && workspace) {
         code = set_workspace_locked(handle, workspace->pointer, workspace->size);
         handle->points = true;
     }
     if (code)
-        return entry_failed(entry, TARN_ERROR_LIBRARY, entry->row->set_workspace, code);
+        return refused_locked(handle, entry->row->set_workspace, code);
     if (!entry->row->workspace_by_call || !workspace_is_given(handle, stream))
         handle->bound = workspace;
     return set_modes_locked(handle);
@@ -353,16 +364,17 @@ static tarn_status bind_locked(struct handle *handle, struct stream *stream, uns
         handle->capture == purpose.capture && handle->captures == captures && handle->settings == settings &&
         handle->mode_changes == modes && !handle->reset)
         return TARN_OK;
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
     handle->stream = NULL; /* if something fails from here on, the state is unknown */
     if (keeps_own_memory(handle, stream))
         handle->own_captured = true;
     else
         status = workspace_wanted_locked(handle, &purpose, &workspace);
-    bool before = vendor_tell(true);
-    if (!status)
-        status = tell_locked(handle, stream, workspace);
-    (void)vendor_tell(before);
+    if (status)
+        return status;
+    struct tell tell;
+    tell_begin_locked(&tell, handle);
+    status = tell_locked(handle, stream, workspace);
+    tell_end_locked(&tell);
     if (status)
         return status;
     handle->stream = handle->used_on = stream;
@@ -382,7 +394,7 @@ tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned i
     mutex_unlock(&handle->lock);
     workspaces_free(gone);
     workspaces_limit(handle->shelf->device->number);
-    return status;
+    return bound(handle, status);
 }
 
 tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned incarnation)
@@ -394,7 +406,7 @@ tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned 
     handle->used_on = stream;
     handle->used_incarnation = incarnation;
     mutex_unlock(&handle->lock);
-    return status;
+    return bound(handle, status);
 }
 
 /* Memory for libraries -------------------------------------------------------------------------------------------- */

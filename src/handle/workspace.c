@@ -396,9 +396,10 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn
     }
     mutex_lock(&handle->lock);
     handle->points = true;
-    bool told = vendor_tell(true);
-    int code = entry->calls.set_workspace(handle->vendor, made->pointer, made->size);
-    (void)vendor_tell(told);
+    struct tell tell;
+    tell_begin_locked(&tell, handle);
+    int code = library_set_workspace(entry, handle->vendor, made->pointer, made->size);
+    tell_end_locked(&tell);
     if (!code)
         handle->bound = made;
     else
@@ -459,19 +460,22 @@ tarn_status tarn_workspace_begin_on(tarn_library library, tarn_stream stream, ta
     return begin(library, &stream, call);
 }
 
-/* Makes the vendor's handle forget the workspace; returns 0 if it already has. */
-static int forget_locked(struct handle *handle, const struct workspace *workspace)
+/* Makes the vendor's handle forget the workspace; returns 0 if it already has. After a failure, `call` is the name of what failed. */
+static int forget_locked(struct handle *handle, const struct workspace *workspace, const char **call)
 {
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    const struct library_calls *calls = &handle->library->calls;
+    const struct entry *entry = handle->library;
+    const struct library_calls *calls = &entry->calls;
     int code = 0;
     if (handle->bound != workspace)
         return 0; /* the stream was set since: that made it forget */
-    if (handle->library->row->unset_workspace || !calls->set_stream || !handle->stream)
-        code = calls->set_workspace(handle->vendor, NULL, 0);
+    *call = entry->row->set_workspace;
+    if (entry->row->unset_workspace || !calls->set_stream || !handle->stream)
+        code = library_set_workspace(entry, handle->vendor, NULL, 0);
     handle->points = code != 0;
-    if (!code && calls->set_stream && handle->stream)
-        code = calls->set_stream(handle->vendor, handle->stream->native);
+    if (!code && calls->set_stream && handle->stream) {
+        *call = entry->row->set_stream;
+        code = library_set_stream(entry, handle->vendor, handle->stream->native);
+    }
     handle->bound = NULL;
     if (code)
         handle->stream = NULL;
@@ -481,6 +485,7 @@ static int forget_locked(struct handle *handle, const struct workspace *workspac
 tarn_status tarn_workspace_end(tarn_workspace_call *call)
 {
     struct holder *holder = NULL;
+    const char *refused = NULL;
     if (!call)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "call is NULL");
     struct call_owner *owner = call->owner;
@@ -495,21 +500,23 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
     }
     struct handle *handle = owner->handle;
     mutex_lock(&handle->lock);
-    bool told = vendor_tell(true);
-    int code = forget_locked(handle, owner->workspace);
-    (void)vendor_tell(told);
+    struct tell tell;
+    tell_begin_locked(&tell, handle);
+    int code = forget_locked(handle, owner->workspace, &refused);
+    tell_end_locked(&tell);
     handle->calls--;
     mutex_unlock(&handle->lock);
     if (code) {
         slot_forget(holder, handle);
         count_gone(owner->workspace, true);
         object_free(&workspace_objects, owner->workspace);
-        status = entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->set_stream, code);
     } else {
         workspaces_free(owner->workspace);
     }
     object_free(&call_owners, owner);
     *call = (tarn_workspace_call){0};
+    if (code)
+        status = entry_failed(handle->library, TARN_ERROR_LIBRARY, refused, code);
     call_end(holder);
     return status;
 }
@@ -552,7 +559,10 @@ static tarn_status captured_now(const struct workspace *workspace, uint64_t *cap
 static bool may_be_captured(const struct workspace *workspace)
 {
     uint64_t capture = 0;
+    struct error_before before;
+    error_attempt_begin(&before);
     tarn_status status = captured_now(workspace, &capture);
+    error_attempt_end(&before, TARN_OK);
     return capture || (status && status != TARN_ERROR_DEVICE_LOST);
 }
 

@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The public calls on a device's memory as a whole: trim, limits, statistics. Owns nothing. */
+#include "base/callback.h"
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -129,10 +130,14 @@ struct listing {
     uint64_t bytes;
 };
 
-static void tell(struct listing *listing, const char *name, size_t record_bytes, uint64_t records, uint64_t bytes)
+CALLS_BACK static void tell(struct listing *listing, const char *name, size_t record_bytes, uint64_t records,
+                            uint64_t bytes)
 {
     const tarn_metadata_kind kind = {sizeof kind, name, record_bytes, (int64_t)records, (int64_t)bytes};
+    struct callback callback;
+    callback_begin(&callback);
     listing->each(&kind, listing->user);
+    callback_end(&callback);
     listing->bytes += bytes;
 }
 

@@ -5,7 +5,6 @@
 #include "memory/arena/hooks.h"
 #include "base/process.h"
 #include "device/capture.h"
-#include "device/shutdown.h"
 #include "memory/arena/observe.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
@@ -32,12 +31,6 @@ static void memory_shutdown(void)
             device_keep_driver(); /* live blocks keep their memory */
     }
     debug_finish();
-}
-
-static tarn_status refuse_shutdown(void)
-{
-    tarn_status status = observe_refuse_shutdown();
-    return status ? status : debug_refuse_shutdown();
 }
 
 /* A graph may have ended in a thread of the driver, which could not. */
@@ -71,7 +64,6 @@ static void memory_begin(void)
     stream_on_retire(heap_retire);
     thread_on_end(THREAD_MEMORY, memory_thread_end);
     device_on_shutdown(memory_shutdown);
-    device_on_shutdown_ask(refuse_shutdown);
     peers_on_enable(arena_grant);
     device_on_lost(memory_lost);
     captures_on_end(graph_capture_ended);

@@ -3,6 +3,7 @@
 
 /* Owns nothing. A file is made for its owner alone, beside the name that it will have, and never through a link. */
 #include "report/sink.h"
+#include "base/callback.h"
 #include "base/file.h"
 #include "base/quiet.h"
 #include "base/status.h"
@@ -93,10 +94,19 @@ tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
     return TARN_OK;
 }
 
+CALLS_BACK static bool call_write(const struct sink *sink)
+{
+    struct callback callback;
+    callback_begin(&callback);
+    bool goes_on = sink->write(sink->buffer, sink->used, sink->user);
+    callback_end(&callback);
+    return goes_on;
+}
+
 void sink_flush(struct sink *sink)
 {
     if (sink->write && !sink->failed && sink->used)
-        sink->failed = !sink->write(sink->buffer, sink->used, sink->user);
+        sink->failed = !call_write(sink);
     sink->bytes += sink->used;
     sink->used = 0;
 }

@@ -18,6 +18,8 @@ static tarn_status read_options(const tarn_snapshot_options *given, tarn_snapsho
         return status;
     if ((unsigned)options->format > TARN_SNAPSHOT_CHROME)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a snapshot format", (int)options->format);
+    if (!options->max_bytes)
+        options->max_bytes = TARN_NO_LIMIT;
     return memory_ready();
 }
 

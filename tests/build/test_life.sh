@@ -31,6 +31,11 @@ compile copies copies-static -DCOPIES_STATIC -rdynamic "$TARN_BUILD/libtarn.a"
 "$work/copies" "$lib" "$work/libother.so"
 "$work/copies-static" - "$lib"
 "$work/copies-static" "$lib" -
+if [ -e "$TARN_BUILD/sim/libcuda.so.1" ]; then
+    for driver in cuda hip; do
+        LD_LIBRARY_PATH=$TARN_BUILD/sim TARN_DRIVER=$driver TARN_HIP_VMM=1 "$work/copies" "$lib" "$work/libother.so"
+    done
+fi
 names=$(readelf -rW "$lib" | grep -E ' tarn_' || true)
 [ -z "$names" ] || fail "asks for its own functions by name, which another copy may answer: $names"
 
@@ -50,6 +55,14 @@ for number in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
         "$CC" -shared -fPIC -ftls-model=initial-exec -x c - -o "$work/crowd$number.so"
 done
 "$work/crowd" "$lib" "$work"/crowd?*.so
+
+if [ "$libc" = glibc ]; then
+    echo "exceptions"
+    "$cxx" -std=c++11 "${warn[@]}" "$source/throws.cc" -o "$work/throws" "$lib" -Wl,-rpath,"$TARN_BUILD" -pthread
+    "$cxx" -std=c++11 "${warn[@]}" "$source/throws.cc" -o "$work/throws-static" "$TARN_BUILD/libtarn.a" -pthread -ldl
+    "$work/throws"
+    "$work/throws-static"
+fi
 
 echo "static objects of C++"
 "$cxx" -std=c++11 "${warn[@]}" "$source/statics.cc" -o "$work/statics" "$lib" -Wl,-rpath,"$TARN_BUILD" -pthread

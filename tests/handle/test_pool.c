@@ -7,6 +7,9 @@
 
 #include "base/pages.h"
 #include "driver/driver.h"
+#include "handle/handle.h"
+
+#include <semaphore.h>
 
 static void test_one_handle_a_thread_and_device(void **state)
 {
@@ -598,6 +601,50 @@ static void test_arguments(void **state)
     assert_refused(tarn_handle_get(TARN_LIBRARY_MIOPEN, &handle), TARN_ERROR_NOT_SUPPORTED, "needs the driver \"hip\"");
 }
 
+static sem_t inside, go_on; /* of a create that takes its time */
+
+static int slow_create(void **handle)
+{
+    static int one;
+    sem_post(&inside);
+    sem_wait(&go_on);
+    *handle = &one;
+    return 0;
+}
+
+static int slow_destroy(void *handle)
+{
+    return !handle;
+}
+
+static void test_the_wait_for_a_first_create_ends(void **state)
+{
+    (void)state;
+    const tarn_library_row row = {.size = sizeof row, .name = "slow", .create = slow_create, .destroy = slow_destroy};
+    uint64_t usual = shelf_first_limit_ns;
+    tarn_library library;
+    pthread_t thread;
+    void *handle = NULL;
+    sem_init(&inside, 0, 0);
+    sem_init(&go_on, 0, 0);
+    assert_ok(tarn_library_register(&row, &library));
+    assert_int_equal(pthread_create(&thread, NULL, get_in_thread, &library), 0);
+    sem_wait(&inside);
+    shelf_first_limit_ns = 20000000;
+    assert_status(tarn_handle_get(library, &handle), TARN_ERROR_BUSY);
+    assert_non_null(strstr(tarn_last_error(), "first handle of slow"));
+    assert_status(tarn_handle_prewarm(library, 0, 1), TARN_ERROR_BUSY);
+    assert_ok(tarn_handle_wait_limit_set(100000000)); /* a longer limit of the thread's counts */
+    double start = seconds();
+    assert_status(tarn_handle_get(library, &handle), TARN_ERROR_BUSY);
+    assert_true(seconds() - start >= 0.1);
+    assert_ok(tarn_handle_wait_limit_set(0));
+    shelf_first_limit_ns = usual;
+    sem_post(&go_on);
+    pthread_join(thread, NULL);
+    get(library);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -606,6 +653,7 @@ int main(void)
         TEST(test_a_thread_that_ends_gives_its_handle_back),
         TEST(test_sixteen_slow_creates_side_by_side),
         TEST(test_creates_that_lie),
+        TEST(test_the_wait_for_a_first_create_ends),
         TEST(test_full_device_is_trimmed_and_tried_again),
         TEST(test_every_failure_leaves_things_as_they_were),
         TEST(test_by_stream),

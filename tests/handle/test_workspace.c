@@ -373,6 +373,20 @@ static void test_sizes(void **state)
 
 #define WORKSPACE_TEST(function) cmocka_unit_test_setup_teardown(function, fake_reset, back_to_default)
 
+/* The text names the function that failed, also of a library that has no other. */
+static void test_the_end_of_a_call_names_what_failed(void **state)
+{
+    (void)state;
+    tarn_library library = fake_register_with(0, true, NULL);
+    tarn_workspace_call call;
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_begin(library, &call));
+    fake_fail(FAKE_SET_WORKSPACE, 1, 7);
+    assert_refused(tarn_workspace_end(&call), TARN_ERROR_LIBRARY, "set_workspace gave status 7 (FAKE_IS_BUSY)");
+    assert_null(call.owner);
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +395,7 @@ int main(void)
         WORKSPACE_TEST(test_a_clear_of_what_it_does_not_say_clears_nothing),
         WORKSPACE_TEST(test_fifteen_threads_get_and_five_clear),
         WORKSPACE_TEST(test_policies),
+        WORKSPACE_TEST(test_the_end_of_a_call_names_what_failed),
         WORKSPACE_TEST(test_no_handle_points_to_memory_that_was_cleared),
         WORKSPACE_TEST(test_a_library_that_keeps_its_workspace_is_told_when_it_is_gone),
         WORKSPACE_TEST(test_no_room_for_a_workspace),

@@ -315,6 +315,28 @@ static void a_lease_ends_between_checkpoint_and_restore(void **unused)
     end();
 }
 
+/* A block of now that lies where one of then lay is from then on that one: nothing tells them apart. */
+static void a_block_at_the_same_place_is_the_recorded_one(void **unused)
+{
+    (void)unused;
+    tarn_checkpoint *checkpoint = NULL;
+    tarn_tag tag = 0;
+    begin();
+    OK(tarn_tag_intern("then", &tag));
+    const tarn_alloc_options tagged = {.size = sizeof tagged, .stream = streams[0], .pool = pool, .tag = tag};
+    void *then = NULL;
+    OK(tarn_alloc(&tagged, 3 * MIB, &then));
+    OK(tarn_pool_checkpoint(pool, &checkpoint));
+    OK(tarn_free(then));
+    CHECK(get(3 * MIB) == then && info_of(then).tag == 0);
+    restore(checkpoint);
+    CHECK(made == 0 && gone == 0);
+    CHECK(info_of(then).tag == tag);
+    OK(tarn_free(then));
+    OK(tarn_checkpoint_destroy(checkpoint));
+    end();
+}
+
 static tarn_stream adopt(void *native)
 {
     tarn_stream adopted;
@@ -505,6 +527,7 @@ int main(void)
         cmocka_unit_test(random_states_come_back_exactly),
         cmocka_unit_test(blocks_come_back_with_their_tags),
         cmocka_unit_test(a_lease_ends_between_checkpoint_and_restore),
+        cmocka_unit_test(a_block_at_the_same_place_is_the_recorded_one),
         cmocka_unit_test(a_retired_streams_blocks_do_not_come_back_as_anothers),
         cmocka_unit_test(blocks_of_the_librarys_own_stay),
         cmocka_unit_test(the_callback_may_destroy_the_checkpoint),

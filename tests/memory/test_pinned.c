@@ -49,6 +49,24 @@ static void nothing_is_not_a_block(void)
     pinned_nothing_is_left(1);
 }
 
+/* The host device has no more than the machine, although no page is touched: memory that is free makes room. */
+static void the_machine_has_an_end(void)
+{
+    size_t bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE), most = MIB;
+    void *first = NULL, *second = NULL;
+    host_start_with(1, 64 * MIB);
+    while (most <= bytes / 2)
+        most *= 2;
+    GIVES(tarn_pinned_alloc((size_t)1 << 44, &first), TARN_ERROR_OUT_OF_MEMORY); /* 16 TiB */
+    OK(tarn_pinned_alloc(most, &first));
+    GIVES(tarn_pinned_alloc(most, &second), TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(!second);
+    OK(tarn_pinned_free(first));
+    OK(tarn_pinned_alloc(most / 2 + 1, &second));
+    OK(tarn_pinned_free(second));
+    pinned_nothing_is_left(1);
+}
+
 static void wrong_pointers_change_nothing(void)
 {
     char own[512];
@@ -356,7 +374,7 @@ static void settings_are_checked(void)
     GIVES(tarn_pinned_settings_get(&other), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pinned_settings_set(&other), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pinned_settings_set(NULL), TARN_ERROR_INVALID_ARGUMENT);
-    static const unsigned wrong[] = {0, 3, 6, 129, 256};
+    static const unsigned wrong[] = {3, 6, 129, 256};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         settings.register_threads = wrong[i];
         GIVES(tarn_pinned_settings_set(&settings), TARN_ERROR_INVALID_ARGUMENT);
@@ -653,6 +671,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHILD_TEST(sizes_waste_an_eighth_at_most),
         CHILD_TEST(nothing_is_not_a_block),
+        CHILD_TEST(the_machine_has_an_end),
         CHILD_TEST(wrong_pointers_change_nothing),
         CHILD_TEST(a_block_is_used_again_when_its_streams_are_done),
         CHILD_TEST(a_slow_stream_keeps_back_nobody_else),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
+#include "driver/driver.h"
 #include "support/host.h"
 
 #include "memory/pool/pool.h"
@@ -409,6 +410,33 @@ static void threads_make_use_and_release_pools_at_once(void **state)
     nothing_is_left(0);
 }
 
+/* A suspend asks all streams that use the pool's memory, those of other devices too. A sleep that is prepared has the pool. */
+static void a_suspend_asks_streams_of_other_devices(void **state)
+{
+    (void)state;
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    tarn_pool_state now = TARN_POOL_RUNS;
+    tarn_stream stream = lease(0), foreign = lease(1);
+    void *block = alloc_in(pool, stream, 3 * MIB), *graph = NULL;
+    OK(tarn_record_stream(block, foreign));
+    OK(driver->capture_begin(1, native_of(foreign), DRIVER_CAPTURE_RELAXED)); /* tarn is not told */
+    GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_CAPTURE);
+    OK(driver->capture_end(1, native_of(foreign), &graph));
+    OK(driver->graph_destroy(1, graph));
+    OK(tarn_pool_suspend(pool, true));
+    OK(tarn_pool_resume(pool));
+    OK(tarn_sleep_prepare(NULL, NULL));
+    OK(tarn_pool_state_get(pool, &now));
+    CHECK(now == TARN_POOL_CHANGES);
+    OK(tarn_sleep_cancel());
+    OK(tarn_pool_state_get(pool, &now));
+    CHECK(now == TARN_POOL_RUNS);
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    OK(tarn_stream_return(stream));
+    OK(tarn_stream_return(foreign));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +453,7 @@ int main(void)
         cmocka_unit_test(ten_thousand_pools_one_after_the_other_cost_no_metadata),
         cmocka_unit_test(what_is_wrong_is_refused),
         cmocka_unit_test(threads_make_use_and_release_pools_at_once),
+        cmocka_unit_test(a_suspend_asks_streams_of_other_devices),
     };
     host_start_with(2, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);

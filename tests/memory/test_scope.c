@@ -398,6 +398,47 @@ static void scopes_come_and_go_under_threads_that_allocate(void **state)
     release_pools();
 }
 
+/* A capture's own routing is a scope too: of two, the newer wins, and the graph holds the pool of its own alone. */
+static void a_scope_in_a_capture_wins_and_the_graph_does_not_hold_its_pool(void **state)
+{
+    (void)state;
+    unsigned count[2] = {0};
+    void *graph = NULL;
+    make_pools();
+    tarn_stream stream = lease(0);
+    OK(tarn_pool_capture_begin(pools[0], stream, TARN_CAPTURE_RELAXED));
+    CHECK(index_of(alloc_on(stream, 3 * MIB)) == 0);
+    tarn_scope scope = begin(1, TARN_SCOPE_STREAM, stream);
+    CHECK(index_of(alloc_on(stream, 3 * MIB)) == 1);
+    OK(tarn_scope_end(scope));
+    CHECK(index_of(alloc_on(stream, 3 * MIB)) == 0);
+    OK(tarn_capture_end(stream, &graph));
+    OK(tarn_pool_use_count_get(pools[0], &count[0]));
+    OK(tarn_pool_use_count_get(pools[1], &count[1]));
+    CHECK(count[0] == 2 && count[1] == 1);
+    OK(machine->graph_destroy(graph));
+    OK(tarn_stream_return(stream));
+    release_pools();
+}
+
+static void only_the_same_pool_kind_and_stream_is_open_twice(void **state)
+{
+    (void)state;
+    tarn_scope second = 0;
+    make_pools();
+    tarn_stream one = lease(0), other = lease(0);
+    tarn_scope scopes[] = {begin(0, TARN_SCOPE_STREAM, one), begin(1, TARN_SCOPE_STREAM, one),
+                           begin(0, TARN_SCOPE_STREAM, other), begin(0, TARN_SCOPE_ALWAYS, 0),
+                           begin(1, TARN_SCOPE_ALWAYS, 0)};
+    GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_STREAM, one, &second), TARN_ERROR_SCOPE);
+    GIVES(tarn_scope_begin(pools[1], TARN_SCOPE_ALWAYS, 0, &second), TARN_ERROR_SCOPE);
+    for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++)
+        OK(tarn_scope_end(scopes[i]));
+    OK(tarn_stream_return(one));
+    OK(tarn_stream_return(other));
+    release_pools();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +449,8 @@ int main(void)
         cmocka_unit_test(a_worker_joins_the_scope_of_another_thread),
         cmocka_unit_test(a_thread_that_ends_leaves_its_scopes),
         cmocka_unit_test(a_scope_goes_on_for_the_workers_of_a_thread_that_ends),
+        cmocka_unit_test(a_scope_in_a_capture_wins_and_the_graph_does_not_hold_its_pool),
+        cmocka_unit_test(only_the_same_pool_kind_and_stream_is_open_twice),
         cmocka_unit_test(what_is_wrong_is_refused),
         cmocka_unit_test(nothing_else_changes_while_a_scope_is_open),
         cmocka_unit_test(large_blocks_follow_the_scopes_of_other_threads),

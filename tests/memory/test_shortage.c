@@ -173,6 +173,66 @@ static void free_memory_that_live_blocks_hold_in_place_is_told_so(void)
             OK(tarn_free(blocks[i]));
 }
 
+/* The same where a limit is in the way, and the driver has plenty. */
+static void under(bool of_pool)
+{
+    enum { COUNT = 52 };
+    void *blocks[COUNT], *more = NULL;
+    host_start_with(1, 4 * DEVICE);
+    stream = lease(0);
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    OK(tarn_device_limit_set(0, 512 * MIB));
+    for (int i = 0; i < COUNT; i++)
+        blocks[i] = alloc_in(pool, stream, 9 * MIB);
+    if (of_pool) {
+        OK(tarn_pool_limit_set(pool, 512 * MIB));
+        OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    }
+    for (int i = 0; i < COUNT; i++)
+        if (i % 5 < 2)
+            OK(tarn_free(blocks[i]));
+    GIVES(tarn_pool_alloc(pool, stream, 200 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
+    SAYS(of_pool ? "a higher limit of the pool" : "a higher limit (tarn_device_limit_set()");
+    SAYS("enough is free, but live blocks hold ");
+    SAYS_NOTHING_OF("fill it");
+    OK(tarn_pool_limit_set(pool, TARN_NO_LIMIT));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    for (int i = 0; i < COUNT; i++)
+        if (i % 5 >= 2)
+            OK(tarn_free(blocks[i]));
+    OK(tarn_pool_release(pool));
+}
+
+static void what_lies_between_live_blocks_below_a_limit_is_told_so(void)
+{
+    under(false);
+}
+
+static void what_lies_between_live_blocks_below_a_pools_limit_is_told_so(void)
+{
+    under(true);
+}
+
+/* What is not enough to get below the limit helps nobody. */
+static void what_would_not_get_below_a_limit_is_no_remedy(void)
+{
+    host_start_with(1, 4 * DEVICE);
+    stream = lease(0);
+    uintptr_t foreign = 0;
+    tarn_pool *idle = pool_with((tarn_pool_options){.device = 0});
+    OK(driver->alloc(0, 400 * MIB, &foreign));
+    OK(tarn_free(alloc_in(idle, stream, 30 * MIB)));
+    OK(tarn_device_limit_set(0, 512 * MIB));
+    void *most = alloc_on(stream, 450 * MIB);
+    refused(200 * MIB);
+    SAYS("a higher limit");
+    SAYS_NOTHING_OF("make room there");
+    SAYS_NOTHING_OF("tarn_pool_trim()");
+    OK(tarn_free(most));
+    OK(driver->free(0, foreign));
+    OK(tarn_pool_release(idle));
+}
+
 static void the_way_to_see_more_is_named_unless_it_is_on(void)
 {
     begin();
@@ -197,6 +257,9 @@ int main(void)
         CHILD_TEST(memory_that_waits_is_named_with_its_stream),
         CHILD_TEST(an_idle_pool_is_the_remedy_that_has_enough),
         CHILD_TEST(others_memory_is_named),
+        CHILD_TEST(what_lies_between_live_blocks_below_a_limit_is_told_so),
+        CHILD_TEST(what_lies_between_live_blocks_below_a_pools_limit_is_told_so),
+        CHILD_TEST(what_would_not_get_below_a_limit_is_no_remedy),
         CHILD_TEST(plain_segments_that_do_not_join_are_told_so),
         CHILD_TEST(free_memory_that_live_blocks_hold_in_place_is_told_so),
         CHILD_TEST(the_way_to_see_more_is_named_unless_it_is_on),

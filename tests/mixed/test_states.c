@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,18 +64,43 @@ static bool ends_captures(const char *name)
     return world.stream == TARN_STREAM_LEGACY && strncmp(name, "tarn_host_", 10) == 0;
 }
 
+/* What the comments of these functions say. */
+static bool writes_on_failure(const char *name)
+{
+    static const char *const names[] = {"tarn_compact", "tarn_handle_trim"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A failure has a text of its own, which says nothing of earlier ones. That something is not ready is an answer. */
+static void look_at_text(const char *name, tarn_status status)
+{
+    const char *text = tarn_last_error();
+    made++;
+    if (!status || status == TARN_ERROR_NOT_READY || (*text && !strstr(text, EARLIER_ERROR)))
+        return;
+    fprintf(stderr, "%s: %s() gave %s with the text: %s\n", now->name, name, tarn_status_name(status), text);
+    complaints++;
+}
+
 static void after(const char *name, tarn_status status)
 {
     uint64_t promised = 0;
     char text[512];
+    look_at_text(name, status);
     snprintf(text, sizeof text, "%s", tarn_last_error());
-    made++;
     if (!promised_statuses(name, &promised) && status) {
         fprintf(stderr, "%s: %s() has no comment in a header\n", now->name, name);
         complaints++;
     } else if (status && status != now->refuses && !(promised & BIT(status))) {
         fprintf(stderr, "%s: %s() gave %s, which its header does not name: %s\n", now->name, name,
                 tarn_status_name(status), text);
+        complaints++;
+    }
+    if (every_call_wrote && !writes_on_failure(name)) {
+        fprintf(stderr, "%s: %s() gave %s, and wrote a result\n", now->name, name, tarn_status_name(status));
         complaints++;
     }
     if (captured && !is_active() && !ends_captures(name)) {
@@ -452,6 +478,17 @@ static void all_calls_in_it(void)
     CHECK(complaints == 0);
 }
 
+/* A stream that the program destroyed and did not retire, which it must not: the driver refuses it, and the text says so. */
+static void all_calls_on_a_destroyed_stream(void)
+{
+    world_make();
+    void *native = native_made(0);
+    OK(tarn_stream_adopt(0, native, &world.stream));
+    OK(driver->stream_destroy(0, native));
+    every_call_between(nothing, look_at_text);
+    CHECK(complaints == 0);
+}
+
 /* What is the same in the child of a process that has used everything: nothing is used there. */
 static void all_calls_in_a_child(void)
 {
@@ -470,9 +507,15 @@ static void all_calls_in_a_child(void)
 
 static size_t callback_now;
 
+/* A call that hangs is found soon. */
+static void watch(void)
+{
+    alarm(10);
+}
+
 static void every_call_here(void)
 {
-    every_call_between(nothing, after);
+    every_call_between(watch, after);
 }
 
 static void all_calls_in_a_callback(void)
@@ -482,6 +525,30 @@ static void all_calls_in_a_callback(void)
     world_make();
     callback_cause(callback_now, every_call_here);
     CHECK(made > 150);
+    CHECK(complaints == 0);
+}
+
+/* What the calls before it leave would have refused many of the calls above: so each is made once more in a process of its own, and
+ * tarn_shutdown() too. The call, and the one that it is made in, must end. */
+static size_t call_now;
+
+static void one_call_here(void)
+{
+    const char *name = every_call_name(call_now);
+    tarn_status status = every_call_make(call_now);
+    after(name, status);
+    if (strcmp(name, "tarn_shutdown") == 0)
+        GIVES(status, TARN_ERROR_BUSY);
+}
+
+static void one_call_in_a_callback(void)
+{
+    watch();
+    if (callback_is_debug(callback_now))
+        CHECK(setenv("TARN_DEBUG", "redzone,quiet", 1) == 0);
+    world_make();
+    callback_cause(callback_now, one_call_here);
+    CHECK(made == 1);
     CHECK(complaints == 0);
 }
 
@@ -512,6 +579,14 @@ static void a_child_of_fork(void **state)
     in_child(all_calls_in_a_child);
 }
 
+static void a_destroyed_stream(void **state)
+{
+    static const struct state destroyed = {"a destroyed stream", TARN_OK, nothing, NULL, false};
+    (void)state;
+    now = &destroyed;
+    in_child(all_calls_on_a_destroyed_stream);
+}
+
 static void each_callback(void **state)
 {
     static struct state callback = {"a callback", TARN_OK, nothing, NULL, false};
@@ -532,10 +607,43 @@ static void each_callback(void **state)
     CHECK(failed == 0);
 }
 
+/* A sanitizer takes long to start: with one, each callback gets an eighth of the calls, and those that nothing can follow. */
+static bool is_left_out(void)
+{
+    const char *sanitizer = getenv("TARN_SANITIZE");
+    return sanitizer && *sanitizer && call_now % 8 != callback_now % 8 && call_now + 3 < every_call_count();
+}
+
+static void each_callback_and_call(void **state)
+{
+    static struct state callback = {"a callback", TARN_OK, nothing, NULL, false};
+    const char *only = getenv("TARN_STATE"), *name = NULL;
+    unsigned failed = 0;
+    (void)state;
+    if (machine->fail)
+        skip(); /* it is a matter of the library, not of the driver */
+    now = &callback;
+    for (callback_now = 0; (name = callback_name(callback_now)); callback_now++) {
+        callback.name = name;
+        for (call_now = 0; call_now < every_call_count(); call_now++) {
+            if (only ? strcmp(only, name) != 0 : is_left_out())
+                continue;
+            int status = child_status(one_call_in_a_callback);
+            if (status == 0)
+                continue;
+            fprintf(stderr, "not so: %s in the callback: %s: %s\n", every_call_name(call_now), name,
+                    WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "it hangs" : "it ends the process");
+            failed++;
+        }
+    }
+    CHECK(failed == 0);
+}
+
 static void every_function_has_a_row(void **state)
 {
     (void)state;
     every_call_is_listed();
+    callbacks_are_listed();
 }
 
 int main(void)
@@ -544,9 +652,12 @@ int main(void)
         cmocka_unit_test(every_function_has_a_row),
         cmocka_unit_test(each_state),
         cmocka_unit_test(a_child_of_fork),
+        cmocka_unit_test(a_destroyed_stream),
         cmocka_unit_test(each_callback),
+        cmocka_unit_test(each_callback_and_call),
     };
     CHECK(setenv("TARN_HOST_DEVICES", "2", 1) == 0 && setenv("TARN_HOST_MEMORY", "256M", 1) == 0);
+    CHECK(setenv("TARN_DRIVER", "host", 0) == 0); /* to look for another takes a process longer than all that it does */
     promises_read();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 
 #include "support/every_call.h"
 
+#include "base/status.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 
 struct world world;
 const char *every_call_now = "none";
+bool every_call_wrote;
 
 /* What calls write to. */
 static struct {
@@ -518,6 +521,44 @@ void every_call_returns(void)
     every_call_between(nothing_before, nothing_after);
 }
 
+static tarn_status sleep_of_all(void)
+{
+    return tarn_sleep(NULL, NULL);
+}
+
+static tarn_status prepare_of_all(void)
+{
+    return tarn_sleep_prepare(NULL, NULL);
+}
+
+/* What nothing can follow. */
+static const struct {
+    const char *name;
+    tarn_status (*call)(void);
+} last_calls[] = {
+    {"tarn_sleep", sleep_of_all}, {"tarn_sleep_prepare", prepare_of_all}, {"tarn_shutdown", tarn_shutdown}};
+
+size_t every_call_count(void)
+{
+    return CALLS + sizeof last_calls / sizeof *last_calls;
+}
+
+const char *every_call_name(size_t i)
+{
+    return i < CALLS ? calls[i].name : last_calls[i - CALLS].name;
+}
+
+tarn_status every_call_make(size_t i)
+{
+    (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
+    prepare();
+    every_call_now = every_call_name(i);
+    error_set(TARN_ERROR_SYSTEM, EARLIER_ERROR);
+    tarn_status status = i < CALLS ? calls[i].call() : last_calls[i - CALLS].call();
+    every_call_now = "none";
+    return status;
+}
+
 void every_call_between(void (*to_do_before)(void), void (*to_do_after)(const char *name, tarn_status status))
 {
     (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
@@ -525,7 +566,9 @@ void every_call_between(void (*to_do_before)(void), void (*to_do_after)(const ch
         prepare();
         every_call_now = calls[i].name;
         to_do_before();
+        error_set(TARN_ERROR_SYSTEM, EARLIER_ERROR);
         tarn_status status = calls[i].call();
+        every_call_wrote = status != TARN_OK && memcmp(&out, &before, sizeof out) != 0;
         to_do_after(calls[i].name, status);
     }
     every_call_now = "none";

@@ -45,6 +45,14 @@ void every_call_returns(void);
 extern const char *every_call_now;
 /* The same with something before and after each. */
 void every_call_between(void (*before)(void), void (*after)(const char *name, tarn_status status));
+/* The thread's last error before each of these calls. */
+#define EARLIER_ERROR "an error of an earlier call"
+/* Whether the last one has failed and written a result. */
+extern bool every_call_wrote;
+/* One of them, and what it gives. Those that the others leave out come last: a sleep of all, and tarn_shutdown(). */
+size_t every_call_count(void);
+const char *every_call_name(size_t i);
+tarn_status every_call_make(size_t i);
 
 /* Demands that these are all that src/tarn.map names. */
 void every_call_is_listed(void);

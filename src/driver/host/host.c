@@ -404,7 +404,7 @@ tarn_status host_device_properties(int number, struct driver_properties *propert
         .granule = HOST_GRANULE,
         .recommended =
             2 * HOST_GRANULE, /* another than the granule, so that who takes the one for the other is found out */
-        .address_limit = 4 * device->memory,
+        .address_limit = host_addresses(device),
         .least_priority = 0,
         .greatest_priority = 1 - HOST_PRIORITIES,
         .virtual_memory = true,

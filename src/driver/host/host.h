@@ -126,6 +126,15 @@ struct host_device {
     atomic_uint_fast64_t calls[DRIVER_CALLS];
 };
 
+/* A device has addresses for this many times its memory. Each copy of tarn in a process reserves a range of its own. The simulated libraries
+ * raise the factor before host_start(), because vendors' devices have many more addresses. */
+extern size_t host_address_factor;
+
+static inline size_t host_addresses(const struct host_device *device)
+{
+    return device->memory > SIZE_MAX / host_address_factor ? SIZE_MAX : device->memory * host_address_factor;
+}
+
 struct host {
     atomic_int devices; /* 0 while the host device is not started */
     size_t maps;        /* the budget of mappings of the process */

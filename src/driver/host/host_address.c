@@ -23,6 +23,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+size_t host_address_factor = 4;
+
 mutex host_memory_lock = MUTEX_INITIALIZER(LOCK_HOST_MEMORY);
 
 static int region_order(const struct tree_node *a, const struct tree_node *b)
@@ -199,10 +201,10 @@ static void *map_aligned(size_t size, size_t alignment, int protection)
 
 static tarn_status reserve_locked(struct host_device *device, size_t size, size_t alignment, uintptr_t *address)
 {
-    if (size > 4 * device->memory - device->reserved_addresses)
+    if (size > host_addresses(device) - device->reserved_addresses)
         return failed(TARN_ERROR_OUT_OF_MEMORY,
                       "host reserve: %zu bytes of addresses on device %d, where %" PRIu64 " of %zu are reserved", size,
-                      device->number, device->reserved_addresses, 4 * device->memory);
+                      device->number, device->reserved_addresses, host_addresses(device));
     if (!budget_has(1))
         return refuse_mapping("reserve", 1);
     spare_make();

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define PAGE ((size_t)4096)
 
@@ -32,6 +33,7 @@ static int pinned_order(const struct tree_node *a, const struct tree_node *b)
 
 static struct tree ranges = {.order = pinned_order};
 static struct object_pool range_objects = OBJECT_POOL(struct pinned);
+static size_t all_bytes; /* of all ranges, of all devices */
 
 static bool ends_after(const struct tree_node *node, uint64_t key)
 {
@@ -46,12 +48,29 @@ static struct pinned *range_after(uintptr_t address)
     return node ? TREE_ENTRY(node, struct pinned, node) : NULL;
 }
 
+/* Bytes of the machine, of which more cannot be pinned. They are not touched, so the kernel would give addresses for any number. */
+static size_t machine_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    return pages > 0 ? (size_t)pages * PAGE : SIZE_MAX;
+}
+
+static tarn_status refuse_beyond_machine(const char *call, size_t size)
+{
+    size_t most = machine_bytes();
+    if (size <= most && all_bytes <= most - size)
+        return TARN_OK;
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "host %s: of %zu bytes: the machine has %zu, of which %zu are pinned", call,
+                  size, most, all_bytes);
+}
+
 static void range_enter(struct pinned *range, struct host_device *device, uintptr_t address, size_t size)
 {
     range->device = device;
     range->address = address;
     range->size = size;
     tree_insert(&ranges, &range->node);
+    all_bytes += size;
     device->pinned++;
     device->pinned_bytes += size;
     if (device->pinned_bytes > device->pinned_peak)
@@ -61,6 +80,7 @@ static void range_enter(struct pinned *range, struct host_device *device, uintpt
 static void range_leave(struct pinned *range)
 {
     tree_remove(&ranges, &range->node);
+    all_bytes -= range->size;
     range->device->pinned--;
     range->device->pinned_bytes -= range->size;
     object_free(&range_objects, range);
@@ -68,8 +88,8 @@ static void range_leave(struct pinned *range)
 
 static tarn_status host_alloc_locked(struct host_device *device, size_t size, uintptr_t *address)
 {
-    tarn_status status = host_budget_take("host_alloc");
-    if (status)
+    tarn_status status = refuse_beyond_machine("host_alloc", size);
+    if (status || (status = host_budget_take("host_alloc")))
         return status;
     struct pinned *range = object_alloc(&range_objects);
     void *memory = MAP_FAILED;
@@ -114,6 +134,9 @@ static tarn_status register_locked(struct host_device *device, uintptr_t address
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "host host_register: %#" PRIxPTR " with %zu bytes: the memory at %#" PRIxPTR " is pinned already",
                       address, size, next->address);
+    tarn_status status = refuse_beyond_machine("host_register", size);
+    if (status)
+        return status;
     if (msync((void *)address, size, MS_ASYNC))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "host host_register: %#" PRIxPTR " with %zu bytes: %s", address,
                       size, strerror(errno));

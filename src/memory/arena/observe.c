@@ -5,6 +5,7 @@
  * the observer in the list, so that a walk through the list can continue. A thread that removes an observer is counted too, until
  * only callbacks of its own thread are left. Whoever reduces the count to 0 takes the observer out of the list. */
 #include "memory/arena/observe.h"
+#include "base/callback.h"
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -86,10 +87,13 @@ struct told {
     size_t bytes;
 };
 
-static bool call(const struct observer *observer, const struct told *told)
+CALLS_BACK static bool call(const struct observer *observer, const struct told *told)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     const tarn_observer_options *options = &observer->options;
+    struct callback callback;
+    bool answer = false;
+    callback_begin(&callback);
     switch (told->event) {
     case EVENT_MAPPED:
         options->mapped(told->range, options->user);
@@ -101,11 +105,13 @@ static bool call(const struct observer *observer, const struct told *told)
         options->out_of_memory(told->shortage, options->user);
         break;
     case EVENT_RECLAIM:
-        return options->reclaim(told->device, told->bytes, options->user);
+        answer = options->reclaim(told->device, told->bytes, options->user);
+        break;
     case EVENTS:
         break;
     }
-    return false;
+    callback_end(&callback);
+    return answer;
 }
 
 /* Calls all observers of an event; returns whether any returned true. An error in a callback does not become the error of the call in which
@@ -188,13 +194,6 @@ tarn_status observe_refuse_moving(const char *what)
                   "%s in an observer's callback that memory was mapped or will be unmapped: memory is on the move; "
                   "do it later, or in another thread",
                   what);
-}
-
-tarn_status observe_refuse_shutdown(void)
-{
-    return frames
-               ? failed(TARN_ERROR_BUSY, "a shutdown in an observer's callback: the call around it still needs memory")
-               : TARN_OK;
 }
 
 /* ---- Adding and removing ----------------------------------------------------------------------------------------- */

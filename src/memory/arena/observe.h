@@ -18,7 +18,5 @@ bool observe_reclaim(int device, size_t bytes);
 bool observe_runs_moving(void);
 /* Fails there with TARN_ERROR_BUSY. */
 tarn_status observe_refuse_moving(const char *what);
-/* Fails with TARN_ERROR_BUSY in a thread that runs any callback: the call around it goes on afterwards. */
-tarn_status observe_refuse_shutdown(void);
 
 #endif

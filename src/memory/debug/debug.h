@@ -66,7 +66,6 @@ void debug_pause(void);
 void debug_go_on(void);
 
 /* TARN_ERROR_BUSY in the caller's function for reports. */
-tarn_status debug_refuse_shutdown(void);
 
 /* The last check and the list of leaks, before a device's memory ends. */
 void debug_shutdown(struct arena *arena);

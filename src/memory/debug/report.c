@@ -4,6 +4,7 @@
 /* How debug mode speaks: call sites, texts, the count, and the reports that wait for the caller's function. Those are a list
  * under `reports_lock`, a leaf; the function runs without it. A report for which the host has no memory is printed and counted,
  * and not given to the function. */
+#include "base/callback.h"
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -269,11 +270,13 @@ static struct waiting_report *take(void (**function)(const tarn_debug_report *, 
 
 static _Thread_local bool delivers; /* this thread runs the caller's function */
 
-tarn_status debug_refuse_shutdown(void)
+CALLS_BACK static void deliver(const struct waiting_report *report,
+                               void (*function)(const tarn_debug_report *report, void *user), void *user)
 {
-    return delivers ? failed(TARN_ERROR_BUSY,
-                             "a shutdown in the callback of debug mode: the call around it goes on after the report")
-                    : TARN_OK;
+    struct callback callback;
+    callback_begin(&callback);
+    function(&report->report, user);
+    callback_end(&callback);
 }
 
 void debug_deliver(void)
@@ -286,7 +289,7 @@ void debug_deliver(void)
     delivers = true;
     for (struct waiting_report *report; (report = take(&function, &user));) {
         if (function)
-            function(&report->report, user);
+            deliver(report, function, user);
         object_free(&report_objects, report);
     }
     delivers = false;

@@ -5,6 +5,7 @@
  * table from its allocation until it is given back; no two segments in the table overlap; a page that two segments share has the entry
  * MAP_SHARED. The table's lock is a leaf, taken under a heap's lock. */
 #include "memory/growth/segment.h"
+#include "base/callback.h"
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -182,6 +183,26 @@ struct span *segment_lock(uintptr_t address, struct heap **heap)
 
 /* To and from the driver ------------------------------------------------------------------------------------------ */
 
+CALLS_BACK static void *call_alloc(const tarn_pool_allocator *allocator, size_t size, int device, driver_stream native)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct callback callback;
+    callback_begin(&callback);
+    void *address = allocator->alloc(size, device, native, allocator->user);
+    callback_end(&callback);
+    return address;
+}
+
+CALLS_BACK static void call_free(const tarn_pool_allocator *allocator, uintptr_t address, size_t size, int device,
+                                 driver_stream native)
+{
+    struct cancel cancel CANCEL_RESTORED = cancel_off();
+    struct callback callback;
+    callback_begin(&callback);
+    allocator->free((void *)address, size, device, native, allocator->user);
+    callback_end(&callback);
+}
+
 static tarn_status ask(struct store *store, size_t size, driver_stream native, uintptr_t *address)
 {
     struct device *device = store->arena->device;
@@ -189,8 +210,7 @@ static tarn_status ask(struct store *store, size_t size, driver_stream native, u
         return device_note(device, driver->alloc_async(device->number, size, native, address));
     if (!store_calls_back(store))
         return device_note(device, driver->alloc(device->number, size, address));
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    *address = (uintptr_t)store->allocator.alloc(size, device->number, native, store->allocator.user);
+    *address = (uintptr_t)call_alloc(&store->allocator, size, device->number, native);
     if (*address)
         return TARN_OK;
     return failed(TARN_ERROR_OUT_OF_MEMORY, "the allocator of pool (%llu, %llu) could not allocate %zu bytes",
@@ -203,8 +223,7 @@ static tarn_status give_back(struct store *store, uintptr_t address, size_t size
 {
     struct device *device = store->arena->device;
     if (store_calls_back(store)) {
-        struct cancel cancel CANCEL_RESTORED = cancel_off();
-        store->allocator.free((void *)address, size, device->number, native, store->allocator.user);
+        call_free(&store->allocator, address, size, device->number, native);
         return TARN_OK;
     }
     tarn_status status = device_check(device);

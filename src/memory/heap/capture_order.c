@@ -35,7 +35,8 @@ static struct object_pool orders = OBJECT_POOL(struct capture_order);
 
 static bool ask(const struct stream *stream, struct driver_capture *capture)
 {
-    return !stream_is_found(stream) && !stream_ask_capture(stream, capture) && capture->state == DRIVER_CAPTURE_ACTIVE;
+    return !stream_is_found(stream) && !stream_ask_capture_silently(stream, capture) &&
+           capture->state == DRIVER_CAPTURE_ACTIVE;
 }
 
 uint64_t capture_order_of(const struct stream *stream)

@@ -393,8 +393,9 @@ tarn_status tarn_pinned_forget_captures(void)
     return TARN_OK;
 }
 
-static tarn_status check_settings(const tarn_pinned_settings *settings)
+static tarn_status check_settings(tarn_pinned_settings *settings)
 {
+    settings->register_threads = settings->register_threads ? settings->register_threads : 1;
     unsigned threads = settings->register_threads;
     if (threads < 1 || threads > PINNED_THREADS || (threads & (threads - 1)))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "register_threads is %u; it must be a power of two from 1 to %d",

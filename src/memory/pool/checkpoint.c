@@ -5,6 +5,7 @@
  * the free memory. Each gets its own span, whatever its size, because only a cache can choose a slot of its slabs. Blocks that belong to
  * the library are in no list: their owners allocate and free them, and a restore works around them. Everything that can fail comes before
  * the first change. */
+#include "base/callback.h"
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -280,15 +281,23 @@ static bool has(const struct list *list, const struct visited *block)
     return found && found->block.usable_size == block->block.usable_size && found->heap == block->heap;
 }
 
+CALLS_BACK static void call_changed(const struct visited *visited, bool live,
+                                    void (*changed)(const tarn_pool_block *block, bool live, void *user), void *user)
+{
+    const tarn_pool_block block = block_of_caller(visited);
+    struct callback callback;
+    callback_begin(&callback);
+    changed(&block, live, user);
+    callback_end(&callback);
+}
+
 static void tell(const struct list *from, const struct list *to, bool live,
                  void (*changed)(const tarn_pool_block *block, bool live, void *user), void *user)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     for (size_t i = 0; i < from->count; i++)
-        if (!has(to, &from->blocks[i])) {
-            tarn_pool_block block = block_of_caller(&from->blocks[i]);
-            changed(&block, live, user);
-        }
+        if (!has(to, &from->blocks[i]))
+            call_changed(&from->blocks[i], live, changed, user);
 }
 
 tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_checkpoint,

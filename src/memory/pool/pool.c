@@ -5,6 +5,7 @@
  * any thread. pools_collect() leaves it behind. A later pools_collect() destroys it, when no heap, piece or request refers to it. Lock
  * order: collecting, then the order of heap.h and arena.h. */
 #include "memory/pool/pool.h"
+#include "base/callback.h"
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -216,12 +217,20 @@ static void bury_if_empty(struct arena *arena, struct pool *pool, struct store *
     *dead = store;
 }
 
+CALLS_BACK static void call_gone(const tarn_pool_allocator *allocator)
+{
+    struct callback callback;
+    callback_begin(&callback);
+    allocator->gone(allocator->user);
+    callback_end(&callback);
+}
+
 static void destroy(struct pool *pool)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct store *store = &pool->store;
     if (store->allocator.gone)
-        store->allocator.gone(store->allocator.user);
+        call_gone(&store->allocator);
     contents_end(&pool->contents, store->arena->device);
     pages_free(store->heaps, store->heap_slots * sizeof(struct heap *));
     mutex_finish(&store->lookup);

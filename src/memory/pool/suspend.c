@@ -414,9 +414,9 @@ static tarn_status wait_for_all(struct store *store)
 {
     tarn_status status = wait_for_work(store);
     if (status == TARN_ERROR_CAPTURE)
-        status = failed_within(
-            status, "a suspend: a stream captures whose work pool (%llu, %llu) waits for; first end the capture",
-            (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+        status =
+            failed(status, "a suspend: a stream captures whose work pool (%llu, %llu) waits for; first end the capture",
+                   (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
     return status ? status : end_ghosts(store);
 }
 

@@ -369,6 +369,21 @@ static size_t missing_of(const struct facts *facts)
     return facts->size > there ? facts->size - there : 0;
 }
 
+static size_t beyond(size_t size, size_t reserved, size_t limit)
+{
+    size_t room = limit > reserved ? limit - reserved : 0;
+    return size > room ? size - room : 0;
+}
+
+/* The bytes that the request lacks: of the device, of a limit of it, or of a limit of the pool. */
+static size_t lacking_of(const struct facts *facts)
+{
+    size_t device = beyond(facts->size, facts->reserved, facts->limit);
+    size_t pool = beyond(facts->size, facts->pool_reserved, facts->pool_limit);
+    size_t most = device > pool ? device : pool;
+    return most > missing_of(facts) ? most : missing_of(facts);
+}
+
 static bool say_too_large(struct text *text, const struct facts *facts)
 {
     if (facts->size <= facts->total)
@@ -379,10 +394,8 @@ static bool say_too_large(struct text *text, const struct facts *facts)
 
 static bool say_limit(struct text *text, const struct facts *facts)
 {
-    bool pool = facts->pool_limit != SIZE_MAX &&
-                (facts->pool_reserved >= facts->pool_limit || facts->size > facts->pool_limit - facts->pool_reserved);
-    bool device =
-        facts->limit != SIZE_MAX && (facts->reserved >= facts->limit || facts->size > facts->limit - facts->reserved);
+    bool pool = beyond(facts->size, facts->pool_reserved, facts->pool_limit);
+    bool device = beyond(facts->size, facts->reserved, facts->limit);
     if (missing_of(facts) || (!pool && !device))
         return false;
     if (pool)
@@ -402,7 +415,7 @@ static bool say_leave_free(struct text *text, const struct facts *facts)
 
 static bool say_waiting(struct text *text, const struct facts *facts)
 {
-    if (facts->waiting < missing_of(facts) || !facts->waiting)
+    if (facts->waiting < lacking_of(facts) || !facts->waiting)
         return false;
     say(text,
         "%s are freed and only wait for work of other streams: free them by tarn_free_after() an event that ends "
@@ -417,7 +430,8 @@ static bool say_idle_pool(struct text *text, const struct facts *facts)
     const struct pool_facts *most = &facts->pools[0];
     for (int i = 1; i < SHOWN; i++)
         most = facts->pools[i].idle > most->idle ? &facts->pools[i] : most;
-    if (!most->store || most->idle < missing_of(facts) || most->idle == 0 || most->spare)
+    if (!most->store || most->idle < lacking_of(facts) || most->idle == 0 || most->spare ||
+        beyond(facts->size, facts->pool_reserved, facts->pool_limit)) /* other pools have no part in that */
         return false;
     unsigned long long first = most->id[0], second = most->id[1];
     if (most->held)
@@ -443,7 +457,7 @@ static bool say_segments(struct text *text, const struct facts *facts)
 
 static bool say_foreign(struct text *text, const struct facts *facts)
 {
-    if (others_of(facts) < missing_of(facts) || others_of(facts) < facts->total / 16)
+    if (!missing_of(facts) || others_of(facts) < missing_of(facts) || others_of(facts) < facts->total / 16)
         return false;
     say(text, "%s of the device are not tarn's: make room there", BYTES(others_of(facts)));
     return true;
@@ -452,14 +466,14 @@ static bool say_foreign(struct text *text, const struct facts *facts)
 /* Whether the free bytes in the pool's heaps are as many as were missing. */
 static bool is_free_enough(const struct facts *facts)
 {
-    return facts->own_free >= missing_of(facts) && missing_of(facts);
+    return facts->own_free >= lacking_of(facts) && lacking_of(facts);
 }
 
 static bool say_tied(struct text *text, const struct facts *facts)
 {
     size_t movable = facts->own_free - (facts->own_tied < facts->own_free ? facts->own_tied : facts->own_free);
     bool can = !facts->store->plain && memory_config()->profile != CONFIG_PROFILE_FOOTPRINT;
-    if (!can || !is_free_enough(facts) || movable >= missing_of(facts))
+    if (!can || !is_free_enough(facts) || movable >= lacking_of(facts))
         return false;
     say(text,
         "enough is free, but live blocks hold %s of it in place: the profile footprint, set before the memory is "
@@ -547,14 +561,6 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
     return failed(TARN_ERROR_OUT_OF_MEMORY, "%s%s", buffer, where);
 }
 
-/* The bytes that are missing below the device's limit, or that the driver does not have, whichever is more. */
-static size_t missing_for_resume(const struct facts *facts)
-{
-    size_t room = facts->limit > facts->reserved ? facts->limit - facts->reserved : 0;
-    size_t missing = missing_of(facts), above = facts->size > room ? facts->size - room : 0;
-    return missing > above ? missing : above;
-}
-
 void shortage_refuse_resume(const struct store *store, size_t need)
 {
     struct facts facts = {.arena = store->arena, .store = store, .size = need};
@@ -564,7 +570,7 @@ void shortage_refuse_resume(const struct store *store, size_t need)
     facts.pool_limit = SIZE_MAX; /* does not apply */
     size_t standard = facts.reserved > facts.pools_reserved ? facts.reserved - facts.pools_reserved : 0;
     say(&text, "a resume of pool (%llu, %llu) lacks %s. It needs ", (unsigned long long)store->id[0],
-        (unsigned long long)store->id[1], BYTES(missing_for_resume(&facts)));
+        (unsigned long long)store->id[1], BYTES(lacking_of(&facts)));
     say_device(&text, &facts);
     say_use(&text, &facts);
     say(&text, " The default pool reserves %s.", BYTES(standard));

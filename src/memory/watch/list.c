@@ -3,6 +3,7 @@
 
 /* A picture as structures of the public API. Owns nothing: the picture and the parts that are shown go with the call, and the caller's
  * function runs with no lock held. */
+#include "base/callback.h"
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -24,8 +25,9 @@ static size_t most_parts(const struct picture *picture)
     return most;
 }
 
-static void show(const struct picture *picture, const struct picture_segment *segment, tarn_memory_part *parts,
-                 void (*each)(const tarn_memory_segment *segment, void *user), void *user)
+CALLS_BACK static void show(const struct picture *picture, const struct picture_segment *segment,
+                            tarn_memory_part *parts, void (*each)(const tarn_memory_segment *segment, void *user),
+                            void *user)
 {
     static const struct trace_place nowhere;
     const struct trace_place *place = trace_place_value(segment->place);
@@ -39,6 +41,8 @@ static void show(const struct picture *picture, const struct picture_segment *se
                                       .state = (tarn_memory_state)block->state,
                                       .tag = block->tag};
     }
+    struct callback callback;
+    callback_begin(&callback);
     each(&(tarn_memory_segment){.size = sizeof(tarn_memory_segment),
                                 .address = (void *)segment->address,
                                 .bytes = segment->size,
@@ -51,6 +55,7 @@ static void show(const struct picture *picture, const struct picture_segment *se
                                 .parts = parts,
                                 .part_count = segment->block_count},
          user);
+    callback_end(&callback);
 }
 
 static tarn_status show_all(const struct picture *picture, void (*each)(const tarn_memory_segment *segment, void *user),

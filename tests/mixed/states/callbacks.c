@@ -6,9 +6,11 @@
 #include "driver/driver.h"
 #include "support/every_call.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tarn/debug.h>
@@ -283,7 +285,17 @@ static void in_metrics(void)
 }
 
 /* Which of a library's functions makes the calls. The others must not: tarn holds the lock of the handle. */
-static enum { CREATE, DESTROY, STATUS_TEXT } in_library;
+static enum {
+    CREATE,
+    DESTROY,
+    /* That is asked for the text of a failure of each. */
+    TEXT_OF_CREATE,
+    TEXT_OF_DESTROY,
+    TEXT_OF_STREAM,
+    TEXT_OF_WORKSPACE,
+    TEXT_OF_NO_WORKSPACE,
+    TEXT_OF_MODE
+} in_library;
 
 static void library_calls(int which)
 {
@@ -291,18 +303,26 @@ static void library_calls(int which)
         all_calls_here();
 }
 
+static bool failing; /* from the second use on, so that there is a handle */
+
+static int library_fails(int which)
+{
+    bool fails = (int)in_library == which && (failing || which == TEXT_OF_CREATE);
+    return fails ? 7 : 0;
+}
+
 static int thing_create(void **handle)
 {
     library_calls(CREATE);
     *handle = calloc(1, 1);
-    return in_library == STATUS_TEXT ? 7 : 0;
+    return library_fails(TEXT_OF_CREATE);
 }
 
 static int thing_destroy(void *handle)
 {
     library_calls(DESTROY);
     free(handle);
-    return 0;
+    return library_fails(TEXT_OF_DESTROY);
 }
 
 static void *thing_stream;
@@ -311,7 +331,7 @@ static int thing_set_stream(void *handle, void *stream)
 {
     (void)handle;
     thing_stream = stream;
-    return 0;
+    return library_fails(TEXT_OF_STREAM);
 }
 
 static int thing_get_stream(void *handle, void **stream)
@@ -324,22 +344,22 @@ static int thing_get_stream(void *handle, void **stream)
 static int thing_set_workspace(void *handle, void *pointer, size_t size)
 {
     (void)handle;
-    (void)pointer;
     (void)size;
-    return 0;
+    return library_fails(pointer ? TEXT_OF_WORKSPACE : TEXT_OF_NO_WORKSPACE);
 }
 
 static int thing_set_pointer_mode(void *handle, int mode)
 {
     (void)handle;
     (void)mode;
-    return 0;
+    return library_fails(TEXT_OF_MODE);
 }
 
 static const char *thing_status_text(int status)
 {
     (void)status;
-    library_calls(STATUS_TEXT);
+    if (in_library >= TEXT_OF_CREATE)
+        all_calls_here();
     return "seven";
 }
 
@@ -352,6 +372,15 @@ static void *use_thing(void *argument)
     (void)tarn_handle_get_on(thing_library, world.stream, &handle);
     (void)tarn_handle_get_on(thing_library, world.stream, &handle);
     return NULL;
+}
+
+/* The end of the workspace of a call is told to the library too. */
+static void use_a_workspace(void)
+{
+    tarn_workspace_call call = {0};
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    (void)tarn_workspace_begin_on(thing_library, world.stream, &call);
+    (void)tarn_workspace_end(&call);
 }
 
 /* Two threads, one after the other, so that a handle goes from one to the other. */
@@ -373,7 +402,10 @@ static void use_a_library(void)
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, use_thing, NULL) == 0);
         pthread_join(thread, NULL);
+        failing = true;
     }
+    if (in_library == TEXT_OF_NO_WORKSPACE)
+        use_a_workspace();
     (void)tarn_handle_trim(thing_library, 0, NULL);
 }
 
@@ -395,36 +427,91 @@ static void use_a_numbered_library(void)
     use_thing(NULL);
 }
 
-/* All that the headers have, except what they say must not call tarn: a row's set_stream, get_stream, set_workspace and set_pointer_mode,
- * and what tarn_host_call() and tarn_host_check_set() take. */
+/* All that the headers have, except what they say must not call tarn. */
 static const struct {
+    const char *declared; /* the header, and the name of the function's pointer there */
     const char *name;
     void (*cause)(void);
     int which; /* of a library's functions, or a sleeper's; -1: of none */
 } callbacks[] = {
-    {"an observer's mapped", in_mapped, -1},
-    {"an observer's unmapping", in_unmapping, -1},
-    {"an observer's out_of_memory", in_out_of_memory, -1},
-    {"an observer's reclaim", in_reclaim, -1},
-    {"a pool allocator's alloc", in_segment_alloc, -1},
-    {"a pool allocator's free", in_segment_free, -1},
-    {"a pool allocator's gone", in_segments_gone, -1},
-    {"a restore's changed", in_restore, -1},
-    {"a debug report", in_debug_report, -1},
-    {"a list of memory", in_memory_list, -1},
-    {"a list of metadata", in_metadata_list, -1},
-    {"a snapshot's write", in_snapshot, -1},
-    {"the metrics' take", in_metrics, -1},
-    {"a library's create", use_a_library, CREATE},
-    {"a library's create_with_number", use_a_numbered_library, CREATE},
-    {"a library's destroy", use_a_library, DESTROY},
-    {"a library's status_text", use_a_library, STATUS_TEXT},
-    {"a sleeper's prepare", use_a_sleeper, PREPARE},
-    {"a sleeper's cancel", use_a_sleeper, CANCEL},
-    {"a sleeper's commit", use_a_sleeper, COMMIT},
-    {"a sleeper's wake", use_a_sleeper, WAKE},
-    {"a sleeper's held", use_a_sleeper, HELD},
+    {"observe.h:mapped", "an observer's mapped", in_mapped, -1},
+    {"observe.h:unmapping", "an observer's unmapping", in_unmapping, -1},
+    {"observe.h:out_of_memory", "an observer's out_of_memory", in_out_of_memory, -1},
+    {"observe.h:reclaim", "an observer's reclaim", in_reclaim, -1},
+    {"pool.h:alloc", "a pool allocator's alloc", in_segment_alloc, -1},
+    {"pool.h:free", "a pool allocator's free", in_segment_free, -1},
+    {"pool.h:gone", "a pool allocator's gone", in_segments_gone, -1},
+    {"pool.h:changed", "a restore's changed", in_restore, -1},
+    {"debug.h:function", "a debug report", in_debug_report, -1},
+    {"snapshot.h:each", "a list of memory", in_memory_list, -1},
+    {"stats.h:each", "a list of metadata", in_metadata_list, -1},
+    {"snapshot.h:write", "a snapshot's write", in_snapshot, -1},
+    {"metrics.h:take", "the metrics' take", in_metrics, -1},
+    {"handle.h:create", "a library's create", use_a_library, CREATE},
+    {"handle.h:create_with_number", "a library's create_with_number", use_a_numbered_library, CREATE},
+    {"handle.h:destroy", "a library's destroy", use_a_library, DESTROY},
+    {"handle.h:status_text", "a library's status_text, of create", use_a_library, TEXT_OF_CREATE},
+    {"handle.h:status_text", "a library's status_text, of destroy", use_a_library, TEXT_OF_DESTROY},
+    {"handle.h:status_text", "a library's status_text, of set_stream", use_a_library, TEXT_OF_STREAM},
+    {"handle.h:status_text", "a library's status_text, of set_workspace", use_a_library, TEXT_OF_WORKSPACE},
+    {"handle.h:status_text", "a library's status_text, of the end of a workspace", use_a_library, TEXT_OF_NO_WORKSPACE},
+    {"handle.h:status_text", "a library's status_text, of set_pointer_mode", use_a_library, TEXT_OF_MODE},
+    {"sleep.h:prepare", "a sleeper's prepare", use_a_sleeper, PREPARE},
+    {"sleep.h:cancel", "a sleeper's cancel", use_a_sleeper, CANCEL},
+    {"sleep.h:commit", "a sleeper's commit", use_a_sleeper, COMMIT},
+    {"sleep.h:wake", "a sleeper's wake", use_a_sleeper, WAKE},
+    {"sleep.h:held", "a sleeper's held", use_a_sleeper, HELD},
 };
+
+static const char *const silent[] = {"handle.h:set_stream",       "handle.h:get_stream", "handle.h:set_workspace",
+                                     "handle.h:set_pointer_mode", "host.h:function",     "host.h:report"};
+
+static bool is_listed(const char *declared)
+{
+    for (size_t i = 0; i < sizeof callbacks / sizeof *callbacks; i++)
+        if (strcmp(callbacks[i].declared, declared) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
+        if (strcmp(silent[i], declared) == 0)
+            return true;
+    return false;
+}
+
+/* Each pointer to a function in a header. */
+static int listed_of(const char *folder, const char *header)
+{
+    char path[4608], line[512], name[64], declared[128];
+    int found = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, header);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file))
+        for (const char *at = line; (at = strstr(at, "(*")); at++) {
+            if (sscanf(at, "(*%63[a-z_])(", name) != 1)
+                continue;
+            snprintf(declared, sizeof declared, "%s:%s", header, name);
+            check_at(is_listed(declared), declared, __FILE__, __LINE__);
+            found++;
+        }
+    fclose(file);
+    return found;
+}
+
+void callbacks_are_listed(void)
+{
+    char path[4096];
+    const char *source = getenv("TARN_SOURCE");
+    int found = 0;
+    CHECK(source != NULL);
+    snprintf(path, sizeof path, "%s/include/tarn", source);
+    DIR *folder = opendir(path);
+    CHECK(folder != NULL);
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (strlen(entry->d_name) > 2 && strcmp(entry->d_name + strlen(entry->d_name) - 2, ".h") == 0)
+            found += listed_of(path, entry->d_name);
+    closedir(folder);
+    CHECK(found > 20);
+}
 
 const char *callback_name(size_t i)
 {

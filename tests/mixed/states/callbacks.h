@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Demands that these are all that the headers declare, except those that must not call tarn. */
+void callbacks_are_listed(void);
+
 /* The name of the i-th; NULL behind the last. */
 const char *callback_name(size_t i);
 

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* What happens if a callback does not return. Owns the list of what a thread would undo. */
+#include "base/callback.h"
+
+#include <unwind.h>
+
+_Thread_local struct undo *undos_here;
+_Thread_local atomic_uint *callback_calls;
+
+static const struct callback *innermost(void)
+{
+    const struct undo *at = undos_here;
+    while (at && at->run)
+        at = at->outer;
+    return (const struct callback *)at; /* its first field */
+}
+
+/* Ends the innermost callback, and the call of tarn that made it. */
+static void leave(void)
+{
+    undos_here = innermost()->undo.outer;
+    while (undos_here && undos_here->run) {
+        struct undo *undo = undos_here;
+        undos_here = undo->outer;
+        undo->run(undo);
+    }
+    if (callback_calls)
+        atomic_store_explicit(callback_calls, undos_here ? innermost()->calls : 0, memory_order_release);
+}
+
+/* The personality routine of functions that call back (Itanium C++ ABI: Exception Handling, 2.5.2). It has nothing to catch, so it does
+ * nothing in the first phase. An exception that nobody catches has no second one: the process ends. */
+__attribute__((used, visibility("hidden"))) _Unwind_Reason_Code callback_left(int version, _Unwind_Action actions,
+                                                                              _Unwind_Exception_Class class,
+                                                                              struct _Unwind_Exception *exception,
+                                                                              struct _Unwind_Context *context)
+{
+    (void)class, (void)exception, (void)context;
+    if (version == 1 && (actions & _UA_CLEANUP_PHASE) && innermost())
+        leave();
+    return _URC_CONTINUE_UNWIND;
+}
+
+/* musl's pthread_exit() unwinds nothing: the frames are still there. */
+void callbacks_of_thread_end(void)
+{
+#ifndef __GLIBC__
+    while (innermost())
+        leave();
+#endif
+}
