@@ -6,6 +6,7 @@
 An adaptor is a module of the library's name (`tarn.cupy`) with `enable()`, `disable()` and `is_enabled()`. It allocates from the default
 pool of the device, for the stream that the library names, and takes the library's own idiom of plugging in."""
 
+import gc
 import importlib
 from ctypes import byref, c_uint64, c_void_p, sizeof
 from types import ModuleType
@@ -14,7 +15,7 @@ from typing import Any, List
 from . import _c
 from ._library import lib
 from .devices import Device
-from .errors import TarnError, check
+from .errors import Owning, TarnError, check
 from .torch import EnableError
 
 
@@ -28,17 +29,24 @@ def stream_of(device: int, native: int) -> int:
 
 
 def take(device: int, native: int, size: int, alignment: int = 0) -> int:
-    """The address of `size` bytes for work on a native stream; 0 for none."""
+    """The address of `size` bytes for work on a native stream; 0 for none. Before memory runs out garbage is collected: arrays that only
+    refer to each other still have theirs."""
     pointer = c_void_p()
-    if not alignment:  # the short way
-        status = lib.tarn_alloc_on(stream_of(device, native), size, byref(pointer))
-        if status:
-            check(status)
-        return pointer.value or 0
-    options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream_of(device, native),
-                                    alignment=alignment)
-    check(lib.tarn_alloc(byref(options), size, byref(pointer)))
+    stream = stream_of(device, native)
+    status = _take(device, stream, size, alignment, pointer)
+    if status == _c.tarn_status.TARN_ERROR_OUT_OF_MEMORY:
+        gc.collect()
+        status = _take(device, stream, size, alignment, pointer)
+    if status:
+        check(status)
     return pointer.value or 0
+
+
+def _take(device: int, stream: int, size: int, alignment: int, pointer: c_void_p) -> Any:
+    if not alignment:  # the short way
+        return lib.tarn_alloc_on(stream, size, byref(pointer))
+    options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream, alignment=alignment)
+    return lib.tarn_alloc(byref(options), size, byref(pointer))
 
 
 def give(device: int, native: int, address: int) -> None:
@@ -47,7 +55,7 @@ def give(device: int, native: int, address: int) -> None:
         check(lib.tarn_free_on(address, stream_of(device, native)))
 
 
-class Owner:
+class Owner(Owning):
     """Owns a tarn block by its address, and frees it in the order of its stream when it is collected."""
 
     __slots__ = ("address", "__weakref__")
