@@ -19,6 +19,7 @@ from . import _c
 from .errors import ScopeError, check, error_of
 
 _SCOPE = int(_c.tarn_status.TARN_ERROR_SCOPE)
+_NOTHING_LEFT = (_c.tarn_status.TARN_ERROR_FORKED, _c.tarn_status.TARN_ERROR_SHUTDOWN)  # no C that has anything open
 _serial = count(1)
 _Self = TypeVar("_Self", bound="Enterable")
 
@@ -177,7 +178,7 @@ class Track(threading.local):
     def _end(self, entry: Entry) -> int:
         was_ending, entry.is_ending = entry.is_ending, True
         status = entry.end()
-        if status and not (was_ending and status == _SCOPE):  # then an exception came when C had ended it
+        if status and status not in _NOTHING_LEFT and not (was_ending and status == _SCOPE):  # an exception came when C had ended it
             entry.is_ending = False
             return status
         self.begun.remove(entry)
