@@ -59,7 +59,7 @@ class Binding:
         self.structs = {}    # tag -> name in Python, of those that have fields
         self.enums = []      # (name, [(constant, value)])
         self.lines = []      # of structures and callbacks
-        self.functions = []  # (name, result, arguments)
+        self.functions = []  # (name, result, arguments, their names)
 
     def type_of(self, node):
         if isinstance(node, c_ast.TypeDecl):
@@ -133,7 +133,9 @@ class Binding:
                 self.enum(node.name, inner)
             self.typedefs[node.name] = node.type
         elif isinstance(node, c_ast.Decl) and isinstance(node.type, c_ast.FuncDecl):
-            self.functions.append((node.name, self.type_of(node.type.type), self.arguments(node.type)))
+            arguments = self.arguments(node.type)
+            names = [argument.name for argument in node.type.args.params] if arguments else []
+            self.functions.append((node.name, self.type_of(node.type.type), arguments, names))
 
 
 def constants():
@@ -160,18 +162,20 @@ def text():
 
 """The C interface as it is: constants, structures, and the type of each function. The rest of the package says it in Python."""
 
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint,
-                    c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint, c_uint8,
+                    c_uint16, c_uint32, c_uint64, c_void_p)
 from enum import IntEnum
 from typing import Any
+
+from ._integers import Structure
 ''']
     parts += [f"\n{name} = {value}" for name, value in sorted(constants().items())]
     for name, pairs in binding.enums:
         parts.append(f"\n\n\nclass {name}(IntEnum):")
         parts += [f"\n    {constant} = {value}" for constant, value in pairs]
     parts += binding.lines
-    parts.append("\n\n\n# name -> (result, arguments)\nFUNCTIONS: dict[str, tuple[Any, list[Any]]] = {")
-    parts += [f'\n    "{name}": ({result}, [{", ".join(arguments)}]),' for name, result, arguments in binding.functions]
+    parts.append("\n\n\n# name -> (result, arguments, their names)\nFUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {")
+    parts += [f'\n    "{name}": ({result}, [{", ".join(arguments)}], "{" ".join(names)}"),' for name, result, arguments, names in binding.functions]
     parts.append("\n}\n")
     return "".join(parts)
 

@@ -3,10 +3,13 @@
 
 """What the adaptors share, and use(). The libraries themselves are tried by test_adaptors_libraries.py."""
 
+import copy
 import gc
+import pickle
 import sys
 import threading
 import types
+import weakref
 from contextlib import contextmanager
 from ctypes import CFUNCTYPE, c_void_p
 
@@ -243,3 +246,141 @@ def test_warp_follows_on_all_devices_or_none(monkeypatch):
     with pytest.raises(RuntimeError, match="refused"):
         tarn.use(warp=True)
     assert not tarn.warp.is_enabled() and allocators == {0: None}
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """What the adaptor takes of CuPy: its classes by their signatures (cupy/cupy, cupy/cuda/memory.pyx)."""
+    class CupyOutOfMemoryError(MemoryError):
+        def __init__(self, size, total, limit=0):
+            self._size, self._total, self._limit = size, total, limit
+            super().__init__(f"Out of memory allocating {size} bytes (allocated so far: {total} bytes).")
+
+        def __reduce__(self):
+            return type(self), (self._size, self._total, self._limit)
+
+    class UnownedMemory:
+        def __init__(self, address, size, owner, device_id):
+            self.ptr, self.owner = address, owner
+
+    class MemoryPointer:
+        def __init__(self, mem, offset):
+            self.mem = mem
+
+    names = {name: types.ModuleType(name) for name in ("cupy", "cupy.cuda", "cupy.cuda.memory", "cupy.cuda.stream", "cupy.cuda.device")}
+    memory = names["cupy.cuda.memory"]
+    memory.OutOfMemoryError, memory.UnownedMemory, memory.MemoryPointer = CupyOutOfMemoryError, UnownedMemory, MemoryPointer
+    names["cupy.cuda.stream"].get_current_stream = lambda device: types.SimpleNamespace(ptr=0)
+    names["cupy.cuda.device"].get_device_id = lambda: 0
+    names["cupy.cuda"].memory, names["cupy.cuda"].stream = memory, names["cupy.cuda.stream"]
+    for name, module in names.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(tarn.cupy, "_error", None)
+    yield memory
+    gc.collect()
+    tarn.Pool.default().trim()
+
+
+def test_cupy_gets_memory_of_what_is_garbage(cupy):
+    allocate = tarn.cupy.allocator()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            array = [allocate(200 * MIB)]
+            array.append(array)  # it refers to itself
+            del array
+    finally:
+        gc.enable()
+
+
+def test_what_is_garbage_is_collected_for_every_adaptor(monkeypatch):
+    gc.collect()
+    gc.disable()
+    try:
+        for alignment in (0, 1 << 16):
+            owner = [tarn.adaptors.Owner(tarn.adaptors.take(0, 0, 200 * MIB, alignment))]
+            owner.append(owner)
+            del owner
+    finally:
+        gc.enable()
+    collected = []
+    monkeypatch.setattr(tarn.adaptors, "gc", types.SimpleNamespace(collect=lambda: collected.append(1)))
+    for size, error in ((1 << 40, tarn.OutOfMemoryError), (-1, ValueError)):
+        with pytest.raises(error):
+            tarn.adaptors.take(0, 0, size)
+    assert collected == [1]
+    tarn.Pool.default().trim()
+
+
+def test_an_error_of_cupys_survives_pickle(cupy, monkeypatch):
+    error = pytest.raises(cupy.OutOfMemoryError, tarn.cupy.allocator(), 1 << 40).value
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert isinstance(again, cupy.OutOfMemoryError) and isinstance(again, tarn.OutOfMemoryError) and "1 TiB" in str(again)
+        assert str(again) == str(error) and again.status == error.status
+    data = pickle.dumps(error)
+    for name in list(sys.modules):
+        if name.partition(".")[0] == "cupy":
+            monkeypatch.setitem(sys.modules, name, None)
+    again = pickle.loads(data)
+    assert type(again) is tarn.OutOfMemoryError and str(again) == str(error)
+
+
+@pytest.fixture
+def numba(monkeypatch):
+    """What the adaptor takes of numba-cuda (NVIDIA/numba-cuda, numba_cuda/numba/cuda/cudadrv/driver.py)."""
+    class CudaAPIError(Exception):
+        def __init__(self, code, msg):
+            self.code, self.msg = code, msg
+            super().__init__(code, msg)
+
+    class HostOnlyCUDAMemoryManager:
+        def __init__(self, context):
+            self.context, self.deallocations = context, []
+
+    names = {name: types.ModuleType(name) for name in ("numba", "numba.cuda", "numba.cuda.cudadrv", "numba.cuda.cudadrv.driver")}
+    cuda = names["numba.cuda"]
+    names["numba"].cuda, names["numba.cuda.cudadrv.driver"].CudaAPIError = cuda, CudaAPIError
+    cuda.HostOnlyCUDAMemoryManager = HostOnlyCUDAMemoryManager
+    cuda.GetIpcHandleMixin = type("GetIpcHandleMixin", (), {})
+
+    class MemoryPointer:
+        def __init__(self, context, address, size, finalizer):
+            self.end = weakref.finalize(self, finalizer)
+    cuda.MemoryPointer = MemoryPointer
+    for name, module in names.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(tarn.numba, "_manager", None)
+    monkeypatch.setattr(tarn.numba, "_error", None, raising=False)
+    yield names["numba.cuda.cudadrv.driver"]
+    gc.collect()
+    tarn.numba._frees_of(0).flush()
+    tarn.Pool.default().trim()
+
+
+def test_numba_gets_memory_of_what_is_garbage(numba):
+    manager = tarn.numba.manager()(types.SimpleNamespace(device=types.SimpleNamespace(id=0)))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            array = [manager.memalloc(200 * MIB)]
+            array.append(array)
+            del array
+        gc.collect()
+    finally:
+        gc.enable()
+    error = pytest.raises(numba.CudaAPIError, manager.memalloc, 1 << 40).value
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert isinstance(again, numba.CudaAPIError) and isinstance(again, tarn.OutOfMemoryError)
+        assert (again.code, again.msg, str(again), again.status) == (2, error.msg, str(error), error.status)
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch):
+    """By the error that the manual has, whichever library it is."""
+    for module in (tarn.adaptors, tarn.cupy, tarn.numba):
+        monkeypatch.setattr(module, "require_gpu", lambda: None)
+    for name in ("torch", "cupy", "numba", "cuda_core", "warp", "rmm", "triton"):
+        monkeypatch.setitem(sys.modules, "cuda.core" if name == "cuda_core" else name, None)
+        with pytest.raises(tarn.EnableError, match="cannot be imported .*pip install .*leave it out"):
+            tarn.use(**{name: True})

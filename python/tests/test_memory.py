@@ -213,6 +213,25 @@ def test_a_forked_child_gets_an_error_and_ends_well(python):
         """) == "7\n"
 
 
+def test_what_a_forked_child_inherits_has_a_text(python):
+    assert python("""
+        import os, sys, tarn
+        pool = tarn.Pool()
+        objects = [pool, pool.alloc(1000), tarn.alloc(1000).view((1000,)), tarn.pinned(10), tarn.Stream(), tarn.Event(), tarn.Device(0)]
+        with pool.scope() as scope:
+            objects.append(scope)
+            child = os.fork()
+            if not child:
+                try:
+                    texts = [repr(each) for each in objects]
+                    assert "unknown" in texts[0], texts
+                    os._exit(7)
+                finally:
+                    os._exit(1)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """) == "7\n"
+
+
 def test_importing_starts_nothing(python):
     """No thread, no device: a driver that does not exist is found out by the first call that needs one."""
     assert python("""

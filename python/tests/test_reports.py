@@ -110,3 +110,17 @@ def test_the_module_runs_the_program():
     if "not installed" in ended.stderr:
         pytest.skip("the program tarn is not built")
     assert ended.returncode == 0 and tarn.__version__ in ended.stdout
+
+
+def test_a_file_whose_name_looks_like_an_option(tmp_path, monkeypatch):
+    from tarn._library import program
+    try:
+        program()
+    except FileNotFoundError:
+        pytest.skip("the program tarn is not built")
+    monkeypatch.chdir(tmp_path)
+    for name in ("-x.pickle", "--text", "-"):
+        tarn.dump_snapshot(name)
+        assert "device" in tarn.report(name, output="-page.html") and (tmp_path / "-page.html").exists()
+        assert "device" in tarn.report(tmp_path / name, name)
+        os.unlink("-page.html")

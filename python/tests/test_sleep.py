@@ -250,3 +250,48 @@ def test_a_sleeper_of_a_closed_pool_is_refused():
     pool.close()
     with pytest.raises(tarn.InvalidArgumentError, match="closed"):
         tarn.Sleeper("late", commit=lambda: None, wake=lambda: None, pool=pool)
+
+
+def test_names_are_given_in_a_list():
+    for argument in ("discard", "keep", "leave"):
+        with pytest.raises(TypeError, match=f"{argument}: a list of names is wanted, .'cache'."):
+            tarn.sleep(**{argument: "cache"})
+    assert tarn.sleep_state() == "awake"
+
+
+def test_what_ends_the_program_goes_through_a_callback():
+    """Ctrl-C in a callback is no error of a library; what a callback says is the cause of one."""
+    raised = []
+
+    def fails():
+        raise raised[-1]
+    for end in (KeyboardInterrupt(), SystemExit(3)):
+        raised.append(end)
+        for where in ("prepare", "commit", "held"):
+            callbacks = {"commit": int, "wake": int, where: fails}
+            sleeper = tarn.Sleeper("one", **callbacks)
+            with pytest.raises(type(end)) as caught:
+                tarn.sleep()
+            assert caught.value is end
+            sleeper.close()
+            if tarn.sleep_state() == "asleep":
+                tarn.wake()
+            assert tarn.sleep_state() == "awake"
+    raised.append(RuntimeError("no link"))
+    sleeper = tarn.Sleeper("one", commit=fails, wake=int)
+    error = pytest.raises(tarn.LibraryError, tarn.sleep).value
+    assert error.__cause__ is raised[-1] and "no link" in str(error)
+    sleeper.close()
+    sleeper = tarn.Sleeper("one", commit=int, wake=int, cancel=int, held=lambda: "many")
+    tarn.sleep()
+    tarn.wake()
+    sleeper.close()
+
+
+def test_what_ends_the_program_goes_through_a_snapshot(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+    for module, call in ((tarn.snapshots, tarn.snapshot), (tarn.stats, tarn.metrics)):
+        monkeypatch.setattr(module, "string_at", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            call()

@@ -9,8 +9,8 @@ cd "$TARN_SOURCE"
 
 # Debian's packages belong to Debian's Python, which need not be the first.
 for python in python3 /usr/bin/python3 none; do
-    [ $python != none ] || { echo "test_python: no python3 has pycparser, pytest and numpy; scripts/setup test installs them"; exit 77; }
-    ! "$python" -c 'import pycparser, pytest, numpy' 2>/dev/null || break
+    [ $python != none ] || { echo "test_python: no python3 has pycparser, pytest, numpy and hypothesis; scripts/setup test installs them"; exit 77; }
+    ! "$python" -c 'import pycparser, pytest, numpy, hypothesis' 2>/dev/null || break
 done
 
 export TARN_LIBRARY=$TARN_BUILD/libtarn.so.0 TARN_PROGRAM=$TARN_BUILD/tarn PYTHONPATH=$TARN_SOURCE/python/src PYTHONDONTWRITEBYTECODE=1

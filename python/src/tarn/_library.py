@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _c
+from ._integers import checked
 
 PACKAGE = Path(__file__).resolve().parent
 
@@ -33,23 +34,35 @@ def _open() -> ctypes.CDLL:
                           "name a libtarn.so.0 in TARN_LIBRARY.") from error
 
 
-def _declare(library: ctypes.CDLL) -> None:
-    for name, (result, arguments) in _c.FUNCTIONS.items():
-        try:
-            function = getattr(library, name)
-        except AttributeError:
-            raise ImportError(f"tarn: {library._name} has no {name}: it is of another version than this package. Remove the older of the "
-                              "two; TARN_LIBRARY and LD_LIBRARY_PATH say where a library is taken from.") from None
-        function.restype, function.argtypes = result, arguments
+class _Library:
+    """The functions of libtarn, each with its types, and with its integers checked."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        for name, (result, kinds, _) in _c.FUNCTIONS.items():
+            try:
+                function = getattr(library, name)
+            except AttributeError:
+                raise ImportError(f"tarn: {library._name} has no {name}: it is of another version than this package. Remove the older of "
+                                  "the two; TARN_LIBRARY and LD_LIBRARY_PATH say where a library is taken from.") from None
+            function.restype, function.argtypes = result, kinds
+
+    def __getattr__(self, name: str) -> Any:  # once for each
+        if name not in _c.FUNCTIONS:
+            raise AttributeError(name)
+        _, kinds, names = _c.FUNCTIONS[name]
+        function = checked(getattr(self._library, name), kinds, names)
+        setattr(self, name, function)
+        return function
 
 
-lib: Any = _open()
-_declare(lib)
+_opened = _open()
+lib: Any = _Library(_opened)
 
 
 def path() -> str:
     """The file of the library in use, as it was named to the loader."""
-    return str(lib._name)
+    return str(_opened._name)
 
 
 def program() -> str:

@@ -6,6 +6,7 @@
 An adaptor is a module of the library's name (`tarn.cupy`) with `enable()`, `disable()` and `is_enabled()`. It allocates from the default
 pool of the device, for the stream that the library names, and takes the library's own idiom of plugging in."""
 
+import gc
 import importlib
 from collections import deque
 from ctypes import byref, c_uint64, c_void_p, sizeof
@@ -15,7 +16,7 @@ from typing import Any, Deque, List, Tuple
 from . import _c
 from ._library import lib
 from .devices import Device
-from .errors import TarnError, check
+from .errors import Owning, TarnError, check
 from .torch import EnableError
 
 
@@ -29,22 +30,25 @@ def stream_of(device: int, native: int) -> int:
 
 
 def take(device: int, native: int, size: int, alignment: int = 0) -> int:
-    """The address of `size` bytes for work on a native stream; 0 for none."""
+    """The address of `size` bytes for work on a native stream; 0 for none. Before memory runs out garbage is collected: arrays that only
+    refer to each other still have theirs."""
     pointer = c_void_p()
-    status = _take(device, native, size, alignment, pointer)
-    if status == _c.tarn_status.TARN_ERROR_OUT_OF_MEMORY and flush():
-        status = _take(device, native, size, alignment, pointer)
+    stream = stream_of(device, native)
+    status = _take(device, stream, size, alignment, pointer)
+    if status == _c.tarn_status.TARN_ERROR_OUT_OF_MEMORY:
+        gc.collect()
+        flush()
+        status = _take(device, stream, size, alignment, pointer)
     if status:
         check(status)
     return pointer.value or 0
 
 
-def _take(device: int, native: int, size: int, alignment: int, pointer: c_void_p) -> int:
-    stream = stream_of(device, native)
+def _take(device: int, stream: int, size: int, alignment: int, pointer: c_void_p) -> Any:
     if not alignment:  # the short way
-        return int(lib.tarn_alloc_on(stream, size, byref(pointer)))
+        return lib.tarn_alloc_on(stream, size, byref(pointer))
     options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream, alignment=alignment)
-    return int(lib.tarn_alloc(byref(options), size, byref(pointer)))
+    return lib.tarn_alloc(byref(options), size, byref(pointer))
 
 
 def give(device: int, native: int, address: int) -> None:
@@ -86,7 +90,7 @@ def flush() -> bool:
     return freed
 
 
-class Owner:
+class Owner(Owning):
     """Owns a tarn block by its address, and frees it in the order of its stream when it is collected."""
 
     __slots__ = ("address", "__weakref__")

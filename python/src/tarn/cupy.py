@@ -6,7 +6,7 @@
 A block belongs to the stream that was CuPy's current one when it was allocated, as with CuPy's own pool. If another stream is current
 where the block is freed, its queued work is waited for too. docs/adaptors/cupy.md is the manual."""
 
-from typing import Any, Optional, Type
+from typing import Any, Dict, Optional, Type
 
 from ._library import lib
 from .adaptors import Owner, give, give_late, require_gpu, take, wanted
@@ -52,9 +52,23 @@ def _out_of_memory(memory: Any) -> Type[Exception]:
             def __str__(self) -> str:
                 return str(self.args[0])
 
+            def __reduce__(self) -> Any:
+                return _error_again, (str(self), self.__dict__)
+
         OutOfMemory.__name__ = OutOfMemory.__qualname__ = "OutOfMemoryError"
         _error = OutOfMemory
     return _error
+
+
+def _error_again(text: str, attributes: Dict[str, Any]) -> Exception:
+    """An error that was pickled. Where CuPy is not, it is tarn's alone."""
+    try:
+        from cupy.cuda import memory
+        error = _out_of_memory(memory)(text)
+    except ImportError:
+        error = OutOfMemoryError(text)
+    error.__dict__.update(attributes)
+    return error
 
 
 def allocator() -> Any:

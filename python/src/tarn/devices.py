@@ -1,44 +1,20 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""Devices, streams and events. A device is current per thread, and so is a stream per device."""
+"""Devices, streams and events. A device is current per thread and context, and so is a stream per device."""
 
-import threading
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p, sizeof
-from types import TracebackType
-from typing import Any, List, NamedTuple, Optional, Tuple, Type, Union
+from typing import Any, NamedTuple, Optional, Union
 from weakref import WeakValueDictionary
 
 from . import _c
+from ._entered import Enterable, Entry, guards
+from ._integers import integer
 from ._library import lib
-from .errors import NotReadyError, ScopeError, check
+from .errors import InvalidDeviceError, NotReadyError, Owning, check
 
 #: What names a device: a number, a Device, or None for the thread's current one.
 DeviceLike = Union["Device", int, None]
-
-
-class _Entered(threading.local):
-    """What the calling thread has entered by `with`, and what ends it. Threads may share the objects."""
-
-    def __init__(self) -> None:
-        self.stack: List[Tuple[Any, Any]] = []
-
-
-_entered = _Entered()
-
-
-def enter(owner: Any, ending: Any) -> None:
-    """Notes what ends the `with` of an object that the thread begins now."""
-    _entered.stack.append((owner, ending))
-
-
-def leave(owner: Any) -> Any:
-    """What ends the newest `with` of an object in the calling thread."""
-    stack = _entered.stack
-    for i in reversed(range(len(stack))):
-        if stack[i][0] is owner:
-            return stack.pop(i)[1]
-    raise ScopeError(f"the calling thread has not entered {owner!r}: a `with` ends in the thread that began it")
 
 
 class MemoryInfo(NamedTuple):
@@ -47,11 +23,53 @@ class MemoryInfo(NamedTuple):
     total: int
 
 
-class Device:
-    """A device by its number. As a context manager it is the current device of the thread inside."""
+class _OnDevice(Entry):
+    def __init__(self, owner: Any, device: int) -> None:
+        super().__init__(owner, device)
+        self.guard = _c.tarn_device_guard()
+
+    def begin(self) -> int:
+        return int(lib.tarn_device_guard_set(byref(self.guard), self.device))
+
+    def end(self) -> int:
+        return int(lib.tarn_device_guard_restore(byref(self.guard)))
+
+    @property
+    def previous_device(self) -> int:
+        """The thread's device before."""
+        return int(self.guard.previous)
+
+
+class _OnStream(Entry):
+    def __init__(self, owner: Any, value: int) -> None:
+        if value <= _c.TARN_STREAM_PER_THREAD:
+            value = _default_stream(value, current_index())
+        super().__init__(owner, Stream._of(value).device.index)
+        self.value = value
+        self.guard = _c.tarn_stream_guard()
+
+    def begin(self) -> int:
+        return int(lib.tarn_stream_guard_set(byref(self.guard), self.value))
+
+    def end(self) -> int:
+        return int(lib.tarn_stream_guard_restore(byref(self.guard)))
+
+    @property
+    def previous_device(self) -> int:
+        """The thread's device before."""
+        return int(self.guard.previous_device)
+
+
+class Device(Enterable):
+    """A device by its number. As a context manager it is the current device inside."""
+
+    _track = guards
 
     def __init__(self, index: int) -> None:
-        self.index = int(index)
+        self.index = integer("device", index, -2**31, 2**31 - 1)
+
+    def _entry(self) -> Entry:
+        return _OnDevice(self, self.index)
 
     @property
     def properties(self) -> "_c.tarn_device_properties":
@@ -84,16 +102,6 @@ class Device:
         """Lets this device reach the memory of `peer`."""
         check(lib.tarn_device_peer_enable(self.index, device_index(peer)))
 
-    def __enter__(self) -> "Device":
-        guard = _c.tarn_device_guard()
-        check(lib.tarn_device_guard_set(byref(guard), self.index))
-        enter(self, guard)
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 traceback: Optional[TracebackType]) -> None:
-        check(lib.tarn_device_guard_restore(byref(leave(self))))
-
     def __index__(self) -> int:
         return self.index
 
@@ -109,8 +117,28 @@ class Device:
 
 def device_index(device: DeviceLike) -> int:
     """The number of a device; of the current one for None."""
-    if device is not None:
-        return int(device.index if isinstance(device, Device) else device)
+    if device is None:
+        return current_index()
+    index = device.index if isinstance(device, Device) else integer("device", device, -2**31, 2**31 - 1)
+    if index < 0:  # C has meanings for these
+        raise InvalidDeviceError(f"there is no device {index}: devices are numbered from 0")
+    return index
+
+
+def current_index() -> int:
+    """The number of the current device."""
+    if not guards.is_idle():
+        guards.refresh()
+        mine = guards.innermost()
+        if mine is not None:
+            return mine.device
+        if guards.begun:  # others of the thread have entered: what it had before is everybody's
+            return guards.begun[0].previous_device  # type: ignore[attr-defined, no-any-return]
+    return index_of_thread()
+
+
+def index_of_thread() -> int:
+    """The number of the thread's current device."""
     current = c_int()
     check(lib.tarn_device_get(byref(current)))
     return current.value
@@ -124,21 +152,37 @@ def device_count() -> int:
 
 
 def current_device() -> Device:
-    """The current device of the calling thread."""
+    """The current device."""
     return Device(device_index(None))
 
 
 def set_device(device: Union[Device, int]) -> None:
-    """Makes a device the current one of the calling thread, in tarn and in the driver."""
-    check(lib.tarn_device_set(device_index(device)))
+    """Makes a device the current one of the calling thread, in tarn and in the driver. Inside a `with` of a device or a stream it is so
+    until that ends."""
+    index = device_index(device)
+    check(lib.tarn_device_set(index))
+    if guards.is_idle():
+        return
+    guards.refresh()
+    mine = guards.innermost()
+    if mine is not None:
+        chosen = Entry(None, index, within=mine.within if type(mine) is Entry else mine)
+        chosen.outer = mine.outer if type(mine) is Entry else mine
+        guards.context.set(chosen)
+    elif isinstance(guards.begun[0], _OnDevice):
+        guards.begun[0].guard.previous = index
+    elif isinstance(guards.begun[0], _OnStream):
+        guards.begun[0].guard.previous_device = index
 
 
-class Stream:
-    """A stream of a device. As a context manager it is the current stream of the thread inside.
+class Stream(Owning, Enterable):
+    """A stream of a device. As a context manager it is the current stream inside, and its device the current one.
 
     `Stream()` leases one that nobody else is given. `Stream.find()` takes one that another library made; `Stream.legacy()` and
     `Stream.per_thread()` are the default streams. A leased one goes back when the object is closed or collected; blocks that were allocated
     for it and handles that are leased with it keep it."""
+
+    _track = guards
 
     def __init__(self, device: DeviceLike = None, priority: int = 0) -> None:
         leased = c_uint64()
@@ -217,15 +261,8 @@ class Stream:
             self._is_leased = False
             check(lib.tarn_stream_return(self.value))
 
-    def __enter__(self) -> "Stream":
-        guard = _c.tarn_stream_guard()
-        check(lib.tarn_stream_guard_set(byref(guard), self.value))
-        enter(self, guard)
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 traceback: Optional[TracebackType]) -> None:
-        check(lib.tarn_stream_guard_restore(byref(leave(self))))
+    def _entry(self) -> Entry:
+        return _OnStream(self, self.value)
 
     def __cuda_stream__(self) -> Any:
         """The protocol of cuda.core: version 0 and the native stream."""
@@ -257,11 +294,11 @@ def lease_of(value: int) -> Optional[Stream]:
 def native_address(native: Any) -> int:
     """The address of a stream that another library made."""
     if hasattr(native, "__cuda_stream__"):
-        return int(native.__cuda_stream__()[1])
-    for name in ("cuda_stream", "ptr", "handle"):
-        if hasattr(native, name):
-            return int(getattr(native, name))
-    return int(native or 0)
+        native = native.__cuda_stream__()[1]
+    else:
+        named = [name for name in ("cuda_stream", "ptr", "handle") if hasattr(native, name)]
+        native = getattr(native, named[0]) if named else native
+    return integer("stream", native or 0)
 
 
 #: What names a stream: a Stream, what Stream.find() takes, or None for the thread's current one.
@@ -269,20 +306,48 @@ StreamLike = Any
 
 
 def stream_value(stream: StreamLike, device: DeviceLike = None) -> int:
-    """The value of a stream; of the thread's current one on `device` for None."""
-    if stream is not None:
-        return Stream.find(stream, device).value
+    """The value of a stream; of the current one on `device` for None."""
+    return Stream.find(stream, device).value if stream is not None else current_value(device_index(device))
+
+
+def current_value(device: int) -> int:
+    """The value of the current stream on a device."""
+    if not guards.is_idle():
+        mine = guards.innermost(lambda entry: isinstance(entry, _OnStream) and entry.device == device)
+        if isinstance(mine, _OnStream):
+            return mine.value
+        for entry in guards.begun:  # others of the thread have entered: what it had before is everybody's
+            if isinstance(entry, _OnStream) and entry.device == device:
+                value = int(entry.guard.previous)
+                return value if value > _c.TARN_STREAM_PER_THREAD else _default_stream(value, device)
+    return value_of_thread(device)
+
+
+def _default_stream(value: int, device: int) -> int:
+    """The value of a default stream that names its device too. C says it of the thread's current stream."""
+    on_device, on_stream = _c.tarn_device_guard(), _c.tarn_stream_guard()
+    try:
+        check(lib.tarn_device_guard_set(byref(on_device), device))
+        check(lib.tarn_stream_guard_set(byref(on_stream), value))
+        return value_of_thread(device)
+    finally:
+        lib.tarn_stream_guard_restore(byref(on_stream))
+        lib.tarn_device_guard_restore(byref(on_device))
+
+
+def value_of_thread(device: int) -> int:
+    """The value of the thread's current stream on a device."""
     current = c_uint64()
-    check(lib.tarn_stream_get(device_index(device), byref(current)))
+    check(lib.tarn_stream_get(device, byref(current)))
     return current.value
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """The current stream of the calling thread on a device."""
+    """The current stream on a device."""
     return Stream._of(stream_value(None, device))
 
 
-class Event:
+class Event(Owning):
     """A point in a stream."""
 
     def __init__(self, device: DeviceLike = None) -> None:

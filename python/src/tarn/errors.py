@@ -3,7 +3,8 @@
 
 """One exception per status. Each is a TarnError, and also what Python calls such an error, where it has a name for it."""
 
-from typing import Dict, Type
+import threading
+from typing import Any, Callable, Dict, List, NoReturn, Type
 
 from ._c import tarn_status
 from ._library import lib
@@ -138,3 +139,41 @@ def check(status: int) -> None:
     """Raises what `status` says, except for success."""
     if status:
         raise error_of(status)
+
+
+class Callbacks(threading.local):
+    """Python functions that C calls: nothing is raised through C, but by check() behind it, in the same thread."""
+
+    def __init__(self) -> None:
+        self._raised: List[BaseException] = []
+
+    def guard(self, function: Callable[..., Any], failed: Callable[..., Any]) -> Callable[..., Any]:
+        """A function for C. Where `function` raises, the result is that of `failed` for the exception and the same arguments."""
+
+        def call(*arguments: Any) -> Any:
+            try:
+                return function(*arguments)
+            except BaseException as error:
+                self._raised.append(error)
+                return failed(error, *arguments)
+        return call
+
+    def check(self, status: int) -> None:
+        """Raises what a callback raised to end the program, KeyboardInterrupt or SystemExit; else what `status` says, because of what a
+        callback raised."""
+        raised, self._raised = self._raised, []
+        for error in raised:
+            if not isinstance(error, Exception):
+                raise error
+        if status:
+            raise error_of(status) from (raised[-1] if raised else None)
+
+
+class Owning:
+    """Gives back to tarn what it has when it goes: a copy would do so a second time."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"a tarn.{type(self).__name__} cannot be copied, pickled or sent: it owns what it has in this process, and a copy would "
+                        "too. Hand on the object itself; memory goes to another process by an export (tarn_export(), docs/sharing.md)")

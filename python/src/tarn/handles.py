@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Dict, List, NamedTuple, Optional, Tuple, Type
 
 from . import _c
+from ._entered import guards
 from ._library import lib
 from .devices import DeviceLike, StreamLike, device_index, lease_of, stream_value
-from .errors import InvalidArgumentError, check
+from .errors import InvalidArgumentError, Owning, check
 
 
 class LibraryInfo(NamedTuple):
@@ -52,14 +53,14 @@ def handle(library: str, stream: StreamLike = None) -> int:
     again after each change of device or stream, and never destroy it."""
     found = c_void_p()
     number = _number(library)
-    if stream is None:
+    if stream is None and guards.is_idle():
         check(lib.tarn_handle_get(number, byref(found)))
     else:
         check(lib.tarn_handle_get_on(number, stream_value(stream), byref(found)))
     return found.value or 0
 
 
-class Lease:
+class Lease(Owning):
     """A handle that no thread has, for tasks that move between threads: `with tarn.Lease("cublas", stream) as handle: ...`"""
 
     def __init__(self, library: str, stream: StreamLike = None) -> None:
@@ -117,7 +118,7 @@ def workspace(library: str, stream: StreamLike = None) -> Tuple[int, int]:
     """Address and bytes of the workspace that a call of the library (cublasLtMatmul) is given."""
     pointer, size = c_void_p(), c_size_t()
     number = _number(library)
-    if stream is None:
+    if stream is None and guards.is_idle():
         check(lib.tarn_workspace_get(number, byref(pointer), byref(size)))
     else:
         check(lib.tarn_workspace_get_on(number, stream_value(stream), byref(pointer), byref(size)))

@@ -4,17 +4,22 @@
 """Blocks of device memory, in the order of streams, and pinned memory of the host."""
 
 import ctypes
-from ctypes import byref, c_size_t, c_uint16, c_void_p, sizeof
+import operator
+from ctypes import byref, c_int, c_size_t, c_uint16, c_uint64, c_void_p, sizeof
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional, Sequence, Tuple, Type
 
 from . import _c, dlpack
+from ._entered import Entry, guards, scopes
+from ._integers import integer
 from ._library import lib
-from .devices import Device, DeviceLike, Stream, StreamLike, device_index, lease_of, stream_value
-from .errors import InvalidArgumentError, check
+from .devices import Device, DeviceLike, Stream, StreamLike, current_value, device_index, index_of_thread, lease_of, stream_value, value_of_thread
+from .errors import InvalidArgumentError, Owning, check
 
 if TYPE_CHECKING:
     from .pools import Pool
+
+_ON_DEVICE = "device memory cannot be read by the host: copy it by CuPy, PyTorch or Numba"
 
 
 def tag_number(text: Optional[str]) -> int:
@@ -26,7 +31,7 @@ def tag_number(text: Optional[str]) -> int:
     return tag.value
 
 
-class Block:
+class Block(Owning):
     """A block of device memory, which is freed when the object is closed or collected.
 
     After a free the stream that the block was allocated for may use the memory again at once; other streams wait for the work queued
@@ -74,7 +79,7 @@ class Block:
     def extend(self, size: int) -> None:
         """Grows the block in place to at least `size` bytes. NoRoomError, with the block as it was, where what follows is not free."""
         check(lib.tarn_extend(self._pointer, size))
-        self._size = max(self._size, size)
+        self._size = max(self._size, int(size))
 
     def close(self, stream: StreamLike = None) -> None:
         """Frees the block; after the work that is queued on `stream` too, if one is given. Nothing happens the second time."""
@@ -90,11 +95,18 @@ class Block:
     def view(self, shape: Sequence[int], dtype: str = "|u1", offset: int = 0) -> "View":
         """The block, or a part of it from byte `offset` on, as a contiguous array. `dtype` is a type string of NumPy's ("<f4") or
         anything with a `str` attribute like it."""
-        return View(self, tuple(int(length) for length in shape), str(getattr(dtype, "str", dtype)), offset)
+        return View(self, tuple(operator.index(length) for length in shape), str(getattr(dtype, "str", dtype)), offset)
 
     @property
     def __cuda_array_interface__(self) -> Dict[str, Any]:
         return self.view((self._size,)).__cuda_array_interface__
+
+    @property
+    def __array_interface__(self) -> Dict[str, Any]:
+        return self.view((self._size,)).__array_interface__
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(_ON_DEVICE)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.view((self._size,)).__dlpack__(**options)
@@ -133,6 +145,7 @@ class View:
             if length < 0:
                 raise ValueError(f"a negative length in the shape {shape}")
             needed *= length
+        offset = operator.index(offset)
         if offset < 0 or offset % item or offset + needed > block.nbytes:
             raise ValueError(f"{shape} of {typestr} from byte {offset} on takes {needed} bytes, and {item} divides the offset: the block has "
                              f"{block.nbytes}")
@@ -156,8 +169,11 @@ class View:
     @property
     def __array_interface__(self) -> Dict[str, Any]:
         if self.block.device.driver != "host":
-            raise AttributeError("device memory cannot be read by the host: copy it by CuPy, PyTorch or Numba")
+            raise AttributeError(_ON_DEVICE)
         return {"shape": self.shape, "typestr": self.typestr, "data": (self.ptr, False), "version": 3, "strides": None}
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:  # NumPy asks last, and would make an array of one object
+        raise TypeError(_ON_DEVICE)
 
     def __dlpack__(self, *, stream: Any = None, max_version: Optional[Tuple[int, int]] = None,
                    dl_device: Optional[Tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
@@ -173,24 +189,50 @@ class View:
         return f"<tarn.View {self.shape} of {self.typestr} in {self.block!r}>"
 
 
+#: The open scopes that are not of threads, in their order: `owner` is the stream, or None for all.
+shared_scopes: List[Entry] = []
+
+
+def _pool_of_context(device: int, stream: int) -> Optional[Any]:
+    """The pool that the context says, where the thread's scopes in C say another. None for a capture, whose memory C has to choose."""
+    mine = scopes.innermost(lambda entry: entry.device == device)
+    state, _ = c_int(), c_uint64()
+    check(lib.tarn_capture_state_get(stream, byref(state), byref(_)))
+    if state.value:
+        return None
+    for entry in reversed(shared_scopes):
+        if entry.device == device and entry.owner in (None, stream) and (mine is None or entry.serial > mine.serial):
+            return entry.key
+    if mine is not None:
+        return mine.key
+    pointer = c_void_p()
+    check(lib.tarn_pool_default(device, byref(pointer)))
+    return pointer
+
+
 def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, alignment: int = 0, tag: Optional[str] = None,
           pool: Optional["Pool"] = None) -> Block:
     """Allocates `size` bytes for work on `stream`.
 
-    By default on the thread's current device, for its current stream, from the pool of the innermost open scope. `tag` names the block
-    in statistics, snapshots and reports."""
+    By default on the current device, for its current stream, from the pool of the innermost `with`. `tag` names the block in statistics,
+    snapshots and reports."""
     if pool is not None and not pool.pointer:
         raise InvalidArgumentError("alloc: the pool was closed")
-    index = pool.device.index if pool is not None and device is None else device_index(device)
-    value = stream_value(stream, index)
-    options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=index, stream=value, alignment=alignment,
-                                    tag=tag_number(tag), pool=pool.pointer if pool is not None else None)
+    of_thread = device is None and pool is None and guards.is_idle()  # as nearly always
+    index = index_of_thread() if of_thread else device_index(pool.device if pool is not None and device is None else device)
+    value = stream_value(stream, index) if stream is not None else value_of_thread(index) if of_thread else current_value(index)
+    chosen = pool.pointer if pool is not None else None if scopes.agrees(index) else _pool_of_context(index, value)
     pointer = c_void_p()
-    check(lib.tarn_alloc(byref(options), size, byref(pointer)))
-    return Block(pointer.value or 0, size, index, value)
+    if chosen is None and not alignment and not tag and (of_thread or value > _c.TARN_STREAM_PER_THREAD):
+        check(lib.tarn_alloc_on(value, size, byref(pointer)))  # the short way
+    else:
+        options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=index, stream=value, alignment=alignment,
+                                        tag=tag_number(tag), pool=chosen)
+        check(lib.tarn_alloc(byref(options), size, byref(pointer)))
+    return Block(pointer.value or 0, int(size), index, value)
 
 
-class PinnedBlock:
+class PinnedBlock(Owning):
     """Page-locked memory of the host, which is freed when the object is closed or collected. `buffer` is its memory for Python:
     `numpy.frombuffer(block.buffer, dtype="f4")`."""
 
@@ -200,7 +242,7 @@ class PinnedBlock:
             check(lib.tarn_pinned_alloc(size, byref(pointer)))
         else:
             check(lib.tarn_pinned_alloc_on(stream_value(stream), size, byref(pointer)))
-        self._pointer, self._size = pointer.value or 0, size
+        self._pointer, self._size = pointer.value or 0, int(size)
 
     @property
     def ptr(self) -> int:
@@ -220,6 +262,11 @@ class PinnedBlock:
         array = (ctypes.c_char * self._size).from_address(self._pointer) if self._pointer else (ctypes.c_char * 0)()
         array._block = self  # type: ignore[attr-defined]
         return array
+
+    @property
+    def __array_interface__(self) -> Dict[str, Any]:
+        self.buffer  # refuses a freed one
+        return {"shape": (self._size,), "typestr": "|u1", "data": (self._pointer, False), "version": 3}
 
     def record_stream(self, stream: StreamLike) -> None:
         """Work on `stream` uses the block: once freed, its memory is not given out before that work has finished."""
@@ -257,7 +304,7 @@ def limit(bytes: Optional[int] = None, *, device: DeviceLike = None) -> int:
     """The most bytes that tarn reserves on a device; sets it first where `bytes` is given. 2**64 - 1 is no limit."""
     index = device_index(device)
     if bytes is not None:
-        check(lib.tarn_device_limit_set(index, bytes))
+        check(lib.tarn_device_limit_set(index, integer("bytes", bytes)))
     found = c_size_t()
     check(lib.tarn_device_limit_get(index, byref(found)))
     return found.value

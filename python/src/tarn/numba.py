@@ -24,6 +24,7 @@ _CUDA_ERROR_OUT_OF_MEMORY = 2
 
 _manager: Optional[Type[Any]] = None
 _previous: Any = None
+_error: Optional[Type[Exception]] = None
 
 
 class _Frees:
@@ -77,6 +78,17 @@ def _frees_of(device: int) -> _Frees:
     return _frees.setdefault(device, _Frees(device))
 
 
+def _error_again(text: str, attributes: Dict[str, Any]) -> Exception:
+    """An error that was pickled. Where Numba is not, it is tarn's alone."""
+    try:
+        manager()
+    except EnableError:
+        pass
+    error = (_error or OutOfMemoryError)(text)
+    error.__dict__.update(attributes)
+    return error
+
+
 def manager() -> Type[Any]:
     """The class for `numba.cuda.set_memory_manager()`."""
     global _manager
@@ -96,7 +108,12 @@ def manager() -> Type[Any]:
         def __str__(self) -> str:
             return str(self.msg)
 
+        def __reduce__(self) -> Any:
+            return _error_again, (str(self), self.__dict__)
+
     OutOfMemory.__name__ = OutOfMemory.__qualname__ = "OutOfMemoryError"
+    global _error
+    _error = OutOfMemory
 
     class TarnMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         """Numba's device memory from tarn; pinned memory stays Numba's."""

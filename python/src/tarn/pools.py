@@ -6,14 +6,15 @@
 
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p, sizeof
-from types import TracebackType
-from typing import Dict, Iterator, List, NamedTuple, Optional, Type
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from . import _c
+from ._entered import Enterable, Entry, guards, scopes
+from ._integers import integer
 from ._library import lib
-from .devices import Device, DeviceLike, StreamLike, device_index, enter, leave, stream_value
-from .errors import InvalidArgumentError, check
-from .memory import Block, alloc
+from .devices import Device, DeviceLike, StreamLike, current_index, device_index, stream_value
+from .errors import InvalidDeviceError, Owning, ScopeError, TarnError, check
+from .memory import Block, alloc, shared_scopes
 from .stats import flatten
 
 _SEGMENTS = {"default": _c.tarn_segments.TARN_SEGMENTS_DEFAULT, "virtual": _c.tarn_segments.TARN_SEGMENTS_VIRTUAL,
@@ -28,24 +29,59 @@ class PoolId(NamedTuple):
     second: int
 
 
-class Pool:
-    """A private pool of one device. As a context manager it serves the thread inside: `with pool: block = tarn.alloc(size)`.
+class _InPool(Entry):
+    """A scope of a pool. C has one for each thread and pool at a time."""
+
+    def __init__(self, owner: Any, pointer: int, device: int, within: Optional[Entry] = None) -> None:
+        super().__init__(owner, device, pointer, within)
+        self.number = c_uint64()
+        self._may_be_elsewhere = within is not None
+
+    def begin(self) -> int:
+        self.number = c_uint64()
+        status = self._begin()
+        if status == _c.tarn_status.TARN_ERROR_INVALID_DEVICE and (self._may_be_elsewhere or current_index() == self.device):
+            guard = _c.tarn_device_guard()  # the thread's device is not the context's
+            status = lib.tarn_device_guard_set(byref(guard), self.device) or self._begin()
+            lib.tarn_device_guard_restore(byref(guard))
+        self._may_be_elsewhere = True
+        return status
+
+    def _begin(self) -> int:
+        return int(lib.tarn_scope_begin(self.key, _KINDS["thread"], 0, byref(self.number)))
+
+    def end(self) -> int:
+        return int(lib.tarn_scope_end(self.number.value)) if self.number.value else 0
+
+    def check(self) -> None:
+        """Refuses what C refuses of a thread, for the context: the pool's scope twice, and another device."""
+        if self.within is None and not guards.is_idle() and current_index() != self.device:
+            raise InvalidDeviceError(f"the pool is of device {self.device}, but device {current_index()} is current")
+        if scopes.entered and scopes.innermost(lambda entry: entry.key == self.key and entry in scopes.entered) is not None:
+            raise ScopeError(f"a scope of {self.owner!r} is already open for this thread")
+
+
+class Pool(Owning, Enterable):
+    """A private pool of one device. As a context manager it serves what is inside: `with pool: block = tarn.alloc(size)`.
 
     `use_on_oom` lets what lies free in it serve others before they run out of memory; `no_remap` keeps addresses and memory together;
     `exportable` memory can be given to other processes; `registrable` memory can be registered by communication libraries; `segments` is "default", "virtual", "plain" or "exact"; `no_split` gives each
     block a segment of its own. The pool is released when the object is closed or collected; its live blocks stay valid."""
 
+    _track = scopes
+
     def __init__(self, device: DeviceLike = None, *, limit: Optional[int] = None, use_on_oom: bool = False, no_remap: bool = False,
                  exportable: bool = False, registrable: bool = False, segments: str = "default", no_split: bool = False) -> None:
         if segments not in _SEGMENTS:
             raise ValueError(f"no kind of segments: {segments!r}; there are {', '.join(_SEGMENTS)}")
+        bytes = None if limit is None else integer("limit", limit)
         options = _c.tarn_pool_options(size=sizeof(_c.tarn_pool_options), device=device_index(device), use_on_oom=use_on_oom,
                                        no_remap=no_remap, exportable=exportable, registrable=registrable, segments=_SEGMENTS[segments],
                                        no_split=no_split)
         self.pointer = c_void_p()
         check(lib.tarn_pool_create(byref(options), byref(self.pointer)))
-        if limit is not None:
-            self.limit = limit
+        if bytes is not None:
+            self.limit = bytes
 
     @classmethod
     def _of(cls, pointer: c_void_p) -> "Pool":
@@ -97,7 +133,7 @@ class Pool:
 
     @limit.setter
     def limit(self, bytes: int) -> None:
-        check(lib.tarn_pool_limit_set(self.pointer, bytes))
+        check(lib.tarn_pool_limit_set(self.pointer, integer("limit", bytes)))
 
     @property
     def is_suspended(self) -> bool:
@@ -116,12 +152,20 @@ class Pool:
         ("stream"), or all of the device ("always")."""
         if kind not in _KINDS:
             raise ValueError(f"no kind of scope: {kind!r}; there are {', '.join(_KINDS)}")
-        value = stream_value(stream, self.device) if kind == "stream" else 0
+        if kind == "thread":
+            with self:
+                yield Scope(scopes.innermost())
+            return
+        device = self.device.index
+        value = stream_value(stream, device) if kind == "stream" else 0
         number = c_uint64()
         check(lib.tarn_scope_begin(self.pointer, _KINDS[kind], value, byref(number)))
+        entry = Entry(value if kind == "stream" else None, device, self.pointer.value)
+        shared_scopes.append(entry)
         try:
-            yield Scope(number.value)
+            yield Scope(None, number.value)
         finally:
+            shared_scopes.remove(entry)
             check(lib.tarn_scope_end(number.value))
 
     def trim(self, keep: int = 0) -> None:
@@ -171,15 +215,10 @@ class Pool:
         pointer, self.pointer = self.pointer, c_void_p()
         check(lib.tarn_pool_release(pointer))
 
-    def __enter__(self) -> "Pool":
-        number = c_uint64()
-        check(lib.tarn_scope_begin(self.pointer, _KINDS["thread"], 0, byref(number)))
-        enter(self, number.value)
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
-                 traceback: Optional[TracebackType]) -> None:
-        check(lib.tarn_scope_end(leave(self)))
+    def _entry(self) -> Entry:
+        entry = _InPool(self, self.pointer.value or 0, self.device.index)
+        entry.check()
+        return entry
 
     def __del__(self) -> None:
         if getattr(self, "pointer", None):
@@ -190,24 +229,42 @@ class Pool:
             return "<tarn.Pool, released>"
         try:
             return f"<tarn.Pool {tuple(self.id)} on device {self.device.index}>"
-        except InvalidArgumentError:
+        except TarnError:
             return "<tarn.Pool, unknown>"
 
 
 class Scope:
     """An open scope of threads, which workers may join: `with scope.joined(): ...` in the worker."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, entry: Optional[Entry], number: int = 0) -> None:
+        self._entry, self._number = entry, number
+
+    @property
+    def number(self) -> int:
+        """What C calls it."""
+        return self._entry.number.value if isinstance(self._entry, _InPool) else self._number
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """Lets the calling thread allocate where the scope routes to."""
-        check(lib.tarn_scope_join(self.number))
-        try:
+        """Lets what is inside allocate where the scope routes to, until that ends."""
+        if not isinstance(self._entry, _InPool):
+            raise ScopeError(f"scope {self.number} cannot be joined: it is not one of threads")
+        with _Worker(self._entry):
             yield
-        finally:
-            check(lib.tarn_scope_leave(self.number))
 
     def __repr__(self) -> str:
         return f"<tarn.Scope {self.number}>"
+
+
+class _Worker(Enterable):
+    _track = scopes
+
+    def __init__(self, joined: _InPool) -> None:
+        self._joined = joined
+
+    def _entry(self) -> Entry:
+        if not self._joined.is_open():
+            raise ScopeError(f"scope {self._joined.number.value} is not open: it has ended")
+        entry = _InPool(self, self._joined.key, self._joined.device, within=self._joined)
+        entry.check()
+        return entry

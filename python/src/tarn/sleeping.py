@@ -8,8 +8,9 @@ from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_uint64, c_void_p, cast, 
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from . import _c
+from ._integers import integer
 from ._library import lib
-from .errors import BusyError, InvalidArgumentError, check
+from .errors import BusyError, Callbacks, InvalidArgumentError, Owning, check
 from .memory import tag_number
 from .pools import Pool, PoolId
 
@@ -34,6 +35,7 @@ class Slept(NamedTuple):
 
 
 _sleepers: "Dict[int, Sleeper]" = {}  # the library has the callbacks of these
+_callbacks = Callbacks()
 
 
 def _reason(error: BaseException, room: int) -> bytes:
@@ -45,7 +47,7 @@ def _reason(error: BaseException, room: int) -> bytes:
     return (text or type(error).__name__).encode(errors="replace")[:room - 1] + bytes(1)
 
 
-class Sleeper:
+class Sleeper(Owning):
     """Something that is not tarn's and sleeps with the process, such as a communicator that holds registrations of a pool's memory.
 
     sleep() calls `prepare` and `commit`, of the newest first and before all pools; wake() calls `wake`, of the oldest first and after all
@@ -68,15 +70,15 @@ class Sleeper:
 
             wanted = callback
 
-            def call(_user: Any, why: int, room: int) -> int:
-                try:
-                    wanted()
-                except BaseException as error:  # nothing goes through C
-                    text = _reason(error, room)
-                    memmove(why, text, len(text))
-                    return int(_c.tarn_status.TARN_ERROR_BUSY if isinstance(error, BusyError) else _c.tarn_status.TARN_ERROR_LIBRARY)
+            def failed(error: BaseException, _user: Any, why: int, room: int) -> int:
+                text = _reason(error, room)
+                memmove(why, text, len(text))
+                return int(_c.tarn_status.TARN_ERROR_BUSY if isinstance(error, BusyError) else _c.tarn_status.TARN_ERROR_LIBRARY)
+
+            def call(*_: Any) -> int:
+                wanted()
                 return 0
-            self._callbacks.append(able_to_fail(call))
+            self._callbacks.append(able_to_fail(_callbacks.guard(call, failed)))
             return cast(self._callbacks[-1], types[field])
 
         self._callbacks: List[Any] = []
@@ -85,12 +87,11 @@ class Sleeper:
         options = _c.tarn_sleeper_options(size=sizeof(_c.tarn_sleeper_options), name=name.encode(), device=-1 if device is None else device,
                                           pool=pool.pointer if pool else None, prepare=failing(prepare, "prepare"),
                                           commit=failing(commit, "commit"), wake=failing(wake, "wake"))
-        if cancel is not None:
-            self._callbacks.append(types["cancel"](lambda _user: cancel() and None))
-            options.cancel = self._callbacks[-1]
-        if held is not None:
-            self._callbacks.append(types["held"](lambda _user: held()))
-            options.held = self._callbacks[-1]
+        for field, function, result in (("cancel", cancel, lambda _: None), ("held", held, lambda bytes: integer("held", bytes))):
+            if function is not None:
+                guarded = _callbacks.guard(lambda _, function=function, result=result: result(function()), lambda *_: 0)
+                self._callbacks.append(types[field](guarded))
+                setattr(options, field, self._callbacks[-1])
         number = c_uint64()
         check(lib.tarn_sleeper_add(byref(options), byref(number)))
         self.number = number.value
@@ -109,7 +110,7 @@ class Sleeper:
             self.number = 0
 
 
-class Registration:
+class Registration(Owning):
     """What of a registrable pool a communication library has registered, kept so that the library never uses old memory.
 
     `register` registers what the pool has and the library does not know yet; `deregister` deregisters all of it. Each registered segment is
@@ -207,6 +208,9 @@ def sleep(*, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iter
     Contents are kept in host memory, or not, as `keep_contents` says; pools with the names in `discard`, `keep` and `leave`
     (set_pool_tag()) are treated as those say, `leave` being that they stay awake. Nothing may use memory that sleeps until wake().
     After a failure the process is awake, with its contents, unless what failed came too late to undo: sleep_state() tells."""
+    for argument, names in (("discard", discard), ("keep", keep), ("leave", leave)):
+        if isinstance(names, (str, bytes)):
+            raise TypeError(f"{argument}: a list of names is wanted, [{names!r}] instead of {names!r}")
     kinds = _c.tarn_sleep_contents
     named = [(name, kind) for names, kind in ((discard, kinds.TARN_SLEEP_DISCARD), (keep, kinds.TARN_SLEEP_KEEP),
                                               (leave, kinds.TARN_SLEEP_LEAVE)) for name in names]
@@ -219,13 +223,13 @@ def sleep(*, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iter
                                     contents=kinds.TARN_SLEEP_KEEP if keep_contents else kinds.TARN_SLEEP_DISCARD)
     items = (_c.tarn_residue_item * 256)()
     residue = _c.tarn_residue(size=sizeof(_c.tarn_residue), items=items, room=len(items))
-    check(lib.tarn_sleep(byref(options), byref(residue)))
+    _callbacks.check(lib.tarn_sleep(byref(options), byref(residue)))
     return Slept(residue.before, residue.after, residue.kept, [_residue(item) for item in items[:min(residue.count, len(items))]])
 
 
 def wake() -> None:
     """Takes the memory back, at the same addresses. Where a device has no room, what was not taken back goes on to sleep: call it again."""
-    check(lib.tarn_wake())
+    _callbacks.check(lib.tarn_wake())
 
 
 def sleep_state() -> str:
@@ -239,4 +243,4 @@ def sleep_state() -> str:
 def cancel_sleep() -> None:
     """Undoes a sleep that failed and could not be undone then: what has no memory takes it again, and sleepers wake. If the call fails, call
     it again."""
-    check(lib.tarn_sleep_cancel())
+    _callbacks.check(lib.tarn_sleep_cancel())

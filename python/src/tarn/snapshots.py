@@ -12,8 +12,9 @@ from ctypes import byref, c_uint64, sizeof, string_at
 from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
 from . import _c
+from ._entered import Enterable, Entry, regions
 from ._library import lib, program
-from .errors import check
+from .errors import Callbacks, check
 
 PathLike = Union[str, "os.PathLike[str]"]
 _STACKS = {"none": 0, "alloc": 1, "all": 2}
@@ -35,8 +36,9 @@ def snapshot(max_bytes: Optional[int] = None) -> Dict[str, Any]:
         parts.append(string_at(data, size))
         return True
 
-    callback = _c.FUNCTIONS["tarn_snapshot_print"][1][0](write)
-    check(lib.tarn_snapshot_print(callback, None, byref(_options("pickle", max_bytes))))
+    callbacks = Callbacks()
+    callback = _c.FUNCTIONS["tarn_snapshot_print"][1][0](callbacks.guard(write, lambda *_: False))
+    callbacks.check(lib.tarn_snapshot_print(callback, None, byref(_options("pickle", max_bytes))))
     found: Dict[str, Any] = _Plain(io.BytesIO(b"".join(parts))).load()
     return found
 
@@ -79,23 +81,52 @@ def trace_count() -> Tuple[int, int]:
     return kept.value, lost.value
 
 
+class _InRegion(Entry):
+    def __init__(self, owner: Any, name: str) -> None:
+        super().__init__(owner, 0)
+        self._name = name.encode()
+        self._is_pushed = False
+
+    def begin(self) -> int:
+        status = int(lib.tarn_region_push(self._name))
+        self._is_pushed = not status
+        return status
+
+    def end(self) -> int:
+        was_pushed, self._is_pushed = self._is_pushed, False  # one that is popped twice would pop another
+        return int(lib.tarn_region_pop()) if was_pushed else 0
+
+
+class _Region(Enterable):
+    _track = regions
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def _entry(self) -> Entry:
+        return _InRegion(self, self._name)
+
+
 @contextmanager
 def region(name: str) -> Iterator[None]:
     """Names what the thread is doing inside: `with tarn.region("step 3"): ...`. Blocks that it allocates there say so in snapshots."""
-    check(lib.tarn_region_push(name.encode()))
-    try:
+    with _Region(name):
         yield
-    finally:
-        check(lib.tarn_region_pop())
 
 
 def report(path: PathLike, *others: PathLike, output: Optional[PathLike] = None) -> str:
     """What used the memory, and when, from snapshots of tarn or PyTorch: the text of `tarn report`. With `output` a page for a browser is
     written there too."""
-    files = [os.fspath(file) for file in (path, *others)]
+    files = [_name(file) for file in (path, *others)]
     if output is not None:
-        _run("report", "-o", os.fspath(output), *files)
+        _run("report", "-o", _name(output), *files)
     return _run("report", "--text", *files)
+
+
+def _name(path: PathLike) -> str:
+    """A file's name that is no option, nor "-", which means a pipe."""
+    name = os.fspath(path)
+    return os.path.join(".", name) if name.startswith("-") else name
 
 
 def _run(*arguments: str) -> str:

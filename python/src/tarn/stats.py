@@ -9,7 +9,7 @@ from typing import Any, Dict
 from . import _c
 from ._library import lib
 from .devices import DeviceLike, device_index
-from .errors import check
+from .errors import Callbacks, check
 
 _CLASSES = ("all", "small_pool", "large_pool")
 
@@ -79,5 +79,7 @@ def metrics() -> str:
         parts.append(string_at(text, length))
         return True
 
-    check(lib.tarn_metrics_print(_c.FUNCTIONS["tarn_metrics_print"][1][0](take), None))
+    callbacks = Callbacks()
+    callback = _c.FUNCTIONS["tarn_metrics_print"][1][0](callbacks.guard(take, lambda *_: False))
+    callbacks.check(lib.tarn_metrics_print(callback, None))
     return b"".join(parts).decode()

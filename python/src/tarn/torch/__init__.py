@@ -58,9 +58,12 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
     global _shim
     if is_enabled():
         return
+    try:
+        import torch
+    except ImportError as error:
+        raise EnableError(f"torch cannot be imported ({error}): pip install torch, or leave it out") from error
     if plan is not None:
         _configure(f"plan:{os.fspath(plan)}")
-    import torch
     if not torch.backends.cuda.is_built():
         raise EnableError(f"PyTorch {torch.__version__} has no CUDA: install a build that has")
     path = shim_path(torch)

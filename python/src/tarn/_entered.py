@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+
+"""What `with` has begun: scopes of pools, devices and streams.
+
+Python code of one thread takes turns (tasks, generators, signal handlers), so what one of them has entered is not the others'. tarn's own
+calls look into the context (contextvars), where each task has its own. C knows the thread only, and so does what PyTorch and CuPy ask of
+it: there everything is open that was entered in the thread and has not ended. A `with` may end in whatever order, and in another thread.
+C has its scopes and guards nested, so the newer ones are ended too and begun again."""
+
+import threading
+from contextvars import ContextVar
+from itertools import count
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Type, TypeVar
+from weakref import ReferenceType, ref
+
+from . import _c
+from .errors import ScopeError, check, error_of
+
+_SCOPE = int(_c.tarn_status.TARN_ERROR_SCOPE)
+_NOTHING_LEFT = (_c.tarn_status.TARN_ERROR_FORKED, _c.tarn_status.TARN_ERROR_SHUTDOWN)  # no C that has anything open
+_serial = count(1)
+_Self = TypeVar("_Self", bound="Enterable")
+
+
+class Entry:
+    """One `with` of an object, until it ends."""
+
+    def __init__(self, owner: Any, device: int, key: Any = None, within: "Optional[Entry]" = None) -> None:
+        self.owner, self.device = owner, device
+        self.key: Any = key or self  # of one key C has one at a time
+        self.within = within  # ends where that ends
+        self.serial = next(_serial)
+        self.outer: Optional[Entry] = None  # what the context had before
+        self.statement: Optional[ReferenceType[Statement]] = None
+        self.is_ending = self.has_ended = False
+
+    def is_open(self) -> bool:
+        """Whether it has not ended: by leave(), or with its `with` statement, which an exception of a signal handler may end before
+        `__exit__` does anything."""
+        return not self.has_ended and (self.statement is None or self.statement() is not None) and (
+            self.within is None or self.within.is_open())
+
+    def close(self) -> None:
+        """It has ended. Contexts may keep it, and not what it was for."""
+        self.has_ended, self.owner = True, None
+
+    def begin(self) -> int:
+        """Lets C know, in the calling thread. The status."""
+        raise NotImplementedError
+
+    def end(self) -> int:
+        """Undoes begin() in the same thread. The status; 0 where begin() was not called."""
+        raise NotImplementedError
+
+
+class Statement:
+    """What a `with` statement holds as its `__exit__`, and nothing else does: it is gone when the statement has ended, however that was."""
+
+    __slots__ = ("owner", "entry", "__weakref__")
+
+    def __init__(self, owner: "Enterable") -> None:
+        self.owner, self.entry = owner, None  # type: Enterable, Optional[Entry]
+        _looked_up.newest = ref(self)
+
+    def __call__(self, kind: Optional[Type[BaseException]] = None, error: Optional[BaseException] = None,
+                 traceback: Optional[TracebackType] = None) -> None:
+        self.owner._track.leave(self.entry or self.owner._track.find(self.owner))
+
+
+class _LookedUp(threading.local):
+    """Python looks up `__enter__` and `__exit__` of an object, and then calls `__enter__`."""
+
+    def __init__(self) -> None:
+        self.newest: Optional[ReferenceType[Statement]] = None
+
+    def statement_of(self, owner: "Enterable") -> Optional[Statement]:
+        """The statement that enters `owner` now. None where something else does, such as contextlib.ExitStack."""
+        found = self.newest() if self.newest else None
+        return found if found is not None and found.owner is owner and found.entry is None else None
+
+
+_looked_up = _LookedUp()
+
+
+class Track(threading.local):
+    """What is open of scopes, or of devices and streams: of the context, and of the calling thread."""
+
+    unstated: List[Entry] = []  # of all threads: open, and without a statement
+
+    def __init__(self, context: "ContextVar[Optional[Entry]]") -> None:
+        self.context = context
+        self.entered: List[Entry] = []  # in this thread
+        self.begun: List[Entry] = []    # of these, what C has open, in its order
+
+    def innermost(self, fits: "Optional[Callable[[Entry], bool]]" = None) -> Optional[Entry]:
+        """What the context has open, the newest that fits."""
+        entry = self.context.get()
+        while entry is not None and not (entry.is_open() and (fits is None or fits(entry))):
+            entry = entry.outer
+        return entry
+
+    def find(self, owner: Any) -> Entry:
+        """What a call of `__exit__` outside a `with` statement ends."""
+        entry = self.innermost(lambda one: one.owner is owner and one.statement is None)
+        for one in reversed(self.unstated):
+            if entry is None and one.owner is owner:
+                entry = one
+        if entry is None:
+            raise ScopeError(f"the program has not entered {owner!r}, or has left it")
+        return entry
+
+    def enter(self, entry: Entry) -> None:
+        """Opens an entry in the context and in the thread."""
+        statement = _looked_up.statement_of(entry.owner)
+        try:
+            if statement is not None:
+                entry.statement, statement.entry = ref(statement), entry
+            else:
+                self.unstated.append(entry)
+            entry.outer = self.innermost()
+            is_plain = len(self.entered) == len(self.begun) and all(one.key != entry.key for one in self.begun)
+            self.entered.append(entry)
+            failed = self._begin(entry) if is_plain else self.settle()
+            if not self.begun or self.begun[-1] is not entry:
+                raise error_of(failed)
+            self.context.set(entry)
+        except BaseException:
+            self.leave(entry)
+            raise
+
+    def leave(self, entry: Entry) -> None:
+        """Closes an entry. That of another thread ends there in C with the next of tarn's calls that asks for it."""
+        if entry.statement is None and entry in self.unstated:
+            self.unstated.remove(entry)
+        entry.close()
+        if self.context.get() is entry:
+            self.context.set(self.innermost())
+        if self.begun and self.begun[-1] is entry and self.entered[-1] is entry and len(self.begun) == len(self.entered):
+            check(self._end(entry))
+            self.entered.remove(entry)
+        else:
+            check(self.settle())
+
+    def settle(self) -> int:
+        """Has C know of what is open, step by step: what runs meanwhile, a finaliser or a signal handler, may change it. The status of
+        the last call that failed."""
+        failed = 0
+        while True:
+            for entry in self.begun + self.entered:
+                if not entry.is_open():
+                    entry.close()
+            self.entered = [entry for entry in self.entered if not entry.has_ended]
+            newest = {entry.key: entry for entry in self.entered}
+            wanted = [entry for entry in self.entered if newest[entry.key] is entry]
+            same = 0
+            while same < min(len(wanted), len(self.begun)) and wanted[same] is self.begun[same]:
+                same += 1
+            if same < len(self.begun):
+                status = self._end(self.begun[-1])
+                if status:
+                    return status  # to be tried again
+            elif same < len(wanted):
+                failed = self._begin(wanted[same]) or failed
+            else:
+                return failed
+
+    def _begin(self, entry: Entry) -> int:
+        self.begun.append(entry)  # before C has it: an exception may come between
+        entry.is_ending = False
+        status = entry.begin()
+        if status:
+            self.begun.remove(entry)
+            self.entered.remove(entry)
+        return status
+
+    def _end(self, entry: Entry) -> int:
+        was_ending, entry.is_ending = entry.is_ending, True
+        status = entry.end()
+        if status and status not in _NOTHING_LEFT and not (was_ending and status == _SCOPE):  # an exception came when C had ended it
+            entry.is_ending = False
+            return status
+        self.begun.remove(entry)
+        return 0
+
+    def is_idle(self) -> bool:
+        """Whether nothing is open, neither of the context nor of the thread."""
+        return self.context.get() is None and not self.begun
+
+    def agrees(self, device: int) -> bool:
+        """Whether what is innermost for a device is the same for the context and for C."""
+        entry = self.context.get()
+        if entry is None and not self.begun:
+            return True
+        if self.begun and self.begun[-1] is entry and entry.device == device and entry.is_open():
+            return True  # as nearly always
+        self.refresh()
+        in_c = next((one for one in reversed(self.begun) if one.device == device), None)
+        return self.innermost(lambda one: one.device == device) is in_c
+
+    def refresh(self) -> None:
+        """Ends in C what has ended elsewhere."""
+        for entry in self.begun:
+            if not entry.is_open():
+                self.settle()
+                return
+
+
+#: Scopes of pools.
+scopes = Track(ContextVar("tarn.scopes", default=None))
+#: Devices and streams.
+guards = Track(ContextVar("tarn.guards", default=None))
+#: Regions of the trace, which C has for threads alone.
+regions = Track(ContextVar("tarn.regions", default=None))
+
+
+class _Exit:
+    def __get__(self, owner: "Optional[Enterable]", kind: Any = None) -> "Callable[..., None]":
+        if owner is None:
+            return _exit
+        return Statement(owner)
+
+
+def _exit(owner: "Enterable", kind: Optional[Type[BaseException]] = None, error: Optional[BaseException] = None,
+          traceback: Optional[TracebackType] = None) -> None:
+    owner._track.leave(owner._track.find(owner))
+
+
+class Enterable:
+    """An object for `with`, whose threads, tasks and generators may share it."""
+
+    _track: Track
+
+    def _entry(self) -> Entry:
+        raise NotImplementedError
+
+    def __enter__(self: _Self) -> _Self:
+        self._track.enter(self._entry())
+        return self
+
+    if TYPE_CHECKING:
+        def __exit__(self, kind: Optional[Type[BaseException]] = None, error: Optional[BaseException] = None,
+                     traceback: Optional[TracebackType] = None) -> None:
+            """Ends what the `with` began."""
+    else:
+        __exit__ = _Exit()
