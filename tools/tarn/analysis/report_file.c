@@ -140,7 +140,7 @@ const char *report_writer(const struct snapshot *snapshot, char *text, size_t si
         snprintf(text, size, "%s, driver %s", snapshot_text(snapshot, tarn->library),
                  snapshot_text(snapshot, tarn->driver));
     else
-        snprintf(text, size, "%s", snapshot->rmm ? "RMM" : "PyTorch");
+        snprintf(text, size, "%s", snapshot->rmm ? "RMM" : snapshot->of_driver ? "tarn run" : "PyTorch");
     return text;
 }
 

@@ -461,7 +461,8 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
         status = COMMAND_FAILED;
     if (arguments->output && was_run && !run->books.count)
         fprintf(stderr, "tarn run: %s was not written: no process %s\n", arguments->output,
-                run->books.empty ? "could be recorded" : "used the driver");
+                run->books.empty ? "could be recorded"
+                                 : "used the driver, except perhaps one that had become another user");
     if (arguments->output && run->books.count && !run_snapshots_write(&run->books, arguments->output) && !status)
         status = COMMAND_FAILED;
     if (is_over(&run->books))
