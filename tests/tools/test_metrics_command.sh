@@ -49,7 +49,7 @@ publish 1
 server=$!
 started+=("$server")
 /usr/bin/python3 - "$work/url" "$source_root" "${started[@]:0:2}" <<'END' || fail "what is served is not as documented"
-import json, os, re, signal, subprocess, sys, time, urllib.error, urllib.request
+import json, os, re, signal, socket, subprocess, sys, time, urllib.error, urllib.request
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 url_file, root, *parents = sys.argv[1:]
@@ -94,6 +94,15 @@ for path, method, code in (("/x", "GET", 404), ("/metrics", "POST", 405)):
         sys.exit(f"{method} {path} gives something")
     except urllib.error.HTTPError as error:
         assert error.code == code, error.code
+
+# Connections that say nothing keep no scrape waiting.
+idle = []
+for _ in range(300):
+    idle.append(socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0]))))
+begun = time.monotonic()
+assert get()[1] and time.monotonic() - begun < 4, time.monotonic() - begun
+for connection in idle:
+    connection.close()
 
 # The dashboard names what there is.
 with open(root + "/examples/grafana/tarn.json", encoding="utf-8") as file:

@@ -4,6 +4,7 @@
 /* What subcommands share: how they read their command line, and complain about it. */
 #include "command.h"
 #include "base/file.h"
+#include "name.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -17,10 +18,11 @@
 int command_usage_error(const char *name, const char *format, ...)
 {
     va_list arguments;
+    char text[2048];
     va_start(arguments, format);
-    fprintf(stderr, "tarn %s: ", name);
-    vfprintf(stderr, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    fprintf(stderr, "tarn %s: %s", name, name_shown(text).text);
     fprintf(stderr, "\nTry `tarn help %s`.\n", name);
     return COMMAND_USAGE;
 }
@@ -99,11 +101,19 @@ int command_parse_front(const struct command *command, const struct command_opti
     return parse(command, options, arguments, argc, argv, "+:");
 }
 
+bool command_colours(void)
+{
+    const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && !(no_colour && *no_colour) && terminal && *terminal &&
+           strcmp(terminal, "dumb") != 0;
+}
+
 bool command_may_write(const char *name, const char *path)
 {
     if (file_may_be_replaced(path))
         return true;
-    fprintf(stderr, "tarn %s: %s cannot be written: it exists and is not a regular file\n", name, path);
+    fprintf(stderr, "tarn %s: %s cannot be written: it exists and is not a regular file\n", name,
+            name_shown(path).text);
     return false;
 }
 

@@ -3,6 +3,7 @@
 
 /* The program `tarn`: finds the subcommand and runs it. */
 #include "command.h"
+#include "name.h"
 
 #include <fcntl.h>
 #include <locale.h>
@@ -78,8 +79,8 @@ static int unknown(const char *name)
             nearest = commands[i]->name;
         }
     }
-    fprintf(stderr, "tarn: there is no command \"%s\"", name);
-    if (least < 3)
+    fprintf(stderr, "tarn: there is no command \"%s\"", name_shown(name).text);
+    if (least < 3 && 2 * least < strlen(name)) /* a word of which half is another is no slip */
         fprintf(stderr, "; did you mean \"%s\"?", nearest);
     fputs("\nTry `tarn --help`.\n", stderr);
     return COMMAND_USAGE;
@@ -130,7 +131,7 @@ int main(int argc, char **argv)
         return finish(COMMAND_OK);
     }
     if (name[0] == '-') {
-        fprintf(stderr, "tarn: there is no option %s\nTry `tarn --help`.\n", name);
+        fprintf(stderr, "tarn: there is no option %s\nTry `tarn --help`.\n", name_shown(name).text);
         return COMMAND_USAGE;
     }
     const struct command *command = find(name);

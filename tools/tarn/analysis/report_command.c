@@ -5,6 +5,7 @@
 #include "analysis/ranks.h"
 #include "analysis/report.h"
 #include "command.h"
+#include "name.h"
 #include "units.h"
 
 #include <errno.h>
@@ -45,7 +46,8 @@ static const char report_help[] =
     "Options:\n"
     "  -o, --output PAGE      Write a page; \"-\" is standard output\n"
     "      --text             Print text (the default without -o and --json)\n"
-    "      --json             Print one JSON array instead, an object for each device\n"
+    "      --json             Print JSON instead: of one file an array, an object for each device; of several one\n"
+    "                         object, of the ranks\n"
     "      --no-what-if       Do not replay the trace to find what other allocators would take\n"
     "      --least            Search the smallest device for each allocator, even if that takes long\n"
     "      --device N         Only this device (all)\n"
@@ -93,7 +95,8 @@ static const char diff_help[] =
     "Three or more files are the ranks of one job, as in `tarn report`.\n"
     "\n"
     "Options:\n"
-    "      --json             Print one JSON array instead, an object for each device\n"
+    "      --json             Print JSON instead: of two files an array, an object for each device; of more one\n"
+    "                         object, of the ranks\n"
     "      --device N         Only this device (all)\n"
     "      --at MOMENT        What to compare: peak, peak-reserved, end, oom (the last out-of-memory error), a time "
     "such\n"
@@ -284,10 +287,10 @@ static bool write_page(const char *path, const struct report_file *files, size_t
     }
     struct stat made;
     if (done && stat(path, &made) == 0 && made.st_size > PAGE_LARGE)
-        fprintf(stderr, "tarn report: %s has %s: a browser may refuse it; --text and --json have no such limit\n", path,
-                units_bytes((uint64_t)made.st_size).text);
+        fprintf(stderr, "tarn report: %s has %s: a browser may refuse it; --text and --json have no such limit\n",
+                name_shown(path).text, units_bytes((uint64_t)made.st_size).text);
     if (!done)
-        fprintf(stderr, "tarn report: %s: the page could not be written: %s\n", path,
+        fprintf(stderr, "tarn report: %s: the page could not be written: %s\n", name_shown(path).text,
                 reason ? strerror(reason) : "memory is short");
     if (!done && file >= 0)
         unlink(draft);
@@ -313,7 +316,7 @@ static void say_no_error(const struct arguments *arguments, const char *command,
     for (size_t i = 0; arguments->options.moment.kind == REPORT_AT_OOM && i < file->count; i++)
         if (!file->analyses[i].oom_count)
             fprintf(stderr, "tarn %s: %s: device %d has no out-of-memory error; its end is shown\n", command,
-                    file->path, file->analyses[i].device);
+                    name_shown(file->path).text, file->analyses[i].device);
 }
 
 static int report(const struct arguments *arguments, const char *command, char **paths, size_t count)

@@ -4,6 +4,8 @@
 /* Owns files of `tarn report` and `tarn diff`, and what is said of them everywhere. */
 #include "analysis/report.h"
 
+#include "input/once.h"
+#include "name.h"
 #include "units.h"
 
 #include <stdlib.h>
@@ -14,8 +16,8 @@ bool report_file_open(const char *command, const char *path, int device, const s
 {
     struct snapshot_error error;
     *file = (struct report_file){.path = path, .rules = rules};
-    if (!snapshot_read_file(path, &file->snapshot, &error)) {
-        fprintf(stderr, "tarn %s: %s: %s\n", command, path, error.text);
+    if (!once_hold(path, error.text, sizeof error.text) || !snapshot_read_file(path, &file->snapshot, &error)) {
+        fprintf(stderr, "tarn %s: %s: %s\n", command, name_shown(path).text, error.text);
         return false;
     }
     int devices = analysis_devices(&file->snapshot);
@@ -29,12 +31,14 @@ bool report_file_open(const char *command, const char *path, int device, const s
                    categories_make(&file->analyses[file->count - 1], rules->categories, rules->category_count);
         }
     if (!done)
-        fprintf(stderr, "tarn %s: %s: memory is short, or its trace has more than 2^31 events\n", command, path);
+        fprintf(stderr, "tarn %s: %s: memory is short, or its trace has more than 2^31 events\n", command,
+                name_shown(path).text);
     else if (!file->count && device >= 0)
-        fprintf(stderr, "tarn %s: %s: it has nothing of device %d; leave out --device to see all\n", command, path,
-                device);
+        fprintf(stderr, "tarn %s: %s: it has nothing of device %d; leave out --device to see all\n", command,
+                name_shown(path).text, device);
     else if (!file->count)
-        fprintf(stderr, "tarn %s: %s: it has no segments and no trace, so there is nothing to show\n", command, path);
+        fprintf(stderr, "tarn %s: %s: it has no segments and no trace, so there is nothing to show\n", command,
+                name_shown(path).text);
     if (done && file->count)
         return true;
     report_file_finish(file);

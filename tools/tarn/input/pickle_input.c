@@ -8,9 +8,9 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "input/pickle_input.h"
+#include "input/once.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -218,10 +218,7 @@ static bool begin(struct pickle_input *input)
 
 bool pickle_input_open(struct pickle_input *input, const char *path)
 {
-    bool standard = strcmp(path, "-") == 0;
-    *input = (struct pickle_input){.file = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                                                    : open(path, O_RDONLY | O_CLOEXEC),
-                                   .total = PICKLE_INPUT_SIZE_UNKNOWN};
+    *input = (struct pickle_input){.file = once_open(path), .total = PICKLE_INPUT_SIZE_UNKNOWN};
     if (input->file < 0)
         return fail(input, "cannot open: %s", strerror(errno));
 

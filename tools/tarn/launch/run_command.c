@@ -158,7 +158,7 @@ static bool take_pool(void *arguments, const char *value)
 static bool take_output(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->output = value;
-    return *value;
+    return *value && strcmp(value, "-") != 0; /* the program has standard output */
 }
 
 static bool take_summary(void *arguments, const char *value)
@@ -177,7 +177,7 @@ static const struct command_option options[] = {
     {.name = "limit", .wants = "sizes of 2 MiB or more, as 20G or 20G,1=10G", .take = take_limit},
     {.name = "group", .wants = "1 to 63 letters, digits, \".\", \"_\" and \"-\"", .take = take_group},
     {.name = "pool", .optional = true, .wants = "a size from 512 to 1G, as 1M", .take = take_pool},
-    {.name = "output", .letter = 'o', .wants = "a file", .take = take_output},
+    {.name = "output", .letter = 'o', .wants = "a file, and standard output is none", .take = take_output},
     {.name = "summary", .wants = "a file", .take = take_summary},
     {.name = "quiet", .flag = offsetof(struct arguments, quiet)},
     {.name = "driver", .wants = "a file", .take = take_driver},

@@ -4,6 +4,7 @@
 /* Plans files of blocks with known lifetimes. */
 #include "replay/plan_intervals.h"
 #include "input/intervals.h"
+#include "name.h"
 #include "replay/packing.h"
 #include "report/sink.h"
 #include "units.h"
@@ -30,7 +31,7 @@ struct instance {
 
 static bool complain(const struct instance *instance, const char *error)
 {
-    fprintf(stderr, "tarn plan: %s: %s\n", instance->options->path, error);
+    fprintf(stderr, "tarn plan: %s: %s\n", name_shown(instance->options->path).text, error);
     return false;
 }
 
@@ -124,11 +125,13 @@ static bool write_output(const struct instance *instance)
 static bool print_json(const struct instance *instance)
 {
     const struct packing_result *result = &instance->result;
-    json_t *object = json_pack("{s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "file", instance->options->path,
-                               "blocks", (json_int_t)instance->intervals.count, "bound", (json_int_t)result->bound,
-                               "proved", (json_int_t)result->proved, "height", (json_int_t)result->height, "tries",
-                               (json_int_t)result->tries, "steps", (json_int_t)result->steps, "seconds",
-                               instance->seconds, "output", instance->options->output);
+    const char *output = instance->options->output;
+    const struct name_text written = name_valid(output ? output : "");
+    json_t *object = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "file", name_valid(instance->options->path).text, "blocks",
+        (json_int_t)instance->intervals.count, "bound", (json_int_t)result->bound, "proved", (json_int_t)result->proved,
+        "height", (json_int_t)result->height, "tries", (json_int_t)result->tries, "steps", (json_int_t)result->steps,
+        "seconds", instance->seconds, "output", output ? written.text : NULL);
     bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
     json_decref(object);
     return done || complain(instance, "the result could not be written");
@@ -138,7 +141,7 @@ static bool print_table(const struct instance *instance)
 {
     const struct packing_result *result = &instance->result;
     const char *path = instance->options->path, *slash = strrchr(path, '/');
-    printf("%s: %s blocks\n", slash ? slash + 1 : path, units_count(instance->intervals.count).text);
+    printf("%s: %s blocks\n", name_shown(slash ? slash + 1 : path).text, units_count(instance->intervals.count).text);
     printf("  lower bound %22s  the most that lives at one moment\n", units_count(result->bound).text);
     if (result->proved > result->bound)
         printf("  proved      %22s  no placement is lower\n", units_count(result->proved).text);
@@ -148,7 +151,7 @@ static bool print_table(const struct instance *instance)
     printf("  %s tries, %s steps, %.2f s of processor time\n", units_count(result->tries).text,
            units_count(result->steps).text, instance->seconds);
     if (instance->options->output)
-        printf("  written: %s\n", instance->options->output);
+        printf("  written: %s\n", name_shown(instance->options->output).text);
     return !ferror(stdout);
 }
 
@@ -156,7 +159,7 @@ bool plan_intervals(const struct plan_intervals_options *options)
 {
     struct instance instance = {.options = options};
     char error[256];
-    FILE *file = fopen(options->path, "r");
+    FILE *file = intervals_open(options->path);
     bool done = file && intervals_read(file, &instance.intervals, error, sizeof error);
     if (!done)
         complain(&instance, file ? error : strerror(errno));
