@@ -9,6 +9,7 @@
 
 #include "input/pickle_input.h"
 #include "input/once.h"
+#include "input/rmm_csv.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -69,7 +70,8 @@ static bool check_beginning(struct pickle_input *input)
 
     const uint8_t *data = input->next;
     size_t size = (size_t)(input->end - data);
-    input->csv = begins(data, size, CSV_BEGIN, sizeof CSV_BEGIN - 1);
+    input->csv = begins(data, size, CSV_BEGIN, sizeof CSV_BEGIN - 1) ||
+                 begins(data, size, RMM_CSV_MARK CSV_BEGIN, sizeof RMM_CSV_MARK CSV_BEGIN - 1);
     if (data[0] == 0x80 || input->csv)
         return true;
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)

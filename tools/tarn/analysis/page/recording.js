@@ -193,8 +193,10 @@ class RecordingReader {
             if (!here && !isSize(event.size))
                 return;
             const block = here || list.add(address, event.size, 0, true), requested = event.action === "free_requested";
-            if (!here)
+            if (!here) {
                 this.owner(block, event, false);
+                block.freed = requested ? NEVER : 0; // its free was requested before the trace
+            }
             if (block.end !== NEVER || (requested && block.freed !== NEVER))
                 return; // it was freed before: an event that cannot be
             if (requested && completions)
