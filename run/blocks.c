@@ -106,6 +106,8 @@ bool blocks_take(enum block_space space, uint64_t key, struct block *block)
         }
     }
     word_lock_give(&shard->lock);
+    if (found)
+        block->place = log_place();
     return found;
 }
 
@@ -140,6 +142,8 @@ enum block_change blocks_refer(enum block_space space, uint64_t key, int change,
         }
     }
     word_lock_give(&shard->lock);
+    if (result == BLOCK_GONE)
+        block->place = log_place();
     return result;
 }
 
@@ -176,5 +180,7 @@ bool blocks_take_of(run_context context, struct block_cursor *cursor, struct blo
         }
         word_lock_give(&shard->lock);
     }
+    if (found)
+        block->place = log_place();
     return found;
 }

@@ -197,16 +197,17 @@ static inline uint64_t book_held(const struct book *book, unsigned device, uint3
                          book_unsettled(book, device, library, RUN_KINDS).live);
 }
 
-/* A record of the log. */
+/* A record of the log. It is what it says where it has an address or is a refusal; others have no meaning. */
+enum book_what { BOOK_ALLOC, BOOK_FREE, BOOK_REFUSED };
 struct book_record {
-    uint64_t time_ns; /* since `start_ns` of the book */
-    uint64_t address, size;
-    uint64_t stream; /* the driver's pointer */
+    uint64_t time_ns;       /* since `start_ns` of the book */
+    uint64_t address, size; /* of a refusal by a limit, what was left below that, and what was asked for */
+    uint64_t stream;        /* the driver's pointer */
     uint32_t thread;
     uint16_t site;
     uint8_t device, kind;
-    uint8_t is_free, padding[3];
-    uint32_t stack; /* of an allocation: in the file of stacks; 0: none */
+    uint8_t is_free, padding[3]; /* enum book_what */
+    uint32_t stack;              /* of an allocation: in the file of stacks; 0: none */
 };
 
 #endif

@@ -173,8 +173,8 @@ static bool reserve(struct charge *charge, uint64_t size)
         charge->reserved = size;
         return true;
     }
-    if (size > MOST_BYTES)
-        return false;
+    if (size > MOST_BYTES) /* which no driver has, and only a limit refuses here */
+        return atomic_load(&device->limit) == UINT64_MAX && !group_has(index);
     if (group_joined())
         group_limits();
     uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed);
@@ -205,6 +205,9 @@ run_result charge_begin(struct charge *charge, enum run_kind kind, unsigned devi
     if (!run_kind_counts(kind) || reserve(charge, size) || (pool_trim(device) && reserve(charge, size)))
         return RUN_OK;
     limits_refuse(device, size, charge->block.site);
+    struct block refused = charge->block;
+    refused.key = limits_left(device);
+    log_write(&refused, NULL, stack_of(caller), BOOK_REFUSED);
     return RUN_OUT_OF_MEMORY;
 }
 
@@ -251,7 +254,7 @@ void charge_end(struct charge *charge, run_result code, enum block_space space, 
             charge_free(&old, NULL);
     }
     enter(block);
-    log_write(block, charge->stream, stack_of(charge->caller), false);
+    log_write(block, charge->stream, stack_of(charge->caller), BOOK_ALLOC);
 }
 
 bool charge_pooled(struct block *block, run_stream stream, void *caller)
@@ -263,7 +266,7 @@ bool charge_pooled(struct block *block, run_stream stream, void *caller)
     if (old.space)
         charge_free(&old, NULL);
     count(block, true);
-    log_write(block, stream, stack_of(caller), false);
+    log_write(block, stream, stack_of(caller), BOOK_ALLOC);
     return true;
 }
 
@@ -284,13 +287,14 @@ void charge_segment_free(unsigned device, uint64_t size)
 void charge_free(const struct block *block, run_stream stream)
 {
     leave(block);
-    log_write(block, stream, 0, true);
+    log_write(block, stream, 0, BOOK_FREE);
 }
 
 void charge_restore(const struct block *block)
 {
-    struct block old;
-    if (!blocks_put(block, &old)) {
+    struct block again = *block, old;
+    again.place = 0;
+    if (!blocks_put(&again, &old)) {
         leave(block);
         atomic_fetch_add(&book->unfollowed, 1);
     }

@@ -134,6 +134,15 @@ static void describe(struct book_device *device, unsigned index, uint64_t size, 
     (void)!write(STDERR_FILENO, line, (size_t)length);
 }
 
+uint64_t limits_left(unsigned index)
+{
+    const struct book_device *device = &book->device[index];
+    uint64_t residue = atomic_load(&device->residue), limit = atomic_load(&device->limit);
+    residue = residue == UINT64_MAX ? 0 : residue;
+    uint64_t used = group_has(index) ? group_used(index, residue) : atomic_load(&device->used) + residue;
+    return limit > used ? limit - used : 0;
+}
+
 void limits_refuse(unsigned index, uint64_t size, uint32_t site)
 {
     static atomic_flag said[BOOK_DEVICES];

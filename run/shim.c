@@ -81,17 +81,27 @@ static bool log_grow(uint64_t index)
     return there;
 }
 
-void log_write(const struct block *block, run_stream stream, uint32_t stack, bool is_free)
+uint64_t log_place(void)
 {
     if (!log_.records)
-        return;
+        return 0;
     uint64_t index = atomic_fetch_add(&book->log_count, 1);
     if (!log_grow(index)) {
         atomic_fetch_add(&book->log_lost, 1);
-        return;
+        return LOG_FULL;
     }
-    log_.records[index] = (struct book_record){
-        .time_ns = shim_now(),
+    log_.records[index].time_ns = shim_now();
+    return index + 1;
+}
+
+void log_write(const struct block *block, run_stream stream, uint32_t stack, enum book_what what)
+{
+    uint64_t place = what == BOOK_FREE && block->place ? block->place : log_place();
+    if (!place || place == LOG_FULL)
+        return;
+    struct book_record *record = &log_.records[place - 1];
+    *record = (struct book_record){
+        .time_ns = record->time_ns,
         .address = block->key,
         .size = block->size,
         .stream = (uint64_t)(uintptr_t)stream,
@@ -99,7 +109,7 @@ void log_write(const struct block *block, run_stream stream, uint32_t stack, boo
         .site = block->site,
         .device = block->device,
         .kind = block->kind,
-        .is_free = is_free,
+        .is_free = (uint8_t)what,
         .stack = stack,
     };
 }

@@ -115,6 +115,7 @@ struct block {
     uint64_t size;
     uint64_t other;      /* of a mapping the piece; of a pooled block its id, or 0 before it was asked for */
     run_context context; /* with which it goes; NULL: with none */
+    uint64_t place;      /* of a block that was taken out: its free's in the log, as log_place() says */
     uint32_t references;
     uint16_t site;
     uint8_t space, kind, device;
@@ -126,7 +127,7 @@ struct block {
 /* Enters a block with its key. One that had the key before, whose free was not seen, is given out: else old->space is SPACE_NONE. False
  * without host memory. */
 bool blocks_put(const struct block *block, struct block *old);
-/* Takes a block out; false where there is none. */
+/* Takes a block out, before it is freed, and gives its free a place in the log; false where there is none. */
 bool blocks_take(enum block_space space, uint64_t key, struct block *block);
 /* Looks one up. */
 bool blocks_find(enum block_space space, uint64_t key, struct block *block);
@@ -189,6 +190,8 @@ void limits_read(const char *text);
 uint64_t limits_unseen(struct book_device *device);
 /* Says, once per device, who holds what where a request is refused. */
 void limits_refuse(unsigned device, uint64_t size, uint32_t site);
+/* Bytes below a device's limit that nobody has. */
+uint64_t limits_left(unsigned device);
 
 /* The group that shares a limit, if there is one: this process takes its place in it. */
 void group_join(void);
@@ -208,8 +211,11 @@ void group_subtract(unsigned device, uint64_t size);
 /* Bytes that all processes have, what no hook sees included. */
 uint64_t group_used(unsigned device, uint64_t unseen);
 
-/* The log: one record, if there is one. */
+/* The log: one record, if there is one. What has a place already goes there: that of a free is from before the driver's call, after which
+ * another thread may have the address. Of a refusal the block's key is what was left, in bytes. */
 void log_open(const char *path);
-void log_write(const struct block *block, run_stream stream, uint32_t stack, bool is_free);
+#define LOG_FULL UINT64_MAX
+uint64_t log_place(void); /* the next one, and 1; LOG_FULL where there is no room, 0 where there is no log */
+void log_write(const struct block *block, run_stream stream, uint32_t stack, enum book_what what);
 
 #endif

@@ -96,12 +96,23 @@ unsigned sim_cuda_version(void)
     return sim_number("TARN_SIM_CUDA_VERSION", SIM_CUDA_VERSION_DEFAULT);
 }
 
+/* After which each later call gives the same: where cuda.h says so ("leaves the process in an inconsistent state", "must be destroyed"), and
+ * for the errors of memory and links, and the unknown one, which it leaves open. */
 static bool is_sticky(cu_result code)
 {
-    return code == CU_ECC_UNCORRECTABLE || code == CU_NVLINK_UNCORRECTABLE || code == CU_CONTAINED ||
-           (code >= CU_ILLEGAL_ADDRESS && code <= CU_TENSOR_MEMORY_LEAK && code != CU_PEER_ALREADY_ENABLED &&
-            code != CU_CONTEXT_IS_DESTROYED) ||
-           code == CU_UNKNOWN;
+    switch (code) {
+    case CU_ECC_UNCORRECTABLE:
+    case CU_NVLINK_UNCORRECTABLE:
+    case CU_CONTAINED:
+    case CU_ILLEGAL_ADDRESS:
+    case CU_LAUNCH_TIMEOUT:
+    case CU_ASSERT:
+    case CU_TENSOR_MEMORY_LEAK:
+    case CU_UNKNOWN:
+        return true;
+    default:
+        return code >= CU_HARDWARE_STACK && code <= CU_LAUNCH_FAILED;
+    }
 }
 
 static cu_context current(void)

@@ -48,12 +48,19 @@ static bool parse_bytes(const char *text, size_t length, size_t *bytes)
     return true;
 }
 
+static bool is_word(const char *text, size_t length, const char *word)
+{
+    return length == strlen(word) && memcmp(text, word, length) == 0;
+}
+
 /* One word of the list, of a length, with what may stand behind a "=" in it. */
 static tarn_status parse_word(const char *text, size_t length, struct debug_settings *settings)
 {
     const char *equals = memchr(text, '=', length);
     size_t name = equals ? (size_t)(equals - text) : length;
-    if (length == strlen("all") && memcmp(text, "all", length) == 0) {
+    if (is_word(text, length, "0") || is_word(text, length, "off"))
+        return TARN_OK;
+    if (is_word(text, length, "all") || is_word(text, length, "1") || is_word(text, length, "on")) {
         for (size_t i = 0; i < WORDS; i++)
             settings->words |= words[i].all ? words[i].bit : 0;
         return TARN_OK;
@@ -72,7 +79,7 @@ static tarn_status parse_word(const char *text, size_t length, struct debug_sett
     }
     return failed(TARN_ERROR_CONFIGURATION,
                   "TARN_DEBUG: unknown word \"%.*s\"; the words are handles, redzone, poison, quarantine[=BYTES], "
-                  "sites, check, context, leaks, abort, quiet and all",
+                  "sites, check, context, leaks, abort, quiet and all (or 1)",
                   (int)(length < 64 ? length : 64), text);
 }
 

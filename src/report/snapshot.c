@@ -529,7 +529,7 @@ static void write_threads(struct snapshot_writer *writer)
     pickle_list_end(&writer->pickle);
 }
 
-/* The libraries' scratch memory: blocks with its tag. */
+/* The libraries' scratch memory: blocks of tarn's own with its tag. A program may have given its own blocks that tag. */
 static void write_workspaces(struct snapshot_writer *writer)
 {
     const struct picture *picture = writer->picture;
@@ -539,7 +539,8 @@ static void write_workspaces(struct snapshot_writer *writer)
         const struct picture_segment *segment = &picture_segments(picture)[i];
         for (size_t j = 0; j < segment->block_count; j++) {
             const struct picture_block *block = &picture_blocks(picture)[segment->first_block + j];
-            if (!block->tag || block->state == PICTURE_FREE || strcmp(tarn_tag_text(block->tag), "workspace") != 0)
+            if (!block->own || !block->tag || block->state == PICTURE_FREE ||
+                strcmp(tarn_tag_text(block->tag), "workspace") != 0)
                 continue;
             pickle_dict_begin(&writer->pickle);
             KEY(writer, device);

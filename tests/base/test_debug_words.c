@@ -27,6 +27,10 @@ static void a_list_is_the_sum_of_its_words(void **state)
     assert_int_equal(parsed(" sites, check ,,leaks\t").words, DEBUG_SITES | DEBUG_CHECK | DEBUG_LEAKS);
     assert_int_equal(parsed("context,abort").words, DEBUG_CONTEXT | DEBUG_ABORT);
     unsigned all = parsed("all").words;
+    assert_int_equal(parsed("1").words, all); /* as TARN_TRACE=1 */
+    assert_int_equal(parsed("on").words, all);
+    assert_int_equal(parsed("0").words, 0);
+    assert_int_equal(parsed("off").words, 0);
     assert_int_equal(all & DEBUG_ABORT, 0);
     assert_int_equal(all & DEBUG_QUIET, 0);
     assert_int_equal(parsed("quiet").words, DEBUG_QUIET);

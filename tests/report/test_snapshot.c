@@ -5,6 +5,8 @@
  * finds in it what the program counted, Chrome's JSON is whole (check_chrome.py); and what happens where a file cannot be
  * had. Each test is a process of its own. */
 #include "base/pages.h"
+#include "device/stream.h"
+#include "memory/malloc.h"
 #include "report/snapshot.h"
 #include "support/failures.h"
 #include "support/host.h"
@@ -420,6 +422,31 @@ static void a_ring_that_wrapped_is_said(void)
 }
 
 /* Names in any bytes: what is no UTF-8 is replaced, what is stays. */
+/* A program's block with the tag of workspaces is its own; one that the library made is one. */
+static void a_tag_makes_no_workspace(void)
+{
+    start_with("on");
+    struct own wanted = {0};
+    tarn_pool_id pool;
+    void *own = NULL, *block = NULL;
+    OK(tarn_tag_intern("workspace", &wanted.tag));
+    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 4096, wanted.tag, NULL};
+    OK(tarn_alloc(&options, 5 * MIB, &block));
+    OK(stream_find(TARN_STREAM_LEGACY, 0, &wanted.stream));
+    OK(memory_alloc_own(&wanted, 3 * MIB, &pool, &own));
+    const char *path = path_of("workspaces.pickle");
+    OK(tarn_snapshot_write(path, NULL));
+    is_right(path);
+    const char *sizes = output_of(
+        "python3 -c 'import pickle, sys; print([w[\"size\"] for w in pickle.load(open(sys.argv[1], \"rb\"))[\"tarn\"]"
+        "[\"workspaces\"]])' '%s'",
+        path);
+    CHECK(strcmp(sizes, "[3145728]\n") == 0);
+    CHECK(unlink(path) == 0);
+    OK(tarn_free(own));
+    OK(tarn_free(block));
+}
+
 static void names_in_any_bytes(void)
 {
     static const char *const names[] = {
@@ -735,6 +762,7 @@ static void every_failure_with_stacks(void)
     X(without_a_trace_there_is_the_state)            \
     X(a_process_that_did_nothing_has_a_snapshot_too) \
     X(a_ring_that_wrapped_is_said)                   \
+    X(a_tag_makes_no_workspace)                      \
     X(names_in_any_bytes)                            \
     X(files_have_a_limit)                            \
     X(a_function_may_refuse)                         \

@@ -95,7 +95,7 @@ cu_result fake_take(int device, uint64_t size, bool of_context, uint64_t *key)
     cu_result code = CU_OUT_OF_MEMORY;
     pthread_mutex_lock(&fake.lock);
     most = most ? most : total();
-    if (fake.bytes[device] + size <= most && (fake.free_count || fake.used + 1 < SLOTS)) {
+    if (size <= most && fake.bytes[device] + size <= most && (fake.free_count || fake.used + 1 < SLOTS)) {
         uint32_t at = fake.free_count ? fake.free[--fake.free_count] : ++fake.used;
         fake.slots[at] = (struct slot){.size = size,
                                        .device = device,

@@ -130,6 +130,14 @@ def gets():
 until(gets)
 assert time.monotonic() - began < 25, time.monotonic() - began
 over.set()
+# Connections that say nothing keep no scrape waiting.
+idle = []
+for _ in range(300):
+    idle.append(socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0]))))
+begun = time.monotonic()
+assert get()[1] and time.monotonic() - begun < 4, time.monotonic() - begun
+for connection in idle:
+    connection.close()
 
 # The dashboard names what there is.
 with open(root + "/examples/grafana/tarn.json", encoding="utf-8") as file:

@@ -161,6 +161,19 @@ for file in late-frees pools wrapped small-4; do
 done
 run 0 plan --json --device 1 "$data/small-4.pickle" -o "$work/plan" && json 'a["device"] == 1'
 
+# Standard input and pipes, which can be read once, are as good as files. Standard output is none for a plan.
+run 0 plan --json --steps 100000 "$data/small-4.pickle" && cp "$work/out" "$work/first"
+"$tarn" plan --json --steps 100000 - <"$data/small-4.pickle" >"$work/out" && json '{**a, "file": 0} == {**json.load(open(sys.argv[1].replace("/out", "/first"))), "file": 0}'
+cat "$data/small-4.pickle.zst" | "$tarn" plan --json --steps 100000 - >"$work/out" && json '{**a, "file": 0} == {**json.load(open(sys.argv[1].replace("/out", "/first"))), "file": 0}'
+"$tarn" plan --json --steps 100000 <(cat "$data/small-4.pickle") >"$work/out" && json 'a["file"].startswith("/") and a["smallest_device"]["plan"]'
+printf '%s\n' id,lower,upper,size a,0,4,100 b,2,6,200 | "$tarn" plan --json - >"$work/out" && json 'a["blocks"] == 2 and a["height"] == 300 and a["file"] == "-"'
+(cd "$work" && run 2 plan -o - "$data/small-4.pickle" && says err 'output wants a path' && [ ! -e - ]) || fail "a plan named -"
+run 1 plan - && says err 'tarn plan: -: byte 0: the file is empty'
+
+# Nothing is searched in no time.
+run 0 plan --seconds 0 --json "$data/small-4.pickle" && json 'set(a["smallest_device"].values()) == {None} and a["planned"] > 0 and a["reserved"] > 0'
+run 0 plan --seconds 0 "$data/small-4.pickle" && says out 'smallest device, with the plan *not known$'
+
 # A plan that was cut is refused when the settings are read.
 head -c 70 "$work/plan" >"$work/cut"
 run 1 replay --json --what-if "conf=plan:$work/cut" "$data/small-4.pickle" && says err "plan:$work/cut: byte 12: requests is"

@@ -51,6 +51,37 @@ name=$work/$'odd\nna\xffme"\\.pickle'
 cp "$data/small-4.pickle" "$name"
 run 0 replay --json "$name" && json 'len(a) == 2 and a[0]["file"].endswith("odd\nna?me\"\\.pickle")'
 
+# Names reach a terminal without what it would take for commands; JSON is whole whatever they are.
+name=$work/$'evil\e[31m\xc2\x9b1mé\xff\r.pickle'
+cp "$data/torn.pickle" "$name"
+run 0 replay "$name" && says out '^evil?\[31m?1mé??.pickle, device 0$'
+cp "$work/rubbish" "$name.bad"
+for line in 'replay' 'report' 'diff x' 'plan'; do
+    # shellcheck disable=SC2086
+    run 1 $line "$name.bad" && ! grep -q $'\e' "$work/err" || fail "$line prints escape sequences"
+done
+run 0 replay --json "$name" && json 'a[0]["file"].endswith("evil\x1b[31m\x9b1mé?\r.pickle")'
+run 0 report "$name" && ! grep -q $'\e' "$work/out" || fail "report prints escape sequences"
+run 0 report --json "$name" && json 'a[0]["file"].endswith("evil\x1b[31m\x9b1mé?\r.pickle")'
+run 0 report --json "$name" "$name" && json 'len(a["ranks"]) == 2 and all(r["file"].endswith("?\r.pickle") for r in a["ranks"])'
+run 0 diff --json "$name" "$name" && run 0 diff "$name" "$name" && ! grep -q $'\e' "$work/out" || fail "diff prints escape sequences"
+run 0 plan --json "$name" && json 'a["file"].endswith("?\r.pickle")'
+run 0 report -o "$work/page.html" "$name" && grep -q '<title>evil?' "$work/page.html" || fail "the page's title is the name"
+run 2 $'no\e[31m' && ! grep -q $'\e' "$work/err" || fail "the command's name reaches the terminal"
+run 2 replay --lag=$'\e[31m' x && ! grep -q $'\e' "$work/err" || fail "a value reaches the terminal"
+run 2 nope && lacks err 'did you mean' && run 2 diffs && says err 'did you mean "diff"'
+
+# What can be read once is read once, however often it is run.
+for what in '' '--what-if policy=pytorch --what-if lag=1'; do
+    # shellcheck disable=SC2086
+    "$tarn" replay --json $what - <"$data/small-4.pickle" >"$work/out" && json 'all("error" not in o and o["file"] == "-" for o in a)'
+    # shellcheck disable=SC2086
+    cat "$data/small-4.pickle.zst" | "$tarn" replay --json $what - >"$work/out" && json 'all("error" not in o for o in a)'
+done
+"$tarn" replay --json - <(cat "$data/torn.pickle") <"$data/small-4.pickle" >"$work/out" && json 'len(a) == 3 and all("error" not in o for o in a)'
+"$tarn" report - <"$data/torn.pickle" | tr -s '\n ' ' ' >"$work/out" && says out 'In a replay on a device of that size'
+(cat "$data/small-4.pickle"; cat "$data/small-4.pickle") >"$work/two" && (head -c "$(stat -c %s "$data/small-4.pickle")" >/dev/null; "$tarn" replay --json -) <"$work/two" >"$work/out" && json 'a[0]["events"] > 0'
+
 # What there is to say of a trace.
 run 0 replay --json "$data"/{streams,late-frees,expandable,oom,pools,wrapped,old,small-2,small-3,small-5}.pickle "$data/small-4.pickle.zst"
 silent err

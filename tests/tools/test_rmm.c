@@ -82,11 +82,30 @@ static void a_log_that_was_cut_off_loses_its_last_line(void **state)
     (void)state;
     struct snapshot snapshot = read_log(HEADER "1,01:00:00.0,allocate,0x1000,700,0x0\n1,01:00:00.1,fre");
     struct workload workload;
-    assert_int_equal(snapshot.traces[0].event_count, 2);
+    assert_int_equal(snapshot.traces[0].event_count, 1);
     assert_true(workload_build(&snapshot, 0, &workload));
     assert_int_equal(workload.lost_count, 1);
+    assert_int_equal(workload.thread_count, 1);
     assert_int_equal(workload.block_count, 1);
     workload_finish(&workload);
+    snapshot_finish(&snapshot);
+    /* Cut in its last field it reads as a whole: a stream that nobody else has. */
+    snapshot = read_log(HEADER "1,01:00:00.0,allocate,0x1000,700,0x5581\n1,01:00:00.1,free,0x1000,700,0x55");
+    assert_int_equal(snapshot.traces[0].event_count, 1);
+    assert_int_equal(snapshot.stream_count, 2);
+    assert_int_equal(snapshot.lost_lines, 1);
+    snapshot_finish(&snapshot);
+    snapshot = read_log(HEADER "1,01:00:00.0,allocate,0x1000,700,0x5581\n1,01:00:00.1,free,0x1000,700,0x5581");
+    assert_int_equal(snapshot.traces[0].event_count, 2);
+    assert_int_equal(snapshot.lost_lines, 0);
+    snapshot_finish(&snapshot);
+}
+
+static void a_mark_of_utf8_may_come_first(void **state)
+{
+    (void)state;
+    struct snapshot snapshot = read_log(RMM_CSV_MARK HEADER "1,01:00:00.0,allocate,0x1000,700,0x0\n");
+    assert_int_equal(snapshot.traces[0].event_count, 1);
     snapshot_finish(&snapshot);
 }
 
@@ -182,6 +201,7 @@ int main(void)
         cmocka_unit_test(the_layouts_of_the_years),
         cmocka_unit_test(a_day_ends_at_midnight),
         cmocka_unit_test(a_log_that_was_cut_off_loses_its_last_line),
+        cmocka_unit_test(a_mark_of_utf8_may_come_first),
         cmocka_unit_test(what_is_refused_is_named),
         cmocka_unit_test(a_compressed_log_is_read_too),
         cmocka_unit_test(threads_streams_and_failures_are_kept),

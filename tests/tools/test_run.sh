@@ -289,4 +289,79 @@ int main(void)
 END_OF_PROGRAM
 "$CC" ${TARN_SANITIZE:+-fsanitize=$TARN_SANITIZE} "$work/program.c" -o "$work/program" -ldl
 run 0 "$work/program" && row '^  program +5.00 MiB'
+# Threads that are given each other's addresses at once: no event comes before another that it follows. A limit's refusals are there too.
+cat >"$work/churn.c" <<'END_OF_PROGRAM'
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+static int (*init)(unsigned), (*retain)(void **, int), (*set)(void *), (*alloc)(unsigned long long *, size_t), (*give)(unsigned long long);
+static void *context;
+static void *churn(void *argument)
+{
+    unsigned long long blocks[64] = {0};
+    unsigned seed = (unsigned)(size_t)argument;
+    set(context);
+    for (int i = 0; i < 6000; i++) {
+        int k = rand_r(&seed) % 64;
+        if (blocks[k]) {
+            give(blocks[k]);
+            blocks[k] = 0;
+        } else if (alloc(&blocks[k], (size_t)(1 + rand_r(&seed) % 100) * 4096)) {
+            blocks[k] = 0;
+        }
+    }
+    for (int k = 0; k < 64; k++)
+        if (blocks[k])
+            give(blocks[k]);
+    return NULL;
+}
+int main(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    pthread_t threads[4];
+    *(void **)&init = dlsym(library, "cuInit");
+    *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+    *(void **)&set = dlsym(library, "cuCtxSetCurrent");
+    *(void **)&alloc = dlsym(library, "cuMemAlloc_v2");
+    *(void **)&give = dlsym(library, "cuMemFree_v2");
+    unsigned long long huge = 0;
+    if (init(0) || retain(&context, 0) || set(context) || !alloc(&huge, (size_t)1 << 60) || give(12345) == 0)
+        return 1;
+    for (size_t i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, churn, (void *)(i + 1));
+    for (size_t i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    return 0;
+}
+END_OF_PROGRAM
+"$CC" ${TARN_SANITIZE:+-fsanitize=$TARN_SANITIZE} "$work/churn.c" -o "$work/churn" -ldl -lpthread
+for limit in none 20M; do
+    command=(env -u LD_LIBRARY_PATH "$tarn" sim --device-memory 1G -- "$tarn" run)
+    [ $limit = none ] || command+=("--limit=$limit")
+    run 0 -o "$work/churn.pickle" "$work/churn"
+    /usr/bin/python3 - "$work/churn.pickle" $limit <<'END' || fail "events are out of order, or missing: limit $limit"
+import pickle, sys
+snapshot, live, peak, sum_, refused = pickle.load(open(sys.argv[1], "rb")), {}, 0, 0, 0
+for event in snapshot["device_traces"][0]:
+    if event["action"] == "alloc":
+        assert event["addr"] not in live, event
+        live[event["addr"]] = event["size"]
+        sum_ += event["size"]
+        peak = max(peak, sum_)
+    elif event["action"] == "free_requested":
+        assert live.pop(event["addr"]) == event["size"], event
+        sum_ -= event["size"]
+    elif event["action"] == "oom":
+        refused += 1
+        assert event["device_free"] < event["size"] and "addr" not in event, event
+assert not live and snapshot["segments"] == [] and (peak <= 20 << 20) == (sys.argv[2] == "20M"), peak
+assert (refused > 1) == (sys.argv[2] == "20M"), refused
+END
+    [ $limit = none ] || { says err 'requests refused: '; }
+    command=("$tarn")
+    run 0 replay --json --device-memory 1G "$work/churn.pickle" && json 'a[0]["lost_events"] == a[0]["trims"] == 0 and a[0]["threads"] >= 4'
+    run 0 report --text --no-what-if "$work/churn.pickle" && says out 'recorded by tarn run;' && lacks out 'empty_cache' && lacks out 'PYTORCH'
+done
+command=(env -u LD_LIBRARY_PATH "$tarn" sim --device-memory 1G -- "$tarn" run)
+run 0 --pool "$work/churn" && lacks err 'EiB' && lacks err 'refused' # the driver's refusal, since there is no limit
 run 0 env TARN_DRIVER=cuda "$TARN_BUILD/tarn" info # tarn itself opens the driver by name, which is the shim

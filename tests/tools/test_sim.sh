@@ -21,6 +21,8 @@ for bad in 1M x -1; do run 2 "$tarn" sim "--device-memory=$bad" true && says err
 for bad in 11 11.x 0.1 11.4x; do run 2 "$tarn" sim "--cuda-version=$bad" true && says err '--cuda-version wants'; done
 for bad in a a:1 a:0:2 a:1:0 a:1:2x :1:2 'a,b:1:2' a:1:2+x; do run 2 "$tarn" sim "--fail=$bad" true && says err '--fail wants'; done
 for bad in a a:x a:1:2; do run 2 "$tarn" sim "--slow=$bad" true && says err '--slow wants'; done
+for rule in --fail=nosuch:1:2 --slow=cuMem:3 --fail=cuMemCreat:1:2; do run 2 "$tarn" sim $rule true && says err 'have no call "[a-zA-Z]*"$'; done
+for bad in foo CUDA ''; do run 2 "$tarn" sim "--driver=$bad" true && says err '--driver wants auto, cuda, hip or host'; done
 run 127 "$tarn" sim "$work/nothing" && says err 'No such file'
 run 126 "$tarn" sim "$work" && says err 'Permission denied'
 run 7 "$tarn" sim -- sh -c 'exit 7'
@@ -31,13 +33,13 @@ run 0 "$tarn" sim --path && silent err
 folder=$(cat "$work/out")
 [ -f "$folder/libcuda.so.1" ] || fail "no libcuda.so.1 in $folder"
 run 0 env LD_LIBRARY_PATH=/a:/b "$tarn" sim --devices 3 --device-memory 65M --cuda-version 11.4 --driver cuda \
-    --fail a:1:2 --fail b:3:4+ --slow c:5 env
+    --fail cuMemCreate:1:2 --fail hipMalloc:3:4+ --slow any:5 env
 says out "^LD_LIBRARY_PATH=$folder:/a:/b$"
 says out '^TARN_HOST_DEVICES=3$'
 says out '^TARN_HOST_MEMORY=67108864$'
 says out '^TARN_SIM_CUDA_VERSION=11040$'
-says out '^TARN_SIM_FAIL=a:1:2,b:3:4+$'
-says out '^TARN_SIM_SLOW=c:5$'
+says out '^TARN_SIM_FAIL=cuMemCreate:1:2,hipMalloc:3:4+$'
+says out '^TARN_SIM_SLOW=any:5$'
 says out '^TARN_DRIVER=cuda$'
 run 0 env TARN_DRIVER=host "$tarn" sim --driver cuda env && says out '^TARN_DRIVER=host$'
 
@@ -91,6 +93,32 @@ if [ -z "${TARN_SANITIZE:-}" ]; then
         says out "^$line$"
     done
     run 0 "$tarn" sim --fail cuMemAlloc:1:2 "$work/program" && says out '^alloc: 2$'
+
+    # After which codes each later call gives the same: those of which cuda.h says so, and no others.
+    cat >"$work/codes.c" <<'END'
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;
+    int (*init)(unsigned), (*retain)(void **, int), (*set)(void *), (*alloc)(unsigned long long *, size_t);
+    unsigned long long address;
+    *(void **)&init = dlsym(library, "cuInit");
+    *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+    *(void **)&set = dlsym(library, "cuCtxSetCurrent");
+    *(void **)&alloc = dlsym(library, "cuMemAlloc_v2");
+    if (init(0) || retain(&context, 0) || set(context))
+        return 1;
+    int first = alloc(&address, 4096), second = alloc(&address, 4096);
+    printf("%d %d\n", first, second);
+    return 0;
+}
+END
+    "$CC" -o "$work/codes" "$work/codes.c" -ldl
+    for code in 1 2 {700..721} 999; do
+        case $code in 700 | 702 | 710 | 71[4-9] | 721 | 999) after=$code ;; *) after=0 ;; esac
+        run 0 "$tarn" sim --fail cuMemAlloc:1:$code "$work/codes" && says out "^$code $after$"
+    done
 
     # Installed, and moved.
     cmake --install "$TARN_BUILD" --prefix "$work/first" >/dev/null

@@ -17,10 +17,11 @@
 int command_usage_error(const char *name, const char *format, ...)
 {
     va_list arguments;
+    char text[2048];
     va_start(arguments, format);
-    fprintf(stderr, "tarn %s: ", name);
-    vfprintf(stderr, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    fprintf(stderr, "tarn %s: %s", name, text);
     fprintf(stderr, "\nTry `tarn help %s`.\n", name);
     return COMMAND_USAGE;
 }
@@ -97,6 +98,13 @@ int command_parse_front(const struct command *command, const struct command_opti
                         char **argv)
 {
     return parse(command, options, arguments, argc, argv, "+:");
+}
+
+bool command_colours(void)
+{
+    const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && !(no_colour && *no_colour) && terminal && *terminal &&
+           strcmp(terminal, "dumb") != 0;
 }
 
 bool command_may_write(const char *name, const char *path)

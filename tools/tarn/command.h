@@ -45,6 +45,9 @@ int command_parse(const struct command *command, const struct command_option *op
 int command_parse_front(const struct command *command, const struct command_option *options, void *arguments, int argc,
                         char **argv);
 
+/* Whether standard output is a terminal that shows colours, and nobody has said no (NO_COLOR; TERM is dumb or not there). */
+bool command_colours(void);
+
 /* Whether a file may take this place: a device or a pipe that is there would give way to it. Else says so on standard error. */
 bool command_may_write(const char *name, const char *path);
 

@@ -80,7 +80,7 @@ static int unknown(const char *name)
         }
     }
     fprintf(stderr, "tarn: there is no command \"%s\"", name);
-    if (least < 3)
+    if (least < 3 && 2 * least < strlen(name)) /* a word of which half is another is no slip */
         fprintf(stderr, "; did you mean \"%s\"?", nearest);
     fputs("\nTry `tarn --help`.\n", stderr);
     return COMMAND_USAGE;

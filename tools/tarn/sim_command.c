@@ -8,12 +8,15 @@
 #include "units.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -51,9 +54,13 @@ static const char help[] =
     "  LD_LIBRARY_PATH=$(tarn sim --path) gdb ./my-program\n"
     "      The same folder, by hand.\n";
 
+enum { RULES_MOST = 32 };
+
 struct arguments {
     const char *driver;
     bool path;
+    const char *calls[RULES_MOST]; /* of --fail and --slow: texts that begin with the name of a call */
+    size_t call_count;
     int status; /* COMMAND_OK, or COMMAND_FAILED when a variable could not be set */
 };
 
@@ -147,20 +154,35 @@ static bool take_version(void *arguments, const char *value)
     return parse_version(value, &version) && set(arguments, set_number("TARN_SIM_CUDA_VERSION", version));
 }
 
+static bool note_call(void *arguments, const char *rule)
+{
+    struct arguments *own = arguments;
+    if (own->call_count == RULES_MOST)
+        return false;
+    own->calls[own->call_count++] = rule;
+    return true;
+}
+
 static bool take_failure(void *arguments, const char *value)
 {
-    return is_rule(value, true) && set(arguments, set_variable("TARN_SIM_FAIL", value, true));
+    return is_rule(value, true) && note_call(arguments, value) &&
+           set(arguments, set_variable("TARN_SIM_FAIL", value, true));
 }
 
 static bool take_delay(void *arguments, const char *value)
 {
-    return is_rule(value, false) && set(arguments, set_variable("TARN_SIM_SLOW", value, true));
+    return is_rule(value, false) && note_call(arguments, value) &&
+           set(arguments, set_variable("TARN_SIM_SLOW", value, true));
 }
 
 static bool take_driver(void *arguments, const char *value)
 {
+    static const char *const names[] = {"auto", "cuda", "hip", "host"};
     ((struct arguments *)arguments)->driver = value;
-    return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(value, names[i]) == 0)
+            return true;
+    return false;
 }
 
 static const struct command_option options[] = {
@@ -169,10 +191,46 @@ static const struct command_option options[] = {
     {.name = "cuda-version", .wants = "a version as 11.4", .take = take_version},
     {.name = "fail", .wants = "CALL:N:CODE, as cuMemCreate:3:2", .take = take_failure},
     {.name = "slow", .wants = "CALL:MS, as cuMemCreate:100", .take = take_delay},
-    {.name = "driver", .wants = "a driver's name", .take = take_driver},
+    {.name = "driver", .wants = "auto, cuda, hip or host", .take = take_driver},
     {.name = "path", .flag = offsetof(struct arguments, path)},
     {.name = NULL},
 };
+
+/* Whether a library has a text of its own, which ends with a 0: the names of its calls are there. */
+static bool has_text(const char *path, const char *text, size_t length)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat about;
+    bool found = false;
+    if (file >= 0 && fstat(file, &about) == 0 && about.st_size > 0) {
+        size_t size = (size_t)about.st_size;
+        const char *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
+        for (const char *at = bytes, *end = bytes + size; bytes != MAP_FAILED && !found && at;) {
+            at = memmem(at, (size_t)(end - at), text, length);
+            found = at && at + length < end && !at[length] && at > bytes && !at[-1];
+            at = at ? at + 1 : NULL;
+        }
+        if (bytes != MAP_FAILED)
+            munmap((void *)(uintptr_t)bytes, size);
+    }
+    if (file >= 0)
+        close(file);
+    return found;
+}
+
+/* Whether a simulated driver has the call that a rule begins with. */
+static bool is_call(const char *folder, const char *rule)
+{
+    static const char *const drivers[] = {"libcuda.so.1", "libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7"};
+    size_t length = strcspn(rule, ":");
+    bool found = length == 3 && memcmp(rule, "any", 3) == 0;
+    for (size_t i = 0; i < sizeof drivers / sizeof *drivers && !found; i++) {
+        char path[2 * PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", folder, drivers[i]);
+        found = has_text(path, rule, length);
+    }
+    return found;
+}
 
 /* Becomes the command. Gives a status only where that failed. */
 static int become(char **command, const char *folder, const struct arguments *arguments)
@@ -210,6 +268,10 @@ static int run(int argc, char **argv)
               stderr);
         return COMMAND_FAILED;
     }
+    for (size_t i = 0; i < arguments.call_count; i++)
+        if (!is_call(folder, arguments.calls[i]))
+            return command_usage_error("sim", "the simulated drivers have no call \"%.*s\"",
+                                       (int)strcspn(arguments.calls[i], ":"), arguments.calls[i]);
     if (arguments.path) {
         puts(folder);
         return COMMAND_OK;

@@ -78,6 +78,7 @@ static bool add_span(struct picture *picture, const struct picture_segment *segm
         block.state = span->state == SPAN_BLOCK ? PICTURE_LIVE : PICTURE_WAITING;
         block.requested = span->requested;
         block.tag = span->tag;
+        block.own = span->own;
     }
     return add_block(picture, segment, block);
 }

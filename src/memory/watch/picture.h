@@ -19,6 +19,7 @@ struct picture_block {
     uint32_t record;        /* index of its allocation in the trace, and 1; 0 where that is not known */
     uint16_t tag;
     uint8_t state;
+    bool own; /* it is for the library's own use */
 };
 
 /* A run of a heap: contiguous, mapped, and cut into blocks without a gap. */

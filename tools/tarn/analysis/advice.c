@@ -55,6 +55,8 @@ static const char *tarn_named(const struct analysis *analysis)
 {
     if (analysis->snapshot->rmm)
         return "tarn (tarn.use(rmm=True))";
+    if (analysis->snapshot->of_driver)
+        return "tarn (tarn run --pool)";
     return analysis->snapshot->before_expandable ? "tarn (python -m tarn.torch SCRIPT, with PyTorch 2.6 or later)"
                                                  : "tarn (python -m tarn.torch SCRIPT)";
 }
@@ -71,7 +73,8 @@ static bool is_expandable(const struct analysis *analysis)
 static bool may_expand(const struct analysis *analysis)
 {
     const struct snapshot *snapshot = analysis->snapshot;
-    return !snapshot->rmm && !snapshot->tarn.there && !snapshot->before_expandable && !is_expandable(analysis);
+    return !snapshot->rmm && !snapshot->of_driver && !snapshot->tarn.there && !snapshot->before_expandable &&
+           !is_expandable(analysis);
 }
 
 /* What may make use of memory that is free in holes, where nothing was replayed. */
@@ -240,8 +243,9 @@ static bool advise_out_of_memory(const struct analysis *analysis, const struct a
             say_who_serves(advice, analysis, replay);
         return said && say_category(advice, analysis, moment, state.allocated);
     }
-    say(advice, ". The device had %s free, and %s of the %s reserved were free", units_bytes(oom->device_free).text,
-        units_bytes(state.unused).text, units_bytes(state.reserved).text);
+    say(advice, ". %s %s%s, and %s of the %s reserved were free",
+        analysis->snapshot->of_driver ? "The limit left" : "The device had", units_bytes(oom->device_free).text,
+        analysis->snapshot->of_driver ? "" : " free", units_bytes(state.unused).text, units_bytes(state.reserved).text);
     if (there >= oom->asked) {
         say(advice, ": enough together, but the largest hole was %s. This is fragmentation.",
             units_bytes(state.largest_free).text);
@@ -464,10 +468,11 @@ static bool advise_returns(const struct analysis *analysis, struct advice_list *
     if (analysis->has_times)
         say(advice, " from %s to %s", units_time(analysis->times[first]).text, units_time(analysis->times[last]).text);
     say(advice,
-        ", and %s were taken again afterwards. Each return is a driver call, and the program waits for the device. "
-        "Leave "
-        "out calls of empty_cache(), or leave more memory free on the device.",
-        units_bytes(again).text);
+        ", and %s were taken again afterwards. Each return is a driver call, and the program waits for the device. %s",
+        units_bytes(again).text,
+        analysis->snapshot->of_driver
+            ? "To keep the memory between uses, allocate from a pool, or run the program with tarn run --pool."
+            : "Leave out calls of empty_cache(), or leave more memory free on the device.");
     return true;
 }
 

@@ -108,16 +108,17 @@ static bool draft_blocks(struct draft *draft)
                                                       .end = ANALYSIS_NEVER};
     for (size_t i = 0; i < workload->op_count; i++) {
         const struct workload_op *op = &workload->ops[i];
-        if (op->block >= workload->block_count || op->event >= analysis->event_count ||
+        bool before = op->event == WORKLOAD_BEFORE;
+        if (op->block >= workload->block_count || (!before && op->event >= analysis->event_count) ||
             (op->action != WORKLOAD_ALLOC && op->action != WORKLOAD_FREE && op->action != WORKLOAD_COMPLETED))
             continue;
         struct analysis_block *block = &analysis->blocks[op->block];
-        if (!known[op->block])
+        if (!known[op->block] && !before)
             draft_from_event(draft, block, op->event, op->action == WORKLOAD_ALLOC);
-        known[op->block] = 1;
+        known[op->block] |= !before;
         *(op->action == WORKLOAD_ALLOC  ? &block->begin
           : op->action == WORKLOAD_FREE ? &block->freed
-                                        : &block->end) = op->event + 1;
+                                        : &block->end) = before ? 0 : op->event + 1;
     }
     size_t kept = 0;
     for (size_t i = 0; i < workload->block_count; i++) {

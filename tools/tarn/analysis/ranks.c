@@ -4,6 +4,7 @@
 /* Owns the comparison of ranks. Keys are numbers of one snapshot, so what ranks have in common is found by label. */
 #include "analysis/ranks.h"
 
+#include "name.h"
 #include "units.h"
 
 #include <inttypes.h>
@@ -31,7 +32,8 @@ static bool number_of(const char *name, uint64_t *number)
 
 static void name_rank(struct rank *rank)
 {
-    const char *base = report_base_name(rank->file->path);
+    const struct name_text whole = name_shown(report_base_name(rank->file->path));
+    const char *base = whole.text;
     rank->numbered = number_of(base, &rank->number);
     int length = rank->numbered ? snprintf(rank->name, sizeof rank->name, "rank %" PRIu64, rank->number)
                                 : snprintf(rank->name, sizeof rank->name, "%.120s", base);

@@ -4,6 +4,7 @@
 /* Ranks as text and as JSON. */
 #include "analysis/ranks.h"
 
+#include "name.h"
 #include "units.h"
 
 #include <stdlib.h>
@@ -88,8 +89,8 @@ static json_t *json_rank(const struct rank *rank)
     json_t *capacity = rank->capacity ? json_integer((json_int_t)rank->capacity) : json_null();
     json_t *failed = rank->failed_us == SNAPSHOT_NO_TIME ? json_null() : json_integer((json_int_t)rank->failed_us);
     return json_pack("{s:s, s:o, s:s, s:I, s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "name", rank->name, "rank", number,
-                     "file", rank->file->path, "place", (json_int_t)rank->place, "device", analysis->device,
-                     "allocated", (json_int_t)analysis->at_peak.allocated, "reserved",
+                     "file", name_valid(rank->file->path).text, "place", (json_int_t)rank->place, "device",
+                     analysis->device, "allocated", (json_int_t)analysis->at_peak.allocated, "reserved",
                      (json_int_t)analysis->at_peak_reserved.reserved, "free",
                      (json_int_t)analysis->at_peak_reserved.unused, "out_of_memory", (json_int_t)analysis->oom_count,
                      "out_of_memory_us", failed, "capacity", capacity);

@@ -111,7 +111,7 @@ void report_print_wrapped(FILE *out, const char *text, const struct report_optio
 
 /* The last part of a path; of "-", what it is. */
 const char *report_base_name(const char *path);
-/* Who wrote a snapshot: "tarn 0.1.0, driver cuda", "PyTorch" or "RMM". */
+/* Who wrote a snapshot: "tarn 0.1.0, driver cuda", "tarn run", "PyTorch" or "RMM". */
 const char *report_writer(const struct snapshot *snapshot, char *text, size_t size);
 /* The share of free memory that is not in the largest hole, 0 where nothing is free. */
 double report_fragmentation(const struct analysis_state *state);

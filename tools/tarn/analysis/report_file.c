@@ -4,6 +4,7 @@
 /* Owns files of `tarn report` and `tarn diff`, and what is said of them everywhere. */
 #include "analysis/report.h"
 
+#include "input/once.h"
 #include "units.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ bool report_file_open(const char *command, const char *path, int device, const s
 {
     struct snapshot_error error;
     *file = (struct report_file){.path = path, .rules = rules};
-    if (!snapshot_read_file(path, &file->snapshot, &error)) {
+    if (!once_hold(path, error.text, sizeof error.text) || !snapshot_read_file(path, &file->snapshot, &error)) {
         fprintf(stderr, "tarn %s: %s: %s\n", command, path, error.text);
         return false;
     }
@@ -140,7 +141,7 @@ const char *report_writer(const struct snapshot *snapshot, char *text, size_t si
         snprintf(text, size, "%s, driver %s", snapshot_text(snapshot, tarn->library),
                  snapshot_text(snapshot, tarn->driver));
     else
-        snprintf(text, size, "%s", snapshot->rmm ? "RMM" : "PyTorch");
+        snprintf(text, size, "%s", snapshot->rmm ? "RMM" : snapshot->of_driver ? "tarn run" : "PyTorch");
     return text;
 }
 

@@ -6,6 +6,7 @@
 #include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
 #include "analysis/report.h"
+#include "name.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -158,11 +159,11 @@ static json_t *json_device(const struct report_file *file, const struct analysis
     char writer[120];
     if (!analysis_states(analysis, &moment, 1, &state))
         return NULL;
-    return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file", file->path, "by",
-                     report_writer(analysis->snapshot, writer, sizeof writer), "device", analysis->device, "trace",
-                     (int)analysis->has_trace, "events", (json_int_t)analysis->event_count, "allocations",
-                     (json_int_t)analysis->workload.alloc_count, "advice", json_advice(file, analysis), "at",
-                     json_state(analysis, moment, &state), "peak",
+    return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "file",
+                     name_valid(file->path).text, "by", report_writer(analysis->snapshot, writer, sizeof writer),
+                     "device", analysis->device, "trace", (int)analysis->has_trace, "events",
+                     (json_int_t)analysis->event_count, "allocations", (json_int_t)analysis->workload.alloc_count,
+                     "advice", json_advice(file, analysis), "at", json_state(analysis, moment, &state), "peak",
                      json_state(analysis, analysis->peak, &analysis->at_peak), "peak_reserved",
                      json_state(analysis, analysis->peak_reserved, &analysis->at_peak_reserved), "groups",
                      json_by(analysis, moment, options), "blocks", json_blocks(analysis, moment, options->rows),

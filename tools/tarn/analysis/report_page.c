@@ -11,6 +11,7 @@
 #include "analysis/advice.h"
 #include "analysis/ranks.h"
 #include "analysis/report.h"
+#include "name.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -556,8 +557,8 @@ static json_t *put_file(struct page *page, const struct report_file *file)
         traces = append(traces, put_device(page, file, &file->analyses[i]));
     return json_pack(
         "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-        report_base_name(file->path), "by", report_writer(snapshot, writer, sizeof writer), "traces", traces, "arrays",
-        arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot), "categories",
+        name_shown(report_base_name(file->path)).text, "by", report_writer(snapshot, writer, sizeof writer), "traces",
+        traces, "arrays", arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot), "categories",
         describe_labels(any, ANALYSIS_BY_CATEGORY, CATEGORY_COUNT), "siteLabels",
         describe_labels(any, ANALYSIS_BY_SITE, any->path_count), "moduleLabels",
         describe_labels(any, ANALYSIS_BY_MODULE, any->module_count), "streams",
@@ -610,10 +611,10 @@ static void put_html(FILE *out, const char *text)
 
 static void put_title(FILE *out, const struct report_file *files, size_t count)
 {
-    put_html(out, report_base_name(files[0].path));
+    put_html(out, name_shown(report_base_name(files[0].path)).text);
     if (count == 2) {
         fputs(" and ", out);
-        put_html(out, report_base_name(files[1].path));
+        put_html(out, name_shown(report_base_name(files[1].path)).text);
     } else if (count > 2) {
         fprintf(out, " and %zu more", count - 1);
     }

@@ -6,6 +6,7 @@
 #include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
 #include "analysis/report.h"
+#include "name.h"
 #include "units.h"
 
 #include <inttypes.h>
@@ -77,7 +78,7 @@ static void write_head(FILE *out, const struct report_file *file, const struct a
     char writer[120];
     const struct snapshot *snapshot = analysis->snapshot;
     const struct snapshot_tarn *tarn = &snapshot->tarn;
-    fprintf(out, "%s, device %d", report_base_name(file->path), analysis->device);
+    fprintf(out, "%s, device %d", name_shown(report_base_name(file->path)).text, analysis->device);
     if ((size_t)analysis->device < tarn->device_count && *snapshot_text(snapshot, tarn->devices[analysis->device].name))
         fprintf(out, " (%s)", snapshot_text(snapshot, tarn->devices[analysis->device].name));
     fprintf(out, ": recorded by %s", report_writer(snapshot, writer, sizeof writer));
@@ -512,7 +513,7 @@ bool report_diff_text(FILE *out, const struct report_file *before, const struct 
                       const struct report_options *options)
 {
     bool first = true;
-    fprintf(out, "before: %s\nafter:  %s\n", before->path, after->path);
+    fprintf(out, "before: %s\nafter:  %s\n", name_shown(before->path).text, name_shown(after->path).text);
     for (size_t i = 0; i < before->count; i++) {
         const struct analysis *other = device_of(after, before->analyses[i].device);
         if (!other) {

@@ -35,7 +35,7 @@ void report_what_if_run(struct report_file *file, bool page, bool least)
     }
     if (!page && !least && events > TEXT_EVENTS)
         return;
-    if (!wanted || strcmp(file->path, "-") == 0) /* standard input is read once */
+    if (!wanted)
         return;
     file->what_if = calloc(1, sizeof *file->what_if);
     if (file->what_if)

@@ -24,6 +24,8 @@ struct intervals {
     size_t count, capacity;
 };
 
+/* Opens a file from its beginning, whether it is held (once.h) or not; NULL with errno. */
+FILE *intervals_open(const char *path);
 /* Whether a file looks as if it were meant as one: its first line names the columns lower and upper. */
 bool intervals_are_in(const char *path);
 

@@ -8,9 +8,10 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "input/pickle_input.h"
+#include "input/once.h"
+#include "input/rmm_csv.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -69,7 +70,8 @@ static bool check_beginning(struct pickle_input *input)
 
     const uint8_t *data = input->next;
     size_t size = (size_t)(input->end - data);
-    input->csv = begins(data, size, CSV_BEGIN, sizeof CSV_BEGIN - 1);
+    input->csv = begins(data, size, CSV_BEGIN, sizeof CSV_BEGIN - 1) ||
+                 begins(data, size, RMM_CSV_MARK CSV_BEGIN, sizeof RMM_CSV_MARK CSV_BEGIN - 1);
     if (data[0] == 0x80 || input->csv)
         return true;
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
@@ -218,10 +220,7 @@ static bool begin(struct pickle_input *input)
 
 bool pickle_input_open(struct pickle_input *input, const char *path)
 {
-    bool standard = strcmp(path, "-") == 0;
-    *input = (struct pickle_input){.file = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                                                    : open(path, O_RDONLY | O_CLOEXEC),
-                                   .total = PICKLE_INPUT_SIZE_UNKNOWN};
+    *input = (struct pickle_input){.file = once_open(path), .total = PICKLE_INPUT_SIZE_UNKNOWN};
     if (input->file < 0)
         return fail(input, "cannot open: %s", strerror(errno));
 

@@ -288,14 +288,8 @@ static bool add_event(struct reader *reader, const struct snapshot_event *event)
     return true;
 }
 
-/* The log of a program that crashed ends where its buffer did, mostly within a line. */
-static bool add_lost(struct reader *reader)
-{
-    const struct snapshot_event lost = {.action = SNAPSHOT_ALLOC, .time_us = SNAPSHOT_NO_TIME};
-    *reader->error = (struct snapshot_error){{0}};
-    return add_event(reader, &lost);
-}
-
+/* The log of a program that crashed ends where its buffer did, mostly within a line. Its last field may be a part that reads as a whole: a
+ * stream that no other line has. */
 static bool read_events(struct reader *reader)
 {
     struct text line;
@@ -303,11 +297,15 @@ static bool read_events(struct reader *reader)
     while (next_line(reader, &line)) {
         if (!line.length)
             continue;
-        bool read = read_event(reader, line, &event);
-        if (!read && !reader->cut)
+        size_t streams = reader->snapshot->stream_count;
+        bool read = read_event(reader, line, &event), known = reader->snapshot->stream_count == streams;
+        if (reader->cut && (!read || !known)) {
+            *reader->error = (struct snapshot_error){{0}};
+            reader->snapshot->stream_count = streams;
+            reader->snapshot->lost_lines = 1;
+        } else if (!read || !add_event(reader, &event)) {
             return false;
-        if (!(read ? add_event(reader, &event) : add_lost(reader)))
-            return false;
+        }
     }
     return !reader->error->text[0];
 }
@@ -318,6 +316,8 @@ bool rmm_csv_read(struct pickle_input *input, struct snapshot *snapshot, struct 
     struct text line;
     if (!next_line(&reader, &line))
         return error->text[0] ? false : fail(&reader, "the header is missing");
+    if (line.length >= sizeof RMM_CSV_MARK - 1 && memcmp(line.at, RMM_CSV_MARK, sizeof RMM_CSV_MARK - 1) == 0)
+        line = (struct text){line.at + sizeof RMM_CSV_MARK - 1, line.length - (sizeof RMM_CSV_MARK - 1)};
     if (!is_text(line, RMM_CSV_HEADER))
         return fail(&reader, "the header of an RMM log is %s, and nothing else", RMM_CSV_HEADER);
 

@@ -10,6 +10,7 @@
 #include "input/snapshot.h"
 
 #define RMM_CSV_HEADER "Thread,Time,Action,Pointer,Size,Stream"
+#define RMM_CSV_MARK "\xef\xbb\xbf" /* of UTF-8, which may come before it */
 
 /* Reads what `input`, at its first byte, gives. The thread and the stream of every line are kept, that of a free too; a failure is an
  * event SNAPSHOT_OOM. A last line that was cut off is counted as lost (an allocation of no bytes). False on failure, with `error` filled:

@@ -339,15 +339,19 @@ static bool read_segments(struct reader *reader, const struct path *top, const s
 
 /* --- the whole --- */
 
-/* scripts/record-torch.py says in "tarn_recorded" where the segments come from: a GPU ("cuda"), or else a model. */
-static bool is_modelled(struct reader *reader, const struct pickle_place *recorded)
+/* "tarn_recorded" says where the segments come from: a GPU ("cuda"), the driver's own calls ("tarn run"), or else a model, as that of
+ * scripts/record-torch.py. */
+static void read_source(struct reader *reader, const struct pickle_place *recorded)
 {
     struct fields fields;
     if (!recorded || pickle_kind(recorded->value) != PICKLE_DICT)
-        return false;
+        return;
     reader_collect(reader, recorded->value, &fields);
     const struct pickle_place *source = field(&fields, KEY_SOURCE);
-    return source && (pickle_kind(source->value) != PICKLE_WORD || pickle_number(source->value) != WORD_CUDA);
+    bool known = source && pickle_kind(source->value) == PICKLE_WORD;
+    reader->snapshot->of_driver = known && pickle_number(source->value) == WORD_TARN_RUN;
+    reader->snapshot->modelled =
+        source && !reader->snapshot->of_driver && (!known || pickle_number(source->value) != WORD_CUDA);
 }
 
 static bool read_top(struct reader *reader, const struct pickle_place *top)
@@ -362,7 +366,7 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
     if (!segments && !traces) /* either may be left out, for a smaller file */
         return reader_fail(reader, top->offset, &path, NULL,
                            "the dict has no key segments and no device_traces: this pickle is not a memory snapshot");
-    reader->snapshot->modelled = is_modelled(reader, field(&fields, KEY_TARN_RECORDED));
+    read_source(reader, field(&fields, KEY_TARN_RECORDED));
     reader_settings(reader, field(&fields, KEY_ALLOCATOR_SETTINGS));
     return (!segments || read_segments(reader, &path, segments)) && read_traces(reader, &path, traces) &&
            reader_tarn(reader, field(&fields, KEY_TARN)) &&

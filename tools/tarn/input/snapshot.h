@@ -211,9 +211,12 @@ struct snapshot {
     size_t annotation_count;
     struct snapshot_settings settings;
     struct snapshot_tarn tarn;
-    bool rmm;               /* it is an RMM log */
+    bool rmm;          /* it is an RMM log */
+    size_t lost_lines; /* of such a log: 1 where its last line is cut off */
+    bool
+        of_driver; /* it is of `tarn run`: each block is a segment, which the program's own call took from the driver */
     bool before_expandable; /* its layout is of a PyTorch that has no expandable segments: before 2.1 */
-    bool modelled;          /* its segments were never on a GPU: "tarn_recorded" names another source than "cuda" */
+    bool modelled;          /* its segments were never on a GPU, by "tarn_recorded" */
 };
 
 /* A text by its number, printable UTF-8 without control characters, cut at 1024 bytes. */

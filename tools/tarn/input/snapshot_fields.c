@@ -89,6 +89,7 @@ const char *const reader_words[WORD_COUNT] = {
     [WORD_ACTIVE_PENDING_FREE] = "active_pending_free",
     [WORD_ACTIVE_AWAITING_FREE] = "active_awaiting_free", /* what the Python documentation calls it */
     [WORD_CUDA] = "cuda",
+    [WORD_TARN_RUN] = "tarn run",
     [WORD_START] = "START",
     [WORD_END] = "END",
     [WORD_ALLOC] = "alloc",

@@ -92,6 +92,7 @@ enum word {
     WORD_ACTIVE_PENDING_FREE,
     WORD_ACTIVE_AWAITING_FREE,
     WORD_CUDA,
+    WORD_TARN_RUN,
     WORD_START,
     WORD_END,
     WORD_ALLOC, /* from here on in the order of enum snapshot_action */

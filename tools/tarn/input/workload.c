@@ -32,6 +32,7 @@ struct draft_block {
     uint32_t freed_event; /* the event that requested its free, in LIFE_REQUESTED */
     enum life life;
     bool initial;
+    bool freed_before; /* its free was requested before the trace, too */
 };
 
 struct draft {
@@ -293,7 +294,7 @@ static bool draft_free(struct draft *draft, const struct snapshot_event *event)
         if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream], draft_pool(draft),
                          true, &number))
             return false;
-        draft->blocks[number].life = LIFE_LIVE;
+        draft->blocks[number].freed_before = event->action == SNAPSHOT_FREE_COMPLETED;
     }
 
     enum life life = draft->blocks[number].life;
@@ -306,8 +307,12 @@ static bool draft_free(struct draft *draft, const struct snapshot_event *event)
     }
     if (life == LIFE_FREE)
         return draft_lost(draft);
-    if (life == LIFE_LIVE && here) /* the request is missing; before the trace it may well have been */
+    if (draft->blocks[number].freed_before) { /* from its beginning on it waits: draft_freed_before() */
+        draft->blocks[number].life = LIFE_REQUESTED;
+        draft->blocks[number].freed_event = WORKLOAD_BEFORE;
+    } else if (life == LIFE_LIVE) { /* the request is missing */
         draft->workload->lost_count++;
+    }
     return draft_ended(draft, number);
 }
 
@@ -572,6 +577,31 @@ out:
     return done;
 }
 
+/* Blocks whose free was requested before the trace are freed where it begins. False when memory is short. */
+static bool draft_freed_before(struct draft *draft)
+{
+    struct workload *workload = draft->workload;
+    size_t count = 0, at = 0;
+    for (size_t i = 0; i < draft->block_count; i++)
+        count += draft->blocks[i].freed_before;
+    if (!count)
+        return true;
+    struct workload_op *ops = reallocarray(workload->ops, workload->op_count + count, sizeof *ops);
+    if (!ops)
+        return false;
+    memmove(ops + count, ops, workload->op_count * sizeof *ops);
+    for (size_t i = 0; i < draft->block_count; i++)
+        if (draft->blocks[i].freed_before)
+            ops[at++] = (struct workload_op){.event = WORKLOAD_BEFORE,
+                                             .block = (uint32_t)i,
+                                             .other = WORKLOAD_NO_POOL,
+                                             .stream = WORKLOAD_NO_STREAM,
+                                             .action = WORKLOAD_FREE};
+    workload->ops = ops;
+    workload->op_count += count;
+    return true;
+}
+
 /* The sums over live blocks. A block that would carry a sum over its limit is dropped, with its operations. */
 struct sums {
     uint64_t requested, active;
@@ -616,6 +646,8 @@ void workload_measure(struct workload *workload)
             sums.active -= rounded(block->size);
         else if (op->action == WORKLOAD_TRY && sums.requested + block->size > workload->peak_tried)
             workload->peak_tried = sums.requested + block->size;
+        if (op->event == WORKLOAD_BEFORE) /* the first ones: the trace begins without what they free */
+            workload->peak_requested = sums.requested;
         if (block->size == 0) {
             op->action = WORKLOAD_OTHER;
             op->block = WORKLOAD_NO_BLOCK;
@@ -659,9 +691,11 @@ bool workload_build(const struct snapshot *snapshot, int device, struct workload
     workload_of_tarn(&draft, &snapshot->tarn);
 
     bool done = workload->event_count < INT32_MAX && trace_segments_init(&draft.segments, snapshot, device) &&
-                table_add(&draft.pools, 0, 0, 0) && draft_trace(&draft) && draft_state(&draft) && draft_number(&draft);
+                table_add(&draft.pools, 0, 0, 0) && draft_trace(&draft) && draft_state(&draft) &&
+                draft_freed_before(&draft) && draft_number(&draft);
     if (done) {
         workload->pool_count = draft.pools.count;
+        workload->lost_count += snapshot->lost_lines;
         workload->thread_count =
             draft.threads.count < WORKLOAD_MAX_THREADS ? draft.threads.count : WORKLOAD_MAX_THREADS;
         workload->thread_count += !workload->thread_count;

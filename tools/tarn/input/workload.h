@@ -18,6 +18,7 @@
 #define WORKLOAD_NO_STREAM UINT32_MAX
 #define WORKLOAD_NO_POOL UINT32_MAX
 #define WORKLOAD_NOT_KNOWN UINT64_MAX
+#define WORKLOAD_BEFORE UINT32_MAX          /* the event of what happened before the trace */
 #define WORKLOAD_MAX_THREADS 1024           /* those above share the numbers of those below */
 #define WORKLOAD_EVENT_TIME UINT64_C(50000) /* ns an event, where a trace has no times */
 #define WORKLOAD_ROUNDED \
@@ -41,7 +42,7 @@ enum workload_action {
 /* An event may give several operations: a free that the recording lost comes before the allocation that proves it. */
 struct workload_op {
     uint64_t time;  /* ns since the first event; never falls */
-    uint32_t event; /* its number in the trace */
+    uint32_t event; /* its number in the trace, or WORKLOAD_BEFORE */
     uint32_t block; /* or WORKLOAD_NO_BLOCK */
     uint32_t other; /* of WORKLOAD_WAIT, _CAPTURE, _TRIM and _POOL_END */
     /* Index of the stream; of a free, of that in whose order it is, where that is not the block's. Else WORKLOAD_NO_STREAM. */

@@ -169,6 +169,10 @@ struct trace_given trace_segments_next(struct trace_segments *segments, size_t n
 {
     const struct snapshot_event *event = &segments->trace->events[number];
     struct trace_given given = {0};
+    if (segments->of_driver && gives_back(event)) { /* which is the block's own free */
+        segments->reserved -= segments->known ? event->size : 0;
+        return given;
+    }
     if (takes(event) && segments->known)
         segments->reserved += event->size;
     if (!gives_back(event))
@@ -187,6 +191,7 @@ bool trace_segments_init(struct trace_segments *segments, const struct snapshot 
 {
     const char *conf = snapshot_text(snapshot, snapshot->settings.conf);
     *segments = (struct trace_segments){.trace = &snapshot->traces[device],
+                                        .of_driver = snapshot->of_driver,
                                         .splits_some = strstr(conf, "max_split_size_mb") != NULL};
     find_peak(segments, snapshot, device);
     if (find_private(segments, snapshot, device))

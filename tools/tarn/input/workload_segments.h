@@ -21,6 +21,7 @@ struct private_segment {
 
 struct trace_segments {
     const struct snapshot_trace *trace;
+    bool of_driver;          /* each block is a segment */
     bool splits_some;        /* PyTorch was set to split no segment above a size */
     bool known;              /* what was reserved is: something speaks of segments, and nothing contradicts it */
     uint64_t reserved, peak; /* bytes: before the event at hand; at most */

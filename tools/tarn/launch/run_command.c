@@ -162,7 +162,7 @@ static bool take_pool(void *arguments, const char *value)
 static bool take_output(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->output = value;
-    return *value;
+    return *value && strcmp(value, "-") != 0; /* the program has standard output */
 }
 
 static bool take_summary(void *arguments, const char *value)
@@ -181,7 +181,7 @@ static const struct command_option options[] = {
     {.name = "limit", .wants = "sizes of 2 MiB or more, as 20G or 20G,1=10G", .take = take_limit},
     {.name = "group", .wants = "1 to 63 letters, digits, \".\", \"_\" and \"-\"", .take = take_group},
     {.name = "pool", .optional = true, .wants = "a size from 512 to 1G, as 1M", .take = take_pool},
-    {.name = "output", .letter = 'o', .wants = "a file", .take = take_output},
+    {.name = "output", .letter = 'o', .wants = "a file, and standard output is none", .take = take_output},
     {.name = "summary", .wants = "a file", .take = take_summary},
     {.name = "quiet", .flag = offsetof(struct arguments, quiet)},
     {.name = "driver", .wants = "a file", .take = take_driver},
@@ -494,7 +494,8 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
         status = COMMAND_FAILED;
     if (arguments->output && was_run && !run->books.count)
         fprintf(stderr, "tarn run: %s was not written: no process %s\n", arguments->output,
-                run->books.empty ? "could be recorded" : "used the driver");
+                run->books.empty ? "could be recorded"
+                                 : "used the driver, except perhaps one that had become another user");
     if (arguments->output && run->books.count && !run_snapshots_write(&run->books, arguments->output) && !status)
         status = COMMAND_FAILED;
     if (!folder_is_there(run)) {

@@ -130,7 +130,7 @@ static void write_entry(struct writing *writing, const struct book_record *recor
     pickle_list_item(pickle, writing->written++);
     pickle_dict_begin(pickle);
     key_text(writing, "action", action);
-    key_number(writing, "addr", record->address);
+    key_number(writing, record->is_free == BOOK_REFUSED ? "device_free" : "addr", record->address);
     key_number(writing, "size", record->size);
     key_number(writing, "stream", record->stream);
     key_number(writing, "time_us", (writing->book->start_ns + record->time_ns) / 1000);
@@ -141,10 +141,10 @@ static void write_entry(struct writing *writing, const struct book_record *recor
 }
 
 /* Memory of the device: what else was logged (host memory, imports, nodes of graphs) has no place among its segments. A record without an
- * address was not written: there was no room for it, or the process was killed before. */
+ * address was not written: there was no room for it, the driver refused the free, or the process was killed before. */
 static bool counts(const struct book_record *record)
 {
-    return record->address && run_kind_counts(record->kind);
+    return (record->address || record->is_free == BOOK_REFUSED) && run_kind_counts(record->kind);
 }
 
 static bool is_of(const struct book_record *record, unsigned device)
@@ -160,7 +160,9 @@ static void write_trace(struct writing *writing, unsigned device)
         const struct book_record *record = record_at(writing, i);
         if (!is_of(record, device))
             continue;
-        if (record->is_free) {
+        if (record->is_free == BOOK_REFUSED) {
+            write_entry(writing, record, "oom");
+        } else if (record->is_free == BOOK_FREE) {
             write_entry(writing, record, "free_requested");
             write_entry(writing, record, "free_completed");
             write_entry(writing, record, "segment_free");
@@ -209,8 +211,9 @@ static bool write_segments(struct writing *writing)
     bool done = true;
     for (size_t i = 0; i < writing->count && done; i++) {
         const struct book_record *record = record_at(writing, i);
-        uint32_t *slot = table_add(&last, record->address, record->device, (uint32_t)i);
-        done = slot != NULL;
+        bool names = record->is_free != BOOK_REFUSED; /* an address */
+        uint32_t *slot = names ? table_add(&last, record->address, record->device, (uint32_t)i) : NULL;
+        done = slot || !names;
         if (slot)
             *slot = (uint32_t)i;
     }
@@ -218,7 +221,7 @@ static bool write_segments(struct writing *writing)
     pickle_list_begin(&writing->pickle);
     for (size_t i = 0; i < writing->count && done; i++) {
         const struct book_record *record = record_at(writing, i);
-        if (record->is_free || !counts(record))
+        if (record->is_free != BOOK_ALLOC || !counts(record))
             continue;
         const uint32_t *number = table_find(&last, record->address, record->device);
         if (!number || *number != i)
@@ -242,8 +245,9 @@ static bool write_all(struct writing *writing, struct sink *sink)
     for (unsigned i = 0; i < writing->book->devices; i++)
         write_trace(writing, i);
     pickle_list_end(&writing->pickle);
-    pickle_text(&writing->pickle, "allocator_settings");
+    pickle_text(&writing->pickle, "tarn_recorded");
     pickle_dict_begin(&writing->pickle);
+    key_text(writing, "source", "tarn run");
     pickle_dict_end(&writing->pickle);
     pickle_dict_end(&writing->pickle);
     pickle_end(&writing->pickle);

@@ -214,7 +214,10 @@ void run_summary_print(const struct books *books, struct group_file *group, FILE
                 "has no room\n",
                 books->empty, books->empty == 1 ? "" : "es");
     else if (!books->count)
-        fputs("tarn run: no process used the driver through this shim\n", out);
+        fputs(
+            "tarn run: no process used the driver through this shim, except perhaps one that had become another user, "
+            "which cannot be recorded\n",
+            out);
     for (size_t i = 0; i < books->count && i < PROCESSES_SHOWN; i++) {
         fprintf(out, "tarn run: process %u, %.100s\n", order[i]->book->process, order[i]->book->command);
         if (!run_made_bytes(order[i]->book))

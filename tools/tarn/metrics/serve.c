@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -54,7 +55,9 @@ bool metrics_is_place(const char *where)
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-enum { MOST_CONNECTIONS = 32, MOST_OF_ADDRESS = 8, MOST_SECONDS = 10 };
+/* A connection is closed some seconds after its first byte, whatever it does. There are so many places that those that say nothing keep no
+ * scrape waiting until then, and one address cannot have all of them. Each has so many bytes for the head of a request. */
+enum { MOST_CONNECTIONS = 1000, MOST_OF_ADDRESS = 400, MOST_SECONDS = 5, HEAD_BYTES = 8192, FILES_BESIDE = 64 };
 
 /* Connections that are open. */
 static struct {
@@ -174,7 +177,7 @@ static int listen_at(const struct place *place, const char *where)
     }
     listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool done = listener >= 0 && setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-                bind(listener, found->ai_addr, found->ai_addrlen) == 0 && listen(listener, MOST_CONNECTIONS) == 0;
+                bind(listener, found->ai_addr, found->ai_addrlen) == 0 && listen(listener, SOMAXCONN) == 0;
     freeaddrinfo(found);
     if (done)
         return listener;
@@ -212,10 +215,15 @@ int metrics_serve(const char *where, const char *directory)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before the server's thread, which inherits it */
+    struct rlimit files;
+    unsigned most = MOST_CONNECTIONS; /* as far as there may be files for them */
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < MOST_CONNECTIONS + FILES_BESIDE)
+        most = files.rlim_cur > 2 * FILES_BESIDE ? (unsigned)files.rlim_cur - FILES_BESIDE : FILES_BESIDE;
+    unsigned of_address = most < 2 * MOST_OF_ADDRESS ? most / 2 : MOST_OF_ADDRESS;
     struct MHD_Daemon *daemon = MHD_start_daemon(
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, (void *)(uintptr_t)directory,
-        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS,
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, MOST_OF_ADDRESS, MHD_OPTION_CONNECTION_TIMEOUT, MOST_SECONDS,
+        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT, most, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        of_address, MHD_OPTION_CONNECTION_TIMEOUT, MOST_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
         MHD_OPTION_NOTIFY_CONNECTION, notify, NULL, MHD_OPTION_UNESCAPE_CALLBACK, as_it_is, NULL, MHD_OPTION_END);
     if (!daemon) {
         fprintf(stderr, "tarn metrics: the server could not be started: %s\n", strerror(errno));

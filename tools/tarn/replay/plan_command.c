@@ -5,6 +5,8 @@
  * each in a process of its own. */
 #include "command.h"
 #include "input/intervals.h"
+#include "input/once.h"
+#include "name.h"
 #include "replay/least.h"
 #include "replay/plan_intervals.h"
 #include "replay/plan_make.h"
@@ -30,10 +32,10 @@ static const char help[] =
     "Finds the smallest device on which the trace of FILE runs, and writes a plan. The plan has a place for each "
     "block\n"
     "above 64 KiB, so that all of them fit into little more than the peak of live memory. A program that allocates\n"
-    "from tarn follows the plan when it is started with TARN_ALLOC_CONF=plan:PLAN: it maps this memory at once, and\n"
-    "makes no driver call for it afterwards, as long as its requests are those of the recorded run. Where they "
-    "differ,\n"
-    "tarn places blocks as without a plan. A PyTorch program must run on tarn to follow a plan: python3 -m "
+    "from tarn follows the plan when it is started with TARN_ALLOC_CONF=plan:PLAN: it maps memory when a block needs\n"
+    "it, and makes no driver call to move it afterwards, as long as its requests are those of the recorded run. Where\n"
+    "they differ, tarn places blocks as without a plan. A PyTorch program must run on tarn to follow a plan: python3 "
+    "-m "
     "tarn.torch.\n"
     "FILE is what `tarn replay` reads, or a CSV file of blocks with known lifetimes, which begins with the line\n"
     "id,lower,upper,size: a block lives from `lower` to before `upper`. Then PLAN is the same with a column `offset`.\n"
@@ -43,7 +45,8 @@ static const char help[] =
     "Options:\n"
     "  -o, --output PLAN   The file to write; without it nothing is written\n"
     "      --device N      The device of FILE to plan for (the first one with a trace)\n"
-    "      --seconds N     Search for at most N seconds of processor time (10)\n"
+    "      --seconds N     Search for a placement for at most N seconds of processor time (10); with 0 nothing is\n"
+    "                      searched, neither the smallest devices nor what is better not planned\n"
     "      --steps N       Search for at most N steps; the same N gives the same plan on every machine\n"
     "      --json          Print one JSON object instead of a table\n"
     "  -h, --help          Show this help\n"
@@ -240,7 +243,7 @@ static bool make_plan(const struct arguments *arguments, const struct workload *
     if (!plan_draft_make(workload, PLAN_ARENAS_MOST, EFFORT, &limits, draft, error, sizeof error))
         return complain(arguments->path, error);
     bool done = plan_rest(arguments, draft, findings);
-    while (done && draft->count > 1) {
+    while (done && draft->count > 1 && arguments->seconds > 0) {
         uint32_t worst;
         done = find_worst(arguments, draft, findings, &worst);
         if (!done || worst == draft->count)
@@ -311,7 +314,7 @@ static void line(const char *label, uint64_t bytes, uint64_t bound)
     if (bytes)
         printf("  %-44s %12s  %.4f\n", label, units_bytes(bytes).text, (double)bytes / (double)bound);
     else
-        printf("  %-44s %12s\n", label, "not found");
+        printf("  %-44s %12s\n", label, "not known");
 }
 
 static void print_arena(const struct plan_draft_arena *arena, uint64_t bound)
@@ -386,7 +389,7 @@ static void print_table(const struct arguments *arguments, const struct workload
     line("smallest device, with the plan", findings->planned, bound);
     line("smallest device, without", findings->tarn, bound);
     line("smallest device, PyTorch's policy", findings->pytorch, bound);
-    if (findings->replay.peak_reserved > findings->without)
+    if (findings->without && findings->replay.peak_reserved > findings->without)
         printf("\n  with the plan more is reserved, where there is room, than without it (%s)\n",
                units_bytes(findings->without).text);
     printf("\n  placed / lower bound: %.5f%s\n", (double)draft->found.height / (double)draft->found.bound,
@@ -418,6 +421,7 @@ static json_t *json_arenas(const struct plan_draft *draft)
 static bool print_json(const struct arguments *arguments, const struct workload *workload,
                        const struct plan_draft *draft, const struct findings *findings)
 {
+    const struct name_text output = name_valid(arguments->output ? arguments->output : "");
     json_t *devices = json_pack("{s:o, s:o, s:o}", "plan", json_known(findings->planned), "tarn",
                                 json_known(findings->tarn), "pytorch", json_known(findings->pytorch));
     json_int_t count = (json_int_t)workload->alloc_count + (json_int_t)workload->initial_count;
@@ -426,14 +430,14 @@ static bool print_json(const struct arguments *arguments, const struct workload 
         small += (json_int_t)draft->arenas[i].header.small;
     json_t *object = json_pack(
         "{s:s?, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s?}", "file",
-        arguments->path, "device", workload->device, "other_devices", arguments->others, "initial_blocks",
-        (json_int_t)workload->initial_count, "recorded_ooms", (json_int_t)workload->oom_count, "allocations", count,
-        "planned", (json_int_t)draft->planned, "stream", (json_int_t)draft->arenas[draft->largest].stream,
-        "peak_requested", (json_int_t)findings->requested, "bound", (json_int_t)draft->found.bound, "proved",
-        (json_int_t)draft->found.proved, "placed", (json_int_t)draft->found.height, "small", small, "reserved",
-        (json_int_t)findings->replay.peak_reserved, "orders", (json_int_t)draft->found.tries, "steps",
-        (json_int_t)draft->found.steps, "arenas", json_arenas(draft), "smallest_device", devices, "output",
-        arguments->output);
+        name_valid(arguments->path).text, "device", workload->device, "other_devices", arguments->others,
+        "initial_blocks", (json_int_t)workload->initial_count, "recorded_ooms", (json_int_t)workload->oom_count,
+        "allocations", count, "planned", (json_int_t)draft->planned, "stream",
+        (json_int_t)draft->arenas[draft->largest].stream, "peak_requested", (json_int_t)findings->requested, "bound",
+        (json_int_t)draft->found.bound, "proved", (json_int_t)draft->found.proved, "placed",
+        (json_int_t)draft->found.height, "small", small, "reserved", (json_int_t)findings->replay.peak_reserved,
+        "orders", (json_int_t)draft->found.tries, "steps", (json_int_t)draft->found.steps, "arenas", json_arenas(draft),
+        "smallest_device", devices, "output", arguments->output ? output.text : NULL);
     bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
     json_decref(object);
     return done || complain(arguments->path, "the result could not be written");
@@ -458,8 +462,11 @@ static int plan(struct arguments *arguments)
     struct workload workload = {0};
     struct plan_draft draft = {0};
     struct findings findings = {0};
+    char error[256];
     if (arguments->output && !command_may_write("plan", arguments->output))
         return COMMAND_FAILED;
+    if (!once_hold(arguments->path, error, sizeof error)) /* it is replayed many times */
+        return complain(arguments->path, error) ? COMMAND_OK : COMMAND_FAILED;
     if (intervals_are_in(arguments->path)) {
         const struct plan_intervals_options intervals = {arguments->path, arguments->output, arguments->steps,
                                                          arguments->seconds, arguments->json};
@@ -468,8 +475,8 @@ static int plan(struct arguments *arguments)
     if (!read_workload(arguments, &workload))
         return COMMAND_FAILED;
     findings.requested = workload.peak_requested;
-    bool done =
-        make_plan(arguments, &workload, &draft, &findings) && search_devices(arguments, &workload, &draft, &findings);
+    bool done = make_plan(arguments, &workload, &draft, &findings) &&
+                (arguments->seconds <= 0 || search_devices(arguments, &workload, &draft, &findings));
     done = done && (!arguments->output || write_output(arguments, &draft));
     if (done && arguments->json)
         done = print_json(arguments, &workload, &draft, &findings);
@@ -483,7 +490,7 @@ static int plan(struct arguments *arguments)
 static bool take_output(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->output = value;
-    return *value && !value[strcspn(value, ",:[]")] && strlen(value) <= PLAN_PATH_MOST - 8;
+    return *value && strcmp(value, "-") != 0 && !value[strcspn(value, ",:[]")] && strlen(value) <= PLAN_PATH_MOST - 8;
 }
 
 static bool take_device(void *arguments, const char *value)
@@ -508,7 +515,7 @@ static bool take_steps(void *arguments, const char *value)
 static const struct command_option options[] = {
     {.name = "output",
      .letter = 'o',
-     .wants = "a path of at most 248 bytes without , : [ and ], which TARN_ALLOC_CONF can name",
+     .wants = "a path of at most 248 bytes without , : [ and ], which TARN_ALLOC_CONF can name, and not - alone",
      .take = take_output},
     {.name = "device", .wants = "a device's number", .take = take_device},
     {.name = "seconds", .wants = "seconds from 0 to 10^6", .take = take_seconds},

@@ -4,6 +4,7 @@
 /* Plans files of blocks with known lifetimes. */
 #include "replay/plan_intervals.h"
 #include "input/intervals.h"
+#include "name.h"
 #include "replay/packing.h"
 #include "report/sink.h"
 #include "units.h"
@@ -124,11 +125,13 @@ static bool write_output(const struct instance *instance)
 static bool print_json(const struct instance *instance)
 {
     const struct packing_result *result = &instance->result;
-    json_t *object = json_pack("{s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "file", instance->options->path,
-                               "blocks", (json_int_t)instance->intervals.count, "bound", (json_int_t)result->bound,
-                               "proved", (json_int_t)result->proved, "height", (json_int_t)result->height, "tries",
-                               (json_int_t)result->tries, "steps", (json_int_t)result->steps, "seconds",
-                               instance->seconds, "output", instance->options->output);
+    const char *output = instance->options->output;
+    const struct name_text written = name_valid(output ? output : "");
+    json_t *object = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "file", name_valid(instance->options->path).text, "blocks",
+        (json_int_t)instance->intervals.count, "bound", (json_int_t)result->bound, "proved", (json_int_t)result->proved,
+        "height", (json_int_t)result->height, "tries", (json_int_t)result->tries, "steps", (json_int_t)result->steps,
+        "seconds", instance->seconds, "output", output ? written.text : NULL);
     bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
     json_decref(object);
     return done || complain(instance, "the result could not be written");
@@ -156,7 +159,7 @@ bool plan_intervals(const struct plan_intervals_options *options)
 {
     struct instance instance = {.options = options};
     char error[256];
-    FILE *file = fopen(options->path, "r");
+    FILE *file = intervals_open(options->path);
     bool done = file && intervals_read(file, &instance.intervals, error, sizeof error);
     if (!done)
         complain(&instance, file ? error : strerror(errno));

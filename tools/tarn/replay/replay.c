@@ -105,9 +105,9 @@ uint64_t replay_device_memory(const struct replay_options *options, const struct
         uint64_t peak = workload->recorded_peak_reserved;
         if (peak == WORKLOAD_NOT_KNOWN)
             peak = workload->peak_requested;
-        memory = peak / 4 * 5 > REPLAY_DEFAULT_MEMORY ? peak / 4 * 5 + GRANULE - 1 : REPLAY_DEFAULT_MEMORY;
+        memory = peak / 4 * 5 > REPLAY_DEFAULT_MEMORY ? peak / 4 * 5 : REPLAY_DEFAULT_MEMORY;
     }
-    return memory / GRANULE * GRANULE;
+    return (memory + (options->device_memory ? 0 : GRANULE - 1)) / GRANULE * GRANULE;
 }
 
 const struct replay_shortage *replay_lack(const struct replay_result *result)

@@ -3,6 +3,7 @@
 
 /* `tarn replay`: the command line. Files are replayed one after the other, so that their times can be compared. */
 #include "command.h"
+#include "input/once.h"
 #include "replay/replay_report.h"
 #include "replay/run_options.h"
 #include "replay/what_if.h"
@@ -52,7 +53,7 @@ static const char help[] =
     "\n"
     "Exit status: 0 when every file was replayed and verified, 1 when one failed or diverged, 2 for an invalid\n"
     "command line; 3, with --what-if only, when nothing is wrong except that a run does not fit into its\n"
-    "device. Colours appear on a terminal only, and not with NO_COLOR set.\n"
+    "device. Colours appear on a terminal only, not with NO_COLOR or TERM=dumb.\n"
     "\n"
     "Examples:\n"
     "  tarn replay train.pickle\n"
@@ -138,12 +139,6 @@ struct session {
     bool json, colour;
 };
 
-static bool want_colour(void)
-{
-    const char *no_colour = getenv("NO_COLOR");
-    return isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
-}
-
 /* Runs a file with all options, and shows it. False when it could not be shown. */
 static bool run_file(const struct session *session, size_t number, enum replay_verdict *verdict)
 {
@@ -200,6 +195,7 @@ static int what_if(struct arguments *arguments, struct replay_options *runs)
 static int replay(struct arguments *arguments, char **paths, size_t count)
 {
     struct replay_options runs[WHAT_IF_MAX + 1];
+    char error[256];
     int status = what_if(arguments, runs);
     if (status != COMMAND_OK)
         return status;
@@ -208,13 +204,19 @@ static int replay(struct arguments *arguments, char **paths, size_t count)
                               .paths = paths,
                               .path_count = count,
                               .json = arguments->json,
-                              .colour = want_colour()};
+                              .colour = command_colours()};
     session.files = calloc(count * session.run_count, sizeof *session.files);
     if (!session.files) {
         fputs("tarn replay: out of memory\n", stderr);
         return COMMAND_FAILED;
     }
-    status = run_files(&session);
+    for (size_t i = 0; i < count && status == COMMAND_OK; i++) /* a file may be run several times */
+        if (!once_hold(paths[i], error, sizeof error)) {
+            fprintf(stderr, "tarn replay: %s: %s\n", paths[i], error);
+            status = COMMAND_FAILED;
+        }
+    if (status == COMMAND_OK)
+        status = run_files(&session);
     for (size_t i = 0; i < count * session.run_count; i++)
         replay_file_finish(&session.files[i]);
     free(session.files);

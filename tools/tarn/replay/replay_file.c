@@ -7,6 +7,7 @@
 #include "replay/replay_file.h"
 
 #include "input/snapshot.h"
+#include "name.h"
 #include "plain_output.h"
 #include "replay/least.h"
 
@@ -321,8 +322,9 @@ static void draw_progress(const char *path, struct shared *shared)
     static const char full[] = "##############################", empty[] = "..............................";
     uint64_t done = atomic_load_explicit(&shared->done, memory_order_relaxed);
     uint64_t total = atomic_load_explicit(&shared->total, memory_order_relaxed);
-    const char *name = strrchr(path, '/');
-    name = name ? name + 1 : path;
+    const char *slash = strrchr(path, '/');
+    const struct name_text whole = name_shown(slash ? slash + 1 : path);
+    const char *name = whole.text;
     struct winsize window = {0};
     int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col ? window.ws_col : 80;
     int room = columns - BAR - 12;

@@ -3,6 +3,7 @@
 
 /* The JSON of `tarn replay`. Keys are documented in docs/man/replay.h2m; they are added to, not changed. A value that
  * cannot be made makes the whole array fail, never a hole in it. */
+#include "name.h"
 #include "replay/replay_report.h"
 
 #include <inttypes.h>
@@ -71,21 +72,9 @@ static json_t *json_divergences(const struct replay_result *result)
     return array;
 }
 
-/* Text of the file's, which need not be UTF-8: what is not, becomes '?'. */
 static json_t *json_text(const char *text)
 {
-    json_t *string = json_string(text);
-    if (string)
-        return string;
-    char *ascii = strdup(text);
-    if (!ascii)
-        return NULL;
-    for (char *at = ascii; *at; at++)
-        if ((unsigned char)*at >= 0x80)
-            *at = '?';
-    string = json_string(ascii);
-    free(ascii);
-    return string;
+    return json_string(name_valid(text).text);
 }
 
 /* What a plain segment takes is always there, the rest where it was called. */

@@ -3,6 +3,7 @@
 
 /* The tables of `tarn replay`, for a person at a terminal of 100 columns: a card a device, whose rows are what was measured and
  * whose columns are who it belongs to, and a line per device for several files. libsmartcols lays out the columns. */
+#include "name.h"
 #include "replay/replay_report.h"
 #include "units.h"
 
@@ -28,10 +29,11 @@ struct table_draft {
     bool failed;
 };
 
-static const char *base_name(const char *path)
+/* The last part of a path, as it may be shown. */
+static struct name_text base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
+    return name_shown(slash && slash[1] ? slash + 1 : path);
 }
 
 static struct table_draft table_begin(FILE *out, const struct column *columns, size_t count, bool colour)
@@ -291,7 +293,7 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
 {
     const struct replay_result *result = &device->result;
     const struct replay_options *options = file->options;
-    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(file->path), result->device,
+    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(file->path).text, result->device,
             colour ? "\033[0m" : "");
     fprintf(out, "  %s events, %s allocations, %s %s, on the %s device of %s", units_count(result->events).text,
             units_count(result->allocations).text, units_count(result->streams).text,
@@ -345,7 +347,7 @@ static bool state_write(FILE *out, const struct replay_file *file, bool colour)
         {"largest free", SCOLS_FL_RIGHT},
     };
     fprintf(out, "%s%s%s\n  no trace to replay; the state of the snapshot\n\n", colour ? "\033[1m" : "",
-            base_name(file->path), colour ? "\033[0m" : "");
+            base_name(file->path).text, colour ? "\033[0m" : "");
     if (file->state_count == 0) {
         fprintf(out, "no segments\n\n");
         return true;
@@ -428,7 +430,8 @@ enum { SUMMARY_COLUMNS = sizeof summary_columns / sizeof *summary_columns };
 static void summary_device(struct summary *summary, const struct replay_file *file, const struct replay_result *result)
 {
     char name[40];
-    const char *base = base_name(file->path), *suffix = strstr(base, ".pickle");
+    const struct name_text whole = base_name(file->path);
+    const char *base = whole.text, *suffix = strstr(base, ".pickle");
     int room = file->device_count > 1 ? 23 : 28;
     room = suffix && suffix > base && suffix - base < room ? (int)(suffix - base) : room;
     int length = snprintf(name, sizeof name, "%.*s", room, base);
@@ -470,7 +473,7 @@ bool replay_summary_write(FILE *out, const struct replay_file *files, size_t cou
         for (size_t j = 0; j < files[i].device_count; j++)
             summary_device(&summary, &files[i], &files[i].devices[j].result);
         if (files[i].error[0])
-            table_row(&summary.draft, (const char *const[SUMMARY_COLUMNS]){base_name(files[i].path), "failed"},
+            table_row(&summary.draft, (const char *const[SUMMARY_COLUMNS]){base_name(files[i].path).text, "failed"},
                       PROBLEM_COLOUR);
     }
     double speed = summary.seconds > 0 ? (double)summary.events / summary.seconds : 0;
@@ -564,7 +567,7 @@ static bool compare_device(FILE *out, const struct replay_file *runs, size_t cou
     bool least = false;
     for (size_t i = 0; i < count; i++)
         least = least || runs[i].options->least;
-    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(runs->path), known->device,
+    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(runs->path).text, known->device,
             colour ? "\033[0m" : "");
     fprintf(out, "  %s events, %s allocations, peak requested %s; as it is: a device of %s\n\n",
             units_count(known->events).text, units_count(known->allocations).text,

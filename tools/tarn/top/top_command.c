@@ -48,7 +48,7 @@ static const char help[] =
     "  -h, --help            Show this help\n"
     "\n"
     "Exit status: 0 when a reading or the list was shown, 1 when there is none, 2 for an invalid command line. Bold\n"
-    "type appears on a terminal only, and not with NO_COLOR set.\n"
+    "type appears on a terminal only, and not with NO_COLOR set or TERM=dumb.\n"
     "\n"
     "Examples:\n"
     "  TARN_LIVE=1 TARN_LIVE_NAME=trainer ./train &\n"
@@ -218,11 +218,10 @@ static int choose(const struct arguments *arguments, int *file)
 
 static struct top_look look_of(const struct arguments *arguments, bool terminal)
 {
-    const char *no_colour = getenv("NO_COLOR");
     return (struct top_look){
         .device = arguments->device,
         .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0,
-        .colour = terminal && !(no_colour && *no_colour),
+        .colour = terminal && command_colours(),
     };
 }
 

@@ -139,8 +139,8 @@ class RecordingReader {
                 devices.push(yield* this.device(number));
         if (!devices.length)
             throw new Error("it has no segments and no trace, so there is nothing to show");
-        const stacks = this.stacks.describe(), tarn = this.snapshot.tarn;
-        const file = {name: this.name, by: tarn instanceof PlainDict ? textOr(tarn.library) : "PyTorch", texts: this.texts.labels(), ...stacks,
+        const stacks = this.stacks.describe(), tarn = this.snapshot.tarn, recorded = this.snapshot.tarn_recorded || {};
+        const file = {name: this.name, by: tarn instanceof PlainDict ? textOr(tarn.library) : recorded.source === "tarn run" ? "tarn run" : "PyTorch", texts: this.texts.labels(), ...stacks,
             modules: new Uint32Array(stacks.sites.length), moduleLabels: [ONLY_PROGRAM], categories: [ONLY_PROGRAM],
             streams: this.streams.labels(), pools: this.pools.labels(), threadNames: {}, devices: [], poolStates: [], markKinds: [],
             settings: {there: false}, handles: [], workspaces: []};
@@ -193,8 +193,10 @@ class RecordingReader {
             if (!here && !isSize(event.size))
                 return;
             const block = here || list.add(address, event.size, 0, true), requested = event.action === "free_requested";
-            if (!here)
+            if (!here) {
                 this.owner(block, event, false);
+                block.freed = requested ? NEVER : 0; // its free was requested before the trace
+            }
             if (block.end !== NEVER || (requested && block.freed !== NEVER))
                 return; // it was freed before: an event that cannot be
             if (requested && completions)
