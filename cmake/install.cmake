@@ -57,7 +57,7 @@ if(Python3_FOUND)
         COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/scripts/installed-docs ${documents} ${include_from_docs}
         DEPENDS ${document_sources} README.md CHANGELOG.md LICENSE scripts/installed-docs VERBATIM
         COMMENT "Copying the documents that are installed")
-    add_custom_target(documents DEPENDS ${documents}/README.md)
+    add_custom_target(documents ALL DEPENDS ${documents}/README.md)
     install(DIRECTORY ${documents}/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 else()
     install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
