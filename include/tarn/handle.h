@@ -356,7 +356,7 @@ TARN_API tarn_status tarn_handle_stats_get(tarn_library library, int device, tar
  * Unused workspaces are those of handles that no thread and no lease has, and those of streams that a handle is not
  * bound to now. If a device has more than 128 MiB of them (the setting `idle_workspaces_mb`, tarn/config.h), the least
  * recently used are freed when a handle gets a new one. If memory is short, for any request, all are freed. Workspaces
- * of captures, and of streams that capture, stay.
+ * of captures, of streams that capture, and of found streams (tarn_stream_find()) stay.
  * The workspace of a retired stream is freed when its handle is next asked for or given back, or by a clear of all; a
  * capture's workspace outlives its stream.
  *

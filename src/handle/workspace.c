@@ -323,7 +323,7 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
     }
     if (!lender)
         status = cached_locked(handle, &purpose, &workspace);
-    if (!status && workspace && !purpose.capture)
+    if (!status && workspace && !purpose.capture && handle->bound != workspace)
         note_sharing(workspace);
     if (!status && workspace) {
         handle->bound = workspace; /* the caller has the pointer, so a clear by others waits for its next call */
@@ -702,7 +702,9 @@ static void unused_sum(struct shelf *shelf, struct unused *unused)
     for (struct handle *handle = shelf->all; handle; handle = handle->all) {
         mutex_lock(&handle->lock);
         for (const struct workspace *at = handle->workspaces; at; at = at->next) {
-            if (at->capture || at->shared || at->cleared || (is_in_use(handle, at) && !handle->available))
+            bool found = stream_is_found(at->stream) && !is_stale(at); /* the driver is not asked about it */
+            bool in_use = is_in_use(handle, at) && !handle->available;
+            if (at->capture || at->shared || at->cleared || in_use || found)
                 continue;
             unused->bytes += at->size;
             if (at->used >= unused->from && at->used < unused->oldest)

@@ -22,7 +22,8 @@ static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
 static mutex collecting = MUTEX_INITIALIZER(LOCK_COLLECTING);
 static void (*_Atomic end_callback)(tarn_pool_id id);
 
-#define COLLECTED_AT_ONCE 16 /* pools left behind that a call tries to destroy: there may be many that have live blocks */
+#define COLLECTED_AT_ONCE \
+    16 /* pools left behind that a call tries to destroy: there may be many that have live blocks */
 
 bool pool_retain(struct pool *pool)
 {
