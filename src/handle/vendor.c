@@ -393,7 +393,8 @@ tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned i
     struct workspace *gone = status ? NULL : workspaces_sweep_locked(handle, false);
     mutex_unlock(&handle->lock);
     workspaces_free(gone);
-    workspaces_limit(handle->shelf->device->number);
+    if (!status)
+        workspaces_limit(handle->shelf->device->number);
     return bound(handle, status);
 }
 

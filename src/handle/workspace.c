@@ -333,7 +333,8 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
     struct workspace *gone = workspaces_sweep_locked(handle, false);
     mutex_unlock(&handle->lock);
     workspaces_free(gone);
-    workspaces_limit(handle->shelf->device->number);
+    if (!status)
+        workspaces_limit(handle->shelf->device->number);
     return status;
 }
 
