@@ -444,11 +444,13 @@ static void out_of_memory_is_pytorchs()
     while (tarn.getPoolUseCount(0, id))
         tarn.releasePool(0, id);
     seen.resize(1);
-#if TARN_TORCH_VERSION >= 2013
+#if TARN_TORCH_VERSION >= 2012
     std::vector<size_t> rejected;
     tarn.attachOomRejectionObserver([&](int64_t, size_t size, size_t, size_t) { rejected.push_back(size); });
     THROWS(tarn.allocate(total), "CUDA out of memory");
-    CHECK(rejected == std::vector<size_t>{total} && tarn.getDeviceStats(0).num_oom_rejections == 1);
+    CHECK(rejected == std::vector<size_t>{total} && tarn.getDeviceStats(0).num_oom_rejections >= 1);
+#endif
+#if TARN_TORCH_VERSION >= 2013
     THROWS(tarn.allocateWithAddress(MIB, half.get()), "allocateWithAddress");
 #endif
     DataPtr fits = tarn.allocate(total / 16); /* all goes on */
