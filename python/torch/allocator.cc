@@ -465,23 +465,6 @@ template <typename Array> static void copy(Array &to, const tarn_stat *from)
         copy(to[i], from[i]);
 }
 
-/* What PyTorch counts from 2.13 on. */
-template <typename Stats>
-static auto copy_rejects(Stats &to, int64_t rejects, int) -> decltype(void(to.num_oom_rejections))
-{
-    to.num_oom_rejections = rejects;
-}
-
-template <typename Stats>
-static auto copy_pool(Stats &to, const MempoolId_t &id, const tarn_stats &from, int)
-    -> decltype(void(to.reserved_bytes_by_private_pools))
-{
-    copy(to.reserved_bytes_by_private_pools[id], from.reserved_bytes);
-}
-
-template <typename Stats> static void copy_rejects(Stats &, int64_t, long) {}
-template <typename Stats> static void copy_pool(Stats &, const MempoolId_t &, const tarn_stats &, long) {}
-
 c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex device)
 {
     c10::CachingDeviceAllocator::DeviceStats result;
@@ -495,17 +478,19 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
 #undef TARN_TORCH_COPY
     result.num_alloc_retries = stats.num_alloc_retries + stats.num_ooms; /* which were tried again too */
     result.num_ooms = stats.num_ooms;
-    copy_rejects(result, device_at(device).rejects, 0);
     result.num_sync_all_streams = stats.num_sync_all_streams + device_at(device).trims;
     result.num_device_alloc = stats.num_device_alloc;
     result.num_device_free = stats.num_device_free;
     result.max_split_size = stats.max_split_size;
-    {
-        std::lock_guard<std::mutex> guard(device_at(device).lock);
-        for (const auto &[id, pool] : device_at(device).pools)
-            if (pool.pool && tarn_pool_stats_get(pool.pool, &stats) == TARN_OK)
-                copy_pool(result, id, stats, 0);
-    }
+#if TARN_TORCH_VERSION >= 2012
+    result.num_oom_rejections = device_at(device).rejects;
+#endif
+#if TARN_TORCH_VERSION >= 2013
+    std::lock_guard<std::mutex> guard(device_at(device).lock);
+    for (const auto &[id, pool] : device_at(device).pools)
+        if (pool.pool && tarn_pool_stats_get(pool.pool, &stats) == TARN_OK)
+            copy(result.reserved_bytes_by_private_pools[id], stats.reserved_bytes);
+#endif
     return result;
 }
 

@@ -10,7 +10,7 @@
  *
  * Locks: none is taken under another. Device::lock has the filters and pools of a device, History::lock records and contexts,
  * AdoptedStreams::lock streams, Exports::lock and Imports::lock the blocks that go to and come from other processes. tarn is called with
- * one of the last three held, or with Device::lock by what asks a filter or makes a pool. */
+ * one of the last three held, or with Device::lock by what asks a filter, makes a pool or reads its statistics. */
 #ifndef TARN_TORCH_ALLOCATOR_H
 #define TARN_TORCH_ALLOCATOR_H
 

@@ -400,7 +400,8 @@ bool Allocator::settle(Device &device)
                 filter++;
                 continue;
             }
-            gone.push_back(release_locked(device, filter->id));
+            if (device.pools.count(filter->id)) /* else its user has released it too often */
+                gone.push_back(release_locked(device, filter->id));
             filter = device.filters.erase(filter);
         }
         count_locked(device);

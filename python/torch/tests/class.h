@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of the allocator class share: class.cc has the program, captures.cc the tests of captures. */
+/* What the tests of the allocator class share: class.cc has the program, captures.cc and traces.cc some of the tests. */
 #ifndef TARN_TORCH_TESTS_CLASS_H
 #define TARN_TORCH_TESTS_CLASS_H
 
@@ -119,6 +119,9 @@ struct Before final : at::HostAllocator {
     int recorded = 0, emptied = 0;
 };
 
+/* What a history makes stacks with: a new one each time. */
+std::shared_ptr<c10::GatheredContext> make_context();
+
 /* ours(), and tarn's allocator of pinned memory installed behind `before`. */
 at::HostAllocator &pinned(Before *before);
 
@@ -135,8 +138,22 @@ at::HostAllocator &pinned(Before *before);
     X(a_graph_has_conditional_nodes)         \
     X(a_scope_within_a_capture_ends_with_it) \
     X(captures_come_and_fail)
+
+/* The tests in traces.cc. */
+#define TRACE_TESTS(X)                    \
+    X(snapshots_have_contexts_and_traces) \
+    X(frees_have_a_stack_and_a_pool)      \
+    X(annotations_are_bounded)            \
+    NEWER_TRACE_TESTS(X)
+#if TARN_TORCH_VERSION >= 2014
+#define NEWER_TRACE_TESTS(X) X(snapshots_have_pinned_memory)
+#else
+#define NEWER_TRACE_TESTS(X)
+#endif
+
 #define X(name) void name();
 CAPTURE_TESTS(X)
+TRACE_TESTS(X)
 #undef X
 
 #endif
