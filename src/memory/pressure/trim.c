@@ -152,8 +152,8 @@ static bool is_enough(struct arena *arena, struct store *store, size_t keep)
 static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t keep)
 {
     uint64_t let_go = 0;
-    for (size_t waits = waits_ahead(arena, store);;
-         waits--) { /* a trim does not wait for work that is queued from now on */
+    /* A trim does not wait for work that is queued from now on. */
+    for (size_t waits = waits_ahead(arena, store);; waits--) {
         tarn_status status = trim_pass_settled(arena, store, keep);
         if (status || is_enough(arena, store, keep) || waits == 0)
             return status;
