@@ -280,9 +280,10 @@ TARN_API tarn_status tarn_checkpoint_destroy(tarn_checkpoint *checkpoint);
  *   TARN_ERROR_SUSPENDED          the pool is suspended: resume it first
  *   TARN_ERROR_BUSY               a freed block waits for other streams, or a live block was used on one
  *                                 (tarn_record_stream())
- *   TARN_ERROR_NO_ROOM            memory of that time has left the pool (hold it by a graph, or do not trim); or the
- *                                 stream of a block was retired; or tarn's own memory lies there
- *                                 (tarn_workspace_clear() frees that when no graph uses the pool) */
+ *   TARN_ERROR_NO_ROOM            memory of that time has left the pool, or serves another of its streams (hold it by a
+ *                                 graph or tarn_pool_hold(), or neither trim nor suspend it); or the stream of a block
+ *                                 was retired; or tarn's own memory lies there (tarn_workspace_clear() frees that when
+ *                                 no graph uses the pool) */
 TARN_API tarn_status tarn_pool_restore(tarn_pool *pool, const tarn_checkpoint *checkpoint,
                                        void (*changed)(const tarn_pool_block *block, bool live, void *user),
                                        void *user);

@@ -362,14 +362,19 @@ static tarn_status marks_query(struct mark *const *list, size_t count)
 static tarn_status events_wait_any(struct mark *const *list, size_t count)
 {
     driver_event natives[MARKS_MOST];
+    size_t ended = 0;
     for (size_t i = 0; i < count; i++) {
         struct mark *mark = is_owed(list[i]) ? proof_of(list[i]) : list[i];
         if (!mark)
             return TARN_ERROR_NOT_READY;
         natives[i] = mark->event;
     }
-    return driver->event_wait_any ? device_note(list[0]->device, driver->event_wait_any(natives, count))
-                                  : TARN_ERROR_NOT_READY;
+    if (!driver->event_wait_any)
+        return TARN_ERROR_NOT_READY;
+    tarn_status status = device_note(list[0]->device, driver->event_wait_any(natives, count, &ended));
+    if (!status)
+        atomic_store_explicit(&list[ended]->done, true, memory_order_release);
+    return status;
 }
 
 tarn_status marks_wait_any(struct mark *const *list, size_t count)
@@ -382,12 +387,10 @@ tarn_status marks_wait_any(struct mark *const *list, size_t count)
         if (now_ns() >= until)
             return mark_wait(list[0]);
         status = events_wait_any(list, count);
-        if (status == TARN_ERROR_NOT_READY) {
-            marks_pause(ns);
-            ns = 2 * ns < PAUSE_MOST_NS ? 2 * ns : PAUSE_MOST_NS;
-        } else if (status) {
+        if (status != TARN_ERROR_NOT_READY)
             return status;
-        }
+        marks_pause(ns);
+        ns = 2 * ns < PAUSE_MOST_NS ? 2 * ns : PAUSE_MOST_NS;
     }
     return status;
 }

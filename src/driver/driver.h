@@ -200,8 +200,9 @@ struct driver {
     size_t (*processes)(int device, struct driver_process *list, size_t room);
     /* Optional: fills in what is known of a device. Makes no context and touches no last error. */
     void (*identity)(int device, struct driver_identity *identity);
-    /* Optional, NULL where events can only be asked one by one: waits until one of these events, of any devices, has ended. */
-    tarn_status (*event_wait_any)(const driver_event *events, size_t count);
+    /* Optional, NULL where events can only be asked one by one: waits until one of these events, of any devices, has ended; which one is in
+     * `ended`. */
+    tarn_status (*event_wait_any)(const driver_event *events, size_t count, size_t *ended);
     /* Ends background threads and gives up the process's part of the driver. Nothing is called after it. */
     void (*finish)(void);
 };

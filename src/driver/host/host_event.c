@@ -159,31 +159,29 @@ tarn_status host_event_synchronize(int number, driver_event handle)
     return status;
 }
 
-/* Whether one of the events has ended; fails where one cannot be waited for. */
-static tarn_status any_ended_locked(const driver_event *handles, size_t count, bool *ended)
+/* The first of the events that has ended, or `count`; fails where one cannot be waited for. */
+static tarn_status first_ended_locked(const driver_event *handles, size_t count, size_t *ended)
 {
-    tarn_status status = TARN_OK;
-    *ended = false;
-    for (size_t i = 0; i < count && !status && !*ended; i++) {
+    for (*ended = 0; *ended < count; ++*ended) {
         struct host_event *event;
-        status = host_event_find_locked("event_wait_any", handles[i], &event);
+        tarn_status status = host_event_find_locked("event_wait_any", handles[*ended], &event);
         if (!status)
             status = host_capture_bar_event_locked("event_wait_any", event);
-        *ended = !status && (!event->stream || event->stream->done >= event->position);
+        if (status || !event->stream || event->stream->done >= event->position)
+            return status;
     }
-    return status;
+    return TARN_OK;
 }
 
-tarn_status host_event_wait_any(const driver_event *handles, size_t count)
+tarn_status host_event_wait_any(const driver_event *handles, size_t count, size_t *ended)
 {
     struct host_device *device;
     tarn_status status = host_enter_unsafe(DRIVER_CALL_event_synchronize, 0, &device);
     if (status)
         return status;
     uint64_t waited = 0;
-    bool ended = false;
     host_streams_lock();
-    while (!(status = any_ended_locked(handles, count, &ended)) && !ended) {
+    while (!(status = first_ended_locked(handles, count, ended)) && *ended == count) {
         struct host_stream *first = NULL; /* of those that hold up an event, the one whose timed work ends first */
         for (size_t i = 0; i < count; i++) {
             struct host_stream *holds_up = host_stream_holding_up_locked(((struct host_event *)handles[i])->stream);

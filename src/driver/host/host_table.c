@@ -41,10 +41,10 @@
 UNSAFE_CALL_LIST(X)
 #undef X
 
-static tarn_status relaxed_event_wait_any(const driver_event *events, size_t count)
+static tarn_status relaxed_event_wait_any(const driver_event *events, size_t count, size_t *ended)
 {
     enum driver_capture_mode before = host_mode_exchange(DRIVER_CAPTURE_RELAXED);
-    tarn_status status = host_event_wait_any(events, count);
+    tarn_status status = host_event_wait_any(events, count, ended);
     host_mode_exchange(before);
     return status;
 }

@@ -46,7 +46,8 @@ void heap_collect(struct heap *heap);
 /* Waits for the oldest work that holds back memory of a heap. False when nothing does. With no lock held, as those that follow. */
 bool heap_wait(struct heap *heap, tarn_status *status);
 
-/* What code waits for that is content with the end of any of it: marks that hold back memory of some heaps. All zero at first. */
+/* What code waits for that is content with the end of any of it: marks that hold back memory of some heaps, the first MARKS_MOST that are
+ * found. All zero at first. */
 struct wait_any {
     struct mark *marks[MARKS_MOST], *whole; /* `whole`: one that needs a wait for the whole device */
     size_t count;

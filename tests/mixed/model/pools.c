@@ -182,9 +182,8 @@ static size_t reserved_on(int device)
 }
 
 /* Whatever the limits are, what was moved through the host's memory has come back, unless something was made to fail. */
-static void op_compact(void)
+static void compact_on(int device)
 {
-    int device = (int)below((unsigned)m.devices);
     size_t gained = SIZE_MAX, before = reserved_on(device);
     bool ended = wait_for_all(); /* it waits by the wall's clock, which the model's stands still for */
     if (!ended && !known_open(device))
@@ -201,6 +200,11 @@ static void op_compact(void)
     SO(gained == less || (status && gained == SIZE_MAX && !less), "a compaction gained something else",
        "%zu bytes, not %zu", gained, less);
     check_ledgers();
+}
+
+static void op_compact(void)
+{
+    compact_on((int)below((unsigned)m.devices));
 }
 
 static void op_trim_pool(void)
@@ -340,6 +344,24 @@ static void op_resume(void)
     }
 }
 
+/* Blocks of the default pool, or of another, of which every other one goes. */
+static void fragment(int device, int index)
+{
+    bool before[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++)
+        before[i] = m.blocks[i].live;
+    for (int i = 0; i < 10; i++) {
+        struct flow *flow = some_flow(device);
+        if (index >= 0)
+            block_want_in(index);
+        else if (flow)
+            block_want(flow, 1 + below(6 << 20));
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        if (m.blocks[i].live && !before[i] && CHANCE(2))
+            block_free(&m.blocks[i]);
+}
+
 /* A limit below what is reserved, for a while: it only stops growth. */
 static void op_below_a_limit(void)
 {
@@ -347,13 +369,16 @@ static void op_below_a_limit(void)
     size_t *limit = index < 0 ? &m.limit[device] : &m.pools[index].limit, before = *limit;
     if (index >= 0)
         device = m.pools[index].device;
+    bool compacts = CHANCE(2) && (index < 0 || m.pools[index].state == TARN_POOL_RUNS);
+    if (compacts)
+        fragment(device, index);
     size_t low = reserved_on(device) >> below(4);
     if (index < 0 ? !WELL(0, tarn_device_limit_set, device, low)
                   : !WELL(0, tarn_pool_limit_set, m.pools[index].pool, low))
         return;
     *limit = low;
-    if (CHANCE(2))
-        op_compact();
+    if (compacts)
+        compact_on(device);
     if (index >= 0 && CHANCE(2))
         pool_suspend(index);
     if (CHANCE(2))
