@@ -45,6 +45,25 @@ target_compile_options(tarn_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow 
 if(TARN_WERROR)
     target_compile_options(tarn_flags INTERFACE -Werror)
 endif()
+
+# What makes a mistake harder to use: a guard behind arrays on the stack, checks of the C library's calls where the size of a buffer is known
+# (glibc: where the compiler optimises), and on x86 the processor's check of indirect jumps. The shim of `tarn run` has no such beginnings of
+# functions (run/CMakeLists.txt). Sanitizers look closer, and wrap the same calls.
+include(CheckCCompilerFlag)
+set(TARN_HARDENING "")
+check_c_compiler_flag(-fstack-protector-strong TARN_HAVE_STACK_PROTECTOR)
+check_c_compiler_flag(-fcf-protection=full TARN_HAVE_CF_PROTECTION_FULL)
+if(NOT TARN_SANITIZE AND NOT TARN_COVERAGE AND NOT TARN_FUZZ)
+    if(TARN_HAVE_STACK_PROTECTOR)
+        list(APPEND TARN_HARDENING -fstack-protector-strong)
+    endif()
+    list(APPEND TARN_HARDENING
+        "$<$<CONFIG:Release,RelWithDebInfo,MinSizeRel>:SHELL:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3>")
+    target_compile_options(tarn_flags INTERFACE ${TARN_HARDENING})
+    if(TARN_HAVE_CF_PROTECTION_FULL AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        target_compile_options(tarn_flags INTERFACE -fcf-protection=full)
+    endif()
+endif()
 if(TARN_SANITIZE)
     target_compile_options(tarn_flags INTERFACE -fsanitize=${TARN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(tarn_flags INTERFACE -fsanitize=${TARN_SANITIZE})

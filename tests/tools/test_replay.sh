@@ -330,4 +330,15 @@ if [ -w /dev/full ]; then
     "$tarn" replay "$data/small-4.pickle" >/dev/full 2>"$work/err" || status=$?
     [ "$status" -eq 1 ] || fail "a full disk gave status $status"
 fi
+# A log of as many streams as events on a device that they fill: nothing looks at all of them for each.
+awk 'BEGIN {
+    print "Thread,Time,Action,Pointer,Size,Stream"
+    for (i = 0; i < 120000; i++)
+        printf "1,10:%02d:%02d.%06d,%s,0x%x,1024,0x%x\n", i / 60000, i / 1000 % 60, i % 1000, i < 60000 ? "allocate" : "free",
+            268435456 + i % 60000 * 4096, i % 60000 + 1
+}' >"$work/streams.csv"
+status=0
+timeout 60 "$tarn" replay "$work/streams.csv" >"$work/out" 2>"$work/err" || status=$?
+[ "$status" -le 1 ] || fail "status $status with 60,000 streams" # 1: PyTorch's policies find no memory for as many segments
+says out ', 60,000 streams,'
 echo "test_replay: ok"

@@ -127,9 +127,10 @@ static tarn_status enter_name(const struct board *board)
 /* Keeps hold of the exporter's process, which nobody can stand in for. */
 static void watch_exporter(struct board *board)
 {
-    if (!board->words->space || board->words->space != process_space())
+    uint64_t process = board->words->process, space = board->words->space; /* the exporter may write on */
+    if (!space || space != process_space())
         return;
-    board->process = file_apart((int)syscall(SYS_pidfd_open, (pid_t)board->words->process, 0));
+    board->process = file_apart((int)syscall(SYS_pidfd_open, (pid_t)process, 0));
     board->gone = board->process < 0 && errno == ESRCH;
     file_keep_from_children(board->process);
 }

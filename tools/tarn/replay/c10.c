@@ -264,17 +264,18 @@ static void complete_all(struct model *model)
  * False when host memory is short. */
 static bool release_cached(struct model *model, uint32_t first, uint32_t end)
 {
+    bool done = true;
     complete_all(model);
     for (uint32_t number = model->whole, next; number; number = next) {
         uint32_t set = model->blocks[number].set;
         next = model->blocks[number].whole_next;
-        if (set >= first && set < end && is_releasable(model, set))
+        if (set < first || set >= end || !is_releasable(model, set))
+            continue;
+        if (model->policy.expandable)
+            done = c10_expandable_release(model, number) && done;
+        else
             segment_free(model, number);
     }
-    bool done = true;
-    for (uint32_t set = first; model->policy.expandable && set < end && set < model->workload->pool_count * 2; set++)
-        if (is_releasable(model, set))
-            done = c10_expandable_release(model, set) && done;
     return done;
 }
 
@@ -293,6 +294,8 @@ static bool is_collectable(const struct model *model, uint32_t number)
  * garbage_collection_threshold names. */
 static void collect(struct model *model)
 {
+    if (model->policy.expandable)
+        return; /* it takes segments */
     uint64_t most = (uint64_t)(model->policy.collect_above * (double)model->memory);
     double ages = 0, count = 0;
     for (uint32_t number = model->whole; number; number = model->blocks[number].whole_next)

@@ -122,13 +122,19 @@ static uint32_t keep_before(struct model *model, uint32_t number, uint64_t size)
     return rest;
 }
 
-/* Unmaps the granules that are in a free block as a whole. */
-static bool unmap(struct model *model, uint32_t number)
+uint64_t c10_expandable_granules(const struct model *model, const struct block *block, uint64_t *first)
+{
+    uint64_t granule = granule_of(model, block->set), end = (block->address + block->size) / granule * granule;
+    *first = round_up(block->address, granule);
+    return *first < end ? end - *first : 0;
+}
+
+bool c10_expandable_release(struct model *model, uint32_t number)
 {
     const struct block *block = &model->blocks[number];
-    uint64_t granule = granule_of(model, block->set);
-    uint64_t first = round_up(block->address, granule), end = (block->address + block->size) / granule * granule;
-    if (first >= end)
+    uint64_t granule = granule_of(model, block->set), first;
+    uint64_t bytes = c10_expandable_granules(model, block, &first), end = first + bytes;
+    if (!bytes)
         return true;
     c10_set_remove(model, number);
     if (first > block->address && !(number = keep_before(model, number, first - block->address)))
@@ -139,7 +145,7 @@ static bool unmap(struct model *model, uint32_t number)
             return false;
         c10_set_insert(model, behind);
     }
-    uint64_t bytes = end - first, count = bytes / granule;
+    uint64_t count = bytes / granule;
     model->blocks[number].mapped = false;
     model->reserved -= bytes;
     c10_charge(model, C10_CALL_unmap, count, bytes, count);
@@ -151,17 +157,5 @@ static bool unmap(struct model *model, uint32_t number)
     }
     c10_charge(model, C10_CALL_unreserve, 1, 0, 0);
     c10_block_destroy(model, number);
-    return true;
-}
-
-bool c10_expandable_release(struct model *model, uint32_t set)
-{
-    /* What is left of a block is smaller, and so comes before the place at which the walk goes on. */
-    struct block at = {.mapped = true};
-    for (uint32_t number; (number = c10_set_after(model, model->sets[set], &at));) {
-        at = model->blocks[number];
-        if (!unmap(model, number))
-            return false;
-    }
     return true;
 }

@@ -21,7 +21,7 @@ struct block {
     uint32_t left, right;                /* in the set of free blocks */
     uint32_t priority;                   /* of the treap: random */
     uint32_t stream, set;                /* the set that it goes to when free */
-    uint32_t whole_previous, whole_next; /* in the list of segments that are free as a whole */
+    uint32_t whole_previous, whole_next; /* in the list of what can be given back */
     bool free;
     bool mapped; /* has memory; only in expandable segments some have none, which are free */
 };
@@ -39,8 +39,9 @@ struct model {
     struct c10_policy policy;
     struct block *blocks;
     size_t block_count, block_capacity;
-    uint32_t unused;    /* list of block numbers to use again, through `next` */
-    uint32_t whole;     /* list of segments that are free as a whole, of all pools; never expandable ones */
+    uint32_t unused; /* list of block numbers to use again, through `next` */
+    uint32_t
+        whole; /* list of what can be given back, of all pools: segments that are free as a whole; of expandable ones, blocks with a whole granule */
     uint32_t *sets;     /* roots: two per pool, small and large; by size */
     uint32_t *unmapped; /* the same of what has no memory; by address */
     uint64_t *searches; /* in each set */
@@ -101,8 +102,11 @@ void c10_grown(struct model *model, uint64_t bytes);
  * room, 0 without when host memory is short. */
 uint32_t c10_expandable_alloc(struct model *model, uint32_t set, uint32_t stream, uint64_t size, bool *full);
 
-/* Unmaps every granule of a set that is free as a whole. False when host memory is short. */
-bool c10_expandable_release(struct model *model, uint32_t set);
+/* The bytes of a free block that are whole granules, of which *first is the address. */
+uint64_t c10_expandable_granules(const struct model *model, const struct block *block, uint64_t *first);
+
+/* Unmaps the whole granules of a free block. False when host memory is short. */
+bool c10_expandable_release(struct model *model, uint32_t number);
 
 /* How large a free block could become without another segment. */
 uint64_t c10_expandable_size(const struct model *model, uint32_t block);

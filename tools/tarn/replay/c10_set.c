@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The ordered sets of the model of PyTorch's allocator: treaps whose nodes are the blocks themselves. Owns the links of the trees, and
- * those of the list of segments that are free as a whole, which changes with them. */
+ * those of the list of what can be given back, which changes with them. */
 #include "replay/c10_model.h"
 
 /* Where a block stands in its set. */
@@ -49,10 +49,13 @@ static void divide(struct model *model, uint32_t root, const struct place *at, u
     *before = *after = 0;
 }
 
-/* Whether a free block is a segment that the driver could have back. Does not change while it is in the set. */
+/* Whether a free block is a segment that the driver could have back, or has a granule that it could. Does not change while it is in the set. */
 static bool is_whole(const struct model *model, const struct block *block)
 {
-    return !block->previous && !block->next && !model->policy.expandable;
+    uint64_t first;
+    if (model->policy.expandable)
+        return block->mapped && c10_expandable_granules(model, block, &first);
+    return !block->previous && !block->next;
 }
 
 void c10_set_insert(struct model *model, uint32_t number)
