@@ -29,6 +29,9 @@ def walk_around(browser, scheme):
     browser.open(make_page("tarn", file), scheme)
     expect("first moment", compare_moment(browser, file), ask(file, "peak")["peak"]["event"])
     browser.screenshot("report-" + scheme)
+    browser.open(os.path.join(OUT, "tarn.html"), scheme, at_peak=False)
+    expect("moment of the error", compare_moment(browser, file), ask(file, "oom")["at"]["event"])
+    browser.open(os.path.join(OUT, "tarn.html"), scheme)
 
     for part in (0.1, 0.37, 0.62, 0.93):
         click_in_chart(browser, part)
@@ -419,7 +422,12 @@ def snapshots_opened(browser):
             expect("state of " + path, [float(shown[key]) for key in ("allocated", "waiting", "reserved", "free", "largest")],
                    [float(said[0]["at"][key]) for key in ("allocated", "waiting", "reserved", "free", "largest_free")])
             continue
+        opens = said[0]["out_of_memory"][-1]["state"] if said[0]["out_of_memory"] else said[0]["peak"]
+        expect("where " + path + " opens", compare_moment(browser, path, device), opens["event"])
+        browser.get("#at-peak").click()
         expect("peak of " + path, compare_moment(browser, path, device), said[0]["peak"]["event"])
+        browser.get("#at-peak-reserved").click()
+        expect("peak of reserved memory of " + path, compare_moment(browser, path, device), said[0]["peak_reserved"]["event"])
         for part in (0.6,):
             click_in_chart(browser, part)
             compare_moment(browser, path, device)

@@ -164,7 +164,11 @@ truth=$TARN_SOURCE/tests/tools/recordings/gpt-adamw.pickle.zst
 run 0 report --by category "$truth" && says out '^   207 MiB  20.[0-9] %      150  optimizer$\|^   207 MiB  19.[0-9] %      150  optimizer$'
 run 0 report --json --by category --category caches=layer_norm "$truth" && json '"caches" in [g["name"] for g in a[0]["groups"]["category"]]'
 for bad in '' caches caches= cache=x =x; do run 2 report "--category=$bad" a && says err '--category wants'; done
-run 0 report "$data/streams.pickle" && lacks out 'by category'
+run 0 report --device 0 "$data/streams.pickle" && lacks out 'by category'
+
+# Devices of one file are compared first.
+run 0 report --no-what-if "$data/streams.pickle" && says out '^2 devices$' && says out '^device 1 .*- *[0-9]' && says out '^streams.pickle, device 1: '
+run 0 report --no-what-if --json "$data/streams.pickle" && json '[o["device"] for o in a] == [0, 1]'
 
 # Modules: by the forward() functions of a stack.
 run 0 report --by module "$TARN_SOURCE/tests/tools/recordings/unet-ema.pickle.zst"

@@ -94,7 +94,14 @@ static void name_file(const struct report_file *files, size_t count, size_t own,
 
 bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_file *files, size_t count)
 {
-    bool numbered = are_ranks(files, count);
+    bool numbered = count > 1 && are_ranks(files, count);
+    for (size_t i = 0; count == 1 && i < rank_count; i++) {
+        ranks[i].numbered = true;
+        ranks[i].number = (uint64_t)ranks[i].analysis->device;
+        snprintf(ranks[i].name, sizeof ranks[i].name, "device %d", ranks[i].analysis->device);
+    }
+    if (count == 1)
+        return true;
     for (size_t i = 0; i < rank_count; i++) {
         struct rank *rank = &ranks[i];
         rank->numbered = numbered && number_of(report_base_name(rank->file->path), &rank->number);

@@ -6,6 +6,7 @@
 
 #include "units.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,7 +191,7 @@ static struct name starting(const struct rank *rank)
     struct name name;
     memcpy(name.text, rank->name, sizeof name.text);
     if (rank->numbered)
-        name.text[0] = 'R';
+        name.text[0] = (char)toupper((unsigned char)name.text[0]);
     return name;
 }
 
@@ -330,7 +331,7 @@ bool ranks_make(const struct report_file *files, size_t count, struct ranks *ran
         }
     ranks->noun = "file";
     if (done && rank_names_make(ranks->items, ranks->count, files, count)) {
-        ranks->noun = "rank";
+        ranks->noun = count > 1 ? "rank" : "device";
         qsort(ranks->items, ranks->count, sizeof *ranks->items, compare_ranks);
     }
     if (done) {

@@ -27,7 +27,7 @@ enum { RANK_SENTENCES = 4 };
 struct ranks {
     struct rank *items; /* by number where files are ranks, else as they were named */
     size_t count;
-    const char *noun;       /* "rank", or "file" where some have no number or the same */
+    const char *noun;       /* "rank"; "file" where some have no number or the same; "device" of one file */
     uint64_t median;        /* of the peaks, bytes */
     enum analysis_by cause; /* by what the sentences tell who has it */
     char sentences[RANK_SENTENCES][600];
@@ -40,6 +40,12 @@ struct rank_difference {
     uint64_t least, median, most;
     size_t lowest, highest; /* the first ranks that have so much */
 };
+
+/* Whether a page shows a comparison of ranks: of three files or more, or of the devices of one. Two files have one of their own. */
+static inline bool ranks_are_compared(const struct report_file *files, size_t count)
+{
+    return count > 2 || (count == 1 && files[0].count > 1);
+}
 
 /* Names ranks, whose file and place are known. True where files are ranks: each has a number of its own. */
 bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_file *files, size_t count);

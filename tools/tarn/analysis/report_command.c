@@ -335,9 +335,11 @@ static int report(const struct arguments *arguments, const char *command, char *
         errno = 0;
         done = write_page(arguments->output, files, count);
     } else if (done) {
-        done = count > 1         ? show_ranks(arguments, files, count)
-               : arguments->json ? report_json_write(stdout, &files[0], &arguments->options)
-                                 : report_text_write(stdout, &files[0], &arguments->options);
+        if (count == 1 && files[0].count > 1 && !arguments->json) /* its devices, beside each other, come first */
+            done = show_ranks(arguments, files, count) && putchar('\n') != EOF;
+        done = done && (count > 1         ? show_ranks(arguments, files, count)
+                        : arguments->json ? report_json_write(stdout, &files[0], &arguments->options)
+                                          : report_text_write(stdout, &files[0], &arguments->options));
         if (!done)
             fprintf(stderr, "tarn %s: the results could not be written\n", command);
     }

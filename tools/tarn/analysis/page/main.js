@@ -262,8 +262,13 @@ function saveLink() {
     }, 150);
 }
 
+// Without a link: the first device that ran out of memory, if one did.
+function firstPlace() {
+    return Math.max(0, choices.findIndex(choice => choice.model.device.ooms.length));
+}
+
 async function followLink() {
-    const link = readLink(location.hash), choice = choices[link.place] || choices[0];
+    const link = readLink(location.hash), choice = choices[link.place] || choices[firstPlace()];
     await chooseModel(choice.model, link);
 }
 
@@ -271,7 +276,8 @@ async function followLink() {
 async function chooseModel(model, link = {}) {
     const {hasTags, hasStacks, hasCategories, hasTrace, hasTimes} = model.device;
     const by = hasTags ? "tag" : hasCategories ? "category" : hasStacks ? "site" : "stream";
-    first = {moment: model.device.peak, block: null, by, groupsBy: hasStacks ? "site" : by, axis: hasTimes ? "time" : "events", lines: 12,
+    const failed = model.device.ooms[model.device.ooms.length - 1];
+    first = {place: firstPlace(), moment: failed ? failed.moment : model.device.peak, block: null, by, groupsBy: hasStacks ? "site" : by, axis: hasTimes ? "time" : "events", lines: 12,
         search: "", least: "", most: "", filter: null, legend: new Set(), opened: new Set(), range: null, view: null,
         sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
     const choice = (field, values) => link[field] === undefined || values.includes(link[field]) ? {} : {[field]: first[field]};
