@@ -41,6 +41,11 @@ static bool are_ranks(const struct report_file *files, size_t count)
     return true;
 }
 
+bool ranks_are_compared(const struct report_file *files, size_t count)
+{
+    return count > 2 || (count == 1 ? files[0].count > 1 : are_ranks(files, count));
+}
+
 static size_t common_begin(const char *a, const char *b)
 {
     size_t length = 0;

@@ -41,11 +41,8 @@ struct rank_difference {
     size_t lowest, highest; /* the first ranks that have so much */
 };
 
-/* Whether a page shows a comparison of ranks: of three files or more, or of the devices of one. Two files have one of their own. */
-static inline bool ranks_are_compared(const struct report_file *files, size_t count)
-{
-    return count > 2 || (count == 1 && files[0].count > 1);
-}
+/* Whether files are compared as many: the devices of one, three or more, and two that are ranks. Else two have a comparison of their own. */
+bool ranks_are_compared(const struct report_file *files, size_t count);
 
 /* Names ranks, whose file and place are known. True where files are ranks: each has a number of its own. */
 bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_file *files, size_t count);

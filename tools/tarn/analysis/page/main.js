@@ -311,7 +311,7 @@ async function chooseModel(model, link = {}) {
     replaceContent("block", element("p", {class: "note"}, "Select a block in a chart or in the list to see its details."));
     byId("head-facts").textContent = headFacts(model);
     replaceContent("partial", model.device.partial ? element("p", {class: "warning"}, model.device.partial) : null);
-    showAdvice(model, chooseMoment);
+    showAdvice(model, choices.length > 1 ? nameOf(choices[chosen.place]) : "", chooseMoment);
     showOoms(model, chooseMoment);
     showWhatIf(model);
     showDeviceFacts(model);
@@ -344,7 +344,7 @@ function compareFiles() {
 }
 
 function headFacts(model) {
-    const device = model.device, facts = ["recorded by " + model.file.by];
+    const device = model.device, facts = [...choices.length > 1 ? [nameOf(choices[chosen.place])] : [], "recorded by " + model.file.by];
     if (device.hasTrace)
         facts.push(plural(model.events, "event"), plural(model.blocks.count, "block"),
             device.hasTimes ? formatTime(model.times[model.events]) : "no times");
@@ -355,14 +355,22 @@ function headFacts(model) {
 
 // --- setting up ---
 
-// The list of all files and devices.
+// What a file and device are called where there are several.
+function nameOf({file, model}) {
+    return (models.length > 1 ? "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[file % 26] + ": " : "") + model.file.name + ", device " +
+        model.device.device + (model.device.name ? " (" + model.device.name + ")" : "");
+}
+
+// The list of all files and devices, and the title, which are those of files that a reader opened too.
 function listModels() {
     choices = [];
     models.forEach((devices, file) => devices.forEach(model => choices.push({file, model})));
-    const name = ({file, model}) => (models.length > 1 ? "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[file % 26] + ": " : "") + model.file.name + ", device " +
-        model.device.device + (model.device.name ? " (" + model.device.name + ")" : "");
-    byId("model").replaceChildren(...choices.map((choice, i) => element("option", {value: i}, name(choice))));
+    byId("model").replaceChildren(...choices.map((choice, i) => element("option", {value: i}, nameOf(choice))));
     byId("model").hidden = choices.length < 2;
+    const [first, second] = models.map(devices => devices[0].file.name);
+    const title = first + (models.length === 2 ? " and " + second : models.length > 2 ? " and " + (models.length - 1) + " more" : "");
+    document.querySelector("h1").textContent = title;
+    document.title = title;
 }
 
 function say(text) {
