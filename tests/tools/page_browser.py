@@ -64,13 +64,16 @@ class Browser:
             new PerformanceObserver(list => longTasks.push(...list.getEntries().map(entry => entry.duration)))
                 .observe({entryTypes: ["longtask"]});"""})
 
-    def open(self, page, scheme="light"):
-        """Loads a page and waits until it is drawn."""
+    def open(self, page, scheme="light", at_peak=True):
+        """Loads a page and waits until it is drawn. A recording with an out-of-memory error opens there: at the peak it is then shown."""
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia",
                                     {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
         self.driver.get("file://" + page)
         self.wait("document.body && document.body.dataset.ready && document.body.dataset.moment", "the page was not ready")
         self.wait("document.getElementById('timeline-section').hidden || document.body.dataset.drawn", "nothing was drawn")
+        if at_peak and not self.run("return document.getElementById('ooms-section').hidden || location.hash.length > 0"):
+            self.get("#at-peak").click()
+            self.settle()
         self.check()
 
     def check(self):

@@ -29,6 +29,9 @@ def walk_around(browser, scheme):
     browser.open(make_page("tarn", file), scheme)
     expect("first moment", compare_moment(browser, file), ask(file, "peak")["peak"]["event"])
     browser.screenshot("report-" + scheme)
+    browser.open(os.path.join(OUT, "tarn.html"), scheme, at_peak=False)
+    expect("moment of the error", compare_moment(browser, file), ask(file, "oom")["at"]["event"])
+    browser.open(os.path.join(OUT, "tarn.html"), scheme)
 
     for part in (0.1, 0.37, 0.62, 0.93):
         click_in_chart(browser, part)
@@ -110,8 +113,10 @@ def several_ranks(browser):
     expect("ranks", texts("#ranks-table button.row"), [rank["name"] for rank in said["ranks"]])
     expect("what differs", texts("#ranks-differences tbody td:last-child"), [row["name"] for row in said["differences"][said["by"]]][:40])
     expect("comparison of two files", browser.run("return document.getElementById('compare-section').hidden"), True)
-    browser.run("document.querySelectorAll('#ranks-table button.row')[1].click()")
-    browser.wait("document.getElementById('head-facts').textContent.includes('tarn 9.8.7')", "the chosen rank is not shown")
+    for rank, wrote in ((0, "PyTorch"), (1, "tarn 9.8.7")): # it opens with the one that ran out of memory
+        browser.run("document.querySelectorAll('#ranks-table button.row')[arguments[0]].click()", rank)
+        browser.wait(f"document.getElementById('head-facts').textContent.includes('{wrote}')", "the chosen rank is not shown")
+        browser.filtered()
     compare_moment(browser, paths[1])
     expect("lines of ranks", len(texts("#ranks-chart path.line-rank")), 2)
     browser.screenshot("report-ranks")
@@ -347,6 +352,10 @@ def dropped_and_saved(browser):
     browser.filtered()
     compare_moment(browser, after)
     expect("names of both", browser.run("return document.getElementById('compare-title').textContent"), "tarn.pickle and oom.pickle")
+    expect("title", browser.run("return [document.querySelector('h1').textContent, document.title]"), ["tarn.pickle and oom.pickle"] * 2)
+    facts = browser.run("return ['head-facts', 'advice-of'].map(id => document.getElementById(id).textContent)")
+    if not all(text.startswith("B: oom.pickle, device 0") for text in facts):
+        fail(f"after a file is dropped, the facts and the advice are said of {facts}")
     printed = subprocess.run([PROGRAM, "diff", "--json", "--device", "0", before, after], check=True, capture_output=True, text=True)
     wanted = [change["name"] for change in json.loads(printed.stdout)[0]["changes"]["call_site"]]
     expect("what changed", browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
@@ -419,7 +428,12 @@ def snapshots_opened(browser):
             expect("state of " + path, [float(shown[key]) for key in ("allocated", "waiting", "reserved", "free", "largest")],
                    [float(said[0]["at"][key]) for key in ("allocated", "waiting", "reserved", "free", "largest_free")])
             continue
+        opens = said[0]["out_of_memory"][-1]["state"] if said[0]["out_of_memory"] else said[0]["peak"]
+        expect("where " + path + " opens", compare_moment(browser, path, device), opens["event"])
+        browser.get("#at-peak").click()
         expect("peak of " + path, compare_moment(browser, path, device), said[0]["peak"]["event"])
+        browser.get("#at-peak-reserved").click()
+        expect("peak of reserved memory of " + path, compare_moment(browser, path, device), said[0]["peak_reserved"]["event"])
         for part in (0.6,):
             click_in_chart(browser, part)
             compare_moment(browser, path, device)

@@ -53,6 +53,33 @@ says out '^Handles: cublas 4 (1 in use, workspaces 32.0 MiB)$'
 says out '^Out of memory 1 time$'
 LC_ALL=C run 0 report "$data/tarn.pickle" --rows 2 --device 1
 lacks out '█' && says out '##' && lacks out 'device 0' && says out ' more$'
+# Files whose names differ in a folder, or begin alike, are told apart, and are ranks only where each has a number of its own.
+for i in 10 20 30; do
+    mkdir -p "$work/iteration_$i" && cp "$data/small-4.pickle" "$work/iteration_$i/rank0_snapshot.pickle"
+    cp "$data/small-4.pickle" "$work/workstation_of_the_vision_group_run_Jun_$i.pickle" && cp "$data/small-4.pickle" "$work/rank$i.pickle"
+done
+run 0 report --json --device 0 "$work"/iteration_*/rank0_snapshot.pickle && json 'a["noun"] == "file" and [r["name"] for r in a["ranks"]] == ["iteration_%d" % i for i in (10, 20, 30)]'
+run 0 report --json --device 0 "$work"/workstation*.pickle && json '[r["name"] for r in a["ranks"]] == ["group_run_Jun_%d.pickle" % i for i in (10, 20, 30)]'
+run 0 report --device 0 "$work"/workstation*.pickle && says out '^3 files$' && says out '^group_run_Jun_20.pickle ' && lacks out 'rank'
+run 0 report --json --device 0 "$work"/rank{30,10,20}.pickle && json 'a["noun"] == "rank" and [r["name"] for r in a["ranks"]] == ["rank 10", "rank 20", "rank 30"]'
+run 0 report --json --device 0 "$work"/rank{10,20}.pickle "$work/iteration_10/rank0_snapshot.pickle" && json 'a["noun"] == "rank"'
+run 0 report --json --device 0 "$work"/rank10.pickle{,} "$work/rank20.pickle" && json '[r["name"] for r in a["ranks"]] == ["rank10.pickle", "rank10.pickle (2)", "rank20.pickle"]'
+
+# Paths of Windows tell what others do.
+python3 - "$work/windows.pickle" <<'END'
+import pickle, sys
+torch, work = "C:\\Python311\\Lib\\site-packages\\torch\\nn\\modules\\", "D:\\work\\"
+def frame(name, file, line):
+    return {"name": name, "filename": file, "line": line}
+stack = [frame("forward", torch + "linear.py", 5), frame("_call_impl", torch + "module.py", 6), frame("forward", work + "model.py", 39),
+         frame("_call_impl", torch + "module.py", 6), frame("main", "\\\\server\\share\\train.py", 7)]
+events = [{"action": "alloc", "addr": i << 21, "size": 1 << 20, "stream": 0, "time_us": i, "frames": stack} for i in range(1, 4)]
+with open(sys.argv[1], "wb") as out:
+    pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
+END
+run 0 report --json --depth 2 --by call_site,module "$work/windows.pickle"
+json 'a[0]["groups"]["call_site"][0]["name"] == "forward  model.py:39 < main  train.py:7" and a[0]["groups"]["module"][0]["name"].startswith("torch.nn linear < forward  model.py:39")'
+
 # The moment of an error that never was is not made up in silence.
 run 0 report --at oom "$data/well.pickle" && says err "^tarn report: $data/well.pickle: device 0 has no out-of-memory error; its end is shown$"
 run 0 report --json --at oom "$data/oom.pickle" && silent err && json 'a[0]["at"]["event"] == a[0]["out_of_memory"][-1]["state"]["event"]'
@@ -137,7 +164,19 @@ truth=$TARN_SOURCE/tests/tools/recordings/gpt-adamw.pickle.zst
 run 0 report --by category "$truth" && says out '^   207 MiB  20.[0-9] %      150  optimizer$\|^   207 MiB  19.[0-9] %      150  optimizer$'
 run 0 report --json --by category --category caches=layer_norm "$truth" && json '"caches" in [g["name"] for g in a[0]["groups"]["category"]]'
 for bad in '' caches caches= cache=x =x; do run 2 report "--category=$bad" a && says err '--category wants'; done
-run 0 report "$data/streams.pickle" && lacks out 'by category'
+run 0 report --device 0 "$data/streams.pickle" && lacks out 'by category'
+
+# Two files are compared side by side, in text as on a page, unless they are ranks; what is said in JSON has one form.
+run 0 diff --device 0 "$data/tarn.pickle" "$data/oom.pickle" && cp "$work/out" "$work/compared"
+run 0 report --no-what-if --device 0 "$data/tarn.pickle" "$data/oom.pickle" && cmp -s "$work/out" "$work/compared" || fail "two files are compared otherwise"
+run 0 report --json --device 0 "$data/tarn.pickle" "$data/oom.pickle" && json 'a["noun"] == "file" and len(a["ranks"]) == 2'
+cp "$data/tarn.pickle" "$work/rank_1.pickle" && cp "$data/oom.pickle" "$work/rank_0.pickle"
+run 0 report --device 0 "$work"/rank_{1,0}.pickle && says out '^2 ranks$'
+run 0 report --no-what-if --device 0 -o "$work/page.html" "$work"/rank_{1,0}.pickle && grep -q '"noun":"rank"' "$work/page.html" || fail "two ranks are none on a page"
+
+# Devices of one file are compared first.
+run 0 report --no-what-if "$data/streams.pickle" && says out '^2 devices$' && says out '^device 1 .*- *[0-9]' && says out '^streams.pickle, device 1: '
+run 0 report --no-what-if --json "$data/streams.pickle" && json '[o["device"] for o in a] == [0, 1]'
 
 # Modules: by the forward() functions of a stack.
 run 0 report --by module "$TARN_SOURCE/tests/tools/recordings/unet-ema.pickle.zst"
@@ -158,7 +197,7 @@ run 1 report "$work"/ranks/rank*.pickle "$work/nothing" && says err "^tarn repor
 # Standard input.
 "$tarn" report --device 0 - <"$data/tarn.pickle" >"$work/out" && says out '^standard input, device 0'
 "$tarn" report --no-what-if "$data/small-4.pickle.zst" | sed 's/^small-4.pickle.zst,/standard input,/' >"$work/named"
-"$tarn" report - <"$data/small-4.pickle.zst" | cmp -s - "$work/named" || fail "standard input is read otherwise"
+"$tarn" report --no-what-if - <"$data/small-4.pickle.zst" | cmp -s - "$work/named" || fail "standard input is read otherwise"
 run 1 report - && says err '^tarn report: -: byte 0'
 
 # JSON. The moment that is looked at is that of --at; the peaks stay.

@@ -158,16 +158,17 @@ static void what_was_alive_before_comes_first_and_by_address(void **state)
         assert_int_equal(workload.blocks[i].size, sizes[i]);
     assert_op(&workload, 0, WORKLOAD_FREE, 2); /* before the trace */
     assert_int_equal(workload.ops[0].event, WORKLOAD_BEFORE);
-    assert_op(&workload, 1, WORKLOAD_ALLOC, 4);
-    assert_op(&workload, 2, WORKLOAD_FREE, 1);
-    assert_op(&workload, 3, WORKLOAD_COMPLETED, 1);
-    assert_op(&workload, 4, WORKLOAD_COMPLETED, 2);
-    assert_op(&workload, 5, WORKLOAD_ALLOC, 5);
+    assert_op(&workload, 1, WORKLOAD_FREE, 3); /* which waits at the end */
+    assert_op(&workload, 2, WORKLOAD_ALLOC, 4);
+    assert_op(&workload, 3, WORKLOAD_FREE, 1);
+    assert_op(&workload, 4, WORKLOAD_COMPLETED, 1);
+    assert_op(&workload, 5, WORKLOAD_COMPLETED, 2);
+    assert_op(&workload, 6, WORKLOAD_ALLOC, 5);
     assert_true(workload.blocks[2].late && workload.blocks[2].completed == 3 * WORKLOAD_EVENT_TIME);
     assert_int_equal(workload.stream_count, 2);
     assert_int_equal(workload.streams[workload.blocks[0].stream], 7);
     assert_int_equal(workload.streams[workload.blocks[4].stream], 0);
-    assert_int_equal(workload.peak_requested, 444 + 300 + 1024 + 10);
+    assert_int_equal(workload.peak_requested, 444 + 300 + 10);
     assert_int_equal(workload.recorded_peak_reserved, 2 * MIB);
     workload_finish(&workload);
 }

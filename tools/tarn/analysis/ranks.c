@@ -4,10 +4,9 @@
 /* Owns the comparison of ranks. Keys are numbers of one snapshot, so what ranks have in common is found by label. */
 #include "analysis/ranks.h"
 
-#include "name.h"
 #include "units.h"
 
-#include <inttypes.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,36 +15,10 @@
 
 /* --- the ranks --- */
 
-/* "rank0.pickle", "snapshot_rank_12.pickle", "trainer-rank-3.zst": the number behind the last "rank". */
-static bool number_of(const char *name, uint64_t *number)
-{
-    const char *at = NULL;
-    for (const char *next = strstr(name, "rank"); next; next = strstr(next + 1, "rank"))
-        at = next + strlen("rank");
-    if (!at)
-        return false;
-    at += strspn(at, "-_. ");
-    size_t digits = strspn(at, "0123456789");
-    *number = digits ? strtoull(at, NULL, 10) : 0;
-    return digits > 0 && digits < 10;
-}
-
-static void name_rank(struct rank *rank)
-{
-    const struct name_text whole = name_shown(report_base_name(rank->file->path));
-    const char *base = whole.text;
-    rank->numbered = number_of(base, &rank->number);
-    int length = rank->numbered ? snprintf(rank->name, sizeof rank->name, "rank %" PRIu64, rank->number)
-                                : snprintf(rank->name, sizeof rank->name, "%.120s", base);
-    if (rank->file->count > 1)
-        snprintf(rank->name + length, sizeof rank->name - (size_t)length, ", device %d", rank->analysis->device);
-}
-
 static void fill_rank(struct rank *rank)
 {
     const struct analysis *analysis = rank->analysis;
     const struct snapshot *snapshot = analysis->snapshot;
-    name_rank(rank);
     if ((size_t)analysis->device < snapshot->tarn.device_count) {
         const struct snapshot_device *device = &snapshot->tarn.devices[analysis->device];
         rank->capacity = device->limit < device->total ? device->limit : device->total;
@@ -210,13 +183,16 @@ static char *next_sentence(struct ranks *ranks)
 }
 
 /* A rank's name where a sentence begins with it. */
-static struct units_text starting(const struct rank *rank)
+struct name {
+    char text[sizeof((struct rank *)0)->name];
+};
+static struct name starting(const struct rank *rank)
 {
-    struct units_text text;
-    snprintf(text.text, sizeof text.text, "%.39s", rank->name);
+    struct name name;
+    memcpy(name.text, rank->name, sizeof name.text);
     if (rank->numbered)
-        text.text[0] = 'R';
-    return text;
+        name.text[0] = (char)toupper((unsigned char)name.text[0]);
+    return name;
 }
 
 /* Who runs out first: by the times of the errors, else by what is left of the device, else by what is reserved. */
@@ -247,15 +223,16 @@ static void say_first(struct ranks *ranks)
         char *rest = ranks->sentences[ranks->sentence_count - 1] + length;
         if (timed > 1)
             snprintf(rest, size - (size_t)length,
-                     ", %s before %s by the clocks of their hosts. Memory runs out in %zu of %zu ranks.",
+                     ", %s before %s by the clocks of their hosts. Memory runs out in %zu of %zu %ss.",
                      units_time((uint64_t)(two->failed_us - one->failed_us) * 1000).text, two->name, failed,
-                     ranks->count);
+                     ranks->count, ranks->noun);
         else
-            snprintf(rest, size - (size_t)length, ". Memory runs out in %zu of %zu ranks.", failed, ranks->count);
+            snprintf(rest, size - (size_t)length, ". Memory runs out in %zu of %zu %ss.", failed, ranks->count,
+                     ranks->noun);
     } else if (failed) {
         snprintf(next_sentence(ranks), size,
-                 "Memory runs out in %zu of %zu ranks. The files have no times, so which was first is unknown.", failed,
-                 ranks->count);
+                 "Memory runs out in %zu of %zu %ss. The files have no times, so which was first is unknown.", failed,
+                 ranks->count, ranks->noun);
     } else if (reserved) {
         for (size_t i = 0; i < ranks->count; i++) {
             const struct rank *rank = &ranks->items[i], *best = &ranks->items[fullest];
@@ -270,15 +247,14 @@ static void say_first(struct ranks *ranks)
         uint64_t left = known && one->capacity > own ? one->capacity - own : 0;
         if (known)
             snprintf(next_sentence(ranks), size,
-                     "No rank ran out of memory. %s comes closest: it reserves %s of %s, which leaves %s.",
+                     "No %s ran out of memory. %s comes closest: it reserves %s of %s, which leaves %s.", ranks->noun,
                      starting(one).text, units_bytes(own).text, units_bytes(one->capacity).text,
                      units_bytes(left).text);
         else if (own > median)
-            snprintf(
-                next_sentence(ranks), size,
-                "No rank ran out of memory. On devices of the same size %s would be the first: it reserves %s; the "
-                "median is %s.",
-                one->name, units_bytes(own).text, units_bytes(median).text);
+            snprintf(next_sentence(ranks), size,
+                     "No %s ran out of memory. On devices of the same size %s would be the first: it reserves %s; the "
+                     "median is %s.",
+                     ranks->noun, one->name, units_bytes(own).text, units_bytes(median).text);
     }
     free(reserved);
 }
@@ -305,10 +281,10 @@ static bool say_who_differs(struct ranks *ranks)
         done = find_cause(ranks, best, more, &cause);
         char *text = next_sentence(ranks);
         size_t size = sizeof ranks->sentences[0];
-        int length = snprintf(text, size, "%s has %s at its peak, %s (%.0f %%) %s than the median of all ranks",
+        int length = snprintf(text, size, "%s has %s at its peak, %s (%.0f %%) %s than the median of all %ss",
                               starting(&ranks->items[best]).text, units_bytes(peak_of(&ranks->items[best])).text,
                               units_bytes(far).text, ranks->median ? 100 * (double)far / (double)ranks->median : 100.0,
-                              more ? "more" : "less");
+                              more ? "more" : "less", ranks->noun);
         if (cause.bytes)
             snprintf(text + length, size - (size_t)length, "; \"%.300s\" alone has %s %s.", cause.label,
                      units_bytes(cause.bytes).text, more ? "more" : "less");
@@ -320,7 +296,7 @@ static bool say_who_differs(struct ranks *ranks)
         any = any || said[i];
     if (done && !any && ranks->median)
         snprintf(next_sentence(ranks), sizeof ranks->sentences[0],
-                 "All %zu ranks are alike: their peaks are within %.1f %% of the median, %s.", ranks->count,
+                 "All %zu %ss are alike: their peaks are within %.1f %% of the median, %s.", ranks->count, ranks->noun,
                  100 * (double)widest / (double)ranks->median, units_bytes(ranks->median).text);
     free(said);
     return done;
@@ -340,7 +316,6 @@ static enum analysis_by find_cause_by(const struct ranks *ranks)
 bool ranks_make(const struct report_file *files, size_t count, struct ranks *ranks)
 {
     size_t all = 0;
-    bool numbered = true;
     *ranks = (struct ranks){0};
     for (size_t i = 0; i < count; i++)
         all += files[i].count;
@@ -353,10 +328,12 @@ bool ranks_make(const struct report_file *files, size_t count, struct ranks *ran
             *rank = (struct rank){.file = &files[i], .analysis = &files[i].analyses[j], .place = i};
             fill_rank(rank);
             peaks[ranks->count++] = peak_of(rank);
-            numbered = numbered && rank->numbered;
         }
-    if (done && numbered)
+    ranks->noun = "file";
+    if (done && rank_names_make(ranks->items, ranks->count, files, count)) {
+        ranks->noun = count > 1 ? "rank" : "device";
         qsort(ranks->items, ranks->count, sizeof *ranks->items, compare_ranks);
+    }
     if (done) {
         ranks->median = median_of(peaks, ranks->count);
         ranks->cause = find_cause_by(ranks);

@@ -14,8 +14,8 @@ struct rank {
     const struct report_file *file;
     const struct analysis *analysis;
     size_t place;      /* of its file among all */
-    char name[160];    /* "rank 3" where the file's name has it, else the file's name */
-    bool numbered;     /* the name has a number */
+    char name[160];    /* "rank 3", or the part of its file's path in which that differs from the others */
+    bool numbered;     /* files are ranks */
     uint64_t number;   /* of the rank */
     uint64_t capacity; /* bytes that it may have of its device; 0: not known */
     int64_t failed_us; /* when memory ran out first; SNAPSHOT_NO_TIME: never, or not known */
@@ -25,8 +25,9 @@ enum { RANK_SENTENCES = 4 };
 
 /* The median is of all ranks, of an even number the mean of both in the middle. Sums are those at each rank's own peak. */
 struct ranks {
-    struct rank *items; /* by number where all have one, else as they were named */
+    struct rank *items; /* by number where files are ranks, else as they were named */
     size_t count;
+    const char *noun;       /* "rank"; "file" where some have no number or the same; "device" of one file */
     uint64_t median;        /* of the peaks, bytes */
     enum analysis_by cause; /* by what the sentences tell who has it */
     char sentences[RANK_SENTENCES][600];
@@ -39,6 +40,12 @@ struct rank_difference {
     uint64_t least, median, most;
     size_t lowest, highest; /* the first ranks that have so much */
 };
+
+/* Whether files are compared as many: the devices of one, three or more, and two that are ranks. Else two have a comparison of their own. */
+bool ranks_are_compared(const struct report_file *files, size_t count);
+
+/* Names ranks, whose file and place are known. True where files are ranks: each has a number of its own. */
+bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_file *files, size_t count);
 
 /* The files outlive what is made of them. False when memory is short; then there is nothing to finish. */
 bool ranks_make(const struct report_file *files, size_t count, struct ranks *ranks);

@@ -8,8 +8,9 @@
 #include "units.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#define NAME_COLUMNS 14
+enum { NAME_LEAST = 14, NAME_MOST = 32 };
 
 static const char *const by_names[ANALYSIS_BY_COUNT] = {
     [ANALYSIS_BY_TAG] = "tag",           [ANALYSIS_BY_TOP] = "first part of the tag",
@@ -20,6 +21,25 @@ static const char *const by_names[ANALYSIS_BY_COUNT] = {
 
 /* --- text --- */
 
+/* Columns for names in the tables. */
+static int name_columns(const struct ranks *ranks)
+{
+    size_t most = NAME_LEAST;
+    for (size_t i = 0; i < ranks->count; i++)
+        most = strlen(ranks->items[i].name) > most ? strlen(ranks->items[i].name) : most;
+    return most < NAME_MOST ? (int)most : NAME_MOST;
+}
+
+/* A name in its columns; of a longer one the end. */
+static void write_name(FILE *out, const char *name, int columns)
+{
+    size_t length = strlen(name), wide = (size_t)columns;
+    const char *shown = length > wide ? name + length - wide : name;
+    while (((unsigned char)*shown & 0xc0) == 0x80)
+        shown++;
+    fprintf(out, "%-*s", columns, shown);
+}
+
 static void write_rank(FILE *out, const struct ranks *ranks, const struct rank *rank)
 {
     const struct analysis *analysis = rank->analysis;
@@ -27,9 +47,10 @@ static void write_rank(FILE *out, const struct ranks *ranks, const struct rank *
     uint64_t far = peak > ranks->median ? peak - ranks->median : ranks->median - peak;
     char growth[48];
     snprintf(growth, sizeof growth, "%s%s", !far ? "" : peak > ranks->median ? "+" : "-", units_bytes(far).text);
-    fprintf(out, "%-*.*s %11s %12s %11s %16s %14zu", NAME_COLUMNS, NAME_COLUMNS, rank->name, units_bytes(peak).text,
-            growth, units_bytes(analysis->at_peak_reserved.reserved).text,
-            units_bytes(analysis->at_peak_reserved.unused).text, analysis->oom_count);
+    write_name(out, rank->name, name_columns(ranks));
+    fprintf(out, " %11s %12s %11s %16s %14zu", units_bytes(peak).text, growth,
+            units_bytes(analysis->at_peak_reserved.reserved).text, units_bytes(analysis->at_peak_reserved.unused).text,
+            analysis->oom_count);
     if (rank->capacity)
         fprintf(out, " %11s", units_bytes(rank->capacity).text);
     putc('\n', out);
@@ -39,9 +60,12 @@ static void write_rank(FILE *out, const struct ranks *ranks, const struct rank *
 static void write_difference(FILE *out, const struct ranks *ranks, const struct rank_difference *difference,
                              const struct report_options *options)
 {
-    fprintf(out, "%11s %11s %11s  %-*.*s  ", units_bytes(difference->least).text, units_bytes(difference->median).text,
-            units_bytes(difference->most).text, NAME_COLUMNS, NAME_COLUMNS, ranks->items[difference->highest].name);
-    report_print_label(out, difference->label, options->width - 39 - NAME_COLUMNS);
+    int columns = name_columns(ranks);
+    fprintf(out, "%11s %11s %11s  ", units_bytes(difference->least).text, units_bytes(difference->median).text,
+            units_bytes(difference->most).text);
+    write_name(out, ranks->items[difference->highest].name, columns);
+    fputs("  ", out);
+    report_print_label(out, difference->label, options->width - 39 - columns);
     putc('\n', out);
 }
 
@@ -53,7 +77,7 @@ static bool write_differences(FILE *out, const struct ranks *ranks, enum analysi
     if (!differences)
         return false;
     if (count || options->by)
-        fprintf(out, "\n%11s %11s %11s  %-*s  by %s\n", "least", "median", "most", NAME_COLUMNS, "most in",
+        fprintf(out, "\n%11s %11s %11s  %-*s  by %s\n", "least", "median", "most", name_columns(ranks), "most in",
                 by_names[by]);
     for (size_t i = 0; i < count && i < options->rows; i++)
         write_difference(out, ranks, &differences[i], options);
@@ -67,10 +91,11 @@ bool ranks_text_write(FILE *out, const struct ranks *ranks, const struct report_
 {
     unsigned asked = options->by ? options->by : 1U << ranks->cause | 1U << ANALYSIS_BY_CATEGORY;
     bool done = true;
-    fprintf(out, "%zu ranks\n\n", ranks->count);
+    int columns = name_columns(ranks);
+    fprintf(out, "%zu %ss\n\n", ranks->count, ranks->noun);
     for (size_t i = 0; i < ranks->sentence_count; i++)
         report_print_wrapped(out, ranks->sentences[i], options);
-    fprintf(out, "\n%-*s %11s %12s %11s %16s %14s\n", NAME_COLUMNS, "rank", "peak", "from median", "reserved",
+    fprintf(out, "\n%-*s %11s %12s %11s %16s %14s\n", columns, ranks->noun, "peak", "from median", "reserved",
             "free in reserved", "out of memory");
     for (size_t i = 0; i < ranks->count; i++)
         write_rank(out, ranks, &ranks->items[i]);
@@ -135,8 +160,9 @@ json_t *ranks_json(const struct ranks *ranks, unsigned by, size_t rows)
             json_decref(differences);
             differences = NULL;
         }
-    return json_pack("{s:o, s:I, s:s, s:o, s:o}", "ranks", items, "median", (json_int_t)ranks->median, "by",
-                     report_by_name(ranks->cause), "advice", sentences, "differences", differences);
+    return json_pack("{s:s, s:o, s:I, s:s, s:o, s:o}", "noun", ranks->noun, "ranks", items, "median",
+                     (json_int_t)ranks->median, "by", report_by_name(ranks->cause), "advice", sentences, "differences",
+                     differences);
 }
 
 bool ranks_json_write(FILE *out, const struct ranks *ranks, const struct report_options *options)

@@ -36,11 +36,11 @@ static const char report_help[] =
     "With -o it writes one page that a browser shows without a network: memory over time by tag, call site, stream or\n"
     "pool, down to single allocations; the live blocks of any moment; where they lay, and the free memory between "
     "them.\n"
-    "With two files the page compares them. Without -o it prints a screen of text for each device.\n"
+    "Without -o it prints a screen of text for each device, after a comparison where there are several.\n"
     "\n"
-    "Several files are the ranks of one job; the number after \"rank\" in a file's name is its rank. The report says "
-    "which\n"
-    "ranks differ from the others and how, and which runs out of memory first.\n"
+    "Several files are compared. They are the ranks of one job if each has a number of its own behind \"rank\" in its\n"
+    "name. The report says which differ from the others and how, and which runs out of memory first. Two files that\n"
+    "are no ranks are compared as by `tarn diff`.\n"
     "\n"
     "Options:\n"
     "  -o, --output PAGE      Write a page; \"-\" is standard output\n"
@@ -309,6 +309,20 @@ static bool show_ranks(const struct arguments *arguments, const struct report_fi
     return done;
 }
 
+/* As text or JSON. The JSON of several files is always that of ranks. */
+static bool show(const struct arguments *arguments, const struct report_file *files, size_t count)
+{
+    const struct report_options *how = &arguments->options;
+    if (arguments->json)
+        return count > 1 ? show_ranks(arguments, files, count) : report_json_write(stdout, &files[0], how);
+    if (count == 2 && !ranks_are_compared(files, count))
+        return report_diff_text(stdout, &files[0], &files[1], how);
+    if (ranks_are_compared(files, count) && !show_ranks(arguments, files, count))
+        return false;
+    return count > 1 ||
+           ((files[0].count == 1 || putchar('\n') != EOF) && report_text_write(stdout, &files[0], how));
+}
+
 /* Says where the moment of an error is asked for, and there is none: the end is shown. */
 static void say_no_error(const struct arguments *arguments, const char *command, const struct report_file *file)
 {
@@ -334,9 +348,7 @@ static int report(const struct arguments *arguments, const char *command, char *
         errno = 0;
         done = write_page(arguments->output, files, count);
     } else if (done) {
-        done = count > 1         ? show_ranks(arguments, files, count)
-               : arguments->json ? report_json_write(stdout, &files[0], &arguments->options)
-                                 : report_text_write(stdout, &files[0], &arguments->options);
+        done = show(arguments, files, count);
         if (!done)
             fprintf(stderr, "tarn %s: the results could not be written\n", command);
     }

@@ -588,7 +588,7 @@ static void put_data(struct page *page, const struct report_file *list, size_t c
     struct ranks made;
     for (size_t i = 0; i < count; i++)
         files = append(files, put_file(page, &list[i]));
-    if (count > 2) {
+    if (ranks_are_compared(list, count)) {
         ranks = ranks_make(list, count, &made) ? ranks_json(&made, 0, RANK_ROWS) : NULL;
         ranks_finish(&made);
     }

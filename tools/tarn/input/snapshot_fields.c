@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const reader_words[WORD_COUNT] = {
@@ -368,6 +369,26 @@ uint32_t reader_block_stack(struct reader *reader, const struct fields *fields)
     return reader_stack(&last);
 }
 
+/* A path of Windows, "C:\\work\\model.py", with slashes: all that is told by paths is told by these. */
+static bool with_slashes(struct reader *reader, uint32_t *text)
+{
+    const struct pickle_texts *texts = &reader->pickle.texts;
+    const char *path = texts->bytes + texts->starts[*text];
+    size_t length = texts->starts[*text + 1] - texts->starts[*text] - 1;
+    bool drive = length > 2 && path[1] == ':' && path[2] == '\\',
+         share = length > 2 && path[0] == '\\' && path[1] == '\\';
+    char *copy = drive || share ? strndup(path, length) : NULL;
+    if (!drive && !share)
+        return true;
+    if (!copy)
+        return no_memory(reader);
+    for (char *at = copy; *at; at++)
+        *at = *at == '\\' ? '/' : *at;
+    bool added = pickle_text_add(&reader->pickle, copy, strlen(copy), text);
+    free(copy);
+    return added || no_memory(reader);
+}
+
 bool reader_take_frame(struct reader *reader, const struct fields *fields, uint64_t *record)
 {
     struct snapshot *snapshot = reader->snapshot;
@@ -375,6 +396,8 @@ bool reader_take_frame(struct reader *reader, const struct fields *fields, uint6
     struct snapshot_frame frame = {.name = reader_text(fields, KEY_NAME),
                                    .filename = reader_text(fields, KEY_FILENAME)};
     uint64_t number;
+    if (!with_slashes(reader, &frame.filename))
+        return false;
     if (line && !pickle_get_unsigned(&reader->pickle, line->value, &number) && number <= UINT32_MAX)
         frame.line = (uint32_t)number;
 

@@ -515,6 +515,10 @@ static bool draft_state(struct draft *draft)
             if (!draft_block(draft, block->address, size, segment->stream, segment->pool, true, &number) ||
                 !table_add(&found, block->address, 0, 0))
                 goto out;
+            if (block->state == SNAPSHOT_ACTIVE_PENDING_FREE) { /* since before the trace: no event asks for it */
+                draft->blocks[number].life = LIFE_REQUESTED;
+                draft->blocks[number].freed_before = true;
+            }
             active++;
         }
     }

@@ -32,7 +32,7 @@ function writeLink(chosen, first) {
         if (text(chosen[field]) !== text(first[field]))
             parameters.set(name, text(chosen[field]));
     }
-    if (chosen.place)
+    if (chosen.place !== first.place)
         parameters.set("device", String(chosen.place));
     const alone = [...parameters.keys()].join() === "block" && chosen.block === first.firstBlock;
     if (alone || chosen.block < 0) // which block is chosen without a link depends on all the rest
@@ -53,6 +53,6 @@ function readLink(text) {
         if (value !== undefined)
             found[field] = value;
     }
-    found.place = /^[0-9]+$/.test(parameters.get("device") || "") ? Number(parameters.get("device")) : 0;
+    found.place = /^[0-9]+$/.test(parameters.get("device") || "") ? Number(parameters.get("device")) : -1; // none: the page's own choice
     return found;
 }

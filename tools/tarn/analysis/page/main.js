@@ -262,8 +262,13 @@ function saveLink() {
     }, 150);
 }
 
+// Without a link: the first device that ran out of memory, if one did.
+function firstPlace() {
+    return Math.max(0, choices.findIndex(choice => choice.model.device.ooms.length));
+}
+
 async function followLink() {
-    const link = readLink(location.hash), choice = choices[link.place] || choices[0];
+    const link = readLink(location.hash), choice = choices[link.place] || choices[firstPlace()];
     await chooseModel(choice.model, link);
 }
 
@@ -271,7 +276,8 @@ async function followLink() {
 async function chooseModel(model, link = {}) {
     const {hasTags, hasStacks, hasCategories, hasTrace, hasTimes} = model.device;
     const by = hasTags ? "tag" : hasCategories ? "category" : hasStacks ? "site" : "stream";
-    first = {moment: model.device.peak, block: null, by, groupsBy: hasStacks ? "site" : by, axis: hasTimes ? "time" : "events", lines: 12,
+    const failed = model.device.ooms[model.device.ooms.length - 1];
+    first = {place: firstPlace(), moment: failed ? failed.moment : model.device.peak, block: null, by, groupsBy: hasStacks ? "site" : by, axis: hasTimes ? "time" : "events", lines: 12,
         search: "", least: "", most: "", filter: null, legend: new Set(), opened: new Set(), range: null, view: null,
         sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
     const choice = (field, values) => link[field] === undefined || values.includes(link[field]) ? {} : {[field]: first[field]};
@@ -305,7 +311,7 @@ async function chooseModel(model, link = {}) {
     replaceContent("block", element("p", {class: "note"}, "Select a block in a chart or in the list to see its details."));
     byId("head-facts").textContent = headFacts(model);
     replaceContent("partial", model.device.partial ? element("p", {class: "warning"}, model.device.partial) : null);
-    showAdvice(model, chooseMoment);
+    showAdvice(model, choices.length > 1 ? nameOf(choices[chosen.place]) : "", chooseMoment);
     showOoms(model, chooseMoment);
     showWhatIf(model);
     showDeviceFacts(model);
@@ -338,7 +344,7 @@ function compareFiles() {
 }
 
 function headFacts(model) {
-    const device = model.device, facts = ["recorded by " + model.file.by];
+    const device = model.device, facts = [...choices.length > 1 ? [nameOf(choices[chosen.place])] : [], "recorded by " + model.file.by];
     if (device.hasTrace)
         facts.push(plural(model.events, "event"), plural(model.blocks.count, "block"),
             device.hasTimes ? formatTime(model.times[model.events]) : "no times");
@@ -349,14 +355,22 @@ function headFacts(model) {
 
 // --- setting up ---
 
-// The list of all files and devices.
+// What a file and device are called where there are several.
+function nameOf({file, model}) {
+    return (models.length > 1 ? "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[file % 26] + ": " : "") + model.file.name + ", device " +
+        model.device.device + (model.device.name ? " (" + model.device.name + ")" : "");
+}
+
+// The list of all files and devices, and the title, which are those of files that a reader opened too.
 function listModels() {
     choices = [];
     models.forEach((devices, file) => devices.forEach(model => choices.push({file, model})));
-    const name = ({file, model}) => (models.length > 1 ? "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[file % 26] + ": " : "") + model.file.name + ", device " +
-        model.device.device + (model.device.name ? " (" + model.device.name + ")" : "");
-    byId("model").replaceChildren(...choices.map((choice, i) => element("option", {value: i}, name(choice))));
+    byId("model").replaceChildren(...choices.map((choice, i) => element("option", {value: i}, nameOf(choice))));
     byId("model").hidden = choices.length < 2;
+    const [first, second] = models.map(devices => devices[0].file.name);
+    const title = first + (models.length === 2 ? " and " + second : models.length > 2 ? " and " + (models.length - 1) + " more" : "");
+    document.querySelector("h1").textContent = title;
+    document.title = title;
 }
 
 function say(text) {

@@ -23,9 +23,9 @@ function modelOfRank(rank, models) {
 
 function showRanks(ranks, models, chosenModel, by, onModel) {
     const number = name => ({name, number: true}), most = Math.max(1, ...ranks.ranks.map(rank => rank.allocated));
-    byId("ranks-title").textContent = plural(ranks.ranks.length, "rank");
+    byId("ranks-title").textContent = plural(ranks.ranks.length, ranks.noun);
     replaceContent("ranks-advice", ...ranks.advice.map(text => element("li", {}, text)));
-    replaceContent("ranks-table", makeTable("At the peak of each", [{name: "rank"}, number("peak"), number("difference from the median"), number("peak reserved"),
+    replaceContent("ranks-table", makeTable("At the peak of each", [{name: ranks.noun}, number("peak"), number("difference from the median"), number("peak reserved"),
         number("free in reserved"), number("out of memory")], ranks.ranks.map(rank => {
         const model = modelOfRank(rank, models);
         const name = element("button", {class: "row", type: "button", "aria-pressed": String(model === chosenModel), title: rank.file,

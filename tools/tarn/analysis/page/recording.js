@@ -165,7 +165,7 @@ class RecordingReader {
                 yield;
         }
         for (const segment of segments) {
-            this.state(list, segment, hasTrace);
+            this.state(list, segment);
             ranges.state({address: numberOr(segment.address), size: numberOr(segment.total_size), begin: 0, end: NEVER,
                 stream: this.streams.of(numberOr(segment.stream)), pool: this.poolOf(segment), joins: segment.is_expandable === true ? 1 : 0});
             yield;
@@ -225,7 +225,7 @@ class RecordingReader {
     }
 
     // What the final state says: blocks that the trace never mentions were there before it.
-    state(list, segment, hasTrace) {
+    state(list, segment) {
         let address = numberOr(segment.address);
         for (const last of listOr(segment.blocks)) {
             if (!(last instanceof PlainDict))
@@ -243,7 +243,7 @@ class RecordingReader {
                 continue;
             Object.assign(block, {stream: this.streams.of(numberOr(segment.stream)), pool: this.poolOf(segment),
                 tag: this.texts.of(textOr(last.user_metadata)), stack: this.stacks.stackOf(last.frames || (history || {}).frames)});
-            if (!hasTrace && last.state !== "active_allocated")
+            if (last.state !== "active_allocated") // no event asks for its free: that was before
                 block.freed = 0;
         }
     }

@@ -58,7 +58,8 @@ class StackTree {
 
     frameOf(frame) {
         const text = value => (typeof value === "string" ? value : "");
-        const name = text(frame.name), file = text(frame.filename), line = Math.floor(numberOr(frame.line));
+        const path = text(frame.filename), file = /^(.:\\|\\\\)/.test(path) ? path.replace(/\\/g, "/") : path; // of Windows
+        const name = text(frame.name), line = Math.floor(numberOr(frame.line));
         const key = name + "\0" + file + "\0" + line;
         let number = this.frameNumbers.get(key);
         if (number === undefined) {

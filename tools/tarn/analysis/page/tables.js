@@ -101,8 +101,11 @@ function showBlock(model, i, onMoment) {
 }
 
 // What happened and what to do, as `tarn report` says it; each sentence leads to the moment that shows it.
-function showAdvice(model, onMoment) {
+// `whose` says of which file and device it is, where there are several.
+function showAdvice(model, whose, onMoment) {
     const advice = model.device.advice;
+    byId("advice-of").hidden = !whose;
+    byId("advice-of").textContent = whose;
     byId("advice-section").hidden = !advice.length;
     replaceContent("advice", ...advice.map(item => element("li", {"data-kind": item.kind}, item.text + " ",
         model.device.hasTrace ? element("button", {class: "link", type: "button", "aria-label": "Show the moment that this is about",

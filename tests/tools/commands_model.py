@@ -1,0 +1,373 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+"""Each subcommand of `tarn` that reads or shows something, with each kind of input and of output: commands_model.py PROGRAM FOLDER
+
+What is held: the exit status; no signal; what is on standard output is whole (JSON is JSON, text is UTF-8 without control characters, a page
+ends); what fails says why on standard error. And no lie about totals: the peaks, the end and the errors of each device are computed
+here once more, from the pickle or the log alone, by a program that shares nothing with the first. FOLDER is filled with small inputs."""
+
+import concurrent.futures
+import copy
+import json
+import os
+import pickle
+import random
+import re
+import subprocess
+import sys
+
+import make_snapshots as make
+
+PROGRAM, FOLDER = sys.argv[1:3]
+MIB = 1 << 20
+NEVER = 1 << 62
+
+
+# --- what is true of a recording -------------------------------------------------------------------------------------
+
+class Truth:
+    """One device of a snapshot, moment by moment."""
+
+    def __init__(self, snapshot, device):
+        trace = snapshot.get("device_traces", [[]] * (device + 1))
+        self.trace = trace[device] if device < len(trace) else []
+        self.segments = [segment for segment in snapshot.get("segments", []) if segment["device"] == device]
+        self.lives = []  # [size, begin, freed, end]
+        self.traced = any(event["action"] in ("alloc", "free_requested", "free_completed") for event in self.trace)
+        self.walk()
+        self.sum_up()
+
+    def walk(self):
+        here, completes = {}, any(event["action"] == "free_completed" for event in self.trace)
+        for moment, event in enumerate(self.trace, 1):
+            action, address, size = event["action"], event.get("addr"), event["size"]
+            if action == "alloc":
+                self.end(here.get(address), moment)
+                here[address] = self.add(size, moment)
+            elif action in ("free_requested", "free_completed"):
+                requested = action == "free_requested"
+                block = here.setdefault(address, None) or self.add(size, 0)
+                if here[address] is None:
+                    here[address] = block
+                    block[2] = NEVER if requested else 0  # what only completes was freed before the recording
+                if block[3] != NEVER or (requested and block[2] != NEVER):
+                    continue
+                block[2] = min(block[2], moment)
+                if not (requested and completes):
+                    block[3] = moment
+        for segment in self.segments:
+            address = segment["address"]
+            for block in segment["blocks"]:
+                place = block.get("address", address)
+                address = place + block["size"]
+                if block["state"] != "inactive" and place not in here:
+                    made = self.add(block.get("requested_size") or block["size"], 0)
+                    if block["state"] != "active_allocated":
+                        made[2] = 0
+
+    def add(self, size, moment):
+        self.lives.append([size, moment, NEVER, NEVER])
+        return self.lives[-1]
+
+    @staticmethod
+    def end(block, moment):
+        if block:
+            block[2], block[3] = min(block[2], moment), min(block[3], moment)
+
+    def sum_up(self):
+        count = (len(self.trace) if self.traced else 0) + 1
+        allocated, waiting, reserved = [0] * (count + 1), [0] * (count + 1), [0] * (count + 1)
+
+        def life(sums, size, begin, end):
+            if begin < min(end, count):
+                sums[begin] += size
+                sums[min(end, count)] -= size
+        for size, begin, freed, end in self.lives:
+            life(allocated, size, begin, freed)
+            life(waiting, size, max(freed, begin), end)
+        total = sum(segment["total_size"] for segment in self.segments)
+        for moment in range(count - 1, -1, -1):
+            reserved[moment] = total
+            event = self.trace[moment - 1] if moment else {"action": ""}
+            total -= event["size"] if event["action"] in ("segment_alloc", "segment_map") else 0
+            total += event["size"] if event["action"] in ("segment_free", "segment_unmap") else 0
+        for sums in (allocated, waiting):
+            for moment in range(1, count):
+                sums[moment] += sums[moment - 1]
+        self.allocated, self.waiting, self.reserved = allocated[:count], waiting[:count], reserved[:count]
+        self.peak = max(range(count), key=lambda i: (self.allocated[i], -i))
+        self.peak_reserved = max(range(count), key=lambda i: (self.reserved[i], self.allocated[i], -i))
+        self.blocks = sum(freed >= count and begin < count for _, begin, freed, _ in self.lives)
+        self.ooms = [event["size"] for event in self.trace if event["action"] == "oom"]
+        self.allocations = sum(event["action"] == "alloc" for event in self.trace)
+
+
+def truths_of(snapshot):
+    devices = max([len(snapshot.get("device_traces", []))] + [segment["device"] + 1 for segment in snapshot.get("segments", [])])
+    found = {device: Truth(snapshot, device) for device in range(devices)}
+    return {device: truth for device, truth in found.items() if truth.trace or truth.segments}
+
+
+def log_as_snapshot(text):
+    """RMM's log: a free completes itself."""
+    actions = {"allocate": "alloc", "free": "free_requested", "allocate failure": "oom"}
+    trace = []
+    for line in text.splitlines()[1:]:
+        fields = line.split(",")
+        if len(fields) == 6:
+            trace.append({"action": actions[fields[2]], "addr": int(fields[3], 16), "size": int(fields[4])})
+    return {"segments": [], "device_traces": [trace]}
+
+
+# --- inputs ----------------------------------------------------------------------------------------------------------
+
+def inputs():
+    """{name: (path, truths or None where the file is none, whether a replay may run out of memory)}"""
+    found = {}
+
+    def put(name, data, snapshot, short=False):
+        path = os.path.join(os.fsencode(FOLDER), name if isinstance(name, bytes) else name.encode())
+        with open(path, "wb") as file:
+            file.write(data)
+        found[name] = (path, truths_of(snapshot) if snapshot is not None else None, short)
+
+    devices = [make.Device(i, 40 + i, late=0.3, pool_ids=True) for i in range(2)]
+    for device in devices:
+        device.work(150, (0, 0x55), ((0, 0), (0, 1)), target=20)
+    good = make.snapshot(devices)
+    data = pickle.dumps(good, 4)
+    put("good.pickle", data, good)
+    put("good.pickle.zst", make.zstd_stored(data), good)
+    put("tarn.pickle", pickle.dumps(make.tarn_layout(copy.deepcopy(good)), 4), good)
+    old = make.old_layout(copy.deepcopy(good))
+    put("old.pickle", pickle.dumps(old, 2), old)
+    put("state.pickle", pickle.dumps({"segments": good["segments"]}, 4), {"segments": good["segments"]})
+    ring = make.snapshot(devices, ring=100)
+    put("ring.pickle", pickle.dumps(ring, 4), ring)
+    put(b"name-\xff\x1b[31m.pickle", data, good)
+
+    device = make.Device(0, 44, capacity=600 * MIB)
+    blocks = [device.alloc(8 * MIB) for _ in range(60)]
+    for block in blocks[::2]:
+        device.free(block)
+    assert not device.alloc(200 * MIB)
+    torn = make.snapshot([device])
+    put("torn.pickle", pickle.dumps(torn, 4), torn, True)
+
+    lone = {"segments": [{"device": 0, "address": 1 << 30, "total_size": 4 * MIB, "stream": 0, "is_expandable": False, "blocks": [
+        {"address": 1 << 30, "size": MIB, "requested_size": MIB - 9, "state": "active_pending_free"},
+        {"address": (1 << 30) + MIB, "size": 3 * MIB, "requested_size": 0, "state": "inactive"}]}],
+        "device_traces": [[{"action": "free_completed", "addr": (1 << 30) + 2 * MIB, "size": 777, "stream": 0, "time_us": 5},
+                           {"action": "alloc", "addr": (1 << 30) + 2 * MIB, "size": 5000, "stream": 0, "time_us": 9},
+                           {"action": "free_requested", "addr": (1 << 30) + 2 * MIB, "size": 5000, "stream": 0, "time_us": 11}]]}
+    put("lone.pickle", pickle.dumps(lone, 4), lone)
+    nothing = {"segments": [], "device_traces": [[], []]}
+    put("nothing.pickle", pickle.dumps(nothing, 4), nothing)
+
+    lines = ["Thread,Time,Action,Pointer,Size,Stream"]
+    source, live = random.Random(6), {}
+    for i in range(120):
+        if live and source.random() < 0.45:
+            address = source.choice(sorted(live))
+            lines.append(f"7,10:00:{i % 60:02}.5,free,{address:#x},{live.pop(address)},0x0")
+        else:
+            address, size = (i + 1) << 20, source.randint(1, MIB)
+            live[address] = size
+            lines.append(f"{7 + i % 2},10:00:{i % 60:02}.5,allocate,{address:#x},{size},0x0")
+    lines.append("7,10:00:59.9,allocate failure,0x0,1099511627776,0x0")
+    log = "\n".join(lines) + "\n"
+    put("log.csv", log.encode(), log_as_snapshot(log))
+    put("cut.csv", ("\ufeff" + log + "8,10:00:59.9,alloc").encode(), log_as_snapshot(log))
+
+    put("empty", b"", None)
+    put("text", b"this is no pickle\n", None)
+    put("zip", b"PK\x03\x04" + bytes(40), None)
+    for i, at in enumerate((1, 100, len(data) // 2, len(data) - 1)):
+        put(f"cut-{i}", data[:at], None)
+    for i in range(6):  # what a byte more or less makes of it is not known, except that it is no crash
+        where, mangled = source.randrange(len(data)), bytearray(data)
+        mangled[where] ^= 1 << source.randrange(8)
+        put(f"mangled-{i}", bytes(mangled), None)
+    huge = copy.deepcopy(lone)
+    huge["device_traces"][0][1]["size"] = (1 << 63) + 5
+    huge["device_traces"][0].append({"action": "oom", "device_free": (1 << 64) - 1, "size": 1 << 62, "stream": 0, "time_us": 12})
+    put("huge", pickle.dumps(huge, 4), None)
+    os.mkdir(os.path.join(FOLDER, "folder"))
+    found["folder"] = (os.path.join(os.fsencode(FOLDER), b"folder"), None, False)
+    found["missing"] = (os.path.join(os.fsencode(FOLDER), b"missing"), None, False)
+    return found
+
+
+# --- what the program says -------------------------------------------------------------------------------------------
+
+def fail(arguments, why, ran=None):
+    said = b"" if ran is None else ran.stdout[:600] + b"\n" + ran.stderr[:600]
+    sys.exit(f"commands_model: {b' '.join(arguments)!r}: {why}\n{said.decode(errors='replace')}")
+
+
+def run(*arguments, stdin=None):
+    arguments = [argument if isinstance(argument, bytes) else argument.encode() for argument in arguments]
+    ran = subprocess.run([PROGRAM.encode(), *arguments], input=stdin if stdin is not None else b"", capture_output=True, timeout=60)
+    if ran.returncode not in (0, 1, 2, 3):
+        fail(arguments, f"ended with {ran.returncode}", ran)
+    if ran.returncode in (1, 2) and not ran.stderr and b"failed" not in ran.stdout and b'"error"' not in ran.stdout:
+        fail(arguments, "fails and does not say why", ran)
+    for stream in (ran.stdout, ran.stderr):
+        try:
+            text = stream.decode("utf-8")
+        except UnicodeDecodeError as error:
+            fail(arguments, f"prints no UTF-8: {error}", ran)
+        if b"-o" not in arguments and re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text):
+            fail(arguments, "prints control characters", ran)
+    made = None
+    if b"--json" in arguments and (ran.stdout or ran.returncode == 0):
+        try:
+            made = json.loads(ran.stdout)
+        except ValueError as error:
+            fail(arguments, f"prints no JSON: {error}", ran)
+    return arguments, ran, made
+
+
+def expect(arguments, what, got, wanted):
+    if got != wanted:
+        fail(arguments, f"{what} is {got!r}, but truly {wanted!r}")
+
+
+def check_state(arguments, name, state, truth, moment):
+    expect(arguments, name + ": the moment", state["event"], moment)
+    expect(arguments, name + ": allocated", state["allocated"], truth.allocated[moment])
+    expect(arguments, name + ": waiting", state["waiting"], truth.waiting[moment])
+    expect(arguments, name + ": reserved", state["reserved"], truth.reserved[moment])
+
+
+def check_report(arguments, said, truths):
+    expect(arguments, "the devices", [item["device"] for item in said], sorted(truths))
+    for item in said:
+        truth = truths[item["device"]]
+        check_state(arguments, "the peak", item["peak"], truth, truth.peak)
+        check_state(arguments, "the peak of reserved memory", item["peak_reserved"], truth, truth.peak_reserved)
+        check_state(arguments, "the end", item["at"], truth, len(truth.allocated) - 1)
+        expect(arguments, "live blocks", item["at"]["blocks"], truth.blocks)
+        expect(arguments, "errors", [oom["asked"] for oom in item["out_of_memory"]], truth.ooms)
+        if truth.traced:
+            expect(arguments, "allocations", item["allocations"], truth.allocations)
+
+
+def check_replay(arguments, said, truths):
+    replayed = {device: truth for device, truth in truths.items() if truth.traced}
+    for item in said:
+        if "state" in item:
+            if "device" in item:
+                expect(arguments, "reserved", item["state"]["reserved"], truths[item["device"]].reserved[-1])
+            continue
+        truth = replayed.pop(item["device"])
+        expect(arguments, "requested", item["peak_requested"], max(truth.allocated))
+        expect(arguments, "events", item["events"], len(truth.trace))
+        expect(arguments, "allocations", item["allocations"], truth.allocations)
+        expect(arguments, "errors", item["recorded_ooms"], len(truth.ooms))
+        expect(arguments, "divergences", item["divergences"], 0)
+        if item["recorded_peak_reserved"] is not None:
+            expect(arguments, "reserved in the recording", item["recorded_peak_reserved"], max(truth.reserved))
+        for policy in ("peak_reserved", "pytorch_peak_reserved", "expandable_peak_reserved"):
+            ooms = item.get(policy.replace("peak_reserved", "ooms"), 0) if policy != "peak_reserved" else 0
+            if not ooms and item[policy] < max(truth.allocated):
+                fail(arguments, f"{policy} is below what was requested")
+    expect(arguments, "devices that were not replayed", list(replayed), [])
+
+
+def check_diff(arguments, said, truths):
+    for item in said:
+        truth = truths[item["device"]]
+        for side in ("before", "after"):
+            check_state(arguments, side, item[side]["at"] if "at" in item[side] else item[side], truth, truth.peak)
+
+
+def check_page(arguments, ran, truths):
+    page = ran.stdout.decode()
+    if not page.rstrip().endswith("</html>"):
+        fail(arguments, "the page has no end")
+    description = json.loads(re.search(r'id="description">(.*?)</script>', page, re.DOTALL).group(1))
+    for item in description["files"][0]["traces"]:
+        truth = truths[item["device"]]
+        expect(arguments, "the page's peaks", (item["peak"], item["peakReserved"], len(item["ooms"])),
+               (truth.peak, truth.peak_reserved, len(truth.ooms)))
+
+
+def of_input(name, path, truths, short):
+    """All that reads one file."""
+    bad = truths is None
+    certain = not name.startswith("mangled") and name != "huge" if isinstance(name, str) else True
+    done = 0
+
+    def status(ran, arguments, wanted):
+        if certain and ran.returncode not in wanted:
+            fail(arguments, f"status {ran.returncode}, not {wanted}", ran)
+
+    empty = not bad and not truths
+    for line in (("report", "--json", "--at", "end"), ("report", "--text"), ("report", "--no-what-if", "-o", "-"), ("replay", "--json"),
+                 ("replay",), ("replay", "--json", "--what-if", "policy=pytorch"), ("diff", "--json"), ("diff",),
+                 ("plan", "--json", "--seconds", "0"), ("plan", "--seconds", "0")):
+        arguments, ran, said = run(*line, path, *([path] if line[0] == "diff" else []))
+        done += 1
+        planned = not bad and any(truth.traced for truth in truths.values())
+        wanted = (1,) if bad else (0, 3) if "--what-if" in line else (0,)
+        if empty and line[0] in ("report", "diff") or line[0] == "plan" and not planned:
+            wanted = (1,)
+        if line[0] == "plan" and planned:
+            wanted = (0, 1)  # where nothing is above 64 KiB there is nothing to plan
+        status(ran, arguments, wanted)
+        if bad or ran.returncode == 1:
+            if line[0] != "replay" and certain and ran.stdout:
+                fail(arguments, "prints something, and fails", ran)
+            continue
+        if line[0] == "report" and said is not None:
+            check_report(arguments, said, truths)
+        elif line[0] == "replay" and said is not None and "--what-if" not in line:
+            check_replay(arguments, said, truths)
+        elif line[0] == "diff" and said is not None:
+            check_diff(arguments, said, truths)
+        elif line[0] == "plan" and said is not None:
+            truth = truths[said["device"]]
+            expect(arguments, "requested", said["peak_requested"], max(truth.allocated))
+        elif "-o" in line:
+            check_page(arguments, ran, truths)
+    if isinstance(name, str) and os.path.isfile(path): # the same through a pipe
+        with open(path, "rb") as file:
+            data = file.read()
+        for line in (("report", "--json", "--at", "end", "-"), ("replay", "--json", "-"), ("plan", "--json", "--seconds", "0", "-")):
+            arguments, ran, said = run(*line, stdin=data)
+            done += 1
+            status(ran, arguments, (1,) if bad else (0, 1) if line[0] == "plan" or empty else (0,))
+            if not bad and said is not None and ran.returncode == 0 and line[0] == "report":
+                check_report(arguments, said, truths)
+            elif not bad and said is not None and ran.returncode == 0 and line[0] == "replay":
+                check_replay(arguments, said, truths)
+    return done
+
+
+def others():
+    """What reads no file, or several."""
+    done = 0
+    for command in ("diff", "info", "metrics", "plan", "replay", "report", "run", "sim", "top"):
+        for line in ((command, "--help"), ("help", command), (command, "--no-such-option")):
+            arguments, ran, _ = run(*line)
+            expect(arguments, "the status", ran.returncode, 2 if "--no-such-option" in line else 0)
+            done += 1
+    for line in (("info",), ("info", "--json"), ("metrics",), ("top", "--once"), ("top", "--json"), ("sim", "--path")):
+        arguments, ran, _ = run(*line)
+        done += 1
+        if ran.returncode:
+            fail(arguments, f"status {ran.returncode}", ran)
+    return done
+
+
+def main():
+    found = inputs()
+    os.environ.update(TARN_DRIVER="host", TARN_LIVE_DIRECTORY=FOLDER, TERM="dumb", LC_ALL="C.UTF-8")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        jobs = [pool.submit(others)] + [pool.submit(of_input, name, *rest) for name, rest in found.items()]
+        print(f"commands: {sum(job.result() for job in jobs)} runs on {len(found)} inputs")
+
+
+main()
