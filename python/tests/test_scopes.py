@@ -440,6 +440,7 @@ def interrupted_at(step, work):
             if left[0] == 0:
                 raise Late
         return trace
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks at it in settrace() alone (python/cpython#103615)
     sys.settrace(trace)
     try:
         work()
