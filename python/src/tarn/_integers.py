@@ -20,6 +20,8 @@ def bounds(kind: Any) -> Tuple[int, int]:
 
 def integer(name: str, value: Any, low: int = 0, high: int = 2**64 - 1) -> int:
     """An argument as an integer that fits. TypeError, ValueError and OverflowError name the argument."""
+    if type(value) is int and low <= value <= high:
+        return value
     try:
         number = int(operator.index(value))
     except TypeError:
