@@ -9,6 +9,7 @@ import contextlib
 import contextvars
 import gc
 import signal
+import sys
 import threading
 import time
 
@@ -38,6 +39,14 @@ def nothing_stays():
     gc.collect()
     assert pool_here() == pool_in_c() == (0, 0) and tarn.current_device().index == 0
     assert not scopes.begun and not scopes.entered and not scopes.unstated
+
+
+def is_left(pool):
+    """Whether nobody but its creator holds a pool. A thread leaves its scopes when it ends, which is after join()."""
+    end = time.monotonic() + 20
+    while pool.use_count > 1 and time.monotonic() < end:
+        time.sleep(0.001)
+    return pool.use_count == 1
 
 
 def in_thread(work):
@@ -209,7 +218,7 @@ def test_a_generator_ends_its_own_with_and_no_other():
     with pool:
         inside.close()
         assert pool_here() == pool_in_c() == pool.id
-    assert pool.use_count == 1
+    assert is_left(pool)
 
 
 def test_generators_that_take_turns():
@@ -335,10 +344,7 @@ def test_workers_join_while_the_scope_is_open():
                 pass
         steps = iter(worker(scope, pool))
         in_thread(lambda: next(steps))
-    end = time.monotonic() + 20
-    while pool.use_count > 1 and time.monotonic() < end:
-        time.sleep(0.001)  # a thread leaves its scopes when it ends, which is after join()
-    assert pool.use_count == 1
+    assert is_left(pool)
 
     def late():
         with pytest.raises(tarn.ScopeError, match="has ended"):
@@ -371,7 +377,7 @@ def test_a_scope_that_ends_under_its_worker():
         turn.wait()
     turn.wait()
     thread.join()
-    assert found == [((0, 0), (0, 0))] and pool.use_count == 1
+    assert found == [((0, 0), (0, 0))] and is_left(pool)
 
 
 def test_regions_end_in_whatever_order():
@@ -419,3 +425,53 @@ def test_an_exception_of_a_signal_handler_at_any_point(delay):
         signal.signal(signal.SIGALRM, previous)
     assert pool_in_c() == (0, 0)
     assert pool.use_count == other.use_count == 1
+
+
+def interrupted_at(step, work):
+    """Runs a function and raises Late at one of the instructions that the package executes for it. False where there are fewer."""
+    left = [step]
+
+    def trace(frame, event, argument):
+        if "tarn" not in frame.f_globals.get("__name__", ""):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left[0] -= 1
+            if left[0] == 0:
+                raise Late
+        return trace
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks at it in settrace() alone (python/cpython#103615)
+    sys.settrace(trace)
+    try:
+        work()
+    except Late:
+        pass
+    finally:
+        sys.settrace(None)
+    return left[0] <= 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("order", ["nested", "crossed"])
+def test_an_exception_at_each_instruction(order):
+    """As the test before, and at all points, of a thread that has other scopes open, too."""
+    pools, streams = [tarn.Pool(), tarn.Pool()], [tarn.Stream(), tarn.Stream()]
+    before = tarn.current_stream()
+
+    def inside(at):
+        with pools[at], streams[at]:
+            yield
+
+    def work():
+        first, second = inside(0), inside(1)
+        next(first)
+        next(second)
+        for one in (first, second) if order == "crossed" else (second, first):
+            one.close()
+    step = 1
+    while interrupted_at(step, work):
+        assert pool_here() == (0, 0) and tarn.current_stream() == before, step
+        assert pool_in_c() == (0, 0), step
+        step += 3 if step > 100 else 1
+    assert step > 300
+    assert pools[0].use_count == pools[1].use_count == 1

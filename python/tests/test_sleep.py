@@ -260,7 +260,7 @@ def test_names_are_given_in_a_list():
 
 
 def test_what_ends_the_program_goes_through_a_callback():
-    """Ctrl-C in a callback is no error of a library; what a callback says is the cause of one."""
+    """Ctrl-C in a callback goes on as Ctrl-C; what a callback raises otherwise is the cause of the error."""
     raised = []
 
     def fails():

@@ -34,7 +34,7 @@ class Entry:
         self.serial = next(_serial)
         self.outer: Optional[Entry] = None  # what the context had before
         self.statement: Optional[ReferenceType[Statement]] = None
-        self.is_ending = self.has_ended = False
+        self.is_unsure = self.has_ended = False  # is_unsure: whether C has it
 
     def is_open(self) -> bool:
         """Whether it has not ended: by leave(), or with its `with` statement, which an exception of a signal handler may end before
@@ -137,9 +137,9 @@ class Track(threading.local):
         entry.close()
         if self.context.get() is entry:
             self.context.set(self.innermost())
-        if self.begun and self.begun[-1] is entry and self.entered[-1] is entry and len(self.begun) == len(self.entered):
+        if self.begun and len(self.begun) == len(self.entered) and self.begun[-1] is self.entered[-1] is entry:
             check(self._end(entry))
-            self.entered.remove(entry)
+            self.entered = [one for one in self.entered if one is not entry]
         else:
             check(self.settle())
 
@@ -167,21 +167,22 @@ class Track(threading.local):
                 return failed
 
     def _begin(self, entry: Entry) -> int:
-        self.begun.append(entry)  # before C has it: an exception may come between
-        entry.is_ending = False
+        entry.is_unsure = True  # an exception may come before or behind what C does
+        self.begun.append(entry)
         status = entry.begin()
+        entry.is_unsure = False
         if status:
-            self.begun.remove(entry)
-            self.entered.remove(entry)
+            self.begun = [one for one in self.begun if one is not entry]
+            self.entered = [one for one in self.entered if one is not entry]
         return status
 
     def _end(self, entry: Entry) -> int:
-        was_ending, entry.is_ending = entry.is_ending, True
+        was_unsure, entry.is_unsure = entry.is_unsure, True
         status = entry.end()
-        if status and status not in _NOTHING_LEFT and not (was_ending and status == _SCOPE):  # an exception came when C had ended it
-            entry.is_ending = False
+        if status and status not in _NOTHING_LEFT and not (was_unsure and status == _SCOPE):
+            entry.is_unsure = False
             return status
-        self.begun.remove(entry)
+        self.begun = [one for one in self.begun if one is not entry]
         return 0
 
     def is_idle(self) -> bool:

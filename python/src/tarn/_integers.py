@@ -20,6 +20,8 @@ def bounds(kind: Any) -> Tuple[int, int]:
 
 def integer(name: str, value: Any, low: int = 0, high: int = 2**64 - 1) -> int:
     """An argument as an integer that fits. TypeError, ValueError and OverflowError name the argument."""
+    if type(value) is int and low <= value <= high:
+        return value
     try:
         number = int(operator.index(value))
     except TypeError:
@@ -36,7 +38,7 @@ def checked(function: Any, kinds: List[Any], names: str) -> Callable[..., Any]:
     limits = {name: bounds(kind) for name, kind in zip(names.split(), kinds) if kind in _INTEGERS}
     if not limits:
         return function  # type: ignore[no-any-return]
-    listed = ", ".join(f"{name}_" for name in names.split())  # "from" is a word of Python's
+    listed = ", ".join(f"{name}_" for name in names.split())  # a parameter may be called "from"
     fit = " and ".join(f"{low} <= {name}_ <= {high}" for name, (low, high) in limits.items())
     checks = "; ".join(f"{name}_ = integer({name!r}, {name}_, {low}, {high})" for name, (low, high) in limits.items())
     made: Dict[str, Any] = {"integer": integer, "function": function, "ArgumentError": ctypes.ArgumentError}

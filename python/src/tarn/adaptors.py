@@ -29,26 +29,23 @@ def stream_of(device: int, native: int) -> int:
     return found.value
 
 
-def take(device: int, native: int, size: int, alignment: int = 0) -> int:
-    """The address of `size` bytes for work on a native stream; 0 for none. Before memory runs out garbage is collected: arrays that only
-    refer to each other still have theirs."""
+def take(device: int, native: int, size: int, alignment: int = 0, *, is_last: bool = False) -> int:
+    """The address of `size` bytes for work on a native stream; 0 for none. Before memory runs out garbage is collected, unless `is_last`:
+    arrays that only refer to each other still have theirs."""
     pointer = c_void_p()
     stream = stream_of(device, native)
-    status = _take(device, stream, size, alignment, pointer)
-    if status == _c.tarn_status.TARN_ERROR_OUT_OF_MEMORY:
+    if alignment:
+        options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream, alignment=alignment)
+        status = lib.tarn_alloc(byref(options), size, byref(pointer))
+    else:
+        status = lib.tarn_alloc_on(stream, size, byref(pointer))
+    if status:
+        if is_last or status != _c.tarn_status.TARN_ERROR_OUT_OF_MEMORY:
+            check(status)
         gc.collect()
         flush()
-        status = _take(device, stream, size, alignment, pointer)
-    if status:
-        check(status)
+        return take(device, native, size, alignment, is_last=True)
     return pointer.value or 0
-
-
-def _take(device: int, stream: int, size: int, alignment: int, pointer: c_void_p) -> Any:
-    if not alignment:  # the short way
-        return lib.tarn_alloc_on(stream, size, byref(pointer))
-    options = _c.tarn_alloc_options(size=sizeof(_c.tarn_alloc_options), device=device, stream=stream, alignment=alignment)
-    return lib.tarn_alloc(byref(options), size, byref(pointer))
 
 
 def give(device: int, native: int, address: int) -> None:

@@ -69,6 +69,7 @@ class Pool(Owning, Enterable):
     block a segment of its own. The pool is released when the object is closed or collected; its live blocks stay valid."""
 
     _track = scopes
+    _device: Optional[int] = None  # once it was asked for
 
     def __init__(self, device: DeviceLike = None, *, limit: Optional[int] = None, use_on_oom: bool = False, no_remap: bool = False,
                  exportable: bool = False, registrable: bool = False, segments: str = "default", no_split: bool = False) -> None:
@@ -216,7 +217,9 @@ class Pool(Owning, Enterable):
         check(lib.tarn_pool_release(pointer))
 
     def _entry(self) -> Entry:
-        entry = _InPool(self, self.pointer.value or 0, self.device.index)
+        if self._device is None:
+            self._device = self.device.index
+        entry = _InPool(self, self.pointer.value or 0, self._device)
         entry.check()
         return entry
 
