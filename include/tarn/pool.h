@@ -50,7 +50,7 @@ typedef struct tarn_pool_allocator {
 /* How a pool gets memory from the device. */
 typedef enum tarn_segments {
     TARN_SEGMENTS_DEFAULT, /* like the device's default pool */
-    TARN_SEGMENTS_VIRTUAL, /* pieces of virtual memory, mapped where they are needed */
+    TARN_SEGMENTS_VIRTUAL, /* pieces of virtual memory, mapped where they are needed; needs the driver's addresses */
     TARN_SEGMENTS_PLAIN,   /* whole driver allocations of PyTorch's sizes, at fixed addresses */
     TARN_SEGMENTS_EXACT    /* plain, and split exactly as PyTorch splits them: its numbers to the byte, but slower */
 } tarn_segments;
@@ -116,6 +116,7 @@ typedef struct tarn_pool_options {
  * properties.
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
  *   TARN_ERROR_NOT_SUPPORTED      the device lacks what the options need: virtual memory, or export
+ *   TARN_ERROR_OUT_OF_MEMORY      the driver refuses the addresses that virtual memory needs; plain segments need none
  *   TARN_ERROR_INVALID_ARGUMENT   an unknown structure size, an allocator without alloc or free, a segment size that is
  *                                 above 1 EiB or no multiple of 512, or virtual or exportable segments together with an
  *                                 option that makes segments plain */
