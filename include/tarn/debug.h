@@ -54,13 +54,15 @@ TARN_API uint64_t tarn_debug_reports(void);
 /* Checks all blocks of `device` now. The call waits for the work that freed blocks wait for, checks their red zones,
  * and checks and empties the quarantine. With `redzone` it also waits for the work of every stream that has blocks, and
  * checks the red zones of live blocks. While a stream of the device is in a capture that tarn does not know, live
- * blocks are not checked.
+ * blocks are not checked. For the work of found streams (tarn_stream_find()) it waits for all work of the device, which
+ * ends a capture that does not show (stream.h).
  *
  * What is found is reported and counted, and the status is TARN_OK: compare tarn_debug_reports() before and after. A
  * failure means that not everything was checked. The status may also be TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN,
  * TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION or
  * TARN_ERROR_OUT_OF_HOST_MEMORY.
- *   TARN_ERROR_CAPTURE          a known capture is open on the device; nothing was checked
+ *   TARN_ERROR_CAPTURE          a known capture is open on the device, and nothing was checked; or a wait for all work
+ *                               of the device would end a capture that shows, and only some freed blocks were checked
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_debug_check(int device);
 

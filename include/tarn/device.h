@@ -76,8 +76,8 @@ TARN_API tarn_status tarn_device_adopt(int *device);
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size_t *total_bytes);
 
-/* Waits for all work on the device.
- *   TARN_ERROR_CAPTURE          a known capture is open on the device; the capture survives
+/* Waits for all work on the device. This ends a capture there that is not known and does not show (stream.h).
+ *   TARN_ERROR_CAPTURE          a capture on the device is known or shows; it survives
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_synchronize(int device);
 
@@ -104,7 +104,8 @@ TARN_API tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
 /* Shuts tarn down for the rest of the process: waits for all work and returns everything that tarn holds to the driver.
  * Later calls return TARN_ERROR_SHUTDOWN; a second shutdown returns TARN_OK. Live blocks keep their memory until the
  * process ends, and can no longer be freed. Handles that other threads hold, or that are on lease, are not destroyed. A
- * failure of the driver does not stop the shutdown. Before the first use of tarn it only refuses later calls.
+ * failure of the driver does not stop the shutdown. It ends captures that are not known (stream.h), on its own streams
+ * for certain. Before the first use of tarn it only refuses later calls.
  *
  * Only calls that get library handles may run in other threads meanwhile: such a call ends before the shutdown
  * continues, or fails. tarn never calls this itself at process exit, where the driver may be gone

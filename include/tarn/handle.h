@@ -257,9 +257,9 @@ TARN_API tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream st
 
 /* Destroys the handles that no thread and no lease has, with their workspaces. Handles that a prewarm reserved are
  * among them. Workspaces of captures stay until they are cleared. `destroyed` (may be NULL) receives the number of
- * handles, even if the call returns TARN_ERROR_LIBRARY. The vendor's destroy waits for the device. Meanwhile
- * tarn_capture_begin() returns TARN_ERROR_BUSY.
- *   TARN_ERROR_CAPTURE          a known capture is open on any device; nothing was destroyed
+ * handles, even if the call returns TARN_ERROR_LIBRARY. The vendor's destroy waits for the device, which ends a capture
+ * that does not show (stream.h). Meanwhile tarn_capture_begin() returns TARN_ERROR_BUSY.
+ *   TARN_ERROR_CAPTURE          a capture on any device is known or shows; nothing was destroyed
  *   TARN_ERROR_BUSY             the thread is in a `mapped` or `unmapping` callback (observe.h); nothing was destroyed
  *   TARN_ERROR_LIBRARY          a destroy failed: that handle is abandoned, the others are destroyed
  *   TARN_ERROR_DRIVER           the driver cannot switch to the device; nothing was destroyed

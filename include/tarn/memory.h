@@ -45,10 +45,11 @@ TARN_API const char *tarn_tag_text(tarn_tag tag);
 TARN_API void *tarn_malloc(size_t size);
 
 /* Allocates `size` bytes for work on `stream`. 0 bytes give a NULL pointer and TARN_OK. If memory is short, the call
- * waits for queued work whose end frees some.
+ * waits for queued work whose end frees some. It waits for all work of the device last, and only where memory of a
+ * found stream (tarn_stream_find()) may help; this ends a capture that is not known and does not show (stream.h).
  *   TARN_ERROR_OUT_OF_MEMORY    neither the device nor idle memory of its other streams has room, even after waiting
- *   TARN_ERROR_CAPTURE          only a wait for all work of the device could have helped, and a capture that tarn does
- *                               not know was open. The wait invalidates that capture
+ *   TARN_ERROR_CAPTURE          only a wait for all work of the device could have helped, and a capture shows that the
+ *                               wait would end (stream.h); it survives
  *   TARN_ERROR_SUSPENDED        the pool is suspended
  *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired
  *   TARN_ERROR_MAPPING_LIMIT    the process has no mapping left
@@ -149,9 +150,11 @@ TARN_API tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info 
 
 /* Returns free memory of the default pool, and of pools that are gone, to the driver until at most `keep` bytes are
  * reserved on `device`, counting all pools. Pools in use keep their memory (tarn_pool_trim()). The call waits for work
- * that still uses the memory it releases. TARN_OK does not promise that `keep` was reached. For a device whose
- * memory was never used this does nothing and returns TARN_OK: it gets no context.
- *   TARN_ERROR_CAPTURE          a known capture is open on the device; nothing was released
+ * that still uses the memory it releases. Where that is work of a found stream (tarn_stream_find()), it may wait for
+ * all work of the device, which ends a capture that does not show (stream.h). TARN_OK does not promise that `keep` was
+ * reached. For a device whose memory was never used this does nothing and returns TARN_OK: it gets no context.
+ *   TARN_ERROR_CAPTURE          a known capture is open on the device, and nothing was released; or a wait for all work
+ *                               of the device would end a capture that shows, and the rest was released
  *   TARN_ERROR_BUSY             the thread is in a `mapped` or `unmapping` callback (observe.h); nothing was released
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_trim(int device, size_t keep);
@@ -164,7 +167,7 @@ TARN_API tarn_status tarn_device_trim(int device, size_t keep);
  * The caller promises three things until the call returns. Nothing queues work on the device, or on a peer that can
  * reach its memory. No graph is launched. No other library or device accesses the memory without going through the
  * driver. Work that is queued already is waited for. Other threads may allocate and free, except in debug mode, which
- * fills blocks.
+ * fills blocks. The wait ends a capture that is not known and does not show (stream.h).
  *
  * `gained` receives the bytes by which the reserved memory shrank, also if the call fails after it has begun to move
  * memory: what was released before a failure stays released. A call that fails before that leaves `gained` as it is.
@@ -172,7 +175,7 @@ TARN_API tarn_status tarn_device_trim(int device, size_t keep);
  * If the device, or a limit, has no room for the copies, contents move through host memory. They come back to the
  * device in the same call, also if a limit is below what is reserved: that is not growth.
  *
- *   TARN_ERROR_CAPTURE         a known capture is open on any device, or a stream of this device was seen to capture
+ *   TARN_ERROR_CAPTURE         a capture on any device is known or shows; it survives
  *   TARN_ERROR_NOT_READY       work of a stream did not end within 10 s
  *   TARN_ERROR_OUT_OF_MEMORY   no memory is free for the first copy, and the driver cannot copy through host memory; or
  *                              another process took the memory meanwhile, and contents stay in host memory until the

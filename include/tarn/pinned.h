@@ -39,7 +39,8 @@ extern "C" {
 #endif
 
 /* Allocates a pinned block of `size` bytes with undefined contents. 0 bytes give NULL with TARN_OK. If no device has a
- * context yet, the call creates one on the thread's current device.
+ * context yet, the call creates one on the thread's current device. If memory is short, the call waits as
+ * tarn_pinned_trim() does, but not for all work of a device while a capture there is known or shows.
  *   TARN_ERROR_OUT_OF_MEMORY   the request is above the limit; or neither the driver nor the limit has room, even after
  *                              all unused memory was released, and the work that freed blocks wait for has finished
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
@@ -74,10 +75,12 @@ TARN_API tarn_status tarn_pinned_usable_size_get(const void *pointer, size_t *si
 TARN_API bool tarn_pinned_contains(const void *pointer);
 
 /* Returns free pinned memory to the driver until at most `keep` bytes are allocated from it. As far as it must, the
- * call waits for the work that freed blocks wait for. Live blocks, blocks kept for a graph, and a reserved segment
- * stay, so TARN_OK may leave more than `keep`. After a failure of the driver the call goes on with the rest and returns
- * the first failure.
- *   TARN_ERROR_CAPTURE   a known capture is open on any device; nothing was done */
+ * call waits for the work that freed blocks wait for; last, where that is work of a found stream (tarn_stream_find()),
+ * for all work of its device, which ends a capture that does not show (stream.h). Live blocks, blocks kept for a graph,
+ * and a reserved segment stay, so TARN_OK may leave more than `keep`. After a failure of the driver the call goes on
+ * with the rest and returns the first failure.
+ *   TARN_ERROR_CAPTURE   a known capture is open on any device, and nothing was done; or a wait for all work of a
+ *                        device would end a capture that shows, and the rest was done */
 TARN_API tarn_status tarn_pinned_trim(size_t keep);
 
 /* Set or return the most bytes of pinned memory that tarn allocates from the driver. The initial value, TARN_NO_LIMIT,

@@ -50,7 +50,7 @@ typedef struct tarn_pool_allocator {
 /* How a pool gets memory from the device. */
 typedef enum tarn_segments {
     TARN_SEGMENTS_DEFAULT, /* like the device's default pool */
-    TARN_SEGMENTS_VIRTUAL, /* pieces of virtual memory, mapped where they are needed */
+    TARN_SEGMENTS_VIRTUAL, /* pieces of virtual memory, mapped where they are needed; needs the driver's addresses */
     TARN_SEGMENTS_PLAIN,   /* whole driver allocations of PyTorch's sizes, at fixed addresses */
     TARN_SEGMENTS_EXACT    /* plain, and split exactly as PyTorch splits them: its numbers to the byte, but slower */
 } tarn_segments;
@@ -116,6 +116,7 @@ typedef struct tarn_pool_options {
  * properties.
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
  *   TARN_ERROR_NOT_SUPPORTED      the device lacks what the options need: virtual memory, or export
+ *   TARN_ERROR_OUT_OF_MEMORY      the driver refuses the addresses that virtual memory needs; plain segments need none
  *   TARN_ERROR_INVALID_ARGUMENT   an unknown structure size, an allocator without alloc or free, a segment size that is
  *                                 above 1 EiB or no multiple of 512, or virtual or exportable segments together with an
  *                                 option that makes segments plain */
@@ -166,9 +167,10 @@ TARN_API tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what
 TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segments, size_t room, size_t *count);
 
 /* Returns free memory of the pool to the driver until it reserves at most `keep` bytes. Idle memory goes first; then
- * the call waits for work that uses more. For the default pool this includes what ended pools and retired streams have
- * left. What a graph or a capture holds stays. A suspended pool has nothing to return: TARN_OK.
- *   TARN_ERROR_CAPTURE   a known capture is open on the device; nothing was released
+ * the call waits for work that uses more, as tarn_device_trim() does. For the default pool this includes what ended
+ * pools and retired streams have left. What a graph or a capture holds stays. A suspended pool has nothing to return:
+ * TARN_OK.
+ *   TARN_ERROR_CAPTURE   as tarn_device_trim()
  *   TARN_ERROR_BUSY      the thread is in a `mapped` or `unmapping` callback (observe.h); nothing was released */
 TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 
@@ -213,10 +215,11 @@ typedef enum tarn_pool_state {
 TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state);
 
 /* Suspends a pool: returns all of its memory to the driver. The call first waits for the work queued on the pool's
- * streams and on streams recorded for its blocks, streams of other devices among them; if a graph holds a reference,
- * for all work of the device. With `keep`, the contents of live blocks are first copied to host memory: as many bytes
- * as the live blocks and the slabs of small blocks have. Nothing else may use the pool's memory during the call, or be
- * queued to use it.
+ * streams and on streams recorded for its blocks, streams of other devices among them. If a graph holds a reference, or
+ * one of these streams is a found one (tarn_stream_find()), it waits for all work of the device, which ends a capture
+ * that does not show (stream.h). With `keep`, the contents of live blocks are first copied to host memory, by the
+ * legacy stream: as many bytes as the live blocks and the slabs of small blocks have. Nothing else may use the pool's
+ * memory during the call, or be queued to use it.
  *
  * While the pool is suspended, its blocks may be freed. Scopes and captures of it may begin, but allocations from it
  * return TARN_ERROR_SUSPENDED, as do tarn_anchor(), tarn_export(), tarn_range_get() and tarn_pool_restore(). Its
@@ -229,16 +232,15 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  *   TARN_ERROR_SUSPENDED            the pool is suspended already, or another thread is suspending or resuming it
  *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h), or the thread is in a
  *                                   `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_CAPTURE              a known capture is open on the device; a stream that uses the pool's memory
- *                                   captures, also a stream of another device; or, if a graph holds a reference, any
- *                                   stream was seen to capture
+ *   TARN_ERROR_CAPTURE              a capture on the device is known or shows (stream.h), or a stream that uses the
+ *                                   pool's memory captures, also a stream of another device. The capture survives
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit into host memory */
 TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
 
 /* Resumes a suspended pool: gives it memory at the same addresses, with the contents if they were kept. On failure the
  * pool stays suspended and nothing is lost. If memory is short, idle memory of the default pool and unused workspaces
  * (tarn/handle.h) are released first. A suspended pool whose last reference was dropped cannot be resumed: its live
- * blocks can only be freed.
+ * blocks can only be freed. Contents are copied by the legacy stream.
  *
  * The live blocks need memory, in whole granules; free addresses need none. But if a graph or an open capture holds the
  * pool, all that it had mapped comes back, because a replay of the graph also writes to free addresses. Segments of a
@@ -248,7 +250,7 @@ TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
  *                              how much is missing, and what has it
  *   TARN_ERROR_SUSPENDED       the pool is not suspended, or another thread is suspending or resuming it
  *   TARN_ERROR_BUSY            the thread is in a `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_CAPTURE         a known capture is open on the device */
+ *   TARN_ERROR_CAPTURE         a capture on the device is known or shows (stream.h); it survives */
 TARN_API tarn_status tarn_pool_resume(tarn_pool *pool);
 
 /* Checkpoints record which blocks of a pool are live, so that the same blocks can be made live again. For programs that

@@ -19,7 +19,9 @@
  *
  * All functions are thread-safe. There is one sleep at a time: a call returns TARN_ERROR_BUSY while another thread is
  * in one of these calls. A prepare, a commit and a wake keep captures from beginning: tarn_capture_begin() then returns
- * TARN_ERROR_BUSY. Between these calls captures may begin.
+ * TARN_ERROR_BUSY. Between these calls captures may begin. A prepare waits for all work of a device if a graph holds a
+ * pool or a found stream used one, and a commit destroys handles, which waits too. This ends a capture that does not
+ * show (stream.h).
  *
  * All functions except tarn_sleep_state_get() and tarn_residue_reason_text() may also return TARN_ERROR_FORKED,
  * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST,
@@ -174,7 +176,7 @@ TARN_API tarn_status tarn_pool_tag_get(tarn_pool *pool, tarn_tag *tag);
 /* Prepares a sleep. With `options` NULL everything sleeps, and contents are kept. `residue`, which may be NULL, gets
  * what would stay. Waits for the work of the sleepers and of the pools. If the call fails, the process is awake, with
  * its contents.
- *   TARN_ERROR_CAPTURE              a known capture is open, or a stream of a pool captures
+ *   TARN_ERROR_CAPTURE              a capture is known or shows, or a stream of a pool captures; it survives
  *   TARN_ERROR_BUSY                 the process is prepared or asleep already, another thread suspends or resumes a
  *                                   pool, or the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
@@ -189,7 +191,7 @@ TARN_API tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_
  * If the driver or a library does not take something back after that, the call returns that failure, but the process
  * sleeps. In all cases `residue` is filled in. A pool that has anchors after the commits of the sleepers stays awake.
  * So does one whose last reference was dropped after the prepare began.
- *   TARN_ERROR_CAPTURE            a known capture is open
+ *   TARN_ERROR_CAPTURE            a capture is known or shows; it survives
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared; or `residue` as in tarn_sleep_prepare()
  *   TARN_ERROR_LIBRARY            a sleeper failed, or a handle could not be destroyed */
@@ -202,15 +204,15 @@ TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
  * call can be repeated; all pools run, and a commit omits them.
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_CAPTURE            after a failed commit: a known capture is open on the device of such a pool, or on
- *                                 any device if a sleeper sleeps
+ *   TARN_ERROR_CAPTURE            after a failed commit: a capture is known or shows on the device of such a pool, or
+ *                                 on any device if a sleeper sleeps
  *   TARN_ERROR_LIBRARY            after a failed commit: a sleeper could not wake
  *   TARN_ERROR_OUT_OF_MEMORY      after a failed commit: a device, or a limit, has no room */
 TARN_API tarn_status tarn_sleep_cancel(void);
 
 /* Prepares and commits a sleep. If the commit fails and leaves the process prepared, the sleep is cancelled. So after
  * a failure the process is awake, or asleep as tarn_sleep_commit() says; or prepared, if the cancel failed too.
- *   TARN_ERROR_CAPTURE              a known capture is open, or a stream of a pool captures
+ *   TARN_ERROR_CAPTURE              a capture is known or shows, or a stream of a pool captures; it survives
  *   TARN_ERROR_BUSY                 as tarn_sleep_prepare(); or in such a callback
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
  *   TARN_ERROR_INVALID_ARGUMENT     as tarn_sleep_prepare()
@@ -222,7 +224,7 @@ TARN_API tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue 
  * resumed. When all pools run, the sleepers wake. On failure those that woke are awake, the others sleep on and have
  * lost nothing; repeat the call. After TARN_ERROR_DEVICE_LOST all is awake except the pools of a device that is lost.
  *   TARN_ERROR_OUT_OF_MEMORY      a device, or its limit, has no room; as tarn_pool_resume()
- *   TARN_ERROR_CAPTURE            a known capture is open
+ *   TARN_ERROR_CAPTURE            a capture is known or shows; it survives
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
  *   TARN_ERROR_LIBRARY            a sleeper could not wake
  *   TARN_ERROR_INVALID_ARGUMENT   the process does not sleep */

@@ -75,8 +75,8 @@ TARN_API tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *st
  * stream's pointer was reused, and retires the old value for good. Between these calls tarn never touches a found
  * stream, because it may be gone. It learns which memory is idle from events that a few of the later calls record, or,
  * as a last resort, from a wait for all work of the device. During that wait tarn_capture_begin() returns
- * TARN_ERROR_BUSY; while a known capture is open, the wait is not made. Adopting or retiring a found stream ends this
- * state: from then on the caller reports its end.
+ * TARN_ERROR_BUSY; while a capture is known or shows, the wait is not made. It ends a capture that does not show.
+ * Adopting or retiring a found stream ends this state: from then on the caller reports its end.
  *
  * Takes no lock for a registered stream. Allowed while any stream captures. A stream that captures does not report its
  * id: the call then returns the stream that was last found at this pointer, or a new one. So find a stream before its
@@ -176,7 +176,18 @@ TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
  *
  * A capture is *known* if it begins by tarn_capture_begin(), or is announced just before the caller's own begin. A
  * known capture survives every tarn call by every thread: tarn records or queries no event in it, never waits for it,
- * and creates no library handle. tarn sees any other capture only when its stream is used.
+ * and creates no library handle. tarn sees any other capture only when its stream is used, or when it *shows*.
+ *
+ * A wait for all work of a device would end every capture there. So before such a wait, tarn asks each stream of the
+ * device that it created or that was adopted, and the legacy stream, which answers for all blocking streams. The
+ * question ends no capture. While a capture shows in this way, the call returns TARN_ERROR_CAPTURE instead of waiting,
+ * and the capture survives. Then tarn waits for these streams by events, and asks again. The wait for the device comes
+ * last. It ends a capture that does not show: one on a non-blocking stream that tarn was not told about or has only
+ * found (tarn_stream_find()).
+ *
+ * On HIP, a wait for one device ends the captures of all devices (ROCm/clr, hipDeviceSynchronize(), from 6.2 on). So
+ * there, an open capture on any device counts as one on the device that a call is about. tarn does so on every version
+ * of HIP.
  *
  * Memory freed while its stream captures, or while a stream that uses it captures, is reused on that stream in order.
  * Other streams get it when the capture is over. A graph keeps nothing alive: what it uses must stay allocated while
@@ -198,7 +209,7 @@ typedef enum tarn_capture_state {
  *   TARN_ERROR_INVALID_ARGUMENT   the stream is a default stream, or `mode` is unknown
  *   TARN_ERROR_CAPTURE            the stream captures already, or a capture of it was announced
  *   TARN_ERROR_BUSY               a pool of the device is being suspended or resumed, tarn_handle_trim() is destroying
- *                                 handles, or tarn is waiting for the device on behalf of tarn_stream_find() */
+ *                                 handles, or a call of another thread is waiting for all work of the device */
 TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
 
 /* Announces a capture that the caller is about to begin on `stream` by the vendor's own call. After the vendor's call

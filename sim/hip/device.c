@@ -344,9 +344,15 @@ hip_result sim_beside_no_capture(hip_result refusal)
     return refusal;
 }
 
+/* Invalidates the captures of all devices from 6.2 on (CHECK_SUPPORTED_DURING_CAPTURE in ROCm/clr, hip_device_runtime.cpp of
+ * rocm-6.2.0 and later, and of ROCm/rocm-systems); in rocm-6.1.2 and before it does not look at captures. */
 hip_result hipDeviceSynchronize(void)
 {
     hip_result code = sim_enter(__func__);
+    if (!code && sim_hip_version() < 60200000 && atomic_load(&host.captures) > 0) {
+        (void)host_device_wait(&host.device[current]);
+        return sim_leave(HIP_OK);
+    }
     if (!code)
         code = sim_beside_no_capture(HIP_CAPTURE_UNSUPPORTED);
     if (!code)

@@ -60,7 +60,7 @@
       "all of pinned memory; held over questions about events, and records of marks that failed before")               \
     X(STREAMS, "streams_lock (stream.c)",                                                                              \
       "the slots of streams, which are read without it; adoption, retired streams' last work")                         \
-    X(STREAM, "a stream slot's lock (stream.h)", "its retirement, and what is recorded on it meanwhile")               \
+    X(STREAM, "a stream slot's lock (stream.h)", "its retirement, and what is asked and recorded on it meanwhile")     \
     X(RECORD, "a device's record_lock (device.h)",                                                                     \
       "the question whether a stream captures together with the record that follows; a known begin")                   \
     X(CAPTURES, "captures_lock (capture.c)", "the known captures")                                                     \

@@ -35,7 +35,8 @@ static atomic_uint barred[TARN_MAX_DEVICES]; /* no known capture may begin; rais
 
 unsigned captures_open(const struct device *device)
 {
-    return atomic_load_explicit(&device->captures, memory_order_acquire);
+    return driver->wait_ends_all ? captures_open_anywhere()
+                                 : atomic_load_explicit(&device->captures, memory_order_acquire);
 }
 
 unsigned captures_of_thread(const struct device *device)
@@ -44,6 +45,8 @@ unsigned captures_of_thread(const struct device *device)
         return 0;
     mutex_lock(&captures_lock);
     unsigned count = thread_here->captures_on[device->number];
+    for (int i = 0; driver->wait_ends_all && i < device_count(); i++)
+        count += i == device->number ? 0 : thread_here->captures_on[i];
     mutex_unlock(&captures_lock);
     return count;
 }
@@ -116,13 +119,57 @@ tarn_status captures_refuse_all(const char *what)
 
 tarn_status captures_refuse(const struct device *device, const char *what)
 {
+    if (driver->wait_ends_all)
+        return captures_refuse_all(what);
     unsigned open = captures_open(device);
     return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open on device %d; first end them", what, open,
                          device->number)
                 : TARN_OK;
 }
 
-tarn_status captures_bar(struct device *device, const char *what)
+/* A device without a context has nothing that could capture, and gets no context by a question. */
+static bool has_context(const struct device *device)
+{
+    bool active = true;
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (driver->is_active(device->number, &active))
+        active = true;
+    error_attempt_end(&before, TARN_OK);
+    return active;
+}
+
+/* Another thread may retire the stream, and then destroy it. One that its caller has destroyed without a retirement captures nothing. */
+static tarn_status refuse_shown_by(struct stream *stream, unsigned incarnation, const char *what)
+{
+    tarn_status status = TARN_OK;
+    struct error_before before;
+    const struct device *device = device_at(stream->device);
+    if (stream == device->legacy && !has_context(device))
+        return TARN_OK;
+    error_attempt_begin(&before);
+    mutex_lock(&stream->lock);
+    if (atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation)
+        status = stream_refuse_capture(stream, what);
+    mutex_unlock(&stream->lock);
+    if (status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT)
+        status = TARN_OK;
+    error_attempt_end(&before, status);
+    return status;
+}
+
+tarn_status captures_refuse_shown(const struct device *device, const char *what)
+{
+    unsigned slot = 0, incarnation = 0;
+    struct stream *stream;
+    tarn_status status = TARN_OK;
+    while (!status && (stream = stream_next(driver->wait_ends_all ? NULL : device, &slot, &incarnation)))
+        status = refuse_shown_by(stream, incarnation, what);
+    return status;
+}
+
+/* What is known. */
+static tarn_status bar_one(struct device *device, const char *what)
 {
     mutex_lock(&device->record_lock);
     tarn_status status = captures_refuse(device, what);
@@ -132,28 +179,47 @@ tarn_status captures_bar(struct device *device, const char *what)
     return status;
 }
 
-void captures_unbar(const struct device *device)
+static void unbar_first(int count)
 {
-    atomic_fetch_sub(&barred[device->number], 1);
+    while (count-- > 0)
+        atomic_fetch_sub(&barred[count], 1);
 }
 
 tarn_status captures_bar_all(const char *what)
 {
-    for (int i = 0; i < device_count(); i++) {
-        tarn_status status = captures_bar(device_at(i), what);
-        if (!status)
-            continue;
-        while (i-- > 0)
-            captures_unbar(device_at(i));
-        return status;
-    }
-    return TARN_OK;
+    int count = 0;
+    tarn_status status = TARN_OK;
+    while (!status && count < device_count())
+        if (!(status = bar_one(device_at(count), what)))
+            count++;
+    if (!status)
+        status = captures_refuse_shown(NULL, what);
+    if (status)
+        unbar_first(count);
+    return status;
 }
 
 void captures_unbar_all(void)
 {
-    for (int i = 0; i < device_count(); i++)
-        captures_unbar(device_at(i));
+    unbar_first(device_count());
+}
+
+tarn_status captures_bar(struct device *device, const char *what)
+{
+    if (driver->wait_ends_all)
+        return captures_bar_all(what);
+    tarn_status status = bar_one(device, what);
+    if (!status && (status = captures_refuse_shown(device, what)))
+        captures_unbar(device);
+    return status;
+}
+
+void captures_unbar(const struct device *device)
+{
+    if (driver->wait_ends_all)
+        captures_unbar_all();
+    else
+        atomic_fetch_sub(&barred[device->number], 1);
 }
 
 tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id)

@@ -7,10 +7,11 @@
 
 #include "device/stream.h"
 
-/* How many known captures are open: on a device, and on all devices, because a capture can include streams of others. One load. */
+/* How many known captures are open: on a device, and on all devices, because a capture can include streams of others. Where a wait for one
+ * device ends the captures of all (driver.h, `wait_ends_all`), those of all count for each. One load. */
 unsigned captures_open(const struct device *device);
 unsigned captures_open_anywhere(void);
-/* How many captures on a device the calling thread began or announced. Takes a lock. */
+/* How many of these the calling thread began or announced. Takes a lock. */
 unsigned captures_of_thread(const struct device *device);
 
 /* Grows whenever a known capture begins or ends on any device; never 0. Handles that were bound before are bound again. A stream that joins
@@ -45,9 +46,13 @@ tarn_status stream_ask_capture_silently(const struct stream *stream, struct driv
 /* The same as a status: TARN_ERROR_CAPTURE, with a text, if the stream captures; another status if the driver could not say. `what` names
  * the refused operation. */
 tarn_status stream_refuse_capture(struct stream *stream, const char *what);
-/* TARN_ERROR_CAPTURE if a known capture is open on the device; on any device. */
+/* TARN_ERROR_CAPTURE if a known capture is open on the device, as captures_open() counts. */
 tarn_status captures_refuse(const struct device *device, const char *what);
-/* The same, and from then on no known capture begins on the device until captures_unbar(): for code that waits for the whole device. */
+/* TARN_ERROR_CAPTURE if another capture shows that a wait for the device would end: each stream is asked that certainly exists (stream_next()).
+ * The legacy stream is among them, which shows captures of all blocking streams. Asking harms no capture: cuStreamIsCapturing() says so of
+ * the legacy stream in cuda.h. */
+tarn_status captures_refuse_shown(const struct device *device, const char *what);
+/* Both, and from then on no known capture begins on the device until captures_unbar(): for code that waits for the whole device. */
 tarn_status captures_bar(struct device *device, const char *what);
 void captures_unbar(const struct device *device);
 /* The same on all devices, or on none. */

@@ -394,10 +394,9 @@ tarn_status tarn_device_synchronize(int device)
 {
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = device_check(found)) ||
-        (status = captures_refuse(found, "a wait for a device")))
+    if (status || (status = device_find(device, &found)) || (status = device_check(found)))
         return status;
-    return device_wait(found);
+    return device_wait(found, "a wait for a device");
 }
 
 tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
@@ -440,4 +439,46 @@ tarn_status tarn_device_guard_restore(tarn_device_guard *guard)
         status = device_return(guard->previous);
     guard->active = status != TARN_OK;
     return status;
+}
+
+tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream)
+{
+    struct stream *found = NULL;
+    if (!guard)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
+    *guard = (tarn_stream_guard){0};
+    tarn_status status = device_layer_ready();
+    if (status || (status = stream_find(stream, thread_device(), &found)))
+        return status;
+    tarn_stream_guard result = {.device = found->device, .active = true};
+    status = tarn_device_exchange(found->device, &result.previous_device);
+    if (status)
+        return status;
+    struct thread *thread = thread_self();
+    result.previous = thread->current[found->device];
+    thread->current[found->device] = stream_value(found);
+    thread_forget_caches(thread);
+    *guard = result;
+    return TARN_OK;
+}
+
+tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard)
+{
+    if (!guard)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
+    if (!guard->active)
+        return TARN_OK;
+    tarn_status status = device_layer_ready();
+    if (status)
+        return status;
+    struct thread *thread = thread_self();
+    if (!thread)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    status = device_return(guard->previous_device);
+    if (status)
+        return status;
+    thread->current[guard->device] = guard->previous;
+    thread_forget_caches(thread);
+    guard->active = false;
+    return TARN_OK;
 }

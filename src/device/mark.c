@@ -230,7 +230,24 @@ static tarn_status record_anew(struct mark *mark)
     return status ? status : TARN_ERROR_NOT_READY;
 }
 
-tarn_status device_wait(struct device *device)
+/* Waits by events for the streams that can be asked; whatever goes wrong is left to the wait that follows. The legacy stream is not among
+ * them: an event there would make all blocking streams wait for each other. */
+static void wait_by_events(const struct device *device)
+{
+    unsigned slot = 0, incarnation = 0;
+    struct stream *stream;
+    struct error_before before;
+    error_attempt_begin(&before);
+    while ((stream = stream_next(device, &slot, &incarnation))) {
+        struct mark *mark = NULL;
+        if (stream != device->legacy && mark_of_stream(stream, incarnation, &mark) == TARN_OK && mark)
+            (void)mark_wait(mark);
+        mark_release(mark);
+    }
+    error_attempt_end(&before, TARN_OK);
+}
+
+static tarn_status synchronize(struct device *device)
 {
     mutex_lock(&device->record_lock);
     uint64_t before = device->records;
@@ -243,6 +260,19 @@ tarn_status device_wait(struct device *device)
         atomic_store(&device->waited, before);
     mutex_unlock(&device->record_lock);
     return TARN_OK;
+}
+
+tarn_status device_wait(struct device *device, const char *what)
+{
+    tarn_status status = captures_refuse(device, what);
+    if (status || (status = captures_refuse_shown(device, what)))
+        return status;
+    wait_by_events(device);
+    if ((status = captures_bar(device, what)))
+        return status;
+    status = synchronize(device);
+    captures_unbar(device);
+    return status;
 }
 
 static bool is_owed(struct mark *mark)
@@ -276,23 +306,13 @@ static tarn_status owed_query(struct mark *mark)
     return proof ? mark_query(proof) : TARN_ERROR_NOT_READY;
 }
 
-tarn_status device_settle(struct device *device, const char *what)
-{
-    tarn_status status = captures_bar(device, what);
-    if (status)
-        return status;
-    status = device_wait(device);
-    captures_unbar(device);
-    return status;
-}
-
 static tarn_status owed_wait(struct mark *mark)
 {
     if (is_waited_for(mark))
         return TARN_OK;
     struct mark *proof = proof_of(mark);
     return proof ? mark_wait(proof)
-                 : device_settle(mark->device, "a wait for the work of a stream that tarn_stream_find() entered");
+                 : device_wait(mark->device, "a wait for the work of a stream that tarn_stream_find() entered");
 }
 
 bool mark_is_of_device(struct mark *mark)

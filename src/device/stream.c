@@ -392,6 +392,22 @@ tarn_status stream_find(tarn_stream value, int device, struct stream **result)
     return TARN_OK;
 }
 
+struct stream *stream_next(const struct device *device, unsigned *slot, unsigned *incarnation)
+{
+    struct stream *next = NULL;
+    mutex_lock(&streams_lock);
+    for (*slot = *slot < FIRST_SLOT ? FIRST_SLOT : *slot; !next && *slot < atomic_load(&slots_used); ++*slot) {
+        struct stream *stream = slot_at(*slot);
+        bool is_known = stream->origin != STREAM_UNUSED && !stream_is_found(stream) && !stream_is_foreign(stream);
+        if (is_known && (!device || stream->device == device->number)) {
+            *incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed);
+            next = stream;
+        }
+    }
+    mutex_unlock(&streams_lock);
+    return next;
+}
+
 tarn_status stream_current(int device, struct stream **result)
 {
     struct thread *thread = thread_self();
@@ -576,7 +592,7 @@ static tarn_status find_or_enter(struct device *device, const struct native *nat
 {
     tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
     for (int attempt = 0; attempt < 2 && status == TARN_ERROR_OUT_OF_HOST_MEMORY; attempt++) {
-        if (attempt > 0 && device_settle(device, "a wait for the work of streams that were destroyed"))
+        if (attempt > 0 && device_wait(device, "a wait for the work of streams that were destroyed"))
             break;
         mutex_lock(&entering);
         status = look_up_or_enter(device, native, known);
@@ -838,48 +854,6 @@ tarn_status tarn_stream_synchronize(tarn_stream stream)
     if (status)
         return status;
     return device_note(device_at(found->device), driver->stream_synchronize(found->device, found->native));
-}
-
-tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream)
-{
-    struct stream *found = NULL;
-    if (!guard)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
-    *guard = (tarn_stream_guard){0};
-    tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
-        return status;
-    tarn_stream_guard result = {.device = found->device, .active = true};
-    status = tarn_device_exchange(found->device, &result.previous_device);
-    if (status)
-        return status;
-    struct thread *thread = thread_self();
-    result.previous = thread->current[found->device];
-    thread->current[found->device] = stream_value(found);
-    thread_forget_caches(thread);
-    *guard = result;
-    return TARN_OK;
-}
-
-tarn_status tarn_stream_guard_restore(tarn_stream_guard *guard)
-{
-    if (!guard)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
-    if (!guard->active)
-        return TARN_OK;
-    tarn_status status = device_layer_ready();
-    if (status)
-        return status;
-    struct thread *thread = thread_self();
-    if (!thread)
-        return TARN_ERROR_OUT_OF_HOST_MEMORY;
-    status = device_return(guard->previous_device);
-    if (status)
-        return status;
-    thread->current[guard->device] = guard->previous;
-    thread_forget_caches(thread);
-    guard->active = false;
-    return TARN_OK;
 }
 
 void streams_destroy(void)

@@ -73,6 +73,11 @@ static inline bool stream_is_found(const struct stream *stream)
     return atomic_load_explicit(&stream->found, memory_order_acquire);
 }
 
+/* The next of the streams that certainly exist and that this thread may pass to the driver, the legacy ones among them: no found and no
+ * foreign ones. Of one device, or with NULL of all. `*slot` is 0 at first. The stream may be retired as soon as it is returned: code that
+ * passes it to the driver holds its lock, and compares `incarnation`. NULL ends. */
+struct stream *stream_next(const struct device *device, unsigned *slot, unsigned *incarnation);
+
 /* Registers what the memory layer does when a stream is retired, while its native stream still exists. It may refuse. */
 void stream_on_retire(tarn_status (*callback)(struct stream *stream));
 
@@ -110,15 +115,15 @@ extern void (*marks_pause)(uint64_t ns);
 /* Records an event for the owed marks of a stream and incarnation. For calls that pass the stream, which therefore exists. Failures are not
  * reported. */
 void stream_prove(struct stream *stream, unsigned incarnation);
-/* Whether mark_wait() would wait for the whole device: for an owed mark without a proof. Code that has a choice waits for all other marks
- * first. */
+/* Whether mark_wait() would wait for the whole device, by device_wait(): for an owed mark without a proof. Code that has a choice waits for
+ * all other marks first. */
 bool mark_is_of_device(struct mark *mark);
-/* Whether mark_wait() may be called now: not for an owed mark without a proof while a known capture is open on its device. */
+/* Whether mark_wait() may be called now: not for the whole device while a known capture is open there. */
 bool mark_can_wait(struct mark *mark);
-/* Waits for all work of a device, which ends every earlier mark. The caller has refused known captures; or this function refuses them, and
- * none begins meanwhile, because the wait would end it. */
-tarn_status device_wait(struct device *device);
-tarn_status device_settle(struct device *device, const char *what);
+/* Waits for all work of a device, which ends every earlier mark. The driver's wait would end captures, so it comes last: streams that can
+ * be asked are waited for by events first, and after that no capture may be known or show (captures_bar()). TARN_ERROR_CAPTURE with a text;
+ * `what` names the refused operation. */
+tarn_status device_wait(struct device *device, const char *what);
 struct mark *mark_keep(struct mark *mark);
 void mark_release(struct mark *mark); /* NULL is fine */
 /* The stream and number of a mark. Of one stream's marks the one with the lower number ends first, except for a mark that was recorded

@@ -185,6 +185,8 @@ struct driver {
     /* The vendor's constants among the values of driver_stream: the legacy stream beside NULL, and the default stream of the
      * calling thread, another one in each. NULL where the driver has no such constant. */
     driver_stream legacy, per_thread;
+    /* device_synchronize ends the captures of every device, not only those of its own. */
+    bool wait_ends_all;
 #define X(call, parameters) tarn_status(*call) parameters;
     DRIVER_CALL_LIST(X)
 #undef X

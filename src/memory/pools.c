@@ -139,6 +139,8 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", number);
     if (shared && arena->store.plain && options->segments != TARN_SEGMENTS_VIRTUAL)
         return failed(TARN_ERROR_NOT_SUPPORTED, "plain segments cannot be exported; the pool needs virtual ones");
+    if (options->segments == TARN_SEGMENTS_VIRTUAL && (status = arena_addresses(arena)))
+        return status;
     if ((status = pool_create(arena, false, &pool)))
         return status;
     pool_configure(pool, options);

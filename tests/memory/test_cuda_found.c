@@ -213,7 +213,7 @@ static void memory_of_a_destroyed_stream_waits_for_its_work(void **state)
         if (trims)
             OK(tarn_device_trim(0, 0));
         void *next = alloc_on(new, 100 * MIB); /* there is no other memory */
-        CHECK(time_now() == start + 50 * MS && records() == recorded);
+        CHECK(time_now() == start + 50 * MS);
         work_on(new, next, 100 * MIB, MS);
         OK(tarn_free(next));
         OK(tarn_stream_retire(new));

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The headers as a test: every public call in each state that a program can be in, on each driver. A call gives a status that the comment
- * above it names (tests/mixed/model/promise.h), a function without a comment is red, and a capture that tarn knows goes on whatever is
- * called. Each state is one process, in which all calls are made one after the other (tests/support/every_call.c); what a call ends is
+ * above it names (tests/mixed/model/promise.h), a function without a comment is red, and a capture that tarn knows, or that shows, goes on
+ * whatever is called. Each state is one process, in which all calls are made one after the other (tests/support/every_call.c); what a call ends is
  * entered again before the next one. */
 #include "driver/driver.h"
 #include "mixed/model/promise.h"
@@ -30,10 +30,12 @@ static const struct state {
     tarn_status refuses; /* what all calls may give in it, as tarn.h says */
     void (*enter)(void);
     void (*again)(void); /* before each call; NULL: it stays entered */
-    bool captures;       /* `known` does, and must go on */
+    bool captures;       /* `known`, or `shown` if that is not NULL, does, and must go on */
 } * now;
 
 static tarn_stream known, other; /* of device 0 */
+static void *shown;              /* a stream of device `shown_on` */
+static int shown_on;
 static tarn_scope scope;
 static unsigned complaints, made;
 static bool captured;
@@ -43,6 +45,9 @@ static bool captured;
 static bool is_active(void)
 {
     tarn_capture_state state = TARN_CAPTURE_NONE;
+    struct driver_capture capture = {.state = DRIVER_CAPTURE_NONE};
+    if (shown)
+        return driver->capture_status(shown_on, shown, &capture) == TARN_OK && capture.state == DRIVER_CAPTURE_ACTIVE;
     return tarn_capture_state_get(known, &state, NULL) == TARN_OK && state == TARN_CAPTURE_ACTIVE;
 }
 
@@ -61,7 +66,7 @@ static bool ends_captures(const char *name)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
-    return world.stream == TARN_STREAM_LEGACY && strncmp(name, "tarn_host_", 10) == 0;
+    return (world.stream == TARN_STREAM_LEGACY || shown) && strncmp(name, "tarn_host_", 10) == 0;
 }
 
 /* What the comments of these functions say. */
@@ -204,13 +209,83 @@ static void announced_with_pool(void)
     (void)tarn_pool_capture_announce(world.pool, world.stream);
 }
 
-/* By the driver's own call. */
-static void begin_by_driver(void)
+/* By the driver's own call; instead of one that a call has ended. */
+static void begin_by_driver_on(int device, void *native)
 {
     struct driver_capture capture = {0};
-    driver_stream native = native_of(world.stream);
-    if (!driver->capture_status(0, native, &capture) && capture.state == DRIVER_CAPTURE_NONE)
-        (void)driver->capture_begin(0, native, DRIVER_CAPTURE_RELAXED);
+    driver_graph none = NULL;
+    if (!driver->capture_status(device, native, &capture) && capture.state == DRIVER_CAPTURE_INVALIDATED)
+        (void)driver->capture_end(device, native, &none);
+    if (!driver->capture_status(device, native, &capture) && capture.state == DRIVER_CAPTURE_NONE)
+        (void)driver->capture_begin(device, native, DRIVER_CAPTURE_RELAXED);
+}
+
+static void begin_by_driver(void)
+{
+    begin_by_driver_on(0, native_of(world.stream));
+}
+
+/* Memory of a stream that tarn has only found, of whose work no event tells: some calls would wait for the device. */
+static void leave_work_of_found(void)
+{
+    static void *native;
+    tarn_stream stream = 0;
+    void *blocks[3] = {0};
+    native = native ? native : native_made(0);
+    if (tarn_stream_find(0, native, &stream))
+        return;
+    (void)tarn_alloc_on(stream, 3 * MIB, &blocks[0]);
+    (void)tarn_pool_alloc(world.pool, stream, 3 * MIB, &blocks[1]);
+    for (int i = 0; i < 2; i++)
+        if (blocks[i])
+            (void)driver->set(0, (uintptr_t)blocks[i], 1, 64, native);
+    if (tarn_pinned_alloc(1000, &blocks[2]) == TARN_OK) {
+        (void)tarn_pinned_record_stream(blocks[2], stream);
+        (void)tarn_pinned_free(blocks[2]);
+    }
+    for (int i = 0; i < 2; i++)
+        (void)tarn_free(blocks[i]);
+}
+
+static void show_capture(int device, void *native)
+{
+    shown_on = device;
+    shown = native;
+    leave_work_of_found();
+    begin_by_driver_on(device, native);
+}
+
+static void shows_on_the_stream(void)
+{
+    show_capture(0, native_of(world.stream));
+}
+
+static void shows_on_another_stream(void)
+{
+    show_capture(0, native_of(other));
+}
+
+static void shows_on_a_blocking_stream(void)
+{
+    if (!shown)
+        OK(driver->stream_create(0, 0, true, &shown));
+    show_capture(0, shown);
+}
+
+static void shows_on_another_device(void)
+{
+    static tarn_stream stream;
+    stream = stream ? stream : lease(1);
+    show_capture(1, native_of(stream));
+}
+
+/* Which tarn knows. */
+static void announced_on_another_device(void)
+{
+    static tarn_stream stream;
+    stream = stream ? stream : lease(1);
+    (void)tarn_capture_announce(stream); /* refused where it is */
+    show_capture(1, native_of(stream));
 }
 
 static void announced_and_begun(void)
@@ -437,7 +512,11 @@ static const struct state states[] = {
     {"an announced capture with a pool", TARN_OK, nothing, announced_with_pool, false},
     {"an announced capture with a pool that has begun", TARN_OK, nothing, announced_with_pool_and_begun, false},
     {"an announced capture that has begun", TARN_OK, nothing, announced_and_begun, false},
-    {"a capture that tarn does not know", TARN_OK, nothing, begin_by_driver, false},
+    {"a capture that tarn does not know", TARN_OK, nothing, shows_on_the_stream, true},
+    {"a capture of another stream that tarn does not know", TARN_OK, nothing, shows_on_another_stream, true},
+    {"a capture of a blocking stream that tarn has never seen", TARN_OK, nothing, shows_on_a_blocking_stream, true},
+    {"a capture of another device that tarn does not know", TARN_OK, nothing, shows_on_another_device, true},
+    {"an announced capture of another device", TARN_OK, nothing, announced_on_another_device, true},
     {"an invalidated capture", TARN_OK, nothing, capture_invalidated, false},
     {"a scope of the thread", TARN_OK, nothing, scope_of_thread, false},
     {"a scope of the stream", TARN_OK, nothing, scope_of_stream, false},

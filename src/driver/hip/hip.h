@@ -33,14 +33,13 @@ struct hip_device {
     bool virtual_memory;
 };
 
-/* All except `captures` is filled by hip_probe(), and not changed after the choice of the driver. */
+/* Filled by hip_probe(), and not changed after the choice of the driver. */
 struct hip {
     struct hip_calls call;
     struct loaded library;
     int version; /* HIP_VERSION_NUMBER() and a patch level, of the runtime */
     int devices;
     struct hip_device device[TARN_MAX_DEVICES];
-    atomic_int captures; /* begun through the driver table and not ended */
 };
 
 extern struct hip hip;

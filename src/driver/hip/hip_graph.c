@@ -27,36 +27,8 @@ tarn_status hip_capture_begin(int device, driver_stream stream, enum driver_capt
     tarn_status status = hip_enter(device, false, &scope);
     if (status)
         return status;
-    atomic_fetch_add(&hip.captures, 1); /* first, so that a device's synchronisation beside us sees it */
     hip_result code = hip.call.hipStreamBeginCapture(stream, (hip_stream_capture_mode)mode);
-    if (code)
-        atomic_fetch_sub(&hip.captures, 1);
     return hip_leave(&scope, code, "hipStreamBeginCapture");
-}
-
-/* The state of a capture; ACTIVE where the runtime does not say. */
-static hip_stream_capture_status ask_state(hip_stream stream)
-{
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
-    hip_result code = hip.call.hipStreamIsCapturing(stream, &state);
-    if (code)
-        (void)hip.call.hipGetLastError();
-    return code ? HIP_CAPTURE_IS_ACTIVE : state;
-}
-
-/* Whether the capture on a stream that captured is over after hipStreamEndCapture() gave `code`. It goes on where it is another
- * thread's, or other streams have not joined. One that was invalidated cannot be harmed any more. */
-static bool is_over(hip_stream stream, hip_result code)
-{
-    return !code || code == HIP_CAPTURE_INVALIDATED || ask_state(stream) != HIP_CAPTURE_IS_ACTIVE;
-}
-
-static void count_end(void)
-{
-    int count = atomic_load(&hip.captures);
-    while (count > 0 && !atomic_compare_exchange_weak(&hip.captures, &count, count - 1))
-        ;
 }
 
 tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *graph)
@@ -66,12 +38,9 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
     tarn_status status = hip_enter(device, false, &scope);
     if (status)
         return status;
-    bool captured = ask_state(stream) != HIP_CAPTURE_IS_NONE;
     hip_result code = hip.call.hipStreamEndCapture(stream, &result);
     if (!code && !result)
         code = HIP_CAPTURE_INVALIDATED;
-    if (captured && is_over(stream, code))
-        count_end();
     if (!code) {
         /* A graph of this address was destroyed behind our back: what ran it must not run for the new one. */
         hip_graph_exec stale = launched_forget(&launched, result);

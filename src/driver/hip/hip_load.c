@@ -224,7 +224,7 @@ tarn_status hip_probe(struct hip *found, char *why, size_t size)
 {
     static const char *const sonames[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", NULL};
     char reason[512] = "";
-    *found = (struct hip){.captures = 0};
+    *found = (struct hip){0};
     tarn_status status = loader_open(sonames, &found->library, reason, sizeof reason);
     status = status ? TARN_ERROR_NO_DRIVER : start(found, reason, sizeof reason);
     if (status)

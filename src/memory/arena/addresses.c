@@ -34,17 +34,22 @@ static size_t granules(const struct arena *arena)
     return arena->size / arena->granule;
 }
 
-static size_t leaves(const struct arena *arena)
+static size_t leaves_of(size_t granules)
 {
     size_t count = 1;
-    while (count * LEAF < granules(arena))
+    while (count * LEAF < granules)
         count *= 2;
     return count;
 }
 
-size_t arena_parts_bytes(const struct arena *arena)
+static size_t leaves(const struct arena *arena)
 {
-    return 2 * leaves(arena) * sizeof(struct arena_part);
+    return leaves_of(granules(arena));
+}
+
+size_t arena_parts_bytes(size_t granules)
+{
+    return 2 * leaves_of(granules) * sizeof(struct arena_part);
 }
 
 static struct view view_join(struct view left, struct view right)
@@ -81,9 +86,9 @@ static struct view view_of_bits(const struct arena *arena, size_t first, size_t 
 
 static struct view view_of_part(const struct arena *arena, size_t node, size_t first, size_t end)
 {
-    const struct arena_part *part = &arena->parts[node];
-    if (!part->known)
+    if (first == end || !arena->parts[node].known) /* an arena without addresses has no tree */
         return (struct view){first, end, end - first, end - first, {first, end - first}};
+    const struct arena_part *part = &arena->parts[node];
     return (struct view){first, end, part->low, part->high, {part->start, part->length}};
 }
 

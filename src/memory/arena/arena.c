@@ -6,6 +6,7 @@
  * `reserved` is the bytes of the pieces that exist, and never above the limit through growth. */
 #include "memory/arena/arena.h"
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -23,22 +24,29 @@ static size_t granules(const struct arena *arena)
     return arena->size / arena->granule;
 }
 
-/* Reserves the address range: four times the memory, less where the driver has less. */
-static tarn_status arena_reserve(struct arena *arena)
+/* Reserves an address range: four times the memory, less where the driver has less. A range that is shorter than the memory would leave some
+ * of it unused, which plain segments do not. */
+static tarn_status reserve(const struct arena *arena, uintptr_t *base, size_t *size)
 {
     const struct driver_properties *known = &arena->device->properties;
     size_t least = known->memory / arena->granule * arena->granule, wanted = least * ARENA_ADDRESS_FACTOR;
     if (wanted > known->address_limit)
         wanted = known->address_limit / arena->granule * arena->granule;
-    tarn_status status = TARN_ERROR_OUT_OF_MEMORY;
+    tarn_status status = wanted < least || !wanted
+                             ? failed(TARN_ERROR_OUT_OF_MEMORY, "the process may have %zu bytes of addresses in all",
+                                      known->address_limit)
+                             : TARN_ERROR_OUT_OF_MEMORY;
     for (; wanted >= least && wanted > 0; wanted = wanted / 2 / arena->granule * arena->granule) {
-        status = driver->reserve(arena->device->number, wanted, arena->granule, &arena->base);
+        status = driver->reserve(arena->device->number, wanted, arena->granule, base);
         if (!status)
             break;
     }
     if (status)
-        return failed_within(status, "an address range for device %d", arena->device->number);
-    arena->size = wanted;
+        return failed_within(status,
+                             "no address range for device %d, which virtual and imported memory needs; plain segments "
+                             "need none (TARN_ALLOC_CONF=segments:plain)",
+                             arena->device->number);
+    *size = wanted;
     return TARN_OK;
 }
 
@@ -50,8 +58,8 @@ void store_init(struct store *store, struct arena *arena, struct counters *count
     store->limit = SIZE_MAX;
     mutex_init(&store->lookup, LOCK_LOOKUP);
     store->no_slabs = segments == CONFIG_SEGMENTS_EXACT;
-    store->plain = !arena->device->properties.virtual_memory || segments == CONFIG_SEGMENTS_PLAIN || store->no_slabs ||
-                   (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
+    store->plain = !arena->device->properties.virtual_memory || arena->plain || segments == CONFIG_SEGMENTS_PLAIN ||
+                   store->no_slabs || (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
     store->remaps = arena->device->properties.alias;
 }
 
@@ -93,13 +101,69 @@ static void arenas_configure(const struct memory_config *now)
     }
 }
 
-static void tables_unmap(struct arena *arena)
+static void tables_unmap(struct arena *arena, size_t count)
 {
-    pages_unmap(arena->parts, arena_parts_bytes(arena));
-    pages_unmap(arena->claimed, bits_bytes(granules(arena)));
-    pages_unmap(arena->generations, GENERATION_BYTES(granules(arena)));
-    pages_unmap(arena->seconds, granules(arena) * sizeof(struct piece *));
-    pages_unmap(arena->pieces, granules(arena) * sizeof(struct piece *));
+    pages_unmap(arena->parts, arena_parts_bytes(count));
+    pages_unmap(arena->claimed, bits_bytes(count));
+    pages_unmap(arena->generations, GENERATION_BYTES(count));
+    pages_unmap(arena->seconds, count * sizeof(struct piece *));
+    pages_unmap(arena->pieces, count * sizeof(struct piece *));
+    arena->claimed = arena->generations = NULL;
+    arena->seconds = arena->pieces = NULL;
+    arena->parts = NULL;
+}
+
+/* Under arenas_lock. */
+static tarn_status addresses_create(struct arena *arena)
+{
+    uintptr_t base = 0;
+    size_t size = 0;
+    tarn_status status = reserve(arena, &base, &size);
+    if (status)
+        return status;
+    size_t count = size / arena->granule;
+    arena->base = base;
+    arena->pieces = pages_map(count * sizeof(struct piece *));
+    arena->seconds = pages_map(count * sizeof(struct piece *));
+    arena->generations = pages_map(GENERATION_BYTES(count));
+    arena->claimed = pages_map(bits_bytes(count));
+    arena->parts = pages_map(arena_parts_bytes(count));
+    bool made = arena->pieces && arena->seconds && arena->generations && arena->claimed && arena->parts;
+    if (made) {
+        atomic_store_explicit(&arena->size, size, memory_order_release);
+        return TARN_OK;
+    }
+    tables_unmap(arena, count);
+    driver->unreserve(arena->device->number, base, size);
+    return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
+}
+
+tarn_status arena_addresses(struct arena *arena)
+{
+    if (atomic_load_explicit(&arena->size, memory_order_acquire))
+        return TARN_OK;
+    mutex_lock(&arenas_lock);
+    tarn_status status = atomic_load(&arena->size) ? TARN_OK : addresses_create(arena);
+    mutex_unlock(&arenas_lock);
+    return status;
+}
+
+/* The addresses of a default pool that is virtual. Where the settings leave the choice to tarn, and the driver refuses every range, the
+ * device is one without virtual memory: on some machines free memory comes without room in the driver's addresses
+ * (ggml-org/llama.cpp#29142). */
+static tarn_status addresses_of_default(struct arena *arena)
+{
+    struct error_before before;
+    error_attempt_begin(&before);
+    tarn_status status = addresses_create(arena);
+    if (memory_config()->segments == CONFIG_SEGMENTS_BY_DRIVER &&
+        (status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_NOT_SUPPORTED)) {
+        log_write(LOG_INFO, "plain segments: %s", tarn_last_error());
+        arena->plain = arena->store.plain = true;
+        status = TARN_OK;
+    }
+    error_attempt_end(&before, status);
+    return status;
 }
 
 static tarn_status arena_create(struct device *device, struct arena **result)
@@ -126,30 +190,13 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     arena->imports.plain = false;
     arena->configured = arena->limit;
     arena_configure(arena);
-    if (!device->properties.virtual_memory) {
+    tarn_status status = arena->store.plain ? TARN_OK : addresses_of_default(arena);
+    if (!status) {
         *result = arena;
         return TARN_OK;
     }
-
-    tarn_status status = arena_reserve(arena);
-    if (status)
-        goto fail_reserve;
-    arena->pieces = pages_map(granules(arena) * sizeof(struct piece *));
-    arena->seconds = pages_map(granules(arena) * sizeof(struct piece *));
-    arena->generations = pages_map(GENERATION_BYTES(granules(arena)));
-    arena->claimed = pages_map(bits_bytes(granules(arena)));
-    arena->parts = pages_map(arena_parts_bytes(arena));
-    if (!arena->pieces || !arena->seconds || !arena->generations || !arena->claimed || !arena->parts) {
-        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the tables of an arena");
-        goto fail_tables;
-    }
-    *result = arena;
-    return TARN_OK;
-
-fail_tables:
-    tables_unmap(arena);
-    driver->unreserve(device->number, arena->base, arena->size);
-fail_reserve:
+    mutex_finish(&arena->sets_lock);
+    mutex_finish(&arena->lock);
     shared_finish(&arena->moving);
     shared_finish(&arena->mapping);
     object_free(&arenas, arena);
@@ -185,7 +232,7 @@ struct arena *arena_at(uintptr_t address)
 {
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
         struct arena *arena = atomic_load_explicit(&by_device[i], memory_order_acquire);
-        if (arena && address - arena->base < arena->size)
+        if (arena && arena_has(arena, address))
             return arena;
     }
     return NULL;
@@ -195,7 +242,7 @@ bool arena_overlaps(uintptr_t start, size_t size)
 {
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
         struct arena *arena = atomic_load_explicit(&by_device[i], memory_order_acquire);
-        if (arena && (start - arena->base < arena->size || (arena->size && arena->base - start < size)))
+        if (arena && (arena_has(arena, start) || (atomic_load(&arena->size) && arena->base - start < size)))
             return true;
     }
     return false;
@@ -788,7 +835,7 @@ bool arena_finish(struct arena *arena)
         (arena->size && driver->unreserve(arena->device->number, arena->base, arena->size)))
         return false;
     atomic_store(&by_device[arena->device->number], NULL);
-    tables_unmap(arena);
+    tables_unmap(arena, granules(arena));
     pages_free(arena->uncached.heaps, arena->uncached.heap_slots * sizeof(struct heap *));
     shared_finish(&arena->moving);
     shared_finish(&arena->mapping);

@@ -108,11 +108,16 @@ struct store {
 
 struct arena {
     struct device *device;
+    size_t granule; /* bytes */
+    bool plain;     /* the driver refused addresses, so that the default is plain segments; constant */
+
+    /* The addresses, which virtual memory and imports need (arena_addresses()). `size` is set last, and read first. */
     uintptr_t base;
-    size_t size, granule;          /* bytes */
-    struct piece **pieces;         /* by granule from base: the piece mapped there, or NULL */
-    struct piece **seconds;        /* by granule: the piece that begins there at a second address, or NULL */
-    uint64_t *generations;         /* by granule: of the mapping there (generation.h), or 0 */
+    atomic_size_t size;     /* bytes; 0: there are none */
+    struct piece **pieces;  /* by granule from base: the piece mapped there, or NULL */
+    struct piece **seconds; /* by granule: the piece that begins there at a second address, or NULL */
+    uint64_t *generations;  /* by granule: of the mapping there (generation.h), or 0 */
+
     struct counters counters, own; /* of all pools of the device; of the default pool, whose parent that is */
     shared_lock mapping;           /* shared to map and unmap; exclusive to give a new peer access */
 
@@ -191,6 +196,17 @@ tarn_status arena_of(struct device *device, struct arena **arena);
 /* The same without creating it: NULL if the device's memory was not used yet. */
 struct arena *arena_if_used(int device);
 
+/* Reserves an arena's addresses, unless it has them. One whose default pool is virtual has them from the start, unless it is `plain`: so code
+ * calls this before memory of another kind comes. TARN_ERROR_OUT_OF_MEMORY with a text that names what needs none. */
+tarn_status arena_addresses(struct arena *arena);
+
+/* Whether an address is one of the arena's. */
+static inline bool arena_has(const struct arena *arena, uintptr_t address)
+{
+    size_t size = atomic_load_explicit(&arena->size, memory_order_acquire);
+    return size && address - arena->base < size;
+}
+
 /* The arena that contains an address, or NULL; and whether any arena contains an address of a range, which does not wrap. */
 struct arena *arena_at(uintptr_t address);
 bool arena_overlaps(uintptr_t start, size_t size);
@@ -205,7 +221,7 @@ uintptr_t arena_find_locked(struct arena *arena, size_t size);
 /* The same for memory that will not grow: the highest unclaimed range, out of the way of runs. */
 uintptr_t arena_find_high_locked(const struct arena *arena, size_t size);
 size_t arena_longest_locked(const struct arena *arena); /* bytes of the longest unclaimed stretch */
-size_t arena_parts_bytes(const struct arena *arena);    /* of `parts` */
+size_t arena_parts_bytes(size_t granules);              /* of `parts` */
 
 /* The piece mapped at an address of a claimed range, or NULL. */
 static inline struct piece *arena_piece(const struct arena *arena, uintptr_t address)

@@ -100,11 +100,13 @@ static tarn_status copy(struct arena *arena, const struct exchange_part *parts, 
 {
     struct device *device = arena->device;
     driver_stream stream = device->legacy->native;
-    tarn_status status = TARN_OK;
+    tarn_status status = stream_refuse_capture(device->legacy, "a copy of memory that moves");
+    if (status)
+        return status;
     for (const struct exchange_part *part = parts; part && !status; part = part->next)
         status = driver->copy(device->number, part->piece->address, part->start, part->size, stream);
     tarn_status ended = driver->stream_synchronize(device->number, stream);
-    *waited = ended ? driver->device_synchronize(device->number) : TARN_OK;
+    *waited = ended ? device_wait(device, "a copy of memory that moves") : TARN_OK;
     return device_note(device, status ? status : ended);
 }
 

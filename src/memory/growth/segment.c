@@ -117,7 +117,7 @@ static void segment_anchor(uintptr_t address, bool more)
 /* The mapped pieces of a range, from the first one that touches it. */
 static void count_anchors(const struct arena *arena, uintptr_t start, size_t size, bool more)
 {
-    if (start - arena->base >= arena->size) {
+    if (!arena_has(arena, start)) {
         segment_anchor(start, more);
         return;
     }

@@ -272,6 +272,9 @@ static tarn_status copy_plainly(struct contents *contents, const struct arena *a
 
 /* The calls -------------------------------------------------------------------------------------------------------- */
 
+/* They are the legacy stream's. */
+static const char what_copies[] = "a copy of a pool's contents";
+
 static void copies_have_ended(struct contents *contents, struct device *device)
 {
     contents->copies = COPIES_ENDED;
@@ -281,12 +284,14 @@ static void copies_have_ended(struct contents *contents, struct device *device)
 tarn_status contents_copy(struct contents *contents, const struct arena *arena, bool back)
 {
     struct device *device = arena->device;
-    tarn_status status = TARN_OK, waited = TARN_OK;
+    tarn_status waited = TARN_OK, status = stream_refuse_capture(device->legacy, what_copies);
+    if (status)
+        return status;
     if (!copy_staged(contents, arena, back, &status))
         status = copy_plainly(contents, arena, back);
     if (contents->copies)
         waited = driver->stream_synchronize(device->number, device->legacy->native);
-    if (!waited || driver->device_synchronize(device->number) == TARN_OK)
+    if (!waited || device_wait(device, what_copies) == TARN_OK)
         copies_have_ended(contents, device);
     return device_note(device, status ? status : waited);
 }
@@ -295,7 +300,9 @@ tarn_status contents_settle(struct contents *contents, struct device *device)
 {
     if (!contents->copies)
         return TARN_OK;
-    tarn_status status = device_note(device, driver->stream_synchronize(device->number, device->legacy->native));
+    tarn_status status = stream_refuse_capture(device->legacy, what_copies);
+    if (!status)
+        status = device_note(device, driver->stream_synchronize(device->number, device->legacy->native));
     if (status)
         return status;
     if (contents->copies == COPIES_OUT)
@@ -310,7 +317,7 @@ bool contents_are_settled(struct contents *contents, struct device *device)
     if (!contents->copies)
         return true;
     error_attempt_begin(&before);
-    tarn_status status = captures_bar(device, "a look at a pool's copies");
+    tarn_status status = captures_bar(device, what_copies);
     if (!status) {
         status = driver->stream_query(device->number, device->legacy->native);
         if (!status)

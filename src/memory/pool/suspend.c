@@ -315,32 +315,14 @@ static tarn_status wait_for_users(struct heap *heap)
     return status ? status : waited;
 }
 
-/* Fails while a stream is seen to capture, of those that have memory of the device and of its blocking ones. A wait for the device, or a
- * copy by its legacy stream, would end the capture, also one that was not announced. */
-static tarn_status refuse_captures(struct arena *arena)
-{
-    static const char what[] = "a wait for the device";
-    tarn_status status = stream_refuse_capture(arena->device->legacy, what);
-    for (struct heap *heap = heap_next(arena, NULL); heap && !status; heap = heap_next(arena, heap)) {
-        mutex_lock(&heap->lock);
-        struct stream *stream = heap->retired ? NULL : heap->stream;
-        mutex_unlock(&heap->lock);
-        if (stream && !stream_is_found(stream))
-            status = stream_refuse_capture(stream, what);
-    }
-    return status;
-}
-
 /* Waits for the work that may use the store's memory. */
 static tarn_status wait_for_work(struct store *store)
 {
     struct arena *arena = store->arena;
     tarn_status status = heaps_settle(arena, store);
     debug_settles(store);
-    if (!status && atomic_load(&store->holds)) { /* a graph's launches may be on any stream */
-        status = refuse_captures(arena);
-        return status ? status : device_note(arena->device, driver->device_synchronize(arena->device->number));
-    }
+    if (!status && atomic_load(&store->holds)) /* a graph's launches may be on any stream */
+        return device_wait(arena->device, "a wait for the work of graphs");
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         struct mark *mark = NULL;
         if (!status)

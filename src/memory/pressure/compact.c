@@ -5,7 +5,7 @@
  *
  * The order of the steps, so that nothing is lost if one fails:
  *
- *   1. no known capture is open, and none begins; no stream that tarn may ask about captures
+ *   1. no capture is known or shows (captures_bar_all()), and no known one begins
  *   2. all work of the device, and of peers that reach its memory, has ended
  *   3. `moving` is taken alone: nobody else maps, unmaps or takes pieces; blocks are allocated from free spans and freed all the same
  *   4. piece by piece, the emptiest first:
@@ -97,12 +97,10 @@ static tarn_status wait_for_all(struct arena *arena, uint64_t until)
 {
     int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
     tarn_status status = device_check(arena->device);
-    if (!status)
-        status = stream_refuse_capture(arena->device->legacy, "a compaction");
     for (struct heap *heap = heap_next(arena, NULL); heap && !status; heap = heap_next(arena, heap))
         status = wait_for_heap(heap, until);
     for (int i = 0; i < count && !status; i++)
-        status = device_wait(device_at(devices[i]));
+        status = device_wait(device_at(devices[i]), "a compaction");
     return status;
 }
 

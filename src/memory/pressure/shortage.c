@@ -347,7 +347,7 @@ static void say_pools(struct text *text, const struct facts *facts)
 
 static void say_others(struct text *text, const struct facts *facts)
 {
-    if (facts->addresses < facts->size)
+    if (!facts->store->plain && facts->addresses < facts->size)
         say(text, " At most %s of addresses are left in a row.", BYTES(facts->addresses));
     if (facts->captured)
         say(text, " What the streams of an open capture have freed serves them alone.");
@@ -448,7 +448,7 @@ static bool say_segments(struct text *text, const struct facts *facts)
 {
     const struct driver_properties *properties = &facts->arena->device->properties;
     bool can = facts->store->plain && !facts->store->allocator.alloc && properties->virtual_memory &&
-               memory_config()->segments != CONFIG_SEGMENTS_VIRTUAL;
+               !facts->arena->plain && memory_config()->segments != CONFIG_SEGMENTS_VIRTUAL;
     if (!can || facts->own_free < facts->size || facts->own_largest >= facts->size)
         return false;
     say(text, "the free memory would do in one piece: TARN_ALLOC_CONF=expandable_segments:True joins it");

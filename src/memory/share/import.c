@@ -332,7 +332,8 @@ tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
     if (share_is_of_pool(share))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the share is of a pool: import it by tarn_pool_import()");
     if ((status = device_find(device, &found)) || (status = device_check(found)) || (status = share_check(share)) ||
-        (status = import_check(share, found)) || (status = arena_of(found, &arena)))
+        (status = import_check(share, found)) || (status = arena_of(found, &arena)) ||
+        (status = arena_addresses(arena)))
         return status;
     uint64_t files = files_of(share);
     return count_like(arena, &share->head, files, pointer) ? TARN_OK : import_new(arena, share, files, pointer);

@@ -197,7 +197,8 @@ tarn_status tarn_pool_import(const tarn_share *share, int device, tarn_imported_
         return failed(TARN_ERROR_INVALID_ARGUMENT, "imported is NULL");
     tarn_status status = check_share(share);
     if (status || (status = device_find(device, &found)) || (status = device_check(found)) ||
-        (status = import_check(share, found)) || (status = arena_of(found, &arena)))
+        (status = import_check(share, found)) || (status = arena_of(found, &arena)) ||
+        (status = arena_addresses(arena)))
         return status;
     return import_pool(arena, share, imported);
 }

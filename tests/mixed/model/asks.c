@@ -46,10 +46,8 @@ static void ask_device(void)
 static void ask_synchronize(void)
 {
     int device = (int)below((unsigned)m.devices);
-    if (unknown_open(-1))
-        return;
-    bool barred = known_open(device);
-    if (!WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_device_synchronize, device))
+    bool barred = any_open(wait_ends_those_of(device));
+    if (!WELL(barred ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_device_synchronize, device))
         return;
     SO(!barred, "a wait for a device that captures", "it was not refused");
     for (int i = 0; i < FLOWS; i++)
@@ -350,8 +348,7 @@ static void op_setting(void)
     case 3:
         tarn_debug_callback_set(hear_report, NULL);
         SO(tarn_debug_reports() == 0, "debug mode reports", "it is off");
-        if (!unknown_open(-1))
-            (void)WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_debug_check, device);
+        (void)WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_debug_check, device);
         return;
     default:
         SO(strlen(tarn_version()) > 2 && strcmp(tarn_status_text(TARN_OK), tarn_status_text(TARN_ERROR_SCOPE)) != 0,

@@ -83,6 +83,11 @@ bool any_open(int device)
     return false;
 }
 
+int wait_ends_those_of(int device)
+{
+    return m.waits_for_all ? -1 : device;
+}
+
 bool unknown_open(int device)
 {
     for (int i = 0; i < CAPTURES; i++)

@@ -295,24 +295,20 @@ static void end(struct capture *capture, bool abort)
         capture->workspace_count = 0;
 }
 
-/* A known capture survives whatever tarn is asked. One that it does not know may be spoilt by a wait, and is over then. */
+/* A capture survives whatever tarn is asked. The model begins those that tarn does not know on streams that it knows, where they show; a
+ * found stream may only join them. */
 void captures_look(void)
 {
     for (int i = 0; i < CAPTURES; i++) {
         struct capture *capture = &m.captures[i];
         const struct flow *flow = &m.flows[capture->flow];
         struct driver_capture answer = {0};
-        void *graph = NULL;
         if (capture->state != OPEN)
             continue;
         MINE(driver->capture_status(flow->device, flow->native, &answer));
-        if (answer.state == DRIVER_CAPTURE_ACTIVE)
-            continue;
-        SO(capture->how == UNKNOWN, "a known capture was spoilt", "capture %d of flow %d", i, capture->flow);
-        (void)driver->capture_end(flow->device, flow->native, &graph);
-        left(capture);
-        inside_no_more(capture);
-        forget(capture);
+        SO(answer.state == DRIVER_CAPTURE_ACTIVE,
+           capture->how == UNKNOWN ? "a capture that shows was spoilt" : "a known capture was spoilt",
+           "capture %d of flow %d", i, capture->flow);
     }
 }
 

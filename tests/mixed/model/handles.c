@@ -464,7 +464,7 @@ static void op_clear(void)
                    "capture %d", i);
         return;
     default: /* that of a handle which nobody has may be what a capture uses of which tarn does not know */
-        if (WELL(known_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim, m.libraries[below(2)], 0, NULL))
+        if (WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim, m.libraries[below(2)], 0, NULL))
             unknown_lose_theirs();
     }
 }

@@ -346,6 +346,8 @@ void pending_add(struct check check);
 bool known_open(int device);
 bool any_open(int device);
 bool unknown_open(int device);
+/* Whose captures a wait for the device would end: its own, or -1, those of all. */
+int wait_ends_those_of(int device);
 
 /* ---- actors.c ---------------------------------------------------------------------------------------------------- */
 

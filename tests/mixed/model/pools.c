@@ -164,9 +164,9 @@ static void op_trim(void)
 {
     int device = (int)below((unsigned)m.devices);
     size_t keep = CHANCE(2) ? 0 : below((unsigned)m.memory);
-    bool unknown = unknown_open(device);
+    bool unknown = unknown_open(wait_ends_those_of(device));
     tarn_status status = trim_device(device, keep);
-    bool barred = known_open(device);
+    bool barred = known_open(wait_ends_those_of(device));
     tarn_stats stats = {.size = sizeof stats}; /* of a device that has never had memory there is nothing to refuse */
     MINE(tarn_device_stats_get(device, &stats));
     SO(!barred || status != TARN_OK || stats.reserved_bytes[0].peak == 0, "a trim during a known capture",
@@ -185,17 +185,16 @@ static size_t reserved_on(int device)
 static void compact_on(int device)
 {
     size_t gained = SIZE_MAX, before = reserved_on(device);
-    bool ended = wait_for_all(); /* it waits by the wall's clock, which the model's stands still for */
-    if (!ended && !known_open(device))
-        return;
+    bool barred = !wait_for_all(); /* it waits by the wall's clock, which the model's stands still for */
     bool anchored = is_anchored_on(device), away = m.compacts;
     m.compacts = m.moves = true;
     tarn_status status = CALL(tarn_compact, device, CHANCE(2) ? SIZE_MAX : below((unsigned)m.memory), &gained);
+    SO(status || !barred || !before, "a compaction during a capture", "it was not refused");
     m.moves = false;
     m.compacts = away || anchored || was_injected();
     (void)well("tarn_compact", status,
                (anchored ? BIT(TARN_ERROR_BUSY) : 0) | BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_NOT_READY) |
-                   (m.vendor ? BIT(TARN_ERROR_OUT_OF_MEMORY) : 0) | (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0));
+                   (m.vendor ? BIT(TARN_ERROR_OUT_OF_MEMORY) : 0) | (barred ? BIT(TARN_ERROR_CAPTURE) : 0));
     size_t after = reserved_on(device), less = before > after ? before - after : 0;
     SO(gained == less || (status && gained == SIZE_MAX && !less), "a compaction gained something else",
        "%zu bytes, not %zu", gained, less);
@@ -211,8 +210,8 @@ static void op_trim_pool(void)
 {
     int index = pool_any(-1, false);
     if (index >= 0)
-        (void)WELL(any_open(m.pools[index].device) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_pool_trim, m.pools[index].pool,
-                   CHANCE(2) ? 0 : below((unsigned)m.memory));
+        (void)WELL(any_open(wait_ends_those_of(m.pools[index].device)) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_pool_trim,
+                   m.pools[index].pool, CHANCE(2) ? 0 : below((unsigned)m.memory));
 }
 
 static void op_limit(void)
@@ -266,9 +265,9 @@ void pool_suspend(int index)
 {
     struct pool *pool = &m.pools[index];
     bool keep = CHANCE(2);
-    if (pool->state != TARN_POOL_RUNS || unknown_open(pool->device))
+    if (pool->state != TARN_POOL_RUNS)
         return;
-    bool barred = known_open(pool->device);
+    bool barred = any_open(wait_ends_those_of(pool->device));
     m.moves = true;
     tarn_status status = CALL(tarn_pool_suspend, pool->pool, keep);
     m.moves = false;
@@ -323,9 +322,9 @@ static void op_resume(void)
     int first = (int)below(POOLS);
     for (int i = 0; i < POOLS; i++) {
         struct pool *pool = &m.pools[(first + i) % POOLS];
-        if (!pool->live || !pool->users || pool->state == TARN_POOL_RUNS || unknown_open(pool->device))
+        if (!pool->live || !pool->users || pool->state == TARN_POOL_RUNS)
             continue;
-        bool barred = known_open(pool->device);
+        bool barred = any_open(wait_ends_those_of(pool->device));
         bool prepared = pool->state == TARN_POOL_CHANGES; /* by a sleep, which has it until its end */
         if (!prepared && CHANCE(3))
             crowd((first + i) % POOLS);

@@ -211,7 +211,7 @@ static void fall_asleep(void)
                                   .rule_count = below(3)};
     tarn_residue_item items[6];
     tarn_residue residue = {.size = sizeof residue, .items = items, .room = 6};
-    bool barred = known_open(-1), prepares = CHANCE(2);
+    bool barred = any_open(-1), prepares = CHANCE(2);
     const unsigned all = TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED | TARN_SLEEP_SLEEPERS;
     night.what = options.what ? options.what : all;
     guest.failed = false;
@@ -260,13 +260,13 @@ static void resumed_leave(void)
 
 static void op_sleep(void)
 {
-    if (unknown_open(-1) || (night.state == TARN_SLEEP_AWAKE && !CHANCE(3)))
+    if (night.state == TARN_SLEEP_AWAKE && !CHANCE(3))
         return;
     if (night.state == TARN_SLEEP_AWAKE) {
         fall_asleep();
         return;
     }
-    bool barred = known_open(-1), prepared = night.state == TARN_SLEEP_PREPARED, commits = prepared && CHANCE(2);
+    bool barred = any_open(-1), prepared = night.state == TARN_SLEEP_PREPARED, commits = prepared && CHANCE(2);
     uint64_t reasons =
         (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (commits ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY)); /* no room for it now */
     m.moves = true;
