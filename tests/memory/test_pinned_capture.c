@@ -391,6 +391,60 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     pinned_nothing_is_left(1);
 }
 
+/* A pool of the caller's, with one graph after the other: what each has kept serves the next one, although the caller has the pool. */
+static void a_callers_pool_keeps_for_graphs_that_exist(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0);
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    char *to = alloc_on(stream, MIB);
+    void *graph = NULL, *lasting = NULL;
+    for (int i = 0; i < 20; i++) {
+        OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
+        char *from = take_on(stream, MIB);
+        copy(stream, to, from, MIB);
+        OK(tarn_pinned_record_stream(from, stream));
+        OK(tarn_pinned_free(from));
+        graph = end_with_graph(stream);
+        CHECK(pinned_stats().kept_bytes == (int64_t)MIB &&
+              pinned_stats().allocated_bytes.current <= (int64_t)(2 * MIB));
+        OK(tarn_host_graph_destroy(graph));
+    }
+    CHECK(pinned_stats().kept_bytes == 0);
+
+    /* Live at the end of its graph: neither kept by it nor, used by another pool's, by both. */
+    tarn_pool *other = pool_with((tarn_pool_options){.device = 0});
+    char *block = pinned_take(MIB);
+    for (int i = 0; i < 2; i++) {
+        OK(tarn_pool_capture_begin(i ? other : pool, stream, TARN_CAPTURE_RELAXED));
+        copy(stream, to, block, MIB);
+        OK(tarn_pinned_record_stream(block, stream));
+        lasting = end_with_graph(stream);
+        if (i == 0)
+            OK(tarn_host_graph_destroy(lasting));
+    }
+    OK(tarn_pinned_free(block));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    OK(tarn_host_graph_destroy(lasting));
+    CHECK(pinned_stats().kept_bytes == 0);
+
+    /* A hold counts as a graph does; and a graph that still runs has not ended. */
+    OK(tarn_pool_hold(pool));
+    OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
+    block = take_on(stream, MIB);
+    OK(tarn_pinned_record_stream(block, stream));
+    OK(tarn_pinned_free(block));
+    OK(tarn_capture_abort(stream));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    OK(tarn_pool_unhold(pool));
+    CHECK(pinned_stats().kept_bytes == 0);
+    pinned_check(1);
+    OK(tarn_pool_release(other));
+    OK(tarn_pool_release(pool));
+    OK(tarn_free(to));
+    pinned_nothing_is_left(1);
+}
+
 /* A trim, a shortage and the statistics see that a graph has ended, although its end could not collect its pool. */
 static void what_a_destroyed_graph_kept_is_at_hand(void)
 {
@@ -449,6 +503,7 @@ int main(void)
         CHILD_TEST(pools_keep_their_memory_apart),
         CHILD_TEST(pools_give_back_and_die),
         CHILD_TEST(a_block_is_kept_for_the_graph_that_uses_it),
+        CHILD_TEST(a_callers_pool_keeps_for_graphs_that_exist),
         CHILD_TEST(what_a_destroyed_graph_kept_is_at_hand),
         CHILD_TEST(a_driver_that_cannot_say_keeps_nothing),
     };

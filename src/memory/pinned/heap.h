@@ -96,6 +96,9 @@ struct pinned_pool {
     unsigned loose_count;
     struct pinned_segment *segments;
     struct pinned_block *kept;
+    struct pinned_pool *next_keeper; /* while `keeps` */
+    bool keeps;                      /* it is in the list of pools with kept blocks; the default pool never is */
+    const atomic_uint *holds; /* captures and graphs that hold the pool; NULL: its owner has ended, or it has none */
     unsigned holders;
     bool captured_others; /* it is `captured` of a block in another pool's segment, or was */
 };
@@ -106,6 +109,7 @@ struct pinned {
     struct tree segments;
     struct pinned_pool standard;    /* what is nobody else's */
     struct pinned_queue *queues;    /* that are not empty */
+    struct pinned_pool *keepers;    /* pools with kept blocks */
     struct pinned_segment *leaving; /* wholly free, and to go to the driver: pinned_settle() */
     struct pinned_block *spare;     /* objects at hand, so that cutting and joining need no other lock */
     tarn_pinned_settings settings;
@@ -170,6 +174,8 @@ void pinned_collect_locked(void);
 size_t pinned_marks_locked(struct mark *marks[MARKS_MOST]);
 /* Ends a pool without holders: its kept blocks are free or pending, its segments the default pool's. */
 void pinned_pool_die_locked(struct pinned_pool *pool);
+/* Whether no capture and no graph can use what the pool keeps. */
+bool pinned_is_unheld_locked(const struct pinned_pool *pool);
 /* Makes the kept blocks of a pool free, or pending where other work uses them. */
 void pinned_unkeep_locked(struct pinned_pool *pool);
 

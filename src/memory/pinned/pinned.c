@@ -134,6 +134,31 @@ void pinned_pool_retain(struct pinned_pool *pool)
     mutex_unlock(&pinned.lock);
 }
 
+void pinned_pool_own(struct pinned_pool *pool, const atomic_uint *holds)
+{
+    pool->holds = holds; /* nobody else knows the pool yet */
+}
+
+void pinned_pool_settle(struct pinned_pool *pool)
+{
+    if (!pool)
+        return;
+    mutex_lock(&pinned.lock);
+    if (pinned_is_unheld_locked(pool))
+        pinned_unkeep_locked(pool);
+    mutex_unlock(&pinned.lock);
+}
+
+void pinned_pool_end(struct pinned_pool *pool)
+{
+    if (!pool)
+        return;
+    mutex_lock(&pinned.lock);
+    pool->holds = NULL;
+    mutex_unlock(&pinned.lock);
+    pinned_pool_release(pool);
+}
+
 void pinned_pool_release(struct pinned_pool *pool)
 {
     if (!pool)
@@ -228,13 +253,23 @@ static tarn_status find_start_locked(const void *pointer, struct pinned_block **
     return TARN_OK;
 }
 
-/* A block that a graph reads or writes stays as it is until its pool dies. */
+static bool may_be_captured_locked(const struct pinned_block *block)
+{
+    return block->captured && !pinned_is_unheld_locked(block->captured);
+}
+
+/* A block that a graph reads or writes stays as it is until nothing holds its pool any more. */
 static void keep_locked(struct pinned_block *block)
 {
     struct pinned_pool *pool = block->captured;
     block->state = PINNED_KEPT;
     block->link = pool->kept;
     pool->kept = block;
+    if (!pool->keeps && pool != &pinned.standard) {
+        pool->keeps = true;
+        pool->next_keeper = pinned.keepers;
+        pinned.keepers = pool;
+    }
     pinned.stats.kept_bytes += (int64_t)block->size;
 }
 
@@ -260,7 +295,7 @@ tarn_status tarn_pinned_free(void *pointer)
     mutex_lock(&pinned.lock);
     status = find_start_locked(pointer, &block);
     bool used = false;
-    if (!status && block->captured) {
+    if (!status && may_be_captured_locked(block)) {
         keep_locked(block);
     } else if (!status && block->uses) {
         block->state = PINNED_PENDING;
@@ -281,7 +316,7 @@ tarn_status tarn_pinned_free(void *pointer)
 /* A block that graphs of several pools use is kept until somebody says that all graphs are gone: the end of one pool is not enough. */
 static void capture_locked(struct pinned_block *block, struct pinned_pool *pool)
 {
-    if (block->captured && block->captured != pool)
+    if (block->captured != pool && may_be_captured_locked(block))
         pool = &pinned.standard;
     block->captured = pool;
     if (block->segment->pool != pool)

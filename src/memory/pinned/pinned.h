@@ -7,17 +7,24 @@
 
 #include "device/stream.h"
 
+#include <stdatomic.h>
 #include <tarn/pinned.h>
 
-/* Pinned memory apart from everybody else's. What was recorded on a stream of a capture of its own is kept in it, when freed, until it
- * dies, whosever memory it is.
+/* Pinned memory apart from everybody else's. What was recorded on a stream of a capture of its own is kept in it, when freed, until no
+ * capture and no graph holds the pool that it belongs to, whosever memory it is. What a capture records is kept only while it, or its graph,
+ * is counted in `holds`.
  * It dies when its last holder lets go, who does so once the launches of its graphs have finished: blocks that live then live on, its
  * segments join the default pool, and kept blocks are free. All calls except a retain may call the driver, so none is made in a function that
  * the driver calls. */
 struct pinned_pool;
 
-/* A pool with one holder. TARN_ERROR_OUT_OF_HOST_MEMORY. */
+/* A pool with one holder, its owner, who counts the captures and graphs in `holds`. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status pinned_pool_create(struct pinned_pool **pool);
+void pinned_pool_own(struct pinned_pool *pool, const atomic_uint *holds);
+/* Makes what was kept free if nothing holds the pool. NULL is fine. */
+void pinned_pool_settle(struct pinned_pool *pool);
+/* The owner ends, and lets go. NULL is fine. */
+void pinned_pool_end(struct pinned_pool *pool);
 void pinned_pool_retain(struct pinned_pool *pool);
 void pinned_pool_release(struct pinned_pool *pool); /* NULL is fine */
 

@@ -164,8 +164,30 @@ void pinned_unkeep_locked(struct pinned_pool *pool)
     }
 }
 
+/* A block that a capture or a graph uses was kept while that was counted: so what is kept when nothing is counted is used by none. */
+bool pinned_is_unheld_locked(const struct pinned_pool *pool)
+{
+    return pool->holds && atomic_load(pool->holds) == 0;
+}
+
+/* Takes pools that keep nothing out of the list, after what nothing holds any more was made free. */
+static void collect_keepers(const struct pinned_pool *dying)
+{
+    for (struct pinned_pool **place = &pinned.keepers, *pool; (pool = *place);) {
+        if (pinned_is_unheld_locked(pool))
+            pinned_unkeep_locked(pool);
+        if (pool->kept && pool != dying) {
+            place = &pool->next_keeper;
+            continue;
+        }
+        *place = pool->next_keeper;
+        pool->keeps = false;
+    }
+}
+
 void pinned_pool_die_locked(struct pinned_pool *pool)
 {
+    collect_keepers(pool);
     pinned_unkeep_locked(pool);
     pinned_absorb_locked(pool);
     object_free(&pool_objects, pool);
@@ -173,6 +195,7 @@ void pinned_pool_die_locked(struct pinned_pool *pool)
 
 void pinned_collect_locked(void)
 {
+    collect_keepers(NULL);
     for (struct pinned_queue **place = &pinned.queues, *queue; (queue = *place);) {
         collect_queue(queue);
         if (queue->first) {

@@ -86,6 +86,7 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     error_attempt_begin(&before);
     heaps_learn(found);
     stream_prove(found, (unsigned)(stream >> 32)); /* the caller is about to capture on it, so it exists */
+    scope_settle_pinned(pool);
     error_attempt_end(&before, TARN_OK);
     atomic_fetch_add(&pool->store.holds, 1);
     status = scope_begin_capture(pool, found, announce, &scope);

@@ -154,5 +154,7 @@ struct pool *scope_end_capture(const struct stream *stream);
 struct pool *scope_capture_hold(const struct stream *stream);
 /* The pinned memory of the capture that a stream takes part in, retained, or NULL. */
 struct pinned_pool *scope_pinned(struct stream *stream);
+/* Before a capture begins to use the pool: pinned memory that earlier ones have left is free if their graphs have ended. */
+void scope_settle_pinned(struct pool *pool);
 
 #endif

@@ -661,7 +661,8 @@ struct pinned_pool *scope_pinned(struct stream *stream)
         struct pool *pool = NULL;
         mutex_lock(&scopes_lock);
         (void)capture_pool_locked(stream, &pool);
-        if (pool && !pool->pinned) {
+        if (pool && !pool->pinned && made) {
+            pinned_pool_own(made, &pool->store.holds);
             pool->pinned = made;
             made = NULL;
         }
@@ -680,4 +681,12 @@ struct pinned_pool *scope_pinned(struct stream *stream)
     }
     pinned_pool_release(made);
     return found;
+}
+
+void scope_settle_pinned(struct pool *pool)
+{
+    mutex_lock(&scopes_lock);
+    struct pinned_pool *left = pool->pinned;
+    mutex_unlock(&scopes_lock);
+    pinned_pool_settle(left);
 }
