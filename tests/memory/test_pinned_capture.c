@@ -391,7 +391,7 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     pinned_nothing_is_left(1);
 }
 
-/* A pool of the caller's, with one graph after the other: what each has kept serves the next one, although the caller has the pool. */
+/* A pool that the caller has, with one graph after the other: what each has kept serves the next one. */
 static void a_callers_pool_keeps_for_graphs_that_exist(void)
 {
     host_start_with(1, 64 * MIB);

@@ -147,6 +147,7 @@ void pinned_pool_settle(struct pinned_pool *pool)
     if (pinned_is_unheld_locked(pool))
         pinned_unkeep_locked(pool);
     mutex_unlock(&pinned.lock);
+    settle_quietly();
 }
 
 void pinned_pool_end(struct pinned_pool *pool)
