@@ -28,10 +28,21 @@ void pinned_pool_end(struct pinned_pool *pool);
 void pinned_pool_retain(struct pinned_pool *pool);
 void pinned_pool_release(struct pinned_pool *pool); /* NULL is fine */
 
+/* What keeps the blocks of one capture of a pool, until its graph has ended: other graphs may hold the pool for longer. NULL without host
+ * memory: then the pool keeps them. */
+struct pinned_pool *pinned_capture_create(struct pinned_pool *parent, void *owner);
+void *pinned_capture_owner(const struct pinned_pool *capture);
+/* The graph has ended. Takes no lock, and is the last use by its owner. */
+void pinned_capture_over(struct pinned_pool *capture);
+/* The capture has ended, and nobody tells of its graph: what holds the pool decides. The last use by its owner. */
+void pinned_capture_leave(struct pinned_pool *capture);
+
 /* Which pool serves a request made for a stream: asked for each, with no lock held, and answered with a pool that is retained for
  * the request, or with NULL for the default pool. NULL, the initial value, asks nobody: then requests do not look for their
  * stream at all, so take the callback away while there is nothing to route. */
 void pinned_on_route(struct pinned_pool *(*route)(struct stream *stream));
+/* What keeps the blocks that a stream's capture uses, likewise retained; NULL: the pool that serves its requests does. */
+void pinned_on_capture(struct pinned_pool *(*keeper)(struct stream *stream));
 
 /* What lets pools go that have ended, with the pinned memory that they keep: called with no lock held before memory is given back,
  * counted for a caller or refused. */
