@@ -26,8 +26,10 @@ static void leave(void)
         undos_here = undo->outer;
         undo->run(undo);
     }
+    const struct callback *outer = innermost();
+    error_attempts = outer ? outer->attempts : 0;
     if (callback_calls)
-        atomic_store_explicit(callback_calls, undos_here ? innermost()->calls : 0, memory_order_release);
+        atomic_store_explicit(callback_calls, outer ? outer->calls : 0, memory_order_release);
 }
 
 /* The personality routine of functions that call back (Itanium C++ ABI: Exception Handling, 2.5.2). It has nothing to catch, so it does

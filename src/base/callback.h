@@ -11,6 +11,8 @@
 #ifndef TARN_BASE_CALLBACK_H
 #define TARN_BASE_CALLBACK_H
 
+#include "base/status.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +28,7 @@ struct undo {
 struct callback {
     struct undo undo;
     unsigned calls; /* `callback_calls` when it began */
+    int attempts;   /* `error_attempts` then */
 };
 
 extern _Thread_local struct undo *undos_here; /* the last that was pushed */
@@ -52,6 +55,7 @@ static inline __attribute__((always_inline)) void callback_begin(struct callback
     __asm__ volatile(".cfi_personality 0x1b, callback_left"); /* relative to its place, 4 bytes */
 #endif
     callback->calls = callback_calls ? atomic_load_explicit(callback_calls, memory_order_relaxed) : 0;
+    callback->attempts = error_attempts;
     undo_push(&callback->undo, NULL);
 }
 

@@ -21,7 +21,7 @@
 static _Thread_local char *own_text; /* NULL before the first error */
 static _Thread_local char short_text[SHORT_BYTES];
 static _Thread_local tarn_status last_status;
-static _Thread_local int attempts; /* begun and not ended */
+_Thread_local int error_attempts;
 
 static pthread_key_t text_key; /* only for its destructor */
 static bool has_key;
@@ -119,7 +119,7 @@ void error_set(tarn_status status, const char *format, ...)
     va_start(arguments, format);
     (void)text_was_cut(text, size, vsnprintf(text, size, format, arguments));
     va_end(arguments);
-    log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
+    log_write(error_attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
 }
 
 void error_within(tarn_status status, const char *format, ...)
@@ -136,24 +136,24 @@ void error_within(tarn_status status, const char *format, ...)
     if (length >= 0 && (size_t)length < size)
         length += snprintf(text + length, size - (size_t)length, ": %s", inner);
     (void)text_was_cut(text, size, length);
-    log_write(attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
+    log_write(error_attempts ? LOG_INFO : LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
 }
 
 void error_attempt_begin(struct error_before *before)
 {
     snprintf(before->text, sizeof before->text, "%s", tarn_last_error());
-    attempts++;
+    error_attempts++;
 }
 
 void error_attempt_end(const struct error_before *before, tarn_status status)
 {
-    attempts--;
+    error_attempts--;
     if (!status && strcmp(tarn_last_error(), before->text) == 0)
         return;
     size_t size;
     char *text = text_of_thread(&size);
     if (!status)
         (void)text_was_cut(text, size, snprintf(text, size, "%s", before->text));
-    else if (!attempts)
+    else if (!error_attempts)
         log_write(LOG_ERRORS, "%s: %s", tarn_status_name(status), text);
 }

@@ -22,6 +22,7 @@ void error_within(tarn_status status, const char *format, ...) __attribute__((fo
 struct error_before {
     char text[ERROR_TEXT_BYTES];
 };
+extern _Thread_local int error_attempts; /* begun and not ended in this thread */
 void error_attempt_begin(struct error_before *before);
 void error_attempt_end(const struct error_before *before, tarn_status status);
 

@@ -9,6 +9,7 @@
  * them. Up to that point each step can be undone, and pools still have contents that are to be discarded. The commit of a sleeper may be
  * collective, so no failure undoes it by itself: other ranks would not take part in that. Caches (workspaces, handles, idle and pinned
  * memory) go last, since they can be created again. */
+#include "base/callback.h"
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -583,6 +584,20 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
     return barred_end(TARN_SLEEP_AWAKE, status);
 }
 
+/* A library's destroy did not return. All pools sleep by then, so the process does. */
+struct falling_asleep {
+    struct undo undo;
+    struct cancel cancel;
+};
+
+static void asleep_all_the_same(struct undo *undo)
+{
+    const struct falling_asleep *here = (struct falling_asleep *)((char *)undo - offsetof(struct falling_asleep, undo));
+    list_forget_awake();
+    (void)barred_end(TARN_SLEEP_ASLEEP, TARN_OK);
+    cancel_restore(here->cancel);
+}
+
 tarn_status tarn_sleep_commit(tarn_residue *residue)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -601,7 +616,10 @@ tarn_status tarn_sleep_commit(tarn_residue *residue)
     struct error_before before;
     status = release_all();
     error_attempt_begin(&before);
+    struct falling_asleep here = {.cancel = cancel};
+    undo_push(&here.undo, asleep_all_the_same);
     note(&status, &before, drop_caches());
+    undo_pop(&here.undo);
     residue_take(residue);
     list_forget_awake();
     return barred_end(TARN_SLEEP_ASLEEP, status);

@@ -391,6 +391,101 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     pinned_nothing_is_left(1);
 }
 
+/* A pool that the caller has, with one graph after the other: what each has kept serves the next one. */
+static void a_callers_pool_keeps_for_graphs_that_exist(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0);
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    char *to = alloc_on(stream, MIB);
+    void *graph = NULL, *lasting = NULL;
+    for (int i = 0; i < 20; i++) {
+        OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
+        char *from = take_on(stream, MIB);
+        copy(stream, to, from, MIB);
+        OK(tarn_pinned_record_stream(from, stream));
+        OK(tarn_pinned_free(from));
+        graph = end_with_graph(stream);
+        CHECK(pinned_stats().kept_bytes == (int64_t)MIB &&
+              pinned_stats().allocated_bytes.current <= (int64_t)(2 * MIB));
+        OK(tarn_host_graph_destroy(graph));
+    }
+    CHECK(pinned_stats().kept_bytes == 0);
+
+    /* Live at the end of its graph: neither kept by it nor, used by another pool's, by both. */
+    tarn_pool *other = pool_with((tarn_pool_options){.device = 0});
+    char *block = pinned_take(MIB);
+    for (int i = 0; i < 2; i++) {
+        OK(tarn_pool_capture_begin(i ? other : pool, stream, TARN_CAPTURE_RELAXED));
+        copy(stream, to, block, MIB);
+        OK(tarn_pinned_record_stream(block, stream));
+        lasting = end_with_graph(stream);
+        if (i == 0)
+            OK(tarn_host_graph_destroy(lasting));
+    }
+    OK(tarn_pinned_free(block));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    OK(tarn_host_graph_destroy(lasting));
+    CHECK(pinned_stats().kept_bytes == 0);
+
+    /* A hold counts as a graph does; and a graph that still runs has not ended. */
+    OK(tarn_pool_hold(pool));
+    OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
+    block = take_on(stream, MIB);
+    OK(tarn_pinned_record_stream(block, stream));
+    OK(tarn_pinned_free(block));
+    OK(tarn_capture_abort(stream));
+    CHECK(pinned_stats().kept_bytes == (int64_t)MIB);
+    OK(tarn_pool_unhold(pool));
+    CHECK(pinned_stats().kept_bytes == 0);
+    pinned_check(1);
+    OK(tarn_pool_release(other));
+    OK(tarn_pool_release(pool));
+    OK(tarn_free(to));
+    pinned_nothing_is_left(1);
+}
+
+/* In a pool that a graph holds for good: what other graphs keep is free when they end, and what both use when the last one ends. */
+static void a_block_is_kept_for_its_own_graph_alone(void)
+{
+    host_start_with(1, 64 * MIB);
+    tarn_stream stream = lease(0);
+    tarn_pool *pool = pool_with((tarn_pool_options){.device = 0});
+    char *to = alloc_on(stream, MIB), *both = NULL, *lasts = NULL;
+    void *lasting = NULL, *graph = NULL;
+    for (int i = 0; i < 20; i++) {
+        OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
+        char *from = take_on(stream, MIB);
+        if (i == 0)
+            both = take_on(stream, MIB);
+        copy(stream, to, from, MIB);
+        OK(tarn_pinned_record_stream(from, stream));
+        if (i < 2)
+            OK(tarn_pinned_record_stream(both, stream));
+        OK(tarn_pinned_free(from));
+        graph = end_with_graph(stream);
+        lasts = i == 0 ? from : lasts;
+        lasting = i == 0 ? graph : lasting;
+        CHECK(i == 0 || from != lasts); /* whose graph reads it still */
+        if (i > 0)
+            OK(tarn_host_graph_destroy(graph));
+        CHECK(pinned_stats().kept_bytes == (int64_t)MIB &&
+              pinned_stats().allocated_bytes.current <= (int64_t)(4 * MIB));
+    }
+    OK(tarn_pinned_free(both)); /* of two graphs of the pool, which one holds */
+    CHECK(pinned_stats().kept_bytes == (int64_t)(2 * MIB));
+    memset(lasts, 9, MIB);
+    OK(tarn_host_graph_launch(0, lasting, native_of(stream)));
+    OK(tarn_stream_synchronize(stream));
+    CHECK(to[0] == 9 && to[MIB - 1] == 9);
+    OK(tarn_host_graph_destroy(lasting));
+    CHECK(pinned_stats().kept_bytes == 0);
+    pinned_check(1);
+    OK(tarn_pool_release(pool));
+    OK(tarn_free(to));
+    pinned_nothing_is_left(1);
+}
+
 /* A trim, a shortage and the statistics see that a graph has ended, although its end could not collect its pool. */
 static void what_a_destroyed_graph_kept_is_at_hand(void)
 {
@@ -449,6 +544,8 @@ int main(void)
         CHILD_TEST(pools_keep_their_memory_apart),
         CHILD_TEST(pools_give_back_and_die),
         CHILD_TEST(a_block_is_kept_for_the_graph_that_uses_it),
+        CHILD_TEST(a_callers_pool_keeps_for_graphs_that_exist),
+        CHILD_TEST(a_block_is_kept_for_its_own_graph_alone),
         CHILD_TEST(what_a_destroyed_graph_kept_is_at_hand),
         CHILD_TEST(a_driver_that_cannot_say_keeps_nothing),
     };

@@ -386,12 +386,14 @@ void pinned_segment_leave_locked(struct pinned_segment *segment)
 }
 
 /* Says of the live blocks of a segment that the graphs of a pool are gone. */
-static void segment_forget(const struct pinned_segment *segment, const struct pinned_pool *pool)
+static void segment_forget(const struct pinned_segment *segment, struct pinned_pool *pool)
 {
     for (struct tree_node *node = tree_first(&segment->blocks); node; node = tree_next(node)) {
         struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
-        if (block->captured == pool)
+        if (block->state == PINNED_LIVE && block->captured == pool) {
             block->captured = NULL;
+            pool->captured--;
+        }
     }
 }
 
@@ -414,6 +416,6 @@ void pinned_absorb_locked(struct pinned_pool *pool)
         }
         segment_forget(segment, pool);
     }
-    for (struct tree_node *node = tree_first(&pinned.segments); pool->captured_others && node; node = tree_next(node))
+    for (struct tree_node *node = tree_first(&pinned.segments); pool->captured && node; node = tree_next(node))
         segment_forget(TREE_ENTRY(node, struct pinned_segment, by_address), pool);
 }

@@ -96,18 +96,28 @@ struct pinned_pool {
     unsigned loose_count;
     struct pinned_segment *segments;
     struct pinned_block *kept;
+    struct pinned_pool *next_keeper; /* while `keeps` */
+    bool keeps;                      /* it is in the list of keepers; the default pool never is */
+    const atomic_uint *holds; /* captures and graphs that hold the pool; NULL: its owner has ended, or it has none */
     unsigned holders;
-    bool captured_others; /* it is `captured` of a block in another pool's segment, or was */
+    /* Of what keeps for one capture and its graph: the pool of the capture, and what counts the graph. It has no segments. */
+    struct pinned_pool *parent;    /* NULL: a pool */
+    void *owner;                   /* pinned_capture_owner() */
+    atomic_uint lasts;             /* 1 until the graph has ended */
+    struct pinned_pool *next_over; /* then: of pinned.over */
+    unsigned captured;             /* live blocks of which it is the `captured` */
 };
 
 struct pinned {
     mutex lock; /* of all here but `used` */
     atomic_bool used;
     struct tree segments;
-    struct pinned_pool standard;    /* what is nobody else's */
-    struct pinned_queue *queues;    /* that are not empty */
-    struct pinned_segment *leaving; /* wholly free, and to go to the driver: pinned_settle() */
-    struct pinned_block *spare;     /* objects at hand, so that cutting and joining need no other lock */
+    struct pinned_pool standard; /* what is nobody else's */
+    struct pinned_queue *queues; /* that are not empty */
+    struct pinned_pool *keepers; /* pools with kept blocks, and what keeps for captures whose graph nobody tells of */
+    _Atomic(struct pinned_pool *) over; /* no lock: what kept for graphs that have ended */
+    struct pinned_segment *leaving;     /* wholly free, and to go to the driver: pinned_settle() */
+    struct pinned_block *spare;         /* objects at hand, so that cutting and joining need no other lock */
     tarn_pinned_settings settings;
     tarn_pinned_stats stats;
     size_t limit;         /* bytes */
@@ -170,6 +180,12 @@ void pinned_collect_locked(void);
 size_t pinned_marks_locked(struct mark *marks[MARKS_MOST]);
 /* Ends a pool without holders: its kept blocks are free or pending, its segments the default pool's. */
 void pinned_pool_die_locked(struct pinned_pool *pool);
+/* Enters a pool in the list of keepers. */
+void pinned_keeper_enter_locked(struct pinned_pool *pool);
+/* A pool ends: so have the graphs of its captures. */
+void pinned_captures_end_locked(const struct pinned_pool *parent);
+/* Whether no capture and no graph can use what the pool keeps. */
+bool pinned_is_unheld_locked(const struct pinned_pool *pool);
 /* Makes the kept blocks of a pool free, or pending where other work uses them. */
 void pinned_unkeep_locked(struct pinned_pool *pool);
 

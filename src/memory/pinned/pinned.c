@@ -14,6 +14,7 @@
 
 static mutex pinned_settings_lock = MUTEX_INITIALIZER(LOCK_PINNED_SETTINGS);
 static struct pinned_pool *(*_Atomic route)(struct stream *stream);
+static struct pinned_pool *(*_Atomic keeper)(struct stream *stream);
 static void (*_Atomic collect)(void);
 
 static void pinned_shutdown(void)
@@ -134,12 +135,44 @@ void pinned_pool_retain(struct pinned_pool *pool)
     mutex_unlock(&pinned.lock);
 }
 
+void pinned_on_capture(struct pinned_pool *(*callback)(struct stream *stream))
+{
+    atomic_store(&keeper, callback);
+}
+
+void pinned_pool_own(struct pinned_pool *pool, const atomic_uint *holds)
+{
+    pool->holds = holds; /* nobody else knows the pool yet */
+}
+
+void pinned_pool_settle(struct pinned_pool *pool)
+{
+    if (!pool)
+        return;
+    mutex_lock(&pinned.lock);
+    if (pinned_is_unheld_locked(pool))
+        pinned_unkeep_locked(pool);
+    mutex_unlock(&pinned.lock);
+    settle_quietly();
+}
+
+void pinned_pool_end(struct pinned_pool *pool)
+{
+    if (!pool)
+        return;
+    mutex_lock(&pinned.lock);
+    pool->holds = NULL;
+    pinned_captures_end_locked(pool);
+    mutex_unlock(&pinned.lock);
+    pinned_pool_release(pool);
+}
+
 void pinned_pool_release(struct pinned_pool *pool)
 {
     if (!pool)
         return;
     mutex_lock(&pinned.lock);
-    if (--pool->holders == 0)
+    if (--pool->holders == 0 && !pool->parent)
         pinned_pool_die_locked(pool);
     mutex_unlock(&pinned.lock);
     settle_quietly();
@@ -228,13 +261,20 @@ static tarn_status find_start_locked(const void *pointer, struct pinned_block **
     return TARN_OK;
 }
 
-/* A block that a graph reads or writes stays as it is until its pool dies. */
+static bool may_be_captured_locked(const struct pinned_block *block)
+{
+    return block->captured && !pinned_is_unheld_locked(block->captured);
+}
+
+/* A block that a graph reads or writes stays as it is until nothing holds its pool any more. */
 static void keep_locked(struct pinned_block *block)
 {
     struct pinned_pool *pool = block->captured;
     block->state = PINNED_KEPT;
     block->link = pool->kept;
     pool->kept = block;
+    if (!pool->keeps && !pool->parent && pool != &pinned.standard)
+        pinned_keeper_enter_locked(pool);
     pinned.stats.kept_bytes += (int64_t)block->size;
 }
 
@@ -259,8 +299,12 @@ tarn_status tarn_pinned_free(void *pointer)
         return status;
     mutex_lock(&pinned.lock);
     status = find_start_locked(pointer, &block);
-    bool used = false;
-    if (!status && block->captured) {
+    bool used = false, kept = !status && may_be_captured_locked(block);
+    if (!status && block->captured)
+        block->captured->captured--; /* counts live blocks */
+    if (!status && !kept)
+        block->captured = NULL;
+    if (kept) {
         keep_locked(block);
     } else if (!status && block->uses) {
         block->state = PINNED_PENDING;
@@ -278,19 +322,30 @@ tarn_status tarn_pinned_free(void *pointer)
     return status;
 }
 
-/* A block that graphs of several pools use is kept until somebody says that all graphs are gone: the end of one pool is not enough. */
+/* The pool whose graphs end all that a keeper keeps for. */
+static struct pinned_pool *pool_of_keeper(struct pinned_pool *pool)
+{
+    return pool->parent ? pool->parent : pool;
+}
+
+/* A block that several graphs of one pool use is kept until nothing holds the pool. One that graphs of several pools use is kept until
+ * somebody says that all graphs are gone: the end of one pool is not enough. */
 static void capture_locked(struct pinned_block *block, struct pinned_pool *pool)
 {
-    if (block->captured && block->captured != pool)
-        pool = &pinned.standard;
+    if (block->captured != pool && may_be_captured_locked(block)) {
+        struct pinned_pool *of = pool_of_keeper(pool);
+        pool = pool_of_keeper(block->captured) == of ? of : &pinned.standard;
+    }
+    if (block->captured)
+        block->captured->captured--;
     block->captured = pool;
-    if (block->segment->pool != pool)
-        pool->captured_others = true;
+    pool->captured++;
 }
 
 tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
 {
-    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&route, memory_order_acquire);
+    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&keeper, memory_order_acquire);
+    choose = choose ? choose : atomic_load_explicit(&route, memory_order_acquire);
     struct stream *found = NULL;
     struct driver_capture capture = {0};
     bool ours;

@@ -154,6 +154,7 @@ void pinned_unkeep_locked(struct pinned_pool *pool)
 {
     for (struct pinned_block *block; (block = pool->kept);) {
         pool->kept = block->link;
+        block->captured = NULL;
         pinned.stats.kept_bytes -= (int64_t)block->size;
         if (block->uses) {
             pinned_uses_mark(block->uses); /* a trim and a request that lacks memory wait for marks alone */
@@ -164,8 +165,92 @@ void pinned_unkeep_locked(struct pinned_pool *pool)
     }
 }
 
+/* A block that a capture or a graph uses was kept while that was counted: so what is kept when nothing is counted is used by none. */
+bool pinned_is_unheld_locked(const struct pinned_pool *pool)
+{
+    return pool->holds && atomic_load(pool->holds) == 0;
+}
+
+void pinned_keeper_enter_locked(struct pinned_pool *pool)
+{
+    pool->keeps = true;
+    pool->next_keeper = pinned.keepers;
+    pinned.keepers = pool;
+}
+
+/* Whether a keeper stays in the list. */
+static bool stays(const struct pinned_pool *pool)
+{
+    return pool->parent ? pool->holders || !pinned_is_unheld_locked(pool) : pool->kept != NULL;
+}
+
+/* Takes what keeps nothing out of the list, after what nothing holds any more was made free; and ends what kept for a capture. */
+static void collect_keepers(const struct pinned_pool *dying)
+{
+    for (struct pinned_pool *over = atomic_exchange(&pinned.over, NULL); over; over = over->next_over)
+        if (!over->keeps)
+            pinned_keeper_enter_locked(over);
+    for (struct pinned_pool **place = &pinned.keepers, *pool; (pool = *place);) {
+        if (pinned_is_unheld_locked(pool))
+            pinned_unkeep_locked(pool);
+        if (pool != dying && stays(pool)) {
+            place = &pool->next_keeper;
+            continue;
+        }
+        *place = pool->next_keeper;
+        pool->keeps = false;
+        if (pool->parent) {
+            pinned_absorb_locked(pool);
+            object_free(&pool_objects, pool);
+        }
+    }
+}
+
+void pinned_captures_end_locked(const struct pinned_pool *parent)
+{
+    for (struct pinned_pool *pool = pinned.keepers; pool; pool = pool->next_keeper)
+        if (pool->parent == parent) {
+            atomic_store(&pool->lasts, 0);
+            pool->holds = &pool->lasts;
+        }
+}
+
+struct pinned_pool *pinned_capture_create(struct pinned_pool *parent, void *owner)
+{
+    struct pinned_pool *created = object_alloc(&pool_objects);
+    if (!created)
+        return NULL;
+    created->parent = parent;
+    created->owner = owner;
+    atomic_init(&created->lasts, 1);
+    created->holds = &created->lasts;
+    return created;
+}
+
+void *pinned_capture_owner(const struct pinned_pool *capture)
+{
+    return capture->owner;
+}
+
+void pinned_capture_over(struct pinned_pool *capture)
+{
+    atomic_store(&capture->lasts, 0);
+    capture->next_over = atomic_load(&pinned.over);
+    while (!atomic_compare_exchange_weak(&pinned.over, &capture->next_over, capture))
+        ;
+}
+
+void pinned_capture_leave(struct pinned_pool *capture)
+{
+    mutex_lock(&pinned.lock);
+    capture->holds = capture->parent->holds;
+    pinned_keeper_enter_locked(capture);
+    mutex_unlock(&pinned.lock);
+}
+
 void pinned_pool_die_locked(struct pinned_pool *pool)
 {
+    collect_keepers(pool);
     pinned_unkeep_locked(pool);
     pinned_absorb_locked(pool);
     object_free(&pool_objects, pool);
@@ -173,6 +258,7 @@ void pinned_pool_die_locked(struct pinned_pool *pool)
 
 void pinned_collect_locked(void)
 {
+    collect_keepers(NULL);
     for (struct pinned_queue **place = &pinned.queues, *queue; (queue = *place);) {
         collect_queue(queue);
         if (queue->first) {

@@ -8,6 +8,7 @@
 #include "device/capture.h"
 #include "memory/arena/hooks.h"
 #include "memory/heap/heap.h"
+#include "memory/pinned/pinned.h"
 #include "memory/pool/pool.h"
 
 /* Runs in a thread of the driver, so it makes no calls. */
@@ -16,19 +17,32 @@ static void graph_ended(void *argument)
     pool_hold_end(argument);
 }
 
-/* A graph takes over the reference and hold of its capture. */
-static tarn_status hand_over(struct pool *pool, int device, driver_graph graph)
+/* The same for a graph of a capture that used pinned memory. */
+static void graph_with_pinned_ended(void *argument)
 {
-    return device_note(device_at(device), driver->graph_hold(device, graph, graph_ended, pool));
+    struct pool *pool = pinned_capture_owner(argument);
+    pinned_capture_over(argument);
+    pool_hold_end(pool);
+}
+
+/* A graph takes over the reference and hold of its capture, and what keeps pinned memory for it; `pinned` may be NULL. */
+static tarn_status hand_over(struct pool *pool, struct pinned_pool *pinned, int device, driver_graph graph)
+{
+    tarn_status status = pinned ? driver->graph_hold(device, graph, graph_with_pinned_ended, pinned)
+                                : driver->graph_hold(device, graph, graph_ended, pool);
+    return device_note(device_at(device), status);
 }
 
 tarn_status graph_capture_ended(struct stream *stream, driver_graph graph)
 {
-    struct pool *pool = scope_end_capture(stream);
+    struct pinned_pool *pinned = NULL;
+    struct pool *pool = scope_end_capture(stream, &pinned);
     if (!pool)
         return TARN_OK;
-    tarn_status status = graph ? hand_over(pool, stream->device, graph) : TARN_OK;
+    tarn_status status = graph ? hand_over(pool, pinned, stream->device, graph) : TARN_OK;
     if (status || !graph) {
+        if (pinned)
+            pinned_capture_leave(pinned);
         pool_hold_end(pool);
         pools_collect(arena_if_used(stream->device));
     }
@@ -37,8 +51,11 @@ tarn_status graph_capture_ended(struct stream *stream, driver_graph graph)
 
 tarn_status graph_capture_keeps(struct stream *stream, driver_graph graph)
 {
-    struct pool *pool = scope_capture_hold(stream);
-    tarn_status status = pool ? hand_over(pool, stream->device, graph) : TARN_OK;
+    struct pinned_pool *pinned = NULL;
+    struct pool *pool = scope_capture_hold(stream, &pinned);
+    tarn_status status = pool ? hand_over(pool, pinned, stream->device, graph) : TARN_OK;
+    if (status && pinned)
+        pinned_capture_leave(pinned);
     if (status)
         pool_hold_end(pool);
     return status;
@@ -86,13 +103,17 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     error_attempt_begin(&before);
     heaps_learn(found);
     stream_prove(found, (unsigned)(stream >> 32)); /* the caller is about to capture on it, so it exists */
+    scope_settle_pinned(pool);
     error_attempt_end(&before, TARN_OK);
     atomic_fetch_add(&pool->store.holds, 1);
     status = scope_begin_capture(pool, found, announce, &scope);
     if (!status) {
         status = announce ? tarn_capture_announce(stream) : tarn_capture_begin(stream, mode);
+        struct pinned_pool *pinned = NULL;
         if (status)
-            pool_let_go(scope_end_capture(found));
+            pool_let_go(scope_end_capture(found, &pinned));
+        if (pinned) /* another thread was quick to use some */
+            pinned_capture_leave(pinned);
     }
     if (status)
         atomic_fetch_sub(&pool->store.holds, 1);
@@ -122,7 +143,7 @@ tarn_status tarn_pool_keep_for_graph(tarn_pool *public, void *graph)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL");
     if (!pool_hold(pool))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
-    status = hand_over(pool, pool->store.arena->device->number, graph);
+    status = hand_over(pool, NULL, pool->store.arena->device->number, graph);
     if (status)
         pool_hold_end(pool);
     return status;

@@ -249,7 +249,7 @@ static struct store *store_next(struct arena *arena, const struct store *store)
 
 static void leave_behind(struct store *store)
 {
-    pinned_pool_release(pool_of_store(store)->pinned); /* no capture uses it any more */
+    pinned_pool_end(pool_of_store(store)->pinned); /* no capture uses it any more */
     pool_of_store(store)->pinned = NULL;
     heaps_leave_behind(store);
     trace_store(TRACE_pool_release, store, 0);

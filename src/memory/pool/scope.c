@@ -28,6 +28,7 @@ struct scope {
     struct stream *stream; /* stream and capture scopes: the stream */
     tarn_stream named;  /* the same, of its lease */
     bool announced;     /* capture scopes: the caller begins the capture */
+    struct pinned_pool *pinned; /* capture scopes: what keeps the pinned memory that it uses; NULL until first needed */
     uint64_t capture;   /* capture scopes: the driver's number of the capture, as it was last asked; 0: not known */
 
     /* While it is open. */
@@ -388,7 +389,7 @@ static void close_locked(struct scope *scope)
     if (scope->kind != TARN_SCOPE_THREAD)
         atomic_fetch_sub(&shared_scopes, 1);
     if (scope->kind == SCOPE_CAPTURE && atomic_fetch_sub(&capture_scopes, 1) == 1)
-        pinned_on_route(NULL);
+        pinned_on_route(NULL), pinned_on_capture(NULL);
 }
 
 /* Ends the thread's newest membership. If it was the last thread in a scope that no other thread can end, the scope ends too. Returns a
@@ -444,7 +445,7 @@ static tarn_status begin(struct pool *pool, int device, int kind, struct stream 
             atomic_fetch_add(&shared_scopes, 1);
         last_capture = kind == SCOPE_CAPTURE ? scope->value : last_capture;
         if (kind == SCOPE_CAPTURE && atomic_fetch_add(&capture_scopes, 1) == 0)
-            pinned_on_route(scope_pinned);
+            pinned_on_route(scope_pinned), pinned_on_capture(scope_pinned_keeper);
         tell(TRACE_scope_begin, scope);
         *result = scope->value;
     }
@@ -630,22 +631,28 @@ tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, bool a
     return begin(pool, stream->device, SCOPE_CAPTURE, stream, announced, scope);
 }
 
-struct pool *scope_capture_hold(const struct stream *stream)
+struct pool *scope_capture_hold(const struct stream *stream, struct pinned_pool **pinned)
 {
     mutex_lock(&scopes_lock);
     struct scope *scope = find_capture_locked(stream);
     struct pool *pool = scope && pool_hold(scope->pool) ? scope->pool : NULL;
+    if (pool) {
+        *pinned = scope->pinned;
+        scope->pinned = NULL;
+    }
     mutex_unlock(&scopes_lock);
     return pool;
 }
 
-struct pool *scope_end_capture(const struct stream *stream)
+struct pool *scope_end_capture(const struct stream *stream, struct pinned_pool **pinned)
 {
     mutex_lock(&scopes_lock);
     struct scope *scope = find_capture_locked(stream);
     struct pool *pool = scope ? scope->pool : NULL;
-    if (scope)
+    if (scope) {
+        *pinned = scope->pinned;
         close_locked(scope);
+    }
     mutex_unlock(&scopes_lock);
     if (!scope)
         return NULL;
@@ -661,7 +668,8 @@ struct pinned_pool *scope_pinned(struct stream *stream)
         struct pool *pool = NULL;
         mutex_lock(&scopes_lock);
         (void)capture_pool_locked(stream, &pool);
-        if (pool && !pool->pinned) {
+        if (pool && !pool->pinned && made) {
+            pinned_pool_own(made, &pool->store.holds);
             pool->pinned = made;
             made = NULL;
         }
@@ -680,4 +688,31 @@ struct pinned_pool *scope_pinned(struct stream *stream)
     }
     pinned_pool_release(made);
     return found;
+}
+
+struct pinned_pool *scope_pinned_keeper(struct stream *stream)
+{
+    struct pinned_pool *pool = scope_pinned(stream), *found = NULL;
+    struct scope *scope = NULL;
+    if (!pool)
+        return NULL;
+    mutex_lock(&scopes_lock);
+    (void)capture_scope_locked(stream, &scope);
+    if (scope && scope->pool && !scope->pinned)
+        scope->pinned = pinned_capture_create(pool, scope->pool);
+    found = scope && scope->pinned ? scope->pinned : pool;
+    if (found != pool)
+        pinned_pool_retain(found);
+    mutex_unlock(&scopes_lock);
+    if (found != pool)
+        pinned_pool_release(pool);
+    return found;
+}
+
+void scope_settle_pinned(struct pool *pool)
+{
+    mutex_lock(&scopes_lock);
+    struct pinned_pool *left = pool->pinned;
+    mutex_unlock(&scopes_lock);
+    pinned_pool_settle(left);
 }

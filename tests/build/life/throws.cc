@@ -135,10 +135,24 @@ static void trim()
     (void)tarn_handle_trim(library, 0, nullptr);
 }
 
+// All pools sleep before handles are destroyed, so the process sleeps also where a destroy throws.
+static void sleep_and_wake()
+{
+    (void)tarn_wake(); // of a thread that ended
+    OK(tarn_handle_prewarm(library, 0, 3));
+    try {
+        OK(tarn_sleep(nullptr, nullptr));
+    } catch (int) {
+        OK(tarn_wake());
+        throw;
+    }
+    OK(tarn_wake());
+}
+
 static const struct {
     const char *name;
     void (*call)();
-} calls[] = {{"get", get}, {"get_plain", get_plain}, {"lease", lease}, {"prewarm", prewarm}, {"prewarm_on", prewarm_on}, {"trim", trim}};
+} calls[] = {{"get", get}, {"get_plain", get_plain}, {"lease", lease}, {"prewarm", prewarm}, {"prewarm_on", prewarm_on}, {"trim", trim}, {"sleep", sleep_and_wake}};
 
 static void run(const std::function<void()> &function)
 {
@@ -185,6 +199,7 @@ static void try_each(const char *function)
         failing = strcmp(function, "status_text") == 0 ? 9 : 0;
         leaving = function;
         run([&] { ends_thread ? each.call() : leave_from(each.call); });
+        (void)tarn_wake();
         leaving = "";
         failing = 0;
         run([] { leave_from(get); });
