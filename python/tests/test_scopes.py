@@ -468,6 +468,8 @@ def test_an_exception_at_each_instruction(order):
         next(second)
         for one in (first, second) if order == "crossed" else (second, first):
             one.close()
+        with pools[0].scope("always"), pools[1].scope("stream", streams[0]):
+            pass
     step = 1
     while interrupted_at(step, work):
         assert pool_here() == (0, 0) and tarn.current_stream() == before, step

@@ -33,7 +33,7 @@ class Entry:
         self.within = within  # ends where that ends
         self.serial = next(_serial)
         self.outer: Optional[Entry] = None  # what the context had before
-        self.statement: Optional[ReferenceType[Statement]] = None
+        self.statement: Optional[ReferenceType[Any]] = None
         self.is_unsure = self.has_ended = False  # is_unsure: whether C has it
 
     def is_open(self) -> bool:

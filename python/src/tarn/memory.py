@@ -193,6 +193,17 @@ class View:
 shared_scopes: List[Entry] = []
 
 
+def end_shared_scopes() -> int:
+    """Ends in C those whose `with` has ended. The status of the first that C did not end."""
+    for entry in list(shared_scopes):
+        if not entry.is_open():
+            status = entry.end()
+            if status and status != _c.tarn_status.TARN_ERROR_SCOPE:  # with that it has ended before
+                return status
+            shared_scopes.remove(entry)
+    return 0
+
+
 def _pool_of_context(device: int, stream: int) -> Optional[Any]:
     """The pool that the context says, where the thread's scopes in C say another. None for a capture, whose memory C has to choose."""
     mine = scopes.innermost(lambda entry: entry.device == device)
@@ -201,7 +212,7 @@ def _pool_of_context(device: int, stream: int) -> Optional[Any]:
     if state.value:
         return None
     for entry in reversed(shared_scopes):
-        if entry.device == device and entry.owner in (None, stream) and (mine is None or entry.serial > mine.serial):
+        if entry.is_open() and entry.device == device and entry.owner in (None, stream) and (mine is None or entry.serial > mine.serial):
             return entry.key
     if mine is not None:
         return mine.key
@@ -222,6 +233,8 @@ def alloc(size: int, *, device: DeviceLike = None, stream: StreamLike = None, al
     index = index_of_thread() if of_thread else device_index(pool.device if pool is not None and device is None else device)
     value = stream_value(stream, index) if stream is not None else value_of_thread(index) if of_thread else current_value(index)
     chosen = pool.pointer if pool is not None else None if scopes.agrees(index) else _pool_of_context(index, value)
+    if shared_scopes:
+        end_shared_scopes()
     pointer = c_void_p()
     if chosen is None and not alignment and not tag and (of_thread or value > _c.TARN_STREAM_PER_THREAD):
         check(lib.tarn_alloc_on(value, size, byref(pointer)))  # the short way

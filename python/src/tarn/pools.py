@@ -7,14 +7,15 @@
 from contextlib import contextmanager
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from weakref import ref
 
 from . import _c
 from ._entered import Enterable, Entry, guards, scopes
 from ._integers import integer
 from ._library import lib
 from .devices import Device, DeviceLike, StreamLike, current_index, device_index, stream_value
-from .errors import InvalidDeviceError, Owning, ScopeError, TarnError, check
-from .memory import Block, alloc, shared_scopes
+from .errors import InvalidArgumentError, InvalidDeviceError, Owning, ScopeError, TarnError, check
+from .memory import Block, alloc, end_shared_scopes, shared_scopes
 from .stats import flatten
 
 _SEGMENTS = {"default": _c.tarn_segments.TARN_SEGMENTS_DEFAULT, "virtual": _c.tarn_segments.TARN_SEGMENTS_VIRTUAL,
@@ -59,6 +60,25 @@ class _InPool(Entry):
             raise InvalidDeviceError(f"the pool is of device {self.device}, but device {current_index()} is current")
         if scopes.entered and scopes.innermost(lambda entry: entry.key == self.key and entry in scopes.entered) is not None:
             raise ScopeError(f"a scope of {self.owner!r} is already open for this thread")
+
+
+class _Shared(Entry):
+    """A scope of a stream, which is the owner, or of all threads."""
+
+    def __init__(self, stream: Optional[int], device: int, pointer: Any) -> None:
+        super().__init__(stream, device, pointer)
+        self.number = c_uint64()
+
+    def begin(self) -> int:
+        kind = "always" if self.owner is None else "stream"
+        return int(lib.tarn_scope_begin(self.key, _KINDS[kind], self.owner or 0, byref(self.number)))
+
+    def end(self) -> int:
+        return int(lib.tarn_scope_end(self.number.value)) if self.number.value else 0
+
+
+class _Held:
+    """Is gone when what holds it is."""
 
 
 class Pool(Owning, Enterable):
@@ -158,16 +178,17 @@ class Pool(Owning, Enterable):
                 yield Scope(scopes.innermost())
             return
         device = self.device.index
-        value = stream_value(stream, device) if kind == "stream" else 0
-        number = c_uint64()
-        check(lib.tarn_scope_begin(self.pointer, _KINDS[kind], value, byref(number)))
-        entry = Entry(value if kind == "stream" else None, device, self.pointer.value)
+        entry = _Shared(stream_value(stream, device) if kind == "stream" else None, device, self.pointer.value)
+        with_this = _Held()
+        entry.statement = ref(with_this)
+        end_shared_scopes()
         shared_scopes.append(entry)
         try:
-            yield Scope(None, number.value)
+            check(entry.begin())
+            yield Scope(None, entry.number.value)
         finally:
-            shared_scopes.remove(entry)
-            check(lib.tarn_scope_end(number.value))
+            entry.close()
+            check(end_shared_scopes())
 
     def trim(self, keep: int = 0) -> None:
         """Gives idle memory back to the device until at most `keep` bytes stay reserved. Waits for work that still uses it."""
@@ -217,6 +238,8 @@ class Pool(Owning, Enterable):
         check(lib.tarn_pool_release(pointer))
 
     def _entry(self) -> Entry:
+        if not self.pointer:
+            raise InvalidArgumentError("the pool was closed")
         if self._device is None:
             self._device = self.device.index
         entry = _InPool(self, self.pointer.value or 0, self._device)
