@@ -13,10 +13,10 @@
  * block is freed, tarn keeps it until tarn_pinned_forget_captures() says that the graphs are gone, even if the capture
  * was aborted; or, if the capture has a pool (pool.h), until its graph has ended. If several captures of the pool used
  * the block, or tarn was not given the graph, tarn keeps it until no capture and no graph holds the pool, whoever else
- * has a reference to it. A block used by captures of several pools at a time, or also by a capture without a pool, waits
- * for tarn_pinned_forget_captures(). A kept block that work on other streams uses then waits for that work. An unrecorded
- * block is reused at once, even inside the capture. A block recorded before the capture and freed during it waits for
- * the end of the capture. tarn records and queries no event on a stream that captures.
+ * has a reference to it. A block used by captures of several pools at a time, or also by a capture without a pool,
+ * waits for tarn_pinned_forget_captures(). A kept block that work on other streams uses then waits for that work. An
+ * unrecorded block is reused at once, even inside the capture. A block recorded before the capture and freed during it
+ * waits for the end of the capture. tarn records and queries no event on a stream that captures.
  *
  * Pools. Only a capture's pool has pinned memory of its own. Scopes of threads do not matter here, and suspending a
  * pool leaves its pinned memory in place. After tarn_shutdown(), live blocks keep their memory until the process ends.

@@ -36,7 +36,7 @@ static int block_order(const struct tree_node *a, const struct tree_node *b)
 struct pinned pinned = {
     .lock = MUTEX_INITIALIZER(LOCK_PINNED),
     .segments = {.order = segment_order},
-    .standard = {.holders = 1},
+    .standard = {.keeper = {.holders = 1}},
     .limit = SIZE_MAX,
     .settings = {.size = sizeof(tarn_pinned_settings),
                  .register_threads = 1,
@@ -385,14 +385,13 @@ void pinned_segment_leave_locked(struct pinned_segment *segment)
     pinned.leaving_bytes += segment->size;
 }
 
-/* Says of the live blocks of a segment that the graphs of a pool are gone. */
-static void segment_forget(const struct pinned_segment *segment, struct pinned_pool *pool)
+static void segment_forget(const struct pinned_segment *segment, struct pinned_keeper *keeper)
 {
     for (struct tree_node *node = tree_first(&segment->blocks); node; node = tree_next(node)) {
         struct pinned_block *block = TREE_ENTRY(node, struct pinned_block, by_address);
-        if (block->state == PINNED_LIVE && block->captured == pool) {
+        if (block->state == PINNED_LIVE && block->captured == keeper) {
             block->captured = NULL;
-            pool->captured--;
+            keeper->captured--;
         }
     }
 }
@@ -414,8 +413,12 @@ void pinned_absorb_locked(struct pinned_pool *pool)
             if (block->state == PINNED_FREE)
                 bin_insert(block);
         }
-        segment_forget(segment, pool);
     }
-    for (struct tree_node *node = tree_first(&pinned.segments); pool->captured && node; node = tree_next(node))
-        segment_forget(TREE_ENTRY(node, struct pinned_segment, by_address), pool);
+    pinned_forget_locked(&pool->keeper);
+}
+
+void pinned_forget_locked(struct pinned_keeper *keeper)
+{
+    for (struct tree_node *node = tree_first(&pinned.segments); keeper->captured && node; node = tree_next(node))
+        segment_forget(TREE_ENTRY(node, struct pinned_segment, by_address), keeper);
 }

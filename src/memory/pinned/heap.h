@@ -68,8 +68,7 @@ struct pinned_block {
     struct pinned_block *link, *link_previous; /* of its bin; `link` also of the kept and of objects at hand */
     struct pinned_use *uses;
     unsigned waits;
-    struct pinned_pool
-        *captured; /* recorded on a stream that captured: the capture's pool, whose death ends that; else NULL */
+    struct pinned_keeper *captured; /* recorded on a stream that captured: who keeps it when it is freed; else NULL */
     uint8_t state;
     uint8_t loose; /* free, and not yet joined with its neighbours: 1 + its place in the pool's list; else 0 */
 };
@@ -89,35 +88,41 @@ struct pinned_segment {
     struct pinned_segment *next, *previous; /* of the pool's; `next` also of those on their way to the driver */
 };
 
+/* What keeps freed blocks for graphs: for those of a pool, or for that of one capture of it. */
+struct pinned_keeper {
+    struct pinned_block *kept;
+    unsigned captured; /* live blocks of which it is the `captured` */
+    unsigned holders;
+    struct pinned_keeper *next; /* while `listed` */
+    bool listed;                /* in pinned.keepers; the default pool's never is */
+    const atomic_uint *holds;   /* captures and graphs that it keeps for; NULL: its owner has ended, or it has none */
+
+    /* Of a capture. */
+    struct pinned_keeper *parent;    /* the pool's; NULL: it is a pool's */
+    void *owner;                     /* pinned_capture_owner() */
+    atomic_uint lasts;               /* 1 until the graph has ended */
+    struct pinned_keeper *next_over; /* then: of pinned.over */
+};
+
 struct pinned_pool {
+    struct pinned_keeper keeper;                          /* first, so that a keeper without a parent is its pool */
     struct pinned_block *bins[PINNED_ZONES][PINNED_BINS]; /* free blocks by size, last in first out */
     uint64_t filled[PINNED_ZONES][PINNED_WORDS];          /* a bit for each bin that is not empty */
     struct pinned_block *loose[PINNED_LOOSE];
     unsigned loose_count;
     struct pinned_segment *segments;
-    struct pinned_block *kept;
-    struct pinned_pool *next_keeper; /* while `keeps` */
-    bool keeps;                      /* it is in the list of keepers; the default pool never is */
-    const atomic_uint *holds; /* captures and graphs that hold the pool; NULL: its owner has ended, or it has none */
-    unsigned holders;
-    /* Of what keeps for one capture and its graph: the pool of the capture, and what counts the graph. It has no segments. */
-    struct pinned_pool *parent;    /* NULL: a pool */
-    void *owner;                   /* pinned_capture_owner() */
-    atomic_uint lasts;             /* 1 until the graph has ended */
-    struct pinned_pool *next_over; /* then: of pinned.over */
-    unsigned captured;             /* live blocks of which it is the `captured` */
 };
 
 struct pinned {
     mutex lock; /* of all here but `used` */
     atomic_bool used;
     struct tree segments;
-    struct pinned_pool standard; /* what is nobody else's */
-    struct pinned_queue *queues; /* that are not empty */
-    struct pinned_pool *keepers; /* pools with kept blocks, and what keeps for captures whose graph nobody tells of */
-    _Atomic(struct pinned_pool *) over; /* no lock: what kept for graphs that have ended */
-    struct pinned_segment *leaving;     /* wholly free, and to go to the driver: pinned_settle() */
-    struct pinned_block *spare;         /* objects at hand, so that cutting and joining need no other lock */
+    struct pinned_pool standard;          /* what is nobody else's */
+    struct pinned_queue *queues;          /* that are not empty */
+    struct pinned_keeper *keepers;        /* of pools with kept blocks, and of captures whose graph nobody tells of */
+    _Atomic(struct pinned_keeper *) over; /* no lock: of captures whose graph has ended */
+    struct pinned_segment *leaving;       /* wholly free, and to go to the driver: pinned_settle() */
+    struct pinned_block *spare;           /* objects at hand, so that cutting and joining need no other lock */
     tarn_pinned_settings settings;
     tarn_pinned_stats stats;
     size_t limit;         /* bytes */
@@ -163,6 +168,8 @@ void pinned_segment_enter_locked(struct pinned_segment *segment, struct pinned_p
 void pinned_segment_leave_locked(struct pinned_segment *segment);
 /* Makes all segments of a pool the default pool's. */
 void pinned_absorb_locked(struct pinned_pool *pool);
+/* Makes live blocks forget a keeper that ends. */
+void pinned_forget_locked(struct pinned_keeper *keeper);
 /* Joins the free blocks of a pool with their neighbours. */
 void pinned_join_locked(struct pinned_pool *pool);
 
@@ -180,14 +187,14 @@ void pinned_collect_locked(void);
 size_t pinned_marks_locked(struct mark *marks[MARKS_MOST]);
 /* Ends a pool without holders: its kept blocks are free or pending, its segments the default pool's. */
 void pinned_pool_die_locked(struct pinned_pool *pool);
-/* Enters a pool in the list of keepers. */
-void pinned_keeper_enter_locked(struct pinned_pool *pool);
+/* Enters a keeper in pinned.keepers. */
+void pinned_keeper_enter_locked(struct pinned_keeper *keeper);
 /* A pool ends: so have the graphs of its captures. */
-void pinned_captures_end_locked(const struct pinned_pool *parent);
-/* Whether no capture and no graph can use what the pool keeps. */
-bool pinned_is_unheld_locked(const struct pinned_pool *pool);
-/* Makes the kept blocks of a pool free, or pending where other work uses them. */
-void pinned_unkeep_locked(struct pinned_pool *pool);
+void pinned_captures_end_locked(const struct pinned_keeper *parent);
+/* Whether no capture and no graph can use what the keeper keeps. */
+bool pinned_is_unheld_locked(const struct pinned_keeper *keeper);
+/* Makes the kept blocks free, or pending where other work uses them. */
+void pinned_unkeep_locked(struct pinned_keeper *keeper);
 
 /* ---- growth.c --------------------------------------------------------------------------------------------- */
 

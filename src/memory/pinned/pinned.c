@@ -14,7 +14,7 @@
 
 static mutex pinned_settings_lock = MUTEX_INITIALIZER(LOCK_PINNED_SETTINGS);
 static struct pinned_pool *(*_Atomic route)(struct stream *stream);
-static struct pinned_pool *(*_Atomic keeper)(struct stream *stream);
+static struct pinned_keeper *(*_Atomic captures_keeper)(struct stream *stream);
 static void (*_Atomic collect)(void);
 
 static void pinned_shutdown(void)
@@ -128,21 +128,31 @@ void pinned_collect_pools(void)
         callback();
 }
 
-void pinned_pool_retain(struct pinned_pool *pool)
+void pinned_keeper_retain(struct pinned_keeper *keeper)
 {
     mutex_lock(&pinned.lock);
-    pool->holders++;
+    keeper->holders++;
     mutex_unlock(&pinned.lock);
 }
 
-void pinned_on_capture(struct pinned_pool *(*callback)(struct stream *stream))
+void pinned_pool_retain(struct pinned_pool *pool)
 {
-    atomic_store(&keeper, callback);
+    pinned_keeper_retain(&pool->keeper);
+}
+
+struct pinned_keeper *pinned_pool_keeper(struct pinned_pool *pool)
+{
+    return &pool->keeper;
+}
+
+void pinned_on_capture(struct pinned_keeper *(*callback)(struct stream *stream))
+{
+    atomic_store(&captures_keeper, callback);
 }
 
 void pinned_pool_own(struct pinned_pool *pool, const atomic_uint *holds)
 {
-    pool->holds = holds; /* nobody else knows the pool yet */
+    pool->keeper.holds = holds; /* nobody else knows the pool yet */
 }
 
 void pinned_pool_settle(struct pinned_pool *pool)
@@ -150,8 +160,8 @@ void pinned_pool_settle(struct pinned_pool *pool)
     if (!pool)
         return;
     mutex_lock(&pinned.lock);
-    if (pinned_is_unheld_locked(pool))
-        pinned_unkeep_locked(pool);
+    if (pinned_is_unheld_locked(&pool->keeper))
+        pinned_unkeep_locked(&pool->keeper);
     mutex_unlock(&pinned.lock);
     settle_quietly();
 }
@@ -161,21 +171,27 @@ void pinned_pool_end(struct pinned_pool *pool)
     if (!pool)
         return;
     mutex_lock(&pinned.lock);
-    pool->holds = NULL;
-    pinned_captures_end_locked(pool);
+    pool->keeper.holds = NULL;
+    pinned_captures_end_locked(&pool->keeper);
     mutex_unlock(&pinned.lock);
     pinned_pool_release(pool);
 }
 
-void pinned_pool_release(struct pinned_pool *pool)
+void pinned_keeper_release(struct pinned_keeper *keeper)
 {
-    if (!pool)
+    if (!keeper)
         return;
     mutex_lock(&pinned.lock);
-    if (--pool->holders == 0 && !pool->parent)
-        pinned_pool_die_locked(pool);
+    if (--keeper->holders == 0 && !keeper->parent)
+        pinned_pool_die_locked((struct pinned_pool *)keeper);
     mutex_unlock(&pinned.lock);
     settle_quietly();
+}
+
+void pinned_pool_release(struct pinned_pool *pool)
+{
+    if (pool)
+        pinned_keeper_release(&pool->keeper);
 }
 
 /* ---- Allocation -------------------------------------------------------------------------------------------------- */
@@ -269,12 +285,12 @@ static bool may_be_captured_locked(const struct pinned_block *block)
 /* A block that a graph reads or writes stays as it is until nothing holds its pool any more. */
 static void keep_locked(struct pinned_block *block)
 {
-    struct pinned_pool *pool = block->captured;
+    struct pinned_keeper *keeper = block->captured;
     block->state = PINNED_KEPT;
-    block->link = pool->kept;
-    pool->kept = block;
-    if (!pool->keeps && !pool->parent && pool != &pinned.standard)
-        pinned_keeper_enter_locked(pool);
+    block->link = keeper->kept;
+    keeper->kept = block;
+    if (!keeper->listed && !keeper->parent && keeper != &pinned.standard.keeper)
+        pinned_keeper_enter_locked(keeper);
     pinned.stats.kept_bytes += (int64_t)block->size;
 }
 
@@ -322,30 +338,39 @@ tarn_status tarn_pinned_free(void *pointer)
     return status;
 }
 
-/* The pool whose graphs end all that a keeper keeps for. */
-static struct pinned_pool *pool_of_keeper(struct pinned_pool *pool)
+/* The keeper for all graphs of the pool. */
+static struct pinned_keeper *keeper_of_all(struct pinned_keeper *keeper)
 {
-    return pool->parent ? pool->parent : pool;
+    return keeper->parent ? keeper->parent : keeper;
 }
 
 /* A block that several graphs of one pool use is kept until nothing holds the pool. One that graphs of several pools use is kept until
  * somebody says that all graphs are gone: the end of one pool is not enough. */
-static void capture_locked(struct pinned_block *block, struct pinned_pool *pool)
+static void capture_locked(struct pinned_block *block, struct pinned_keeper *keeper)
 {
-    if (block->captured != pool && may_be_captured_locked(block)) {
-        struct pinned_pool *of = pool_of_keeper(pool);
-        pool = pool_of_keeper(block->captured) == of ? of : &pinned.standard;
+    if (block->captured != keeper && may_be_captured_locked(block)) {
+        struct pinned_keeper *all = keeper_of_all(keeper);
+        keeper = keeper_of_all(block->captured) == all ? all : &pinned.standard.keeper;
     }
     if (block->captured)
         block->captured->captured--;
-    block->captured = pool;
-    pool->captured++;
+    block->captured = keeper;
+    keeper->captured++;
+}
+
+/* What keeps the blocks that the capture of a stream uses, retained; NULL for the default pool. */
+static struct pinned_keeper *keeper_for(struct stream *stream)
+{
+    struct pinned_keeper *(*ask)(struct stream *) = atomic_load_explicit(&captures_keeper, memory_order_acquire);
+    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&route, memory_order_acquire);
+    if (ask || !choose)
+        return ask ? ask(stream) : NULL;
+    struct pinned_pool *pool = choose(stream);
+    return pool ? &pool->keeper : NULL;
 }
 
 tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
 {
-    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&keeper, memory_order_acquire);
-    choose = choose ? choose : atomic_load_explicit(&route, memory_order_acquire);
     struct stream *found = NULL;
     struct driver_capture capture = {0};
     bool ours;
@@ -358,17 +383,17 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     if (found->native && !known && (status = stream_ask_capture(found, &capture)))
         return status;
     bool captures = found->native && (known || capture.state != DRIVER_CAPTURE_NONE);
-    struct pinned_pool *pool = captures && choose ? choose(found) : NULL;
+    struct pinned_keeper *keeper = captures ? keeper_for(found) : NULL;
     mutex_lock(&pinned.lock);
     struct pinned_block *block = pinned_find_locked((uintptr_t)pointer, &ours);
     if (!block)
         status = failed(TARN_ERROR_INVALID_POINTER, "%p is not in a live block of pinned memory", pointer);
     else if (captures)
-        capture_locked(block, pool ? pool : &pinned.standard);
+        capture_locked(block, keeper ? keeper : &pinned.standard.keeper);
     else
         status = pinned_use_add_locked(&block->uses, found);
     mutex_unlock(&pinned.lock);
-    pinned_pool_release(pool);
+    pinned_keeper_release(keeper);
     return status;
 }
 
@@ -442,7 +467,7 @@ tarn_status tarn_pinned_forget_captures(void)
     if (status)
         return status;
     mutex_lock(&pinned.lock);
-    pinned_unkeep_locked(&pinned.standard);
+    pinned_unkeep_locked(&pinned.standard.keeper);
     mutex_unlock(&pinned.lock);
     settle_quietly();
     return TARN_OK;

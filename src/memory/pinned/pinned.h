@@ -10,13 +10,14 @@
 #include <stdatomic.h>
 #include <tarn/pinned.h>
 
-/* Pinned memory apart from everybody else's. What was recorded on a stream of a capture of its own is kept in it, when freed, until no
- * capture and no graph holds the pool that it belongs to, whosever memory it is. What a capture records is kept only while it, or its graph,
- * is counted in `holds`.
- * It dies when its last holder lets go, who does so once the launches of its graphs have finished: blocks that live then live on, its
- * segments join the default pool, and kept blocks are free. All calls except a retain may call the driver, so none is made in a function that
- * the driver calls. */
+/* Pinned memory apart from everybody else's. It dies when its last holder lets go, who does so once the launches of its graphs have finished:
+ * blocks that live then live on, its segments join the default pool, and kept blocks are free. All calls except a retain may call the driver,
+ * so none is made in a function that the driver calls.
+ *
+ * What is recorded on a stream of a capture of the pool is kept, when it is freed, whosever memory it is, by a keeper: the capture's, until its
+ * graph has ended, or the pool's, until no capture and no graph holds the pool. */
 struct pinned_pool;
+struct pinned_keeper;
 
 /* A pool with one holder, its owner, who counts the captures and graphs in `holds`. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status pinned_pool_create(struct pinned_pool **pool);
@@ -30,19 +31,24 @@ void pinned_pool_release(struct pinned_pool *pool); /* NULL is fine */
 
 /* What keeps the blocks of one capture of a pool, until its graph has ended: other graphs may hold the pool for longer. NULL without host
  * memory: then the pool keeps them. */
-struct pinned_pool *pinned_capture_create(struct pinned_pool *parent, void *owner);
-void *pinned_capture_owner(const struct pinned_pool *capture);
+struct pinned_keeper *pinned_capture_create(struct pinned_keeper *parent, void *owner);
+void *pinned_capture_owner(const struct pinned_keeper *capture);
 /* The graph has ended. Takes no lock, and is the last use by its owner. */
-void pinned_capture_over(struct pinned_pool *capture);
+void pinned_capture_over(struct pinned_keeper *capture);
 /* The capture has ended, and nobody tells of its graph: what holds the pool decides. The last use by its owner. */
-void pinned_capture_leave(struct pinned_pool *capture);
+void pinned_capture_leave(struct pinned_keeper *capture);
+/* What keeps for all graphs of a pool. */
+struct pinned_keeper *pinned_pool_keeper(struct pinned_pool *pool);
+/* As for pools; one of a pool is retained with it. */
+void pinned_keeper_retain(struct pinned_keeper *keeper);
+void pinned_keeper_release(struct pinned_keeper *keeper);
 
 /* Which pool serves a request made for a stream: asked for each, with no lock held, and answered with a pool that is retained for
  * the request, or with NULL for the default pool. NULL, the initial value, asks nobody: then requests do not look for their
  * stream at all, so take the callback away while there is nothing to route. */
 void pinned_on_route(struct pinned_pool *(*route)(struct stream *stream));
 /* What keeps the blocks that a stream's capture uses, likewise retained; NULL: the pool that serves its requests does. */
-void pinned_on_capture(struct pinned_pool *(*keeper)(struct stream *stream));
+void pinned_on_capture(struct pinned_keeper *(*keeper)(struct stream *stream));
 
 /* What lets pools go that have ended, with the pinned memory that they keep: called with no lock held before memory is given back,
  * counted for a caller or refused. */

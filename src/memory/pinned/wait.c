@@ -12,6 +12,7 @@
 static struct object_pool use_objects = OBJECT_POOL(struct pinned_use);
 static struct object_pool queue_objects = OBJECT_POOL(struct pinned_queue);
 static struct object_pool pool_objects = OBJECT_POOL(struct pinned_pool);
+static struct object_pool keeper_objects = OBJECT_POOL(struct pinned_keeper);
 
 /* ---- Uses -------------------------------------------------------------------------------------------------------- */
 
@@ -150,10 +151,10 @@ size_t pinned_marks_locked(struct mark *marks[MARKS_MOST])
 
 /* ---- Kept blocks, and the death of pools ------------------------------------------------------------------------- */
 
-void pinned_unkeep_locked(struct pinned_pool *pool)
+void pinned_unkeep_locked(struct pinned_keeper *keeper)
 {
-    for (struct pinned_block *block; (block = pool->kept);) {
-        pool->kept = block->link;
+    for (struct pinned_block *block; (block = keeper->kept);) {
+        keeper->kept = block->link;
         block->captured = NULL;
         pinned.stats.kept_bytes -= (int64_t)block->size;
         if (block->uses) {
@@ -166,58 +167,58 @@ void pinned_unkeep_locked(struct pinned_pool *pool)
 }
 
 /* A block that a capture or a graph uses was kept while that was counted: so what is kept when nothing is counted is used by none. */
-bool pinned_is_unheld_locked(const struct pinned_pool *pool)
+bool pinned_is_unheld_locked(const struct pinned_keeper *keeper)
 {
-    return pool->holds && atomic_load(pool->holds) == 0;
+    return keeper->holds && atomic_load(keeper->holds) == 0;
 }
 
-void pinned_keeper_enter_locked(struct pinned_pool *pool)
+void pinned_keeper_enter_locked(struct pinned_keeper *keeper)
 {
-    pool->keeps = true;
-    pool->next_keeper = pinned.keepers;
-    pinned.keepers = pool;
+    keeper->listed = true;
+    keeper->next = pinned.keepers;
+    pinned.keepers = keeper;
 }
 
 /* Whether a keeper stays in the list. */
-static bool stays(const struct pinned_pool *pool)
+static bool stays(const struct pinned_keeper *keeper)
 {
-    return pool->parent ? pool->holders || !pinned_is_unheld_locked(pool) : pool->kept != NULL;
+    return keeper->parent ? keeper->holders || !pinned_is_unheld_locked(keeper) : keeper->kept != NULL;
 }
 
 /* Takes what keeps nothing out of the list, after what nothing holds any more was made free; and ends what kept for a capture. */
-static void collect_keepers(const struct pinned_pool *dying)
+static void collect_keepers(const struct pinned_keeper *dying)
 {
-    for (struct pinned_pool *over = atomic_exchange(&pinned.over, NULL); over; over = over->next_over)
-        if (!over->keeps)
+    for (struct pinned_keeper *over = atomic_exchange(&pinned.over, NULL); over; over = over->next_over)
+        if (!over->listed)
             pinned_keeper_enter_locked(over);
-    for (struct pinned_pool **place = &pinned.keepers, *pool; (pool = *place);) {
-        if (pinned_is_unheld_locked(pool))
-            pinned_unkeep_locked(pool);
-        if (pool != dying && stays(pool)) {
-            place = &pool->next_keeper;
+    for (struct pinned_keeper **place = &pinned.keepers, *keeper; (keeper = *place);) {
+        if (pinned_is_unheld_locked(keeper))
+            pinned_unkeep_locked(keeper);
+        if (keeper != dying && stays(keeper)) {
+            place = &keeper->next;
             continue;
         }
-        *place = pool->next_keeper;
-        pool->keeps = false;
-        if (pool->parent) {
-            pinned_absorb_locked(pool);
-            object_free(&pool_objects, pool);
+        *place = keeper->next;
+        keeper->listed = false;
+        if (keeper->parent) {
+            pinned_forget_locked(keeper);
+            object_free(&keeper_objects, keeper);
         }
     }
 }
 
-void pinned_captures_end_locked(const struct pinned_pool *parent)
+void pinned_captures_end_locked(const struct pinned_keeper *parent)
 {
-    for (struct pinned_pool *pool = pinned.keepers; pool; pool = pool->next_keeper)
-        if (pool->parent == parent) {
-            atomic_store(&pool->lasts, 0);
-            pool->holds = &pool->lasts;
+    for (struct pinned_keeper *keeper = pinned.keepers; keeper; keeper = keeper->next)
+        if (keeper->parent == parent) {
+            atomic_store(&keeper->lasts, 0);
+            keeper->holds = &keeper->lasts;
         }
 }
 
-struct pinned_pool *pinned_capture_create(struct pinned_pool *parent, void *owner)
+struct pinned_keeper *pinned_capture_create(struct pinned_keeper *parent, void *owner)
 {
-    struct pinned_pool *created = object_alloc(&pool_objects);
+    struct pinned_keeper *created = object_alloc(&keeper_objects);
     if (!created)
         return NULL;
     created->parent = parent;
@@ -227,12 +228,12 @@ struct pinned_pool *pinned_capture_create(struct pinned_pool *parent, void *owne
     return created;
 }
 
-void *pinned_capture_owner(const struct pinned_pool *capture)
+void *pinned_capture_owner(const struct pinned_keeper *capture)
 {
     return capture->owner;
 }
 
-void pinned_capture_over(struct pinned_pool *capture)
+void pinned_capture_over(struct pinned_keeper *capture)
 {
     atomic_store(&capture->lasts, 0);
     capture->next_over = atomic_load(&pinned.over);
@@ -240,7 +241,7 @@ void pinned_capture_over(struct pinned_pool *capture)
         ;
 }
 
-void pinned_capture_leave(struct pinned_pool *capture)
+void pinned_capture_leave(struct pinned_keeper *capture)
 {
     mutex_lock(&pinned.lock);
     capture->holds = capture->parent->holds;
@@ -250,8 +251,8 @@ void pinned_capture_leave(struct pinned_pool *capture)
 
 void pinned_pool_die_locked(struct pinned_pool *pool)
 {
-    collect_keepers(pool);
-    pinned_unkeep_locked(pool);
+    collect_keepers(&pool->keeper);
+    pinned_unkeep_locked(&pool->keeper);
     pinned_absorb_locked(pool);
     object_free(&pool_objects, pool);
 }
@@ -275,7 +276,7 @@ tarn_status pinned_pool_create(struct pinned_pool **pool)
     struct pinned_pool *created = object_alloc(&pool_objects);
     if (!created)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a pool of pinned memory");
-    created->holders = 1;
+    created->keeper.holders = 1;
     *pool = created;
     return TARN_OK;
 }

@@ -26,7 +26,7 @@ static void graph_with_pinned_ended(void *argument)
 }
 
 /* A graph takes over the reference and hold of its capture, and what keeps pinned memory for it; `pinned` may be NULL. */
-static tarn_status hand_over(struct pool *pool, struct pinned_pool *pinned, int device, driver_graph graph)
+static tarn_status hand_over(struct pool *pool, struct pinned_keeper *pinned, int device, driver_graph graph)
 {
     tarn_status status = pinned ? driver->graph_hold(device, graph, graph_with_pinned_ended, pinned)
                                 : driver->graph_hold(device, graph, graph_ended, pool);
@@ -35,7 +35,7 @@ static tarn_status hand_over(struct pool *pool, struct pinned_pool *pinned, int 
 
 tarn_status graph_capture_ended(struct stream *stream, driver_graph graph)
 {
-    struct pinned_pool *pinned = NULL;
+    struct pinned_keeper *pinned = NULL;
     struct pool *pool = scope_end_capture(stream, &pinned);
     if (!pool)
         return TARN_OK;
@@ -51,7 +51,7 @@ tarn_status graph_capture_ended(struct stream *stream, driver_graph graph)
 
 tarn_status graph_capture_keeps(struct stream *stream, driver_graph graph)
 {
-    struct pinned_pool *pinned = NULL;
+    struct pinned_keeper *pinned = NULL;
     struct pool *pool = scope_capture_hold(stream, &pinned);
     tarn_status status = pool ? hand_over(pool, pinned, stream->device, graph) : TARN_OK;
     if (status && pinned)
@@ -109,7 +109,7 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     status = scope_begin_capture(pool, found, announce, &scope);
     if (!status) {
         status = announce ? tarn_capture_announce(stream) : tarn_capture_begin(stream, mode);
-        struct pinned_pool *pinned = NULL;
+        struct pinned_keeper *pinned = NULL;
         if (status)
             pool_let_go(scope_end_capture(found, &pinned));
         if (pinned) /* another thread was quick to use some */

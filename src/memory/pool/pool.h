@@ -12,6 +12,8 @@
 #include "memory/heap/heap.h"
 #include "memory/pool/contents.h"
 
+struct pinned_keeper;
+
 #include <tarn/pool.h>
 
 struct pool {
@@ -148,14 +150,14 @@ void scopes_of_thread_end(struct thread *thread);
 /* Opens a scope for the streams of a capture that is about to begin on `stream`, `announced` by a caller that begins it; and ends it. The end returns the pool with the scope's
  * reference, or NULL if there was no scope. */
 tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, bool announced, tarn_scope *scope);
-struct pool *scope_end_capture(const struct stream *stream, struct pinned_pool **pinned);
+struct pool *scope_end_capture(const struct stream *stream, struct pinned_keeper **pinned);
 /* The pool of such a scope, with one more reference and hold, as pool_hold() adds them, while the capture cannot end. NULL if there is
  * none. */
-struct pool *scope_capture_hold(const struct stream *stream, struct pinned_pool **pinned);
+struct pool *scope_capture_hold(const struct stream *stream, struct pinned_keeper **pinned);
 /* The pinned memory of the capture that a stream takes part in, retained, or NULL. */
 struct pinned_pool *scope_pinned(struct stream *stream);
 /* What keeps the pinned memory that the capture uses, retained, or NULL. The end of the scope, or a hold, returns it too, for its graph. */
-struct pinned_pool *scope_pinned_keeper(struct stream *stream);
+struct pinned_keeper *scope_pinned_keeper(struct stream *stream);
 /* Before a capture begins to use the pool: pinned memory that earlier ones have left is free if their graphs have ended. */
 void scope_settle_pinned(struct pool *pool);
 

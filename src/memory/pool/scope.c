@@ -28,7 +28,7 @@ struct scope {
     struct stream *stream; /* stream and capture scopes: the stream */
     tarn_stream named;  /* the same, of its lease */
     bool announced;     /* capture scopes: the caller begins the capture */
-    struct pinned_pool *pinned; /* capture scopes: what keeps the pinned memory that it uses; NULL until first needed */
+    struct pinned_keeper *pinned; /* capture scopes: what keeps the pinned memory that it uses; NULL until first needed */
     uint64_t capture;   /* capture scopes: the driver's number of the capture, as it was last asked; 0: not known */
 
     /* While it is open. */
@@ -380,6 +380,13 @@ static void tell(enum trace_kind kind, const struct scope *scope)
     trace_event(kind, place, trace_text(names[scope->kind]), scope->value, 0);
 }
 
+/* Whether pinned memory asks for the captures of streams. */
+static void route_pinned(bool asks)
+{
+    pinned_on_route(asks ? scope_pinned : NULL);
+    pinned_on_capture(asks ? scope_pinned_keeper : NULL);
+}
+
 /* Removes a scope from the open ones. The caller drops the reference to the pool, without the lock. */
 static void close_locked(struct scope *scope)
 {
@@ -389,7 +396,7 @@ static void close_locked(struct scope *scope)
     if (scope->kind != TARN_SCOPE_THREAD)
         atomic_fetch_sub(&shared_scopes, 1);
     if (scope->kind == SCOPE_CAPTURE && atomic_fetch_sub(&capture_scopes, 1) == 1)
-        pinned_on_route(NULL), pinned_on_capture(NULL);
+        route_pinned(false);
 }
 
 /* Ends the thread's newest membership. If it was the last thread in a scope that no other thread can end, the scope ends too. Returns a
@@ -445,7 +452,7 @@ static tarn_status begin(struct pool *pool, int device, int kind, struct stream 
             atomic_fetch_add(&shared_scopes, 1);
         last_capture = kind == SCOPE_CAPTURE ? scope->value : last_capture;
         if (kind == SCOPE_CAPTURE && atomic_fetch_add(&capture_scopes, 1) == 0)
-            pinned_on_route(scope_pinned), pinned_on_capture(scope_pinned_keeper);
+            route_pinned(true);
         tell(TRACE_scope_begin, scope);
         *result = scope->value;
     }
@@ -631,7 +638,7 @@ tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, bool a
     return begin(pool, stream->device, SCOPE_CAPTURE, stream, announced, scope);
 }
 
-struct pool *scope_capture_hold(const struct stream *stream, struct pinned_pool **pinned)
+struct pool *scope_capture_hold(const struct stream *stream, struct pinned_keeper **pinned)
 {
     mutex_lock(&scopes_lock);
     struct scope *scope = find_capture_locked(stream);
@@ -644,7 +651,7 @@ struct pool *scope_capture_hold(const struct stream *stream, struct pinned_pool 
     return pool;
 }
 
-struct pool *scope_end_capture(const struct stream *stream, struct pinned_pool **pinned)
+struct pool *scope_end_capture(const struct stream *stream, struct pinned_keeper **pinned)
 {
     mutex_lock(&scopes_lock);
     struct scope *scope = find_capture_locked(stream);
@@ -690,23 +697,24 @@ struct pinned_pool *scope_pinned(struct stream *stream)
     return found;
 }
 
-struct pinned_pool *scope_pinned_keeper(struct stream *stream)
+struct pinned_keeper *scope_pinned_keeper(struct stream *stream)
 {
-    struct pinned_pool *pool = scope_pinned(stream), *found = NULL;
+    struct pinned_pool *pool = scope_pinned(stream);
+    struct pinned_keeper *all = pool ? pinned_pool_keeper(pool) : NULL, *found = NULL;
     struct scope *scope = NULL;
     if (!pool)
         return NULL;
     mutex_lock(&scopes_lock);
     (void)capture_scope_locked(stream, &scope);
     if (scope && scope->pool && !scope->pinned)
-        scope->pinned = pinned_capture_create(pool, scope->pool);
-    found = scope && scope->pinned ? scope->pinned : pool;
-    if (found != pool)
-        pinned_pool_retain(found);
+        scope->pinned = pinned_capture_create(all, scope->pool);
+    found = scope ? scope->pinned : NULL;
+    if (found)
+        pinned_keeper_retain(found);
     mutex_unlock(&scopes_lock);
-    if (found != pool)
+    if (found)
         pinned_pool_release(pool);
-    return found;
+    return found ? found : all;
 }
 
 void scope_settle_pinned(struct pool *pool)
