@@ -29,7 +29,8 @@ static void demand(bool condition)
 
 static void check_op(const struct workload *workload, const struct workload_op *op, uint8_t *life)
 {
-    demand(op->event < workload->event_count && op->thread < workload->thread_count);
+    bool before = op->event == WORKLOAD_BEFORE && op->action == WORKLOAD_FREE;
+    demand((before || op->event < workload->event_count) && op->thread < workload->thread_count);
     demand(op->stream == WORKLOAD_NO_STREAM || op->stream < workload->stream_count);
     demand(op->action != WORKLOAD_WAIT || (op->stream < workload->stream_count && op->other < workload->stream_count));
     demand(op->action != WORKLOAD_CAPTURE || op->other == WORKLOAD_NO_POOL || op->other < workload->pool_count);
@@ -39,8 +40,9 @@ static void check_op(const struct workload *workload, const struct workload_op *
         return;
     demand(op->block < workload->block_count && workload->blocks[op->block].size > 0);
     if (op->action <= WORKLOAD_COMPLETED) {
-        uint8_t before = op->block < workload->initial_count ? 1 : 0;
-        demand(life[op->block] + before == (int)op->action);
+        uint8_t initial = op->block < workload->initial_count ? 1 : 0;
+        demand(!before || initial);
+        demand(life[op->block] + initial == (int)op->action);
         life[op->block]++;
     }
 }

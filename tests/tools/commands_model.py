@@ -181,7 +181,7 @@ def inputs():
     put("cut.csv", ("\ufeff" + log + "8,10:00:59.9,alloc").encode(), log_as_snapshot(log))
 
     put("empty", b"", None)
-    put("text", b"this is no pickle\n", None)
+    put("text", b"this is not a pickle\n", None)
     put("zip", b"PK\x03\x04" + bytes(40), None)
     for i, at in enumerate((1, 100, len(data) // 2, len(data) - 1)):
         put(f"cut-{i}", data[:at], None)

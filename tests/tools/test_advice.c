@@ -531,6 +531,9 @@ static void a_snapshot_of_a_state_has_no_trace(void **state)
     expect_advice(recording,
                   "Of the 1.46 GiB reserved, 500 MiB (33.3 %) are in 1 segment without a block. Segments without a "
                   "block return to the device with empty_cache(), or when memory runs short.\n");
+    recording->snapshot.tarn.there = true;
+    expect_part(recording, "return to the device with tarn_device_trim(), or when memory runs short.");
+    recording->snapshot.tarn.there = false;
     blocks[1].state = SNAPSHOT_INACTIVE;
     recording->snapshot.segment_count = 1;
     segment_of_a_state[0].block_count = 1;

@@ -355,10 +355,10 @@ static bool advise_state(const struct analysis *analysis, struct advice_list *li
         say(advice, "%s (%.1f %%) are free in %s hole%s beside blocks, of at most %s", units_bytes(holes).text,
             percent(holes, state->reserved), units_count(state->holes - state->idle_holes).text,
             state->holes - state->idle_holes == 1 ? "" : "s", units_bytes(state->largest_hole).text);
-    say(advice, ".%s",
-        state->idle >= LEAST_FREE ? " Segments without a block return to the device with empty_cache(), or when "
-                                    "memory runs short."
-                                  : "");
+    say(advice, ".");
+    if (state->idle >= LEAST_FREE)
+        say(advice, " Segments without a block return to the device with %s, or when memory runs short.",
+            analysis->snapshot->tarn.there ? "tarn_device_trim()" : "empty_cache()");
     if (torn) {
         say_what_may_join(advice, analysis);
         say(advice, ".");

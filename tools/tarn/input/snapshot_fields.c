@@ -298,7 +298,7 @@ bool reader_stream(struct reader *reader, const struct path *path, const struct 
 {
     struct snapshot *snapshot = reader->snapshot;
     uint64_t stream;
-    bool fresh;
+    bool fresh = false;
     void *streams = snapshot->streams;
     if (!reader_number(reader, path, fields, key, 0, &stream) ||
         !reader_grow(reader, &streams, &reader->stream_capacity, snapshot->stream_count + 1, sizeof stream))
@@ -316,7 +316,7 @@ bool reader_pool(struct reader *reader, const struct path *path, const struct fi
 {
     struct snapshot *snapshot = reader->snapshot;
     uint64_t pool[2];
-    bool fresh;
+    bool fresh = false;
     void *pools = snapshot->pools;
     if (!reader_pair(reader, path, fields, key, pool) ||
         !reader_grow(reader, &pools, &reader->pool_capacity, snapshot->pool_count + 1, sizeof pool))
@@ -401,8 +401,8 @@ bool reader_take_frame(struct reader *reader, const struct fields *fields, uint6
     if (line && !pickle_get_unsigned(&reader->pickle, line->value, &number) && number <= UINT32_MAX)
         frame.line = (uint32_t)number;
 
-    uint32_t at;
-    bool fresh;
+    uint32_t at = 0;
+    bool fresh = false;
     void *frames = snapshot->frames;
     if (!reader_grow(reader, &frames, &reader->frame_capacity, snapshot->frame_count + 1, sizeof frame))
         return false;
@@ -427,7 +427,7 @@ bool reader_take_stack(struct reader *reader, pickle_value list, uint64_t *recor
     for (size_t i = count; i-- > 0;) {
         if (!is_record(items[i], RECORD_FRAME))
             return false;
-        bool fresh;
+        bool fresh = false;
         void *stacks = snapshot->stacks;
         struct snapshot_stack next = {stack, (uint32_t)record_place(items[i])};
         if (!reader_grow(reader, &stacks, &reader->stack_capacity, snapshot->stack_count + 1, sizeof next))
