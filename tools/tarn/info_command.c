@@ -5,6 +5,7 @@
  * JSON; keys are documented in docs/man/info.h2m, and are added to, not changed. */
 #include "command.h"
 #include "driver/driver.h"
+#include "json_print.h"
 #include "units.h"
 
 #include <jansson.h>
@@ -318,7 +319,7 @@ static bool json_write(const struct machine *machine)
         object = json_pack("{s:s, s:o, s:o, s:o, s:O, s:O}", "version", tarn_version(), "driver",
                            json_text_or_null(machine->driver), "reason", json_text(machine->reason), "settings",
                            json_settings(machine), "devices", devices, "libraries", libraries);
-    done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF;
+    done = json_print(object, stdout);
     json_decref(object);
     json_decref(devices);
     json_decref(libraries);

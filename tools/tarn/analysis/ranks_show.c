@@ -4,6 +4,7 @@
 /* Ranks as text and as JSON. */
 #include "analysis/ranks.h"
 
+#include "json_print.h"
 #include "name.h"
 #include "units.h"
 
@@ -168,7 +169,7 @@ json_t *ranks_json(const struct ranks *ranks, unsigned by, size_t rows)
 bool ranks_json_write(FILE *out, const struct ranks *ranks, const struct report_options *options)
 {
     json_t *value = ranks_json(ranks, options->by, options->rows);
-    bool done = value && json_dumpf(value, out, JSON_INDENT(2)) == 0 && putc('\n', out) != EOF;
+    bool done = json_print(value, out);
     json_decref(value);
     return done;
 }

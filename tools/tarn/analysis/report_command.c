@@ -319,8 +319,7 @@ static bool show(const struct arguments *arguments, const struct report_file *fi
         return report_diff_text(stdout, &files[0], &files[1], how);
     if (ranks_are_compared(files, count) && !show_ranks(arguments, files, count))
         return false;
-    return count > 1 ||
-           ((files[0].count == 1 || putchar('\n') != EOF) && report_text_write(stdout, &files[0], how));
+    return count > 1 || ((files[0].count == 1 || putchar('\n') != EOF) && report_text_write(stdout, &files[0], how));
 }
 
 /* Says where the moment of an error is asked for, and there is none: the end is shown. */

@@ -6,6 +6,7 @@
 #include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
 #include "analysis/report.h"
+#include "json_print.h"
 #include "name.h"
 
 #include <jansson.h>
@@ -172,7 +173,7 @@ static json_t *json_device(const struct report_file *file, const struct analysis
 
 static bool print(FILE *out, json_t *value)
 {
-    bool done = value && json_dumpf(value, out, JSON_INDENT(2)) == 0 && putc('\n', out) != EOF;
+    bool done = json_print(value, out);
     json_decref(value);
     return done;
 }

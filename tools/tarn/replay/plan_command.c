@@ -6,6 +6,7 @@
 #include "command.h"
 #include "input/intervals.h"
 #include "input/once.h"
+#include "json_print.h"
 #include "name.h"
 #include "replay/least.h"
 #include "replay/plan_intervals.h"
@@ -438,7 +439,7 @@ static bool print_json(const struct arguments *arguments, const struct workload 
         (json_int_t)draft->found.height, "small", small, "reserved", (json_int_t)findings->replay.peak_reserved,
         "orders", (json_int_t)draft->found.tries, "steps", (json_int_t)draft->found.steps, "arenas", json_arenas(draft),
         "smallest_device", devices, "output", arguments->output ? output.text : NULL);
-    bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
+    bool done = json_print(object, stdout);
     json_decref(object);
     return done || complain(arguments->path, "the result could not be written");
 }

@@ -4,6 +4,7 @@
 /* Plans files of blocks with known lifetimes. */
 #include "replay/plan_intervals.h"
 #include "input/intervals.h"
+#include "json_print.h"
 #include "name.h"
 #include "replay/packing.h"
 #include "report/sink.h"
@@ -132,7 +133,7 @@ static bool print_json(const struct instance *instance)
         (json_int_t)instance->intervals.count, "bound", (json_int_t)result->bound, "proved", (json_int_t)result->proved,
         "height", (json_int_t)result->height, "tries", (json_int_t)result->tries, "steps", (json_int_t)result->steps,
         "seconds", instance->seconds, "output", output ? written.text : NULL);
-    bool done = object && json_dumpf(object, stdout, JSON_INDENT(2)) == 0 && fputc('\n', stdout) != EOF;
+    bool done = json_print(object, stdout);
     json_decref(object);
     return done || complain(instance, "the result could not be written");
 }

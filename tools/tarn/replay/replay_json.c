@@ -3,6 +3,7 @@
 
 /* The JSON of `tarn replay`. Keys are documented in docs/man/replay.h2m; they are added to, not changed. A value that
  * cannot be made makes the whole array fail, never a hole in it. */
+#include "json_print.h"
 #include "name.h"
 #include "replay/replay_report.h"
 
@@ -317,8 +318,7 @@ bool replay_json_write(FILE *out, const struct replay_file *files, size_t count)
     bool done = array != NULL;
     for (size_t i = 0; done && i < count; i++)
         done = json_file(array, &files[i]);
-    done = done && json_dumpf(array, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) == 0 && fputc('\n', out) != EOF &&
-           fflush(out) == 0;
+    done = done && json_print(array, out) && fflush(out) == 0;
     json_decref(array);
     return done;
 }

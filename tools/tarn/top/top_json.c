@@ -2,6 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The JSON of `tarn top`. Keys are documented in docs/man/tarn-top.1, and are added to, not changed. */
+#include "json_print.h"
 #include "top/fleet.h"
 #include "top/top.h"
 
@@ -168,7 +169,7 @@ static json_t *json_reading(const struct top_reading *before, const struct top_r
 
 static bool write_and_free(FILE *out, json_t *json)
 {
-    bool done = json && json_dumpf(json, out, JSON_INDENT(2)) == 0 && fputc('\n', out) != EOF;
+    bool done = json_print(json, out);
     json_decref(json);
     return done;
 }
