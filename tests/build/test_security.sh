@@ -10,6 +10,7 @@ rows=$(sed -n '/^## What is promised/,/^## What is not/p' SECURITY.md | grep '^|
 [ "$(wc -l <<<"$rows")" -ge 15 ] || fail "the promises are not found"
 tests=$(ctest --test-dir "$TARN_BUILD" -N | sed -n 's/^ *Test *#[0-9]*: //p')
 while IFS= read -r row; do
+    # shellcheck disable=SC2016 # backquotes are looked for
     held=$(awk -F'|' '{ print $3 }' <<<"$row" | grep -oE '`[^`]+`' | tr -d '`') || fail "nothing holds: $row"
     for name in $held; do
         case $name in

@@ -164,7 +164,7 @@ run 0 plan --json --device 1 "$data/small-4.pickle" -o "$work/plan" && json 'a["
 # Standard input and pipes, which can be read once, are as good as files. Standard output is none for a plan.
 run 0 plan --json --steps 100000 "$data/small-4.pickle" && cp "$work/out" "$work/first"
 "$tarn" plan --json --steps 100000 - <"$data/small-4.pickle" >"$work/out" && json '{**a, "file": 0} == {**json.load(open(sys.argv[1].replace("/out", "/first"))), "file": 0}'
-cat "$data/small-4.pickle.zst" | "$tarn" plan --json --steps 100000 - >"$work/out" && json '{**a, "file": 0} == {**json.load(open(sys.argv[1].replace("/out", "/first"))), "file": 0}'
+dd status=none if="$data/small-4.pickle.zst" | "$tarn" plan --json --steps 100000 - >"$work/out" && json '{**a, "file": 0} == {**json.load(open(sys.argv[1].replace("/out", "/first"))), "file": 0}'
 "$tarn" plan --json --steps 100000 <(cat "$data/small-4.pickle") >"$work/out" && json 'a["file"].startswith("/") and a["smallest_device"]["plan"]'
 printf '%s\n' id,lower,upper,size a,0,4,100 b,2,6,200 | "$tarn" plan --json - >"$work/out" && json 'a["blocks"] == 2 and a["height"] == 300 and a["file"] == "-"'
 (cd "$work" && run 2 plan -o - "$data/small-4.pickle" && says err 'output wants a path' && [ ! -e - ]) || fail "a plan named -"

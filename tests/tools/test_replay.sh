@@ -58,17 +58,23 @@ run 0 replay "$name" && says out '^evil?\[31m??1mé??.pickle, device 0$'
 cp "$work/rubbish" "$name.bad"
 for line in 'replay' 'report' 'diff x' 'plan'; do
     # shellcheck disable=SC2086
-    run 1 $line "$name.bad" && ! grep -q $'\e' "$work/err" || fail "$line prints escape sequences"
+    run 1 $line "$name.bad"
+    ! grep -q $'\e' "$work/err" || fail "$line prints escape sequences"
 done
 run 0 replay --json "$name" && json 'a[0]["file"].endswith("evil\x1b[31m\x9b1mé?\r.pickle")'
-run 0 report "$name" && ! grep -q $'\e' "$work/out" || fail "report prints escape sequences"
+run 0 report "$name"
+! grep -q $'\e' "$work/out" || fail "report prints escape sequences"
 run 0 report --json "$name" && json 'a[0]["file"].endswith("evil\x1b[31m\x9b1mé?\r.pickle")'
 run 0 report --json "$name" "$name" && json 'len(a["ranks"]) == 2 and all(r["file"].endswith("?\r.pickle") for r in a["ranks"])'
-run 0 diff --json "$name" "$name" && run 0 diff "$name" "$name" && ! grep -q $'\e' "$work/out" || fail "diff prints escape sequences"
+run 0 diff --json "$name" "$name" && run 0 diff "$name" "$name"
+! grep -q $'\e' "$work/out" || fail "diff prints escape sequences"
 run 0 plan --json "$name" && json 'a["file"].endswith("?\r.pickle")'
-run 0 report -o "$work/page.html" "$name" && grep -q '<title>evil?' "$work/page.html" || fail "the page's title is the name"
-run 2 $'no\e[31m' && ! grep -q $'\e' "$work/err" || fail "the command's name reaches the terminal"
-run 2 replay --lag=$'\e[31m' x && ! grep -q $'\e' "$work/err" || fail "a value reaches the terminal"
+run 0 report -o "$work/page.html" "$name"
+grep -q '<title>evil?' "$work/page.html" || fail "the page's title is the name"
+run 2 $'no\e[31m'
+! grep -q $'\e' "$work/err" || fail "the command's name reaches the terminal"
+run 2 replay --lag=$'\e[31m' x
+! grep -q $'\e' "$work/err" || fail "a value reaches the terminal"
 run 2 nope && lacks err 'did you mean' && run 2 diffs && says err 'did you mean "diff"'
 
 # What can be read once is read once, however often it is run.
@@ -76,7 +82,7 @@ for what in '' '--what-if policy=pytorch --what-if lag=1'; do
     # shellcheck disable=SC2086
     "$tarn" replay --json $what - <"$data/small-4.pickle" >"$work/out" && json 'all("error" not in o and o["file"] == "-" for o in a)'
     # shellcheck disable=SC2086
-    cat "$data/small-4.pickle.zst" | "$tarn" replay --json $what - >"$work/out" && json 'all("error" not in o for o in a)'
+    dd status=none if="$data/small-4.pickle.zst" | "$tarn" replay --json $what - >"$work/out" && json 'all("error" not in o for o in a)'
 done
 "$tarn" replay --json - <(cat "$data/torn.pickle") <"$data/small-4.pickle" >"$work/out" && json 'len(a) == 3 and all("error" not in o for o in a)'
 "$tarn" report - <"$data/torn.pickle" | tr -s '\n ' ' ' >"$work/out" && says out 'In a replay on a device of that size'

@@ -117,7 +117,7 @@ END
     "$CC" -o "$work/codes" "$work/codes.c" -ldl
     for code in 1 2 {700..721} 999; do
         case $code in 700 | 702 | 710 | 71[4-9] | 721 | 999) after=$code ;; *) after=0 ;; esac
-        run 0 "$tarn" sim --fail cuMemAlloc:1:$code "$work/codes" && says out "^$code $after$"
+        run 0 "$tarn" sim --fail "cuMemAlloc:1:$code" "$work/codes" && says out "^$code $after$"
     done
 
     # Installed, and moved.

@@ -206,9 +206,9 @@ struct heap {
     } closed[HEAP_BATCHES]; /* oldest first */
     unsigned closed_count;
 
-    struct heap *next;                           /* arena lock: in the arena's list */
+    struct heap *next;                                /* arena lock: in the arena's list */
     struct heap *next_of_stream, *previous_of_stream; /* heaps_lock: of its stream, while that is not retired */
-    struct heap *next_unused;                    /* heaps_lock: in the queue of heaps to be reused */
+    struct heap *next_unused;                         /* heaps_lock: in the queue of heaps to be reused */
 
     struct heap_member sets[HEAP_SETS]; /* the sets that it is in */
     bool lends;                         /* it is in its store's `lenders` */

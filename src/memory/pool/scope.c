@@ -26,16 +26,17 @@ struct scope {
     struct pool *pool;     /* with a reference while the scope is open; NULL: the default pool */
     struct thread *thread; /* thread scopes: the thread that began it; NULL when that has ended */
     struct stream *stream; /* stream and capture scopes: the stream */
-    tarn_stream named;  /* the same, of its lease */
-    bool announced;     /* capture scopes: the caller begins the capture */
-    struct pinned_keeper *pinned; /* capture scopes: what keeps the pinned memory that it uses; NULL until first needed */
-    uint64_t capture;   /* capture scopes: the driver's number of the capture, as it was last asked; 0: not known */
+    tarn_stream named;     /* the same, of its lease */
+    bool announced;        /* capture scopes: the caller begins the capture */
+    struct pinned_keeper
+        *pinned;      /* capture scopes: what keeps the pinned memory that it uses; NULL until first needed */
+    uint64_t capture; /* capture scopes: the driver's number of the capture, as it was last asked; 0: not known */
 
     /* While it is open. */
     struct tree_node by_value, by_place, by_capture;
-    bool placed;                     /* it is in the tree `by_place` */
-    struct scope *older, *newer;     /* of the same stream, or of the whole device */
-    struct scope *next, *previous;   /* in the list `unsure` */
+    bool placed;                   /* it is in the tree `by_place` */
+    struct scope *older, *newer;   /* of the same stream, or of the whole device */
+    struct scope *next, *previous; /* in the list `unsure` */
     bool is_unsure;
 };
 
@@ -52,9 +53,9 @@ static struct tree by_place;                   /* the same, by what may be open 
 static struct tree by_capture;                 /* capture scopes, by the number of the capture, where that is known */
 static struct scope *unsure;                   /* capture scopes of which it may change: not known yet, or announced */
 static struct scope *of_all[TARN_MAX_DEVICES]; /* TARN_SCOPE_ALWAYS: the newest */
-static tarn_scope last_value, last_capture; /* of the newest scope; of the newest capture scope */
-static atomic_uint shared_scopes;  /* open ones that are not thread scopes */
-static atomic_uint capture_scopes; /* of those, capture scopes: streams join these without calling tarn */
+static tarn_scope last_value, last_capture;    /* of the newest scope; of the newest capture scope */
+static atomic_uint shared_scopes;              /* open ones that are not thread scopes */
+static atomic_uint capture_scopes;             /* of those, capture scopes: streams join these without calling tarn */
 static struct object_pool scope_objects = OBJECT_POOL(struct scope);
 static struct object_pool joined_objects = OBJECT_POOL(struct joined);
 

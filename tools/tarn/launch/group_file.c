@@ -114,7 +114,7 @@ static bool set_limits(struct group_file *file, const char *limits)
     if (!mine)
         return false;
     char text[GROUP_LIMITS] = "";
-    memcpy(text, limits, strlen(limits));
+    (void)snprintf(text, sizeof text, "%s", limits);
     uint64_t odd =
         word_at(file->file, offsetof(struct group, generation)) | 1; /* odd already: of one that was killed here */
     uint64_t even = odd + 1;
