@@ -135,6 +135,8 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
     if (options->segments == TARN_SEGMENTS_VIRTUAL && !device->properties.virtual_memory)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory: %s", number, device->properties.name);
     bool shared = options->exportable || options->registrable;
+    if (shared && arena->plain && options->segments == TARN_SEGMENTS_DEFAULT)
+        wanted.options.segments = TARN_SEGMENTS_VIRTUAL; /* the driver may have addresses now */
     if (shared && !device->properties.exportable)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", number);
     if (shared && arena->store.plain && options->segments != TARN_SEGMENTS_VIRTUAL)

@@ -16,7 +16,7 @@
 
 #define MEMORY (512 * MIB)
 
-/* Every range; or the first ones alone. */
+/* Every range; or the first ones alone: a rule does not count the calls that a rule before it has refused. */
 static void refuse(const char *which, const char *settings)
 {
     CHECK(setenv("TARN_DRIVER", "cuda", 1) == 0 && setenv("TARN_SIM_FAIL", which, 1) == 0);
@@ -54,12 +54,35 @@ static void the_default_takes_plain_segments(void)
     CHECK(calls_of(0, "map") == 0);
 }
 
-/* A range of four times the memory is refused, and one of twice; the third is as long as the memory. */
+/* A range of four times the memory is refused; the second is half as long. */
 static void the_default_tries_smaller_ranges(void)
 {
-    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:2:2", "");
+    refuse("cuMemAddressReserve:1:2", "");
     everything_works();
     CHECK(calls_of(0, "map") > 0);
+}
+
+/* The default has fallen back to plain segments; then the driver has addresses again. */
+static void a_pool_that_needs_them_asks_again(void)
+{
+    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:1:2,cuMemAddressReserve:1:2", "");
+    void *plain = alloc_on(lease(0), 30 * MIB);
+    CHECK(calls_of(0, "map") == 0);
+    tarn_pool *pools[] = {pool_with((tarn_pool_options){.exportable = true}),
+                          pool_with((tarn_pool_options){.registrable = true})};
+    for (int i = 0; i < 2; i++) {
+        int before = (int)calls_of(0, "map");
+        tarn_share *share = NULL;
+        void *block = alloc_in(pools[i], lease(0), 5 * MIB);
+        CHECK((int)calls_of(0, "map") > before);
+        OK(tarn_export(block, &share));
+        OK(tarn_share_close(share));
+        OK(tarn_free(block));
+        OK(tarn_pool_release(pools[i]));
+    }
+    verify(0);
+    OK(tarn_free(plain));
+    nothing_is_left(0);
 }
 
 static void plain_settings_ask_for_none(const char *settings)
@@ -136,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHILD_TEST(the_default_takes_plain_segments),
         CHILD_TEST(the_default_tries_smaller_ranges),
+        CHILD_TEST(a_pool_that_needs_them_asks_again),
         CHILD_TEST(plain_segments_ask_for_none),
         CHILD_TEST(exact_segments_ask_for_none),
         CHILD_TEST(plain_segments_work),
