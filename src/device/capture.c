@@ -128,31 +128,33 @@ tarn_status captures_refuse(const struct device *device, const char *what)
 }
 
 /* A device without a context has nothing that could capture, and gets no context by a question. */
-static bool has_context(const struct device *device)
+static bool has_context(struct device *device)
 {
     bool active = true;
     struct error_before before;
     error_attempt_begin(&before);
-    if (driver->is_active(device->number, &active))
+    if (device_note(device, driver->is_active(device->number, &active)))
         active = true;
     error_attempt_end(&before, TARN_OK);
     return active;
 }
 
-/* Another thread may retire the stream, and then destroy it. One that its caller has destroyed without a retirement captures nothing. */
+/* Another thread may retire the stream, and then destroy it. One that its caller has destroyed without a retirement captures nothing, nor
+ * does a lost device, which others are asked beside. */
 static tarn_status refuse_shown_by(struct stream *stream, unsigned incarnation, const char *what)
 {
     tarn_status status = TARN_OK;
     struct error_before before;
-    const struct device *device = device_at(stream->device);
-    if (stream == device->legacy && !has_context(device))
+    struct device *device = device_at(stream->device);
+    if (atomic_load(&device->lost) || (stream == device->legacy && !has_context(device)))
         return TARN_OK;
     error_attempt_begin(&before);
     mutex_lock(&stream->lock);
     if (atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation)
         status = stream_refuse_capture(stream, what);
     mutex_unlock(&stream->lock);
-    if (status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT)
+    if (status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT ||
+        status == TARN_ERROR_DEVICE_LOST)
         status = TARN_OK;
     error_attempt_end(&before, status);
     return status;

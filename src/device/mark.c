@@ -272,7 +272,7 @@ tarn_status device_wait(struct device *device, const char *what)
         return status;
     status = synchronize(device);
     captures_unbar(device);
-    return status;
+    return status ? status : device_check(device); /* a question before may have found it lost */
 }
 
 static bool is_owed(struct mark *mark)

@@ -60,7 +60,9 @@ static void the_rest_of_the_process_wakes(void **state)
     OK(tarn_host_fail_set(-1, 1, false, TARN_ERROR_DEVICE_LOST));
     GIVES(tarn_device_synchronize(0), TARN_ERROR_DEVICE_LOST);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    uint64_t asked = calls_of(0, "capture_status") + calls_of(0, "is_active");
     GIVES(tarn_wake(), TARN_ERROR_DEVICE_LOST);
+    CHECK(calls_of(0, "capture_status") + calls_of(0, "is_active") == asked); /* its answers would be failures */
     CHECK(state_now() == TARN_SLEEP_AWAKE && woken == 1);
     CHECK(state_of(pools[0]) == TARN_POOL_KEPT && state_of(pools[1]) == TARN_POOL_RUNS);
     CHECK(blocks[1][0] == 2 && memcmp(blocks[1], blocks[1] + 1, BLOCK - 1) == 0);
