@@ -507,6 +507,12 @@ static bool is_freed_inside(const struct block *block)
     return block->held == 1 && block->pool >= 0 && block->pool == capture->pool && capture->inside_count < RANGES;
 }
 
+/* What a graph uses lives on, unless the graph's own capture frees it. */
+bool block_may_go(const struct block *block)
+{
+    return !block->held || is_freed_inside(block);
+}
+
 void block_free(struct block *block)
 {
     struct flow *home = &m.flows[block->flow], *flow = some_flow(block->device);
@@ -545,7 +551,7 @@ void block_free(struct block *block)
 static void op_free(void)
 {
     struct block *block = some_block();
-    if (block && (!block->held || is_freed_inside(block)))
+    if (block && block_may_go(block))
         block_free(block);
 }
 

@@ -371,6 +371,7 @@ extern const struct operation block_operations[], stream_operations[], pool_oper
 
 /* blocks.c */
 struct block *block_free_slot(void);
+bool block_may_go(const struct block *block);
 void block_free(struct block *block);
 /* Work of any stream on it, where the flow takes work. */
 void block_use_by(struct block *block, struct flow *flow);

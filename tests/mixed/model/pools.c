@@ -357,7 +357,7 @@ static void fragment(int device, int index)
             block_want(flow, 1 + below(6 << 20));
     }
     for (int i = 0; i < BLOCKS; i++)
-        if (m.blocks[i].live && !before[i] && CHANCE(2))
+        if (m.blocks[i].live && !before[i] && CHANCE(2) && block_may_go(&m.blocks[i]))
             block_free(&m.blocks[i]);
 }
 
