@@ -82,7 +82,7 @@ typedef struct tarn_pool_options {
     bool no_remap;
 
     /* The pool's memory can be exported to other processes (share.h). TARN_ERROR_NOT_SUPPORTED if the device cannot do
-     * that. */
+     * that. It is virtual, even if the default pool is plain because the driver once refused it addresses. */
     bool exportable;
 
     tarn_segments segments;          /* how the pool gets memory */
