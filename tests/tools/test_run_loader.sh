@@ -138,6 +138,7 @@ int main(void)
 END_OF_PROGRAM
 "$CC" -shared -fPIC "$work/none.c" -o "$work/none/libcuda.so.1" -Wl,-soname,libcuda.so.1
 "$CC" "$work/asks.c" -o "$work/asks" -ldl
+cp "$folder/libnvidia-ml.so.1" "$work/none" # the machine's own may ask the driver by itself when a limit has it opened
 for option in --audit --pool --limit=64M --group="loader.$$"; do
     command=(env "LD_LIBRARY_PATH=$work/none" "$tarn" run "$option")
     run 0 "$work/asks" && says err 'no process used'
