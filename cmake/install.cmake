@@ -55,12 +55,12 @@ if(Python3_FOUND)
     file(GLOB_RECURSE document_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/* ${PROJECT_SOURCE_DIR}/examples/*)
     add_custom_command(OUTPUT ${documents}/README.md
         COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/scripts/installed-docs ${documents} ${include_from_docs}
-        DEPENDS ${document_sources} README.md CHANGELOG.md LICENSE scripts/installed-docs VERBATIM
+        DEPENDS ${document_sources} README.md CHANGELOG.md SECURITY.md LICENSE scripts/installed-docs VERBATIM
         COMMENT "Copying the documents that are installed")
     add_custom_target(documents ALL DEPENDS ${documents}/README.md)
     install(DIRECTORY ${documents}/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 else()
-    install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+    install(FILES LICENSE README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
     install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.md" PATTERN "*.png" PATTERN "costs-h200.txt" PATTERN "man" EXCLUDE)
     install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN "traces" EXCLUDE)

@@ -700,7 +700,7 @@ static void each_callback_and_call(void **state)
     unsigned failed = 0;
     (void)state;
     if (strcmp(getenv("TARN_DRIVER"), "host") != 0)
-        skip(); /* it is a matter of the library, not of the driver */
+        return; /* it is a matter of the library, not of the driver */
     now = &callback;
     for (callback_now = 0; (name = callback_name(callback_now)); callback_now++) {
         callback.name = name;
