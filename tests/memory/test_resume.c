@@ -113,6 +113,47 @@ static void blocks_keep_their_contents_between_free_addresses(void **state)
     }
 }
 
+/* The addresses of a block that was freed meanwhile leave the pool, even at an attempt that fails, and others' blocks get them. */
+static void others_at_left_addresses_keep_their_contents(void **state)
+{
+    enum { MOST = 200 };
+    (void)state;
+    tarn_pool *others[MOST], *pool = pool_with((tarn_pool_options){0});
+    unsigned char *first = alloc_in(pool, stream, 3 * MIB), *left = alloc_in(pool, stream, 60 * MIB),
+                  *last = alloc_in(pool, stream, 3 * MIB), *block = NULL;
+    int count = 0;
+    memset(first, 5, 3 * MIB);
+    memset(left, 6, 60 * MIB);
+    memset(last, 7, 3 * MIB);
+    OK(tarn_pool_suspend(pool, true));
+    OK(tarn_free(left));
+    OK(tarn_device_limit_set(0, MIB));
+    GIVES(tarn_pool_resume(pool), TARN_ERROR_OUT_OF_MEMORY);
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    while (!block) { /* suspended pools keep their addresses, so the next one gets others */
+        CHECK(count < MOST);
+        others[count] = pool_with((tarn_pool_options){0});
+        block = alloc_in(others[count++], stream, 50 * MIB);
+        if (block + 50 * MIB > left && block < left + 60 * MIB)
+            break;
+        OK(tarn_free(block));
+        block = NULL;
+        OK(tarn_pool_suspend(others[count - 1], false));
+    }
+    memset(block, 8, 50 * MIB);
+    OK(tarn_pool_resume(pool));
+    CHECK(is_all(block, 8, 50 * MIB));
+    CHECK(is_all(first, 5, 3 * MIB) && is_all(last, 7, 3 * MIB));
+    verify(0);
+    OK(tarn_free(block));
+    OK(tarn_free(first));
+    OK(tarn_free(last));
+    while (count)
+        OK(tarn_pool_release(others[--count]));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 /* The temporaries of a graph were free at the suspend. Its replay writes to them. */
 static void a_graph_finds_its_temporaries(void **state)
 {
@@ -280,6 +321,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(free_addresses_need_no_memory),
         cmocka_unit_test(blocks_keep_their_contents_between_free_addresses),
+        cmocka_unit_test(others_at_left_addresses_keep_their_contents),
         cmocka_unit_test(a_graph_finds_its_temporaries),
         cmocka_unit_test(a_registrable_segment_comes_back_whole),
         cmocka_unit_test(the_limit_of_the_device_holds_and_not_that_of_the_pool),

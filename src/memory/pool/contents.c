@@ -22,8 +22,10 @@ struct contents_staging contents_staging = {.least = (size_t)64 << 20, .chunk = 
 struct kept {
     struct kept *next;
     uintptr_t start;
-    size_t size;
-    void *copy;
+    size_t size; /* 0: all of it was left out */
+    char *copy;
+    void *mapping; /* host memory that goes with this one, or NULL: the copy lies in the mapping of another */
+    size_t mapped; /* bytes */
 };
 
 /* A chunk's place in pinned memory, and an event at the end of the device's copy to or from it. */
@@ -51,16 +53,42 @@ tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu bytes of the contents of a pool", size);
     }
     (void)madvise(copy, size, MADV_HUGEPAGE); /* fewer page faults; without huge pages the call fails, without harm */
-    *kept = (struct kept){contents->kept, start, size, copy};
+    *kept = (struct kept){contents->kept, start, size, copy, copy, size};
     contents->kept = kept;
     return TARN_OK;
+}
+
+/* What lies behind the range becomes another stretch. */
+static tarn_status kept_leave_out(struct kept *kept, uintptr_t start, uintptr_t end)
+{
+    uintptr_t kept_end = kept->start + kept->size;
+    if (end < kept_end) {
+        struct kept *behind = object_alloc(&kept_objects);
+        if (!behind)
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to leave out a part of a pool's contents");
+        *behind = (struct kept){
+            .next = kept->next, .start = end, .size = kept_end - end, .copy = kept->copy + (end - kept->start)};
+        kept->next = behind;
+    }
+    kept->size = start > kept->start ? start - kept->start : 0;
+    return TARN_OK;
+}
+
+tarn_status contents_leave_out(struct contents *contents, uintptr_t start, size_t size)
+{
+    uintptr_t end = start + size;
+    tarn_status status = TARN_OK;
+    for (struct kept *kept = contents->kept; kept && !status; kept = kept->next)
+        if (start < kept->start + kept->size && kept->start < end)
+            status = kept_leave_out(kept, start, end);
+    return status;
 }
 
 void contents_drop(struct contents *contents)
 {
     for (struct kept *kept = contents->kept, *next; kept; kept = next) {
         next = kept->next;
-        pages_unmap(kept->copy, kept->size);
+        pages_unmap(kept->mapping, kept->mapped);
         object_free(&kept_objects, kept);
     }
     contents->kept = NULL;
@@ -76,9 +104,8 @@ size_t contents_bytes(const struct contents *contents)
 
 /* Chunks ----------------------------------------------------------------------------------------------------------- */
 
-/* The position of a walk over the contents that have memory on the device. */
+/* The position of a walk over the contents. */
 struct walk {
-    const struct arena *arena;
     const struct kept *kept;
     size_t offset;
 };
@@ -89,33 +116,18 @@ struct chunk {
     size_t size;
 };
 
-/* How many of `most` bytes from an address on are mapped, or with false are not, without a break. */
-static size_t mapped_from(const struct arena *arena, uintptr_t address, size_t most, bool mapped)
-{
-    uintptr_t at = address, end = address + most;
-    while (at < end && (arena_piece(arena, at) != NULL) == mapped)
-        at = at / arena->granule * arena->granule + arena->granule;
-    return at < end ? at - address : most;
-}
-
 /* The next chunk of at most `most` bytes; false at the end. */
 static bool walk_on(struct walk *walk, size_t most, struct chunk *chunk)
 {
-    for (const struct kept *kept; (kept = walk->kept);) {
-        size_t left = kept->size - walk->offset;
-        walk->offset += mapped_from(walk->arena, kept->start + walk->offset, left, false);
-        left = kept->size - walk->offset;
-        *chunk = (struct chunk){kept->start + walk->offset, (char *)kept->copy + walk->offset,
-                                mapped_from(walk->arena, kept->start + walk->offset, left < most ? left : most, true)};
-        walk->offset += chunk->size;
-        if (walk->offset == kept->size) {
-            walk->kept = kept->next;
-            walk->offset = 0;
-        }
-        if (chunk->size)
-            return true;
-    }
-    return false;
+    while (walk->kept && walk->offset == walk->kept->size)
+        *walk = (struct walk){walk->kept->next, 0};
+    const struct kept *kept = walk->kept;
+    if (!kept)
+        return false;
+    size_t left = kept->size - walk->offset;
+    *chunk = (struct chunk){kept->start + walk->offset, kept->copy + walk->offset, left < most ? left : most};
+    walk->offset += chunk->size;
+    return true;
 }
 
 /* Staging ---------------------------------------------------------------------------------------------------------- */
@@ -182,11 +194,10 @@ static tarn_status stage_queue(struct contents *contents, struct device *device,
 }
 
 /* The device copies a chunk into its stage while the crew copies earlier chunks out of theirs. */
-static tarn_status staged_out(struct contents *contents, const struct arena *arena, struct staging *staging,
+static tarn_status staged_out(struct contents *contents, struct device *device, struct staging *staging,
                               struct crew *crew)
 {
-    struct device *device = arena->device;
-    struct walk walk = {arena, contents->kept, 0};
+    struct walk walk = {contents->kept, 0};
     struct chunk chunk;
     struct stage *before = NULL; /* the device copies it */
     tarn_status status = TARN_OK;
@@ -211,11 +222,10 @@ static tarn_status staged_out(struct contents *contents, const struct arena *are
 }
 
 /* The crew fills stages, and is half of them ahead of the device. */
-static tarn_status staged_back(struct contents *contents, const struct arena *arena, struct staging *staging,
+static tarn_status staged_back(struct contents *contents, struct device *device, struct staging *staging,
                                struct crew *crew)
 {
-    struct device *device = arena->device;
-    struct walk filled = {arena, contents->kept, 0}, queued = filled;
+    struct walk filled = {contents->kept, 0}, queued = filled;
     struct chunk chunk;
     size_t ahead = staging->count / 2;
     tarn_status status = TARN_OK;
@@ -241,23 +251,22 @@ static tarn_status staged_back(struct contents *contents, const struct arena *ar
 }
 
 /* False if there is no pinned memory or no thread for it. */
-static bool copy_staged(struct contents *contents, const struct arena *arena, bool back, tarn_status *status)
+static bool copy_staged(struct contents *contents, struct device *device, bool back, tarn_status *status)
 {
     size_t bytes = contents_bytes(contents);
     struct crew crew;
     if (bytes < contents_staging.least || !crew_start(&crew, CREW_MOST))
         return false;
-    bool staged = staging_create(contents, arena->device, bytes, crew.count);
+    bool staged = staging_create(contents, device, bytes, crew.count);
     if (staged)
-        *status = (back ? staged_back : staged_out)(contents, arena, contents->staging, &crew);
+        *status = (back ? staged_back : staged_out)(contents, device, contents->staging, &crew);
     crew_end(&crew);
     return staged;
 }
 
-static tarn_status copy_plainly(struct contents *contents, const struct arena *arena, bool back)
+static tarn_status copy_plainly(struct contents *contents, const struct device *device, bool back)
 {
-    const struct device *device = arena->device;
-    struct walk walk = {arena, contents->kept, 0};
+    struct walk walk = {contents->kept, 0};
     struct chunk chunk;
     tarn_status status = TARN_OK;
     while (!status && walk_on(&walk, SIZE_MAX, &chunk)) {
@@ -281,14 +290,13 @@ static void copies_have_ended(struct contents *contents, struct device *device)
     staging_free(contents, device);
 }
 
-tarn_status contents_copy(struct contents *contents, const struct arena *arena, bool back)
+tarn_status contents_copy(struct contents *contents, struct device *device, bool back)
 {
-    struct device *device = arena->device;
     tarn_status waited = TARN_OK, status = stream_refuse_capture(device->legacy, what_copies);
     if (status)
         return status;
-    if (!copy_staged(contents, arena, back, &status))
-        status = copy_plainly(contents, arena, back);
+    if (!copy_staged(contents, device, back, &status))
+        status = copy_plainly(contents, device, back);
     if (contents->copies)
         waited = driver->stream_synchronize(device->number, device->legacy->native);
     if (!waited || device_wait(device, what_copies) == TARN_OK)

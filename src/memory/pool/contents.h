@@ -6,7 +6,7 @@
 #ifndef TARN_MEMORY_CONTENTS_H
 #define TARN_MEMORY_CONTENTS_H
 
-#include "memory/arena/arena.h"
+#include "device/device.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,9 +28,12 @@ extern struct contents_staging {
 
 /* Host memory for a stretch of addresses. */
 tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size);
-/* Copies all contents, out or back, and waits. Addresses without memory are left out: their blocks were freed meanwhile. If the driver cannot tell whether the copies have ended, `copies` remembers that, and both
+/* Drops the contents of a free range of addresses, before it leaves the pool: others may have it from then on. No copies are in progress.
+ * Fails with TARN_ERROR_OUT_OF_HOST_MEMORY, and can be called again. */
+tarn_status contents_leave_out(struct contents *contents, uintptr_t start, size_t size);
+/* Copies all contents, out or back, and waits. If the driver cannot tell whether the copies have ended, `copies` remembers that, and both
  * sides stay until it is known. */
-tarn_status contents_copy(struct contents *contents, const struct arena *arena, bool back);
+tarn_status contents_copy(struct contents *contents, struct device *device, bool back);
 /* Waits for copies of an earlier change that are not known to have ended. The results of copies out are not needed any more, because the
  * memory still exists. */
 tarn_status contents_settle(struct contents *contents, struct device *device);

@@ -59,7 +59,7 @@ static tarn_status save(struct pool *pool)
         if (!status)
             status = save_prepare(pool, heap);
     if (!status)
-        status = contents_copy(&pool->contents, pool->store.arena, false);
+        status = contents_copy(&pool->contents, pool->store.arena->device, false);
     if (status && !pool->contents.copies)
         contents_drop(&pool->contents);
     return status;
@@ -202,8 +202,9 @@ static bool last_hole(const struct arena *arena, const struct span *span, uintpt
     return *start < *end;
 }
 
-/* Takes the granules of a free span that have no memory out of the heap. A segment of a registrable pool leaves as a whole, or stays. */
-static tarn_status span_give_up_locked(struct heap *heap, struct span *span)
+/* Takes the granules of a free span that have no memory out of the heap, and drops the contents that they had as blocks, because others
+ * may have them at once. A segment of a registrable pool leaves as a whole, or stays. */
+static tarn_status span_give_up_locked(struct heap *heap, struct span *span, struct contents *contents)
 {
     uintptr_t start, end;
     while (span && last_hole(heap->arena, span, &start, &end)) {
@@ -212,8 +213,9 @@ static tarn_status span_give_up_locked(struct heap *heap, struct span *span)
         if (heap->store->registrable && (span->previous || span->next || span->size > size))
             return TARN_OK;
         struct run *spare = run_create();
-        tarn_status status =
-            spare ? span_take_place_locked(heap, span, start, size, &span) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        tarn_status status = spare ? contents_leave_out(contents, start, size) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        if (!status)
+            status = span_take_place_locked(heap, span, start, size, &span);
         if (!status) {
             span_leave_locked(heap, span, &spare);
             heap_unclaim_locked(heap, start, size);
@@ -227,7 +229,7 @@ static tarn_status span_give_up_locked(struct heap *heap, struct span *span)
 }
 
 /* From the end of each run to its start, because the spans behind a range that leaves get another run. */
-static tarn_status heap_give_up_free(struct heap *heap)
+static tarn_status heap_give_up_free(struct heap *heap, struct contents *contents)
 {
     tarn_status status = TARN_OK;
     heap_collect(heap);
@@ -238,21 +240,22 @@ static tarn_status heap_give_up_free(struct heap *heap)
             for (struct span *span = run->last, *before; span && !status; span = before) {
                 before = span->previous;
                 if (span->state == SPAN_FREE)
-                    status = span_give_up_locked(heap, span);
+                    status = span_give_up_locked(heap, span, contents);
             }
         }
     mutex_unlock(&heap->lock);
     return status;
 }
 
-/* Free addresses of a suspended store need no memory, except those that graphs may write to. */
-static tarn_status give_up_free(struct store *store)
+/* Free addresses of a suspended pool need no memory, except those that graphs may write to. */
+static tarn_status give_up_free(struct pool *pool)
 {
+    struct store *store = &pool->store;
     tarn_status status = TARN_OK;
     if (atomic_load(&store->holds))
         return TARN_OK;
     for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap))
-        status = heap_give_up_free(heap);
+        status = heap_give_up_free(heap, &pool->contents);
     return status;
 }
 
@@ -587,11 +590,11 @@ static struct change resume(struct pool *pool, int before)
     if (whole)
         return (struct change){status ? before : TARN_POOL_RUNS, status};
     if (!status)
-        status = give_up_free(store);
+        status = give_up_free(pool);
     if (!status)
         status = fill_or_make_room(store);
     if (!status)
-        status = contents_copy(&pool->contents, store->arena, true);
+        status = contents_copy(&pool->contents, store->arena->device, true);
     if (!status) {
         contents_drop(&pool->contents);
         return (struct change){TARN_POOL_RUNS, TARN_OK};
