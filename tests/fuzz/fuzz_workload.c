@@ -29,7 +29,8 @@ static void demand(bool condition)
 
 static void check_op(const struct workload *workload, const struct workload_op *op, uint8_t *life)
 {
-    bool before = op->event == WORKLOAD_BEFORE && op->action == WORKLOAD_FREE;
+    bool dropped = op->action == WORKLOAD_OTHER && op->block == WORKLOAD_NO_BLOCK; /* as a block of 0 bytes is */
+    bool before = op->event == WORKLOAD_BEFORE && (op->action == WORKLOAD_FREE || dropped);
     demand((before || op->event < workload->event_count) && op->thread < workload->thread_count);
     demand(op->stream == WORKLOAD_NO_STREAM || op->stream < workload->stream_count);
     demand(op->action != WORKLOAD_WAIT || (op->stream < workload->stream_count && op->other < workload->stream_count));

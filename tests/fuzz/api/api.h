@@ -114,8 +114,9 @@ void block_add(enum block_kind kind, void *pointer, size_t size, tarn_stream str
 void block_ended(enum block_kind kind, const void *pointer);
 struct block *any_block(void);
 
-/* Removes all sleepers. */
+/* Remove all sleepers, and all holds of pools. */
 void fuzz_sleepers_end(void);
+void fuzz_holds_end(void);
 
 /* Ends what the calling thread alone can end, and what any can. */
 void end_mine(void);

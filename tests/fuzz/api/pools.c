@@ -299,14 +299,33 @@ static void fuzz_tarn_pool_capture_announce(void)
     (void)tarn_pool_capture_announce(take_bool() ? any_object(world.pools) : NULL, any_stream());
 }
 
+/* Pools by their holds, each of which is dropped at the end: a pool that is held keeps its memory. */
+static tarn_pool *held[512];
+static size_t holds;
+
 static void fuzz_tarn_pool_hold(void)
 {
-    (void)tarn_pool_hold(any_object(world.pools));
+    tarn_pool *pool = any_object(world.pools);
+    if (holds < sizeof held / sizeof *held && tarn_pool_hold(pool) == TARN_OK)
+        held[holds++] = pool;
 }
 
 static void fuzz_tarn_pool_unhold(void)
 {
-    (void)tarn_pool_unhold(any_object(world.pools));
+    tarn_pool *pool = any_object(world.pools);
+    if (tarn_pool_unhold(pool))
+        return;
+    for (size_t i = 0; i < holds; i++)
+        if (held[i] == pool) {
+            held[i] = held[--holds];
+            return;
+        }
+}
+
+void fuzz_holds_end(void)
+{
+    while (holds)
+        (void)tarn_pool_unhold(held[--holds]);
 }
 
 static tarn_tag any_tag(void)
