@@ -37,8 +37,8 @@ def test_errors_that_stay_are_accelerator_errors(program):
     def body():
         spare = torch.empty(8 * MIB, dtype=torch.uint8, pin_memory=True)
         torch.zeros(1, device="cuda")[torch.tensor([5], device="cuda")]
-        for call in (torch.cuda.synchronize, lambda: torch.empty(8 << 30, dtype=torch.uint8, device="cuda"),
-                     lambda: torch.empty(256 * MIB, dtype=torch.uint8, pin_memory=True)):
+        # Device memory is no such call: the driver maps new memory without a word about the error (H100, 580.159.04).
+        for call in (torch.cuda.synchronize, lambda: torch.empty(256 * MIB, dtype=torch.uint8, pin_memory=True)):
             try:
                 call()
             except torch.AcceleratorError as error:
