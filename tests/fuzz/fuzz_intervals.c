@@ -5,7 +5,7 @@
  * does not begin with the header gets one, so that the lines are met. Whatever is read must be within the bounds of the header; whatever is
  * not must name its line.
  *
- * Reader: tools/tarn/input/intervals.c
+ * Reader: tools/tarn/input/intervals.c fail fail_field next_line cut read_header parse read_field add read_block intervals_read
  */
 #include "input/intervals.h"
 

@@ -88,6 +88,8 @@ static void use(struct workload *workload, uint8_t choice)
                draft.found.height == height);
         plan_draft_finish(&draft);
     }
+    workload_forget_tries(workload);
+    check(workload);
     if (workload_vary(workload, choice))
         check(workload);
     if (workload_deal(workload, choice % 3 + 1u, choice))
