@@ -10,7 +10,7 @@
  *
  * Locks: none is taken under another. Device::lock has the filters and pools of a device, History::lock records and contexts,
  * AdoptedStreams::lock streams, Exports::lock and Imports::lock the blocks that go to and come from other processes. tarn is called with
- * one of the last three held, or with Device::lock by what asks a filter, makes a pool or reads its statistics. */
+ * one of the last three held. It is called with Device::lock held where a filter is asked, a pool is made, or its statistics are read. */
 #ifndef TARN_TORCH_ALLOCATOR_H
 #define TARN_TORCH_ALLOCATOR_H
 
@@ -288,7 +288,7 @@ class Allocator final : public CUDAAllocator
     /* Ends what failed captures have left. */
     void settle();
 
-    /* What this thread has begun to allocate to a pool is for a capture. */
+    /* Notes that this thread allocates to the pool for a capture. */
     void expect_capture(MempoolId_t id);
 
     /* The allocator that was there before: it frees what it gave. */

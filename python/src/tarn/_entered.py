@@ -131,7 +131,7 @@ class Track(threading.local):
             raise
 
     def leave(self, entry: Entry) -> None:
-        """Closes an entry. That of another thread ends there in C with the next of tarn's calls that asks for it."""
+        """Closes an entry. If another thread entered it, C ends it when that thread next calls tarn."""
         if entry.statement is None and entry in self.unstated:
             self.unstated.remove(entry)
         entry.close()

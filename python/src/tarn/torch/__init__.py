@@ -27,7 +27,7 @@ from ..sleeping import wake as _wake
 from ..snapshots import region as tag
 from .shim import check_shim, shim_path
 
-_shim: Optional[ctypes.CDLL] = globals().get("_shim")  # a reload enables nothing anew
+_shim: Optional[ctypes.CDLL] = globals().get("_shim")  # kept when the module is reloaded
 
 
 class EnableError(RuntimeError):
