@@ -38,7 +38,8 @@ def nothing_stays():
     yield
     gc.collect()
     assert pool_here() == pool_in_c() == (0, 0) and tarn.current_device().index == 0
-    assert not scopes.begun and not scopes.entered and not scopes.unstated
+    # What an exception broke off may leave an entry that has ended; the next `with` drops it.
+    assert not scopes.begun and not any(entry.is_open() for entry in scopes.entered) and not scopes.unstated
 
 
 def is_left(pool):
