@@ -325,7 +325,7 @@ STATEMENTS = {
     "thread": "threading.Thread(target=work, daemon=True).start()",
     "waiting": "threading.Thread(target=lambda: [time.sleep(0.05), keep.append(tarn.alloc(10))]).start()",
     "local": "local = threading.local(); local.block = tarn.alloc(10); local.pool = tarn.Pool()",
-    "atexit": "atexit.register(lambda: keep.append(tarn.alloc(100)))",
+    "atexit": "atexit.register(attempt, 'keep.append(tarn.alloc(100))')", # in a child of fork() it is refused
     "module": "sys.modules['kept'] = tarn.alloc(100)",
     "sleeper": "tarn.Sleeper('one', commit=int, wake=int, held=int); tarn.sleep()",
     "dlpack": "keep.append(tarn.alloc(10).__dlpack__())",

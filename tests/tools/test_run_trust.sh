@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     _exit(5);
 }
 END_OF_C
-"$CC" -w -I"$TARN_SOURCE" vandal.c -o vandal -ldl
+"$CC" -w -D_GNU_SOURCE -I"$TARN_SOURCE" vandal.c -o vandal -ldl
 
 # harmed ARGUMENT..: the observer ends with the program's status and has said nothing that a terminal acts upon.
 harmed()
