@@ -390,5 +390,5 @@ def program():
     import os
     import subprocess
     import sys
-    return lambda text: subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120,
+    return lambda text: subprocess.run([sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", text], capture_output=True, text=True, timeout=120,
                                        env={**os.environ, "TARN_HOST_DEVICES": "2"})
