@@ -65,7 +65,8 @@ run 0 replay --json "$name" && json 'a[0]["file"].endswith("evil\x1b[31m\x9b1mé
 run 0 report "$name"
 ! grep -q $'\e' "$work/out" || fail "report prints escape sequences"
 run 0 report --json "$name" && json 'a[0]["file"].endswith("evil\x1b[31m\x9b1mé?\r.pickle")'
-run 0 report --json "$name" "$name" && json 'len(a["ranks"]) == 2 and all(r["file"].endswith("?\r.pickle") for r in a["ranks"])'
+run 0 report --json "$name" "$name" "$name" && json 'len(a["ranks"]) == 3 and all(r["file"].endswith("?\r.pickle") for r in a["ranks"])'
+run 0 report --json "$name" "$name" && json 'a and all(d[side]["file"].endswith("?\r.pickle") for d in a for side in ("before", "after"))'
 run 0 diff --json "$name" "$name" && run 0 diff "$name" "$name"
 ! grep -q $'\e' "$work/out" || fail "diff prints escape sequences"
 run 0 plan --json "$name" && json 'a["file"].endswith("?\r.pickle")'
