@@ -412,7 +412,34 @@ static void out_of_memory(void **state)
     recording = record(); /* a log that says nothing of reserved memory */
     take(recording, 5 * MIB, STACK_NONE, 0);
     put(recording, SNAPSHOT_OOM, 0, 60 * MIB, STACK_NONE, 0);
-    expect_advice(recording, "Memory ran out. The request that failed was for 60.0 MiB. 5.00 MiB were allocated.\n");
+    expect_advice(recording,
+                  "Memory ran out. The request that failed was for 60.0 MiB. 5.00 MiB were allocated. The recording does "
+                  "not show how much was reserved or how large the device is, so it does not show whether holes or too "
+                  "little memory were the cause.\n");
+    replayed = &(const struct advice_replay){
+        .native = {true, .least = 80 * MIB}, .expandable = {true, .least = 70 * MIB}, .tarn = {true, .least = 66 * MIB}};
+    expect_part(recording,
+                "were the cause. In a replay, all of it with what failed fits on a device of 80.0 MiB with PyTorch's "
+                "default settings, of 70.0 MiB with expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:"
+                "True), of 66.0 MiB with tarn (python -m tarn.torch SCRIPT). The device had 5.00 MiB at least; whether "
+                "it had that much is not known.\n");
+    recording->snapshot.rmm = true;
+    expect_part(recording, "on a device of 66.0 MiB with tarn (tarn.use(rmm=True)). The device had 5.00 MiB at least;");
+    give(recording, take(recording, 61 * MIB, STACK_NONE, 0), 61 * MIB); /* it had more at another time */
+    expect_part(recording, "The device had 66.0 MiB at least, so tarn serves it there.\n");
+    recording = record(); /* the same by what was free */
+    take(recording, 50 * MIB, STACK_NONE, 0);
+    put(recording, SNAPSHOT_OOM, 16 * MIB, 40 * MIB, STACK_NONE, 0);
+    expect_part(recording, "was for 40.0 MiB. The device had 16.0 MiB free. 50.0 MiB were allocated. The recording does "
+                           "not show how much was reserved, so it does not show whether holes or too little memory were "
+                           "the cause. In a replay");
+    expect_part(recording, "The device had 66.0 MiB at least, so tarn serves it there.\n");
+    put(recording, SNAPSHOT_OOM, 90 * MIB, 40 * MIB, STACK_NONE, 0);
+    replayed = NULL;
+    expect_part(recording, ", and the device had 90.0 MiB free: a limit refused it, such as torch.cuda.set_per_process_"
+                           "memory_fraction() or tarn_device_limit_set() sets. 50.0 MiB were allocated. The recording "
+                           "does not show how much was reserved, so it does not show whether the request would have fit "
+                           "into what was free of it.\n");
 }
 
 /* Who serves what failed is said where it was replayed on a device of that size. */

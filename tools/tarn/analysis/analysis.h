@@ -46,6 +46,7 @@ struct analysis_oom {
     uint32_t event; /* its number in the trace; the state in which it happened is that of the moment of this number */
     uint64_t asked; /* bytes */
     uint64_t device_free; /* bytes */
+    uint64_t there;       /* bytes: the device had them at least, what was allocated and what was free */
     uint32_t stream, pool, stack, tag, thread;
 };
 
