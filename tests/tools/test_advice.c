@@ -526,6 +526,27 @@ static void out_of_a_limit(void **state)
     free(text);
 }
 
+/* Each hole of a segment with blocks counts, those between its blocks too. */
+static void holes_beside_blocks_are_counted(void **state)
+{
+    (void)state;
+    struct recording *recording = record();
+    struct snapshot_segment segment_of_a_state[2] = {{.address = 4096, .total_size = 1000 * MIB, .block_count = 6},
+                                                     {.address = UINT64_C(1) << 40, .total_size = 70 * MIB}};
+    struct snapshot_block blocks[6];
+    const uint64_t sizes[6] = {100 * MIB, 50 * MIB, 100 * MIB, 300 * MIB, 400 * MIB, 50 * MIB};
+    for (size_t i = 0, at = 4096; i < 6; at += sizes[i++])
+        blocks[i] = (struct snapshot_block){.address = at,
+                                            .size = sizes[i],
+                                            .state = i % 2 ? SNAPSHOT_INACTIVE : SNAPSHOT_ACTIVE_ALLOCATED};
+    recording->snapshot.segments = segment_of_a_state;
+    recording->snapshot.segment_count = 2;
+    recording->snapshot.blocks = blocks;
+    recording->snapshot.block_count = 6;
+    expect_part(recording, "70.0 MiB (6.5 %) are in 1 segment without a block, and 400 MiB (37.4 %) are free in 3 holes "
+                           "beside blocks, of at most 300 MiB.");
+}
+
 static void a_snapshot_of_a_state_has_no_trace(void **state)
 {
     (void)state;
@@ -582,6 +603,7 @@ int main(void)
         cmocka_unit_test(who_serves_what_failed),
         cmocka_unit_test(what_was_reserved_before),
         cmocka_unit_test(out_of_a_limit),
+        cmocka_unit_test(holes_beside_blocks_are_counted),
         cmocka_unit_test(a_snapshot_of_a_state_has_no_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
