@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-from truth import read, recordings, truths_of
+from truth import NEVER, read, recordings, truths_of
 
 PROGRAM = sys.argv[1]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -76,18 +76,16 @@ class Replay:
     def fits(self, policy, memory):
         memory = -(-memory // GRANULE) * GRANULE
         if (policy, memory) not in self.known:
-            ran = tarn("replay", "--json", "--device", str(self.device), "--what-if", f"memory={memory},policy={POLICIES[policy]}", self.path) \
-                if False else tarn("replay", "--json", "--what-if", f"memory={memory},policy={POLICIES[policy]}", self.path)
+            ran = tarn("replay", "--json", "--what-if", f"memory={memory},policy={POLICIES[policy]}", self.path)
             item = next(item for item in ran if item["device"] == self.device and item["what_if"])
             self.known[policy, memory] = item["fits"]
         return self.known[policy, memory]
 
     def holds(self, policy, size):
-        """Runs to its end on a device of that size. What tarn does depends on how near its limit is, so it is given a sixteenth of a per mille
-        of room at a time."""
-        for part in (0, 400, 100):
-            if self.fits(policy, size + (size // part if part else 0)):
-                return f"{policy} runs to its end on {shown(size + (size // part if part else 0))}"
+        """Runs to its end on a device of that size. What tarn does depends on how near its limit is, so it is given up to a hundredth more."""
+        for room in (0, size // 400, size // 100):
+            if self.fits(policy, size + room):
+                return f"{policy} runs to its end on {shown(size + room)}"
         raise Untrue(f"{policy} does not run on a device of {shown(size)}, which it is said to reserve")
 
 
@@ -236,24 +234,25 @@ def waiting(device, text):
 
 def optimizer(device, text):
     """State of the same kind is made by one line for each weight, and is as large: so often the weights, as there are such lines."""
-    truth, sites, made, renewed = device.truth, {}, 0, 0
+    truth, sites, made = device.truth, {}, 0
     begun = {moment: event for moment, event in enumerate(truth.trace, 1) if event["action"] == "alloc"}
     for size, begin, freed, *_ in truth.lives:
         frames = begun.get(begin, {}).get("frames") or []
         frame = next((frame for frame in frames if frame["filename"].endswith(".py") and
                       ("/optim/" in frame["filename"] or "optimizer" in frame["filename"])), None)
-        if not frame or freed - begin < 30:
+        if not frame:
             continue
-        renewed += size if freed < len(truth.allocated) else 0
-        if begin <= truth.peak < freed:
+        if begin <= truth.peak and freed == NEVER:
             made += size
             sites[frame["filename"], frame["line"]] = sites.get((frame["filename"], frame["line"]), 0) + size
+    works = [moment for moment, event in begun.items() if any("optimizer" in frame["filename"] for frame in event.get("frames") or [])]
+    renewed = sum(life[0] for life in truth.lives if works and works[0] < life[2] < works[-1] and not life[1])
     anew = re.search("makes anew in each step", text)
     said = amount(take(rf"has {AMOUNT}", text, "what the optimizer has")[0])[0]
     demand(said >= 0.98 * made, f"lines of the optimizer made {made} bytes")
     if anew:
         demand(renewed, "nothing of it was made anew")
-        return f"{shown(renewed)} that the optimizer made were freed again while it was recorded, so weights may be among what it has"
+        return f"{shown(renewed)} from before were freed while it ran, and it made as much anew; so weights may be among what it has"
     times = float(take(r"([0-9.]+) times the weights", text, "the weights")[0])
     lines = len(sites)
     demand(not lines or abs(times - lines) < 0.15 * lines, f"{times} times the weights, but {lines} lines make state")

@@ -481,12 +481,17 @@ static bool advise_optimizer(const struct analysis *analysis, struct advice_list
     if (state < LEAST_FREE || state < analysis->at_peak.allocated / 3 || state < weights || !weights)
         return true;
     struct advice *advice = add(list, ADVICE_OPTIMIZER, state, analysis->peak);
-    say(advice,
-        "The optimizer's state has %s: %.0f %% of the peak, and %.1f times the weights (%s). An optimizer with 8-bit "
-        "or "
-        "factored state needs less; so does state that is sharded over devices or kept on the host.",
-        units_bytes(state).text, percent(state, analysis->at_peak.allocated), (double)state / (double)weights,
-        units_bytes(weights).text);
+    if (analysis->renewed >= state / 4) /* it may replace the weights in that way, and nothing tells these from its state */
+        say(advice,
+            "What the optimizer makes anew in each step has %s, %.0f %% of the peak: its state, and perhaps the weights, "
+            "if it replaces them.",
+            units_bytes(state).text, percent(state, analysis->at_peak.allocated));
+    else
+        say(advice, "The optimizer's state has %s: %.0f %% of the peak, and %.1f times the weights (%s).",
+            units_bytes(state).text, percent(state, analysis->at_peak.allocated), (double)state / (double)weights,
+            units_bytes(weights).text);
+    say(advice, " An optimizer with 8-bit or factored state needs less; so does state that is sharded over devices or "
+                "kept on the host.");
     return true;
 }
 

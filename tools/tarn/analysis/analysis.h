@@ -88,6 +88,7 @@ struct analysis {
     struct analysis_path *module_paths; /* the same for modules: the line of the first frame says nothing */
     size_t module_count;
     uint8_t *categories; /* by block: enum category */
+    uint64_t renewed;    /* bytes that were freed while an optimizer ran: its own, and of before the trace */
     uint32_t
         *tops; /* by text: a text that begins with the same part before the first "/" and stands for all of these */
 
