@@ -29,8 +29,8 @@ struct capture {
 };
 
 static mutex captures_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
-static pthread_cond_t one_ended;    /* of the monotonic clock; captures_wake() signals it too */
-static atomic_uint open_everywhere; /* the sum over devices; captures_lock to change */
+static pthread_cond_t one_ended;                  /* of the monotonic clock; captures_wake() signals it too */
+static atomic_uint open_everywhere;               /* the sum over devices; captures_lock to change */
 static struct capture *open_on[TARN_MAX_DEVICES]; /* captures_lock: each device's captures that bar something */
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool capture_objects = OBJECT_POOL(struct capture);

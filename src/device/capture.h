@@ -12,8 +12,7 @@
 unsigned captures_open(const struct device *device);
 unsigned captures_open_anywhere(void);
 /* How many count for a device after the driver was asked about them: one that it has said to capture, and which does not any more, was ended
- * by a call that tarn was not told of. It bars nothing from then on. What a later end of it finds stays until then: its record, and the
- * memory layer's scope. The newest are asked first, until one goes on. Takes locks. */
+ * by a call that tarn did not see. It bars nothing from then on. Its record and the memory layer's scope stay until its end is reported. The newest are asked first, until one goes on. Takes locks. */
 unsigned captures_going_on(const struct device *device);
 /* How many of these the calling thread began or announced. Takes a lock. */
 unsigned captures_of_thread(const struct device *device);
@@ -25,7 +24,7 @@ uint64_t capture_epoch(void);
 /* Whether the driver says that the stream captures now. Asks the driver; a status of 900 to 909 counts as yes. */
 bool stream_captures(struct stream *stream);
 
-/* Whether tarn has not been told of the end of a capture that began on the stream, or was announced. */
+/* Whether a capture began on the stream, or was announced, and its end has not been reported. */
 static inline bool stream_awaits_end(const struct stream *stream)
 {
     return atomic_load_explicit(&stream->captures, memory_order_acquire);

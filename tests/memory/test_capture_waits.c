@@ -440,12 +440,9 @@ static void an_unknown_capture_begins_during_a_wait(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_call_ends_a_capture_that_shows),
-        cmocka_unit_test(what_the_driver_has_ended_bars_nothing),
-        CHILD_TEST(memory_of_an_ended_capture_stays),
-        CHILD_TEST(an_announcement_bars_until_it_ends),
-        CHILD_TEST(a_request_waits_by_events_first),
-        CHILD_TEST(a_known_capture_begins_during_a_wait),
+        cmocka_unit_test(no_call_ends_a_capture_that_shows), cmocka_unit_test(what_the_driver_has_ended_bars_nothing),
+        CHILD_TEST(memory_of_an_ended_capture_stays),        CHILD_TEST(an_announcement_bars_until_it_ends),
+        CHILD_TEST(a_request_waits_by_events_first),         CHILD_TEST(a_known_capture_begins_during_a_wait),
         CHILD_TEST(an_unknown_capture_begins_during_a_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
