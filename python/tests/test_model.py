@@ -17,7 +17,7 @@ import queue
 import threading
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -379,6 +379,7 @@ def attempt(text):
 
 
 @settings(PLAIN, max_examples=25)
+@example(statements=["scope", "pool", "fork"], end="collect")
 @given(statements=st.lists(st.sampled_from(sorted(STATEMENTS)), min_size=1, max_size=5, unique=True), end=st.sampled_from(sorted(ENDS)))
 def test_a_program_ends_as_it_says(program, statements, end):
     text, status = ENDS[end]
