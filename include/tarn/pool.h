@@ -49,7 +49,7 @@ typedef struct tarn_pool_allocator {
 
 /* How a pool gets memory from the device. */
 typedef enum tarn_segments {
-    TARN_SEGMENTS_DEFAULT, /* like the device's default pool */
+    TARN_SEGMENTS_DEFAULT, /* like the device's default pool, whose kind is chosen at first use and never changes */
     TARN_SEGMENTS_VIRTUAL, /* pieces of virtual memory, mapped where they are needed; needs the driver's addresses */
     TARN_SEGMENTS_PLAIN,   /* whole driver allocations of PyTorch's sizes, at fixed addresses */
     TARN_SEGMENTS_EXACT    /* plain, and split exactly as PyTorch splits them: its numbers to the byte, but slower */

@@ -189,6 +189,11 @@ TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
  * there, an open capture on any device counts as one on the device that a call is about. tarn does so on every version
  * of HIP.
  *
+ * A program can end a known capture by the vendor's call and not report it, as PyTorch does when its capture fails. A
+ * call that would be refused because of a known capture asks the driver first. The capture counts as over if the driver
+ * has said before that the stream captures, and says now that it does not. What the capture has of its pool's memory
+ * stays until the end is reported by one of the calls below.
+ *
  * Memory freed while its stream captures, or while a stream that uses it captures, is reused on that stream in order.
  * Other streams get it when the capture is over. A graph keeps nothing alive: what it uses must stay allocated while
  * the graph is launched. */
@@ -232,8 +237,8 @@ TARN_API tarn_status tarn_capture_end(tarn_stream stream, void **graph);
 
 /* Ends an announced capture, after the vendor's call has ended it. Any thread may call this. `graph` is the graph that
  * the vendor's call returned, or NULL if there is none; it stays the caller's. From then on the graph holds the memory
- * of the capture's pool (tarn/pool.h). Until this call the capture stays known, and the memory that it uses stays in
- * place. On failure that remains so, except on a lost device.
+ * of the capture's pool (tarn/pool.h). Until this call the memory that the capture uses stays in place, and the stream
+ * cannot be returned, retired or announced again. On failure that remains so, except on a lost device.
  *   TARN_ERROR_CAPTURE            the stream still captures: end that by the vendor's call first
  *   TARN_ERROR_INVALID_ARGUMENT   the stream has no announced capture
  *   TARN_ERROR_NOT_SUPPORTED      the driver cannot report the end of a graph. End the capture by tarn_capture_abort(),

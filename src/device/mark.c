@@ -322,7 +322,7 @@ bool mark_is_of_device(struct mark *mark)
 
 bool mark_can_wait(struct mark *mark)
 {
-    return !mark_is_of_device(mark) || !captures_open(mark->device);
+    return !mark_is_of_device(mark) || !captures_going_on(mark->device);
 }
 
 tarn_status mark_query(struct mark *mark)

@@ -162,7 +162,7 @@ static tarn_status enter_new(struct device *device, const struct native *native,
 /* Whether the driver goes on with a capture on the stream that no thread can end. No event can be recorded there. */
 static bool is_abandoned(struct stream *stream)
 {
-    if (!atomic_load(&stream->abandoned) || stream_is_known(stream))
+    if (!atomic_load(&stream->abandoned) || stream_awaits_end(stream))
         return false;
     bool captures = stream_captures(stream);
     atomic_store(&stream->abandoned, captures);
@@ -177,7 +177,7 @@ static tarn_status stream_retire(struct stream *stream)
     bool abandoned = is_abandoned(stream), found = stream_is_found(stream);
     if (abandoned)
         atomic_store(&stream->found, true); /* its marks are owed */
-    tarn_status status = mark_record(stream, &last_work);
+    tarn_status status = stream_awaits_end(stream) ? TARN_ERROR_CAPTURE : mark_record(stream, &last_work);
     if (status == TARN_ERROR_CAPTURE)
         (void)failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures; first end the capture, then retire it",
                      (unsigned long long)stream_value(stream), stream->device);
@@ -761,6 +761,9 @@ tarn_status tarn_stream_return(tarn_stream stream)
         return status;
     if (is_abandoned(found))
         return return_abandoned(found, stream);
+    if (stream_awaits_end(found))
+        return failed(TARN_ERROR_CAPTURE, "a return: stream %#llx of device %d captures; first end the capture",
+                      (unsigned long long)stream, found->device);
     if ((status = stream_refuse_capture(found, "a return")))
         return status;
     struct device *device = device_at(found->device);

@@ -33,10 +33,11 @@ struct stream {
     /* For a vendor's per-thread default stream: the only thread in which `native` means this stream. NULL: it means this stream in every
      * thread. Not dereferenced. */
     _Atomic(const struct thread *) owner;
-    atomic_bool abandoned;  /* the driver goes on with a capture on it that no thread can end */
-    atomic_bool captures;   /* record lock to change: a known capture began or was announced on it */
-    uint64_t capture;       /* record lock: the number of its last known capture */
-    struct capture *known;  /* captures_lock (capture.c): the known capture that began on it; NULL: none */
+    atomic_bool abandoned; /* the driver goes on with a capture on it that no thread can end */
+    atomic_bool captures;  /* record lock to change: a known capture began or was announced on it */
+    atomic_bool over;      /* captures_lock to change: the driver has ended that capture, which nobody has reported */
+    atomic_uint_fast64_t capture; /* captures_lock to change: the number of its last known capture */
+    struct capture *known;        /* captures_lock (capture.c): the known capture that began on it; NULL: none */
     atomic_bool owes;       /* record lock to change: marks wait for the next call that passes the native stream */
     struct mark *proof;     /* the slot's lock: the last mark that such a call recorded, for any incarnation */
     bool leased;            /* device lock */

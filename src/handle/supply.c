@@ -322,10 +322,11 @@ static tarn_status may_create(const struct entry *entry, struct shelf *shelf, st
     bool ours = false;
     *again = false;
     tarn_status status = observe_refuse_moving("the creation of a handle");
-    if (status || (status = refuse_within_create(shelf, entry)) || entry->row->create_in_capture ||
-        (status = ask_capture(device, stream, &ours)))
+    if (status || (status = refuse_within_create(shelf, entry)) || entry->row->create_in_capture)
         return status;
-    unsigned open = captures_open(device);
+    unsigned open = captures_going_on(device);
+    if ((status = ask_capture(device, stream, &ours)))
+        return status;
     if (!open && !ours)
         return TARN_OK;
     if (open && !ours) {

@@ -85,6 +85,28 @@ static void a_pool_that_needs_them_asks_again(void)
     nothing_is_left(0);
 }
 
+/* Even while a pool that asked for it has virtual memory, and when nothing is left of the segments. */
+static void the_default_that_fell_back_stays_plain(void)
+{
+    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:1:2,cuMemAddressReserve:1:2", "");
+    tarn_stream stream = lease(0);
+    OK(tarn_free(alloc_on(stream, 30 * MIB)));
+    OK(tarn_device_trim(0, 0));
+    tarn_pool *virtual = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL});
+    void *mapped = alloc_in(virtual, stream, 5 * MIB);
+    uint64_t maps = calls_of(0, "map");
+    CHECK(maps > 0);
+    tarn_pool *like_it = pool_with((tarn_pool_options){0});
+    void *blocks[] = {alloc_on(stream, 30 * MIB), alloc_in(like_it, stream, 30 * MIB)};
+    CHECK(calls_of(0, "map") == maps);
+    OK(tarn_free(blocks[0]));
+    OK(tarn_free(blocks[1]));
+    OK(tarn_free(mapped));
+    OK(tarn_pool_release(like_it));
+    OK(tarn_pool_release(virtual));
+    nothing_is_left(0);
+}
+
 static void plain_settings_ask_for_none(const char *settings)
 {
     CHECK(setenv("TARN_DRIVER", "cuda", 1) == 0 && setenv("TARN_ALLOC_CONF", settings, 1) == 0);
@@ -160,6 +182,7 @@ int main(void)
         CHILD_TEST(the_default_takes_plain_segments),
         CHILD_TEST(the_default_tries_smaller_ranges),
         CHILD_TEST(a_pool_that_needs_them_asks_again),
+        CHILD_TEST(the_default_that_fell_back_stays_plain),
         CHILD_TEST(plain_segments_ask_for_none),
         CHILD_TEST(exact_segments_ask_for_none),
         CHILD_TEST(plain_segments_work),
