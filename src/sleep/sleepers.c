@@ -3,7 +3,7 @@
 
 /* Owns the list of sleepers, the oldest first. A callback runs without the lock of the list. Meanwhile its sleeper is marked as `running`,
  * and cannot be removed. The walks below find their next sleeper by its number, so others may come and go. */
-#include "handle/sleepers.h"
+#include "sleep/sleepers.h"
 #include "base/callback.h"
 #include "base/lock.h"
 #include "base/pages.h"

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Makes texts of records: names of places, and notes of regions and tags. Owns nothing; the tables that it reads need no lock. */
-#include "report/notes.h"
+#include "report/snapshot/notes.h"
 
 #include <string.h>
 #include <tarn/memory.h>

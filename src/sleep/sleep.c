@@ -17,11 +17,11 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "handle/handle.h"
-#include "handle/sleepers.h"
 #include "memory/arena/observe.h"
 #include "memory/pool/pool.h"
 #include "memory/share/pointer.h"
 #include "memory/watch/occupancy.h"
+#include "sleep/sleepers.h"
 
 #include <tarn/handle.h>
 #include <tarn/pinned.h>

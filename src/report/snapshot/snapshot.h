@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The two forms in which a picture is written. No lock is held; the sink is not ended. */
-#ifndef TARN_REPORT_SNAPSHOT_H
-#define TARN_REPORT_SNAPSHOT_H
+#ifndef TARN_REPORT_SNAPSHOT_SNAPSHOT_H
+#define TARN_REPORT_SNAPSHOT_SNAPSHOT_H
 
 #include "memory/watch/picture.h"
 #include "report/sink.h"

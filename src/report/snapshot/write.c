@@ -7,7 +7,7 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "memory/arena/hooks.h"
-#include "report/snapshot.h"
+#include "report/snapshot/snapshot.h"
 
 /* Reads a caller's options, NULL for those that there are without. */
 static tarn_status read_options(const tarn_snapshot_options *given, tarn_snapshot_options *options)

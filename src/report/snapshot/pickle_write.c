@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The values of a pickle. Owns nothing. */
-#include "report/pickle_write.h"
+#include "report/snapshot/pickle_write.h"
 #include "base/utf8.h"
 
 void pickle_begin(struct pickle_writer *writer, struct sink *sink)

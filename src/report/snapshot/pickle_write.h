@@ -6,8 +6,8 @@
  * writes it in order: begin a dict, key, value, key, value, end.
  *
  * What is used again is memoized once, which gives it a number, and named by that. */
-#ifndef TARN_REPORT_PICKLE_WRITE_H
-#define TARN_REPORT_PICKLE_WRITE_H
+#ifndef TARN_REPORT_SNAPSHOT_PICKLE_WRITE_H
+#define TARN_REPORT_SNAPSHOT_PICKLE_WRITE_H
 
 #include "report/sink.h"
 

@@ -3,8 +3,8 @@
 
 /* Sleepers (tarn/sleep.h): what else takes part in a sleep of the process. Each function below runs callbacks of the program, so no lock is
  * held. The caller has the right to change the state of the sleep: one thread at a time. */
-#ifndef TARN_HANDLE_SLEEPERS_H
-#define TARN_HANDLE_SLEEPERS_H
+#ifndef TARN_SLEEP_SLEEPERS_H
+#define TARN_SLEEP_SLEEPERS_H
 
 #include <tarn/sleep.h>
 

@@ -6,9 +6,9 @@
  * errors, captures and the rest as instants. Owns nothing. */
 #include "base/status.h"
 #include "base/utf8.h"
-#include "report/fit.h"
-#include "report/notes.h"
-#include "report/snapshot.h"
+#include "report/snapshot/fit.h"
+#include "report/snapshot/notes.h"
+#include "report/snapshot/snapshot.h"
 
 #include <stdio.h>
 #include <tarn/memory.h>

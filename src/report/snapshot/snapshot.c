@@ -4,16 +4,16 @@
 /* Writes a picture as PyTorch's snapshot (torch/csrc/cuda/memory_snapshot.cpp names the keys, torch/cuda/_memory_viz.py and
  * torch/utils/viz/MemoryViz.js say which are needed), with what that has no name for in the key "tarn". Owns what one writing
  * needs; no lock is held. Words, notes, pools and stacks are written once and named by their memo then. */
-#include "report/snapshot.h"
+#include "report/snapshot/snapshot.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "handle/registry.h"
 #include "memory/settings/config.h"
 #include "record/symbols.h"
-#include "report/fit.h"
-#include "report/notes.h"
-#include "report/pickle_write.h"
+#include "report/snapshot/fit.h"
+#include "report/snapshot/notes.h"
+#include "report/snapshot/pickle_write.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* How much of a trace there is room for in a file of a limited size. */
-#ifndef TARN_REPORT_FIT_H
-#define TARN_REPORT_FIT_H
+#ifndef TARN_REPORT_SNAPSHOT_FIT_H
+#define TARN_REPORT_SNAPSHOT_FIT_H
 
 #include "report/sink.h"
 

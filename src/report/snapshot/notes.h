@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What a record of the trace says in words: where a block belongs, and the place that it was in. */
-#ifndef TARN_REPORT_NOTES_H
-#define TARN_REPORT_NOTES_H
+#ifndef TARN_REPORT_SNAPSHOT_NOTES_H
+#define TARN_REPORT_SNAPSHOT_NOTES_H
 
 #include "memory/watch/picture.h"
 
