@@ -305,9 +305,9 @@ def encoder_finetune(device):
     return model, optimizer, loss
 
 
-# ---- the programs of bench/torch, which are recorded when they are named
+# ---- the programs of lab/torch, which are recorded when they are named
 
-PROGRAMS = Path(__file__).resolve().parent.parent / "bench" / "torch"
+PROGRAMS = Path(__file__).resolve().parent.parent / "lab" / "torch"
 
 
 def program_run(name):
@@ -637,7 +637,7 @@ def record(name, seed, cuda, threads, out):
         "device": torch.cuda.get_device_name() if cuda else "CPU",
         "python": platform.python_version(),
         "seed": seed,
-        "command": f"scripts/record-torch.py --device {device} --only {name} --seed {seed} --threads {threads}",
+        "command": f"lab/record-torch.py --device {device} --only {name} --seed {seed} --threads {threads}",
     }
     path = out / f"{name}.pickle.zst"
     data = compress(pickle.dumps(share(snapshot, {}), protocol=4))
@@ -655,13 +655,13 @@ def record(name, seed, cuda, threads, out):
 
 def main():
     parser = argparse.ArgumentParser(
-        prog="scripts/record-torch.py",
+        prog="lab/record-torch.py",
         description="Runs models under PyTorch and writes what they allocate as memory snapshots (.pickle.zst).",
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder to write to (default: examples/traces)")
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto", help="where models run (default: cuda, if there is a GPU)")
     parser.add_argument(
-        "--only", metavar="NAME", action="append", help="record only this model or program of bench/torch (may be repeated)"
+        "--only", metavar="NAME", action="append", help="record only this model or program of lab/torch (may be repeated)"
     )
     parser.add_argument("--seed", metavar="N", type=int, default=1, help="seed of weights and inputs (default: 1)")
     parser.add_argument("--threads", metavar="N", type=int, default=2, help="threads for a run on the CPU (default: 2)")

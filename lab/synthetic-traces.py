@@ -217,7 +217,7 @@ def streams(trace):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/synthetic-traces.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="lab/synthetic-traces.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", metavar="N", type=int, default=1, help="of all traces (1)")
     parser.add_argument("--list", action="store_true", help="name the programs, and write nothing")
     parser.add_argument("folder", metavar="FOLDER", nargs="?", type=Path, help="gets synthetic-NAME.pickle for each program")

@@ -2,27 +2,27 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# scripts/fits, the judge of placement, on one recording and one program that nobody ran; what it says is what `tarn replay` says.
+# lab/fits, the judge of placement, on one recording and one program that nobody ran; what it says is what `tarn replay` says.
 # TARN_SOURCE is the source tree, TARN_PROGRAM the program.
 # shellcheck source=tests/support/program.sh
-source "$(dirname "$0")/../support/program.sh"
-scripts=$TARN_SOURCE/scripts
+source "$TARN_SOURCE/tests/support/program.sh"
+lab=$TARN_SOURCE/lab
 trace=$TARN_SOURCE/examples/traces/encoder-finetune.pickle.zst
 
 # Programs that nobody ran are the same for one seed, and others for another.
-"$scripts/synthetic-traces.py" "$work/one" streams pictures
-"$scripts/synthetic-traces.py" "$work/again" streams
-"$scripts/synthetic-traces.py" --seed 2 "$work/two" streams
+"$lab/synthetic-traces.py" "$work/one" streams pictures
+"$lab/synthetic-traces.py" "$work/again" streams
+"$lab/synthetic-traces.py" --seed 2 "$work/two" streams
 cmp "$work/one/synthetic-streams.pickle" "$work/again/synthetic-streams.pickle"
 ! cmp -s "$work/one/synthetic-streams.pickle" "$work/two/synthetic-streams.pickle" || fail "two seeds give one trace"
 status=0
-"$scripts/synthetic-traces.py" "$work/one" nonsense 2>"$work/err" || status=$?
+"$lab/synthetic-traces.py" "$work/one" nonsense 2>"$work/err" || status=$?
 [ "$status" -eq 2 ] && says err 'there is no program nonsense'
 
 status=0
-"$scripts/fits" --program "$TARN_PROGRAM" --no-synthetic --lag 0,2 --json "$work/fits" "$trace" "$work/one/synthetic-pictures.pickle" \
+"$lab/fits" --program "$TARN_PROGRAM" --no-synthetic --lag 0,2 --json "$work/fits" "$trace" "$work/one/synthetic-pictures.pickle" \
     >"$work/out" 2>"$work/err" || status=$?
-[ "$status" -eq 0 ] || fail "scripts/fits gave status $status: $(cat "$work/err")"
+[ "$status" -eq 0 ] || fail "lab/fits gave status $status: $(cat "$work/err")"
 silent err
 says out '^recordings, lag 0 ms$' && says out '^synthetic programs, lag 2 ms$' && says out '^encoder-finetune  '
 says out '^above expandable, of 1: reserved [01], smallest device [01]; '
@@ -45,9 +45,9 @@ END
 
 # What fails is said, and is no success.
 status=0
-"$scripts/fits" --program "$TARN_PROGRAM" --no-synthetic "$work/missing" >"$work/out" 2>"$work/err" || status=$?
+"$lab/fits" --program "$TARN_PROGRAM" --no-synthetic "$work/missing" >"$work/out" 2>"$work/err" || status=$?
 [ "$status" -eq 1 ] && says err 'missing' && says err 'no trace of over 1 GiB was found'
 status=0
-"$scripts/fits" --program "$TARN_PROGRAM" --no-synthetic --lag 0 "$trace" -- --device-memory 64M >"$work/out" 2>"$work/err" || status=$?
+"$lab/fits" --program "$TARN_PROGRAM" --no-synthetic --lag 0 "$trace" -- --device-memory 64M >"$work/out" 2>"$work/err" || status=$?
 [ "$status" -eq 1 ] && says err 'TARN_ERROR_OUT_OF_MEMORY'
 echo "test_fits: ok"

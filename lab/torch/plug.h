@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* tarn as PyTorch's pluggable allocator (torch.cuda.memory.CUDAPluggableAllocator), for scripts/torch-programs: the
+/* tarn as PyTorch's pluggable allocator (torch.cuda.memory.CUDAPluggableAllocator), for lab/torch-programs: the
  * two functions that it is made of and the eight hooks of torch.cuda.memory.CUDAPluggableAllocator.allocator(), which
  * take addresses of functions. PyTorch declares the last three of the hooks with types of C++. On x86-64 a std::pair
  * of two numbers arrives as a structure of two, and a std::function by value as a pointer to one

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# scripts/torch-programs without a GPU: how it is called, how it looks for the smallest device, and what its table shows. TARN_SOURCE is
+# lab/torch-programs without a GPU: how it is called, how it looks for the smallest device, and what its table shows. TARN_SOURCE is
 # the source tree.
 set -euo pipefail
 
@@ -15,7 +15,7 @@ gives()
 {
     local wanted=$1 status=0
     shift
-    env PYTHONDONTWRITEBYTECODE=1 "$TARN_SOURCE/scripts/torch-programs" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    env PYTHONDONTWRITEBYTECODE=1 "$TARN_SOURCE/lab/torch-programs" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
     [ "$status" -eq "$wanted" ] || fail "$* gave $status, not $wanted"
 }
 says() { grep -q -- "$2" "$work/$1" || fail "does not say: $2"; }
@@ -39,7 +39,7 @@ if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
 fi
 
 # What it makes of runs: `run` is replaced by one that finishes from a limit on.
-PYTHONDONTWRITEBYTECODE=1 python3 - "$TARN_SOURCE/scripts/torch-programs" "$TARN_SOURCE" <<'END' 2>"$work/err" || fail "see above"
+PYTHONDONTWRITEBYTECODE=1 python3 - "$TARN_SOURCE/lab/torch-programs" "$TARN_SOURCE" <<'END' 2>"$work/err" || fail "see above"
 import ast, importlib.machinery, pathlib, sys, time, types
 path = sys.argv[1]
 script = types.ModuleType("script")
@@ -102,12 +102,12 @@ assert script.is_shortage(RuntimeError("CUDA out of memory")) and not script.is_
 
 # Every program can be read, has the three sizes, and a description.
 for name in script.PROGRAMS + script.MORE:
-    tree = ast.parse((pathlib.Path(sys.argv[2]) / "bench/torch" / f"{name}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((pathlib.Path(sys.argv[2]) / "lab/torch" / f"{name}.py").read_text(encoding="utf-8"))
     sizes = [node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "SIZES"]
     assert [key.value for key in sizes[0].keys] == ["full", "record", "tiny"], name
     assert any(isinstance(node, ast.FunctionDef) and node.name == "steps" for node in tree.body), name
 END
-PYTHONDONTWRITEBYTECODE=1 "$TARN_SOURCE/scripts/record-torch.py" --list >"$work/out"
+PYTHONDONTWRITEBYTECODE=1 "$TARN_SOURCE/lab/record-torch.py" --list >"$work/out"
 says out '^experts: Training of a mixture of experts'
 [ "$(grep -c '^generate: ' "$work/out")" -eq 1 ] || fail "two recordings of one name"
 echo "test_torch_programs: ok"
