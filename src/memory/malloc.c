@@ -161,11 +161,12 @@ static tarn_status heap_block_alloc(struct heap *heap, const struct request *req
 static void request_round(const struct store *store, struct request *request)
 {
     size_t front = request->front, whole = request->requested + (front ? front + ZONE_BEHIND : 0);
-    bool slab = front <= TARN_BLOCK_UNIT && !request->own && !store->registrable; /* slabs belong to threads */
-    if (store->plain) {
+    const struct store_traits *kind = &store->kind;
+    bool slab = front <= TARN_BLOCK_UNIT && !request->own && kind->slabs; /* slabs belong to threads */
+    if (!kind->pieces) {
         request->size = config_round(memory_config(), whole);
-        request->slab =
-            slab && !store->no_slabs && request->size <= store_rules(store).slab_most && slab_serves(request);
+        request->slab = slab && !store_has(store, STORE_NO_SLABS) && request->size <= store_rules(store).slab_most &&
+                        slab_serves(request);
         return;
     }
     request->size = (whole + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);

@@ -236,7 +236,7 @@ static void donations_collect_locked(struct growth *growth, size_t wanted, size_
 {
     struct heap *heap = growth->heap;
     donors_collect_locked(heap, growth->zone, wanted, most, false, &growth->donation);
-    if (heap->store->remaps)
+    if (store_has(heap->store, STORE_REMAPS))
         donors_collect_locked(heap, growth->zone, wanted, most, true, &growth->donation);
 }
 
@@ -680,9 +680,10 @@ tarn_status heap_grow_hole(struct heap *heap, enum zone_kind zone, uintptr_t sta
 
 tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
-    if (heap->store->plain)
+    const struct store_traits *kind = &heap->store->kind;
+    if (!kind->pieces)
         return segment_grow(heap, zone, size, alignment, span);
-    if (heap->store->registrable)
+    if (kind->whole)
         return registrable_grow(heap, zone, size, alignment, span);
     tarn_status status = grow_once(heap, zone, size, alignment, false, span);
     return status == TARN_ERROR_OUT_OF_MEMORY ? grow_once(heap, zone, size, alignment, true, span) : status;
@@ -692,7 +693,7 @@ tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, siz
 {
     struct run *own = NULL;
     *given = 0;
-    if (!store->plain)
+    if (store->kind.pieces)
         return heap_give_up(heap, store, wanted, SIZE_MAX, NULL, given);
     mutex_lock(&heap->lock);
     if (heap->store == store)

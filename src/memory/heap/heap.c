@@ -155,7 +155,7 @@ static void span_file_locked(struct heap *heap, struct span *span)
     span->before = 0;
     atomic_store_explicit(&span->after, 0, memory_order_relaxed);
     span->split = span->previous || span->next;
-    if (heap->store->plain)
+    if (!heap->store->kind.pieces)
         span->freed_at = atomic_load_explicit(&heap->store->searches, memory_order_relaxed);
     struct tree *free = &heap->zones[span->zone].free;
     if (free->order == by_size)
@@ -242,9 +242,9 @@ static struct span *span_smallest_locked(const struct zone *zone, size_t size, s
 static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment)
 {
     struct store *store = heap->store;
-    if (!store->plain)
+    if (store->kind.pieces)
         return span_smallest_locked(&heap->zones[zone], size, alignment);
-    if (store->uncached)
+    if (!store->kind.reuses)
         return NULL;
     struct segment_rules rules = store_rules(store);
     if (memory_config()->garbage_collection_threshold && zone == ZONE_LARGE)
@@ -274,7 +274,7 @@ static size_t placement(const struct heap *heap, const struct span *span, size_t
     const struct arena *arena = heap->arena;
     size_t low = padding(span, alignment), high = span->size - size;
     bool either = span->zone == ZONE_SMALL || heap->saves;
-    if (!either || span->size < arena->granule || heap->store->plain)
+    if (!either || span->size < arena->granule || !heap->store->kind.pieces)
         return low;
     high -= (span->start + high) & (alignment - 1);
     if (high <= low || high > span->size)
@@ -287,11 +287,11 @@ static size_t placement(const struct heap *heap, const struct span *span, size_t
 static bool is_cut(const struct heap *heap, const struct span *span, size_t size, size_t left)
 {
     const struct store *store = heap->store;
-    if (!left || !store->plain)
+    if (!left || store->kind.pieces)
         return left;
     struct segment_rules rules = store_rules(store);
     bool large = span->zone == ZONE_LARGE && zone_of(size) == ZONE_LARGE; /* slabs are cut exactly */
-    return !store->no_split && rules_cut(&rules, large, size, left);
+    return !store_has(store, STORE_NO_SPLIT) && rules_cut(&rules, large, size, left);
 }
 
 /* The state of the result, a span that was cut off a free one: kept spans serve only requests without an alignment. */
@@ -428,7 +428,8 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
 tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **result)
 {
     /* Nor if the heap follows a plan, which reserves that memory. */
-    struct span *span = heap->store->plain || heap->plan ? NULL : span_find_aside_locked(heap, size, alignment, most);
+    struct span *span =
+        !heap->store->kind.pieces || heap->plan ? NULL : span_find_aside_locked(heap, size, alignment, most);
     return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
 }
 
@@ -528,7 +529,7 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
 {
     struct run *run = span->run;
     struct span *before = span->previous, *after = span->next;
-    trace_block(heap->store->plain ? TRACE_segment_free : TRACE_segment_unmap, heap, span->start, span->size, 0);
+    trace_block(heap->store->kind.pieces ? TRACE_segment_unmap : TRACE_segment_free, heap, span->start, span->size, 0);
     if (before)
         before->next = NULL;
     if (after)
@@ -584,7 +585,7 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
     span->batch = 0;
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
     heap->zones[zone].bytes += span->size;
-    trace_block(heap->store->plain ? TRACE_segment_alloc : TRACE_segment_map, heap, start, end - start, 0);
+    trace_block(heap->store->kind.pieces ? TRACE_segment_map : TRACE_segment_alloc, heap, start, end - start, 0);
 
     if (base) {
         run = base->run;
@@ -592,14 +593,14 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
         run->end = end;
     } else {
         span->run = run;
-        if (!heap->store->plain) { /* a segment already has them */
+        if (heap->store->kind.pieces) { /* a segment already has them */
             run->start = start;
             run->end = end;
         }
         run->first = run->last = span;
         run_insert_locked(heap, zone, run);
     }
-    if (heap->store->plain || heap->store->registrable)
+    if (heap->store->kind.whole)
         return span; /* adjacent segments are not joined */
     for (struct run *other = heap->zones[zone].runs, *next; other; other = next) {
         next = other->next;
@@ -642,7 +643,7 @@ void span_whole_pieces(const struct arena *arena, const struct span *span, size_
 bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
 {
     uintptr_t start = 0, end = 0;
-    if (heap->store->plain)
+    if (!heap->store->kind.pieces)
         return span_is_free_segment_locked(heap, span);
     if (span->size >= heap->arena->granule && !store_is_held(heap->store))
         span_whole_pieces(heap->arena, span, 1, SIZE_MAX, &start, &end);
@@ -774,7 +775,7 @@ void batches_end_locked(struct heap *heap)
 void zones_init(struct heap *heap)
 {
     for (int zone = 0; zone < ZONES; zone++)
-        heap->zones[zone].free.order = heap->store && heap->store->registrable ? by_size_and_serial : by_size;
+        heap->zones[zone].free.order = heap->store && heap->store->kind.fixed ? by_size_and_serial : by_size;
 }
 
 bool heap_is_empty_locked(struct heap *heap)

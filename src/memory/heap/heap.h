@@ -348,14 +348,14 @@ void span_enter_shared_locked(struct span *span);
 void span_leave_shared_locked(struct span *span);
 static inline void span_enter_locked(const struct heap *heap, struct span *span)
 {
-    if (heap->store->plain || map_get(span->start))
+    if (!heap->store->kind.pieces || map_get(span->start))
         span_enter_shared_locked(span);
     else
         map_set(span->start, map_entry_of_span(span));
 }
 static inline void span_leave_map_locked(const struct heap *heap, struct span *span)
 {
-    if (heap->store->plain || span->size < MAP_PAGE)
+    if (!heap->store->kind.pieces || span->size < MAP_PAGE)
         span_leave_shared_locked(span);
     else if (map_get(span->start) == map_entry_of_span(span))
         map_set(span->start, 0);

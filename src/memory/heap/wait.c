@@ -457,7 +457,7 @@ static uint64_t batch_oldest_locked(struct heap *heap)
     for (int zone = 0; zone < ZONES; zone++) {
         for (struct tree_node *node = tree_last(&heap->zones[zone].free); node; node = tree_previous(node)) {
             const struct span *span = TREE_ENTRY(node, struct span, by_size);
-            if (!heap->store->plain && span->size < heap->arena->granule)
+            if (heap->store->kind.pieces && span->size < heap->arena->granule)
                 break;
             if (!span_idle_locked(heap, span) && span->batch < oldest && span_holds_piece_locked(heap, span))
                 oldest = span->batch;

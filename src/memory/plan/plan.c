@@ -90,16 +90,16 @@ static bool may_begin_with(const struct plan *plan, size_t size)
 /* Whether memory of a store can be an arena's: of pieces that may be of any size, in a pool from which more will be allocated. */
 static bool may_follow(const struct store *store)
 {
-    return store->of_pool ? !store->plain && !store->registrable && !atomic_load(&store->left_behind)
-                          : store == &store->arena->store && !store->plain;
+    return store->kind.plans &&
+           (store_has(store, STORE_OF_POOL) ? !atomic_load(&store->left_behind) : store == &store->arena->store);
 }
 
 /* Whether the heap's pool can be the one that has number `pool` in the plan: 0 is the default pool, and of the others each is one. */
 static bool may_be_pool(const struct heap *heap, uint32_t pool)
 {
     const struct plan *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
-    if (!pool || !heap->store->of_pool)
-        return !pool && !heap->store->of_pool;
+    if (!pool || !store_has(heap->store, STORE_OF_POOL))
+        return !pool && !store_has(heap->store, STORE_OF_POOL);
     for (unsigned i = 0; plan; plan = plan->next, i++) {
         struct heap *owner = atomic_load(&heap->arena->planned[i]);
         if (owner && owner != heap && (heap_store(owner) == heap->store) != (plan->header.pool == pool))

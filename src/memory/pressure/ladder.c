@@ -137,7 +137,7 @@ static tarn_status take(const struct climb *climb, enum zone_kind zone)
     tarn_status status = store_check(heap->store); /* it may have been suspended meanwhile */
     if (!status)
         status = span_take_locked(heap, zone, climb->size, climb->alignment, climb->span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->store->registrable)
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->store->kind.fixed)
         status = take_small_locked(heap, climb->size, climb->alignment, climb->span);
     mutex_unlock(&heap->lock);
     return status;
@@ -184,7 +184,8 @@ static enum outcome step_observers(struct climb *climb)
 static enum outcome step_growth(struct climb *climb)
 {
     bool taken = take_what_is_left_behind(climb->heap, climb->size);
-    tarn_status status = taken && climb->heap->store->plain ? take(climb, climb->zone) : TARN_ERROR_OUT_OF_MEMORY;
+    tarn_status status =
+        taken && !climb->heap->store->kind.pieces ? take(climb, climb->zone) : TARN_ERROR_OUT_OF_MEMORY;
     return searched(climb, status == TARN_ERROR_OUT_OF_MEMORY ? grow(climb) : status);
 }
 
@@ -240,7 +241,7 @@ static enum outcome step_alone(struct climb *climb)
 /* Step 8: free memory of the heap's other zone. Not for requests that must get the same place on each rank, however short memory is. */
 static enum outcome step_other_zone(struct climb *climb)
 {
-    if (climb->heap->store->registrable)
+    if (climb->heap->store->kind.fixed)
         return ON;
     return searched(climb, take(climb, zone_other(climb->zone)));
 }

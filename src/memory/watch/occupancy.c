@@ -24,7 +24,7 @@ static struct pool_occupancy occupancy_store_locked(struct store *store, const t
         .requested = stats->requested_bytes[TARN_STAT_ALL].current,
         .allocated = stats->allocated_bytes[TARN_STAT_ALL].current,
         .active = stats->active_bytes[TARN_STAT_ALL].current,
-        .plain = store->plain,
+        .plain = !store->kind.pieces,
         .suspended = atomic_load(&store->suspended),
         .held = atomic_load(&store->holds) != 0,
         .left_behind = atomic_load(&store->left_behind),
