@@ -69,7 +69,7 @@ static inline tarn_status span_have_locked(struct heap *heap, size_t size, size_
 {
     enum zone_kind zone = zone_of(size);
     tarn_status status = span_take_locked(heap, zone, size, alignment, span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting) /* as the ladder begins */
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting.blocks) /* as the ladder begins */
         status = span_take_aside_locked(heap, size, alignment, 0, span);
     return status;
 }
@@ -88,7 +88,7 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     }
     mutex_lock(&heap->lock);
     tarn_status status = store_check(heap->store);
-    if (!status && heap->plan && grow)
+    if (!status && heap->following && grow)
         status = plan_take_locked(heap, request, &lacking, &span);
     if (lacking.size) {
         mutex_unlock(&heap->lock);
@@ -120,7 +120,7 @@ static tarn_status slab_span_find(struct heap *heap, const struct request *reque
     size_t size = slab_span_size(slab_class(request->size));
     *span = NULL;
     mutex_lock(&heap->lock);
-    bool ended = collect && heap->waiting && wait_collect_locked(heap);
+    bool ended = collect && heap->waiting.blocks && wait_collect_locked(heap);
     tarn_status status = ended ? TARN_OK : span_take_locked(heap, ZONE_SMALL, size, MAP_PAGE, span);
     mutex_unlock(&heap->lock);
     return status == TARN_ERROR_OUT_OF_MEMORY ? span_find(heap, ZONE_SMALL, size, MAP_PAGE, grow, span) : status;
@@ -379,7 +379,7 @@ static __attribute__((noinline)) uintptr_t take_quickly(struct heap *heap, const
         return 0;
     mutex_lock(&heap->lock);
     if (heap_keeps(heap) && thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed) &&
-        !heap->plan && span_have_locked(heap, size, TARN_BLOCK_UNIT, &span) == TARN_OK)
+        !heap->following && span_have_locked(heap, size, TARN_BLOCK_UNIT, &span) == TARN_OK)
         address = block_begin_locked(heap, span, &request);
     mutex_unlock(&heap->lock);
     return address;

@@ -17,6 +17,7 @@
 #include "memory/growth/ghost.h"
 #include "memory/growth/registrable.h"
 #include "memory/growth/segment.h"
+#include "memory/heap/following.h"
 #include "memory/heap/kept.h"
 #include "memory/settings/config.h"
 
@@ -355,7 +356,8 @@ static tarn_status growth_hole_locked(struct growth *growth, size_t *need, size_
     struct heap *heap = growth->heap;
     uintptr_t hole = 0;
     size_t granule = heap->arena->granule;
-    if (site_hole(&heap->site, granule, growth->start, growth->start + growth->wanted, &hole) != growth->wanted)
+    if (!heap->following || site_hole(&heap->following->site, granule, growth->start, growth->start + growth->wanted,
+                                      &hole) != growth->wanted)
         return TARN_ERROR_OUT_OF_MEMORY;
     for (struct run *run = heap->zones[growth->zone].runs; run; run = run->next)
         if (run->end == growth->start && run->last->state == SPAN_FREE)
@@ -389,8 +391,9 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
         bool slack = heap->free_bytes > arena->reserved / SLACK_PART;
         growth->reserved = arena->reserved;
         growth->freely = spare || profile->moves_freely;
-        growth->borrows = growth->freely || heap->moved / MOVED_MOST <= heap->gained;
-        bool planned = heap->plan && growth->zone == ZONE_SMALL && !spare; /* the arena's pieces are for large blocks */
+        growth->borrows = growth->freely || heap->growths.moved / MOVED_MOST <= heap->growths.gained;
+        bool planned =
+            heap->following && growth->zone == ZONE_SMALL && !spare; /* the arena's pieces are for large blocks */
         growth->moves = !planned && (growth->freely || (growth->borrows && slack));
         if (growth->hole)
             growth->moves = growth->borrows = false;
@@ -409,7 +412,7 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
         }
         growth->size = total + growth->create;
         if (growth->hole) {
-            site_take_hole(&heap->site, arena->granule, growth->start, growth->size);
+            site_take_hole(&heap->following->site, arena->granule, growth->start, growth->size);
         } else {
             growth->largest =
                 profile->part ? round_up(growth->create / profile->part, arena->granule) : largest_locked(arena);
@@ -480,7 +483,7 @@ static size_t least_loan(const struct growth *growth, unsigned regrets)
 
 static bool heap_lends_to_locked(struct heap *heap, const struct growth *growth, size_t wanted)
 {
-    size_t least = least_loan(growth, heap->regrets);
+    size_t least = least_loan(growth, heap->growths.regrets);
     if (wanted < least)
         return false;
     kept_flush_locked(heap); /* kept blocks are not counted as free */
@@ -514,10 +517,9 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
 
     mutex_lock(&heap->lock);
     donors_settle_locked(heap, &donation, 0);
-    heap->lent += growth ? *given : 0;
+    heap->growths.lent += growth ? *given : 0;
     if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs) {
-        heap->regrets = 0;
-        heap->gained = heap->moved = heap->lent = 0; /* starts again, as the next repetition of the program does */
+        heap->growths = (struct growths){0}; /* starts again, as the next repetition of the program does */
         hooks.plan_end_locked(heap);
     }
     heap_lends_end_locked(heap);
@@ -587,9 +589,9 @@ static tarn_status growth_map(struct growth *growth)
 static void growth_regret_locked(struct growth *growth)
 {
     struct heap *heap = growth->heap;
-    if (heap->lent && growth->size > growth->donation.bytes) {
-        heap->regrets += heap->regrets < REGRETS_MOST;
-        heap->lent = 0;
+    if (heap->growths.lent && growth->size > growth->donation.bytes) {
+        heap->growths.regrets += heap->growths.regrets < REGRETS_MOST;
+        heap->growths.lent = 0;
     }
 }
 
@@ -599,8 +601,8 @@ static void growth_join_locked(struct growth *growth)
     struct heap *heap = growth->heap;
     struct span *span = heap_add_locked(heap, growth->zone, growth->base, growth->run, growth->span, growth->start,
                                         growth->start + growth->size);
-    heap->gained += growth->size - growth->donation.bytes - growth->borrowed;
-    heap->moved += growth->donation.bytes + growth->borrowed;
+    heap->growths.gained += growth->size - growth->donation.bytes - growth->borrowed;
+    heap->growths.moved += growth->donation.bytes + growth->borrowed;
     growth_regret_locked(growth);
     growth->span = NULL;
     if (!growth->base)

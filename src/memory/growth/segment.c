@@ -254,8 +254,8 @@ static tarn_status give_back_in_order(struct run *run)
     bool ordered = same && !heap->retired && !stream_is_found(heap->stream);
     if (ordered)
         status = give_back(run->store, run->start, run->end - run->start, run_native(run));
-    else if (same && !span_idle_locked(heap, run->first) && heap->closed_count)
-        mark = mark_keep(heap->closed[heap->closed_count - 1].mark);
+    else if (same && !span_idle_locked(heap, run->first) && heap->batches.count)
+        mark = mark_keep(heap->batches.closed[heap->batches.count - 1].mark);
     mutex_unlock(&heap->lock);
     if (ordered)
         return status;

@@ -96,7 +96,7 @@ static void look_at_uses(struct facts *facts, const struct stream *stream, const
 
 static void look_at_waits(struct facts *facts, const struct heap *heap)
 {
-    for (const struct use_queue *queue = heap->queues; queue; queue = queue->next) {
+    for (const struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next) {
         const struct stream *stream = queue->events ? NULL : queue->stream;
         look_at_uses(facts, stream, &queue->marked);
         look_at_uses(facts, stream, &queue->unmarked);
@@ -173,7 +173,7 @@ static void look_at_heap(struct facts *facts, struct heap *heap)
     }
     kept_flush_locked(heap);
     facts->free += heap->free_bytes;
-    facts->waiting += heap->waiting_bytes;
+    facts->waiting += heap->waiting.bytes;
     look_at_waits(facts, heap);
     for (int zone = 0; zone < ZONES; zone++) {
         struct tree_node *last = tree_last(&heap->zones[zone].free);

@@ -121,7 +121,7 @@ static struct heap_occupancy occupancy_heap_locked(struct heap *heap)
         .uncached = heap->store == &heap->arena->uncached,
         .retired = heap_is_left_behind_locked(heap),
         .free = heap->free_bytes,
-        .waiting = heap->waiting_bytes,
+        .waiting = heap->waiting.bytes,
     };
     if (!view.retired && heap->stream)
         view.native = (uintptr_t)heap->stream->native;

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "memory/growth/ghost.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/following.h"
 
 #define BROKEN(address, text) \
     failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
@@ -87,7 +88,7 @@ static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const str
             return BROKEN(span->start, "two free spans touch");
         if (!in_tree(&heap->zones[zone], span))
             return BROKEN(span->start, "a free span is not in its zone's tree");
-        if (heap->plan && zone == ZONE_LARGE && span_ending_behind_locked(heap, span->start) != span)
+        if (heap->following && zone == ZONE_LARGE && span_ending_behind_locked(heap->following, span->start) != span)
             return BROKEN(span->start, "a free span is not found by its address");
         sums->free_bytes += span->size;
         return TARN_OK;
@@ -163,7 +164,7 @@ static tarn_status verify_locked(struct heap *heap, bool alone)
                 return status;
         }
     }
-    if (sums.free_bytes != heap->free_bytes || (alone && sums.waiting_bytes != heap->waiting_bytes))
+    if (sums.free_bytes != heap->free_bytes || (alone && sums.waiting_bytes != heap->waiting.bytes))
         return BROKEN(0, "its counts are not the sums over its spans");
     return TARN_OK;
 }
@@ -216,7 +217,7 @@ static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size
     }
     for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
         *ghosts += ghost->size;
-    *left += *ghosts + site_hole_bytes(&heap->site, heap->arena->granule);
+    *left += *ghosts + (heap->following ? site_hole_bytes(&heap->following->site, heap->arena->granule) : 0);
     bool segments = !heap->store->kind.pieces;
     mutex_unlock(&heap->lock);
     *plain += segments ? bytes : 0;
