@@ -81,23 +81,15 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
 {
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
-    struct plan_place lacking = {0};
     if (grow && plan_may_begin(heap, request->size)) {
         plan_begin(heap, request->size);
         heap_check(heap);
     }
     mutex_lock(&heap->lock);
     tarn_status status = store_check(heap->store);
-    if (!status && heap->following && grow)
-        status = plan_take_locked(heap, request, &lacking, &span);
-    if (lacking.size) {
-        mutex_unlock(&heap->lock);
-        plan_fill(heap, &lacking);
-        heap_check(heap);
-        mutex_lock(&heap->lock);
-        status = store_check(heap->store);
-        status = status ? status : plan_take_filled_locked(heap, &lacking, &span);
-    }
+    bool follows = grow && heap->following;
+    if (!status && follows)
+        status = plan_serve_relocking(heap, request, &span);
     if (!span && (!status || status == TARN_ERROR_OUT_OF_MEMORY))
         status = span_have_locked(heap, request->size, request->alignment, &span);
     if (status == TARN_ERROR_OUT_OF_MEMORY) {
@@ -110,6 +102,8 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
         *size = span->size;
     }
     mutex_unlock(&heap->lock);
+    if (follows)
+        heap_check(heap);
     return status;
 }
 

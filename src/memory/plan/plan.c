@@ -65,6 +65,15 @@ struct plan_follower {
     bool strayed;              /* a request was not the expected one, or its place was taken */
 };
 
+/* Where a request is to be put when there is memory. */
+struct plan_place {
+    const struct plan *plan;
+    uint32_t number; /* of the planned request that it was taken for */
+    bool own;        /* that one's place; otherwise beside the plan */
+    uintptr_t start;
+    size_t size; /* bytes; 0: no place lacks memory */
+};
+
 static atomic_uint_fast64_t planned, beside, ordinary;
 static struct object_pool followers = OBJECT_POOL(struct plan_follower);
 
@@ -594,8 +603,10 @@ static bool counts(atomic_uint_fast64_t *counter, tarn_status status)
     return status != TARN_ERROR_OUT_OF_MEMORY;
 }
 
-tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct plan_place *lacking,
-                             struct span **span)
+/* Cuts a span for a request at a place that has memory. TARN_ERROR_OUT_OF_MEMORY, without a text, if there is none. Then `lacking` is a free
+ * place that lacks memory, or its size is 0. */
+static tarn_status take_locked(struct heap *heap, const struct request *request, struct plan_place *lacking,
+                               struct span **span)
 {
     struct plan_follower *follower = follower_of(heap);
     const uint32_t units = (uint32_t)(request->size / TARN_BLOCK_UNIT), count = follower->plan->header.count;
@@ -632,7 +643,8 @@ tarn_status plan_take_locked(struct heap *heap, const struct request *request, s
     return TARN_ERROR_OUT_OF_MEMORY;
 }
 
-tarn_status plan_take_filled_locked(struct heap *heap, const struct plan_place *place, struct span **span)
+/* Cuts a span at a place that was filled. TARN_ERROR_OUT_OF_MEMORY, without a text, if it has no memory, or is not free any more. */
+static tarn_status take_filled_locked(struct heap *heap, const struct plan_place *place, struct span **span)
 {
     tarn_status status =
         heap->following ? take_at_locked(heap, place->start, place->size, span) : TARN_ERROR_OUT_OF_MEMORY;
@@ -709,12 +721,13 @@ static tarn_status fill(struct heap *heap, uintptr_t from)
         mutex_unlock(&heap->lock);
         if (!size)
             return status;
-        status = status ? status : heap_grow_hole(heap, ZONE_LARGE, start, size, largest);
+        status = status ? status : heap_grow_hole(heap, start, size, largest);
     }
 }
 
-/* The place first, and where there is not memory for all, the place alone: what is next is worth no failure of a request. */
-void plan_fill(struct heap *heap, const struct plan_place *place)
+/* Maps memory for a place, and as long as the program does what the plan says, for the places that are next. Where there is not memory for
+ * all, for the place alone: what is next is worth no failure of a request. With no lock held. */
+static void place_fill(struct heap *heap, const struct plan_place *place)
 {
     struct error_before before;
     error_attempt_begin(&before);
@@ -733,4 +746,17 @@ void plan_fill(struct heap *heap, const struct plan_place *place)
         move_end(heap->arena);
     }
     error_attempt_end(&before, TARN_OK);
+}
+
+tarn_status plan_serve_relocking(struct heap *heap, const struct request *request, struct span **span)
+{
+    struct plan_place lacking = {0};
+    tarn_status status = take_locked(heap, request, &lacking, span);
+    if (!lacking.size)
+        return status;
+    mutex_unlock(&heap->lock);
+    place_fill(heap, &lacking);
+    mutex_lock(&heap->lock);
+    status = store_check(heap->store);
+    return status ? status : take_filled_locked(heap, &lacking, span);
 }
