@@ -32,12 +32,10 @@ struct following;
 /* What the growths of a heap have done so far, by which the next one decides (growth.c). All 0 when the heap begins a new life, and when it
  * has given up all its memory: then it starts again, as the next repetition of the program does. A member of the heap, under its lock. */
 struct growths {
-    size_t gained; /* bytes that growths created, or took from the unmapped pieces of the store */
-    size_t moved;  /* bytes that growths moved within the heap, or borrowed from heaps of other streams */
-    size_t
-        lent; /* bytes that other heaps have borrowed from this one since its last growth by more than it moved; such a growth sets it to 0 */
-    unsigned
-        regrets; /* such growths that came while `lent` was not 0, up to REGRETS_MOST; nothing else makes it smaller */
+    size_t gained;    /* bytes that growths created, or took from the unmapped pieces of the store */
+    size_t moved;     /* bytes that growths moved within the heap, or borrowed from heaps of other streams */
+    size_t lent;      /* bytes that other heaps have borrowed from this one; 0 after each growth that added memory */
+    unsigned regrets; /* growths that added memory while `lent` was not 0, at most REGRETS_MOST */
 };
 
 /* The memory of one pool for one stream. Made at the first use of the stream in the pool (heap_of()). Never destroyed: an empty heap whose
