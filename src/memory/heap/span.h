@@ -32,12 +32,16 @@ enum span_state {
     SPAN_SLAB,
 };
 
-/* Three lines of memory: what few blocks have; what code looks at that searches, cuts and joins; the rest. They begin at a line, because the
- * spans of different heaps lie side by side. */
+/* A part of a run: free, or one block, or one slab. The words before a colon say in which state a field is valid. Its heap owns it, from
+ * heap_add_locked() or a cut until it is joined to a neighbour or its memory leaves the heap.
+ *
+ * A span has three cache lines: fields that few spans use, fields for searching, cutting and joining, and the rest. It begins at a line,
+ * because the spans of different heaps lie side by side. */
 struct span {
-    _Alignas(CACHE_LINE) struct tree_node by_start; /* free, large, of a heap that follows a plan: in the heap's tree */
-    struct slab *slab;                              /* slab */
-    uint32_t front;                                 /* block: bytes of debug mode's zone before the caller's pointer */
+    _Alignas(CACHE_LINE) struct tree_node
+        by_start;      /* free, large: in the tree of a heap that follows a plan (following.h) */
+    struct slab *slab; /* slab */
+    uint32_t front;    /* block: bytes of debug mode's zone before the caller's pointer */
 
     _Alignas(CACHE_LINE) uintptr_t start;
     size_t size;                  /* bytes, a multiple of TARN_BLOCK_UNIT */
@@ -53,10 +57,10 @@ struct span {
     uint64_t batch;   /* free: the last batch that its memory was freed in */
     size_t requested; /* block: bytes, as requested */
     union {
-        uint64_t before;   /* block: its zone's state when it was cut, */
-        uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen then */
+        uint64_t before;   /* block: its zone's state before the block was cut; 0: unknown */
+        uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen when it became free */
     };
-    _Atomic uint64_t after; /* block: ... and after that; both 0 if unknown */
+    _Atomic uint64_t after; /* block: its zone's state after the block was cut; 0: unknown */
     struct use *uses;       /* block, pending */
     /* Never changes while the span is in the page map. The fields from here on are last, because a thread that found the span in the page
      * map may read them after the span has ended: an unused span object keeps them. */
@@ -64,27 +68,29 @@ struct span {
     atomic_bool live; /* the part's lock: its owner has the block, and no code has claimed it (kept.h) */
 };
 
+/* A contiguous range of mapped addresses of one heap, cut into spans. Its zone lists it. */
 struct run {
     uintptr_t start, end;
     struct span *first, *last;
     struct run *next, *previous; /* in the zone's list */
-    uint64_t serial;             /* registrable store: the segment's number, from the oldest; constant */
+    uint64_t serial; /* of a kind whose runs are one piece each: the run's number in its store, from 1; constant */
 
-    /* Of a plain segment, which is a run (segment.h). Constant except for the place in the table, while it is of one heap. */
+    /* For a plain segment (segment.h), which is a run for all its life. Constant while one heap has it, except the last four fields. */
     struct heap *heap;
     struct store *store;
-    driver_stream native;        /* the stream that it was allocated for */
-    const struct stream *stream; /* the same, and its incarnation */
-    unsigned stream_incarnation;
-    bool large; /* its zone */
-    counters_oversize oversize;
-    atomic_uint anchors; /* of live blocks in it */
-    uint64_t generation;
-    struct tree_node by_start; /* the table's lock, like the two below */
-    bool listed;               /* in the table */
-    bool joined;               /* a run of `heap`; otherwise on its way into a heap, or out */
+    driver_stream native;        /* the stream that the segment was allocated for */
+    const struct stream *stream; /* the same stream */
+    unsigned stream_incarnation; /* of `stream` */
+    bool large;                  /* its zone is that of large blocks */
+    counters_oversize oversize;  /* which counter has it */
+    uint64_t generation;         /* of its mapping (generation.h) */
+    atomic_uint anchors;         /* of live blocks in it; while there are any, it stays */
+    struct tree_node by_start;   /* in the table of segments; the table's lock */
+    bool listed;                 /* it is in the table; the table's lock */
+    bool joined;                 /* it is a run of `heap`; otherwise on its way into a heap, or out; the table's lock */
 };
 
+/* The runs and the free spans of one size class of a heap. A member of the heap, under its lock. */
 struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
