@@ -43,15 +43,14 @@ struct use_list {
     struct use *first, *last;
 };
 
-/* One stream's pending uses of the freed blocks of one heap. The heap owns it while a use refers to it. The marks of one stream end in their
- * order, so a check begins with the first use and continues while uses have ended. */
+/* One stream's pending uses of the freed blocks of one heap. The heap owns it while a use refers to it. The marks of one stream end in
+ * their order, so a check begins with the first use and continues while uses have ended. */
 struct use_queue {
     struct use_queue *next;     /* of the heap */
     struct tree_node by_stream; /* among them */
     struct stream *stream;
     unsigned incarnation;
-    bool
-        events; /* its uses are callers' events, which were recorded before the free; they lie in the order of recording */
+    bool events;              /* its uses are callers' events, recorded before the free, in the order of recording */
     size_t users;             /* uses that refer to it, including those of live blocks */
     struct use_list marked;   /* in the order of their marks */
     struct use_list unmarked; /* no mark could be recorded yet */
