@@ -212,8 +212,9 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
         stay(member, 0);
         return TARN_OK;
     }
-    if (contents == TARN_SLEEP_LEAVE || pool->store.plain) {
-        stay(member, pool->store.plain ? TARN_RESIDUE_PLAIN : TARN_RESIDUE_LEFT);
+    bool suspends = pool->store.kind.suspends;
+    if (contents == TARN_SLEEP_LEAVE || !suspends) {
+        stay(member, suspends ? TARN_RESIDUE_LEFT : TARN_RESIDUE_PLAIN);
         return TARN_OK;
     }
     member->keep = contents == TARN_SLEEP_KEEP;

@@ -397,7 +397,7 @@ static void random_operations_keep_the_order_of_streams(void **state)
     assert_true(!atomic_load(&plan_now) ||
                 (plan_counts().planned > 20 && plan_counts().beside > 20 && plan_counts().ordinary > 20));
     assert_true(seed || (m.outs > 0 && m.injected > 0 && m.launches > 0));
-    assert_true(seed || (m.in_pools > 0 && m.spared > 0 && (m.suspended > 0 || arena_if_used(0)->store.plain) &&
+    assert_true(seed || (m.in_pools > 0 && m.spared > 0 && (m.suspended > 0 || !arena_if_used(0)->store.kind.pieces) &&
                          m.retired > 0));
 }
 

@@ -35,7 +35,7 @@ struct pool {
 /* NULL for the arena's own stores: those of the default pool, and that of imported memory. */
 static inline struct pool *pool_of_store(struct store *store)
 {
-    return store->of_pool ? (struct pool *)store : NULL;
+    return store_has(store, STORE_OF_POOL) ? (struct pool *)store : NULL;
 }
 
 /* The pool that a caller names in a public call: a private one, or the default pool of a device, which is the arena's own store and has no

@@ -88,7 +88,7 @@ static tarn_status run_fill(struct store *store, struct run *run)
         struct piece_list pieces = {0};
         end = next_mapped(arena, run, start, true);
         mutex_lock(&arena->lock);
-        size_t largest = store->registrable ? end - start : piece_largest_locked(arena);
+        size_t largest = store->kind.whole ? end - start : piece_largest_locked(arena);
         mutex_unlock(&arena->lock);
         tarn_status status = pieces_create(store, end - start, largest, CHARGE_RESUME, &pieces);
         if (!status)
@@ -210,7 +210,7 @@ static tarn_status span_give_up_locked(struct heap *heap, struct span *span, str
     while (span && last_hole(heap->arena, span, &start, &end)) {
         size_t size = end - start;
         struct span *rest = start > span->start ? span : NULL;
-        if (heap->store->registrable && (span->previous || span->next || span->size > size))
+        if (heap->store->kind.whole && (span->previous || span->next || span->size > size))
             return TARN_OK;
         struct run *spare = run_create();
         tarn_status status = spare ? contents_leave_out(contents, start, size) : TARN_ERROR_OUT_OF_HOST_MEMORY;
@@ -527,7 +527,7 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     struct pool *pool = pool_of_public(public);
     int before = 0;
     tarn_status status = pool_check(public);
-    if (!status && pool->store.plain)
+    if (!status && !pool->store.kind.suspends)
         status =
             failed(TARN_ERROR_NOT_SUPPORTED, "the pool has plain segments, whose addresses are tied to their memory");
     if (status || (status = observe_refuse_moving("a suspend")) ||

@@ -99,7 +99,7 @@ static void check_pieces(const struct block *block)
 {
     const struct arena *arena = arena_at_device(block->stream / STREAMS);
     uintptr_t start = (uintptr_t)block->pointer, end = start + block->usable;
-    if (arena->store.plain || (memory_is_uncached && !arena_at(start)))
+    if (!arena->store.kind.pieces || (memory_is_uncached && !arena_at(start)))
         return; /* arena_verify() looks at the segments' stores */
     for (uintptr_t address = start; is_usable(block) && address < end;) {
         const struct piece *piece = arena_piece(arena, address);
@@ -118,7 +118,7 @@ static void check_pinned(struct pool_model *pool)
     const struct store *store = store_of(pool);
     size_t granules = arena->size / arena->granule;
     MUST(granules <= GRANULES, "more granules than the model has room for");
-    if (!store || store->plain || !pool_is_held(pool) || pool->state != TARN_POOL_RUNS) {
+    if (!store || !store->kind.pieces || !pool_is_held(pool) || pool->state != TARN_POOL_RUNS) {
         memset(pool->pinned, 0, sizeof pool->pinned);
         return;
     }
@@ -330,7 +330,7 @@ void do_suspend(void)
     if (has_unknown_capture(pool->device) || (before != TARN_POOL_RUNS && below(3)))
         return;
     bool keep = before == TARN_POOL_RUNS && below(2);
-    if (arena_at_device(pool->device)->store.plain) {
+    if (!arena_at_device(pool->device)->store.kind.pieces) {
         MUST(tarn_pool_suspend(pool->pool, keep) == TARN_ERROR_NOT_SUPPORTED, "plain segments were suspended");
         return;
     }

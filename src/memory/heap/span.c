@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns spans, runs and batches: cutting, joining, best fit, and which memory is idle. The only driver calls here record and query events;
- * these do not wait. Functions whose name ends in _locked run under the heap's lock and keep these invariants: spans fill their run without
- * gaps, two free spans never touch, free_bytes is the sum of the free spans. */
-#include "memory/heap/heap.h"
+/* Owns spans and runs: cutting, joining, best fit. Makes no driver call. Functions whose name ends in _locked run under the heap's lock and
+ * keep these invariants: spans fill their run without gaps, two free spans never touch, free_bytes is the sum of the free spans. */
+#include "memory/heap/span.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "memory/heap/following.h"
+#include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/traced.h"
 
@@ -18,8 +19,6 @@ static struct object_pool spans = OBJECT_POOL_KEEPING(struct span, heap);
 static struct object_pool runs = OBJECT_POOL(struct run);
 
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
-
-#define SPAN_BY_START(node) TREE_ENTRY(node, struct span, by_start)
 
 /* By size and then by address, as one number of two words: without a branch, which no processor could predict. */
 static inline bool is_before(const struct tree_node *a, const struct tree_node *b)
@@ -41,17 +40,6 @@ static int by_size_and_serial(const struct tree_node *a, const struct tree_node 
     if (x->size != y->size || x->run->serial == y->run->serial)
         return by_size(a, b);
     return x->run->serial < y->run->serial ? -1 : 1;
-}
-
-static int by_start(const struct tree_node *a, const struct tree_node *b)
-{
-    const struct span *x = SPAN_BY_START(a), *y = SPAN_BY_START(b);
-    return x->start < y->start ? -1 : x->start > y->start;
-}
-
-static bool is_ending_behind(const struct tree_node *node, uint64_t address)
-{
-    return SPAN_BY_START(node)->start + SPAN_BY_START(node)->size > address;
 }
 
 static bool is_at_least(const struct tree_node *node, uint64_t size)
@@ -76,11 +64,11 @@ void span_destroy(struct span *span)
 
 struct span *span_create_locked(struct heap *heap)
 {
-    struct span *span = heap->spare_spans;
+    struct span *span = heap->reserve.first;
     if (!span || pages_fail_armed())
         return span_create();
-    heap->spare_spans = span->next;
-    heap->spare_count--;
+    heap->reserve.first = span->next;
+    heap->reserve.count--;
     memset(span, 0, offsetof(struct span, heap));
     return span;
 }
@@ -89,22 +77,22 @@ void span_destroy_locked(struct heap *heap, struct span *span)
 {
     if (!span)
         return;
-    if (heap->spare_count == SPARE_SPANS) {
+    if (heap->reserve.count == SPARE_SPANS) {
         span_destroy(span);
         return;
     }
-    span->next = heap->spare_spans;
-    heap->spare_spans = span;
-    heap->spare_count++;
+    span->next = heap->reserve.first;
+    heap->reserve.first = span;
+    heap->reserve.count++;
 }
 
 void spare_spans_destroy_locked(struct heap *heap)
 {
-    for (struct span *span; (span = heap->spare_spans);) {
-        heap->spare_spans = span->next;
+    for (struct span *span; (span = heap->reserve.first);) {
+        heap->reserve.first = span->next;
         span_destroy(span);
     }
-    heap->spare_count = 0;
+    heap->reserve.count = 0;
 }
 
 struct run *run_create(void)
@@ -155,15 +143,15 @@ static void span_file_locked(struct heap *heap, struct span *span)
     span->before = 0;
     atomic_store_explicit(&span->after, 0, memory_order_relaxed);
     span->split = span->previous || span->next;
-    if (heap->store->plain)
+    if (!heap->store->kind.pieces)
         span->freed_at = atomic_load_explicit(&heap->store->searches, memory_order_relaxed);
     struct tree *free = &heap->zones[span->zone].free;
     if (free->order == by_size)
         tree_insert_by(free, &span->by_size, is_before);
     else
         tree_insert(free, &span->by_size);
-    if (heap->plan && span->zone == ZONE_LARGE)
-        tree_insert(&heap->free_by_start, &span->by_start);
+    if (heap->following)
+        following_file_locked(heap->following, span);
     state_is_new_locked(heap, span);
     if (!heap->lends && span->size >= heap->arena->granule && heap->store)
         heap_lends_locked(heap);
@@ -175,8 +163,8 @@ static void span_file_locked(struct heap *heap, struct span *span)
 void span_hold_locked(struct heap *heap, struct span *span)
 {
     tree_remove(&heap->zones[span->zone].free, &span->by_size);
-    if (heap->plan && span->zone == ZONE_LARGE)
-        tree_remove(&heap->free_by_start, &span->by_start);
+    if (heap->following)
+        following_hold_locked(heap->following, span);
     state_is_new_locked(heap, span);
     heap->free_bytes -= span->size;
     if (span->split)
@@ -242,9 +230,9 @@ static struct span *span_smallest_locked(const struct zone *zone, size_t size, s
 static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment)
 {
     struct store *store = heap->store;
-    if (!store->plain)
+    if (store->kind.pieces)
         return span_smallest_locked(&heap->zones[zone], size, alignment);
-    if (store->uncached)
+    if (!store->kind.reuses)
         return NULL;
     struct segment_rules rules = store_rules(store);
     if (memory_config()->garbage_collection_threshold && zone == ZONE_LARGE)
@@ -274,7 +262,7 @@ static size_t placement(const struct heap *heap, const struct span *span, size_t
     const struct arena *arena = heap->arena;
     size_t low = padding(span, alignment), high = span->size - size;
     bool either = span->zone == ZONE_SMALL || heap->saves;
-    if (!either || span->size < arena->granule || heap->store->plain)
+    if (!either || span->size < arena->granule || !heap->store->kind.pieces)
         return low;
     high -= (span->start + high) & (alignment - 1);
     if (high <= low || high > span->size)
@@ -287,11 +275,11 @@ static size_t placement(const struct heap *heap, const struct span *span, size_t
 static bool is_cut(const struct heap *heap, const struct span *span, size_t size, size_t left)
 {
     const struct store *store = heap->store;
-    if (!left || !store->plain)
+    if (!left || store->kind.pieces)
         return left;
     struct segment_rules rules = store_rules(store);
     bool large = span->zone == ZONE_LARGE && zone_of(size) == ZONE_LARGE; /* slabs are cut exactly */
-    return !store->no_split && rules_cut(&rules, large, size, left);
+    return !store_has(store, STORE_NO_SPLIT) && rules_cut(&rules, large, size, left);
 }
 
 /* The state of the result, a span that was cut off a free one: kept spans serve only requests without an alignment. */
@@ -371,26 +359,6 @@ tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr
     return done ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-void heap_plan_locked(struct heap *heap, struct plan_follower *plan)
-{
-    heap->plan = plan;
-    heap->free_by_start = (struct tree){.order = by_start};
-    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free); node && plan; node = tree_next(node))
-        tree_insert(&heap->free_by_start, &SPAN_OF(node)->by_start);
-}
-
-struct span *span_ending_behind_locked(const struct heap *heap, uintptr_t address)
-{
-    struct tree_node *node = tree_find_first(&heap->free_by_start, is_ending_behind, address);
-    return node ? SPAN_BY_START(node) : NULL;
-}
-
-struct span *span_next_by_start_locked(const struct span *span)
-{
-    struct tree_node *node = tree_next(&span->by_start);
-    return node ? SPAN_BY_START(node) : NULL;
-}
-
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **result)
 {
@@ -428,7 +396,8 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
 tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **result)
 {
     /* Nor if the heap follows a plan, which reserves that memory. */
-    struct span *span = heap->store->plain || heap->plan ? NULL : span_find_aside_locked(heap, size, alignment, most);
+    struct span *span =
+        !heap->store->kind.pieces || heap->following ? NULL : span_find_aside_locked(heap, size, alignment, most);
     return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
 }
 
@@ -453,8 +422,8 @@ void span_return_locked(struct heap *heap, struct span *span)
 
 void span_give_locked(struct heap *heap, struct span *span)
 {
-    span->batch = heap->open_batch;
-    heap->open_batch_used = true;
+    span->batch = heap->batches.open;
+    heap->batches.open_used = true;
     span->requested = 0;
     span->tag = 0;
     span->own = false;
@@ -528,7 +497,7 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
 {
     struct run *run = span->run;
     struct span *before = span->previous, *after = span->next;
-    trace_block(heap->store->plain ? TRACE_segment_free : TRACE_segment_unmap, heap, span->start, span->size, 0);
+    trace_block(heap->store->kind.pieces ? TRACE_segment_unmap : TRACE_segment_free, heap, span->start, span->size, 0);
     if (before)
         before->next = NULL;
     if (after)
@@ -584,7 +553,7 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
     span->batch = 0;
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
     heap->zones[zone].bytes += span->size;
-    trace_block(heap->store->plain ? TRACE_segment_alloc : TRACE_segment_map, heap, start, end - start, 0);
+    trace_block(heap->store->kind.pieces ? TRACE_segment_map : TRACE_segment_alloc, heap, start, end - start, 0);
 
     if (base) {
         run = base->run;
@@ -592,14 +561,14 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
         run->end = end;
     } else {
         span->run = run;
-        if (!heap->store->plain) { /* a segment already has them */
+        if (heap->store->kind.pieces) { /* a segment already has them */
             run->start = start;
             run->end = end;
         }
         run->first = run->last = span;
         run_insert_locked(heap, zone, run);
     }
-    if (heap->store->plain || heap->store->registrable)
+    if (heap->store->kind.whole)
         return span; /* adjacent segments are not joined */
     for (struct run *other = heap->zones[zone].runs, *next; other; other = next) {
         next = other->next;
@@ -642,67 +611,11 @@ void span_whole_pieces(const struct arena *arena, const struct span *span, size_
 bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
 {
     uintptr_t start = 0, end = 0;
-    if (heap->store->plain)
+    if (!heap->store->kind.pieces)
         return span_is_free_segment_locked(heap, span);
     if (span->size >= heap->arena->granule && !store_is_held(heap->store))
         span_whole_pieces(heap->arena, span, 1, SIZE_MAX, &start, &end);
     return start != end;
-}
-
-/* Idleness --------------------------------------------------------------------------------------------------------- */
-
-/* The marks of a heap are on one stream, one after the other. When one has finished, all earlier ones have too, also one that cannot be
- * queried because a capture has taken it. */
-static void batches_advance_locked(struct heap *heap)
-{
-    unsigned done = 0;
-    for (unsigned i = 0; i < heap->closed_count; i++) {
-        tarn_status status = mark_query(heap->closed[i].mark);
-        if (status == TARN_OK)
-            done = i + 1;
-        else if (status == TARN_ERROR_NOT_READY)
-            break;
-    }
-    for (unsigned i = 0; i < done; i++) {
-        heap->idle_batch = heap->closed[i].number;
-        mark_release(heap->closed[i].mark);
-    }
-    heap->closed_count -= done;
-    for (unsigned i = 0; i < heap->closed_count; i++)
-        heap->closed[i] = heap->closed[i + done];
-}
-
-static tarn_status batch_close_locked(struct heap *heap)
-{
-    struct mark *mark = NULL;
-    tarn_status status = mark_record(heap->stream, &mark);
-    if (status)
-        return status;
-    heap->closed[heap->closed_count].number = heap->open_batch++;
-    heap->closed[heap->closed_count++].mark = mark;
-    heap->open_batch_used = false;
-    return TARN_OK;
-}
-
-static void learn_locked(struct heap *heap, bool close, bool foreign)
-{
-    batches_advance_locked(heap);
-    if (close)
-        kept_flush_locked(heap);
-    if (!close || !heap->open_batch_used || heap->retired || heap->closed_count == HEAP_BATCHES)
-        return;
-    if ((foreign || !stream_is_foreign(heap->stream)) && batch_close_locked(heap) == TARN_OK)
-        batches_advance_locked(heap);
-}
-
-void heap_learn_locked(struct heap *heap, bool close)
-{
-    learn_locked(heap, close, false);
-}
-
-void heap_learn_foreign_locked(struct heap *heap)
-{
-    learn_locked(heap, true, true);
 }
 
 bool heap_has_free_locked(const struct heap *heap, size_t size)
@@ -721,64 +634,8 @@ void zones_change_locked(struct heap *heap)
         atomic_store_explicit(&heap->zones[zone].state, ++heap->states, memory_order_relaxed);
 }
 
-struct heap *heap_next(struct arena *arena, struct heap *heap)
-{
-    mutex_lock(&arena->lock);
-    struct heap *next = heap ? heap->next : arena->heaps;
-    mutex_unlock(&arena->lock);
-    return next;
-}
-
-struct store *heap_store(struct heap *heap)
-{
-    mutex_lock(&heap->lock);
-    struct store *store = heap->store;
-    mutex_unlock(&heap->lock);
-    return store;
-}
-
-bool heap_serves(struct heap *heap, const struct store *wanting)
-{
-    mutex_lock(&heap->lock); /* keeps its store alive */
-    bool serves = store_serves(heap->store, wanting);
-    mutex_unlock(&heap->lock);
-    return serves;
-}
-
-/* Whether other heaps can take its memory: its stream is retired, or its pool is left behind. */
-bool heap_is_left_behind_locked(const struct heap *heap)
-{
-    return heap->retired || atomic_load_explicit(&heap->store->left_behind, memory_order_relaxed);
-}
-
-tarn_status batches_end_prepare_locked(struct heap *heap)
-{
-    kept_flush_locked(heap);
-    batches_advance_locked(heap);
-    if (heap->closed_count == HEAP_BATCHES) { /* this mark replaces the newest one */
-        mark_release(heap->closed[--heap->closed_count].mark);
-        heap->open_batch_used = true;
-    }
-    return batch_close_locked(heap);
-}
-
-void batches_end_locked(struct heap *heap)
-{
-    if (heap->closed_count > 0)
-        heap->closed[heap->closed_count - 1].number = heap->open_batch;
-    else
-        heap->idle_batch = heap->open_batch;
-    heap->open_batch_used = false;
-}
-
 void zones_init(struct heap *heap)
 {
     for (int zone = 0; zone < ZONES; zone++)
-        heap->zones[zone].free.order = heap->store && heap->store->registrable ? by_size_and_serial : by_size;
-}
-
-bool heap_is_empty_locked(struct heap *heap)
-{
-    batches_advance_locked(heap);
-    return !heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs && heap->closed_count == 0 && !heap->ghosts;
+        heap->zones[zone].free.order = heap->store && heap->store->kind.fixed ? by_size_and_serial : by_size;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns which granules of a site are holes, under the heap's lock. Makes no driver call. */
-#include "memory/heap/site.h"
+/* Owns which granules of a site are holes, and the order of a following heap's free spans by address, under the heap's lock. Makes no
+ * driver call. */
+#include "memory/heap/following.h"
 #include "base/bits.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/heap/heap.h"
+
+#define SPAN_BY_START(node) TREE_ENTRY(node, struct span, by_start)
 
 tarn_status site_begin(struct site *site, struct arena *arena, size_t size)
 {
@@ -74,11 +77,40 @@ void site_end(struct site *site, struct arena *arena)
     *site = (struct site){0};
 }
 
+static int by_start(const struct tree_node *a, const struct tree_node *b)
+{
+    const struct span *x = SPAN_BY_START(a), *y = SPAN_BY_START(b);
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static bool is_ending_behind(const struct tree_node *node, uint64_t address)
+{
+    return SPAN_BY_START(node)->start + SPAN_BY_START(node)->size > address;
+}
+
+void following_begin_locked(struct heap *heap, struct following *following)
+{
+    struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free);
+    following->free = (struct tree){.order = by_start};
+    for (; node; node = tree_next(node))
+        tree_insert(&following->free, &TREE_ENTRY(node, struct span, by_size)->by_start);
+    heap->following = following;
+}
+
+struct span *span_ending_behind_locked(const struct following *following, uintptr_t address)
+{
+    struct tree_node *node = tree_find_first(&following->free, is_ending_behind, address);
+    return node ? SPAN_BY_START(node) : NULL;
+}
+
 void heap_unclaim_locked(struct heap *heap, uintptr_t start, size_t size)
 {
-    struct site *site = &heap->site;
-    uintptr_t end = start + size, from = start > site->start ? start : site->start;
-    uintptr_t to = end < site->start + site->size ? end : site->start + site->size;
+    struct site *site = heap->following ? &heap->following->site : NULL;
+    uintptr_t end = start + size, from = start, to = start;
+    if (site) {
+        from = start > site->start ? start : site->start;
+        to = end < site->start + site->size ? end : site->start + site->size;
+    }
     if (from >= to) {
         arena_unclaim(heap->arena, start, size);
         return;
