@@ -464,6 +464,15 @@ static void cost_of_a_capture(void)
     OK(tarn_host_graph_destroy(graph));
 }
 
+/* On a stream that has memory in all pools. */
+static void cost_of_a_capture_of_theirs(void)
+{
+    void *graph = NULL;
+    OK(tarn_pool_capture_begin(bystanders[0], own, TARN_CAPTURE_RELAXED));
+    OK(tarn_capture_end(own, &graph));
+    OK(tarn_host_graph_destroy(graph));
+}
+
 static const struct {
     const char *name;
     void (*call)(void);
@@ -479,6 +488,7 @@ static const struct {
     {"a scope", cost_of_a_scope},
     {"a pair", cost_of_a_scoped_pair},
     {"an observer", cost_of_an_observer},
+    {"a capture beside pools", cost_of_a_capture_of_theirs},
     {"a capture", cost_of_a_capture},
     {"a pair in a capture", cost_of_a_scoped_pair},
 };
@@ -562,7 +572,7 @@ static void no_call_costs_more_for_all_the_others(void)
     capture_begins(FEW, MANY);
     measure(IN_CAPTURES, COSTS, many, few);
     for (size_t i = 0; i < COSTS; i++) {
-        printf("%-20s %8.2f us beside %d, %8.2f beside %d\n", calls[i].name, few[i], FEW, many[i], MANY);
+        printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", calls[i].name, few[i], FEW, many[i], MANY);
         fflush(stdout);
         CHECK(many[i] < bound(few[i]));
     }

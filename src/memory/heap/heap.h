@@ -210,8 +210,11 @@ struct heap {
     struct heap *next_of_stream, *previous_of_stream; /* heaps_lock: of its stream, while that is not retired */
     struct heap *next_unused;                         /* heaps_lock: in the queue of heaps to be reused */
 
-    struct heap_member sets[HEAP_SETS]; /* the sets that it is in */
-    bool lends;                         /* it is in its store's `lenders` */
+    struct heap_member sets[HEAP_SETS];             /* the sets that it is in */
+    bool lends;                                     /* it is in its store's `lenders` */
+    size_t news;                                    /* a free span from this size on is news to the sets; 0: each, so that no block is kept */
+    struct heap *next_unmarked, *previous_unmarked; /* sets_lock: in the list of its stream */
+    bool unmarked;                                  /* sets_lock to change: it is in that list */
 
     /* The part's lock: freed blocks that are kept as they are, the newest last; and to change, whether any may be. */
     struct counters_part part; /* of its store's counters */
@@ -260,8 +263,9 @@ struct heap *heap_walk_next(struct heap_walk *walk); /* NULL ends */
 
 /* Which sets a heap is in, after its store, or who uses it, has changed; a heap that is `unused` is in none. */
 void heap_sets_update_locked(struct heap *heap, bool unused);
-/* A whole piece may be free in the heap now: then other streams of its pool may borrow it. And the end of that, if there is none. */
-void heap_lends_locked(struct heap *heap);
+/* A span of this size is free, in the open batch perhaps. If a whole piece may be free, other streams of the pool may borrow it. And the end
+ * of that, if there is none. */
+void heap_news_locked(struct heap *heap, size_t size);
 void heap_lends_end_locked(struct heap *heap);
 /* The heap is nobody's and has no memory left: it is not looked at any more. */
 void heap_nobodys_end_locked(struct heap *heap);
@@ -417,6 +421,10 @@ tarn_status heap_retire(struct stream *stream);
 bool heap_is_left_behind_locked(const struct heap *heap);
 /* The stream is about to capture, and nothing can be marked on it then: so what was freed for it so far is, in every pool. */
 void heaps_learn(struct stream *stream);
+/* The first heap of a stream, or the next, whose open batch may have something; the list changes only under heaps_lock, except at its start.
+ * And the end of that, if it has nothing: until something is freed, no block of the heap is kept. */
+struct heap *heap_next_unmarked(struct arena *arena, const struct stream *stream, const struct heap *heap);
+void heap_unmarked_end_locked(struct heap *heap);
 /* The store is left behind: its heaps' idle memory is the default pool's to take. */
 void heaps_leave_behind(struct store *store);
 /* Whether nothing is left in any heap of a store that was left behind; then they are given up, to be used again. */
