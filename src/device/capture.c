@@ -694,6 +694,11 @@ tarn_status tarn_capture_abort(tarn_stream stream)
                 (ending.orphaned || !driver_captures(ending.stream));
     over = over || (!graph && status == TARN_ERROR_DEVICE_LOST && ending.over);
     status = over ? TARN_OK : status;
+    if (ending.stream && (!status || !ending.claimed)) {
+        bool ended = false;
+        tarn_status replaced = stream_end_abandoned(ending.stream, stream, &ended);
+        status = ended ? replaced : status;
+    }
     error_attempt_end(&before, status);
     return status;
 }

@@ -85,6 +85,10 @@ void stream_on_retire(tarn_status (*callback)(struct stream *stream));
 /* Leaves the per-thread streams of an ending thread to later threads. Makes no driver call. */
 void streams_of_thread_end(struct thread *thread);
 
+/* If the driver goes on with a capture on a shared stream that no thread can end, retires and destroys the stream, which ends the capture.
+ * `is` says whether it was such a stream. A call that fails can be repeated. */
+tarn_status stream_end_abandoned(struct stream *stream, tarn_stream value, bool *is);
+
 /* Whether streams of a device were leased, and are between two leases. */
 bool streams_returned(struct device *device);
 /* Destroys the streams that tarn created. For tarn_shutdown(). */
