@@ -97,7 +97,9 @@ TARN_API tarn_status tarn_stream_find(int device, void *native, tarn_stream *str
 TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
 
 /* Returns one of 32 streams per device and priority, round-robin: the 33rd call returns the first stream again, as in
- * PyTorch. `priority` is 0 or negative; a value below the device's greatest priority counts as the greatest.
+ * PyTorch. `priority` is 0 or negative; a value below the device's greatest priority counts as the greatest. The
+ * streams stay, with one exception: tarn_capture_abort() retires one that would capture for ever, and a fresh one takes
+ * its place.
  *   TARN_ERROR_INVALID_ARGUMENT   `priority` is above 0
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number */
 TARN_API tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream);
@@ -250,7 +252,8 @@ TARN_API tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph)
 /* Ends a known capture. If tarn began it, its recorded work is discarded. The same threads may call this as for
  * tarn_capture_end(). If the thread that began the capture has exited, any thread may call this. The driver may then
  * refuse to end the capture: tarn forgets it, and the stream keeps capturing until it is destroyed. Return such a
- * stream if it is leased, which destroys it; otherwise retire it, and then destroy it.
+ * stream if it is leased, which destroys it. A shared one (tarn_stream_shared_get()) is destroyed at once, and its value
+ * retired, in every thread; if that fails, repeat the call. Retire any other, and then destroy it.
  *   TARN_ERROR_INVALID_ARGUMENT   the stream has no known capture
  *   TARN_ERROR_CAPTURE            the calling thread did not begin the capture, and it is not relaxed */
 TARN_API tarn_status tarn_capture_abort(tarn_stream stream);

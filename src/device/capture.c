@@ -240,7 +240,7 @@ static bool has_context(struct device *device)
 
 /* Another thread may retire the stream, and then destroy it. One that its caller has destroyed without a retirement captures nothing, nor
  * does a lost device, which others are asked beside. */
-static tarn_status refuse_shown_by(struct stream *stream, unsigned incarnation, const char *what)
+tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, const char *what)
 {
     tarn_status status = TARN_OK;
     struct error_before before;
@@ -265,11 +265,23 @@ tarn_status captures_refuse_shown(const struct device *device, const char *what)
     struct stream *stream;
     tarn_status status = TARN_OK;
     while (!status && (stream = stream_next(driver->wait_ends_all ? NULL : device, &slot, &incarnation)))
-        status = refuse_shown_by(stream, incarnation, what);
+        status = stream_refuse_shown(stream, incarnation, what);
     return status;
 }
 
-/* What is known. */
+/* What the legacy streams show. They are never retired. */
+static tarn_status refuse_shown_by_legacy(const struct device *device, const char *what)
+{
+    tarn_status status = TARN_OK;
+    for (int i = 0; i < device_count() && !status; i++) {
+        struct stream *legacy = device_at(i)->legacy;
+        if (legacy && (driver->wait_ends_all || i == device->number))
+            status = stream_refuse_shown(legacy, 0, what);
+    }
+    return status;
+}
+
+/* Of those that count now; asks the driver nothing. */
 static tarn_status bar_one(struct device *device, const char *what)
 {
     mutex_lock(&device->record_lock);
@@ -286,17 +298,24 @@ static void unbar_first(int count)
         atomic_fetch_sub(&barred[count], 1);
 }
 
-tarn_status captures_bar_all(const char *what)
+/* What is known, on all devices or on none. */
+static tarn_status bar_each(const char *what)
 {
     int count = 0;
     tarn_status status = captures_refuse_all(what);
     while (!status && count < device_count())
         if (!(status = bar_one(device_at(count), what)))
             count++;
-    if (!status)
-        status = captures_refuse_shown(NULL, what);
     if (status)
         unbar_first(count);
+    return status;
+}
+
+tarn_status captures_bar_all(const char *what)
+{
+    tarn_status status = bar_each(what);
+    if (!status && (status = captures_refuse_shown(NULL, what)))
+        captures_unbar_all();
     return status;
 }
 
@@ -305,14 +324,17 @@ void captures_unbar_all(void)
     unbar_first(device_count());
 }
 
+/* What is known on one device. */
+static tarn_status bar_device(struct device *device, const char *what)
+{
+    tarn_status status = captures_refuse(device, what);
+    return status ? status : bar_one(device, what);
+}
+
 tarn_status captures_bar(struct device *device, const char *what)
 {
-    if (driver->wait_ends_all)
-        return captures_bar_all(what);
-    tarn_status status = captures_refuse(device, what);
-    if (!status)
-        status = bar_one(device, what);
-    if (!status && (status = captures_refuse_shown(device, what)))
+    tarn_status status = driver->wait_ends_all ? bar_each(what) : bar_device(device, what);
+    if (!status && (status = refuse_shown_by_legacy(device, what)))
         captures_unbar(device);
     return status;
 }
@@ -784,6 +806,11 @@ tarn_status tarn_capture_abort(tarn_stream stream)
                 (ending.orphaned || !driver_captures(ending.stream));
     over = over || (!graph && status == TARN_ERROR_DEVICE_LOST && ending.over);
     status = over ? TARN_OK : status;
+    if (ending.stream && (!status || !ending.claimed)) {
+        bool ended = false;
+        tarn_status replaced = stream_end_abandoned(ending.stream, stream, &ended);
+        status = ended ? replaced : status;
+    }
     error_attempt_end(&before, status);
     return status;
 }

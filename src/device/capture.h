@@ -61,10 +61,14 @@ tarn_status captures_refuse(const struct device *device, const char *what);
  * The legacy stream is among them, which shows captures of all blocking streams. Asking harms no capture: cuStreamIsCapturing() says so of
  * the legacy stream in cuda.h. */
 tarn_status captures_refuse_shown(const struct device *device, const char *what);
-/* Both, and from then on no known capture begins on the device until captures_unbar(): for code that waits for the whole device. */
+/* TARN_ERROR_CAPTURE if one stream shows a capture. TARN_OK if it was retired since `incarnation`. */
+tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, const char *what);
+/* TARN_ERROR_CAPTURE if a known capture is open on the device, or the legacy stream shows one. From then on no known capture begins on the
+ * device until captures_unbar(). For code that waits for streams, each of which is asked when its mark is recorded: so the number of
+ * streams does not matter. Code that waits for the whole device also calls captures_refuse_shown(). */
 tarn_status captures_bar(struct device *device, const char *what);
 void captures_unbar(const struct device *device);
-/* The same on all devices, or on none. */
+/* The same on all devices, or on none, and asks each stream that certainly exists. */
 tarn_status captures_bar_all(const char *what);
 void captures_unbar_all(void);
 tarn_status captures_refuse_all(const char *what);

@@ -270,7 +270,8 @@ tarn_status device_wait(struct device *device, const char *what)
     wait_by_events(device);
     if ((status = captures_bar(device, what)))
         return status;
-    status = synchronize(device);
+    if (!(status = captures_refuse_shown(device, what)))
+        status = synchronize(device);
     captures_unbar(device);
     return status ? status : device_check(device); /* a question before may have found it lost */
 }

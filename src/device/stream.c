@@ -739,18 +739,28 @@ static tarn_status refuse_not_leased(tarn_stream stream)
     return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
 }
 
-/* The end of a lease whose stream can only be destroyed, which ends the capture. What was queued before the capture still runs. */
-static tarn_status return_abandoned(struct stream *stream, tarn_stream value)
+/* The end of a stream of tarn's that can only be destroyed, which ends the capture. What was queued before the capture still runs. The place
+ * of a shared stream gets a fresh one when it is next handed out; nobody gets the old one's next incarnation. */
+static tarn_status abandoned_end(struct stream *stream, tarn_stream value, bool leased, bool *is)
 {
     struct device *device = device_at(stream->device);
     mutex_lock(&entering);
     mutex_lock(&device->lock);
-    bool leased = stream->leased && stream_value(stream) == value;
+    *is = stream->leased == leased && !atomic_load(&stream->returned) && stream_value(stream) == value;
+    struct stream **places = device->pool[-stream->priority];
+    for (int i = 0; *is && !leased && i < TARN_STREAM_SHARED_COUNT; i++)
+        places[i] = places[i] == stream ? NULL : places[i];
     mutex_unlock(&device->lock);
     driver_stream native = stream->native;
-    tarn_status status = leased ? stream_retire(stream) : refuse_not_leased(value);
+    tarn_status status = *is ? stream_retire(stream) : TARN_OK;
     mutex_unlock(&entering);
-    return status ? status : device_note(device, driver->stream_destroy(device->number, native));
+    return status || !*is ? status : device_note(device, driver->stream_destroy(device->number, native));
+}
+
+tarn_status stream_end_abandoned(struct stream *stream, tarn_stream value, bool *is)
+{
+    *is = stream->origin == STREAM_IS_POOLED && is_abandoned(stream);
+    return *is ? abandoned_end(stream, value, false, is) : TARN_OK;
 }
 
 tarn_status tarn_stream_return(tarn_stream stream)
@@ -759,8 +769,11 @@ tarn_status tarn_stream_return(tarn_stream stream)
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
-    if (is_abandoned(found))
-        return return_abandoned(found, stream);
+    bool leased = false;
+    if (is_abandoned(found)) {
+        status = abandoned_end(found, stream, true, &leased);
+        return leased ? status : refuse_not_leased(stream);
+    }
     if (stream_awaits_end(found))
         return failed(TARN_ERROR_CAPTURE, "a return: stream %#llx of device %d captures; first end the capture",
                       (unsigned long long)stream, found->device);
@@ -769,7 +782,7 @@ tarn_status tarn_stream_return(tarn_stream stream)
     struct device *device = device_at(found->device);
     mutex_lock(&entering);
     mutex_lock(&device->lock);
-    bool leased = found->leased && stream_value(found) == stream; /* not the next lease, beside another return */
+    leased = found->leased && stream_value(found) == stream; /* not the next lease, beside another return */
     if (leased) {
         found->adoptions = 0; /* they end with the value */
         found->leased = false;

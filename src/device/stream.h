@@ -47,6 +47,7 @@ struct stream {
     struct mark *last_work; /* table lock: the end of the last retired incarnation; NULL when finished */
     _Atomic(void *) heap;   /* the memory layer's: the default pool's heap of this stream */
     struct heap *heaps;     /* the memory layer's, heaps_lock: the first of this stream's heaps in all pools */
+    struct heap *unmarked;  /* the memory layer's, sets_lock: the first of those whose open batch may have something */
     struct scope *scopes;   /* the memory layer's, scopes_lock: the newest of the open scopes of this stream */
     void *pinned;           /* the memory layer's, pinned lock: the queue of pinned blocks that this stream uses */
 };
@@ -84,6 +85,10 @@ void stream_on_retire(tarn_status (*callback)(struct stream *stream));
 
 /* Leaves the per-thread streams of an ending thread to later threads. Makes no driver call. */
 void streams_of_thread_end(struct thread *thread);
+
+/* If the driver goes on with a capture on a shared stream that no thread can end, retires and destroys the stream, which ends the capture.
+ * `is` says whether it was such a stream. A call that fails can be repeated. */
+tarn_status stream_end_abandoned(struct stream *stream, tarn_stream value, bool *is);
 
 /* Whether streams of a device were leased, and are between two leases. */
 bool streams_returned(struct device *device);

@@ -119,6 +119,11 @@ static void list_free(void)
     sleeping.count = sleeping.room = 0;
 }
 
+static int device_of(const struct member *member)
+{
+    return member->pool->store.arena->device->number;
+}
+
 /* It stays awake, or slept after a commit that failed and was resumed by the program. */
 static bool is_awake(const struct member *member)
 {
@@ -204,7 +209,7 @@ static tarn_residue_reason why_anchored(struct pool *pool)
     return anchors_any(&pool->store) ? TARN_RESIDUE_REGISTERED : TARN_RESIDUE_EXPORTED;
 }
 
-static tarn_status prepare_one(struct member *member, tarn_sleep_contents contents)
+static tarn_status prepare_one(struct member *member, tarn_sleep_contents contents, bool *waited)
 {
     struct pool *pool = member->pool;
     struct error_before before;
@@ -219,7 +224,8 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
     }
     member->keep = contents == TARN_SLEEP_KEEP;
     error_attempt_begin(&before);
-    tarn_status status = pool_sleep_prepare(pool, member->keep, sleepers_release(pool) && anchors_any(&pool->store));
+    tarn_status status =
+        pool_sleep_prepare(pool, member->keep, sleepers_release(pool) && anchors_any(&pool->store), waited);
     error_attempt_end(&before, status == TARN_ERROR_BUSY ? TARN_OK : status);
     if (!status) {
         member->state = PREPARED;
@@ -467,13 +473,14 @@ static void ended_stay(void)
 
 static tarn_status unmap_all(void)
 {
+    bool waited[TARN_MAX_DEVICES] = {false};
     tarn_status status = TARN_OK;
     size_t done = 0;
     for (; done < sleeping.count && !status; done++) {
         struct member *member = &sleeping.members[done];
         if (member->state != PREPARED)
             continue;
-        status = pool_sleep_unmap(member->pool);
+        status = pool_sleep_unmap(member->pool, &waited[device_of(member)]);
         member->state = !status ? UNMAPPED : pool_sleep_is_in_part(member->pool) ? SLEEPS : PREPARED;
     }
     if (!status)
@@ -561,6 +568,7 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_sleep_options options;
     struct error_before before;
+    bool waited[TARN_MAX_DEVICES] = {false};
     tarn_status lost = TARN_OK, status = read_options(given, &options);
     if (status || (status = residue_check(residue)) || (status = barred_begin(TARN_SLEEP_AWAKE, "a sleep")))
         return status;
@@ -570,8 +578,10 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
         status = sleepers_prepare();
     if (!status && options.what & TARN_SLEEP_POOLS)
         status = list_make();
-    for (size_t i = 0; i < sleeping.count && !status; i++)
-        status = prepare_one(&sleeping.members[i], contents_of(&options, sleeping.members[i].pool));
+    for (size_t i = 0; i < sleeping.count && !status; i++) {
+        struct member *member = &sleeping.members[i];
+        status = prepare_one(member, contents_of(&options, member->pool), &waited[device_of(member)]);
+    }
     if (!status) {
         residue_take(residue);
         return barred_end(TARN_SLEEP_PREPARED, TARN_OK);

@@ -16,7 +16,7 @@
 
 #define MEMORY (512 * MIB)
 
-/* Every range; or the first ones alone: a rule does not count the calls that a rule before it has refused. */
+/* Every range; or the first ones alone. */
 static void refuse(const char *which, const char *settings)
 {
     CHECK(setenv("TARN_DRIVER", "cuda", 1) == 0 && setenv("TARN_SIM_FAIL", which, 1) == 0);
@@ -62,10 +62,18 @@ static void the_default_tries_smaller_ranges(void)
     CHECK(calls_of(0, "map") > 0);
 }
 
+/* As many addresses as memory: what small blocks have must not lie in the middle. */
+static void a_range_as_long_as_the_memory_serves_large_blocks(void)
+{
+    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:2:2", "");
+    everything_works();
+    CHECK(calls_of(0, "map") > 0);
+}
+
 /* The default has fallen back to plain segments; then the driver has addresses again. */
 static void a_pool_that_needs_them_asks_again(void)
 {
-    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:1:2,cuMemAddressReserve:1:2", "");
+    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:2:2,cuMemAddressReserve:3:2", "");
     void *plain = alloc_on(lease(0), 30 * MIB);
     CHECK(calls_of(0, "map") == 0);
     tarn_pool *pools[] = {pool_with((tarn_pool_options){.exportable = true}),
@@ -181,6 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHILD_TEST(the_default_takes_plain_segments),
         CHILD_TEST(the_default_tries_smaller_ranges),
+        CHILD_TEST(a_range_as_long_as_the_memory_serves_large_blocks),
         CHILD_TEST(a_pool_that_needs_them_asks_again),
         CHILD_TEST(the_default_that_fell_back_stays_plain),
         CHILD_TEST(plain_segments_ask_for_none),

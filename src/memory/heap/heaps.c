@@ -208,6 +208,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     batches_begin_locked(heap);
     heap->splits = (struct counters_splits){0};
     heap->growths = (struct growths){0};
+    heap->news = 0;
     if (!left_behind)
         caches_open_locked(heap);
     heap_sets_update_locked(heap, false);
@@ -293,10 +294,13 @@ void heaps_leave_behind(struct store *store)
 
 void heaps_learn(struct stream *stream)
 {
+    struct arena *arena = arena_if_used(stream->device);
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = stream->heaps; heap; heap = heap->next_of_stream) {
+    for (struct heap *heap = arena ? heap_next_unmarked(arena, stream, NULL) : NULL, *next; heap; heap = next) {
+        next = heap_next_unmarked(arena, stream, heap);
         mutex_lock(&heap->lock);
         heap_learn_locked(heap, true);
+        heap_unmarked_end_locked(heap);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);

@@ -8,6 +8,7 @@
 #include "memory/arena/arena.h"
 
 struct heap;
+struct stream;
 
 /* A heap is in one set of each kind at most. */
 enum heap_set_kind {
@@ -43,10 +44,16 @@ struct heap *heap_walk_next(struct heap_walk *walk); /* NULL ends */
 
 /* Which sets a heap is in, after its store, or who uses it, has changed; a heap that is `unused` is in none. */
 void heap_sets_update_locked(struct heap *heap, bool unused);
-/* A whole piece may be free in the heap now: then other streams of its pool may borrow it. And the end of that, if there is none. */
-void heap_lends_locked(struct heap *heap);
+/* A span of this size is free, in the open batch perhaps. If a whole piece may be free, other streams of the pool may borrow it. And the end
+ * of that, if there is none. */
+void heap_news_locked(struct heap *heap, size_t size);
 void heap_lends_end_locked(struct heap *heap);
 /* The heap is nobody's and has no memory left: it is not looked at any more. */
 void heap_nobodys_end_locked(struct heap *heap);
+
+/* The first heap of a stream, or the next, whose open batch may have something; the list changes only under heaps_lock, except at its start.
+ * And the end of that, if it has nothing: until something is freed, no block of the heap is kept. */
+struct heap *heap_next_unmarked(struct arena *arena, const struct stream *stream, const struct heap *heap);
+void heap_unmarked_end_locked(struct heap *heap);
 
 #endif

@@ -153,8 +153,8 @@ static void span_file_locked(struct heap *heap, struct span *span)
     if (heap->following)
         following_file_locked(heap->following, span);
     state_is_new_locked(heap, span);
-    if (!heap->lends && span->size >= heap->arena->granule && heap->store)
-        heap_lends_locked(heap);
+    if (span->size >= heap->news)
+        heap_news_locked(heap, span->size);
     heap->free_bytes += span->size;
     if (span->split)
         counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, 1);
@@ -282,10 +282,11 @@ static bool is_cut(const struct heap *heap, const struct span *span, size_t size
     return !store_has(store, STORE_NO_SPLIT) && rules_cut(&rules, large, size, left);
 }
 
-/* The state of the result, a span that was cut off a free one: kept spans serve only requests without an alignment. */
+/* The state of the result, a span that was cut off a free one: kept spans serve only requests without an alignment. If each free is news,
+ * none is kept. */
 static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alignment, uint64_t before)
 {
-    bool simple = alignment == TARN_BLOCK_UNIT;
+    bool simple = alignment == TARN_BLOCK_UNIT && heap->news;
     uint64_t after = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
     span->before = simple ? before : 0;
     atomic_store_explicit(&span->after, simple ? after : 0, memory_order_relaxed);

@@ -244,6 +244,8 @@ static tarn_status sets_verify(struct heap *heap)
         text = "the heap is nobody's, or is not, in another way than its set says";
     else if (heap->sets[HEAPS_LENDING].set != (heap->lends ? &store->lenders : NULL))
         text = "the heap is in the set of lenders, or is not, without reason";
+    else if (heap->batches.open_used && !heap->retired && !heap->unmarked)
+        text = "something was freed in the heap, and it is not in the list of those that need a mark";
     else if (!heap->lends && heap_has_free_locked(heap, arena->granule))
         text = "the heap has free memory to lend, and is not in the set of lenders";
     mutex_unlock(&arena->sets_lock);
