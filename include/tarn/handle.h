@@ -50,8 +50,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tarn/core.h>
 #include <tarn/pool.h>
-#include <tarn/status.h>
 #include <tarn/stream.h>
 
 #ifdef __cplusplus
@@ -96,8 +96,6 @@ extern "C" {
     X(HIPSOLVER, 15, hipsolver)    \
     X(CUSPARSELT, 16, cusparselt)
 
-/* A library: one of TARN_LIBRARY_..., or the number of a library that the program registered. */
-typedef int tarn_library;
 /* The numbers of the list. */
 enum {
 #define TARN_LIBRARY_ENUM(NAME, number, name) TARN_LIBRARY_##NAME = number,
@@ -192,24 +190,7 @@ TARN_API tarn_status tarn_library_info_get(tarn_library library, tarn_library_in
 
 /* Handles --------------------------------------------------------------------------------------------------------- */
 
-/* Return the calling thread's handle of a library. `get` returns the handle for the current device, bound to the
- * current stream there. `get_on` returns the handle for the device of `stream`, bound to `stream`. If the stream has
- * not changed, the call takes no lock, looks nothing up and calls nothing.
- *   TARN_ERROR_LIBRARY_NOT_FOUND   the library could not be opened; the text lists what was tried
- *   TARN_ERROR_NOT_SUPPORTED       the library needs another driver
- *   TARN_ERROR_LIBRARY             a call of the library failed; the text names the call and its status
- *   TARN_ERROR_OUT_OF_MEMORY       no memory for the handle or its workspace, even after unused workspaces and idle
- *                                  memory were released
- *   TARN_ERROR_CAPTURE             a handle would have to be created while a capture is open
- *   TARN_ERROR_SUSPENDED           the stream captures with a pool that is suspended (tarn/pool.h), and a workspace
- *                                  would have to be created in that pool
- *   TARN_ERROR_BUSY                the library's create asks for a handle of the same library and device; or the thread
- *                                  is in a `mapped` or `unmapping` callback (observe.h), and a handle or memory for
- *                                  its workspace would have to be created; or another thread creates the first handle
- *                                  there, and has not finished in time (tarn_handle_wait_limit_set())
- *   TARN_ERROR_INVALID_STREAM      the stream was retired
- *   TARN_ERROR_INVALID_ARGUMENT    `handle` is NULL, or the library number is unknown */
-TARN_API tarn_status tarn_handle_get(tarn_library library, void **handle);
+/* Returns the calling thread's handle for the device of `stream`, bound to `stream`. Otherwise as tarn_handle_get(). */
 TARN_API tarn_status tarn_handle_get_on(tarn_library library, tarn_stream stream, void **handle);
 
 /* Returns the calling thread's handle for its current device as its last user left it. tarn sets no stream, no
@@ -240,19 +221,11 @@ TARN_API tarn_status tarn_handle_lease_bind(tarn_lease *lease, tarn_stream strea
  *   TARN_ERROR_BUSY               the lease is between tarn_workspace_begin_of() and tarn_workspace_end() */
 TARN_API tarn_status tarn_handle_return(tarn_lease *lease);
 
-/* Creates handles until `count` are available: they belong to no thread, and a capture can take them. `prewarm` creates
- * handles for any stream of `device`. `prewarm_on` creates them for `stream` and reserves them until a get or a lease
- * on that stream takes them, a trim destroys them, or the stream is retired. So a thread that captures can rely on its
- * handle, whatever others ask for.
- *
- * The call also does what a first binding does and a capture does not survive: rocBLAS and hipBLAS free the memory that
- * a handle came with. A handle that keeps its stream counts as available again when that stream's work is over.
- *
- * Both fail as tarn_handle_get() does; handles already created stay.
- *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
- *   TARN_ERROR_INVALID_STREAM     the stream is unknown or was retired
- *   TARN_ERROR_INVALID_ARGUMENT   `count` is above 65,536 */
-TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
+/* Creates handles for `stream`, until `count` are available, and reserves them until a get or a lease on that stream
+ * takes them, a trim destroys them, or the stream is retired. So a thread that captures can rely on its handle,
+ * whatever others ask for. Otherwise as tarn_handle_prewarm(). Both also do what a first binding does and a capture
+ * does not survive: rocBLAS and hipBLAS free the memory that a handle came with.
+ *   TARN_ERROR_INVALID_STREAM     the stream is unknown or was retired */
 TARN_API tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream stream, size_t count);
 
 /* Destroys the handles that no thread and no lease has, with their workspaces. Handles that a prewarm reserved are

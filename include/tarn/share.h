@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <tarn/pool.h>
-#include <tarn/status.h>
 
 #ifdef __cplusplus
 extern "C" {

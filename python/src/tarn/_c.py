@@ -68,18 +68,6 @@ class tarn_status(IntEnum):
     TARN_ERROR_SYSTEM = 25
 
 
-class tarn_capture_mode(IntEnum):
-    TARN_CAPTURE_GLOBAL = 0
-    TARN_CAPTURE_THREAD_LOCAL = 1
-    TARN_CAPTURE_RELAXED = 2
-
-
-class tarn_capture_state(IntEnum):
-    TARN_CAPTURE_NONE = 0
-    TARN_CAPTURE_ACTIVE = 1
-    TARN_CAPTURE_INVALIDATED = 2
-
-
 class tarn_stat_class(IntEnum):
     TARN_STAT_ALL = 0
     TARN_STAT_SMALL_POOL = 1
@@ -90,6 +78,18 @@ class tarn_stat_class(IntEnum):
 class tarn_stats_what(IntEnum):
     TARN_STATS_PEAK = 0
     TARN_STATS_ACCUMULATED = 1
+
+
+class tarn_capture_mode(IntEnum):
+    TARN_CAPTURE_GLOBAL = 0
+    TARN_CAPTURE_THREAD_LOCAL = 1
+    TARN_CAPTURE_RELAXED = 2
+
+
+class tarn_capture_state(IntEnum):
+    TARN_CAPTURE_NONE = 0
+    TARN_CAPTURE_ACTIVE = 1
+    TARN_CAPTURE_INVALIDATED = 2
 
 
 class tarn_segments(IntEnum):
@@ -192,6 +192,57 @@ class tarn_trace_stacks(IntEnum):
     TARN_TRACE_STACKS_ALLOC = 1
     TARN_TRACE_STACKS_ALL = 2
 
+class tarn_stat(Structure):
+    _fields_ = [
+        ("current", c_int64),
+        ("peak", c_int64),
+        ("allocated", c_int64),
+        ("freed", c_int64),
+    ]
+
+class tarn_stats(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("max_split_size", c_int64),
+        ("metadata_bytes", c_int64),
+        ("allocation", tarn_stat * 3),
+        ("segment", tarn_stat * 3),
+        ("active", tarn_stat * 3),
+        ("inactive_split", tarn_stat * 3),
+        ("allocated_bytes", tarn_stat * 3),
+        ("reserved_bytes", tarn_stat * 3),
+        ("active_bytes", tarn_stat * 3),
+        ("inactive_split_bytes", tarn_stat * 3),
+        ("requested_bytes", tarn_stat * 3),
+        ("oversize_allocations", tarn_stat),
+        ("oversize_segments", tarn_stat),
+        ("num_alloc_retries", c_int64),
+        ("num_ooms", c_int64),
+        ("num_sync_all_streams", c_int64),
+        ("num_device_alloc", c_int64),
+        ("num_device_free", c_int64),
+        ("num_oom_rejections", c_int64),
+    ]
+
+class tarn_metadata_kind(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("record_bytes", c_size_t),
+        ("records", c_int64),
+        ("bytes", c_int64),
+    ]
+
+class tarn_alloc_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("device", c_int),
+        ("stream", c_uint64),
+        ("alignment", c_size_t),
+        ("tag", c_uint16),
+        ("pool", c_void_p),
+    ]
+
 class tarn_device_properties(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -220,16 +271,6 @@ class tarn_stream_guard(Structure):
         ("device", c_int),
         ("previous_device", c_int),
         ("active", c_bool),
-    ]
-
-class tarn_alloc_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("device", c_int),
-        ("stream", c_uint64),
-        ("alignment", c_size_t),
-        ("tag", c_uint16),
-        ("pool", c_void_p),
     ]
 
 class tarn_pool_id(Structure):
@@ -279,47 +320,6 @@ class tarn_observer_options(Structure):
         ("unmapping", CFUNCTYPE(None, POINTER(tarn_range), c_void_p)),
         ("out_of_memory", CFUNCTYPE(None, POINTER(tarn_shortage), c_void_p)),
         ("reclaim", CFUNCTYPE(c_bool, c_int, c_size_t, c_void_p)),
-    ]
-
-class tarn_stat(Structure):
-    _fields_ = [
-        ("current", c_int64),
-        ("peak", c_int64),
-        ("allocated", c_int64),
-        ("freed", c_int64),
-    ]
-
-class tarn_stats(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("max_split_size", c_int64),
-        ("metadata_bytes", c_int64),
-        ("allocation", tarn_stat * 3),
-        ("segment", tarn_stat * 3),
-        ("active", tarn_stat * 3),
-        ("inactive_split", tarn_stat * 3),
-        ("allocated_bytes", tarn_stat * 3),
-        ("reserved_bytes", tarn_stat * 3),
-        ("active_bytes", tarn_stat * 3),
-        ("inactive_split_bytes", tarn_stat * 3),
-        ("requested_bytes", tarn_stat * 3),
-        ("oversize_allocations", tarn_stat),
-        ("oversize_segments", tarn_stat),
-        ("num_alloc_retries", c_int64),
-        ("num_ooms", c_int64),
-        ("num_sync_all_streams", c_int64),
-        ("num_device_alloc", c_int64),
-        ("num_device_free", c_int64),
-        ("num_oom_rejections", c_int64),
-    ]
-
-class tarn_metadata_kind(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_char_p),
-        ("record_bytes", c_size_t),
-        ("records", c_int64),
-        ("bytes", c_int64),
     ]
 
 class tarn_pool_allocator(Structure):
@@ -679,8 +679,29 @@ class tarn_live_options(Structure):
 FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_status_name": (c_char_p, [c_int], "status"),
     "tarn_status_text": (c_char_p, [c_int], "status"),
-    "tarn_last_error": (c_char_p, [], ""),
     "tarn_last_status": (c_int, [], ""),
+    "tarn_device_stats_reset": (c_int, [c_int, c_int], "device what"),
+    "tarn_metadata_list": (c_int, [CFUNCTYPE(None, POINTER(tarn_metadata_kind), c_void_p), c_void_p], "each user"),
+    "tarn_stream_find": (c_int, [c_int, c_void_p, POINTER(c_uint64)], "device native stream"),
+    "tarn_stream_lease": (c_int, [c_int, c_int, POINTER(c_uint64)], "device priority stream"),
+    "tarn_stream_return": (c_int, [c_uint64], "stream"),
+    "tarn_alloc_on": (c_int, [c_uint64, c_size_t, POINTER(c_void_p)], "stream size pointer"),
+    "tarn_alloc": (c_int, [POINTER(tarn_alloc_options), c_size_t, POINTER(c_void_p)], "options size pointer"),
+    "tarn_free": (c_int, [c_void_p], "pointer"),
+    "tarn_free_on": (c_int, [c_void_p, c_uint64], "pointer stream"),
+    "tarn_record_stream": (c_int, [c_void_p, c_uint64], "pointer stream"),
+    "tarn_pool_create": (c_int, [POINTER(tarn_pool_options), POINTER(c_void_p)], "options pool"),
+    "tarn_pool_alloc": (c_int, [c_void_p, c_uint64, c_size_t, POINTER(c_void_p)], "pool stream size pointer"),
+    "tarn_pool_release": (c_int, [c_void_p], "pool"),
+    "tarn_pool_capture_begin": (c_int, [c_void_p, c_uint64, c_int], "pool stream mode"),
+    "tarn_capture_end": (c_int, [c_uint64, POINTER(c_void_p)], "stream graph"),
+    "tarn_handle_get": (c_int, [c_int, POINTER(c_void_p)], "library handle"),
+    "tarn_handle_prewarm": (c_int, [c_int, c_int, c_size_t], "library device count"),
+    "tarn_pinned_alloc": (c_int, [c_size_t, POINTER(c_void_p)], "size pointer"),
+    "tarn_pinned_free": (c_int, [c_void_p], "pointer"),
+    "tarn_device_trim": (c_int, [c_int, c_size_t], "device keep"),
+    "tarn_device_stats_get": (c_int, [c_int, POINTER(tarn_stats)], "device stats"),
+    "tarn_last_error": (c_char_p, [], ""),
     "tarn_configuration_set": (c_int, [c_char_p], "text"),
     "tarn_configuration_get": (c_int, [c_char_p, c_size_t, POINTER(c_size_t)], "buffer size needed"),
     "tarn_configuration_note_get": (c_int, [c_int, POINTER(c_char_p)], "index text"),
@@ -700,11 +721,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_stream_get": (c_int, [c_int, POINTER(c_uint64)], "device stream"),
     "tarn_stream_set": (c_int, [c_uint64], "stream"),
     "tarn_stream_adopt": (c_int, [c_int, c_void_p, POINTER(c_uint64)], "device native stream"),
-    "tarn_stream_find": (c_int, [c_int, c_void_p, POINTER(c_uint64)], "device native stream"),
     "tarn_stream_retire": (c_int, [c_uint64], "stream"),
     "tarn_stream_shared_get": (c_int, [c_int, c_int, POINTER(c_uint64)], "device priority stream"),
-    "tarn_stream_lease": (c_int, [c_int, c_int, POINTER(c_uint64)], "device priority stream"),
-    "tarn_stream_return": (c_int, [c_uint64], "stream"),
     "tarn_stream_native_get": (c_int, [c_uint64, POINTER(c_void_p)], "stream native"),
     "tarn_stream_device_get": (c_int, [c_uint64, POINTER(c_int)], "stream device"),
     "tarn_stream_priority_get": (c_int, [c_uint64, POINTER(c_int)], "stream priority"),
@@ -720,23 +738,16 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_stream_wait": (c_int, [c_uint64, c_void_p], "stream event"),
     "tarn_capture_begin": (c_int, [c_uint64, c_int], "stream mode"),
     "tarn_capture_announce": (c_int, [c_uint64], "stream"),
-    "tarn_capture_end": (c_int, [c_uint64, POINTER(c_void_p)], "stream graph"),
     "tarn_capture_end_announced": (c_int, [c_uint64, c_void_p], "stream graph"),
     "tarn_capture_abort": (c_int, [c_uint64], "stream"),
     "tarn_capture_state_get": (c_int, [c_uint64, POINTER(c_int), POINTER(c_uint64)], "stream state id"),
     "tarn_tag_intern": (c_int, [c_char_p, POINTER(c_uint16)], "text tag"),
     "tarn_tag_text": (c_char_p, [c_uint16], "tag"),
     "tarn_malloc": (c_void_p, [c_size_t], "size"),
-    "tarn_alloc_on": (c_int, [c_uint64, c_size_t, POINTER(c_void_p)], "stream size pointer"),
-    "tarn_alloc": (c_int, [POINTER(tarn_alloc_options), c_size_t, POINTER(c_void_p)], "options size pointer"),
-    "tarn_free": (c_int, [c_void_p], "pointer"),
-    "tarn_free_on": (c_int, [c_void_p, c_uint64], "pointer stream"),
     "tarn_free_after": (c_int, [c_void_p, c_void_p], "pointer event"),
-    "tarn_record_stream": (c_int, [c_void_p, c_uint64], "pointer stream"),
     "tarn_extend": (c_int, [c_void_p, c_size_t], "pointer size"),
     "tarn_usable_size_get": (c_int, [c_void_p, POINTER(c_size_t)], "pointer size"),
     "tarn_pointer_info_get": (c_int, [c_void_p, POINTER(tarn_block_info)], "pointer info"),
-    "tarn_device_trim": (c_int, [c_int, c_size_t], "device keep"),
     "tarn_compact": (c_int, [c_int, c_size_t, POINTER(c_size_t)], "device wanted gained"),
     "tarn_caching_set": (c_int, [c_bool], "caches"),
     "tarn_caching_get": (c_int, [POINTER(c_bool)], "caches"),
@@ -745,14 +756,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_observer_add": (c_int, [POINTER(tarn_observer_options), POINTER(c_uint64)], "options observer"),
     "tarn_observer_remove": (c_int, [c_uint64], "observer"),
     "tarn_range_get": (c_int, [c_void_p, POINTER(tarn_range)], "pointer range"),
-    "tarn_device_stats_get": (c_int, [c_int, POINTER(tarn_stats)], "device stats"),
-    "tarn_device_stats_reset": (c_int, [c_int, c_int], "device what"),
-    "tarn_metadata_list": (c_int, [CFUNCTYPE(None, POINTER(tarn_metadata_kind), c_void_p), c_void_p], "each user"),
-    "tarn_pool_create": (c_int, [POINTER(tarn_pool_options), POINTER(c_void_p)], "options pool"),
     "tarn_pool_allocator_get": (c_int, [c_void_p, POINTER(tarn_pool_allocator)], "pool allocator"),
     "tarn_pool_default": (c_int, [c_int, POINTER(c_void_p)], "device pool"),
     "tarn_pool_retain": (c_int, [c_void_p], "pool"),
-    "tarn_pool_release": (c_int, [c_void_p], "pool"),
     "tarn_pool_find": (c_int, [tarn_pool_id, POINTER(c_void_p)], "id pool"),
     "tarn_pool_use_count_get": (c_int, [c_void_p, POINTER(c_uint)], "pool count"),
     "tarn_pool_id_get": (c_int, [c_void_p, POINTER(tarn_pool_id)], "pool id"),
@@ -763,7 +769,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_pool_trim": (c_int, [c_void_p, c_size_t], "pool keep"),
     "tarn_pool_limit_set": (c_int, [c_void_p, c_size_t], "pool bytes"),
     "tarn_pool_limit_get": (c_int, [c_void_p, POINTER(c_size_t)], "pool bytes"),
-    "tarn_pool_alloc": (c_int, [c_void_p, c_uint64, c_size_t, POINTER(c_void_p)], "pool stream size pointer"),
     "tarn_pool_blocks_get": (c_int, [c_void_p, POINTER(tarn_pool_block), c_size_t, POINTER(c_size_t)], "pool blocks room count"),
     "tarn_pool_check_live": (c_int, [c_void_p, POINTER(c_void_p), c_size_t, POINTER(c_bool)], "pool pointers count same"),
     "tarn_pool_state_get": (c_int, [c_void_p, POINTER(c_int)], "pool state"),
@@ -776,7 +781,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_scope_end": (c_int, [c_uint64], "scope"),
     "tarn_scope_join": (c_int, [c_uint64], "scope"),
     "tarn_scope_leave": (c_int, [c_uint64], "scope"),
-    "tarn_pool_capture_begin": (c_int, [c_void_p, c_uint64, c_int], "pool stream mode"),
     "tarn_pool_capture_announce": (c_int, [c_void_p, c_uint64], "pool stream"),
     "tarn_pool_keep_for_graph": (c_int, [c_void_p, c_void_p], "pool graph"),
     "tarn_pool_hold": (c_int, [c_void_p], "pool"),
@@ -785,13 +789,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_library_find": (c_int, [c_char_p, POINTER(c_int)], "name library"),
     "tarn_library_count_get": (c_int, [POINTER(c_int)], "count"),
     "tarn_library_info_get": (c_int, [c_int, POINTER(tarn_library_info)], "library info"),
-    "tarn_handle_get": (c_int, [c_int, POINTER(c_void_p)], "library handle"),
     "tarn_handle_get_on": (c_int, [c_int, c_uint64, POINTER(c_void_p)], "library stream handle"),
     "tarn_handle_get_plain": (c_int, [c_int, POINTER(c_void_p)], "library handle"),
     "tarn_handle_lease": (c_int, [c_int, c_uint64, POINTER(tarn_lease)], "library stream lease"),
     "tarn_handle_lease_bind": (c_int, [POINTER(tarn_lease), c_uint64], "lease stream"),
     "tarn_handle_return": (c_int, [POINTER(tarn_lease)], "lease"),
-    "tarn_handle_prewarm": (c_int, [c_int, c_int, c_size_t], "library device count"),
     "tarn_handle_prewarm_on": (c_int, [c_int, c_uint64, c_size_t], "library stream count"),
     "tarn_handle_trim": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device destroyed"),
     "tarn_handle_wait_limit_set": (c_int, [c_uint64], "ns"),
@@ -814,9 +816,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_workspace_end": (c_int, [POINTER(tarn_workspace_call)], "call"),
     "tarn_workspace_clear": (c_int, [POINTER(tarn_workspace_choice), POINTER(tarn_workspace_cleared)], "choice cleared"),
     "tarn_workspace_stats_get": (c_int, [c_int, POINTER(tarn_workspace_stats)], "device stats"),
-    "tarn_pinned_alloc": (c_int, [c_size_t, POINTER(c_void_p)], "size pointer"),
     "tarn_pinned_alloc_on": (c_int, [c_uint64, c_size_t, POINTER(c_void_p)], "stream size pointer"),
-    "tarn_pinned_free": (c_int, [c_void_p], "pointer"),
     "tarn_pinned_record_stream": (c_int, [c_void_p, c_uint64], "pointer stream"),
     "tarn_pinned_usable_size_get": (c_int, [c_void_p, POINTER(c_size_t)], "pointer size"),
     "tarn_pinned_contains": (c_bool, [c_void_p], "pointer"),
