@@ -31,6 +31,8 @@ typedef uint64_t tarn_stream;
 
 #define TARN_STREAM_LEGACY 0ul     /* the legacy default stream of the thread's current device */
 #define TARN_STREAM_PER_THREAD 1ul /* the thread's per-thread default stream there; stream.h says what others may do */
+#define TARN_STREAM_CURRENT 2ul    /* the thread's current stream there (tarn_stream_set() in stream.h) */
+#define TARN_STREAM_NONE 3ul       /* no stream in particular, where a comment names this constant */
 #define TARN_CURRENT_DEVICE (-1)   /* the thread's current device, where a comment names this constant */
 
 /* Returns the value of a native stream (cudaStream_t, hipStream_t), registering it if it is new. Call it for each use
@@ -84,7 +86,7 @@ typedef struct tarn_pool tarn_pool;
 typedef struct tarn_alloc_options {
     size_t size;        /* sizeof(tarn_alloc_options) */
     int device;         /* whose memory; TARN_CURRENT_DEVICE: that of the stream's device */
-    tarn_stream stream; /* of that device; TARN_STREAM_LEGACY and TARN_STREAM_PER_THREAD mean those of `device` */
+    tarn_stream stream; /* of that device; the constants TARN_STREAM_... mean those of `device` */
     size_t alignment;   /* bytes: 0 or a power of two up to TARN_MAX_ALIGNMENT */
     tarn_tag tag;       /* of the block; 0: none */
 
@@ -179,10 +181,10 @@ TARN_API tarn_status tarn_capture_end(tarn_stream stream, void **graph);
 /* A library: one of TARN_LIBRARY_... (handle.h), or the number of a library that the program registered. */
 typedef int tarn_library;
 
-/* Returns the calling thread's handle for the current device, bound to the current stream there. It stays tarn's: do
- * not destroy it, nor set its stream. Ask again after each change of device or stream, and when the stream has joined a
- * capture or left it: if nothing changed, the call takes nanoseconds. tarn/cublas.h, tarn/cudnn.h and others give it
- * with the vendor's type. handle.h has more.
+/* Returns the calling thread's handle for the device of `stream`, bound to that stream. It stays tarn's: do not destroy
+ * it, nor set its stream. Ask again after each change of device or stream, and when the stream has joined a capture or
+ * left it: if nothing changed, the call takes nanoseconds. With TARN_STREAM_NONE tarn sets nothing in the handle
+ * (handle.h). tarn/cublas.h, tarn/cudnn.h and others have calls with the vendor's type.
  *   TARN_ERROR_LIBRARY_NOT_FOUND   the library could not be opened; the text lists what was tried
  *   TARN_ERROR_NOT_SUPPORTED       the library needs another driver
  *   TARN_ERROR_LIBRARY             a call of the library failed; the text names the call and its status
@@ -191,16 +193,17 @@ typedef int tarn_library;
  *   TARN_ERROR_SUSPENDED           a workspace would have to be created in the capture's pool, which is suspended
  *   TARN_ERROR_BUSY                in a `mapped` or `unmapping` callback (observe.h), or in the library's own create;
  *                                  or another thread creates the first handle (tarn_handle_wait_limit_set())
- *   TARN_ERROR_INVALID_STREAM      the stream was retired
+ *   TARN_ERROR_INVALID_STREAM      the stream is unknown or was retired
  *   TARN_ERROR_INVALID_ARGUMENT    `handle` is NULL, or the library number is unknown */
-TARN_API tarn_status tarn_handle_get(tarn_library library, void **handle);
+TARN_API tarn_status tarn_handle_get(tarn_library library, tarn_stream stream, void **handle);
 
-/* Creates handles for `device` until `count` are available: they belong to no thread, and a capture can take them. A
- * handle that keeps its stream counts as available when that stream's work is over. Fails as tarn_handle_get() does;
- * handles already created stay.
+/* Creates handles until `count` are available: they belong to no thread, and a capture can take them. They are for any
+ * stream of `device` with TARN_STREAM_NONE; otherwise they are reserved for `stream`, whose device may be given as
+ * TARN_CURRENT_DEVICE (handle.h). Fails as tarn_handle_get() does; handles already created stay.
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
+ *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device
  *   TARN_ERROR_INVALID_ARGUMENT   `count` is above 65,536 */
-TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
+TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, tarn_stream stream, size_t count);
 
 /* Pinned host memory ---------------------------------------------------------------------------------------------- */
 

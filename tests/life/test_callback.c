@@ -257,7 +257,7 @@ static void with_row(const tarn_library_row *row)
     tarn_library library = 0;
     world_make();
     OK(tarn_library_register(row, &library));
-    tarn_status status = tarn_handle_prewarm(library, 0, 2);
+    tarn_status status = tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2);
     CHECK(status == TARN_OK || status == TARN_ERROR_CAPTURE); /* it announces a capture */
     (void)tarn_handle_trim(library, 0, NULL);
     and_goes_on();

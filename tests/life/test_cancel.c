@@ -160,8 +160,8 @@ static void take_and_give_back(void)
 {
     void *handle = NULL, *pinned = NULL;
     size_t destroyed = 0;
-    OK(tarn_handle_get(world.library, &handle));
-    OK(tarn_handle_prewarm(world.library, 0, 3));
+    OK(tarn_handle_get(world.library, TARN_STREAM_CURRENT, &handle));
+    OK(tarn_handle_prewarm(world.library, 0, TARN_STREAM_NONE, 3));
     OK(tarn_handle_trim(world.library, 0, &destroyed));
     OK(tarn_pinned_alloc(10 * MIB, &pinned));
     OK(tarn_pinned_free(pinned));

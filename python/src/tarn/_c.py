@@ -30,7 +30,9 @@ TARN_SLEEP_HANDLES = 2
 TARN_SLEEP_PINNED = 4
 TARN_SLEEP_POOLS = 1
 TARN_SLEEP_SLEEPERS = 8
+TARN_STREAM_CURRENT = 2
 TARN_STREAM_LEGACY = 0
+TARN_STREAM_NONE = 3
 TARN_STREAM_PER_THREAD = 1
 TARN_STREAM_SHARED_COUNT = 32
 TARN_TRACE_RECORDS = 65536
@@ -695,8 +697,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_pool_release": (c_int, [c_void_p], "pool"),
     "tarn_pool_capture_begin": (c_int, [c_void_p, c_uint64, c_int], "pool stream mode"),
     "tarn_capture_end": (c_int, [c_uint64, POINTER(c_void_p)], "stream graph"),
-    "tarn_handle_get": (c_int, [c_int, POINTER(c_void_p)], "library handle"),
-    "tarn_handle_prewarm": (c_int, [c_int, c_int, c_size_t], "library device count"),
+    "tarn_handle_get": (c_int, [c_int, c_uint64, POINTER(c_void_p)], "library stream handle"),
+    "tarn_handle_prewarm": (c_int, [c_int, c_int, c_uint64, c_size_t], "library device stream count"),
     "tarn_pinned_alloc": (c_int, [c_size_t, POINTER(c_void_p)], "size pointer"),
     "tarn_pinned_free": (c_int, [c_void_p], "pointer"),
     "tarn_device_trim": (c_int, [c_int, c_size_t], "device keep"),
@@ -789,12 +791,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_library_find": (c_int, [c_char_p, POINTER(c_int)], "name library"),
     "tarn_library_count_get": (c_int, [POINTER(c_int)], "count"),
     "tarn_library_info_get": (c_int, [c_int, POINTER(tarn_library_info)], "library info"),
-    "tarn_handle_get_on": (c_int, [c_int, c_uint64, POINTER(c_void_p)], "library stream handle"),
-    "tarn_handle_get_plain": (c_int, [c_int, POINTER(c_void_p)], "library handle"),
     "tarn_handle_lease": (c_int, [c_int, c_uint64, POINTER(tarn_lease)], "library stream lease"),
     "tarn_handle_lease_bind": (c_int, [POINTER(tarn_lease), c_uint64], "lease stream"),
     "tarn_handle_return": (c_int, [POINTER(tarn_lease)], "lease"),
-    "tarn_handle_prewarm_on": (c_int, [c_int, c_uint64, c_size_t], "library stream count"),
     "tarn_handle_trim": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device destroyed"),
     "tarn_handle_wait_limit_set": (c_int, [c_uint64], "ns"),
     "tarn_handle_wait_limit_get": (c_int, [POINTER(c_uint64)], "ns"),
@@ -807,11 +806,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_workspace_policy_get": (c_int, [POINTER(c_int)], "policy"),
     "tarn_workspace_size_set": (c_int, [c_int, c_int64], "library bytes"),
     "tarn_workspace_size_get": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device bytes"),
-    "tarn_workspace_get": (c_int, [c_int, POINTER(c_void_p), POINTER(c_size_t)], "library pointer size"),
-    "tarn_workspace_get_on": (c_int, [c_int, c_uint64, POINTER(c_void_p), POINTER(c_size_t)], "library stream pointer size"),
+    "tarn_workspace_get": (c_int, [c_int, c_uint64, POINTER(c_void_p), POINTER(c_size_t)], "library stream pointer size"),
     "tarn_workspace_get_of": (c_int, [POINTER(tarn_lease), POINTER(c_void_p), POINTER(c_size_t)], "lease pointer size"),
-    "tarn_workspace_begin": (c_int, [c_int, POINTER(tarn_workspace_call)], "library call"),
-    "tarn_workspace_begin_on": (c_int, [c_int, c_uint64, POINTER(tarn_workspace_call)], "library stream call"),
+    "tarn_workspace_begin": (c_int, [c_int, c_uint64, POINTER(tarn_workspace_call)], "library stream call"),
     "tarn_workspace_begin_of": (c_int, [POINTER(tarn_lease), POINTER(tarn_workspace_call)], "lease call"),
     "tarn_workspace_end": (c_int, [POINTER(tarn_workspace_call)], "call"),
     "tarn_workspace_clear": (c_int, [POINTER(tarn_workspace_choice), POINTER(tarn_workspace_cleared)], "choice cleared"),

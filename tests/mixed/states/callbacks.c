@@ -369,8 +369,8 @@ static void *use_thing(void *argument)
 {
     void *handle = NULL;
     (void)argument;
-    (void)tarn_handle_get_on(thing_library, world.stream, &handle);
-    (void)tarn_handle_get_on(thing_library, world.stream, &handle);
+    (void)tarn_handle_get(thing_library, world.stream, &handle);
+    (void)tarn_handle_get(thing_library, world.stream, &handle);
     return NULL;
 }
 
@@ -379,7 +379,7 @@ static void use_a_workspace(void)
 {
     tarn_workspace_call call = {0};
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-    (void)tarn_workspace_begin_on(thing_library, world.stream, &call);
+    (void)tarn_workspace_begin(thing_library, world.stream, &call);
     (void)tarn_workspace_end(&call);
 }
 

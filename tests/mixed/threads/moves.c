@@ -325,7 +325,7 @@ static void hear(const tarn_range *range, void *user)
     (void)user;
     SO(range->bytes > 0 && range->device == 0, "a range of nothing", "%zu bytes", range->bytes);
     if (worker && !worker->captures)
-        (void)WELL(BIT(TARN_ERROR_BUSY) | BARRED | SHORT, tarn_handle_get_on, library, worker->flows[0].value, &handle);
+        (void)WELL(BIT(TARN_ERROR_BUSY) | BARRED | SHORT, tarn_handle_get, library, worker->flows[0].value, &handle);
 }
 
 /* ---- The run ----------------------------------------------------------------------------------------------------- */
