@@ -148,7 +148,7 @@ TARN_API tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what
  * thread creates or releases meanwhile may or may not be listed.
  *   TARN_ERROR_INVALID_ARGUMENT   the pool is not registrable
  *   TARN_ERROR_SUSPENDED          the pool has no memory now */
-TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segments, size_t room, size_t *count);
+TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_mapping *segments, size_t room, size_t *count);
 
 /* Returns free memory of the pool to the driver until it reserves at most `keep` bytes. Idle memory goes first; then
  * the call waits for work that uses more, as tarn_device_trim() does. For the default pool this includes what ended
@@ -202,7 +202,7 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  * memory during the call, or be queued to use it.
  *
  * While the pool is suspended, its blocks may be freed. Scopes and captures of it may begin, but allocations from it
- * return TARN_ERROR_SUSPENDED, as do tarn_anchor(), tarn_export(), tarn_range_get() and tarn_pool_restore(). Its
+ * return TARN_ERROR_SUSPENDED, as do tarn_anchor(), tarn_export(), tarn_mapping_get() and tarn_pool_restore(). Its
  * statistics still count live blocks; its reserved bytes are 0.
  *
  * On failure the pool keeps running with its contents, with two exceptions, which tarn_pool_state_get() reports. If the

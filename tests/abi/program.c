@@ -358,7 +358,7 @@ static void pinned_memory(void)
 }
 
 static int told, shortages;
-static void mapped(const tarn_range *range, void *user)
+static void mapped(const tarn_mapping *range, void *user)
 {
     if (user == &told && range->device == 0 && range->bytes >= 2 * MIB && range->generation > 0)
         told++;
@@ -373,7 +373,7 @@ static void out_of_memory(const tarn_shortage *shortage, void *user)
 static void observed_and_shared(void)
 {
     tarn_observer_options options;
-    FRAMED(tarn_range, range);
+    FRAMED(tarn_mapping, range);
     FRAMED(tarn_share_info, info);
     tarn_observer observer;
     tarn_share *share;
@@ -392,7 +392,7 @@ static void observed_and_shared(void)
     CHECK(told > 0);
     CHECK(tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1);
     OK(tarn_observer_remove(observer));
-    OK(tarn_range_get(block, &range.value));
+    OK(tarn_mapping_get(block, &range.value));
     UNTOUCHED_BEHIND(range);
     CHECK(range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0);
 

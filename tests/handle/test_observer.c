@@ -75,7 +75,7 @@ static tarn_status wanted; /* of a get in it */
 static tarn_stream wanted_on;
 static unsigned heard;
 
-static void hear_mapped(const tarn_range *range, void *user)
+static void hear_mapped(const tarn_mapping *range, void *user)
 {
     void *handle = NULL;
     size_t count = 7;

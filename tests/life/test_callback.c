@@ -45,7 +45,7 @@ static void and_goes_on(void)
 
 static bool armed;
 
-static void hear(const tarn_range *range, void *user)
+static void hear(const tarn_mapping *range, void *user)
 {
     (void)user;
     CHECK(range->bytes > 0);
@@ -104,7 +104,7 @@ static void in_out_of_memory(void)
 
 static void in_reclaim(void)
 {
-    with_observer(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .reclaim = give_nothing});
+    with_observer(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .before_growth = give_nothing});
 }
 
 /* A caller's allocator --------------------------------------------------------------------------------------------- */

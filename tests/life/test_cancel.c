@@ -29,7 +29,7 @@ static bool take(const void *data, size_t size, void *user)
     return data && size;
 }
 
-static void hear(const tarn_range *range, void *user)
+static void hear(const tarn_mapping *range, void *user)
 {
     (void)user;
     (void)range;
@@ -140,7 +140,7 @@ static void call_back(void)
                                            .mapped = hear,
                                            .unmapping = hear,
                                            .out_of_memory = hear_shortage,
-                                           .reclaim = give_nothing};
+                                           .before_growth = give_nothing};
     const tarn_pool_allocator own = {.size = sizeof own, .alloc = allocate_own, .free = free_own, .gone = gone};
     const tarn_pool_options pool_options = {.size = sizeof pool_options, .allocator = &own};
     tarn_observer observer = 0;

@@ -337,7 +337,7 @@ static bool drop(const void *data, size_t size, void *user)
     return data && size;
 }
 
-static void hear(const tarn_range *range, void *user)
+static void hear(const tarn_mapping *range, void *user)
 {
     (void)user;
     (void)range;

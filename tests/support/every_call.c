@@ -45,7 +45,7 @@ static struct {
     tarn_checkpoint *checkpoint;
     tarn_scope scope;
     tarn_observer observer;
-    tarn_range range;
+    tarn_mapping range;
     tarn_share *share;
     tarn_imported_pool *imported;
     tarn_import_state import_state;
@@ -120,7 +120,7 @@ static void nothing(void *argument)
     (void)argument;
 }
 
-static void hear_range(const tarn_range *range, void *user)
+static void hear_range(const tarn_mapping *range, void *user)
 {
     (void)user;
     (void)range;
@@ -289,7 +289,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_metrics_print, (take, NULL))                                                  \
     REFUSED(tarn_metrics_write, ("/dev/null"))                                                 \
     REFUSED(tarn_observer_add, (&observer_options, &out.observer))                             \
-    REFUSED(tarn_range_get, (world.block, &out.range))                                         \
+    REFUSED(tarn_mapping_get, (world.block, &out.range))                                       \
     REFUSED(tarn_pinned_alloc, (100, &out.pointer))                                            \
     REFUSED(tarn_pinned_alloc_on, (world.stream, 100, &out.pointer))                           \
     REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                           \

@@ -294,7 +294,7 @@ class tarn_block_info(Structure):
         ("imported", c_bool),
     ]
 
-class tarn_range(Structure):
+class tarn_mapping(Structure):
     _fields_ = [
         ("address", c_void_p),
         ("bytes", c_size_t),
@@ -318,10 +318,10 @@ class tarn_observer_options(Structure):
         ("size", c_size_t),
         ("device", c_int),
         ("user", c_void_p),
-        ("mapped", CFUNCTYPE(None, POINTER(tarn_range), c_void_p)),
-        ("unmapping", CFUNCTYPE(None, POINTER(tarn_range), c_void_p)),
+        ("mapped", CFUNCTYPE(None, POINTER(tarn_mapping), c_void_p)),
+        ("unmapping", CFUNCTYPE(None, POINTER(tarn_mapping), c_void_p)),
         ("out_of_memory", CFUNCTYPE(None, POINTER(tarn_shortage), c_void_p)),
-        ("reclaim", CFUNCTYPE(c_bool, c_int, c_size_t, c_void_p)),
+        ("before_growth", CFUNCTYPE(c_bool, c_int, c_size_t, c_void_p)),
     ]
 
 class tarn_pool_allocator(Structure):
@@ -757,7 +757,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_device_limit_get": (c_int, [c_int, POINTER(c_size_t)], "device bytes"),
     "tarn_observer_add": (c_int, [POINTER(tarn_observer_options), POINTER(c_uint64)], "options observer"),
     "tarn_observer_remove": (c_int, [c_uint64], "observer"),
-    "tarn_range_get": (c_int, [c_void_p, POINTER(tarn_range)], "pointer range"),
+    "tarn_mapping_get": (c_int, [c_void_p, POINTER(tarn_mapping)], "pointer mapping"),
     "tarn_pool_allocator_get": (c_int, [c_void_p, POINTER(tarn_pool_allocator)], "pool allocator"),
     "tarn_pool_default": (c_int, [c_int, POINTER(c_void_p)], "device pool"),
     "tarn_pool_retain": (c_int, [c_void_p], "pool"),
@@ -767,7 +767,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_pool_device_get": (c_int, [c_void_p, POINTER(c_int)], "pool device"),
     "tarn_pool_stats_get": (c_int, [c_void_p, POINTER(tarn_stats)], "pool stats"),
     "tarn_pool_stats_reset": (c_int, [c_void_p, c_int], "pool what"),
-    "tarn_pool_segments_get": (c_int, [c_void_p, POINTER(tarn_range), c_size_t, POINTER(c_size_t)], "pool segments room count"),
+    "tarn_pool_segments_get": (c_int, [c_void_p, POINTER(tarn_mapping), c_size_t, POINTER(c_size_t)], "pool segments room count"),
     "tarn_pool_trim": (c_int, [c_void_p, c_size_t], "pool keep"),
     "tarn_pool_limit_set": (c_int, [c_void_p, c_size_t], "pool bytes"),
     "tarn_pool_limit_get": (c_int, [c_void_p, POINTER(c_size_t)], "pool bytes"),
