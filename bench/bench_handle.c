@@ -20,8 +20,7 @@
 
 static struct {
     tarn_status (*library_register)(const tarn_library_row *, tarn_library *);
-    tarn_status (*handle_get)(tarn_library, void **);
-    tarn_status (*handle_get_on)(tarn_library, tarn_stream, void **);
+    tarn_status (*handle_get)(tarn_library, tarn_stream, void **);
     tarn_status (*stream_shared_get)(int, int, tarn_stream *);
     tarn_status (*stream_set)(tarn_stream);
     tarn_status (*host_configuration_set)(const tarn_host_configuration *);
@@ -99,17 +98,17 @@ static void loop(enum kind kind, tarn_library library, int count)
     for (int i = 0; i < count; i++) {
         switch (kind) {
         case UNCHANGED:
-            tarn.handle_get(library, &handle);
+            tarn.handle_get(library, TARN_STREAM_CURRENT, &handle);
             break;
         case UNCHANGED_ON:
-            tarn.handle_get_on(library, streams[0], &handle);
+            tarn.handle_get(library, streams[0], &handle);
             break;
         case CHANGED:
             tarn.stream_set(streams[i & 1]);
-            tarn.handle_get(library, &handle);
+            tarn.handle_get(library, TARN_STREAM_CURRENT, &handle);
             break;
         case CHANGED_ON:
-            tarn.handle_get_on(library, streams[i & 1], &handle);
+            tarn.handle_get(library, streams[i & 1], &handle);
             break;
         case SET_ALONE:
             tarn.stream_set(streams[i & 1]);
@@ -129,9 +128,9 @@ static void *run(void *argument)
     const int count = work->kind == CHANGED || work->kind == CHANGED_ON ? 1000000 : 10000000;
     void *handle;
     must(tarn.stream_set(streams[0]));
-    must(tarn.handle_get(work->library, &handle));
-    must(tarn.handle_get_on(work->library, streams[1], &handle));
-    must(tarn.handle_get_on(work->library, streams[0], &handle));
+    must(tarn.handle_get(work->library, TARN_STREAM_CURRENT, &handle));
+    must(tarn.handle_get(work->library, streams[1], &handle));
+    must(tarn.handle_get(work->library, streams[0], &handle));
     pthread_barrier_wait(work->barrier);
     double start = now();
     loop(work->kind, work->library, count);
@@ -185,7 +184,6 @@ static void load(const char *path)
     }
     LOAD(library_register)
     LOAD(handle_get)
-    LOAD(handle_get_on)
     LOAD(stream_shared_get)
     LOAD(stream_set)
     LOAD(host_configuration_set)

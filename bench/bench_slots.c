@@ -63,7 +63,7 @@ static void must(tarn_status status, const char *what)
         die(what);
 }
 
-static void count(const tarn_range *range, void *user)
+static void count(const tarn_mapping *range, void *user)
 {
     (void)user;
     atomic_fetch_add_explicit(&mapped[window_here].calls, 1, memory_order_relaxed);

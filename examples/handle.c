@@ -57,7 +57,8 @@ int main(void)
     for (int i = 0; i < 2; i++) {
         must(tarn_stream_set(streams[i])); /* the thread's current stream */
         for (int j = 0; j < 1000; j++)
-            must(tarn_handle_get(counter, &handle)); /* this thread's handle, bound to that stream */
+            must(tarn_handle_get(counter, TARN_STREAM_CURRENT,
+                                 &handle)); /* this thread's handle, bound to that stream */
     }
     must(tarn_handle_stats_get(counter, 0, &stats));
     printf("2000 gets: %d handle, bound %d times\n", (int)stats.created, binds);

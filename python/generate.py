@@ -132,7 +132,10 @@ class Binding:
             elif isinstance(inner, c_ast.Enum) and inner.values:
                 self.enum(node.name, inner)
             self.typedefs[node.name] = node.type
-        elif isinstance(node, c_ast.Decl) and isinstance(node.type, c_ast.FuncDecl):
+
+    def add_function(self, node):
+        """After all structures: core.h names some that later headers have."""
+        if isinstance(node, c_ast.Decl) and isinstance(node.type, c_ast.FuncDecl):
             arguments = self.arguments(node.type)
             names = [argument.name for argument in node.type.args.params] if arguments else []
             self.functions.append((node.name, self.type_of(node.type.type), arguments, names))
@@ -153,8 +156,11 @@ def constants():
 
 def text():
     binding = Binding()
-    for node in c_parser.CParser().parse(preprocess()).ext:
+    nodes = c_parser.CParser().parse(preprocess()).ext
+    for node in nodes:
         binding.add(node)
+    for node in nodes:
+        binding.add_function(node)
     parts = ['''# SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #

@@ -51,7 +51,7 @@ typedef enum tarn_nccl_kind {
 
 /* One segment that is registered. */
 typedef struct tarn_nccl_segment {
-    tarn_range range;    /* where, and which mapping */
+    tarn_mapping range;  /* where, and which mapping */
     const void *anchor;  /* the byte by which it is anchored */
     void *handle;        /* of a local registration */
     ncclWindow_t window; /* of a window */
@@ -113,7 +113,7 @@ static inline bool tarn_nccl_window_get(const tarn_nccl *registered, const void 
 }
 
 /* Internal, for the functions below: returns a byte of a live block in a range, by which the range can be anchored, or NULL. */
-static inline const void *tarn_nccl_live_byte(const tarn_pool_block *blocks, size_t count, const tarn_range *range)
+static inline const void *tarn_nccl_live_byte(const tarn_pool_block *blocks, size_t count, const tarn_mapping *range)
 {
     for (size_t i = 0; i < count; i++) {
         const char *address = (const char *)blocks[i].address;
@@ -123,10 +123,10 @@ static inline const void *tarn_nccl_live_byte(const tarn_pool_block *blocks, siz
     return NULL;
 }
 
-static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const tarn_range *range, const void *byte)
+static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const tarn_mapping *range, const void *byte)
 {
     tarn_nccl_segment segment;
-    tarn_range now;
+    tarn_mapping now;
     memset(&segment, 0, sizeof segment);
     if (registered->count == registered->room) {
         size_t room = 2 * registered->room + 8;
@@ -140,7 +140,7 @@ static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const ta
     tarn_status status = tarn_anchor(byte, 1);
     if (status)
         return status;
-    status = tarn_range_get(byte, &now); /* anchored: from here on it does not change */
+    status = tarn_mapping_get(byte, &now); /* anchored: from here on it does not change */
     if (!status && (now.address != range->address || now.generation != range->generation))
         status = TARN_ERROR_BUSY; /* another thread has trimmed or suspended the pool meanwhile */
     if (!status) {
@@ -183,7 +183,7 @@ static inline tarn_status tarn_nccl_register(tarn_nccl *registered)
         status = tarn_pool_blocks_get(registered->pool, NULL, 0, &block_room);
     if (status || !room || !block_room)
         return status;
-    tarn_range *segments = (tarn_range *)calloc(room, sizeof *segments);
+    tarn_mapping *segments = (tarn_mapping *)calloc(room, sizeof *segments);
     tarn_pool_block *blocks = (tarn_pool_block *)calloc(block_room, sizeof *blocks);
     status = segments && blocks ? tarn_pool_segments_get(registered->pool, segments, room, &segment_count)
                                 : TARN_ERROR_OUT_OF_HOST_MEMORY;

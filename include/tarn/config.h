@@ -17,7 +17,7 @@
 #define TARN_CONFIG_H
 
 #include <stddef.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 #ifdef __cplusplus
 extern "C" {

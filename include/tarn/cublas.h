@@ -16,21 +16,12 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUBLAS. `handle` must not be
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUBLAS. `handle` must not be
  * NULL. */
-static inline tarn_status tarn_cublas_handle(cublasHandle_t *handle)
+static inline tarn_status tarn_cublas_handle(tarn_stream stream, cublasHandle_t *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUBLAS, &found);
-    if (status == TARN_OK)
-        *handle = (cublasHandle_t)found;
-    return status;
-}
-
-static inline tarn_status tarn_cublas_handle_on(tarn_stream stream, cublasHandle_t *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUBLAS, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUBLAS, stream, &found);
     if (status == TARN_OK)
         *handle = (cublasHandle_t)found;
     return status;

@@ -13,20 +13,11 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUBLASLT. */
-static inline tarn_status tarn_cublaslt_handle(cublasLtHandle_t *handle)
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUBLASLT. */
+static inline tarn_status tarn_cublaslt_handle(tarn_stream stream, cublasLtHandle_t *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUBLASLT, &found);
-    if (status == TARN_OK)
-        *handle = (cublasLtHandle_t)found;
-    return status;
-}
-
-static inline tarn_status tarn_cublaslt_handle_on(tarn_stream stream, cublasLtHandle_t *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUBLASLT, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUBLASLT, stream, &found);
     if (status == TARN_OK)
         *handle = (cublasLtHandle_t)found;
     return status;

@@ -16,21 +16,12 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUDNN. `handle` must not be
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUDNN. `handle` must not be
  * NULL. */
-static inline tarn_status tarn_cudnn_handle(cudnnHandle_t *handle)
+static inline tarn_status tarn_cudnn_handle(tarn_stream stream, cudnnHandle_t *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUDNN, &found);
-    if (status == TARN_OK)
-        *handle = (cudnnHandle_t)found;
-    return status;
-}
-
-static inline tarn_status tarn_cudnn_handle_on(tarn_stream stream, cudnnHandle_t *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUDNN, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUDNN, stream, &found);
     if (status == TARN_OK)
         *handle = (cudnnHandle_t)found;
     return status;

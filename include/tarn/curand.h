@@ -13,20 +13,11 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CURAND. */
-static inline tarn_status tarn_curand_handle(curandGenerator_t *handle)
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CURAND. */
+static inline tarn_status tarn_curand_handle(tarn_stream stream, curandGenerator_t *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_CURAND, &found);
-    if (status == TARN_OK)
-        *handle = (curandGenerator_t)found;
-    return status;
-}
-
-static inline tarn_status tarn_curand_handle_on(tarn_stream stream, curandGenerator_t *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CURAND, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CURAND, stream, &found);
     if (status == TARN_OK)
         *handle = (curandGenerator_t)found;
     return status;

@@ -17,41 +17,23 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSOLVER_DN. `handle` must
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_DN. `handle` must
  * not be NULL. */
-static inline tarn_status tarn_cusolver_dn_handle(cusolverDnHandle_t *handle)
+static inline tarn_status tarn_cusolver_dn_handle(tarn_stream stream, cusolverDnHandle_t *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, stream, &found);
     if (status == TARN_OK)
         *handle = (cusolverDnHandle_t)found;
     return status;
 }
 
-static inline tarn_status tarn_cusolver_dn_handle_on(tarn_stream stream, cusolverDnHandle_t *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUSOLVER_DN, stream, &found);
-    if (status == TARN_OK)
-        *handle = (cusolverDnHandle_t)found;
-    return status;
-}
-
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSOLVER_SP. `handle` must
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_SP. `handle` must
  * not be NULL. */
-static inline tarn_status tarn_cusolver_sp_handle(cusolverSpHandle_t *handle)
+static inline tarn_status tarn_cusolver_sp_handle(tarn_stream stream, cusolverSpHandle_t *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSOLVER_SP, &found);
-    if (status == TARN_OK)
-        *handle = (cusolverSpHandle_t)found;
-    return status;
-}
-
-static inline tarn_status tarn_cusolver_sp_handle_on(tarn_stream stream, cusolverSpHandle_t *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUSOLVER_SP, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSOLVER_SP, stream, &found);
     if (status == TARN_OK)
         *handle = (cusolverSpHandle_t)found;
     return status;

@@ -13,20 +13,11 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSPARSE. */
-static inline tarn_status tarn_cusparse_handle(cusparseHandle_t *handle)
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSPARSE. */
+static inline tarn_status tarn_cusparse_handle(tarn_stream stream, cusparseHandle_t *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSPARSE, &found);
-    if (status == TARN_OK)
-        *handle = (cusparseHandle_t)found;
-    return status;
-}
-
-static inline tarn_status tarn_cusparse_handle_on(tarn_stream stream, cusparseHandle_t *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUSPARSE, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSPARSE, stream, &found);
     if (status == TARN_OK)
         *handle = (cusparseHandle_t)found;
     return status;

@@ -14,20 +14,11 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_CUSPARSELT. */
-static inline tarn_status tarn_cusparselt_handle(const cusparseLtHandle_t **handle)
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSPARSELT. */
+static inline tarn_status tarn_cusparselt_handle(tarn_stream stream, const cusparseLtHandle_t **handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSPARSELT, &found);
-    if (status == TARN_OK)
-        *handle = (const cusparseLtHandle_t *)found;
-    return status;
-}
-
-static inline tarn_status tarn_cusparselt_handle_on(tarn_stream stream, const cusparseLtHandle_t **handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_CUSPARSELT, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSPARSELT, stream, &found);
     if (status == TARN_OK)
         *handle = (const cusparseLtHandle_t *)found;
     return status;

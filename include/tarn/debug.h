@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 #ifdef __cplusplus
 extern "C" {

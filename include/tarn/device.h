@@ -25,7 +25,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 #ifdef __cplusplus
 extern "C" {

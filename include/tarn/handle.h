@@ -31,7 +31,15 @@
  * Captures (tarn/stream.h). An existing handle can be used in a capture. Creating one allocates memory, which
  * invalidates a capture on some drivers (pytorch/pytorch#99397). So while a known capture is open on the device, or the
  * stream captures, a call that would have to create a handle returns TARN_ERROR_CAPTURE. Call tarn_handle_prewarm()
- * before the capture.
+ * before the capture. What it reserves for a stream stays reserved until a get or a lease on that stream takes it, a
+ * trim destroys it, or the stream is retired: so a thread that captures can rely on its handle, whatever others ask
+ * for. A prewarm also does what a first binding does and a capture does not survive: rocBLAS and hipBLAS free the
+ * memory that a handle came with. A handle that keeps its stream counts as available when that stream's work is over.
+ *
+ * No stream. tarn_handle_get() with TARN_STREAM_NONE returns the thread's handle for its current device as its last
+ * user left it. tarn sets no stream, no workspace and no mode: for code that sets all three itself. Only the next get
+ * or lease sets them again: before the caller frees a workspace of its own, it must take that workspace out of the
+ * handle. For a library with one handle per stream, this is the handle of the current stream, and it keeps that stream.
  *
  * Search. Vendor libraries are opened at their first use. The order is: the directories of TARN_LIBRARY_PATH; a library
  * that the process has loaded already; the loader's own search; the directories of CUDA_HOME, CUDA_PATH and ROCM_PATH;
@@ -50,8 +58,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tarn/core.h>
 #include <tarn/pool.h>
-#include <tarn/status.h>
 #include <tarn/stream.h>
 
 #ifdef __cplusplus
@@ -96,8 +104,6 @@ extern "C" {
     X(HIPSOLVER, 15, hipsolver)    \
     X(CUSPARSELT, 16, cusparselt)
 
-/* A library: one of TARN_LIBRARY_..., or the number of a library that the program registered. */
-typedef int tarn_library;
 /* The numbers of the list. */
 enum {
 #define TARN_LIBRARY_ENUM(NAME, number, name) TARN_LIBRARY_##NAME = number,
@@ -192,32 +198,6 @@ TARN_API tarn_status tarn_library_info_get(tarn_library library, tarn_library_in
 
 /* Handles --------------------------------------------------------------------------------------------------------- */
 
-/* Return the calling thread's handle of a library. `get` returns the handle for the current device, bound to the
- * current stream there. `get_on` returns the handle for the device of `stream`, bound to `stream`. If the stream has
- * not changed, the call takes no lock, looks nothing up and calls nothing.
- *   TARN_ERROR_LIBRARY_NOT_FOUND   the library could not be opened; the text lists what was tried
- *   TARN_ERROR_NOT_SUPPORTED       the library needs another driver
- *   TARN_ERROR_LIBRARY             a call of the library failed; the text names the call and its status
- *   TARN_ERROR_OUT_OF_MEMORY       no memory for the handle or its workspace, even after unused workspaces and idle
- *                                  memory were released
- *   TARN_ERROR_CAPTURE             a handle would have to be created while a capture is open
- *   TARN_ERROR_SUSPENDED           the stream captures with a pool that is suspended (tarn/pool.h), and a workspace
- *                                  would have to be created in that pool
- *   TARN_ERROR_BUSY                the library's create asks for a handle of the same library and device; or the thread
- *                                  is in a `mapped` or `unmapping` callback (observe.h), and a handle or memory for
- *                                  its workspace would have to be created; or another thread creates the first handle
- *                                  there, and has not finished in time (tarn_handle_wait_limit_set())
- *   TARN_ERROR_INVALID_STREAM      the stream was retired
- *   TARN_ERROR_INVALID_ARGUMENT    `handle` is NULL, or the library number is unknown */
-TARN_API tarn_status tarn_handle_get(tarn_library library, void **handle);
-TARN_API tarn_status tarn_handle_get_on(tarn_library library, tarn_stream stream, void **handle);
-
-/* Returns the calling thread's handle for its current device as its last user left it. tarn sets no stream, no
- * workspace and no mode: for code that sets all three itself. Only the next get or lease sets them again: before the
- * caller frees a workspace of its own, it must take that workspace out of the handle. For a library with one handle per
- * stream, this is the handle of the current stream, and it keeps that stream. Fails as tarn_handle_get() does. */
-TARN_API tarn_status tarn_handle_get_plain(tarn_library library, void **handle);
-
 /* Leases a handle that belongs to no thread, for fibers and tasks. Whoever has the lease may use the handle on any
  * thread, one at a time. `bind` moves the lease to another stream of the same device. For a library with one handle per
  * stream that may be another handle, so read `handle` again. Bind the lease again when its stream has joined or left a
@@ -239,21 +219,6 @@ TARN_API tarn_status tarn_handle_lease_bind(tarn_lease *lease, tarn_stream strea
  *   TARN_ERROR_INVALID_ARGUMENT   not a lease, or one that was returned
  *   TARN_ERROR_BUSY               the lease is between tarn_workspace_begin_of() and tarn_workspace_end() */
 TARN_API tarn_status tarn_handle_return(tarn_lease *lease);
-
-/* Creates handles until `count` are available: they belong to no thread, and a capture can take them. `prewarm` creates
- * handles for any stream of `device`. `prewarm_on` creates them for `stream` and reserves them until a get or a lease
- * on that stream takes them, a trim destroys them, or the stream is retired. So a thread that captures can rely on its
- * handle, whatever others ask for.
- *
- * The call also does what a first binding does and a capture does not survive: rocBLAS and hipBLAS free the memory that
- * a handle came with. A handle that keeps its stream counts as available again when that stream's work is over.
- *
- * Both fail as tarn_handle_get() does; handles already created stay.
- *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
- *   TARN_ERROR_INVALID_STREAM     the stream is unknown or was retired
- *   TARN_ERROR_INVALID_ARGUMENT   `count` is above 65,536 */
-TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
-TARN_API tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream stream, size_t count);
 
 /* Destroys the handles that no thread and no lease has, with their workspaces. Handles that a prewarm reserved are
  * among them. Workspaces of captures stay until they are cleared. `destroyed` (may be NULL) receives the number of
@@ -393,21 +358,19 @@ TARN_API tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes
 TARN_API tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes);
 
 /* Return the workspace for libraries that take it as an argument (cuBLASLt, hipBLASLt), under every policy. `get`
- * returns the workspace of the calling thread's handle for its current device and stream, `get_on` that for `stream`
- * and its device. It is valid until the thread asks for the library's handle or workspace again, on another stream or
- * after a clear. `get_of` returns the workspace of a lease and the stream that it is bound to, valid until the lease is
- * bound or returned, or a clear. Otherwise they fail as tarn_handle_get() does.
+ * returns the workspace of the calling thread's handle for `stream` and its device. It is valid until the thread asks
+ * for the library's handle or workspace again, on another stream or after a clear. `get_of` returns the workspace of a
+ * lease and the stream that it is bound to, valid until the lease is bound or returned, or a clear. Otherwise they fail
+ * as tarn_handle_get() does.
  *   TARN_ERROR_NOT_SUPPORTED      the library takes no workspace as an argument
  *   TARN_ERROR_INVALID_ARGUMENT   `get_of`: not a lease, or one that was returned
  *   TARN_ERROR_INVALID_STREAM     `get_of`: the lease's stream was retired */
-TARN_API tarn_status tarn_workspace_get(tarn_library library, void **pointer, size_t *size);
-TARN_API tarn_status tarn_workspace_get_on(tarn_library library, tarn_stream stream, void **pointer, size_t *size);
+TARN_API tarn_status tarn_workspace_get(tarn_library library, tarn_stream stream, void **pointer, size_t *size);
 TARN_API tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **pointer, size_t *size);
 
 /* Bracket calls that need a workspace: `begin` returns a handle with a workspace, and `end` frees the workspace.
- * `begin` uses the calling thread's handle for its current stream, `begin_on` the one for `stream`, `begin_of` the
- * handle of a lease. Begin fails as tarn_handle_get() does. Under CACHED, and during a capture, begin is an
- * ordinary get and end does nothing.
+ * `begin` uses the calling thread's handle for `stream`, `begin_of` the handle of a lease. Begin fails as
+ * tarn_handle_get() does. Under CACHED, and during a capture, begin is an ordinary get and end does nothing.
  *
  * The same thread calls begin and end; for a lease, the holder of the lease calls end. In between, the thread must not
  * exit or change the device, and the stream must not join a capture. After a get for another stream, or after the end
@@ -422,8 +385,7 @@ typedef struct tarn_workspace_call {
     size_t bytes;  /* of the workspace */
     void *owner;   /* private to tarn */
 } tarn_workspace_call;
-TARN_API tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call);
-TARN_API tarn_status tarn_workspace_begin_on(tarn_library library, tarn_stream stream, tarn_workspace_call *call);
+TARN_API tarn_status tarn_workspace_begin(tarn_library library, tarn_stream stream, tarn_workspace_call *call);
 TARN_API tarn_status tarn_workspace_begin_of(const tarn_lease *lease, tarn_workspace_call *call);
 TARN_API tarn_status tarn_workspace_end(tarn_workspace_call *call);
 

@@ -13,20 +13,11 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_HIPBLASLT. */
-static inline tarn_status tarn_hipblaslt_handle(hipblasLtHandle_t *handle)
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_HIPBLASLT. */
+static inline tarn_status tarn_hipblaslt_handle(tarn_stream stream, hipblasLtHandle_t *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_HIPBLASLT, &found);
-    if (status == TARN_OK)
-        *handle = (hipblasLtHandle_t)found;
-    return status;
-}
-
-static inline tarn_status tarn_hipblaslt_handle_on(tarn_stream stream, hipblasLtHandle_t *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_HIPBLASLT, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_HIPBLASLT, stream, &found);
     if (status == TARN_OK)
         *handle = (hipblasLtHandle_t)found;
     return status;

@@ -27,7 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -23,7 +23,7 @@
 #define TARN_LIVE_H
 
 #include <stddef.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 #ifdef __cplusplus
 extern "C" {

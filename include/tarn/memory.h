@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Stream-ordered device memory.
+/* Stream-ordered device memory, behind what core.h has: the short form, growth in place, what a pointer is; tags,
+ * compaction, caching and limits.
  *
- * A block is allocated for a stream. Work queued on that stream may use it from then on. After tarn_free() the same
- * stream can reuse the memory at once, because its later work runs after its earlier work. Another stream gets the
- * memory only when the work queued before the free has finished. So a free never waits.
- *
- * Sizes are bytes. Addresses are multiples of 512, or of the requested alignment. All functions are thread-safe. Any
- * thread may free a block, whatever its current device. During a capture all calls are allowed unless they say
- * otherwise. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,
- * TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY at the first use
- * of tarn, and TARN_ERROR_INVALID_ARGUMENT for a NULL out-parameter. */
+ * Sizes are bytes. All functions are thread-safe. During a capture all calls are allowed unless they say otherwise.
+ * Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER,
+ * TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY at the first use of tarn, and
+ * TARN_ERROR_INVALID_ARGUMENT for a NULL out-parameter. */
 #ifndef TARN_MEMORY_H
 #define TARN_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 #include <tarn/stream.h>
 
 #ifdef __cplusplus
@@ -28,10 +24,6 @@ extern "C" {
 #define TARN_BLOCK_UNIT 512ul          /* bytes: block sizes and addresses are multiples of this */
 #define TARN_MAX_ALIGNMENT (2ul << 20) /* bytes */
 #define TARN_MAX_SIZE (1ul << 60)      /* bytes: a larger request fails as TARN_ERROR_OUT_OF_MEMORY */
-#define TARN_CURRENT_DEVICE (-1)       /* the calling thread's current device, where a comment names this constant */
-
-/* A small number that names what a block is for, in statistics and snapshots. 0 is "no tag". */
-typedef uint16_t tarn_tag;
 
 /* Returns the tag of a text. The same text always gives the same tag. Only its first 63 bytes count.
  *   TARN_ERROR_INVALID_ARGUMENT   `text` is NULL, or 65,535 texts have a tag already
@@ -44,54 +36,6 @@ TARN_API const char *tarn_tag_text(tarn_tag tag);
  * failure; tarn_last_status() then gives the status. Returns NULL with TARN_OK for 0 bytes. */
 TARN_API void *tarn_malloc(size_t size);
 
-/* Allocates `size` bytes for work on `stream`. 0 bytes give a NULL pointer and TARN_OK. If memory is short, the call
- * waits for queued work whose end frees some. It waits for all work of the device last, and only where memory of a
- * found stream (tarn_stream_find()) may help; this ends a capture that is not known and does not show (stream.h).
- *   TARN_ERROR_OUT_OF_MEMORY    neither the device nor idle memory of its other streams has room, even after waiting
- *   TARN_ERROR_CAPTURE          only a wait for all work of the device could have helped, and a capture shows that the
- *                               wait would end (stream.h); it survives
- *   TARN_ERROR_SUSPENDED        the pool is suspended
- *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired
- *   TARN_ERROR_MAPPING_LIMIT    the process has no mapping left
- *   TARN_ERROR_BUSY             the thread is in a `mapped` or `unmapping` callback (observe.h), and no memory at hand
- *                               has room
- *   TARN_ERROR_OUT_OF_HOST_MEMORY */
-TARN_API tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
-
-struct tarn_pool;
-
-/* Options of tarn_alloc(). */
-typedef struct tarn_alloc_options {
-    size_t size;        /* sizeof(tarn_alloc_options) */
-    int device;         /* whose memory; TARN_CURRENT_DEVICE: that of the stream's device */
-    tarn_stream stream; /* of that device; TARN_STREAM_LEGACY and TARN_STREAM_PER_THREAD mean those of `device` */
-    size_t alignment;   /* bytes: 0 or a power of two up to TARN_MAX_ALIGNMENT */
-    tarn_tag tag;       /* of the block; 0: none */
-
-    /* The pool to allocate from, whatever scopes are open. NULL: the open scopes decide. With a pool,
-     * TARN_CURRENT_DEVICE means the pool's device. */
-    struct tarn_pool *pool;
-} tarn_alloc_options;
-
-/* Allocates `size` bytes with options. Otherwise as tarn_alloc_on().
- *   TARN_ERROR_INVALID_ARGUMENT   `options` is NULL, or a bad alignment, tag, pool or structure size
- *   TARN_ERROR_INVALID_DEVICE     there is no device with that number, or the pool belongs to another device
- *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device */
-TARN_API tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
-
-/* Frees a block in the order of the stream that it was allocated for, even if that stream was retired since. NULL is
- * allowed. A failure changes nothing. Not every second free is an error: if the memory has been allocated again, it
- * frees the new block. Debug mode finds most of these (debug.h).
- *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a tarn block, or is imported memory (share.h)
- *   TARN_ERROR_DOUBLE_FREE       `pointer` is in free memory of tarn, where a block may have been */
-TARN_API tarn_status tarn_free(void *pointer);
-
-/* Frees a block after the work that is queued on `stream` now, and after the work of the block's own stream. The stream
- * may be of another device. Otherwise as tarn_free(). On failure the block stays live.
- *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired
- *   TARN_ERROR_OUT_OF_HOST_MEMORY */
-TARN_API tarn_status tarn_free_on(void *pointer, tarn_stream stream);
-
 /* Frees a block after the work that `event` has recorded, and after the work of the block's own stream. Otherwise as
  * tarn_free(). The event may be of another device, and may be recorded again or destroyed at once. On failure the block
  * stays live.
@@ -99,15 +43,6 @@ TARN_API tarn_status tarn_free_on(void *pointer, tarn_stream stream);
  *   TARN_ERROR_INVALID_ARGUMENT   `event` is not an event, or was destroyed
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_free_after(void *pointer, tarn_event *event);
-
-/* Declares that work on `stream` uses the block. When the block is freed, its memory is not reused until the work that
- * is queued on `stream` at that moment has finished. `pointer` may point anywhere into the block. With NULL the call
- * does nothing. The stream may be of another device.
- *   TARN_ERROR_INVALID_STREAM    the stream is unknown or was retired
- *   TARN_ERROR_INVALID_POINTER   `pointer` is not in a live block
- *   TARN_ERROR_DOUBLE_FREE       `pointer` is in free memory of tarn, where a block may have been
- *   TARN_ERROR_OUT_OF_HOST_MEMORY */
-TARN_API tarn_status tarn_record_stream(void *pointer, tarn_stream stream);
 
 /* Grows a block in place to at least `size` bytes. If the block has that size already, the call does nothing and
  * returns TARN_OK. It never moves or shrinks a block, and never maps memory. On failure the block is as it was.
@@ -147,17 +82,6 @@ typedef struct tarn_block_info {
  *   TARN_ERROR_INVALID_POINTER    `pointer` is not in a live block
  *   TARN_ERROR_INVALID_ARGUMENT   `info->size` is unknown */
 TARN_API tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info *info);
-
-/* Returns free memory of the default pool, and of pools that are gone, to the driver until at most `keep` bytes are
- * reserved on `device`, counting all pools. Pools in use keep their memory (tarn_pool_trim()). The call waits for work
- * that still uses the memory it releases. Where that is work of a found stream (tarn_stream_find()), it may wait for
- * all work of the device, which ends a capture that does not show (stream.h). TARN_OK does not promise that `keep` was
- * reached. For a device whose memory was never used this does nothing and returns TARN_OK: it gets no context.
- *   TARN_ERROR_CAPTURE          a known capture is open on the device, and nothing was released; or a wait for all work
- *                               of the device would end a capture that shows, and the rest was released
- *   TARN_ERROR_BUSY             the thread is in a `mapped` or `unmapping` callback (observe.h); nothing was released
- *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
-TARN_API tarn_status tarn_device_trim(int device, size_t keep);
 
 /* Releases at least `wanted` bytes of physical memory between live blocks of `device`; SIZE_MAX asks for all there is.
  * Blocks keep their addresses and contents: their contents are copied into smaller pieces, which are mapped at the old

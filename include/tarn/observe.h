@@ -8,7 +8,7 @@
  * *generation*, a number that grows over the process and is never reused: two mappings of one address have different
  * generations. The memory under a live block is neither unmapped nor moved, except by suspending its pool
  * (tarn_pool_suspend(), sleep.h) and by compaction (tarn_compact()). So a registration made for a live block, with the
- * generation that tarn_range_get() returns, stays valid until `unmapping` names a range that overlaps it.
+ * generation that tarn_mapping_get() returns, stays valid until `unmapping` names a range that overlaps it.
  *
  * All functions are thread-safe and may be called during a capture. Every function may also return
  * TARN_ERROR_FORKED. */
@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,13 +26,13 @@ extern "C" {
 
 #define TARN_ALL_DEVICES (-1) /* stands for all devices */
 
-/* A range of mapped addresses. The structure never grows. */
-typedef struct tarn_range {
+/* A mapping: a range of addresses that has physical memory. The structure never grows. */
+typedef struct tarn_mapping {
     void *address;       /* the first */
     size_t bytes;        /* whole granules of the device, or a plain segment */
     uint64_t generation; /* of the mapping */
     int device;          /* the device */
-} tarn_range;
+} tarn_mapping;
 
 /* A request that fails because memory is short. Only tarn creates this structure, so fields may be added at its end. */
 typedef struct tarn_shortage {
@@ -58,21 +58,21 @@ typedef struct tarn_shortage {
  * `unmapping` too; what that calls then returns TARN_ERROR_SHUTDOWN.
  *
  * `out_of_memory` is called before an allocation returns TARN_ERROR_OUT_OF_MEMORY, in the thread that asked, unless
- * more than TARN_MAX_SIZE bytes were requested. `reclaim` is called before memory is requested from the driver: it
- * frees what it can, and returns whether it freed anything; tarn then searches again. Both may call any tarn function
- * except tarn_shutdown(). While one of them runs, neither is called again in its thread. */
+ * more than TARN_MAX_SIZE bytes were requested. `before_growth` is called before memory is requested from the driver:
+ * it frees what it can, and returns whether it freed anything; tarn then searches again. Both may call any tarn
+ * function except tarn_shutdown(). While one of them runs, neither is called again in its thread. */
 typedef struct tarn_observer_options {
     size_t size; /* sizeof(tarn_observer_options) */
     int device;  /* the device, or TARN_ALL_DEVICES */
     void *user;  /* passed to each callback; valid until tarn_observer_remove() has returned */
     /* A range was mapped. */
-    void (*mapped)(const tarn_range *range, void *user);
+    void (*mapped)(const tarn_mapping *range, void *user);
     /* A range is about to be unmapped. */
-    void (*unmapping)(const tarn_range *range, void *user);
+    void (*unmapping)(const tarn_mapping *range, void *user);
     /* A request is about to fail. */
     void (*out_of_memory)(const tarn_shortage *shortage, void *user);
     /* `bytes` are about to be requested from the driver. Returns whether anything was freed. */
-    bool (*reclaim)(int device, size_t bytes, void *user);
+    bool (*before_growth)(int device, size_t bytes, void *user);
 } tarn_observer_options;
 
 /* Identifies an observer. 0 is no observer; no number is used twice. */
@@ -91,14 +91,14 @@ TARN_API tarn_status tarn_observer_add(const tarn_observer_options *options, tar
  *   TARN_ERROR_INVALID_ARGUMENT   not an observer, or one that was removed */
 TARN_API tarn_status tarn_observer_remove(tarn_observer observer);
 
-/* Returns the mapped range of physical memory that a pointer into a live block lies in, with its generation. Takes a
- * lock, so it is not for a hot path.
+/* Returns the mapping that a pointer into a live block lies in, with its generation. Takes a lock, so it is not for a
+ * hot path.
  *   TARN_ERROR_INVALID_POINTER    `pointer` is not in a live block, or is imported memory (share.h)
- *   TARN_ERROR_INVALID_ARGUMENT   `range` is NULL
+ *   TARN_ERROR_INVALID_ARGUMENT   `mapping` is NULL
  *   TARN_ERROR_SUSPENDED          the block's pool is suspended
  *   TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_CONFIGURATION   tarn could not start
  *   TARN_ERROR_SHUTDOWN */
-TARN_API tarn_status tarn_range_get(const void *pointer, tarn_range *range);
+TARN_API tarn_status tarn_mapping_get(const void *pointer, tarn_mapping *mapping);
 
 #ifdef __cplusplus
 }

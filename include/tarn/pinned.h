@@ -2,8 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Pinned host memory: pages that stay in place, so that devices copy to and from them directly. A block belongs to no
- * device and to no stream; every device can access it. Blocks are aligned to 256 bytes. A block is at most 12.5 %
- * larger than requested, or 255 bytes if that is more.
+ * device and to no stream; every device can access it. Blocks are aligned to 256 bytes, with undefined contents. A
+ * block is at most 12.5 % larger than requested, or 255 bytes if that is more. If no device has a context yet, an
+ * allocation creates one on the thread's current device. If memory is short, it waits as tarn_pinned_trim() does, but
+ * not for all work of a device while a capture there is known or shows.
  *
  * A block that work on a stream uses must be recorded on that stream (tarn_pinned_record_stream()). After a free, the
  * memory is reused once the work queued on those streams at that moment has finished. A slow stream delays only the
@@ -31,32 +33,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <tarn/stats.h>
-#include <tarn/status.h>
-#include <tarn/stream.h>
+#include <tarn/core.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Allocates a pinned block of `size` bytes with undefined contents. 0 bytes give NULL with TARN_OK. If no device has a
- * context yet, the call creates one on the thread's current device. If memory is short, the call waits as
- * tarn_pinned_trim() does, but not for all work of a device while a capture there is known or shows.
- *   TARN_ERROR_OUT_OF_MEMORY   the request is above the limit; or neither the driver nor the limit has room, even after
- *                              all unused memory was released, and the work that freed blocks wait for has finished
- *   TARN_ERROR_OUT_OF_HOST_MEMORY */
-TARN_API tarn_status tarn_pinned_alloc(size_t size, void **pointer);
-
 /* Allocates a pinned block for work on `stream`. If a capture of `stream` has a pool, the block comes from that pool;
  * tarn_pinned_alloc() looks at the thread's current stream instead. Otherwise as tarn_pinned_alloc().
  *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired */
 TARN_API tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void **pointer);
-
-/* Frees a pinned block. NULL is allowed. The call waits for work only if it returns memory to the driver at once
- * (max_cached_size). A failure changes nothing.
- *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a block
- *   TARN_ERROR_DOUBLE_FREE       the block was freed before and not reused since */
-TARN_API tarn_status tarn_pinned_free(void *pointer);
 
 /* Declares that work on `stream`, queued before the block is freed, uses the block. `pointer` may point anywhere into
  * it. If the stream begins a capture that uses the block, record the block again.

@@ -16,16 +16,13 @@
 #define TARN_POOL_H
 
 #include <stdbool.h>
+#include <tarn/core.h>
 #include <tarn/memory.h>
 #include <tarn/observe.h>
-#include <tarn/stats.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* A private pool. */
-typedef struct tarn_pool tarn_pool;
 
 /* The caller's own allocator for a pool's segments. tarn caches, splits and counts this memory like its own.
  *   alloc   Returns at least `size` bytes on `device` for work on `stream` (the vendor's), at a multiple of 512 where
@@ -112,16 +109,6 @@ typedef struct tarn_pool_options {
     bool registrable;
 } tarn_pool_options;
 
-/* Creates a pool; the caller gets one reference. `options` may be NULL for the current device and no special
- * properties.
- *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
- *   TARN_ERROR_NOT_SUPPORTED      the device lacks what the options need: virtual memory, or export
- *   TARN_ERROR_OUT_OF_MEMORY      the driver refuses the addresses that virtual memory needs; plain segments need none
- *   TARN_ERROR_INVALID_ARGUMENT   an unknown structure size, an allocator without alloc or free, a segment size that is
- *                                 above 1 EiB or no multiple of 512, or virtual or exportable segments together with an
- *                                 option that makes segments plain */
-TARN_API tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **pool);
-
 /* Returns the allocator that the pool was created with. If it has none, all fields except `size` are NULL. The caller
  * sets `allocator->size`. */
 TARN_API tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocator *allocator);
@@ -134,12 +121,9 @@ TARN_API tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocato
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_pool_default(int device, tarn_pool **pool);
 
-/* Add or drop a reference. Releasing NULL is allowed. After the last release the pool cannot be used again: its free
- * memory returns to the driver, at once where no work uses it.
- *   TARN_ERROR_INVALID_ARGUMENT   not a pool, or one whose last reference was dropped; release: all references left
- *                                 are those of scopes, captures and graphs */
+/* Adds a reference, which tarn_pool_release() drops.
+ *   TARN_ERROR_INVALID_ARGUMENT   not a pool, or one whose last reference was dropped */
 TARN_API tarn_status tarn_pool_retain(tarn_pool *pool);
-TARN_API tarn_status tarn_pool_release(tarn_pool *pool);
 
 /* Finds a pool by its id, and adds a reference for the caller.
  *   TARN_ERROR_INVALID_ARGUMENT   no such pool exists, or its last reference was dropped, or the id is (0, 0), which
@@ -164,7 +148,7 @@ TARN_API tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what
  * thread creates or releases meanwhile may or may not be listed.
  *   TARN_ERROR_INVALID_ARGUMENT   the pool is not registrable
  *   TARN_ERROR_SUSPENDED          the pool has no memory now */
-TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segments, size_t room, size_t *count);
+TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_mapping *segments, size_t room, size_t *count);
 
 /* Returns free memory of the pool to the driver until it reserves at most `keep` bytes. Idle memory goes first; then
  * the call waits for work that uses more, as tarn_device_trim() does. For the default pool this includes what ended
@@ -179,10 +163,6 @@ TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
  * the pool: a resume may exceed this limit, up to what the pool had. */
 TARN_API tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
 TARN_API tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
-
-/* Allocates a block from the pool, whatever scopes are open. Otherwise as tarn_alloc_on().
- *   TARN_ERROR_INVALID_STREAM   the stream is not of the pool's device */
-TARN_API tarn_status tarn_pool_alloc(tarn_pool *pool, tarn_stream stream, size_t size, void **pointer);
 
 /* One live block of a pool. */
 typedef struct tarn_pool_block {
@@ -222,7 +202,7 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  * memory during the call, or be queued to use it.
  *
  * While the pool is suspended, its blocks may be freed. Scopes and captures of it may begin, but allocations from it
- * return TARN_ERROR_SUSPENDED, as do tarn_anchor(), tarn_export(), tarn_range_get() and tarn_pool_restore(). Its
+ * return TARN_ERROR_SUSPENDED, as do tarn_anchor(), tarn_export(), tarn_mapping_get() and tarn_pool_restore(). Its
  * statistics still count live blocks; its reserved bytes are 0.
  *
  * On failure the pool keeps running with its contents, with two exceptions, which tarn_pool_state_get() reports. If the
@@ -326,26 +306,20 @@ TARN_API tarn_status tarn_scope_end(tarn_scope scope);
 TARN_API tarn_status tarn_scope_join(tarn_scope scope);
 TARN_API tarn_status tarn_scope_leave(tarn_scope scope);
 
-/* Captures into a pool. tarn_pool_capture_begin() begins a capture as tarn_capture_begin() does. Allocations for its
- * streams, and for streams that join it, come from `pool`; NULL makes a pool for this capture. After tarn_capture_end()
- * the graph holds a reference until the graph and every executable made from it are destroyed and their work has
- * finished. tarn_capture_abort() leaves no reference. While a capture or a graph holds a reference, none of the pool's
- * memory is unmapped, because every launch uses it. Memory freed inside a capture is reused inside it in stream order.
+/* Announces a capture into a pool that the caller is about to begin by the vendor's call, as
+ * tarn_pool_capture_begin() begins one. After ending the capture by the vendor's call, pass its graph to
+ * tarn_capture_end_announced(), which moves the reference to the graph. With NULL instead of a graph, nothing holds the
+ * pool's memory any longer; neither does it after tarn_capture_abort().
  *
- * This routing is a scope like others: a scope that begins later wins, and the graph does not hold the pool of that
- * scope. For memory from there that the graph uses, the caller adds a reference (tarn_pool_keep_for_graph()).
- *
- * Graphs that share a pool must be launched in the order of their captures and never concurrently: each reuses what the
- * one before it freed.
- *
- * tarn_pool_capture_announce() does the same for a capture that the caller is about to begin by the vendor's call.
- * After ending the capture by the vendor's call, pass its graph to tarn_capture_end_announced(), which moves the
- * reference to the graph. With NULL instead of a graph, nothing holds the pool's memory any longer.
- *   TARN_ERROR_INVALID_ARGUMENT   the stream is a default stream, `mode` is unknown, or `pool` is a default pool
+ * The routing of both is a scope like others: a scope that begins later wins, and the graph does not hold the pool of
+ * that scope. For memory from there that the graph uses, the caller adds a reference (tarn_pool_keep_for_graph()).
+ * While a capture or a graph holds a reference, none of the pool's memory is unmapped, because every launch uses it.
+ * Memory freed inside a capture is reused inside it in stream order. So graphs that share a pool must be launched in
+ * the order of their captures and never concurrently: each reuses what the one before it freed.
+ *   TARN_ERROR_INVALID_ARGUMENT   the stream is a default stream, or `pool` is a default pool
  *   TARN_ERROR_CAPTURE            a capture of the stream is open or announced already
  *   TARN_ERROR_BUSY               as tarn_capture_begin()
  *   TARN_ERROR_INVALID_STREAM     the stream is unknown, was retired, or is of another device */
-TARN_API tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream, tarn_capture_mode mode);
 TARN_API tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream);
 
 /* Makes a vendor's graph (cudaGraph_t, not an executable) hold a reference to the pool. It lasts until the graph and

@@ -13,20 +13,11 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_ROCBLAS. */
-static inline tarn_status tarn_rocblas_handle(rocblas_handle *handle)
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_ROCBLAS. */
+static inline tarn_status tarn_rocblas_handle(tarn_stream stream, rocblas_handle *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_ROCBLAS, &found);
-    if (status == TARN_OK)
-        *handle = (rocblas_handle)found;
-    return status;
-}
-
-static inline tarn_status tarn_rocblas_handle_on(tarn_stream stream, rocblas_handle *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_ROCBLAS, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_ROCBLAS, stream, &found);
     if (status == TARN_OK)
         *handle = (rocblas_handle)found;
     return status;

@@ -13,20 +13,11 @@
 extern "C" {
 #endif
 
-/* Return the thread's handle: tarn_handle_get() and tarn_handle_get_on() for TARN_LIBRARY_ROCSPARSE. */
-static inline tarn_status tarn_rocsparse_handle(rocsparse_handle *handle)
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_ROCSPARSE. */
+static inline tarn_status tarn_rocsparse_handle(tarn_stream stream, rocsparse_handle *handle)
 {
     void *found = NULL;
-    tarn_status status = tarn_handle_get(TARN_LIBRARY_ROCSPARSE, &found);
-    if (status == TARN_OK)
-        *handle = (rocsparse_handle)found;
-    return status;
-}
-
-static inline tarn_status tarn_rocsparse_handle_on(tarn_stream stream, rocsparse_handle *handle)
-{
-    void *found = NULL;
-    tarn_status status = tarn_handle_get_on(TARN_LIBRARY_ROCSPARSE, stream, &found);
+    tarn_status status = tarn_handle_get(TARN_LIBRARY_ROCSPARSE, stream, &found);
     if (status == TARN_OK)
         *handle = (rocsparse_handle)found;
     return status;

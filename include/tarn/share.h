@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <tarn/pool.h>
-#include <tarn/status.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,7 +19,7 @@ extern "C" {
 
 /* Anchors the physical memory under `size` bytes of a live block. Until the anchor is removed, this memory is not
  * unmapped, moved, mapped at a second address or returned to the driver, even if the block is freed meanwhile; blocks
- * of the same stream may then reuse it. Whole pieces are anchored (tarn_range_get() shows one), and they count as
+ * of the same stream may then reuse it. Whole pieces are anchored (tarn_mapping_get() shows one), and they count as
  * reserved. A range may be anchored several times: each anchor is removed by a call of its own. The call waits
  * for a compaction that has the block in host memory at that moment, except in an observer's callback.
  *   TARN_ERROR_INVALID_POINTER    no live block contains the whole range, or it is imported memory

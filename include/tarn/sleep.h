@@ -34,7 +34,6 @@
 #include <tarn/memory.h>
 #include <tarn/observe.h>
 #include <tarn/pool.h>
-#include <tarn/status.h>
 
 #ifdef __cplusplus
 extern "C" {

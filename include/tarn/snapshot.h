@@ -21,7 +21,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <tarn/memory.h>
-#include <tarn/status.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -102,12 +102,6 @@ typedef struct tarn_stats {
 #undef TARN_STATS_SCALAR_FIELD
 } tarn_stats;
 
-/* Returns the statistics of a device. All counters are 0 for a device whose memory was never used, which gets no
- * context.
- *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
- *   TARN_ERROR_INVALID_ARGUMENT   `stats` is NULL, or its `size` is unknown */
-TARN_API tarn_status tarn_device_stats_get(int device, tarn_stats *stats);
-
 /* What a reset of statistics clears. */
 typedef enum tarn_stats_what {
     TARN_STATS_PEAK,       /* every peak becomes the current value */

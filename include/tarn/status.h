@@ -8,10 +8,10 @@
  * streams and handles as they were. Free memory that tarn kept may have been released; a call that releases memory
  * keeps what it has done before a failure.
  *
- * The functions here are thread-safe. They work during a capture, after a fork and after tarn_shutdown().
- * TARN_ERROR_SHUTDOWN also means that the vendor's driver has shut down, as it does while the process exits.
- * TARN_ERROR_DEVICE_LOST is final: only a new process can use that device again. Blocks of a lost device can still be
- * freed. */
+ * tarn_last_error() in core.h has the detail of a failure. The functions here are thread-safe. They work during a
+ * capture, after a fork and after tarn_shutdown(). TARN_ERROR_SHUTDOWN also means that the vendor's driver has shut
+ * down, as it does while the process exits. TARN_ERROR_DEVICE_LOST is final: only a new process can use that device
+ * again. Blocks of a lost device can still be freed. */
 #ifndef TARN_STATUS_H
 #define TARN_STATUS_H
 
@@ -74,13 +74,6 @@ typedef enum tarn_status {
  * the strings are constant. */
 TARN_API const char *tarn_status_name(tarn_status status);
 TARN_API const char *tarn_status_text(tarn_status status);
-
-/* Returns the detail of the calling thread's last failure: what was tried, the driver's call, its code and text, and
- * the remedy where one is known. The text is empty if nothing has failed yet. A call that succeeds leaves it as it was,
- * and so does the answer TARN_ERROR_NOT_READY of a query. The string belongs to the thread. It is valid until the
- * thread's next failing call, or until the thread ends. A child of fork() starts with the text of the thread that
- * forked. */
-TARN_API const char *tarn_last_error(void);
 
 /* Returns why the calling thread's last tarn_malloc() returned NULL. TARN_OK means that 0 bytes were requested, or that
  * the thread has not called tarn_malloc() yet. After a tarn_malloc() that returned memory, the value is meaningless. No

@@ -3,9 +3,33 @@
 
 /* Streams, events and captures.
  *
- * A tarn_stream is a plain value, made of slot, lease and incarnation: copy it freely. A stream that the caller created
- * is registered by tarn_stream_adopt() and unregistered by tarn_stream_retire() before it is destroyed. Its value is
- * never valid again after that, even if the vendor reuses the pointer. All functions are thread-safe. Every function
+ * A tarn_stream is made of slot, lease and incarnation. A stream that the caller created is registered by
+ * tarn_stream_adopt() and unregistered by tarn_stream_retire() before it is destroyed. Its value is never valid again
+ * after that, even if the vendor reuses the pointer. A new thread's current stream is the legacy stream, which
+ * synchronizes with every blocking stream of its device.
+ *
+ * TARN_STREAM_PER_THREAD. Each thread has its own slot. With CUDA and HIP it is the vendor's stream
+ * (CU_STREAM_PER_THREAD, hipStreamPerThread: the constant 2) and blocking. On the host device tarn creates one. The
+ * vendor's constant means a different stream in each thread. So the value of another thread's stream, or of an exited
+ * thread's, is limited. It can allocate, free and record uses. A call that would have to name it to the vendor returns
+ * TARN_ERROR_INVALID_STREAM: its native value, a query, a wait, an event, a question about a capture, a handle. A
+ * handle that is leased for it works in its own thread only.
+ *
+ * Other threads learn that its work has finished from an event on the legacy stream, which waits for all blocking
+ * streams of the device. tarn records that event in three cases: another thread frees a block that the stream uses; its
+ * memory is wanted and nothing else is left; a new thread takes over the slot of an exited one. The new thread's stream
+ * waits for the exited thread's work.
+ *
+ * Found streams (tarn_stream_find()). A find compares the driver's id of the stream, which is unique in a process. So
+ * tarn notices when a destroyed stream's pointer was reused, and retires the old value for good. Between the finds tarn
+ * never touches a found stream, because it may be gone. It learns which memory is idle from events that a few of the
+ * later finds record, or, as a last resort, from a wait for all work of the device. During that wait
+ * tarn_capture_begin() returns TARN_ERROR_BUSY; while a capture is known or shows, the wait is not made. It ends a
+ * capture that does not show. A stream that captures does not report its id: a find then returns the stream that was
+ * last found at this pointer, or a new one. A stream that was adopted, leased or shared keeps its value. Adopting or
+ * retiring a found stream ends this state: from then on the caller reports its end.
+ *
+ * All functions are thread-safe. Every function
  * may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER,
  * TARN_ERROR_DEVICE_LOST, TARN_ERROR_CONFIGURATION, TARN_ERROR_OUT_OF_HOST_MEMORY, TARN_ERROR_INVALID_STREAM for an
  * unknown or retired stream, and TARN_ERROR_INVALID_ARGUMENT for a NULL that is not allowed. */
@@ -14,32 +38,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* A stream: slot, lease and incarnation. */
-typedef uint64_t tarn_stream;
-
-/* The legacy default stream of the calling thread's current device. It synchronizes with every blocking stream of the
- * device. A new thread starts on this stream. */
-#define TARN_STREAM_LEGACY 0ul
-/* The calling thread's per-thread default stream on its current device. Each thread has its own slot. With CUDA and HIP
- * it is the vendor's stream (CU_STREAM_PER_THREAD, hipStreamPerThread: the constant 2) and blocking. On the host device
- * tarn creates one.
- *
- * The vendor's constant means a different stream in each thread. So the value of another thread's stream, or of an
- * exited thread's, is limited. It can allocate, free and record uses. A call that would have to name it to the vendor
- * returns TARN_ERROR_INVALID_STREAM: its native value, a query, a wait, an event, a question about a capture, a handle.
- * A handle that is leased for it works in its own thread only.
- *
- * Other threads learn that its work has finished from an event on the legacy stream, which waits for all blocking
- * streams of the device. tarn records that event in three cases: another thread frees a block that the stream uses; its
- * memory is wanted and nothing else is left; a new thread takes over the slot of an exited one. The new thread's stream
- * waits for the exited thread's work. */
-#define TARN_STREAM_PER_THREAD 1ul
 
 /* The number of streams per device and priority that tarn_stream_shared_get() hands out (c10/cuda/CUDAStream.cpp). */
 #define TARN_STREAM_SHARED_COUNT 32
@@ -66,29 +69,6 @@ TARN_API tarn_status tarn_stream_set(tarn_stream stream);
  *                                 returned */
 TARN_API tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream);
 
-/* Returns the value of a native stream, registering it if it is new. For adaptors that receive a native stream with
- * each call and never learn of its destruction: call this each time, and use the value for that call only. It needs no
- * retirement. The special values of tarn_stream_adopt() apply. A stream that was adopted, leased or shared keeps its
- * value.
- *
- * Each call compares the driver's id of the stream, which is unique in a process. So tarn notices when a destroyed
- * stream's pointer was reused, and retires the old value for good. Between these calls tarn never touches a found
- * stream, because it may be gone. It learns which memory is idle from events that a few of the later calls record, or,
- * as a last resort, from a wait for all work of the device. During that wait tarn_capture_begin() returns
- * TARN_ERROR_BUSY; while a capture is known or shows, the wait is not made. It ends a capture that does not show.
- * Adopting or retiring a found stream ends this state: from then on the caller reports its end.
- *
- * Takes no lock for a registered stream. Allowed while any stream captures. A stream that captures does not report its
- * id: the call then returns the stream that was last found at this pointer, or a new one. So find a stream before its
- * capture begins.
- *   TARN_ERROR_NOT_SUPPORTED      the driver has no stream ids (CUDA before 12.0, HIP before 7.1): use adopt and retire
- *   TARN_ERROR_CAPTURE            the stream at this pointer was destroyed during a known capture; abort that capture
- *                                 first
- *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
- *   TARN_ERROR_INVALID_ARGUMENT   `stream` is NULL
- *   TARN_ERROR_INVALID_STREAM     as tarn_stream_adopt() */
-TARN_API tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream);
-
 /* Unregisters an adopted or found stream. Call it before the stream is destroyed. Free memory of the stream serves the
  * device's other streams once the work queued so far has finished. Live blocks stay valid and are freed as usual. Where
  * it is a thread's current stream, that thread must set another one: tarn_malloc() fails until then.
@@ -103,21 +83,6 @@ TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
  *   TARN_ERROR_INVALID_ARGUMENT   `priority` is above 0
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number */
 TARN_API tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream);
-
-/* Leases a stream that nobody else gets until it is returned (pytorch/pytorch#173729 is the reason). `priority` is as
- * in tarn_stream_shared_get(). Returning a stream does not wait: the next lease may still have earlier work queued
- * ahead of its own. Blocks that were allocated on the stream stay as they are. Its free memory serves the other streams
- * of its pool before new memory is created, and the next lease. A stream that still captures after
- * tarn_capture_abort(), because no thread can end the capture, is destroyed by its return.
- *
- * The value ends with its lease: every later use of it is TARN_ERROR_INVALID_STREAM, even as a thread's current stream.
- * After 65,536 more leases of the same stream the value repeats.
- *   TARN_ERROR_INVALID_ARGUMENT   lease: as tarn_stream_shared_get(); return: the stream was not leased
- *   TARN_ERROR_INVALID_DEVICE     lease: there is no device with that number
- *   TARN_ERROR_INVALID_STREAM     return: the lease has ended
- *   TARN_ERROR_CAPTURE            return: the stream captures, and its capture was not aborted */
-TARN_API tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
-TARN_API tarn_status tarn_stream_return(tarn_stream stream);
 
 /* Return the vendor's stream (cudaStream_t), the device, and the priority of a stream. A stream that tarn leased or
  * shared stays tarn's: do not destroy it. The priority of a stream that was adopted or found is given as 0.
@@ -198,14 +163,9 @@ TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
  *
  * Memory freed while its stream captures, or while a stream that uses it captures, is reused on that stream in order.
  * Other streams get it when the capture is over. A graph keeps nothing alive: what it uses must stay allocated while
- * the graph is launched. */
-typedef enum tarn_capture_mode {
-    TARN_CAPTURE_GLOBAL,       /* the driver refuses unsafe calls of every thread during it */
-    TARN_CAPTURE_THREAD_LOCAL, /* the driver refuses unsafe calls of this thread */
-    TARN_CAPTURE_RELAXED       /* the driver refuses no calls */
-} tarn_capture_mode;
-
-/* Whether a stream captures. */
+ * the graph is launched.
+ *
+ * A tarn_capture_state says whether a stream captures. */
 typedef enum tarn_capture_state {
     TARN_CAPTURE_NONE,       /* it runs its work */
     TARN_CAPTURE_ACTIVE,     /* it captures */
@@ -226,16 +186,6 @@ TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mo
  *   TARN_ERROR_CAPTURE            a known capture of the stream is open, or was announced already
  *   TARN_ERROR_BUSY               as tarn_capture_begin() */
 TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
-
-/* Ends a capture that tarn began. `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys. If the
- * capture was invalidated or the device is lost, the capture is over too and there is no graph.
- *   TARN_ERROR_INVALID_ARGUMENT   `graph` is NULL, or the stream has no known capture, or its capture was announced
- *   TARN_ERROR_CAPTURE            the capture was invalidated, and is over; or the calling thread did not begin it and
- *                                 it is not relaxed, and it goes on
- *   TARN_ERROR_NOT_SUPPORTED      the capture has a pool, and the driver cannot report the end of a graph. The capture
- *                                 is over, and its graph was destroyed
- *   TARN_ERROR_DEVICE_LOST        the capture is over */
-TARN_API tarn_status tarn_capture_end(tarn_stream stream, void **graph);
 
 /* Ends an announced capture, after the vendor's call has ended it. Any thread may call this. `graph` is the graph that
  * the vendor's call returned, or NULL if there is none; it stays the caller's. From then on the graph holds the memory

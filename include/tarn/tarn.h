@@ -3,7 +3,8 @@
 
 /* tarn: memory pools and library handles that follow the thread, the device and the stream.
  *
- * This header includes all others except debug.h, host.h, live.h, metrics.h and those of vendors' libraries.
+ * Read core.h first. This header includes all others except debug.h, host.h, live.h, metrics.h and those of vendors'
+ * libraries.
  *
  * These rules hold for every function; a function's own comment repeats only what differs. docs/process-life.md gives
  * the reasons.
@@ -46,6 +47,8 @@
 #define TARN_VERSION_MINOR 1
 #define TARN_VERSION_PATCH 0
 /* clang-format on */
+
+#include <tarn/core.h>
 
 #include <tarn/config.h>
 #include <tarn/device.h>

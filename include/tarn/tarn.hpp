@@ -525,16 +525,10 @@ class capture : public detail::owner<detail::stream_ended_by<tarn_capture_abort>
 
 /* Returns the thread's handle of a library, bound to its current stream or to `stream`. tarn keeps owning it
  * (tarn_handle_get()). `Handle` is the vendor's type, a pointer. */
-template <class Handle> Handle handle(tarn_library library)
+template <class Handle> Handle handle(tarn_library library, tarn_stream stream = TARN_STREAM_CURRENT)
 {
     void *found = nullptr;
-    check(tarn_handle_get(library, &found));
-    return static_cast<Handle>(found);
-}
-template <class Handle> Handle handle(tarn_library library, tarn_stream stream)
-{
-    void *found = nullptr;
-    check(tarn_handle_get_on(library, stream, &found));
+    check(tarn_handle_get(library, stream, &found));
     return static_cast<Handle>(found);
 }
 

@@ -523,8 +523,8 @@ DataPtr Allocator::allocateWithAddress(size_t, void *)
 
 void *Allocator::getBaseAllocation(void *pointer, size_t *size)
 {
-    tarn_range range = {};
-    tarn_status status = tarn_range_get(pointer, &range);
+    tarn_mapping range = {};
+    tarn_status status = tarn_mapping_get(pointer, &range);
     if (status == TARN_ERROR_INVALID_POINTER && previous)
         return previous->getBaseAllocation(pointer, size);
     check(status, "the base of an allocation");

@@ -326,7 +326,7 @@ class Allocator final : public CUDAAllocator
 
     std::vector<std::unique_ptr<Device>> devices; /* made by init(), never changed */
     std::atomic<bool> is_initialized{false}, caches{true};
-    std::once_flag reclaims; /* reclaim() is called */
+    std::once_flag reclaims; /* reclaim() is called before growth */
     History history;
 };
 

@@ -304,14 +304,14 @@ void Allocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker)
     observe();
 }
 
-static void range_mapped(const tarn_range *range, void *user)
+static void range_mapped(const tarn_mapping *range, void *user)
 {
     static_cast<History *>(user)->event(TraceEntry::SEGMENT_MAP, static_cast<DeviceIndex>(range->device),
                                         reinterpret_cast<size_t>(range->address), range->bytes, nullptr, {0, 0},
                                         RecordContext::NEVER);
 }
 
-static void range_unmapping(const tarn_range *range, void *user)
+static void range_unmapping(const tarn_mapping *range, void *user)
 {
     static_cast<History *>(user)->event(TraceEntry::SEGMENT_UNMAP, static_cast<DeviceIndex>(range->device),
                                         reinterpret_cast<size_t>(range->address), range->bytes, nullptr, {0, 0},
@@ -357,8 +357,8 @@ static uint64_t age_of(const tarn_memory_segment *found)
 {
     uint64_t age = UINT64_MAX;
     for (size_t i = 0; i < found->part_count; i++) {
-        tarn_range range = {};
-        if (found->parts[i].state == TARN_MEMORY_LIVE && tarn_range_get(found->parts[i].address, &range) == TARN_OK)
+        tarn_mapping range = {};
+        if (found->parts[i].state == TARN_MEMORY_LIVE && tarn_mapping_get(found->parts[i].address, &range) == TARN_OK)
             age = std::min(age, range.generation);
     }
     return age;

@@ -448,7 +448,7 @@ void Allocator::beginAllocateToPool(DeviceIndex index, MempoolId_t id, std::func
         options.size = sizeof options;
         options.device = TARN_ALL_DEVICES;
         options.user = this;
-        options.reclaim = reclaim;
+        options.before_growth = reclaim;
         tarn_observer observer = 0;
         check(tarn_observer_add(&options, &observer), "the beginning of a pool");
     });

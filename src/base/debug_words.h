@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 /* X(word, NAME, bit, whether "all" has it) */
 #define DEBUG_WORD_LIST(X)                           \

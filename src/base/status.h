@@ -5,7 +5,7 @@
 #ifndef TARN_BASE_STATUS_H
 #define TARN_BASE_STATUS_H
 
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 /* Makes the text this thread's last error. No lock, no allocation. */
 void error_set(tarn_status status, const char *format, ...) __attribute__((format(printf, 2, 3), cold));

@@ -22,7 +22,7 @@
 
 #define CHUNK_SLOTS 256
 #define CHUNKS 256
-#define FIRST_SLOT 2u /* the values 0 and 1 are the constants, so incarnation 0 starts here */
+#define FIRST_SLOT 4u /* the values 0 to 3 are the constants, so incarnation 0 starts here */
 #define SLOT_BITS 16
 #define SLOT_MASK ((1u << SLOT_BITS) - 1)
 _Static_assert(CHUNKS *CHUNK_SLOTS == 1 << SLOT_BITS, "a value has as many bits for the slot as for the lease");
@@ -378,6 +378,8 @@ tarn_status stream_find(tarn_stream value, int device, struct stream **result)
     }
     if (value == TARN_STREAM_PER_THREAD)
         return stream_per_thread(device, result);
+    if (value == TARN_STREAM_CURRENT)
+        return stream_current(device, result);
 
     unsigned slot = (unsigned)value & SLOT_MASK, lease = (unsigned)(value >> SLOT_BITS) & SLOT_MASK;
     unsigned incarnation = (unsigned)(value >> 32);
@@ -624,12 +626,19 @@ tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream)
     return TARN_OK;
 }
 
+/* For calls that end a value: the one that the thread's current stream has. */
+static tarn_stream value_named(tarn_stream stream, const struct stream *found)
+{
+    return stream == TARN_STREAM_CURRENT ? thread_self()->current[found->device] : stream;
+}
+
 tarn_status tarn_stream_retire(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
+    stream = value_named(stream, found);
     bool constant =
         found == device_at(found->device)->legacy || atomic_load_explicit(&found->owner, memory_order_relaxed);
     if (constant && stream != TARN_STREAM_LEGACY && stream != TARN_STREAM_PER_THREAD)
@@ -769,6 +778,7 @@ tarn_status tarn_stream_return(tarn_stream stream)
     tarn_status status = device_layer_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
+    stream = value_named(stream, found);
     bool leased = false;
     if (is_abandoned(found)) {
         status = abandoned_end(found, stream, true, &leased);

@@ -218,13 +218,8 @@ tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry, s
     return held_or_taken(holder, entry, stream, vendor_leave, result);
 }
 
-tarn_status stream_wanted(const tarn_stream *value, struct stream **stream)
-{
-    return value ? stream_find(*value, thread_device(), stream) : stream_current(thread_device(), stream);
-}
-
-/* The slow path of a get. `value`: the requested stream, or NULL for the thread's current one. */
-static tarn_status get_slowly(tarn_library library, const tarn_stream *value, void **result)
+/* The slow path of a get. */
+static tarn_status get_slowly(tarn_library library, tarn_stream value, void **result)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
@@ -238,11 +233,11 @@ static tarn_status get_slowly(tarn_library library, const tarn_stream *value, vo
     (void)workspaces_collect();
     /* Read before everything whose changes it counts. */
     uint64_t changes = atomic_load(&process_changes);
-    if (!(status = entry_find(library, &entry)) && !(status = stream_wanted(value, &stream)))
+    if (!(status = entry_find(library, &entry)) && !(status = stream_find(value, thread_device(), &stream)))
         status = handle_of_thread(holder, entry, stream, &handle);
     if (!status) {
         struct slot *slot = slot_of(holder, stream->device, library);
-        slot->stream = value ? stream_value(stream) : thread_here->current[stream->device];
+        slot->stream = value == TARN_STREAM_CURRENT ? thread_here->current[stream->device] : stream_value(stream);
         slot->vendor = handle->vendor;
         slot->changes = vendor_is_watched() || !workspace_is_settled(handle) ? 0 : changes;
         *result = handle->vendor;
@@ -251,24 +246,7 @@ static tarn_status get_slowly(tarn_library library, const tarn_stream *value, vo
     return status;
 }
 
-/* The fast path: about 16 instructions, 9 of them loads, no call; bench/bench_handle.c checks that it takes at most 5 ns. Everything that
- * could invalidate the slot changes `process_changes`. */
-tarn_status tarn_handle_get(tarn_library library, void **handle)
-{
-    struct thread *thread = thread_here;
-    if (LIKELY(thread && thread->handles && handle && (unsigned)library < LIBRARIES)) {
-        int device = thread->device;
-        const struct slot *slot = slot_of(thread->handles, device, library);
-        if (LIKELY(slot->changes == atomic_load_explicit(&process_changes, memory_order_acquire) &&
-                   slot->stream == thread->current[device])) {
-            *handle = slot->vendor;
-            return TARN_OK;
-        }
-    }
-    return get_slowly(library, NULL, handle);
-}
-
-tarn_status tarn_handle_get_on(tarn_library library, tarn_stream stream, void **handle)
+static tarn_status get_on(tarn_library library, tarn_stream stream, void **handle)
 {
     struct thread *thread = thread_here;
     struct stream *found = NULL;
@@ -283,10 +261,11 @@ tarn_status tarn_handle_get_on(tarn_library library, tarn_stream stream, void **
             return TARN_OK;
         }
     }
-    return get_slowly(library, &stream, handle);
+    return get_slowly(library, stream, handle);
 }
 
-tarn_status tarn_handle_get_plain(tarn_library library, void **result)
+/* As its last user left it: no stream, no workspace and no mode is set. */
+static tarn_status get_plain(tarn_library library, void **result)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
@@ -297,11 +276,30 @@ tarn_status tarn_handle_get_plain(tarn_library library, void **result)
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = entry_find(library, &entry)) && !(status = stream_wanted(NULL, &stream)) &&
+    if (!(status = entry_find(library, &entry)) && !(status = stream_current(thread_device(), &stream)) &&
         !(status = handle_of_thread_plain(holder, entry, stream, &handle)))
         *result = handle->vendor;
     call_end(holder);
     return status;
+}
+
+/* The fast path: about 17 instructions, 9 of them loads, no call; bench/bench_handle.c checks that it takes at most 5 ns. Everything that
+ * could invalidate the slot changes `process_changes`. */
+tarn_status tarn_handle_get(tarn_library library, tarn_stream stream, void **handle)
+{
+    struct thread *thread = thread_here;
+    if (!LIKELY(stream == TARN_STREAM_CURRENT))
+        return stream == TARN_STREAM_NONE ? get_plain(library, handle) : get_on(library, stream, handle);
+    if (LIKELY(thread && thread->handles && handle && (unsigned)library < LIBRARIES)) {
+        int device = thread->device;
+        const struct slot *slot = slot_of(thread->handles, device, library);
+        if (LIKELY(slot->changes == atomic_load_explicit(&process_changes, memory_order_acquire) &&
+                   slot->stream == thread->current[device])) {
+            *handle = slot->vendor;
+            return TARN_OK;
+        }
+    }
+    return get_slowly(library, TARN_STREAM_CURRENT, handle);
 }
 
 /* Gives back all handles of a thread. */

@@ -117,8 +117,6 @@ tarn_status handle_of_thread(struct holder *holder, struct entry *entry, struct 
 /* The same, but as its last user left it: the caller sets what it needs in the vendor's handle. */
 tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry, struct stream *stream,
                                    struct handle **handle);
-/* The stream that a caller named, or with NULL the thread's current one. */
-tarn_status stream_wanted(const tarn_stream *value, struct stream **stream);
 /* A handle for a lease: an available one, or a new one. It counts as in use, and is still bound as before. */
 tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t wait_ns,
                        struct handle **handle);

@@ -559,22 +559,23 @@ static tarn_status refuse_count(size_t count)
     return count > 65536 ? failed(TARN_ERROR_INVALID_ARGUMENT, "%zu handles are more than 65,536", count) : TARN_OK;
 }
 
-tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count)
+/* The stream of a prewarm, and the device, which is the stream's where TARN_CURRENT_DEVICE is given. */
+static tarn_status prewarm_where(tarn_stream value, int *device, struct stream **stream)
 {
-    struct holder *holder = NULL;
-    struct entry *entry = NULL;
-    struct shelf *shelf = NULL;
-    tarn_status status = refuse_count(count);
-    if (status || (status = call_begin(&holder)))
-        return status;
-    status = find_shelf(library, device, &entry, &shelf);
-    if (!status)
-        status = prewarm(holder, entry, shelf, NULL, count);
-    call_end(holder);
+    struct device *found = NULL;
+    int wanted = *device == TARN_CURRENT_DEVICE ? thread_device() : *device;
+    tarn_status status = device_find(wanted, &found);
+    if (!status && value != TARN_STREAM_NONE && !(status = stream_find(value, wanted, stream)) &&
+        !(status = stream_refuse_foreign(*stream, "a handle")) && (*stream)->device != wanted) {
+        if (*device != TARN_CURRENT_DEVICE)
+            return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not %d", (*stream)->device, wanted);
+        wanted = (*stream)->device;
+    }
+    *device = wanted;
     return status;
 }
 
-tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream value, size_t count)
+tarn_status tarn_handle_prewarm(tarn_library library, int device, tarn_stream value, size_t count)
 {
     struct holder *holder = NULL;
     struct entry *entry = NULL;
@@ -583,9 +584,7 @@ tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream value, size
     tarn_status status = refuse_count(count);
     if (status || (status = call_begin(&holder)))
         return status;
-    if (!(status = stream_find(value, thread_device(), &stream)) &&
-        !(status = stream_refuse_foreign(stream, "a handle")) &&
-        !(status = find_shelf(library, stream->device, &entry, &shelf)))
+    if (!(status = prewarm_where(value, &device, &stream)) && !(status = find_shelf(library, device, &entry, &shelf)))
         status = prewarm(holder, entry, shelf, stream, count);
     call_end(holder);
     return status;

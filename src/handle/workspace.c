@@ -345,8 +345,7 @@ static struct handle *lender_for(struct holder *holder, const struct entry *entr
     return lender && workspaces_are_unified() ? slot_of(holder, stream->device, lender)->held : NULL;
 }
 
-/* `value`: the stream asked for, or NULL for the thread's current one. */
-static tarn_status get(tarn_library library, const tarn_stream *value, void **pointer, size_t *size)
+tarn_status tarn_workspace_get(tarn_library library, tarn_stream value, void **pointer, size_t *size)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
@@ -358,20 +357,11 @@ static tarn_status get(tarn_library library, const tarn_stream *value, void **po
     if (status || (status = entry_find(library, &entry)) || (status = workspace_refuse_in_handle(entry)) ||
         (status = call_begin(&holder)))
         return status;
-    if (!(status = stream_wanted(value, &stream)) && !(status = handle_of_thread(holder, entry, stream, &handle)))
+    if (!(status = stream_find(value, thread_device(), &stream)) &&
+        !(status = handle_of_thread(holder, entry, stream, &handle)))
         status = workspace_give(handle, lender_for(holder, entry, stream), stream, pointer, size);
     call_end(holder);
     return status;
-}
-
-tarn_status tarn_workspace_get(tarn_library library, void **pointer, size_t *size)
-{
-    return get(library, NULL, pointer, size);
-}
-
-tarn_status tarn_workspace_get_on(tarn_library library, tarn_stream stream, void **pointer, size_t *size)
-{
-    return get(library, &stream, pointer, size);
 }
 
 /* What tarn_workspace_call.owner points to, for a workspace made for one call. */
@@ -433,7 +423,7 @@ tarn_status workspace_call_begin(struct handle *handle, struct stream *stream, t
     return status;
 }
 
-static tarn_status begin(tarn_library library, const tarn_stream *value, tarn_workspace_call *call)
+tarn_status tarn_workspace_begin(tarn_library library, tarn_stream value, tarn_workspace_call *call)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
@@ -444,21 +434,11 @@ static tarn_status begin(tarn_library library, const tarn_stream *value, tarn_wo
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = entry_find(library, &entry)) && !(status = stream_wanted(value, &stream)) &&
+    if (!(status = entry_find(library, &entry)) && !(status = stream_find(value, thread_device(), &stream)) &&
         !(status = handle_of_thread(holder, entry, stream, &handle)))
         status = workspace_call_begin(handle, stream, call);
     call_end(holder);
     return status;
-}
-
-tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call)
-{
-    return begin(library, NULL, call);
-}
-
-tarn_status tarn_workspace_begin_on(tarn_library library, tarn_stream stream, tarn_workspace_call *call)
-{
-    return begin(library, &stream, call);
 }
 
 /* Makes the vendor's handle forget the workspace; returns 0 if it already has. After a failure, `call` is the name of what failed. */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 #define SINK_BYTES 65536
 

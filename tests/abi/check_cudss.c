@@ -42,6 +42,6 @@ tarn_status use_typed_cudss(void);
 tarn_status use_typed_cudss(void)
 {
     cudssHandle_t handle;
-    tarn_status status = tarn_cudss_handle(&handle);
-    return status ? status : tarn_cudss_handle_on(TARN_STREAM_LEGACY, &handle);
+    tarn_status status = tarn_cudss_handle(TARN_STREAM_CURRENT, &handle);
+    return status ? status : tarn_cudss_handle(TARN_STREAM_LEGACY, &handle);
 }

@@ -80,16 +80,16 @@ tarn_status use_typed_headers(void)
     cusolverDnHandle_t dense;
     cusolverSpHandle_t sparse;
     curandGenerator_t curand;
-    tarn_status status = tarn_cudnn_handle(&cudnn);
+    tarn_status status = tarn_cudnn_handle(TARN_STREAM_CURRENT, &cudnn);
     if (!status)
-        status = tarn_cublas_handle(&cublas);
+        status = tarn_cublas_handle(TARN_STREAM_CURRENT, &cublas);
     if (!status)
-        status = tarn_cublaslt_handle(&cublaslt);
+        status = tarn_cublaslt_handle(TARN_STREAM_CURRENT, &cublaslt);
     if (!status)
-        status = tarn_cusparse_handle(&cusparse);
+        status = tarn_cusparse_handle(TARN_STREAM_CURRENT, &cusparse);
     if (!status)
-        status = tarn_cusolver_dn_handle(&dense);
+        status = tarn_cusolver_dn_handle(TARN_STREAM_CURRENT, &dense);
     if (!status)
-        status = tarn_cusolver_sp_handle(&sparse);
-    return status ? status : tarn_curand_handle_on(TARN_STREAM_LEGACY, &curand);
+        status = tarn_cusolver_sp_handle(TARN_STREAM_CURRENT, &sparse);
+    return status ? status : tarn_curand_handle(TARN_STREAM_LEGACY, &curand);
 }

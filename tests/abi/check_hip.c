@@ -164,6 +164,6 @@ tarn_status use_typed_headers(void)
 {
     hipsparseHandle_t hipsparse;
     rocsparse_handle rocsparse;
-    tarn_status status = tarn_hipsparse_handle(&hipsparse);
-    return status ? status : tarn_rocsparse_handle(&rocsparse);
+    tarn_status status = tarn_hipsparse_handle(TARN_STREAM_CURRENT, &hipsparse);
+    return status ? status : tarn_rocsparse_handle(TARN_STREAM_CURRENT, &rocsparse);
 }

@@ -358,7 +358,7 @@ static void pinned_memory(void)
 }
 
 static int told, shortages;
-static void mapped(const tarn_range *range, void *user)
+static void mapped(const tarn_mapping *range, void *user)
 {
     if (user == &told && range->device == 0 && range->bytes >= 2 * MIB && range->generation > 0)
         told++;
@@ -373,7 +373,7 @@ static void out_of_memory(const tarn_shortage *shortage, void *user)
 static void observed_and_shared(void)
 {
     tarn_observer_options options;
-    FRAMED(tarn_range, range);
+    FRAMED(tarn_mapping, range);
     FRAMED(tarn_share_info, info);
     tarn_observer observer;
     tarn_share *share;
@@ -392,7 +392,7 @@ static void observed_and_shared(void)
     CHECK(told > 0);
     CHECK(tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1);
     OK(tarn_observer_remove(observer));
-    OK(tarn_range_get(block, &range.value));
+    OK(tarn_mapping_get(block, &range.value));
     UNTOUCHED_BEHIND(range);
     CHECK(range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0);
 
@@ -452,11 +452,11 @@ static void workspaces(tarn_library library)
     UNTOUCHED_BEHIND(cleared);
     CHECK(cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0);
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-    OK(tarn_workspace_begin(library, &call.value));
+    OK(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call.value));
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB);
     OK(tarn_workspace_end(&call.value));
-    OK(tarn_workspace_begin_on(library, second_stream, &call.value));
+    OK(tarn_workspace_begin(library, second_stream, &call.value));
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace);
     OK(tarn_workspace_end(&call.value));
@@ -473,7 +473,7 @@ static void modes_and_plain_handles(tarn_library library)
     int value;
     void *handle;
 
-    OK(tarn_handle_get_plain(library, &handle));
+    OK(tarn_handle_get(library, TARN_STREAM_NONE, &handle));
     CHECK(handle == &handle_alive);
     OK(tarn_handle_wait_limit_set(1000));
     OK(tarn_handle_wait_limit_get(&ns));
@@ -495,7 +495,7 @@ static void modes_and_plain_handles(tarn_library library)
     CHECK(call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB);
     OK(tarn_workspace_end(&call.value));
     OK(tarn_handle_return(&lease.value));
-    CHECK(tarn_workspace_get_on(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED);
+    CHECK(tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED);
 }
 
 static void handles(void)
@@ -524,7 +524,7 @@ static void handles(void)
     OK(tarn_library_find("counter", &library));
     OK(tarn_workspace_size_set(library, 2 * MIB));
 
-    OK(tarn_handle_get_on(library, first_stream, &handle));
+    OK(tarn_handle_get(library, first_stream, &handle));
     OK(tarn_stream_native_get(first_stream, &native));
     CHECK(handle == &handle_alive && handle_alive == 1 && bound_stream == native);
     CHECK(given_workspace != NULL && given_size >= 2 * MIB);

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 #define CHECK(condition)                                                                                 \
     do {                                                                                                 \

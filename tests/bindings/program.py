@@ -84,7 +84,7 @@ pool_release = prototype("tarn_pool_release", c_void_p)
 scope_begin = prototype("tarn_scope_begin", c_void_p, c_int, c_uint64, POINTER(c_uint64))
 scope_end = prototype("tarn_scope_end", c_uint64)
 library_register = prototype("tarn_library_register", POINTER(LibraryRow), POINTER(c_int))
-handle_get = prototype("tarn_handle_get", c_int, POINTER(c_void_p))
+handle_get = prototype("tarn_handle_get", c_int, c_uint64, POINTER(c_void_p))
 shutdown = prototype("tarn_shutdown")
 
 

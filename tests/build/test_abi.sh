@@ -45,4 +45,4 @@ notices()
 notices "a structure of another size" "s/\(name='tarn_alloc_options' size-in-bits=\)'[0-9]*'/\1'256'/" tarn_alloc_options
 notices "a value of another number" "s/\(name='TARN_ERROR_BUSY' value=\)'9'/\1'10'/" TARN_ERROR_BUSY
 notices "a function that is gone" "s/'tarn_device_trim\b/'tarn_prune/g" tarn_prune
-notices "a field that has moved" "/name='tarn_range'/,/class-decl>/s/offset-in-bits='64'/offset-in-bits='96'/" bytes
+notices "a field that has moved" "/name='tarn_mapping'/,/class-decl>/s/offset-in-bits='64'/offset-in-bits='96'/" bytes

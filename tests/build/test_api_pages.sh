@@ -44,11 +44,12 @@ done
 
 # What a comment says arrives: a sentence, an inherited status, a shared page, a structure.
 shows() { man -M "$work/man" 3 "$1" | tr -s ' \n' ' ' | grep -qF -e "$2" || fail "the page of $1 does not say: $2"; }
-shows tarn_alloc_on '#include <tarn/memory.h>'
+shows tarn_alloc_on '#include <tarn/core.h>'
 shows tarn_alloc_on 'TARN_ERROR_MAPPING_LIMIT The process has no mapping left.'
-shows tarn_alloc_on 'Every function of <tarn/memory.h> may also return TARN_ERROR_FORKED'
+shows tarn_alloc_on 'Every function of <tarn/core.h> may also return TARN_ERROR_FORKED'
 shows tarn_free 'TARN_ERROR_DOUBLE_FREE'
-shows tarn_pool_release 'tarn_pool_retain, tarn_pool_release - add or drop a reference'
+shows tarn_scope_leave 'tarn_scope_join, tarn_scope_leave - join or leave a TARN_SCOPE_THREAD scope'
+shows tarn_tarn.h 'CORE tarn_core.h(3)'
 shows tarn_pool_create 'typedef struct tarn_pool_options {'
 shows tarn_cublas_handle_on 'cublasHandle_t *handle'
 echo "$count functions"

@@ -44,7 +44,7 @@ static void *gets(void *unused)
     void *handle = NULL;
     int device = -1;
     GOOD(tarn_stream_lease(1, 0, &stream));
-    GOOD(tarn_handle_get_on(TARN_LIBRARY_CUDNN, stream, &handle));
+    GOOD(tarn_handle_get(TARN_LIBRARY_CUDNN, stream, &handle));
     NEED(current_context());
     GOOD(tarn_device_adopt(&device));
     NEED(device == 1);
@@ -82,7 +82,7 @@ static void a_handle_leaves_a_context_of_another_device_as_it_was(void **state)
     assert_ok(tarn_device_set(0));
     cu_context before = current_context();
     assert_ok(tarn_stream_lease(1, 0, &stream));
-    assert_ok(tarn_handle_get_on(TARN_LIBRARY_CUSPARSE, stream, &handle));
+    assert_ok(tarn_handle_get(TARN_LIBRARY_CUSPARSE, stream, &handle));
     assert_ptr_equal(current_context(), before);
     assert_ok(tarn_handle_trim(TARN_LIBRARY_CUSPARSE, 1, NULL));
     assert_ptr_equal(current_context(), before);

@@ -338,6 +338,40 @@ static void the_current_stream_is_one_a_thread_and_device(void **state)
     GIVES(tarn_stream_set((tarn_stream)0xfffffff0), TARN_ERROR_INVALID_STREAM);
 }
 
+/* Wherever a call takes a stream; with no stream in particular, nowhere here. */
+static void the_current_stream_has_a_constant(void **state)
+{
+    (void)state;
+    tarn_block_info info = {.size = sizeof info};
+    tarn_stream leased = 0, adopted = 0;
+    void *block = NULL;
+    OK(tarn_stream_lease(1, 0, &leased));
+    OK(tarn_device_set(1));
+    OK(tarn_stream_set(leased));
+    CHECK(device_of(TARN_STREAM_CURRENT) == 1 && native_of(TARN_STREAM_CURRENT) == native_of(leased));
+    OK(tarn_alloc_on(TARN_STREAM_CURRENT, 10, &block));
+    OK(tarn_pointer_info_get(block, &info));
+    CHECK(info.stream == leased);
+    OK(tarn_free_on(block, TARN_STREAM_CURRENT));
+    tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = TARN_STREAM_CURRENT};
+    OK(tarn_alloc(&options, 10, &block)); /* the current one of that device */
+    OK(tarn_pointer_info_get(block, &info));
+    CHECK(info.device == 0 && info.stream == current(0));
+    OK(tarn_free(block));
+    GIVES(tarn_stream_retire(TARN_STREAM_CURRENT), TARN_ERROR_INVALID_ARGUMENT);
+    OK(tarn_stream_return(TARN_STREAM_CURRENT));
+    GIVES(tarn_stream_query(leased), TARN_ERROR_INVALID_STREAM);
+    GIVES(tarn_stream_query(TARN_STREAM_CURRENT), TARN_ERROR_INVALID_STREAM);
+    OK(tarn_stream_adopt(1, native_made(1), &adopted));
+    OK(tarn_stream_set(adopted));
+    OK(tarn_stream_retire(TARN_STREAM_CURRENT));
+    GIVES(tarn_stream_query(adopted), TARN_ERROR_INVALID_STREAM);
+    OK(tarn_stream_set(TARN_STREAM_LEGACY));
+    GIVES(tarn_stream_query(TARN_STREAM_NONE), TARN_ERROR_INVALID_STREAM);
+    GIVES(tarn_alloc_on(TARN_STREAM_NONE, 10, &block), TARN_ERROR_INVALID_STREAM);
+    OK(tarn_device_set(0));
+}
+
 static void stream_guards_restore_stream_and_device_like_brackets(void **state)
 {
     (void)state;
@@ -507,6 +541,7 @@ int main(void)
         cmocka_unit_test(a_slot_is_used_again_only_when_the_work_of_its_stream_has_finished),
         cmocka_unit_test(retiring_that_fails_leaves_the_stream_as_it_was),
         cmocka_unit_test(the_current_stream_is_one_a_thread_and_device),
+        cmocka_unit_test(the_current_stream_has_a_constant),
         cmocka_unit_test(stream_guards_restore_stream_and_device_like_brackets),
         cmocka_unit_test(a_per_thread_stream_belongs_to_its_thread_until_that_ends),
         cmocka_unit_test(the_end_of_a_thread_makes_no_driver_call),

@@ -67,7 +67,8 @@ static void use_handle(void)
         .size = sizeof row, .name = "fuzzed", .create = make_handle, .destroy = end_handle};
     tarn_library library = 0;
     void *handle = NULL;
-    demand(tarn_library_register(&row, &library) == TARN_OK && tarn_handle_get(library, &handle) == TARN_OK);
+    demand(tarn_library_register(&row, &library) == TARN_OK &&
+           tarn_handle_get(library, TARN_STREAM_CURRENT, &handle) == TARN_OK);
 }
 
 static void start(void)

@@ -61,11 +61,12 @@ static bool measure(const struct work *work, tarn_stream stream, struct cost *co
     if (!create_one(work, stream, &first, &cost->first_us, &cost->first_bytes, &cost->whole_bytes) ||
         !create_one(work, stream, &next, &cost->next_us, &cost->next_bytes, &unused) ||
         !OK(work->name, tarn_handle_return(&next)) || !OK(work->name, tarn_handle_return(&first)) ||
-        !OK(work->name, tarn_stream_set(stream)) || !OK(work->name, tarn_handle_get(work->library, &handle)))
+        !OK(work->name, tarn_stream_set(stream)) ||
+        !OK(work->name, tarn_handle_get(work->library, TARN_STREAM_CURRENT, &handle)))
         return false;
     uint64_t from = gpu_ns();
     for (int i = 0; i < HITS; i++)
-        if (tarn_handle_get(work->library, &handle))
+        if (tarn_handle_get(work->library, TARN_STREAM_CURRENT, &handle))
             return OK(work->name, TARN_ERROR_LIBRARY);
     cost->hit_ns = (double)(gpu_ns() - from) / HITS;
     gpu_say(GPU_PASS, "handle",
@@ -140,7 +141,7 @@ static void direct(struct run *run, struct job *jobs, size_t count)
     while (!why && queued < count) {
         void *handle = NULL;
         struct job *job = &jobs[queued++];
-        if (tarn_stream_set(job->stream) || tarn_handle_get(run->work->library, &handle))
+        if (tarn_stream_set(job->stream) || tarn_handle_get(run->work->library, TARN_STREAM_CURRENT, &handle))
             why = tarn_last_error();
         else
             why = run->work->queue(job, handle);
@@ -172,7 +173,7 @@ static void captured(struct run *run, struct job *job)
     }
     if (tarn_capture_state_get(job->stream, &state, &id) || state != TARN_CAPTURE_ACTIVE)
         why = "the capture is not active";
-    else if (tarn_handle_get(run->work->library, &handle))
+    else if (tarn_handle_get(run->work->library, TARN_STREAM_CURRENT, &handle))
         why = tarn_last_error();
     else
         why = run->work->queue(job, handle);

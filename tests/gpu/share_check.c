@@ -128,7 +128,7 @@ static struct {
     unsigned mistakes;
 } told;
 
-static void note_mapped(const tarn_range *range, void *user)
+static void note_mapped(const tarn_mapping *range, void *user)
 {
     (void)user;
     told.mistakes += range->generation <= told.newest || range->device != 0;
@@ -136,7 +136,7 @@ static void note_mapped(const tarn_range *range, void *user)
     told.mapped += range->bytes;
 }
 
-static void note_unmapping(const tarn_range *range, void *user)
+static void note_unmapping(const tarn_mapping *range, void *user)
 {
     (void)user;
     told.mistakes += range->generation > told.newest || range->generation == 0;
@@ -149,15 +149,15 @@ static void observers(tarn_stream stream)
     tarn_observer_options options = {.size = sizeof options, .mapped = note_mapped, .unmapping = note_unmapping};
     tarn_observer observer = 0;
     void *blocks[6] = {NULL};
-    tarn_range range = {0};
+    tarn_mapping range = {0};
     char text[160];
     bool well = OK(name, tarn_device_trim(0, 0)) && OK(name, tarn_observer_add(&options, &observer));
     for (size_t i = 0; well && i < COUNT(blocks); i++)
-        well = OK(name, tarn_alloc_on(stream, BLOCK, &blocks[i])) && OK(name, tarn_range_get(blocks[i], &range)) &&
+        well = OK(name, tarn_alloc_on(stream, BLOCK, &blocks[i])) && OK(name, tarn_mapping_get(blocks[i], &range)) &&
                range.generation > 0 && range.generation <= told.newest && range.bytes > 0;
     size_t grown = told.mapped;
     well = well && OK(name, tarn_anchor(blocks[2], BLOCK));
-    uint64_t pinned = well && OK(name, tarn_range_get(blocks[2], &range)) ? range.generation : 0;
+    uint64_t pinned = well && OK(name, tarn_mapping_get(blocks[2], &range)) ? range.generation : 0;
     for (size_t i = 0; i < COUNT(blocks); i++)
         (void)OK(name, tarn_free(blocks[i]));
     (void)OK(name, tarn_device_trim(0, 0));

@@ -43,7 +43,7 @@ static atomic_ulong mapped_timed; /* and so often tarn mapped memory then: the h
 static void *(*torch_alloc)(size_t size, void *stream);
 static void (*torch_free)(void *block), (*torch_thread)(void), (*torch_trim)(void);
 
-static void count_mapped(const tarn_range *range, void *user)
+static void count_mapped(const tarn_mapping *range, void *user)
 {
     (void)range;
     (void)user;

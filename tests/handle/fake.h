@@ -232,7 +232,7 @@ static inline void host_start(int devices, size_t memory)
 static inline struct fake_handle *get(tarn_library library)
 {
     void *handle = NULL;
-    assert_ok(tarn_handle_get(library, &handle));
+    assert_ok(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
     return handle;
 }
 

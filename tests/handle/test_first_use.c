@@ -148,7 +148,7 @@ static void use_handle(void)
     registered = registered || TRY(tarn_library_register(&row, &thing));
     if (!registered || !TRY(tarn_workspace_size_set(thing, MIB)) || !TRY(tarn_stream_lease(0, 0, &stream)))
         return;
-    (void)TRY(tarn_handle_get_on(thing, stream, &handle));
+    (void)TRY(tarn_handle_get(thing, stream, &handle));
     if (TRY(tarn_handle_lease(thing, stream, &one)))
         OK(tarn_handle_return(&one));
     (void)TRY(tarn_stream_return(stream));

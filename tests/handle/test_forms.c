@@ -24,7 +24,7 @@ static void test_a_call_has_its_workspace_on_the_stream_that_is_named(void **sta
     struct fake_handle *handle = get(library);
     assert_ptr_equal(handle->stream, native(TARN_STREAM_LEGACY));
 
-    assert_ok(tarn_workspace_begin_on(library, stream, &call));
+    assert_ok(tarn_workspace_begin(library, stream, &call));
     assert_ptr_equal(call.handle, handle);
     assert_ptr_equal(handle->stream, native(stream));
     assert_ptr_equal(handle->workspace, call.pointer);
@@ -35,8 +35,8 @@ static void test_a_call_has_its_workspace_on_the_stream_that_is_named(void **sta
     assert_ptr_equal(get(library)->stream, native(TARN_STREAM_LEGACY));
 
     assert_ok(tarn_stream_return(stream));
-    assert_status(tarn_workspace_begin_on(library, stream, &call), TARN_ERROR_INVALID_STREAM);
-    assert_status(tarn_workspace_begin_on(library, TARN_STREAM_LEGACY, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_begin(library, stream, &call), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_workspace_begin(library, TARN_STREAM_LEGACY, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void *end_call(void *call)
@@ -120,7 +120,7 @@ static void test_a_lease_lets_go_of_what_was_cleared(void **state)
 static struct fake_handle *plain(tarn_library library)
 {
     void *handle = NULL;
-    assert_ok(tarn_handle_get_plain(library, &handle));
+    assert_ok(tarn_handle_get(library, TARN_STREAM_NONE, &handle));
     return handle;
 }
 
@@ -163,7 +163,7 @@ static void test_a_plain_handle_is_told_nothing(void **state)
     assert_int_equal(pthread_create(&thread, NULL, plain_as_another, &library), 0);
     assert_int_equal(pthread_join(thread, &other), 0);
     assert_ptr_not_equal(other, handle);
-    assert_status(tarn_handle_get_plain(library, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(library, TARN_STREAM_NONE, NULL), TARN_ERROR_INVALID_ARGUMENT);
     assert_ok(workspaces_clear_all(NULL));
 }
 
@@ -208,7 +208,7 @@ static void test_a_plain_handle_is_not_made_in_a_capture(void **state)
     tarn_stream stream = new_stream();
     void *handle = NULL;
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
-    tarn_status status = tarn_handle_get_plain(library, &handle);
+    tarn_status status = tarn_handle_get(library, TARN_STREAM_NONE, &handle);
     assert_ok(tarn_capture_abort(stream));
     assert_int_equal(status, TARN_ERROR_CAPTURE);
     assert_null(handle);

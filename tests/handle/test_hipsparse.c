@@ -112,11 +112,12 @@ static void *use(void *argument)
     EXPECT(tarn_stream_shared_get(0, 0, &streams[0]) == TARN_OK &&
            tarn_stream_shared_get(0, 0, &streams[1]) == TARN_OK);
     for (int i = 0; i < 2; i++)
-        EXPECT(tarn_handle_get_on(user->library, streams[i], &user->handles[i]) == TARN_OK);
+        EXPECT(tarn_handle_get(user->library, streams[i], &user->handles[i]) == TARN_OK);
     pthread_barrier_wait(user->barrier); /* each has two at this moment */
     for (int round = 0; round < 100 && !user->wrong; round++) {
         EXPECT(tarn_stream_set(streams[round & 1]) == TARN_OK);
-        EXPECT(tarn_handle_get(user->library, &again) == TARN_OK && again == user->handles[round & 1]);
+        EXPECT(tarn_handle_get(user->library, TARN_STREAM_CURRENT, &again) == TARN_OK &&
+               again == user->handles[round & 1]);
         EXPECT(tarn_stream_native_get(streams[round & 1], &native) == TARN_OK && native);
         EXPECT(user->bound_stream(again) == native);
     }
@@ -215,13 +216,12 @@ static void a_capture_gets_no_new_handle(void **state)
     tarn_lease lease;
     size_t destroyed = 0;
     assert_ok(tarn_stream_lease(0, 0, &stream));
-    assert_ok(tarn_handle_prewarm(TARN_LIBRARY_HIPSPARSE, 0, 1));
+    assert_ok(tarn_handle_prewarm(TARN_LIBRARY_HIPSPARSE, 0, TARN_STREAM_NONE, 1));
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
     assert_ok(tarn_handle_lease(TARN_LIBRARY_HIPSPARSE, stream, &lease));
     assert_ok(tarn_stream_native_get(stream, &native));
     assert_ptr_equal(hipsparse_stream(lease.handle), native);
-    assert_refused(tarn_handle_get_on(TARN_LIBRARY_ROCSPARSE, stream, &other), TARN_ERROR_CAPTURE,
-                   "tarn_handle_prewarm");
+    assert_refused(tarn_handle_get(TARN_LIBRARY_ROCSPARSE, stream, &other), TARN_ERROR_CAPTURE, "tarn_handle_prewarm");
     assert_status(tarn_handle_trim(TARN_LIBRARY_HIPSPARSE, 0, &destroyed), TARN_ERROR_CAPTURE);
     assert_ok(tarn_handle_return(&lease));
     assert_ok(tarn_capture_end(stream, &graph));
@@ -242,7 +242,7 @@ static void scenario_other_runtime(void)
     NEED(tarn_device_count_get(&count) == TARN_OK);
     NEED(HIP_MAJOR(hip.version) == 7);
     NEED(dlopen("libhipsparse.so.0", RTLD_NOW | RTLD_LOCAL)); /* before a simulated one of a newer soname is found */
-    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, &handle) == TARN_ERROR_NOT_SUPPORTED);
+    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_NOT_SUPPORTED);
     NEED(strstr(tarn_last_error(), "linked against another libamdhip64"));
     tarn_library_info info = {.size = sizeof info};
     NEED(tarn_library_info_get(TARN_LIBRARY_HIPSPARSE, &info) == TARN_OK);

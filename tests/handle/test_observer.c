@@ -75,7 +75,7 @@ static tarn_status wanted; /* of a get in it */
 static tarn_stream wanted_on;
 static unsigned heard;
 
-static void hear_mapped(const tarn_range *range, void *user)
+static void hear_mapped(const tarn_mapping *range, void *user)
 {
     void *handle = NULL;
     size_t count = 7;
@@ -83,12 +83,12 @@ static void hear_mapped(const tarn_range *range, void *user)
     (void)user;
     if (heard++)
         return;
-    GIVES(tarn_handle_get_on(library, wanted_on, &handle), wanted);
+    GIVES(tarn_handle_get(library, wanted_on, &handle), wanted);
     if (wanted == TARN_OK)
         CHECK(((struct thing *)handle)->stream == native_of(wanted_on));
     else
         CHECK(handle == NULL);
-    GIVES(tarn_handle_prewarm(library, 0, 2), TARN_ERROR_BUSY);
+    GIVES(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2), TARN_ERROR_BUSY);
     GIVES(tarn_handle_trim(library, 0, &count), TARN_ERROR_BUSY);
     CHECK(count == 7);
 }
@@ -115,12 +115,12 @@ static void get_what_exists(void)
     begin();
     map_and_hear(TARN_ERROR_BUSY, own);
     CHECK(created == 0);
-    OK(tarn_handle_get_on(library, own, &handle));
+    OK(tarn_handle_get(library, own, &handle));
     CHECK(created == 1);
     map_and_hear(TARN_OK, own);
     map_and_hear(TARN_OK, other);
     CHECK(created == 1 && destroyed == 0);
-    OK(tarn_handle_get_on(library, own, &handle));
+    OK(tarn_handle_get(library, own, &handle));
     CHECK(handle == newest && newest->stream == native_of(own));
     OK(tarn_shutdown());
 }
@@ -129,7 +129,7 @@ static void *ask_in_thread(void *argument)
 {
     void *handle = NULL;
     (void)argument;
-    OK(tarn_handle_get_on(library, other, &handle));
+    OK(tarn_handle_get(library, other, &handle));
     return NULL;
 }
 

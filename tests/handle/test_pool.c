@@ -40,10 +40,10 @@ static void test_no_call_of_the_vendor_on_an_unchanged_stream(void **state)
         tarn_stream wanted = rand() % 3 ? bound ? bound : a : rand() % 2 ? a : b;
         void *got = NULL;
         if (rand() % 2) {
-            assert_ok(tarn_handle_get_on(library, wanted, &got));
+            assert_ok(tarn_handle_get(library, wanted, &got));
         } else {
             assert_ok(tarn_stream_set(wanted));
-            assert_ok(tarn_handle_get(library, &got));
+            assert_ok(tarn_handle_get(library, TARN_STREAM_CURRENT, &got));
         }
         handle = got;
         told += wanted != bound;
@@ -133,9 +133,10 @@ static void test_creates_that_lie(void **state)
     tarn_library library = fake_register(0, false);
     void *handle = &handle;
     atomic_store(&fake.lie, FAKE_OK_WITHOUT_HANDLE);
-    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY, "created no handle");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY, "created no handle");
     atomic_store(&fake.lie, FAKE_FAILED_WITH_GARBAGE);
-    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY, "create gave status 1 (FAKE_ERROR)");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY,
+                   "create gave status 1 (FAKE_ERROR)");
     assert_ptr_equal(handle, &handle); /* untouched on failure */
     assert_int_equal(fake_calls(FAKE_DESTROY), 0);
     atomic_store(&fake.lie, FAKE_HONEST);
@@ -155,7 +156,7 @@ static void test_full_device_is_trimmed_and_tried_again(void **state)
     assert_int_equal(fake_calls(FAKE_CREATE), 2);
     tarn_library other = fake_register(0, false);
     fake_fail(FAKE_CREATE, 1, 7);
-    assert_refused(tarn_handle_get(other, &handle), TARN_ERROR_LIBRARY, "FAKE_IS_BUSY");
+    assert_refused(tarn_handle_get(other, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY, "FAKE_IS_BUSY");
 }
 
 static void test_every_failure_leaves_things_as_they_were(void **state)
@@ -169,17 +170,17 @@ static void test_every_failure_leaves_things_as_they_were(void **state)
             continue;
         tarn_library fresh = fake_register(0, true);
         fake_fail((enum fake_call)call, 1, 7);
-        assert_status(tarn_handle_get_on(fresh, stream, &handle), TARN_ERROR_LIBRARY);
+        assert_status(tarn_handle_get(fresh, stream, &handle), TARN_ERROR_LIBRARY);
         assert_null(handle);
         assert_int_equal(handle_stats(fresh).in_use, 0);
-        assert_ok(tarn_handle_get_on(fresh, stream, &handle));
+        assert_ok(tarn_handle_get(fresh, stream, &handle));
         assert_true(((struct fake_handle *)handle)->workspace_follows);
         handle = NULL;
     }
     /* A rebinding that fails half-way is done whole by the next get. */
-    assert_ok(tarn_handle_get(library, &handle));
+    assert_ok(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
     fake_fail(FAKE_SET_WORKSPACE, 1, 7);
-    assert_status(tarn_handle_get_on(library, stream, &handle), TARN_ERROR_LIBRARY);
+    assert_status(tarn_handle_get(library, stream, &handle), TARN_ERROR_LIBRARY);
     struct fake_handle *same = get(library);
     assert_ptr_equal(same, handle);
     assert_null(same->stream);
@@ -189,7 +190,7 @@ static void test_every_failure_leaves_things_as_they_were(void **state)
         tarn_library fresh = fake_register(0, true);
         pages_fail(nth, false);
         handle = NULL;
-        tarn_status status = tarn_handle_get_on(fresh, stream, &handle);
+        tarn_status status = tarn_handle_get(fresh, stream, &handle);
         uint64_t hits = pages_fail_hits();
         pages_fail(0, false);
         if (hits && status) {
@@ -197,7 +198,7 @@ static void test_every_failure_leaves_things_as_they_were(void **state)
             assert_null(handle);
             assert_int_equal(handle_stats(fresh).in_use, 0);
         }
-        assert_ok(tarn_handle_get_on(fresh, stream, &handle));
+        assert_ok(tarn_handle_get(fresh, stream, &handle));
         if (!hits)
             break;
         assert_true(nth < 20);
@@ -211,11 +212,11 @@ static void test_by_stream(void **state)
     tarn_library library = fake_register(TARN_LIBRARY_BY_STREAM, false);
     tarn_stream a = new_stream(), b = new_stream();
     void *on_a, *on_b, *again;
-    assert_ok(tarn_handle_get_on(library, a, &on_a));
-    assert_ok(tarn_handle_get_on(library, b, &on_b));
+    assert_ok(tarn_handle_get(library, a, &on_a));
+    assert_ok(tarn_handle_get(library, b, &on_b));
     assert_ptr_not_equal(on_a, on_b);
     for (int i = 0; i < 10; i++) {
-        assert_ok(tarn_handle_get_on(library, i % 2 ? b : a, &again));
+        assert_ok(tarn_handle_get(library, i % 2 ? b : a, &again));
         assert_ptr_equal(again, i % 2 ? on_b : on_a);
     }
     assert_int_equal(fake_calls(FAKE_SET_STREAM), 2);
@@ -228,10 +229,10 @@ static void test_by_stream(void **state)
     } own = {.native = native_made()};
     assert_ok(tarn_stream_adopt(0, own.native, &own.stream));
     void *on_own;
-    assert_ok(tarn_handle_get_on(library, own.stream, &on_own));
+    assert_ok(tarn_handle_get(library, own.stream, &on_own));
     assert_ok(tarn_stream_retire(own.stream));
     tarn_stream c = new_stream();
-    assert_ok(tarn_handle_get_on(library, c, &again));
+    assert_ok(tarn_handle_get(library, c, &again));
     assert_ptr_equal(again, on_own);
     assert_int_equal(fake_calls(FAKE_CREATE), 3);
 }
@@ -311,13 +312,13 @@ static void test_by_stream_without_an_event(void **state)
     for (int i = 0; i < 3; i++) {
         assert_ok(tarn_host_work(0, native(a), NULL, 0, 1000)); /* so that there is something to wait for */
         assert_ok(tarn_host_fail_set(record_kind(), 1, true, TARN_ERROR_DRIVER));
-        tarn_status status = i == 2 ? tarn_handle_lease(library, b, &lease) : tarn_handle_get_on(library, b, &handle);
+        tarn_status status = i == 2 ? tarn_handle_lease(library, b, &lease) : tarn_handle_get(library, b, &handle);
         assert_ok(tarn_host_fail_set(-1, 0, false, TARN_OK));
         assert_int_equal(status, TARN_ERROR_DRIVER);
         assert_int_equal(handle_stats(library).in_use, 0);
         assert_int_equal(handle_stats(library).available, 1);
     }
-    assert_ok(tarn_handle_get_on(library, b, &handle));
+    assert_ok(tarn_handle_get(library, b, &handle));
     assert_ptr_equal(handle, first);
     assert_ok(tarn_stream_return(a));
     assert_ok(tarn_stream_return(b));
@@ -380,10 +381,10 @@ static void test_prewarm_and_trim(void **state)
     (void)state;
     tarn_library library = fake_register(0, true);
     size_t destroyed = 99;
-    assert_ok(tarn_handle_prewarm(library, 0, 3));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 3));
     assert_int_equal(handle_stats(library).peak_in_use, 0);
     assert_int_equal(handle_stats(library).available, 3);
-    assert_ok(tarn_handle_prewarm(library, 0, 2));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2));
     assert_int_equal(fake_calls(FAKE_CREATE), 3);
     struct fake_handle *mine = get(library);
     assert_int_equal(fake_calls(FAKE_CREATE), 3);
@@ -400,8 +401,10 @@ static void test_prewarm_and_trim(void **state)
     assert_int_equal(stats.destroyed, 3);
     assert_int_equal(stats.available, 0);
     assert_int_equal(stats.in_use, 1);
-    assert_status(tarn_handle_prewarm(library, 9, 1), TARN_ERROR_INVALID_DEVICE);
-    assert_status(tarn_handle_prewarm(library, 0, 100000), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_prewarm(library, 9, TARN_STREAM_NONE, 1), TARN_ERROR_INVALID_DEVICE);
+    assert_status(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 100000), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_prewarm(library, 1, new_stream(), 1), TARN_ERROR_INVALID_STREAM);
+    assert_ok(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, TARN_STREAM_CURRENT, 1));
 }
 
 struct other_thread {
@@ -415,7 +418,7 @@ static void *get_with_limit(void *argument)
     struct other_thread *other = argument;
     void *handle;
     assert_ok(tarn_handle_wait_limit_set(other->wait_ns));
-    other->status = tarn_handle_get(other->library, &handle);
+    other->status = tarn_handle_get(other->library, TARN_STREAM_CURRENT, &handle);
     return NULL;
 }
 
@@ -427,16 +430,16 @@ static void test_captures(void **state)
     tarn_stream stream = new_stream();
     void *handle, *graph = NULL;
     struct fake_handle *warm = get(library);
-    assert_ok(tarn_handle_prewarm(library, 0, 1));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
     int told = fake_calls(FAKE_SET_STREAM);
-    assert_ok(tarn_handle_get_on(library, stream, &handle));
+    assert_ok(tarn_handle_get(library, stream, &handle));
     assert_ptr_equal(handle, warm);
     assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
-    assert_refused(tarn_handle_get_on(cold, stream, &handle), TARN_ERROR_CAPTURE, "tarn_handle_prewarm()");
-    assert_refused(tarn_handle_prewarm(cold, 0, 1), TARN_ERROR_CAPTURE, "this thread");
+    assert_refused(tarn_handle_get(cold, stream, &handle), TARN_ERROR_CAPTURE, "tarn_handle_prewarm()");
+    assert_refused(tarn_handle_prewarm(cold, 0, TARN_STREAM_NONE, 1), TARN_ERROR_CAPTURE, "this thread");
     assert_refused(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE, "destroy");
-    assert_ok(tarn_handle_get_on(harmless, stream, &handle));
+    assert_ok(tarn_handle_get(harmless, stream, &handle));
 
     struct other_thread other = {.library = library};
     in_thread(get_with_limit, &other); /* takes the one that was made before */
@@ -458,9 +461,9 @@ static void test_captures(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(other.status, TARN_OK);
     told = fake_calls(FAKE_SET_STREAM);
-    assert_ok(tarn_handle_get_on(library, stream, &handle)); /* a capture has ended: told anew */
+    assert_ok(tarn_handle_get(library, stream, &handle)); /* a capture has ended: told anew */
     assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
-    assert_ok(tarn_handle_get_on(library, stream, &handle));
+    assert_ok(tarn_handle_get(library, stream, &handle));
     assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
     assert_ok(tarn_handle_trim(library, 0, NULL));
     assert_ok(tarn_stream_return(stream));
@@ -481,10 +484,10 @@ static void test_capture_on_another_device(void **state)
     for (int mode = TARN_CAPTURE_GLOBAL; mode <= TARN_CAPTURE_RELAXED; mode++) {
         tarn_library mine = fake_register(0, false), theirs = fake_register(0, false);
         assert_ok(tarn_capture_begin(stream, (tarn_capture_mode)mode));
-        assert_refused(tarn_handle_prewarm(mine, 0, 1), TARN_ERROR_CAPTURE, "this thread");
+        assert_refused(tarn_handle_prewarm(mine, 0, TARN_STREAM_NONE, 1), TARN_ERROR_CAPTURE, "this thread");
         assert_ok(tarn_device_set(1));
         assert_non_null(get(mine));
-        assert_ok(tarn_handle_prewarm(mine, 1, 2));
+        assert_ok(tarn_handle_prewarm(mine, 1, TARN_STREAM_NONE, 2));
         in_thread(get_on_second_device, &theirs);
         assert_ok(tarn_device_set(0));
         assert_ok(tarn_capture_end(stream, &graph));
@@ -522,7 +525,7 @@ static void test_no_capture_begins_during_a_trim(void **state)
     begins_in_destroy = new_stream();
     assert_ok(tarn_library_register(&row, &library));
     for (int i = 0; i < 2; i++) {
-        assert_ok(tarn_handle_prewarm(library, 0, 1));
+        assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
         assert_ok(tarn_capture_begin(begins_in_destroy, TARN_CAPTURE_GLOBAL)); /* after the trim again */
         assert_refused(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE, "destroy");
         assert_ok(tarn_capture_end(begins_in_destroy, &graph));
@@ -543,8 +546,8 @@ static void test_other_captures(void **state)
     void *handle;
     get(library);
     assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_GLOBAL));
-    assert_ok(tarn_handle_get_on(library, stream, &handle));
-    assert_refused(tarn_handle_get_on(cold, stream, &handle), TARN_ERROR_CAPTURE, "prewarm");
+    assert_ok(tarn_handle_get(library, stream, &handle));
+    assert_refused(tarn_handle_get(cold, stream, &handle), TARN_ERROR_CAPTURE, "prewarm");
     assert_non_null(get(cold)); /* on a stream that does not capture: made in relaxed mode, the capture lives */
     assert_ok(driver->capture_end(0, native(stream), &graph));
     assert_ok(driver->graph_destroy(0, graph));
@@ -552,7 +555,7 @@ static void test_other_captures(void **state)
     tarn_library colder = fake_register(0, false);
     assert_ok(tarn_capture_announce(stream));
     assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_GLOBAL));
-    assert_status(tarn_handle_get(colder, &handle), TARN_ERROR_CAPTURE);
+    assert_status(tarn_handle_get(colder, TARN_STREAM_CURRENT, &handle), TARN_ERROR_CAPTURE);
     assert_status(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE);
     assert_ok(driver->capture_end(0, native(stream), &graph));
     assert_ok(tarn_capture_end_announced(stream, graph));
@@ -571,14 +574,14 @@ static void test_retired_stream_is_refused(void **state)
     assert_ok(tarn_stream_set(stream));
     assert_non_null(get(library));
     assert_ok(tarn_stream_retire(stream));
-    assert_status(tarn_handle_get(library, &handle), TARN_ERROR_INVALID_STREAM);
-    assert_status(tarn_handle_get_on(library, stream, &handle), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_handle_get(library, stream, &handle), TARN_ERROR_INVALID_STREAM);
     assert_ok(tarn_stream_set(TARN_STREAM_LEGACY));
     assert_non_null(get(library));
     /* The same native stream again is another stream, and the vendor is told. */
     int told = fake_calls(FAKE_SET_STREAM);
     assert_ok(tarn_stream_adopt(0, own, &stream));
-    assert_ok(tarn_handle_get_on(library, stream, &handle));
+    assert_ok(tarn_handle_get(library, stream, &handle));
     assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
     assert_ok(tarn_stream_retire(stream));
 }
@@ -589,16 +592,18 @@ static void test_arguments(void **state)
     void *handle;
     tarn_handle_stats stats = {0};
     tarn_library library = fake_register(0, false);
-    assert_status(tarn_handle_get(library, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_handle_get(0, &handle), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_handle_get(-1, &handle), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_handle_get(63, &handle), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_handle_get(1000, &handle), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_handle_get_on(library, 12345678, &handle), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_handle_get(library, TARN_STREAM_CURRENT, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(0, TARN_STREAM_CURRENT, &handle), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(-1, TARN_STREAM_CURRENT, &handle), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(63, TARN_STREAM_CURRENT, &handle), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(1000, TARN_STREAM_CURRENT, &handle), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_get(library, 12345678, &handle), TARN_ERROR_INVALID_STREAM);
     assert_status(tarn_handle_stats_get(library, 0, &stats), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_handle_mode_set(library, TARN_HANDLE_MATH, 1), TARN_ERROR_NOT_SUPPORTED);
-    assert_refused(tarn_handle_get(TARN_LIBRARY_CUDNN, &handle), TARN_ERROR_NOT_SUPPORTED, "needs the driver \"cuda\"");
-    assert_refused(tarn_handle_get(TARN_LIBRARY_MIOPEN, &handle), TARN_ERROR_NOT_SUPPORTED, "needs the driver \"hip\"");
+    assert_refused(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle), TARN_ERROR_NOT_SUPPORTED,
+                   "needs the driver \"cuda\"");
+    assert_refused(tarn_handle_get(TARN_LIBRARY_MIOPEN, TARN_STREAM_CURRENT, &handle), TARN_ERROR_NOT_SUPPORTED,
+                   "needs the driver \"hip\"");
 }
 
 static sem_t inside, go_on; /* of a create that takes its time */
@@ -631,12 +636,12 @@ static void test_the_wait_for_a_first_create_ends(void **state)
     assert_int_equal(pthread_create(&thread, NULL, get_in_thread, &library), 0);
     sem_wait(&inside);
     shelf_first_limit_ns = 20000000;
-    assert_status(tarn_handle_get(library, &handle), TARN_ERROR_BUSY);
+    assert_status(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_BUSY);
     assert_non_null(strstr(tarn_last_error(), "first handle of slow"));
-    assert_status(tarn_handle_prewarm(library, 0, 1), TARN_ERROR_BUSY);
+    assert_status(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1), TARN_ERROR_BUSY);
     assert_ok(tarn_handle_wait_limit_set(100000000)); /* a longer limit of the thread's counts */
     double start = seconds();
-    assert_status(tarn_handle_get(library, &handle), TARN_ERROR_BUSY);
+    assert_status(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_BUSY);
     assert_true(seconds() - start >= 0.1);
     assert_ok(tarn_handle_wait_limit_set(0));
     shelf_first_limit_ns = usual;

@@ -34,7 +34,7 @@ static uint64_t reports(void)
 static struct fake_handle *get_on(tarn_stream wanted)
 {
     void *got = NULL;
-    assert_ok(tarn_handle_get_on(library, wanted, &got));
+    assert_ok(tarn_handle_get(library, wanted, &got));
     struct fake_handle *handle = got;
     assert_ptr_equal(handle->stream, native(wanted));
     return handle;
@@ -77,7 +77,7 @@ static int idle_workspaces(void)
     void *more = NULL;
     stream = new_stream();
     void *got = NULL;
-    assert_refused(tarn_handle_get_on(library, stream, &got), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+    assert_refused(tarn_handle_get(library, stream, &got), TARN_ERROR_OUT_OF_MEMORY, "workspace");
     assert_int_not_equal(tarn_alloc_on(TARN_STREAM_LEGACY, 80 * MIB, &more), TARN_OK);
     assert_ok(tarn_free(block));
     work(stream, get_on(stream), 1000);
@@ -122,7 +122,7 @@ static int used_workspaces(void)
     assert_ok(tarn_workspace_size_set(library, 16 << 20));
     for (int i = 0; i < KINDS; i++)
         streams[i] = new_stream();
-    assert_ok(tarn_handle_prewarm(library, 0, 2));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2));
     assert_ok(tarn_handle_lease(library, streams[LEASED], &lease));
     workspaces[LEASED] = ((struct fake_handle *)lease.handle)->workspace;
     workspaces[UNKNOWN] = get_on(streams[UNKNOWN])->workspace;
@@ -198,7 +198,8 @@ static int handles_that_stay(void)
         streams[i] = new_stream();
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
     assert_ok(tarn_stream_set(streams[0]));
-    assert_ok(tarn_workspace_begin(library, &call)); /* the first is in a call, the second's stream captures */
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT,
+                                   &call)); /* the first is in a call, the second's stream captures */
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
     for (int i = 0; i < TARN_HANDLE_STREAMS; i++)
         if (i)
@@ -214,7 +215,7 @@ static int handles_that_stay(void)
     assert_ptr_equal(get_on(streams[9]), called);
 
     /* Beside a capture none follows. */
-    assert_ok(tarn_handle_prewarm(library, 0, 1));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
     assert_int_equal(handle_stats(library).created, TARN_HANDLE_STREAMS + 1);
     assert_ok(tarn_capture_begin(streams[20], TARN_CAPTURE_RELAXED));
     assert_int_equal(get_on(streams[20])->number, TARN_HANDLE_STREAMS + 1);
@@ -244,14 +245,14 @@ static int handles_follow_under_pressure(void)
     assert_int_equal(workspace_stats().count, 2);
     fake_fail(FAKE_CREATE, 1, 2); /* and once more, after memory was given back */
     assert_ok(workspaces_clear_all(NULL));
-    assert_ok(tarn_handle_get_on(library, streams[0], &got));
+    assert_ok(tarn_handle_get(library, streams[0], &got));
     assert_int_equal(reports(), 0);
 
     library = fake_register(TARN_LIBRARY_BY_STREAM, true); /* with one alone it is an error */
     assert_ok(workspaces_clear_all(NULL));
     assert_ok(tarn_workspace_size_set(library, 60 << 20));
     first = get_on(streams[0]);
-    assert_refused(tarn_handle_get_on(library, streams[1], &got), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+    assert_refused(tarn_handle_get(library, streams[1], &got), TARN_ERROR_OUT_OF_MEMORY, "workspace");
     assert_ptr_equal(get_on(streams[0]), first);
     return 0;
 }
@@ -269,7 +270,7 @@ static void *use_and_allocate(void *argument)
     for (int i = 0; i < (SLOW_BUILD ? 40 : 150); i++) {
         void *got = NULL, *block = NULL;
         tarn_stream wanted = crowd.streams[(unsigned)rand_r(&random) % 6];
-        tarn_status status = tarn_handle_get_on(crowd.libraries[(unsigned)rand_r(&random) % 2], wanted, &got);
+        tarn_status status = tarn_handle_get(crowd.libraries[(unsigned)rand_r(&random) % 2], wanted, &got);
         struct fake_handle *handle = got;
         tarn_status other = tarn_alloc_on(wanted, (8 + (size_t)rand_r(&random) % 24) * MIB, &block);
         if ((status && status != TARN_ERROR_OUT_OF_MEMORY) || (other && other != TARN_ERROR_OUT_OF_MEMORY))

@@ -16,7 +16,7 @@ static void *get_there(void *argument)
 {
     const struct place *place = argument;
     void *handle = NULL;
-    assert_ok(tarn_handle_get_on(place->library, place->stream, &handle));
+    assert_ok(tarn_handle_get(place->library, place->stream, &handle));
     return handle;
 }
 
@@ -43,7 +43,7 @@ static void test_a_handle_of_a_busy_stream_does_not_count(void **state)
     in_thread(get_there, &a);
     assert_ok(tarn_host_work(0, native(a.stream), NULL, 0, 1000000000)); /* for a second of the virtual clock */
     assert_int_equal(handle_stats(library).available, 1);
-    assert_ok(tarn_handle_prewarm(library, 0, 1));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
     assert_int_equal(handle_stats(library).available, 2);
     capture_with_a_lease(library, b, TARN_OK);
     assert_ok(tarn_stream_return(a.stream));
@@ -58,7 +58,7 @@ static void test_handles_of_idle_streams_are_used_again(void **state)
     for (int round = 0; round < 5; round++) {
         tarn_stream stream;
         assert_ok(tarn_stream_adopt(0, native_made(), &stream));
-        assert_ok(tarn_handle_prewarm(library, 0, 1));
+        assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
         capture_with_a_lease(library, stream, TARN_OK);
         assert_ok(tarn_stream_retire(stream));
     }
@@ -77,16 +77,17 @@ static void test_a_handle_is_kept_for_a_stream(void **state)
         void *handle = NULL;
         int created = fake_calls(FAKE_CREATE);
         assert_ok(tarn_workspace_size_set(library, 1 << 20));
-        assert_ok(tarn_handle_prewarm_on(library, a, 1));
-        assert_ok(tarn_handle_prewarm_on(library, a, 1)); /* it is there */
+        assert_ok(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, a, 1));
+        assert_ok(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, a, 1)); /* it is there */
         assert_int_equal(fake_calls(FAKE_CREATE), created + 1);
         in_thread(get_there, &elsewhere); /* makes another one */
         assert_int_equal(fake_calls(FAKE_CREATE), created + 2);
-        assert_ok(tarn_handle_prewarm(library, 0, 1)); /* which is any stream's, its own having no work */
+        assert_ok(
+            tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1)); /* which is any stream's, its own having no work */
         assert_int_equal(fake_calls(FAKE_CREATE), created + 2);
         assert_ok(tarn_capture_begin(b, TARN_CAPTURE_RELAXED));
         assert_ok(tarn_handle_lease(library, b, &lease));
-        assert_status(tarn_handle_get_on(library, b, &handle), TARN_ERROR_CAPTURE);
+        assert_status(tarn_handle_get(library, b, &handle), TARN_ERROR_CAPTURE);
         assert_ok(tarn_capture_abort(b));
         assert_ok(tarn_handle_return(&lease));
         assert_ok(tarn_capture_begin(a, TARN_CAPTURE_RELAXED));
@@ -103,7 +104,7 @@ static void test_a_handle_is_kept_for_a_stream(void **state)
         tarn_stream adopted;
         assert_ok(tarn_handle_trim(library, 0, NULL));
         assert_ok(tarn_stream_adopt(0, native_made(), &adopted));
-        assert_ok(tarn_handle_prewarm_on(library, adopted, 1));
+        assert_ok(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, adopted, 1));
         assert_ok(tarn_stream_retire(adopted));
         created = fake_calls(FAKE_CREATE);
         in_thread(get_there, &elsewhere);
@@ -112,9 +113,10 @@ static void test_a_handle_is_kept_for_a_stream(void **state)
         assert_ok(tarn_stream_return(b));
     }
     tarn_library library = fake_register(0, false);
-    assert_status(tarn_handle_prewarm_on(library, 12345678, 1), TARN_ERROR_INVALID_STREAM);
-    assert_status(tarn_handle_prewarm_on(0, TARN_STREAM_LEGACY, 1), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_handle_prewarm_on(library, TARN_STREAM_LEGACY, 65537), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, 12345678, 1), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_handle_prewarm(0, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 1), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 65537),
+                  TARN_ERROR_INVALID_ARGUMENT);
 }
 
 /* ---- Waiting ----------------------------------------------------------------------------------------------------- */
@@ -139,7 +141,7 @@ static void *wait_for_a_handle(void *argument)
     void *handle = NULL;
     double start = seconds();
     assert_ok(tarn_handle_wait_limit_set(20000000000u));
-    waiting.status = tarn_handle_get(waiting.library, &handle);
+    waiting.status = tarn_handle_get(waiting.library, TARN_STREAM_CURRENT, &handle);
     waiting.took = seconds() - start;
     return argument;
 }
@@ -180,7 +182,7 @@ static void test_an_unknown_capture_of_another_stream(void **state)
     void *handle = NULL;
     in_thread(get_there, &a);
     assert_ok(driver->capture_begin(0, native(a.stream), DRIVER_CAPTURE_RELAXED));
-    assert_ok(tarn_handle_get_on(library, b, &handle));
+    assert_ok(tarn_handle_get(library, b, &handle));
     assert_int_equal(fake_calls(FAKE_CREATE), 2);
     assert_ok(driver->capture_end(0, native(a.stream), &graph));
     assert_ok(driver->graph_destroy(0, graph));
@@ -191,7 +193,7 @@ static void test_an_unknown_capture_of_another_stream(void **state)
     tarn_stream d = new_stream();
     assert_ok(tarn_host_work(0, native(c.stream), NULL, 0, 1000000000));
     assert_ok(driver->capture_begin(0, native(d), DRIVER_CAPTURE_RELAXED));
-    assert_refused(tarn_handle_get_on(library, d, &handle), TARN_ERROR_CAPTURE, "tarn_handle_prewarm");
+    assert_refused(tarn_handle_get(library, d, &handle), TARN_ERROR_CAPTURE, "tarn_handle_prewarm");
     assert_ok(driver->capture_end(0, native(d), &graph));
     assert_ok(driver->graph_destroy(0, graph));
     assert_ok(tarn_stream_return(a.stream));
@@ -211,7 +213,7 @@ static void test_a_stream_that_is_gone(void **state)
     assert_ok(driver->stream_create(0, 0, false, &own));
     assert_ok(tarn_stream_adopt(0, own, &stream));
     assert_ok(driver->stream_destroy(0, own));
-    tarn_status status = tarn_handle_get_on(library, stream, &handle);
+    tarn_status status = tarn_handle_get(library, stream, &handle);
     assert_int_not_equal(status, TARN_OK);
     assert_int_not_equal(status, TARN_ERROR_CAPTURE);
     assert_null(strstr(tarn_last_error(), "prewarm"));
@@ -227,16 +229,16 @@ static int create_that_asks(void **handle)
 {
     void *inner = NULL;
     tarn_lease lease;
-    answers[0] = tarn_handle_get(asked, &inner);
+    answers[0] = tarn_handle_get(asked, TARN_STREAM_CURRENT, &inner);
     answers[1] = tarn_handle_lease(asked, TARN_STREAM_LEGACY, &lease);
-    answers[2] = tarn_handle_prewarm(asked, 0, 5);
+    answers[2] = tarn_handle_prewarm(asked, 0, TARN_STREAM_NONE, 5);
     return fake_create(handle);
 }
 
 static int create_of_the_other(void **handle)
 {
     void *inner = NULL;
-    answers[0] = tarn_handle_get(asked, &inner);
+    answers[0] = tarn_handle_get(asked, TARN_STREAM_CURRENT, &inner);
     return fake_create(handle);
 }
 
@@ -245,7 +247,7 @@ static tarn_library other_library;
 static int create_that_asks_another(void **handle)
 {
     void *inner = NULL;
-    assert_ok(tarn_handle_get(other_library, &inner)); /* which asks for the first */
+    assert_ok(tarn_handle_get(other_library, TARN_STREAM_CURRENT, &inner)); /* which asks for the first */
     return fake_create(handle);
 }
 
@@ -256,7 +258,7 @@ static void test_a_create_that_asks_for_its_own_library(void **state)
     assert_ok(tarn_library_register(&row, &asked));
     alarm(20);
     for (int i = 0; i < 2; i++) { /* the first create, which runs alone, and a later one */
-        assert_ok(tarn_handle_prewarm(asked, 0, 1));
+        assert_ok(tarn_handle_prewarm(asked, 0, TARN_STREAM_NONE, 1));
         for (int j = 0; j < 3; j++)
             assert_int_equal(answers[j], TARN_ERROR_BUSY);
         assert_ok(tarn_handle_trim(asked, 0, NULL));
@@ -281,7 +283,7 @@ static int create_that_asks_the_other(void **handle, int other)
     void *inner = NULL;
     if (fake_calls(FAKE_CREATE) == 0)
         pthread_barrier_wait(&both_create); /* both are in their first create now, which runs alone */
-    (void)tarn_handle_get(pair[other], &inner);
+    (void)tarn_handle_get(pair[other], TARN_STREAM_CURRENT, &inner);
     return fake_create(handle);
 }
 

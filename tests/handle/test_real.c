@@ -78,7 +78,7 @@ static void test_built_in_rows(void **state)
             versions += strchr(info.version, '.') != NULL && info.path[0] == '/';
             names_driver = names_driver && !info.usable && strstr(info.reason, "\"cuda\"");
         }
-        status[i] = tarn_handle_get(libraries[i], &handle);
+        status[i] = tarn_handle_get(libraries[i], TARN_STREAM_CURRENT, &handle);
     }
     assert_int_equal(output_release(), 0);
     for (size_t i = 0; i < count; i++)
@@ -131,7 +131,7 @@ static void test_creates_without_a_device(void **state)
             continue;
         found++;
         output_capture();
-        tarn_status status = tarn_handle_get(library, &handle);
+        tarn_status status = tarn_handle_get(library, TARN_STREAM_CURRENT, &handle);
         long printed = output_release();
         assert_int_equal(status, TARN_ERROR_LIBRARY);
         assert_non_null(strstr(tarn_last_error(), creates[i].part));
@@ -160,7 +160,7 @@ static void *generate(void *argument)
     float numbers[1000];
     void *generator = NULL;
     (void)argument;
-    if (tarn_handle_get(host.library, &generator)) {
+    if (tarn_handle_get(host.library, TARN_STREAM_CURRENT, &generator)) {
         atomic_fetch_add(&host.wrong, 1);
     } else if (host.generate) {
         if (host.generate(generator, numbers, 1000))

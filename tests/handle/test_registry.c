@@ -89,8 +89,10 @@ static void test_missing(void **state)
     tarn_library library;
     void *handle;
     assert_ok(tarn_library_register(&row, &library));
-    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY_NOT_FOUND, "libnowhere.so.2, libnowhere.so.1");
-    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY_NOT_FOUND, "libnowhere.so.1"); /* remembered */
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY_NOT_FOUND,
+                   "libnowhere.so.2, libnowhere.so.1");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY_NOT_FOUND,
+                   "libnowhere.so.1"); /* remembered */
     tarn_library_info info = info_of(library);
     assert_false(info.found || info.usable || info.checked);
     assert_string_equal(info.sonames, "libnowhere.so.2, libnowhere.so.1");
@@ -110,7 +112,8 @@ static void test_symbols_missing(void **state)
     tarn_library library;
     void *handle;
     assert_ok(tarn_library_register(&row, &library));
-    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY_NOT_FOUND, "nothing_of_that_name");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY_NOT_FOUND,
+                   "nothing_of_that_name");
     const char *said = strstr(tarn_last_error(), "nothing_of_that_name");
     assert_null(
         strstr(said + 1, "nothing_of_that_name")); /* once, although the process has it and the loader finds it */
@@ -180,7 +183,7 @@ static void test_needs_another_driver(void **state)
     tarn_library library;
     void *handle;
     assert_ok(tarn_library_register(&row, &library));
-    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_NOT_SUPPORTED, "\"hip\"");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_NOT_SUPPORTED, "\"hip\"");
     tarn_library_info info = info_of(library);
     assert_true(info.found);
     assert_false(info.usable);
@@ -227,7 +230,7 @@ static void test_failed_handle_is_real(void **state)
     tarn_library library;
     void *handle;
     assert_ok(tarn_library_register(&row, &library));
-    assert_status(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY);
+    assert_status(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY);
     assert_int_equal(fake_calls(FAKE_DESTROY), 1);
 }
 
@@ -309,7 +312,8 @@ static void test_broken_files(void **state)
     assert_false(info.found);
     assert_non_null(strstr(info.reason, in_folder("libbroken.so.1: ")));
     assert_ok(tarn_library_find("broken", &library));
-    assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_LIBRARY_NOT_FOUND, in_folder("libbroken.so.1: "));
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY_NOT_FOUND,
+                   in_folder("libbroken.so.1: "));
     unlink(in_folder("libversions.so.3"));
     unlink(in_folder("libversions.so.2"));
     unlink(in_folder("libbroken.so.1"));

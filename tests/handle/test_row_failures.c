@@ -60,8 +60,8 @@ static const tarn_library_row thing = {.size = sizeof thing,
 static void get_on(tarn_stream stream)
 {
     void *handle = &handle;
-    bool got = TRY(stream == TARN_STREAM_LEGACY ? tarn_handle_get(library, &handle)
-                                                : tarn_handle_get_on(library, stream, &handle));
+    bool got = TRY(stream == TARN_STREAM_LEGACY ? tarn_handle_get(library, TARN_STREAM_CURRENT, &handle)
+                                                : tarn_handle_get(library, stream, &handle));
     CHECK(got ? handle && handle != (void *)&handle : handle == (void *)&handle);
 }
 
@@ -84,12 +84,12 @@ static void use_workspaces(void)
     size_t size = 7, bytes = 0;
     if (tarn_workspace_size_get(library, 0, &bytes)) /* has none */
         return;
-    tarn_status status = tarn_workspace_get(library, &pointer, &size);
+    tarn_status status = tarn_workspace_get(library, TARN_STREAM_CURRENT, &pointer, &size);
     if (status != TARN_ERROR_NOT_SUPPORTED)
         (void)TRY(status);
     CHECK(!status || (pointer == &pointer && size == 7));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-    if (TRY(tarn_workspace_begin(library, &call)))
+    if (TRY(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call)))
         (void)TRY(tarn_workspace_end(&call));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
 }
@@ -122,7 +122,7 @@ static void follow_and_abort(void)
     if (!(capturing = TRY(tarn_capture_begin(many[TARN_HANDLE_STREAMS], TARN_CAPTURE_RELAXED))))
         return;
     void *handle = NULL;
-    tarn_status status = tarn_handle_get_on(library, many[TARN_HANDLE_STREAMS], &handle);
+    tarn_status status = tarn_handle_get(library, many[TARN_HANDLE_STREAMS], &handle);
     if (status != TARN_ERROR_CAPTURE) /* it could not be had before */
         (void)TRY(status);
     capturing = !TRY(tarn_capture_abort(many[TARN_HANDLE_STREAMS]));
@@ -147,8 +147,8 @@ static void body(void)
     if (has_mode)
         OK(tarn_handle_mode_set(library, TARN_HANDLE_MATH, -1));
     use_workspaces();
-    (void)TRY(tarn_handle_prewarm(library, 0, 2));
-    (void)TRY(tarn_handle_prewarm_on(library, streams[1], 1));
+    (void)TRY(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2));
+    (void)TRY(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, streams[1], 1));
     (void)TRY(workspaces_clear_stream(streams[1], NULL));
     get_in_a_pool();
     get_on(streams[1]);

@@ -217,8 +217,8 @@ static void what_stays_is_said_with_its_reason(void **state)
     void *in_default = alloc_on(left.stream, MIB), *pinned, *imported;
     tarn_share *share;
     OK(tarn_library_register(&row, &library));
-    OK(tarn_handle_get(library, &handle));
-    OK(tarn_handle_prewarm(library, 0, 2));
+    OK(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
+    OK(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2));
     OK(tarn_anchor(registered.blocks[2].memory, 100));
     OK(tarn_export(shared, &share));
     OK(tarn_import(share, 1, &imported));

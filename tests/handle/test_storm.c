@@ -12,7 +12,7 @@ static void *short_life(void *argument)
 {
     (void)argument;
     void *handle = NULL;
-    assert_ok(tarn_handle_get(library, &handle));
+    assert_ok(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
     assert_ptr_equal(get(library), handle);
     return handle;
 }
@@ -50,7 +50,7 @@ static void *alternate(void *argument)
     (void)argument;
     for (int i = 0; i < 300; i++) {
         void *got = NULL;
-        assert_ok(tarn_handle_get_on(library, streams[i % 2], &got));
+        assert_ok(tarn_handle_get(library, streams[i % 2], &got));
         struct fake_handle *handle = got;
         assert_ptr_equal(handle->stream, native(streams[i % 2]));
         if (first)
@@ -86,8 +86,8 @@ static int forked(void)
     int calls = fake_calls(FAKE_SET_STREAM);
     pid_t child = fork();
     if (child == 0) {
-        bool refused = tarn_handle_get(library, &handle) == TARN_ERROR_FORKED &&
-                       tarn_handle_get_on(library, TARN_STREAM_LEGACY, &handle) == TARN_ERROR_FORKED &&
+        bool refused = tarn_handle_get(library, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_FORKED &&
+                       tarn_handle_get(library, TARN_STREAM_LEGACY, &handle) == TARN_ERROR_FORKED &&
                        tarn_handle_return(&lease) == TARN_ERROR_FORKED &&
                        tarn_handle_trim(library, 0, NULL) == TARN_ERROR_FORKED &&
                        workspaces_clear_all(NULL) == TARN_ERROR_FORKED && tarn_shutdown() == TARN_ERROR_FORKED;
@@ -133,7 +133,7 @@ static void *get_until_shutdown(void *argument)
     atomic_fetch_add(&started, 1);
     for (int i = 0;; i++) {
         void *handle = NULL;
-        tarn_status status = tarn_handle_get_on(library, streams[i % 2], &handle);
+        tarn_status status = tarn_handle_get(library, streams[i % 2], &handle);
         if (status == TARN_ERROR_SHUTDOWN)
             break;
         if (status || !atomic_load(&((struct fake_handle *)handle)->alive))
@@ -145,7 +145,7 @@ static void *get_until_shutdown(void *argument)
         }
     }
     void *handle = NULL;
-    if (tarn_handle_get(library, &handle) != TARN_ERROR_SHUTDOWN || handle)
+    if (tarn_handle_get(library, TARN_STREAM_CURRENT, &handle) != TARN_ERROR_SHUTDOWN || handle)
         atomic_fetch_add(&wrong, 1);
     return NULL;
 }
@@ -158,7 +158,7 @@ static int shutdown_race(void)
     library = fake_register(0, true);
     if (tarn_workspace_size_set(library, 1 << 16))
         return 1;
-    assert_ok(tarn_handle_prewarm(library, 0, 10));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 10));
     assert_ok(tarn_handle_lease(library, TARN_STREAM_LEGACY, &lease));
     get(library);
     for (int i = 0; i < 6; i++)
@@ -202,7 +202,7 @@ static int shutdown_in_a_capture(void)
     host_start(1, 256 * MIB);
     library = fake_register(0, false);
     tarn_stream stream = new_stream();
-    assert_ok(tarn_handle_prewarm(library, 0, 2));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2));
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
     if (tarn_shutdown() != TARN_ERROR_CAPTURE || fake_calls(FAKE_DESTROY))
         return 1;
@@ -217,12 +217,12 @@ static int debug_reports_who_sets_the_stream(void)
     library = fake_register(0, false);
     tarn_stream a = new_stream();
     void *handle = NULL;
-    assert_ok(tarn_handle_get_on(library, a, &handle));
-    assert_ok(tarn_handle_get_on(library, a, &handle));
+    assert_ok(tarn_handle_get(library, a, &handle));
+    assert_ok(tarn_handle_get(library, a, &handle));
     if (handle_stats(library).contract_breaks || fake_calls(FAKE_SET_STREAM) != 1)
         return 1;
     ((struct fake_handle *)handle)->stream = NULL; /* by the caller, behind our back */
-    assert_ok(tarn_handle_get_on(library, a, &handle));
+    assert_ok(tarn_handle_get(library, a, &handle));
     return handle_stats(library).contract_breaks == 1 && ((struct fake_handle *)handle)->stream == native(a) ? 0 : 2;
 }
 

@@ -55,7 +55,7 @@ static void cudss_has_its_memory_from_tarn(void **state)
     size_t size = 0;
     tarn_stream stream;
     assert_ok(tarn_stream_lease(0, 0, &stream));
-    assert_ok(tarn_handle_get_on(TARN_LIBRARY_CUDSS, stream, &handle));
+    assert_ok(tarn_handle_get(TARN_LIBRARY_CUDSS, stream, &handle));
     library = entry_at(TARN_LIBRARY_CUDSS)->opened;
     loader_store(&create, dlsym(library, "cudssDataCreate"));
     loader_store(&destroy, dlsym(library, "cudssDataDestroy"));
@@ -79,7 +79,7 @@ static void *ask_and_keep(void *argument)
 {
     struct asking *asking = argument;
     size_t size = 0;
-    asking->status = tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &asking->pointer, &size);
+    asking->status = tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &asking->pointer, &size);
     pthread_barrier_wait(&asking->barrier); /* others clear all */
     pthread_barrier_wait(&asking->barrier);
     asking->usable = tarn_usable_size_get(asking->pointer, &size);
@@ -132,17 +132,17 @@ static void the_workspace_of_cublaslt_stays_while_its_handle_is_asked_for(void *
         assert_ok(tarn_stream_lease(0, 0, &streams[i]));
     for (int other = 0; other < 3; other++) {
         assert_ok(tarn_stream_set(streams[0]));
-        assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &pointer, &size));
+        assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &pointer, &size));
         assert_ok(tarn_capture_begin(streams[1], TARN_CAPTURE_RELAXED));
         assert_ok(tarn_capture_end(streams[1], &graph));
-        assert_ok(tarn_handle_get_on(TARN_LIBRARY_CUBLASLT, streams[other == 1], &handle));
+        assert_ok(tarn_handle_get(TARN_LIBRARY_CUBLASLT, streams[other == 1], &handle));
         if (other == 2)
             clear_in_another_thread();
         if (other == 2)
             assert_ok(tarn_usable_size_get(pointer, &size));
         clear_in_another_thread();
         if (other == 2) /* after a clear */
-            assert_ok(tarn_handle_get(TARN_LIBRARY_CUBLASLT, &handle));
+            assert_ok(tarn_handle_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &handle));
         if (other)
             assert_int_not_equal(tarn_usable_size_get(pointer, &size), TARN_OK);
         else
@@ -163,30 +163,34 @@ static void the_workspace_of_cublaslt_is_asked_for(void **state)
     size_t size = 0, usable = 0;
     tarn_workspace_cleared cleared;
     tarn_stream before, streams[2];
-    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, NULL, &size), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &first, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLAS, &first, &size), TARN_ERROR_NOT_SUPPORTED);
-    assert_status(tarn_workspace_get(TARN_LIBRARY_CUSPARSE, &first, &size), TARN_ERROR_NOT_SUPPORTED);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, NULL, &size),
+                  TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &first, NULL),
+                  TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &first, &size),
+                  TARN_ERROR_NOT_SUPPORTED);
+    assert_status(tarn_workspace_get(TARN_LIBRARY_CUSPARSE, TARN_STREAM_CURRENT, &first, &size),
+                  TARN_ERROR_NOT_SUPPORTED);
     assert_null(first);
 
     assert_ok(tarn_stream_get(0, &before));
     for (int i = 0; i < 2; i++)
         assert_ok(tarn_stream_lease(0, 0, &streams[i]));
     assert_ok(tarn_stream_set(streams[0]));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &first, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &first, &size));
     assert_ok(tarn_usable_size_get(first, &usable));
     assert_true(size == MIB && usable >= size);
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &again, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &again, &size));
     assert_ptr_equal(again, first);
     assert_ok(tarn_stream_set(streams[1]));
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &other, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &other, &size));
     assert_true(other != first && size == MIB);
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
 
     /* A larger one is another; the smaller ones are given back by the clear, the one of this stream with them. */
     assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLASLT, 4 << 20));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &again, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &again, &size));
     assert_true(size >= 4 * MIB);
     assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLASLT, -1));
     assert_ok(workspaces_clear_all(&cleared));
@@ -233,18 +237,18 @@ static void *capture_on_own_stream(void *argument)
     driver_graph graph = NULL;
     tarn_capture_state state = TARN_CAPTURE_NONE;
     OWNER(tarn_stream_adopt(0, OWN_STREAM, &owner->own) == TARN_OK);
-    OWNER(tarn_handle_get_on(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
+    OWNER(tarn_handle_get(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
     if (owner->joins)
         join_capture(owner);
     else
         OWNER(driver->capture_begin(0, OWN_STREAM, DRIVER_CAPTURE_RELAXED) == TARN_OK);
     OWNER(tarn_capture_state_get(owner->own, &state, &owner->id) == TARN_OK && state == TARN_CAPTURE_ACTIVE);
-    OWNER(tarn_handle_get_on(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
+    OWNER(tarn_handle_get(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
     /* The workspace of its own stream is not bound any more. */
-    OWNER(tarn_handle_get_on(TARN_LIBRARY_CUBLAS, owner->other, &handle) == TARN_OK);
+    OWNER(tarn_handle_get(TARN_LIBRARY_CUBLAS, owner->other, &handle) == TARN_OK);
     pthread_barrier_wait(&owner->barrier);
     pthread_barrier_wait(&owner->barrier); /* others clear, and want memory */
-    OWNER(tarn_handle_get_on(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
+    OWNER(tarn_handle_get(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
     OWNER(tarn_capture_state_get(owner->own, &state, NULL) == TARN_OK && state == TARN_CAPTURE_ACTIVE);
     if (owner->joins) {
         OWNER(tarn_capture_abort(owner->origin) == TARN_OK);
@@ -346,11 +350,11 @@ static void no_workspace_is_for_another_threads_stream(void **state)
     size_t size = 0;
     for (int policy = TARN_WORKSPACE_CACHED; policy <= TARN_WORKSPACE_LIBRARY; policy++) {
         (void)tarn_workspace_policy_set((tarn_workspace_policy)policy);
-        get[policy] = tarn_handle_get(TARN_LIBRARY_CUBLAS, &handle);
-        begin[policy] = tarn_workspace_begin(TARN_LIBRARY_CUBLAS, &calls[policy]);
+        get[policy] = tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle);
+        begin[policy] = tarn_workspace_begin(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &calls[policy]);
         if (!begin[policy])
             (void)tarn_workspace_end(&(tarn_workspace_call){.owner = calls[policy].owner});
-        by_call[policy] = tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &pointer, &size);
+        by_call[policy] = tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &pointer, &size);
     }
     (void)tarn_workspace_policy_set(TARN_WORKSPACE_CACHED);
     (void)tarn_stream_set(TARN_STREAM_LEGACY);
@@ -377,11 +381,11 @@ static void a_workspace_by_call_is_the_streams(void **state)
     size_t size = 0;
     assert_ok(tarn_stream_lease(0, 0, &stream));
     assert_ok(tarn_stream_lease(0, 0, &other));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &mine, &size));
-    assert_ok(tarn_workspace_get_on(TARN_LIBRARY_CUBLASLT, stream, &named, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &mine, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, stream, &named, &size));
     assert_ptr_not_equal(mine, named);
     assert_ok(tarn_stream_set(stream));
-    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, &again, &size));
+    assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &again, &size));
     assert_ptr_equal(again, named);
     assert_ok(tarn_stream_set(TARN_STREAM_LEGACY));
 
@@ -420,7 +424,7 @@ static int math_mode_of(void *handle)
 static int math_mode(void)
 {
     void *handle = NULL;
-    assert_ok(tarn_handle_get(TARN_LIBRARY_CUBLAS, &handle));
+    assert_ok(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle));
     return math_mode_of(handle);
 }
 
@@ -449,7 +453,8 @@ static void *leave_guarded(void *handle)
 {
     tarn_handle_mode_guard guard;
     tarn_status status = tarn_handle_mode_guard_set(&guard, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3);
-    return status || tarn_handle_get(TARN_LIBRARY_CUBLAS, handle) ? "a guard or a get failed" : NULL;
+    return status || tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, handle) ? "a guard or a get failed"
+                                                                                       : NULL;
 }
 
 static void a_mode_of_one_thread_is_its_alone(void **state)
@@ -556,7 +561,7 @@ static void *get_once(void *argument)
     const tarn_library *library = argument;
     void *handle = NULL;
     static tarn_status status;
-    status = tarn_handle_get(*library, &handle);
+    status = tarn_handle_get(*library, TARN_STREAM_CURRENT, &handle);
     return &status;
 }
 
@@ -620,12 +625,12 @@ static void a_create_on_a_full_device_reports_another_error(void **state)
 static void scenario_old_driver(void)
 {
     void *handle = NULL;
-    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, &handle) == TARN_ERROR_LIBRARY && !handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY && !handle);
     NEED(strstr(tarn_last_error(), "3005 (CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER)"));
-    NEED(tarn_handle_get(TARN_LIBRARY_CUBLAS, &handle) == TARN_ERROR_LIBRARY && !handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY && !handle);
     NEED(strstr(tarn_last_error(), "CUBLAS_STATUS_NOT_INITIALIZED"));
-    NEED(tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, &handle) == TARN_ERROR_LIBRARY && !handle);
-    NEED(tarn_handle_get(TARN_LIBRARY_CURAND, &handle) == TARN_OK);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY && !handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_CURAND, TARN_STREAM_CURRENT, &handle) == TARN_OK);
 }
 
 static void a_library_that_the_driver_is_too_old_for_is_refused(void **state)
@@ -644,12 +649,12 @@ static void scenario_older_library(void)
     NEED(tarn_library_info_get(TARN_LIBRARY_CUDNN, &info) == TARN_OK);
     NEED(strcmp(info.version, "8.9.7") == 0 && strstr(info.path, "libcudnn.so.8"));
     NEED(setenv("TARN_SIM_CUDNN_FAIL", "1-2", 1) == 0);
-    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, &handle) == TARN_ERROR_OUT_OF_MEMORY);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_OUT_OF_MEMORY);
     NEED(strstr(tarn_last_error(), "status 2 (CUDNN_STATUS_ALLOC_FAILED)"));
-    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, &handle) == TARN_OK);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle) == TARN_OK);
     NEED(tarn_library_info_get(TARN_LIBRARY_CUBLAS, &info) == TARN_OK);
     NEED(strcmp(info.version, "12.9.1") == 0);
-    NEED(tarn_handle_get(TARN_LIBRARY_CUBLAS, &handle) == TARN_OK);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle) == TARN_OK);
 }
 
 static void an_older_library_serves_where_it_is_loaded(void **state)
@@ -691,7 +696,8 @@ static void scenario_other_release(void)
     tarn_library_info info = {.size = sizeof info};
     NEED(dlopen("libcublas.so.12", RTLD_NOW | RTLD_LOCAL));
     loader_fail("libcusolver.so.11");
-    NEED(tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, &handle) == TARN_ERROR_LIBRARY_NOT_FOUND && !handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY_NOT_FOUND &&
+         !handle);
     NEED(strstr(tarn_last_error(), "libcusolver.so.12 is of CUDA 13, and libcublas.so.12 of CUDA 12 is loaded"));
     NEED(tarn_library_info_get(TARN_LIBRARY_CUSOLVER_DN, &info) == TARN_OK && !info.found && !info.path[0]);
     NEED(!dlopen("libcusolver.so.12", RTLD_NOW | RTLD_NOLOAD)); /* nor was it opened */

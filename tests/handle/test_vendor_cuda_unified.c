@@ -32,7 +32,7 @@ static void start(const char *text)
 static void *blas_on(tarn_stream stream)
 {
     void *handle = NULL;
-    OK(tarn_handle_get_on(TARN_LIBRARY_CUBLAS, stream, &handle));
+    OK(tarn_handle_get(TARN_LIBRARY_CUBLAS, stream, &handle));
     return slot_of(thread_here->handles, 0, TARN_LIBRARY_CUBLAS)->held->bound->pointer;
 }
 
@@ -40,7 +40,7 @@ static void *lt_on(tarn_stream stream, size_t wanted)
 {
     void *pointer = NULL;
     size_t size = 0;
-    OK(tarn_workspace_get_on(TARN_LIBRARY_CUBLASLT, stream, &pointer, &size));
+    OK(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, stream, &pointer, &size));
     CHECK(size == wanted);
     return pointer;
 }
@@ -164,7 +164,7 @@ static void a_capture_has_its_own(void)
 {
     void *graph = NULL;
     start("1");
-    OK(tarn_handle_prewarm(TARN_LIBRARY_CUBLASLT, 0, 1));
+    OK(tarn_handle_prewarm(TARN_LIBRARY_CUBLASLT, 0, TARN_STREAM_NONE, 1));
     void *blas = blas_on(first);
     CHECK(lt_on(first, blas_size) == blas);
     OK(tarn_capture_begin(first, TARN_CAPTURE_RELAXED));

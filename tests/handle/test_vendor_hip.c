@@ -32,7 +32,7 @@ static void miopen_has_its_memory_from_tarn(void **state)
     size_t found = 1;
     tarn_stream stream;
     assert_ok(tarn_stream_lease(0, 0, &stream));
-    assert_ok(tarn_handle_get_on(TARN_LIBRARY_MIOPEN, stream, &handle));
+    assert_ok(tarn_handle_get(TARN_LIBRARY_MIOPEN, stream, &handle));
     void *library = entry_at(TARN_LIBRARY_MIOPEN)->opened;
     loader_store(&find, dlsym(library, "miopenFindSolutions"));
     int64_t before = bytes_ever();
@@ -51,14 +51,14 @@ static void rocblas_is_on_tarns_workspace(void **state)
     bool (*manages)(void *) = NULL;
     tarn_stream stream;
     assert_ok(tarn_stream_lease(0, 0, &stream));
-    assert_ok(tarn_handle_get_on(TARN_LIBRARY_ROCBLAS, stream, &handle));
+    assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, stream, &handle));
     loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
     assert_false(manages(handle));
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
-    assert_ok(tarn_handle_get_on(TARN_LIBRARY_ROCBLAS, stream, &handle));
+    assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, stream, &handle));
     assert_true(manages(handle));
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
-    assert_ok(tarn_handle_get_on(TARN_LIBRARY_ROCBLAS, stream, &handle));
+    assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, stream, &handle));
     assert_false(manages(handle));
     assert_ok(tarn_stream_return(stream));
 }
@@ -75,8 +75,8 @@ static void a_prewarmed_rocblas_handle_is_bound_in_a_capture(void **state)
         tarn_lease lease;
         tarn_capture_state captures;
         assert_ok(tarn_handle_trim(TARN_LIBRARY_ROCBLAS, 0, NULL));
-        assert_ok(on ? tarn_handle_prewarm_on(TARN_LIBRARY_ROCBLAS, stream, 1)
-                     : tarn_handle_prewarm(TARN_LIBRARY_ROCBLAS, 0, 1));
+        assert_ok(on ? tarn_handle_prewarm(TARN_LIBRARY_ROCBLAS, TARN_CURRENT_DEVICE, stream, 1)
+                     : tarn_handle_prewarm(TARN_LIBRARY_ROCBLAS, 0, TARN_STREAM_NONE, 1));
         loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
         assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
         assert_ok(tarn_handle_lease(TARN_LIBRARY_ROCBLAS, stream, &lease));
@@ -110,7 +110,7 @@ static int atomics_of_a_new_thread(void)
 {
     void *handle = NULL;
     int mode = -1, (*get)(void *, int *) = NULL;
-    assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, &handle));
+    assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &handle));
     loader_store(&get, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_get_atomics_mode"));
     assert_int_equal(get(handle, &mode), 0);
     return mode;
@@ -153,7 +153,7 @@ static tarn_stream pair[2];
 static const char *have_on_two(const struct subject *subject)
 {
     void *first = NULL, *second = NULL;
-    if (tarn_handle_get_on(subject->library, pair[0], &first) || tarn_handle_get_on(subject->library, pair[1], &second))
+    if (tarn_handle_get(subject->library, pair[0], &first) || tarn_handle_get(subject->library, pair[1], &second))
         return "a thread has a handle on each stream";
     return first == second ? "the streams have two handles" : NULL;
 }
@@ -161,13 +161,13 @@ static const char *have_on_two(const struct subject *subject)
 static const char *have_on_the_other(const struct subject *subject)
 {
     void *handle = NULL;
-    return tarn_handle_get_on(subject->library, pair[1], &handle) ? "a thread has a handle" : NULL;
+    return tarn_handle_get(subject->library, pair[1], &handle) ? "a thread has a handle" : NULL;
 }
 
 static const char *have_on_the_first(const struct subject *subject)
 {
     void *handle = NULL;
-    return tarn_handle_get_on(subject->library, pair[0], &handle) ? "a thread has a handle" : NULL;
+    return tarn_handle_get(subject->library, pair[0], &handle) ? "a thread has a handle" : NULL;
 }
 
 /* All of AMD's handles have memory of the device of their own, or a rocBLAS handle in them, which a change of stream does not order
@@ -211,17 +211,18 @@ static const char *capture_own_memory(const struct subject *subject)
 {
     tarn_workspace_call call = {0};
     void *handle = NULL, *again = NULL, *graph = NULL;
-    if (tarn_stream_set(pair[0]) || tarn_handle_get(subject->library, &handle) || !rocblas_manages(handle))
+    if (tarn_stream_set(pair[0]) || tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) ||
+        !rocblas_manages(handle))
         return "under this policy the library has its own memory";
-    if (tarn_capture_begin(pair[0], TARN_CAPTURE_RELAXED) || tarn_workspace_begin(subject->library, &call) ||
-        call.handle != handle || call.pointer || tarn_workspace_end(&call) || tarn_capture_end(pair[0], &graph) ||
-        !graph)
+    if (tarn_capture_begin(pair[0], TARN_CAPTURE_RELAXED) ||
+        tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, &call) || call.handle != handle || call.pointer ||
+        tarn_workspace_end(&call) || tarn_capture_end(pair[0], &graph) || !graph)
         return "a capture with the library's memory";
-    if (tarn_workspace_begin(subject->library, &call) || call.handle != handle || call.pointer ||
+    if (tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, &call) || call.handle != handle || call.pointer ||
         tarn_workspace_end(&call) || !rocblas_manages(handle))
         return "a call has no workspace";
-    if (tarn_workspace_policy_set(TARN_WORKSPACE_CACHED) || tarn_handle_get(subject->library, &again) ||
-        again != handle || !rocblas_manages(handle))
+    if (tarn_workspace_policy_set(TARN_WORKSPACE_CACHED) ||
+        tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &again) || again != handle || !rocblas_manages(handle))
         return "nor has the handle";
     return driver->graph_destroy(0, graph) ? "the graph is destroyed" : NULL;
 }
@@ -240,7 +241,7 @@ static void memory_that_a_graph_shares_with_its_handle_stays(void **state)
     assert_int_equal(stats_of(subject).available, 1);
 
     /* Nor has it for whoever has it next: what was instantiated of the graph may use that memory still. */
-    assert_ok(tarn_handle_prewarm_on(subject->library, pair[0], 1));
+    assert_ok(tarn_handle_prewarm(subject->library, TARN_CURRENT_DEVICE, pair[0], 1));
     assert_int_equal(stats_of(subject).available, 1);
     assert_ok(tarn_handle_lease(subject->library, pair[0], &lease));
     assert_true(rocblas_manages(lease.handle));
@@ -261,7 +262,7 @@ static void scenario_versions_of_handles(void)
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
         void *handle = NULL;
         tarn_library_info info = {.size = sizeof info};
-        NEED(tarn_handle_get(versions[i].library, &handle) == TARN_OK);
+        NEED(tarn_handle_get(versions[i].library, TARN_STREAM_CURRENT, &handle) == TARN_OK);
         NEED(tarn_library_info_get(versions[i].library, &info) == TARN_OK);
         NEED(strcmp(info.version, versions[i].version) == 0);
     }
@@ -281,17 +282,18 @@ static void scenario_no_virtual_memory(void)
     bool (*manages)(void *) = NULL;
     have_one_of_each(NULL);
     in_threads(2);
-    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, &handle) == TARN_OK);
+    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &handle) == TARN_OK);
     loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
     NEED(manages && !manages(handle));
-    NEED(tarn_handle_get(TARN_LIBRARY_MIOPEN, &handle) == TARN_OK);
+    NEED(tarn_handle_get(TARN_LIBRARY_MIOPEN, TARN_STREAM_CURRENT, &handle) == TARN_OK);
     loader_store(&find, dlsym(entry_at(TARN_LIBRARY_MIOPEN)->opened, "miopenFindSolutions"));
     int64_t before = bytes_ever();
     NEED(find && find(handle, NULL, NULL, NULL, NULL, 0) == 0);
     NEED(bytes_ever() - before == 3 * MIB);
     tarn_workspace_call call = {0};
     NEED(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL) == TARN_OK);
-    NEED(tarn_workspace_begin(TARN_LIBRARY_ROCBLAS, &call) == TARN_OK && call.handle && call.pointer);
+    NEED(tarn_workspace_begin(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &call) == TARN_OK && call.handle &&
+         call.pointer);
     NEED(tarn_workspace_end(&call) == TARN_OK);
 }
 
@@ -308,10 +310,10 @@ static void scenario_other_runtime(void)
     void *handle = NULL;
     NEED(dlopen("libamdhip64.so.6", RTLD_NOW | RTLD_LOCAL));
     NEED(tarn_device_count_get(&count) == TARN_OK && HIP_MAJOR(hip.version) == 6);
-    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, &handle) == TARN_ERROR_NOT_SUPPORTED && !handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_NOT_SUPPORTED && !handle);
     NEED(strstr(tarn_last_error(), "linked against another libamdhip64"));
     NEED(dlopen("libhipsparse.so.1", RTLD_NOW | RTLD_LOCAL)); /* that of ROCm 6 */
-    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, &handle) == TARN_OK && handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, TARN_STREAM_CURRENT, &handle) == TARN_OK && handle);
 }
 
 static void a_library_of_another_rocm_is_refused(void **state)
@@ -374,7 +376,7 @@ static void destroy_late(void)
 static void scenario_late_destroy(void)
 {
     atexit(destroy_late);
-    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, &late_handle) == TARN_OK);
+    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &late_handle) == TARN_OK);
     exit(0);
 }
 

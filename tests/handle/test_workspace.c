@@ -21,7 +21,7 @@ static void test_a_workspace_follows_every_set_stream(void **state)
     int bound = -1, told = 0;
     for (int i = 0; i < 3000; i++) {
         int wanted = rand() % 3 && bound >= 0 ? bound : rand() % 4;
-        assert_ok(tarn_handle_get_on(library, streams[wanted], &got));
+        assert_ok(tarn_handle_get(library, streams[wanted], &got));
         struct fake_handle *handle = got;
         told += wanted != bound;
         bound = wanted;
@@ -41,16 +41,16 @@ static void test_a_workspace_follows_every_set_stream(void **state)
     assert_string_equal(tarn_tag_text(info.tag), "workspace");
     assert_int_equal(info.stream, streams[0]);
     assert_ok(tarn_workspace_size_set(library, 2 << 20)); /* a larger one takes its place */
-    assert_ok(tarn_handle_get_on(library, streams[0], &got));
+    assert_ok(tarn_handle_get(library, streams[0], &got));
     assert_int_equal(((struct fake_handle *)got)->workspace_size, 2 << 20);
     assert_ok(tarn_workspace_size_set(library, 1 << 19)); /* a smaller one does not */
-    assert_ok(tarn_handle_get_on(library, streams[0], &got));
+    assert_ok(tarn_handle_get(library, streams[0], &got));
     assert_int_equal(((struct fake_handle *)got)->workspace_size, 2 << 20);
     assert_ok(workspaces_clear_all(NULL));
     assert_int_equal(workspace_stats().bytes, 0);
     assert_int_equal(workspace_stats().count, 0);
     assert_ok(tarn_workspace_size_set(library, 0)); /* none at all, which the vendor is told */
-    assert_ok(tarn_handle_get_on(library, streams[0], &got));
+    assert_ok(tarn_handle_get(library, streams[0], &got));
     assert_null(((struct fake_handle *)got)->workspace);
     assert_true(((struct fake_handle *)got)->workspace_follows);
     assert_ok(workspaces_clear_all(NULL));
@@ -60,11 +60,11 @@ static void *get_pause_get(void *argument)
 {
     struct pausing *pausing = argument;
     void *got;
-    assert_ok(tarn_handle_get_on(pausing->library, pausing->stream, &got));
+    assert_ok(tarn_handle_get(pausing->library, pausing->stream, &got));
     pausing->handle = got;
     pthread_barrier_wait(&pausing->barrier);
     pthread_barrier_wait(&pausing->barrier);
-    assert_ok(tarn_handle_get_on(pausing->library, pausing->stream, &got));
+    assert_ok(tarn_handle_get(pausing->library, pausing->stream, &got));
     pthread_barrier_wait(&pausing->barrier);
     pthread_barrier_wait(&pausing->barrier);
     return NULL;
@@ -82,7 +82,7 @@ static void test_a_clear_frees_nothing_under_another_thread(void **state)
     assert_ok(tarn_workspace_size_set(pausing.library, 1 << 20));
     assert_int_equal(pthread_create(&thread, NULL, get_pause_get, &pausing), 0);
     pthread_barrier_wait(&pausing.barrier);
-    assert_ok(tarn_handle_get_on(pausing.library, pausing.stream, &mine));
+    assert_ok(tarn_handle_get(pausing.library, pausing.stream, &mine));
     void *workspace = pausing.handle->workspace, *own = ((struct fake_handle *)mine)->workspace;
     assert_ptr_not_equal(workspace, own);
 
@@ -103,7 +103,7 @@ static void test_a_clear_frees_nothing_under_another_thread(void **state)
     pthread_barrier_wait(&pausing.barrier);
     pthread_join(thread, NULL);
     assert_int_equal(workspace_stats().bytes, 0);
-    assert_ok(tarn_handle_get_on(pausing.library, pausing.stream, &mine));
+    assert_ok(tarn_handle_get(pausing.library, pausing.stream, &mine));
     assert_non_null(((struct fake_handle *)mine)->workspace);
     assert_ok(workspaces_clear_all(NULL));
 }
@@ -118,7 +118,7 @@ static void test_a_clear_of_what_it_does_not_say_clears_nothing(void **state)
     tarn_workspace_cleared cleared = {.size = sizeof cleared};
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
     for (int i = 0; i < 2; i++)
-        assert_ok(tarn_handle_get_on(library, streams[i], &handle));
+        assert_ok(tarn_handle_get(library, streams[i], &handle));
 
     const tarn_workspace_choice wrong[] = {
         {.size = sizeof choice - 1},
@@ -204,7 +204,7 @@ static void test_policies(void **state)
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
     struct fake_handle *handle = get(library);
     assert_non_null(handle->workspace);
-    assert_ok(tarn_workspace_begin(library, &call)); /* under CACHED a get */
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call)); /* under CACHED a get */
     assert_null(call.pointer);
     assert_ok(tarn_workspace_end(&call));
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
@@ -217,7 +217,7 @@ static void test_policies(void **state)
     assert_int_equal(policy, TARN_WORKSPACE_PER_CALL);
     get(library);
     assert_null(handle->workspace);
-    assert_ok(tarn_workspace_begin(library, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     assert_ptr_equal(call.handle, handle);
     assert_non_null(call.pointer);
     assert_ptr_equal(handle->workspace, call.pointer);
@@ -231,13 +231,13 @@ static void test_policies(void **state)
     assert_int_not_equal(tarn_pointer_info_get(pointer, &info), TARN_OK);
     assert_ok(tarn_workspace_end(&call));
 
-    assert_ok(tarn_workspace_begin(library, &call)); /* the stream changes meanwhile */
-    assert_ok(tarn_handle_get_on(library, new_stream(), &got));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call)); /* the stream changes meanwhile */
+    assert_ok(tarn_handle_get(library, new_stream(), &got));
     assert_null(handle->workspace);
     assert_ok(tarn_workspace_end(&call));
 
     uint64_t leaked = workspace_stats().leaked_bytes; /* the library does not let go of it */
-    assert_ok(tarn_workspace_begin(library, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     pointer = call.pointer;
     fake_fail(FAKE_SET_STREAM, 1, 7);
     assert_refused(tarn_workspace_end(&call), TARN_ERROR_LIBRARY, "set_stream");
@@ -245,7 +245,7 @@ static void test_policies(void **state)
     assert_ok(tarn_pointer_info_get(pointer, &info));
     assert_ok(tarn_free(pointer));
     fake_fail(FAKE_SET_WORKSPACE, 1, 7);
-    assert_status(tarn_workspace_begin(library, &call), TARN_ERROR_LIBRARY);
+    assert_status(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call), TARN_ERROR_LIBRARY);
     get(library);
     assert_status(tarn_workspace_policy_set((tarn_workspace_policy)7), TARN_ERROR_INVALID_ARGUMENT);
 }
@@ -254,7 +254,7 @@ static void *get_and_wait(void *argument)
 {
     struct pausing *pausing = argument;
     void *got;
-    assert_ok(tarn_handle_get(pausing->library, &got));
+    assert_ok(tarn_handle_get(pausing->library, TARN_STREAM_CURRENT, &got));
     pausing->handle = got;
     pthread_barrier_wait(&pausing->barrier);
     pthread_barrier_wait(&pausing->barrier);
@@ -270,18 +270,18 @@ static void test_no_handle_points_to_memory_that_was_cleared(void **state)
     void *got;
     pthread_barrier_init(&pausing.barrier, NULL, 2);
     for (int i = 0; i < 2; i++) {
-        assert_ok(tarn_handle_get(pausing.library, &got));
+        assert_ok(tarn_handle_get(pausing.library, TARN_STREAM_CURRENT, &got));
         struct fake_handle *handle = got;
         assert_non_null(handle->workspace);
         assert_ok(workspaces_clear_all(NULL)); /* its owner's own: at once */
         assert_ok(tarn_workspace_policy_set(without[i]));
-        assert_ok(tarn_handle_get(pausing.library, &got));
+        assert_ok(tarn_handle_get(pausing.library, TARN_STREAM_CURRENT, &got));
         assert_null(handle->workspace);
         assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
-        assert_ok(tarn_handle_get(pausing.library, &got));
+        assert_ok(tarn_handle_get(pausing.library, TARN_STREAM_CURRENT, &got));
         assert_non_null(handle->workspace);
         assert_ok(tarn_workspace_policy_set(without[i]));
-        assert_ok(tarn_handle_get(pausing.library, &got));
+        assert_ok(tarn_handle_get(pausing.library, TARN_STREAM_CURRENT, &got));
         assert_null(handle->workspace);
         assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
     }
@@ -296,7 +296,7 @@ static void test_no_handle_points_to_memory_that_was_cleared(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(workspace_stats().bytes, 0);
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
-    assert_ok(tarn_handle_get(pausing.library, &got));
+    assert_ok(tarn_handle_get(pausing.library, TARN_STREAM_CURRENT, &got));
     assert_ptr_equal(got, pausing.handle);
     assert_null(pausing.handle->workspace);
     pthread_barrier_destroy(&pausing.barrier);
@@ -323,7 +323,7 @@ static void test_a_library_that_keeps_its_workspace_is_told_when_it_is_gone(void
         get(library);
         assert_int_equal(fake_calls(FAKE_SET_WORKSPACE), told); /* once is enough */
         assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-        assert_ok(tarn_workspace_begin(library, &call));
+        assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
         assert_ptr_equal(handle->workspace, call.pointer);
         assert_ok(tarn_workspace_end(&call));
         assert_null(handle->workspace);
@@ -338,7 +338,7 @@ static void test_no_room_for_a_workspace(void **state)
     assert_ok(tarn_workspace_size_set(library, (int64_t)1 << 32));
     uint64_t metadata = pages_bytes();
     for (int i = 0; i < 3000; i++)
-        assert_refused(tarn_handle_get(library, &handle), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+        assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_OUT_OF_MEMORY, "workspace");
     assert_true(pages_bytes() <= metadata + 65536);
     assert_null(handle);
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
@@ -380,7 +380,7 @@ static void test_the_end_of_a_call_names_what_failed(void **state)
     tarn_library library = fake_register_with(0, true, NULL);
     tarn_workspace_call call;
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-    assert_ok(tarn_workspace_begin(library, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     fake_fail(FAKE_SET_WORKSPACE, 1, 7);
     assert_refused(tarn_workspace_end(&call), TARN_ERROR_LIBRARY, "set_workspace gave status 7 (FAKE_IS_BUSY)");
     assert_null(call.owner);

@@ -31,9 +31,9 @@ static void *capture_and_end(void *argument)
     (void)argument;
     void *got, *graph = NULL;
     tarn_capture_state capture;
-    assert_ok(tarn_handle_get_on(captured_by_thread.library, captured_by_thread.stream, &got));
+    assert_ok(tarn_handle_get(captured_by_thread.library, captured_by_thread.stream, &got));
     assert_ok(tarn_capture_begin(captured_by_thread.stream, TARN_CAPTURE_GLOBAL));
-    assert_ok(tarn_handle_get_on(captured_by_thread.library, captured_by_thread.stream, &got));
+    assert_ok(tarn_handle_get(captured_by_thread.library, captured_by_thread.stream, &got));
     captured_by_thread.workspace = ((struct fake_handle *)got)->workspace;
     assert_ok(tarn_capture_state_get(captured_by_thread.stream, &capture, &captured_by_thread.id));
     assert_ok(tarn_capture_end(captured_by_thread.stream, &graph));
@@ -49,12 +49,12 @@ static void test_an_unknown_capture_has_the_streams_workspace(void **state)
     tarn_stream stream = new_stream();
     driver_graph graph = NULL;
     void *got;
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     struct fake_handle *handle = got;
     void *workspace = handle->workspace;
     assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_RELAXED));
     assert_ok(tarn_workspace_size_set(library, 1 << 12)); /* so that it is looked for anew */
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     assert_ptr_equal(handle->workspace, workspace);
     assert_int_equal(workspace_stats().captured_count, 0);
     assert_ok(driver->capture_end(0, native(stream), &graph));
@@ -97,12 +97,12 @@ static void test_captures_have_workspaces_of_their_own(void **state)
     uint64_t id = 0;
     void *got, *graph = NULL, *captured[2];
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     struct fake_handle *handle = got;
     void *ordinary = handle->workspace;
     for (int i = 0; i < 2; i++) {
         assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
-        assert_ok(tarn_handle_get_on(library, stream, &got));
+        assert_ok(tarn_handle_get(library, stream, &got));
         captured[i] = handle->workspace;
         assert_ok(tarn_capture_state_get(stream, &capture, &id));
         assert_status(workspaces_clear_stream(stream, NULL), TARN_ERROR_CAPTURE);
@@ -112,7 +112,7 @@ static void test_captures_have_workspaces_of_their_own(void **state)
     assert_ptr_not_equal(captured[0], ordinary);
     assert_ptr_not_equal(captured[1], captured[0]);
     assert_ptr_not_equal(captured[1], ordinary);
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     assert_ptr_equal(handle->workspace, ordinary);
     assert_int_equal(workspace_stats().captured_count, 2);
 
@@ -140,10 +140,10 @@ static void *capture_on(tarn_pool *pool, tarn_library library, tarn_stream strea
 {
     void *got, *graph = NULL;
     assert_ok(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_GLOBAL));
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     *workspace = ((struct fake_handle *)got)->workspace;
     assert_ok(tarn_capture_end(stream, &graph));
-    assert_ok(tarn_handle_get_on(library, stream, &got)); /* bound to the stream's own one again */
+    assert_ok(tarn_handle_get(library, stream, &got)); /* bound to the stream's own one again */
     return graph;
 }
 
@@ -157,7 +157,7 @@ static void test_a_captures_workspace_is_of_its_pool_and_goes_with_it(void **sta
     tarn_pool *pool = NULL;
     void *got, *graphs[2], *workspaces[2];
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     assert_int_equal(pool_of(((struct fake_handle *)got)->workspace).first, 0);
 
     /* Of the graph's own pool: nothing need be cleared, also where the handle is gone. */
@@ -220,10 +220,10 @@ static void test_no_scope_serves_a_workspace(void **state)
         assert_ok(tarn_scope_begin(pool, per_call ? TARN_SCOPE_THREAD : kinds[i], stream, &scope));
         if (per_call) {
             assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-            assert_ok(tarn_workspace_begin(library, &call));
+            assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
             assert_non_null(call.pointer);
         }
-        assert_ok(tarn_handle_get_on(library, stream, &got));
+        assert_ok(tarn_handle_get(library, stream, &got));
         struct fake_handle *handle = got;
         assert_int_equal(pool_of(handle->workspace).second, 0);
         assert_ok(tarn_pool_check_live(pool, NULL, 0, &same));
@@ -258,7 +258,7 @@ static void test_no_spare_pool_serves_a_workspace(void **state)
     assert_ok(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 32 * MIB, &block));
     assert_ok(tarn_free(block));
     assert_ok(tarn_device_limit_set(0, 32 * MIB));
-    assert_refused(tarn_handle_get(library, &got), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &got), TARN_ERROR_OUT_OF_MEMORY, "workspace");
     assert_null(got);
     assert_ok(tarn_alloc_on(TARN_STREAM_LEGACY, 8 * MIB, &block)); /* which a block of the program's is served by */
     assert_ok(tarn_free(block));
@@ -283,7 +283,7 @@ static void wait_for(tarn_stream stream, tarn_stream from)
 static void *workspace_on(tarn_library library, tarn_stream stream)
 {
     void *got = NULL;
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     assert_ptr_equal(((struct fake_handle *)got)->stream, native(stream));
     return ((struct fake_handle *)got)->workspace;
 }
@@ -297,7 +297,7 @@ static void join_after_a_get(unsigned flags, int device)
     assert_ok(tarn_stream_lease(device, 0, &second));
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
     void *ordinary[2] = {workspace_on(library, first), workspace_on(library, second)};
-    assert_ok(tarn_handle_prewarm(library, 0, 1));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
     assert_ok(tarn_capture_begin(first, TARN_CAPTURE_RELAXED));
     void *captured = workspace_on(library, first);
     assert_ptr_not_equal(captured, ordinary[0]);
@@ -362,11 +362,11 @@ static void test_only_an_open_capture_is_asked_about(void **state)
         if (open == 1)
             assert_ok(tarn_capture_begin(capturing, TARN_CAPTURE_RELAXED));
         (void)workspace_on(library, stream);
-        assert_ok(tarn_handle_get_on(without, stream, &got));
+        assert_ok(tarn_handle_get(without, stream, &got));
         uint64_t asked = host_calls("capture_status");
         (void)workspace_on(library, stream);
         assert_int_equal(host_calls("capture_status") - asked, open == 1);
-        assert_ok(tarn_handle_get_on(without, stream, &got)); /* it has nothing that a capture could share */
+        assert_ok(tarn_handle_get(without, stream, &got)); /* it has nothing that a capture could share */
         assert_int_equal(host_calls("capture_status") - asked, open == 1);
         if (open == 1)
             assert_ok(tarn_capture_end(capturing, &graph));
@@ -435,7 +435,7 @@ static void test_an_abort_takes_no_workspace_from_another_thread(void **state)
     pthread_t thread;
     pthread_barrier_init(&pausing.barrier, NULL, 2);
     assert_ok(tarn_workspace_size_set(pausing.library, 1 << 20));
-    assert_ok(tarn_handle_prewarm(pausing.library, 0, 1));
+    assert_ok(tarn_handle_prewarm(pausing.library, 0, TARN_STREAM_NONE, 1));
     assert_ok(tarn_capture_begin(pausing.stream, TARN_CAPTURE_RELAXED));
     assert_int_equal(pthread_create(&thread, NULL, hold_across_an_abort, &pausing), 0);
     pthread_barrier_wait(&pausing.barrier);
@@ -467,7 +467,7 @@ static void test_the_legacy_stream_beside_a_blocking_capture(void **state)
     assert_ok(workspaces_clear_stream(TARN_STREAM_LEGACY, NULL));
     assert_int_equal(workspace_stats().bytes, 0);
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-    assert_ok(tarn_workspace_begin(library, &call));
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     assert_non_null(call.pointer);
     assert_ok(tarn_workspace_end(&call));
     assert_ok(tarn_capture_end(stream, &graph));
@@ -561,7 +561,7 @@ static void test_a_restore_leaves_captured_workspaces_alone(void **state)
     void *got, *graph, *workspace, *mine = NULL;
     bool same = false;
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
     assert_ok(tarn_pool_checkpoint(pool, &empty));
     graph = capture_on(pool, library, stream, &workspace);
@@ -613,7 +613,7 @@ static void test_a_restore_does_not_take_a_workspaces_place(void **state)
     tarn_pool *pool = NULL;
     void *got, *graph, *workspace, *first, *second, *third;
     assert_ok(tarn_workspace_size_set(library, 2 << 20));
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
     assert_ok(tarn_pool_alloc(pool, stream, 2 << 20, &first));
     assert_ok(tarn_pool_alloc(pool, stream, 2 << 20, &second));
@@ -656,7 +656,7 @@ static void test_a_clear_beside_an_unknown_capture_whose_handle_is_gone(void **s
     uint64_t id = 0;
     size_t destroyed = 0;
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
-    assert_ok(tarn_handle_prewarm(library, 0, 1));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
     assert_ok(driver->stream_create(0, 0, false, &found));
     assert_ok(tarn_stream_find(0, found, &unknown));
     assert_ok(tarn_capture_begin(known, TARN_CAPTURE_RELAXED));
@@ -694,7 +694,7 @@ static void test_a_clear_of_all_takes_those_of_found_streams(void **state)
     void *got;
     assert_ok(driver->stream_create(0, 0, false, &found));
     assert_ok(tarn_stream_find(0, found, &stream));
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     assert_int_equal(workspace_stats().count, before + 1);
     assert_ok(driver->stream_destroy(0, found));
     assert_ok(tarn_workspace_clear(NULL, &cleared));
@@ -713,7 +713,7 @@ static void test_a_found_streams_capture_can_be_cleared(void **state)
     tarn_event *event = NULL;
     uint64_t id = 0;
     void *got, *graph = NULL;
-    assert_ok(tarn_handle_prewarm(library, 0, 1));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
     assert_ok(driver->stream_create(0, 0, false, &found));
     assert_ok(tarn_event_create(0, &event));
     assert_ok(tarn_capture_begin(origin, TARN_CAPTURE_RELAXED));
@@ -721,7 +721,7 @@ static void test_a_found_streams_capture_can_be_cleared(void **state)
     assert_ok(tarn_event_record(event, origin));
     assert_ok(tarn_stream_find(0, found, &stream));
     assert_ok(tarn_stream_wait(stream, event));
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     assert_int_equal(workspace_stats().captured_count, 1);
     assert_status(workspaces_clear_capture(id, NULL), TARN_ERROR_CAPTURE);
     assert_ok(tarn_event_record(event, stream));

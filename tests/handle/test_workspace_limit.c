@@ -16,7 +16,7 @@ static tarn_library library;
 static void *workspace_on(tarn_stream stream)
 {
     void *got = NULL;
-    assert_ok(tarn_handle_get_on(library, stream, &got));
+    assert_ok(tarn_handle_get(library, stream, &got));
     return ((struct fake_handle *)got)->workspace;
 }
 
@@ -44,7 +44,7 @@ static void begin(void)
     library = fake_register(0, true);
     assert_ok(tarn_configuration_set("idle_workspaces_mb:4"));
     assert_ok(tarn_workspace_size_set(library, SIZE));
-    assert_ok(tarn_handle_prewarm(library, 0, 1));
+    assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
 }
 
 /* pytorch/pytorch#99196: a model that is captured again and again, and each of its graphs is destroyed. */

@@ -318,12 +318,12 @@ static void ask(void)
         status = tarn_handle_lease(library, stream, &use->lease);
     else if (asked.library == BY_CALL) {
         OK(tarn_stream_set(stream));
-        status = tarn_workspace_get(library, &use->pointer, &use->size);
+        status = tarn_workspace_get(library, TARN_STREAM_CURRENT, &use->pointer, &use->size);
         OK(tarn_stream_set(TARN_STREAM_LEGACY));
         if (!status && below(2)) /* the handle that goes with it, on the same stream */
-            status = tarn_handle_get_on(library, stream, &handle);
+            status = tarn_handle_get(library, stream, &handle);
     } else {
-        status = tarn_handle_get_on(library, stream, &handle);
+        status = tarn_handle_get(library, stream, &handle);
     }
     CHECK(!status || status == TARN_ERROR_CAPTURE || status == TARN_ERROR_OUT_OF_MEMORY);
     if (status) /* of a by-call library the workspace is the caller's still, and is not looked at any more */
@@ -791,7 +791,7 @@ static void run(uint64_t number, int operations)
     for (int i = 0; i < ACTORS; i++)
         actor_start(&actors[i]);
     for (int i = 0; i < 2; i++)
-        OK(tarn_handle_prewarm(libraries[i], 0, 24));
+        OK(tarn_handle_prewarm(libraries[i], 0, TARN_STREAM_NONE, 24));
     for (int i = 0; i < operations; i++) {
         unsigned at = below(sum);
         size_t chosen = 0;

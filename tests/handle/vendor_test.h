@@ -161,7 +161,7 @@ static void *join_crowd(void *argument)
     const char *wrong = NULL;
     void *handle = NULL;
     (void)argument;
-    if (tarn_handle_get(crowd.subject->library, &handle))
+    if (tarn_handle_get(crowd.subject->library, TARN_STREAM_CURRENT, &handle))
         wrong = "a thread has a handle";
     int number = atomic_fetch_add(&crowd.next, 1);
     crowd.handles[number] = handle;
@@ -175,7 +175,7 @@ static void *join_crowd(void *argument)
         random = random * 1664525u + 1013904223u;
         tarn_stream stream = streams[(random >> 16) % STREAMS];
         void *native = NULL, *bound = NULL;
-        if (tarn_stream_set(stream) || tarn_handle_get(crowd.subject->library, &handle) ||
+        if (tarn_stream_set(stream) || tarn_handle_get(crowd.subject->library, TARN_STREAM_CURRENT, &handle) ||
             tarn_stream_native_get(stream, &native)) {
             print_error("%s\n", tarn_last_error());
             wrong = "a stream is set";
@@ -255,7 +255,7 @@ static const char *change_streams(const struct subject *subject)
         void *handle = NULL, *again = NULL;
         bool tells = row->set_stream && (row->by_stream ? !known[next] : next != current);
         bool sets = entry_at(subject->library)->calls.set_workspace && !row->workspace_by_call;
-        if (tarn_stream_set(streams[next]) || tarn_handle_get(subject->library, &handle))
+        if (tarn_stream_set(streams[next]) || tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle))
             return "a get after a change";
         if (calls(subject, row->set_stream) - set_stream != tells)
             return "the stream is set once for each change, and not without one";
@@ -265,7 +265,7 @@ static const char *change_streams(const struct subject *subject)
             return "the vendor agrees";
         unsigned long binding = calls_of_binding(subject);
         for (int i = 0; i < 10; i++)
-            if (tarn_handle_get(subject->library, &again) || again != handle)
+            if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &again) || again != handle)
                 return "the same handle again";
         if (calls_of_binding(subject) != binding)
             return "an unchanged stream costs no call";
@@ -329,7 +329,7 @@ static void prewarm_makes_and_trim_destroys(void **state)
     const struct library *row = row_of(subject);
     unsigned long creates = calls(subject, row->create), destroys = calls(subject, row->destroy);
     size_t before = free_memory(), destroyed = 0;
-    assert_ok(tarn_handle_prewarm(subject->library, 0, 3));
+    assert_ok(tarn_handle_prewarm(subject->library, 0, TARN_STREAM_NONE, 3));
     assert_int_equal(calls(subject, row->create) - creates, 3);
     assert_int_equal(stats_of(subject).available, 3);
     size_t used = before - free_memory();
@@ -339,7 +339,7 @@ static void prewarm_makes_and_trim_destroys(void **state)
     if (!given_up)
         assert_int_equal(stats_of(subject).device_bytes_last, used / 3);
     assert_true(stats_of(subject).device_bytes_max >= (int64_t)(used / 3));
-    assert_ok(tarn_handle_prewarm(subject->library, 0, 3));
+    assert_ok(tarn_handle_prewarm(subject->library, 0, TARN_STREAM_NONE, 3));
     assert_int_equal(calls(subject, row->create) - creates, 3);
     assert_ok(tarn_handle_trim(subject->library, 0, &destroyed));
     assert_int_equal(destroyed, 3);
@@ -354,13 +354,13 @@ static const char *use_when_full(const struct subject *subject)
     void *handle = NULL;
     uint64_t failures = stats_of(subject).failures;
     fail_creates(subject, 1, 2);
-    if (tarn_handle_get(subject->library, &handle) != TARN_ERROR_OUT_OF_MEMORY || handle)
+    if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) != TARN_ERROR_OUT_OF_MEMORY || handle)
         return "out of memory, and no handle";
     if (!strstr(tarn_last_error(), row->create) || !strstr(tarn_last_error(), "status"))
         return "the error names the call and its status";
     if (stats_of(subject).failures != failures + 1 || stats_of(subject).in_use)
         return "a failure is counted, and a handle not";
-    if (tarn_handle_get(subject->library, &handle) || !handle)
+    if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) || !handle)
         return "the next get finds memory";
     return NULL;
 }
@@ -370,7 +370,7 @@ static const char *use_when_nearly_full(const struct subject *subject)
     void *handle = NULL;
     unsigned long creates = calls(subject, row_of(subject)->create);
     fail_creates(subject, 1, 1);
-    if (tarn_handle_get(subject->library, &handle) || !handle)
+    if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) || !handle)
         return "idle memory is given back, and a second create succeeds";
     return calls(subject, row_of(subject)->create) - creates == 2 ? NULL : "create was called twice";
 }
@@ -389,10 +389,10 @@ static void out_of_memory_is_said_and_passes(void **state)
 static const char *try_during_capture(const struct subject *subject)
 {
     void *handle = NULL;
-    if (tarn_handle_get(subject->library, &handle) != TARN_ERROR_CAPTURE || handle ||
+    if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) != TARN_ERROR_CAPTURE || handle ||
         !strstr(tarn_last_error(), "tarn_handle_prewarm"))
         return "no handle is made, and the error says what to do";
-    if (tarn_handle_prewarm(subject->library, 0, 4) != TARN_ERROR_CAPTURE)
+    if (tarn_handle_prewarm(subject->library, 0, TARN_STREAM_NONE, 4) != TARN_ERROR_CAPTURE)
         return "nor by prewarm";
     if (tarn_handle_trim(subject->library, 0, NULL) != TARN_ERROR_CAPTURE)
         return "none is destroyed";
@@ -407,14 +407,14 @@ static void a_known_capture_survives(void **state)
     tarn_lease lease, none;
     void *graph = NULL;
     assert_ok(tarn_stream_lease(0, 0, &stream));
-    assert_ok(tarn_handle_prewarm(subject->library, 0, 1));
+    assert_ok(tarn_handle_prewarm(subject->library, 0, TARN_STREAM_NONE, 1));
     unsigned long creates = calls(subject, row->create), destroys = calls(subject, row->destroy);
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
     assert_ok(tarn_handle_lease(subject->library, stream, &lease));
     if (tells_stream(subject))
         assert_ptr_equal(bound_stream(subject, lease.handle), native_of(stream));
     assert_refused(tarn_handle_lease(subject->library, stream, &none), TARN_ERROR_CAPTURE, "tarn_handle_prewarm");
-    assert_status(tarn_handle_prewarm(subject->library, 0, 4), TARN_ERROR_CAPTURE);
+    assert_status(tarn_handle_prewarm(subject->library, 0, TARN_STREAM_NONE, 4), TARN_ERROR_CAPTURE);
     assert_status(tarn_handle_trim(subject->library, 0, NULL), TARN_ERROR_CAPTURE);
     in_thread(try_during_capture, subject);
     assert_ok(tarn_handle_return(&lease));
@@ -436,7 +436,7 @@ static void an_unknown_capture_survives_a_create(void **state)
     assert_ok(tarn_stream_lease(0, 0, &stream));
     void *native = native_of(stream);
     assert_ok(driver->capture_begin(0, native, DRIVER_CAPTURE_GLOBAL));
-    assert_ok(tarn_handle_prewarm(subject->library, 0, 1));
+    assert_ok(tarn_handle_prewarm(subject->library, 0, TARN_STREAM_NONE, 1));
     assert_ok(driver->capture_end(0, native, &graph));
     assert_non_null(graph);
     assert_ok(driver->graph_destroy(0, graph));
@@ -449,7 +449,7 @@ static intptr_t settings[LIBRARY_MODES];
 static const char *read_settings(const struct subject *subject, bool compare)
 {
     void *handle = NULL;
-    if (tarn_handle_get(subject->library, &handle))
+    if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle))
         return "a thread has a handle";
     for (int i = 0; i < LIBRARY_MODES; i++) {
         const struct mode_calls *mode = &entry_at(subject->library)->calls.modes[i];
@@ -512,11 +512,11 @@ static void capture_one(tarn_stream stream, tarn_capture_mode mode)
     void *graph = NULL, *handle = NULL;
     tarn_capture_state captures = TARN_CAPTURE_NONE;
     pthread_rwlock_rdlock(&weather.prewarmed);
-    WEATHER(tarn_handle_prewarm_on(weather.subject->library, stream, 2) == TARN_OK);
+    WEATHER(tarn_handle_prewarm(weather.subject->library, TARN_CURRENT_DEVICE, stream, 2) == TARN_OK);
     WEATHER(tarn_capture_begin(stream, mode) == TARN_OK);
     pthread_rwlock_unlock(&weather.prewarmed);
     WEATHER(tarn_handle_lease(weather.subject->library, stream, &lease) == TARN_OK);
-    WEATHER(tarn_handle_get_on(weather.subject->library, stream, &handle) == TARN_OK);
+    WEATHER(tarn_handle_get(weather.subject->library, stream, &handle) == TARN_OK);
     WEATHER(handle != lease.handle);
     WEATHER(!tells_stream(weather.subject) || bound_stream(weather.subject, handle) == native_of(stream));
     WEATHER(!tarn_capture_state_get(stream, &captures, NULL) && captures == TARN_CAPTURE_ACTIVE);
@@ -550,7 +550,7 @@ static void *use_in_a_storm(void *argument)
         tarn_lease lease = {0};
         void *handle = NULL;
         tarn_stream stream = weather.streams[CAPTURING + (number + i) % OTHERS];
-        WEATHER(may_fail(tarn_handle_get_on(library, stream, &handle)));
+        WEATHER(may_fail(tarn_handle_get(library, stream, &handle)));
         tarn_status status = tarn_handle_lease(library, stream, &lease);
         WEATHER(may_fail(status));
         if (!status)
@@ -601,7 +601,7 @@ static void *have_one_of_each(void *argument)
     void *handle = NULL;
     (void)argument;
     for (size_t i = 0; i < subject_count; i++)
-        NEED(tarn_handle_get(subjects[i].library, &handle) == TARN_OK);
+        NEED(tarn_handle_get(subjects[i].library, TARN_STREAM_CURRENT, &handle) == TARN_OK);
     return NULL;
 }
 
@@ -639,7 +639,7 @@ static void get_late(void)
 {
     for (size_t i = 0; i < subject_count; i++) {
         void *handle = NULL;
-        tarn_status status = tarn_handle_get(subjects[i].library, &handle);
+        tarn_status status = tarn_handle_get(subjects[i].library, TARN_STREAM_CURRENT, &handle);
         if (status != TARN_ERROR_SHUTDOWN)
             fprintf(stderr, "%s: %s: %s\n", row_of(&subjects[i])->name, tarn_status_name(status), tarn_last_error());
         NEED(status == TARN_ERROR_SHUTDOWN && !handle);
@@ -662,12 +662,12 @@ static void scenario_shutdown(void)
     have_one_of_each(NULL);
     in_threads(3);
     for (size_t i = 0; i < subject_count; i++)
-        NEED(tarn_handle_prewarm(subjects[i].library, 0, 2) == TARN_OK);
+        NEED(tarn_handle_prewarm(subjects[i].library, 0, TARN_STREAM_NONE, 2) == TARN_OK);
     NEED(tarn_shutdown() == TARN_OK);
     for (size_t i = 0; i < subject_count; i++) {
         NEED(calls(&subjects[i], "alive") == 0);
         NEED(calls(&subjects[i], "late") == 0 && calls(&subjects[i], "misuse") == 0);
-        NEED(tarn_handle_get(subjects[i].library, &handle) == TARN_ERROR_SHUTDOWN);
+        NEED(tarn_handle_get(subjects[i].library, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_SHUTDOWN);
     }
 }
 

@@ -45,7 +45,7 @@ static void and_goes_on(void)
 
 static bool armed;
 
-static void hear(const tarn_range *range, void *user)
+static void hear(const tarn_mapping *range, void *user)
 {
     (void)user;
     CHECK(range->bytes > 0);
@@ -104,7 +104,7 @@ static void in_out_of_memory(void)
 
 static void in_reclaim(void)
 {
-    with_observer(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .reclaim = give_nothing});
+    with_observer(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .before_growth = give_nothing});
 }
 
 /* A caller's allocator --------------------------------------------------------------------------------------------- */
@@ -257,7 +257,7 @@ static void with_row(const tarn_library_row *row)
     tarn_library library = 0;
     world_make();
     OK(tarn_library_register(row, &library));
-    tarn_status status = tarn_handle_prewarm(library, 0, 2);
+    tarn_status status = tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2);
     CHECK(status == TARN_OK || status == TARN_ERROR_CAPTURE); /* it announces a capture */
     (void)tarn_handle_trim(library, 0, NULL);
     and_goes_on();

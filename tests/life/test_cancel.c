@@ -29,7 +29,7 @@ static bool take(const void *data, size_t size, void *user)
     return data && size;
 }
 
-static void hear(const tarn_range *range, void *user)
+static void hear(const tarn_mapping *range, void *user)
 {
     (void)user;
     (void)range;
@@ -140,7 +140,7 @@ static void call_back(void)
                                            .mapped = hear,
                                            .unmapping = hear,
                                            .out_of_memory = hear_shortage,
-                                           .reclaim = give_nothing};
+                                           .before_growth = give_nothing};
     const tarn_pool_allocator own = {.size = sizeof own, .alloc = allocate_own, .free = free_own, .gone = gone};
     const tarn_pool_options pool_options = {.size = sizeof pool_options, .allocator = &own};
     tarn_observer observer = 0;
@@ -160,8 +160,8 @@ static void take_and_give_back(void)
 {
     void *handle = NULL, *pinned = NULL;
     size_t destroyed = 0;
-    OK(tarn_handle_get(world.library, &handle));
-    OK(tarn_handle_prewarm(world.library, 0, 3));
+    OK(tarn_handle_get(world.library, TARN_STREAM_CURRENT, &handle));
+    OK(tarn_handle_prewarm(world.library, 0, TARN_STREAM_NONE, 3));
     OK(tarn_handle_trim(world.library, 0, &destroyed));
     OK(tarn_pinned_alloc(10 * MIB, &pinned));
     OK(tarn_pinned_free(pinned));

@@ -51,7 +51,7 @@ static void allocate(void)
 static void get_a_handle(void)
 {
     void *handle = NULL;
-    OK(tarn_handle_get(TARN_LIBRARY_CUBLAS, &handle));
+    OK(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle));
     CHECK(handle);
 }
 

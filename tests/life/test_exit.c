@@ -94,7 +94,7 @@ static void move_pools(tarn_stream own)
 static void ask_for_others(tarn_stream own)
 {
     void *handle = NULL, *pinned = NULL;
-    (void)tarn_handle_get_on(world.library, own, &handle);
+    (void)tarn_handle_get(world.library, own, &handle);
     if (tarn_pinned_alloc_on(own, 100000, &pinned) == TARN_OK)
         (void)tarn_pinned_free(pinned);
 }

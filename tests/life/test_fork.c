@@ -337,7 +337,7 @@ static bool drop(const void *data, size_t size, void *user)
     return data && size;
 }
 
-static void hear(const tarn_range *range, void *user)
+static void hear(const tarn_mapping *range, void *user)
 {
     (void)user;
     (void)range;
@@ -405,7 +405,7 @@ static void blow_handles(tarn_stream own)
     void *handle = NULL;
     size_t destroyed = 0;
     tarn_lease given = {0};
-    (void)tarn_handle_get_on(world.library, own, &handle);
+    (void)tarn_handle_get(world.library, own, &handle);
     if (tarn_handle_lease(world.library, own, &given) == TARN_OK)
         OK(tarn_handle_return(&given));
     (void)tarn_handle_trim(world.library, 0, &destroyed);

@@ -207,7 +207,7 @@ static tarn_lease lease_left;
 static void *hold_handles(void *argument)
 {
     void *handle = NULL;
-    OK(tarn_handle_get(world.library, &handle));
+    OK(tarn_handle_get(world.library, TARN_STREAM_CURRENT, &handle));
     OK(tarn_handle_lease(world.library, world.stream, &lease_left));
     return argument;
 }
@@ -262,7 +262,7 @@ static void use_again(void)
     CHECK(tarn_free(&graph) == TARN_ERROR_INVALID_POINTER && *tarn_last_error());
     OK(tarn_stream_set(world.stream));
     if (last_round < PTHREAD_DESTRUCTOR_ITERATIONS)
-        OK(tarn_handle_get(world.library, &handle));
+        OK(tarn_handle_get(world.library, TARN_STREAM_CURRENT, &handle));
     OK(tarn_region_push("at the end"));
     OK(tarn_pool_capture_begin(world.pool, world.capturing, TARN_CAPTURE_RELAXED));
     OK(tarn_capture_end(world.capturing, &graph));

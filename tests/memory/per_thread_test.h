@@ -198,13 +198,13 @@ static void refused_and_right(tarn_stream stream)
     REFUSED(tarn_stream_wait(stream, event));
     REFUSED(tarn_event_record(event, stream));
     REFUSED(tarn_capture_state_get(stream, &capture, NULL));
-    REFUSED(tarn_handle_get_on(LIBRARY, stream, &handle));
+    REFUSED(tarn_handle_get(LIBRARY, stream, &handle));
     REFUSED(tarn_handle_lease(LIBRARY, stream, &lease));
     assert_ok(tarn_handle_lease(LIBRARY, TARN_STREAM_PER_THREAD, &lease));
     REFUSED(tarn_handle_lease_bind(&lease, stream));
     assert_ok(tarn_handle_return(&lease));
     assert_ok(tarn_stream_set(stream));
-    REFUSED(tarn_handle_get(LIBRARY, &handle));
+    REFUSED(tarn_handle_get(LIBRARY, TARN_STREAM_CURRENT, &handle));
     assert_ok(tarn_stream_set(TARN_STREAM_LEGACY));
     assert_ok(tarn_event_destroy(event));
 

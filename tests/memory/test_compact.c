@@ -306,7 +306,7 @@ static void segments_of_registrable_pools_stay_whole(void **state)
 {
     (void)state;
     tarn_pool *pool = pool_with((tarn_pool_options){.registrable = true});
-    tarn_range before[8], after[8];
+    tarn_mapping before[8], after[8];
     size_t known = 0, left = 0;
     int first = count;
     fragment(pool, stream, 2);
@@ -463,14 +463,14 @@ static struct {
     size_t count, ended;
 } told;
 
-static void on_mapped(const tarn_range *range, void *user)
+static void on_mapped(const tarn_mapping *range, void *user)
 {
     (void)user;
     if (told.count < 64)
         told.start[told.count++] = (uintptr_t)range->address;
 }
 
-static void on_unmapping(const tarn_range *range, void *user)
+static void on_unmapping(const tarn_mapping *range, void *user)
 {
     size_t gained = 0;
     (void)user;
@@ -483,15 +483,15 @@ static void observers_are_notified(void **state)
 {
     (void)state;
     tarn_observer id = 0;
-    tarn_range before, after;
+    tarn_mapping before, after;
     fragment(NULL, stream, 1);
-    OK(tarn_range_get(blocks[0].start, &before));
+    OK(tarn_mapping_get(blocks[0].start, &before));
     tarn_observer_options options = {.size = sizeof options, .mapped = on_mapped, .unmapping = on_unmapping};
     OK(tarn_observer_add(&options, &id));
     told.count = told.ended = 0;
     CHECK(compact_by(SIZE_MAX) > 0);
     OK(tarn_observer_remove(id));
-    OK(tarn_range_get(blocks[0].start, &after));
+    OK(tarn_mapping_get(blocks[0].start, &after));
     CHECK(told.ended >= 1 && told.count >= 1 && after.generation > before.generation);
     bool found = false;
     for (size_t i = 0; i < told.count; i++)
@@ -627,11 +627,11 @@ static atomic_bool over;
 /* While a block is anchored it has the piece that it had. */
 static void hold_in_place(void *block)
 {
-    tarn_range before, after;
+    tarn_mapping before, after;
     OK(tarn_anchor(block, 1));
-    OK(tarn_range_get(block, &before));
+    OK(tarn_mapping_get(block, &before));
     (void)usleep(20);
-    OK(tarn_range_get(block, &after));
+    OK(tarn_mapping_get(block, &after));
     CHECK(before.address == after.address && before.bytes == after.bytes);
     OK(tarn_unanchor(block, 1));
 }
@@ -708,7 +708,7 @@ static void *anchor_first(void *unused)
     return unused;
 }
 
-static void on_the_way_back(const tarn_range *range, void *user)
+static void on_the_way_back(const tarn_mapping *range, void *user)
 {
     (void)range;
     (void)user;
@@ -741,7 +741,7 @@ static void an_anchor_waits_for_what_is_in_host_memory(void **state)
 }
 
 /* In the thread that compacts it would wait for itself: there the block stays in host memory, and counts, until the next compaction. */
-static void on_the_way_back_itself(const tarn_range *range, void *user)
+static void on_the_way_back_itself(const tarn_mapping *range, void *user)
 {
     (void)user;
     if (++arrival.unmapped != 2)

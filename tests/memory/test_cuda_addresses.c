@@ -43,7 +43,7 @@ static void everything_works(void)
     OK(tarn_free(large));
     OK(tarn_pool_release(pool));
     nothing_is_left(0);
-    OK(tarn_handle_get(TARN_LIBRARY_CUBLAS, &handle));
+    OK(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle));
     CHECK(handle && stats_of(0).reserved_bytes[0].current > 0);
 }
 
@@ -171,7 +171,7 @@ static void virtual_segments_are_refused(void)
     refuse_all("segments:virtual");
     GIVES(tarn_alloc_on(TARN_STREAM_LEGACY, 100, &block), TARN_ERROR_OUT_OF_MEMORY);
     says_what_helps();
-    GIVES(tarn_handle_get(TARN_LIBRARY_CUBLAS, &handle), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle), TARN_ERROR_OUT_OF_MEMORY);
     says_what_helps();
 }
 

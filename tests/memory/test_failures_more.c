@@ -190,13 +190,13 @@ static void segments_are_plain(void)
     }
 }
 
-static void note_mapped(const tarn_range *range, void *user)
+static void note_mapped(const tarn_mapping *range, void *user)
 {
     (void)user;
     t.mapped += range->bytes;
 }
 
-static void note_unmapping(const tarn_range *range, void *user)
+static void note_unmapping(const tarn_mapping *range, void *user)
 {
     (void)user;
     CHECK(t.mapped >= range->bytes);
@@ -255,9 +255,9 @@ static void names_and_limits(void)
     take(t.streams[1], 3 * MIB);
     kept_free_every_second();
     OK(tarn_caching_set(true));
-    tarn_range range;
+    tarn_mapping range;
     if (kept.count > 0)
-        (void)TRY(tarn_range_get(kept.blocks[0].start, &range));
+        (void)TRY(tarn_mapping_get(kept.blocks[0].start, &range));
 }
 
 /* From one end of a pair of sockets to the other, and mapped a second time here. */

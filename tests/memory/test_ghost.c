@@ -292,7 +292,7 @@ static sem_t is_held_up;
 static atomic_bool goes_on;
 
 /* Between the moment when the slow thread has taken old addresses out of the heap, and the driver's call that unmaps them. */
-static void hold_up(const tarn_range *range, void *user)
+static void hold_up(const tarn_mapping *range, void *user)
 {
     (void)range;
     (void)user;

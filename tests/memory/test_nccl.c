@@ -192,7 +192,7 @@ static int tear_down(void **state)
 static void without_the_adaptor_old_memory_is_read(void **state)
 {
     (void)state;
-    tarn_range segments[2];
+    tarn_mapping segments[2];
     size_t count;
     void *handle = NULL;
     OK(tarn_pool_segments_get(pool, segments, 2, &count));

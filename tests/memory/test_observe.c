@@ -48,7 +48,7 @@ static bool is_mapped(const void *address)
     return tarn_host_extent_get(0, address, 1, &extent) == TARN_OK && extent.accessible;
 }
 
-static void note_mapped(const tarn_range *range, void *user)
+static void note_mapped(const tarn_mapping *range, void *user)
 {
     (void)user;
     pthread_mutex_lock(&book_lock);
@@ -64,7 +64,7 @@ static void note_mapped(const tarn_range *range, void *user)
     pthread_mutex_unlock(&book_lock);
 }
 
-static void note_unmapping(const tarn_range *range, void *user)
+static void note_unmapping(const tarn_mapping *range, void *user)
 {
     (void)user;
     pthread_mutex_lock(&book_lock);
@@ -105,8 +105,8 @@ static tarn_observer add(tarn_observer_options options)
 
 static uint64_t generation_of(const void *pointer)
 {
-    tarn_range range;
-    OK(tarn_range_get(pointer, &range));
+    tarn_mapping range;
+    OK(tarn_mapping_get(pointer, &range));
     CHECK((char *)range.address <= (const char *)pointer &&
           (const char *)pointer < (char *)range.address + range.bytes && range.device == 0);
     CHECK(book[entry_of((uintptr_t)range.address)].generation == range.generation);
@@ -128,7 +128,7 @@ static void the_book_follows_all_that_is_mapped(void **state)
     OK(tarn_device_trim(0, 0));
     check_book();
     CHECK(booked_bytes() == PIECE);
-    GIVES(tarn_range_get(block, &(tarn_range){0}), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_mapping_get(block, &(tarn_mapping){0}), TARN_ERROR_INVALID_POINTER);
     OK(tarn_free(behind));
     OK(tarn_device_trim(0, 0));
     check_book();
@@ -218,7 +218,7 @@ static void a_pool_that_is_suspended_and_resumed_is_mapped_anew(void **state)
     OK(tarn_pool_suspend(pool, true));
     check_book();
     CHECK(booked_bytes() == 0);
-    GIVES(tarn_range_get(block, &(tarn_range){0}), TARN_ERROR_SUSPENDED);
+    GIVES(tarn_mapping_get(block, &(tarn_mapping){0}), TARN_ERROR_SUSPENDED);
     OK(tarn_pool_resume(pool));
     check_book();
     CHECK(booked_bytes() == ledger_of(0).mapped && generation_of(block) > before);
@@ -259,10 +259,10 @@ static struct {
     bool well;
 } doing;
 
-static void do_much(const tarn_range *range, void *user)
+static void do_much(const tarn_mapping *range, void *user)
 {
     void *more = NULL;
-    tarn_range found;
+    tarn_mapping found;
     tarn_stats stats = {.size = sizeof stats};
     (void)user;
     (void)range;
@@ -273,7 +273,7 @@ static void do_much(const tarn_range *range, void *user)
     doing.well = doing.well && tarn_pool_resume(doing.pool) == TARN_ERROR_BUSY;
     doing.well = doing.well && tarn_device_stats_get(0, &stats) == TARN_OK;
     if (doing.block) {
-        doing.well = doing.well && tarn_range_get(doing.block, &found) == TARN_OK;
+        doing.well = doing.well && tarn_mapping_get(doing.block, &found) == TARN_OK;
         doing.well = doing.well && tarn_free(doing.block) == TARN_OK;
         doing.block = NULL;
     }
@@ -343,8 +343,8 @@ static void wrong_arguments_are_refused(void **state)
     pages_fail(0, false);
     CHECK(observer == 0);
     GIVES(tarn_observer_remove(0), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_range_get(&observer, &(tarn_range){0}), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_range_get(&observer, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_mapping_get(&observer, &(tarn_mapping){0}), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_mapping_get(&observer, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 /* ---- Shortages --------------------------------------------------------------------------------------------------- */
@@ -407,7 +407,7 @@ static void what_is_given_back_serves_before_the_driver_is_asked(void **state)
     shortage.spare = alloc_on(own, PIECE);
     void *expected = shortage.spare;
     uint64_t creates = calls_of(0, "create");
-    tarn_observer observer = add((tarn_observer_options){.reclaim = give_back});
+    tarn_observer observer = add((tarn_observer_options){.before_growth = give_back});
     void *block = alloc_on(own, PIECE);
     CHECK(block == expected && shortage.reclaims == 1 && shortage.well);
     CHECK(calls_of(0, "create") == creates);
@@ -437,7 +437,7 @@ static bool end_pool(int device, size_t bytes, void *user)
 static void a_pool_may_be_released_under_a_request(void **state)
 {
     (void)state;
-    tarn_observer observer = add((tarn_observer_options){.reclaim = end_pool});
+    tarn_observer observer = add((tarn_observer_options){.before_growth = end_pool});
     for (int i = 0; i < 2; i++) {
         void *block = NULL;
         ending = pool_with((tarn_pool_options){.device = 0});
@@ -468,7 +468,7 @@ static void shut_down_late(const tarn_shortage *seen, void *user)
     (void)shut_down(seen->device, 0, user);
 }
 
-static void shut_down_at_once(const tarn_range *range, void *user)
+static void shut_down_at_once(const tarn_mapping *range, void *user)
 {
     (void)shut_down(range->device, 0, user);
 }
@@ -478,8 +478,8 @@ static void no_callback_shuts_down(void **state)
     (void)state;
     void *none = NULL;
     shortage.reclaims = 0;
-    tarn_observer observer = add(
-        (tarn_observer_options){.reclaim = shut_down, .out_of_memory = shut_down_late, .mapped = shut_down_at_once});
+    tarn_observer observer = add((tarn_observer_options){
+        .before_growth = shut_down, .out_of_memory = shut_down_late, .mapped = shut_down_at_once});
     void *block = alloc_on(own, PIECE);
     CHECK(shortage.reclaims == 2);
     GIVES(tarn_alloc_on(own, 2 * DEVICE, &none), TARN_ERROR_OUT_OF_MEMORY);
@@ -499,7 +499,7 @@ static struct {
     tarn_observer number;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static void wait_at_gate(const tarn_range *range, void *user)
+static void wait_at_gate(const tarn_mapping *range, void *user)
 {
     (void)user;
     (void)range;
@@ -557,7 +557,7 @@ static void a_removal_waits_for_the_callback_that_runs(void **state)
     nothing_is_left(0);
 }
 
-static void remove_itself(const tarn_range *range, void *user)
+static void remove_itself(const tarn_mapping *range, void *user)
 {
     (void)range;
     tarn_observer *number = user;
@@ -588,7 +588,7 @@ static void a_callback_may_remove_its_own_observer(void **state)
 /* Removes the observer behind its own, once. */
 static tarn_observer behind;
 
-static void remove_the_next(const tarn_range *range, void *user)
+static void remove_the_next(const tarn_mapping *range, void *user)
 {
     (void)range;
     ++*(int *)user;
@@ -597,7 +597,7 @@ static void remove_the_next(const tarn_range *range, void *user)
     behind = 0;
 }
 
-static void count_call(const tarn_range *range, void *user)
+static void count_call(const tarn_mapping *range, void *user)
 {
     (void)range;
     ++*(int *)user;
@@ -621,7 +621,7 @@ static void a_callback_may_remove_the_next_observer(void **state)
 
 static atomic_bool storm_ends;
 
-static void count_here(const tarn_range *range, void *user)
+static void count_here(const tarn_mapping *range, void *user)
 {
     (void)range;
     atomic_fetch_add((atomic_uint *)user, 1);
@@ -679,7 +679,7 @@ static void after_the_shutdown_an_observer_can_still_be_removed(void)
     CHECK(mistakes == 0 && booked_bytes() == 0);
     OK(tarn_observer_remove(observer));
     GIVES(tarn_observer_add(&book_keeper, &observer), TARN_ERROR_SHUTDOWN);
-    GIVES(tarn_range_get(block, &(tarn_range){0}), TARN_ERROR_SHUTDOWN);
+    GIVES(tarn_mapping_get(block, &(tarn_mapping){0}), TARN_ERROR_SHUTDOWN);
 }
 
 static void at_the_end(void **state)

@@ -709,7 +709,7 @@ static void a_pool_that_ends_is_held_by_its_share(void **state)
 static tarn_pool *leaving;
 static tarn_share *seen_leaving;
 
-static void export_what_is_left(const tarn_range *range, void *user)
+static void export_what_is_left(const tarn_mapping *range, void *user)
 {
     (void)range;
     (void)user;

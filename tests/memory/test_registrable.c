@@ -26,7 +26,7 @@ static tarn_pool *registrable(int device, size_t limit)
     return pool;
 }
 
-static size_t segments_of(tarn_pool *pool, tarn_range *segments)
+static size_t segments_of(tarn_pool *pool, tarn_mapping *segments)
 {
     size_t count = 0;
     OK(tarn_pool_segments_get(pool, segments, ROOM, &count));
@@ -41,7 +41,7 @@ struct place {
 
 static struct place place_of(tarn_pool *pool, const char *block)
 {
-    tarn_range segments[ROOM];
+    tarn_mapping segments[ROOM];
     size_t count = segments_of(pool, segments), i = 0;
     while (i < count && (size_t)(block - (char *)segments[i].address) >= segments[i].bytes)
         i++;
@@ -132,7 +132,7 @@ static void the_same_calls_give_the_same_places(void **state)
     CHECK(wide >= 3); /* else this showed little */
     bool in_order[RANKS] = {true, true};
     for (int r = 0; r < RANKS; r++) {
-        tarn_range segments[ROOM];
+        tarn_mapping segments[ROOM];
         size_t count = segments_of(ranks[r].pool, segments);
         for (size_t i = 1; i < count; i++)
             in_order[r] = in_order[r] && segments[i].address > segments[i - 1].address;
@@ -156,7 +156,7 @@ static void reuse_is_by_age(void **state)
     tarn_stream stream = lease(0);
     tarn_pool *pool = registrable(0, TARN_NO_LIMIT);
     char *blocks[6];
-    tarn_range segments[ROOM];
+    tarn_mapping segments[ROOM];
     for (int i = 0; i < 6; i++)
         blocks[i] = alloc_in(pool, stream, SEGMENT);
     CHECK(segments_of(pool, segments) == 6);
@@ -180,7 +180,7 @@ static void segments_that_touch_stay_two(void **state)
     (void)state;
     tarn_stream stream = lease(0);
     tarn_pool *pool = registrable(0, TARN_NO_LIMIT);
-    tarn_range segments[ROOM];
+    tarn_mapping segments[ROOM];
     struct arena *arena = arena_if_used(0);
     uintptr_t window = (arena->base + RECOMMENDED - 1) / RECOMMENDED * RECOMMENDED;
     mutex_lock(&arena->lock);
@@ -207,14 +207,14 @@ static void a_segment_is_one_piece_as_others_want_it(void **state)
     tarn_pool *pool = registrable(0, TARN_NO_LIMIT);
     const size_t sizes[] = {1, 5 * MIB, 33 * MIB, 70 * MIB};
     char *blocks[4];
-    tarn_range segments[ROOM];
+    tarn_mapping segments[ROOM];
     for (int i = 0; i < 4; i++)
         blocks[i] = alloc_in(pool, stream, sizes[i]);
     size_t count = segments_of(pool, segments);
     CHECK(count == 4 && place_of(pool, blocks[0]).offset == 0); /* of small blocks, and of large ones */
     for (size_t i = 0; i < count; i++) {
         tarn_host_extent extent;
-        tarn_range range;
+        tarn_mapping range;
         CHECK((uintptr_t)segments[i].address % RECOMMENDED == 0 && segments[i].bytes % RECOMMENDED == 0);
         CHECK(segments[i].bytes >= SEGMENT && segments[i].generation != 0 && segments[i].device == 0);
         OK(tarn_host_extent_get(0, segments[i].address, segments[i].bytes, &extent));
@@ -222,7 +222,7 @@ static void a_segment_is_one_piece_as_others_want_it(void **state)
         struct arena *arena = arena_at((uintptr_t)segments[i].address);
         CHECK(arena_piece(arena, (uintptr_t)segments[i].address)->flags ==
               (DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA));
-        OK(tarn_range_get(blocks[i], &range));
+        OK(tarn_mapping_get(blocks[i], &range));
         CHECK(range.address == segments[i].address && range.bytes == segments[i].bytes &&
               range.generation == segments[i].generation);
     }
@@ -256,7 +256,7 @@ static void what_is_registered_stays(void **state)
     tarn_stream stream = lease(0), other = lease(0);
     tarn_pool *pool = registrable(0, TARN_NO_LIMIT);
     char *first = alloc_in(pool, stream, SEGMENT), *second = alloc_in(pool, stream, SEGMENT);
-    tarn_range segments[ROOM];
+    tarn_mapping segments[ROOM];
     uint64_t piece = piece_at(0, first);
     OK(tarn_anchor(first + MIB, 1));
     GIVES(tarn_pool_suspend(pool, false), TARN_ERROR_BUSY);
@@ -292,7 +292,7 @@ static void a_shortage_takes_nothing_from_the_pool_itself(void **state)
     OK(tarn_free(small)); /* both segments are idle */
     GIVES(tarn_pool_alloc(pool, other, 20 * MIB, &none), TARN_ERROR_OUT_OF_MEMORY);
     GIVES(tarn_pool_alloc(pool, stream, 1000, &none), TARN_ERROR_OUT_OF_MEMORY);
-    tarn_range segments[ROOM];
+    tarn_mapping segments[ROOM];
     CHECK(segments_of(pool, segments) == 2 && segments[0].address == large && segments[1].address == small);
     CHECK(alloc_in(pool, stream, 20 * MIB) == large && alloc_in(pool, other, 1000) == small);
     OK(tarn_free(large));
@@ -313,7 +313,7 @@ static void a_pause_keeps_segments_whole(void **state)
     tarn_stream stream = lease(0);
     tarn_pool *pool = registrable(0, TARN_NO_LIMIT);
     char *block = alloc_in(pool, stream, 70 * MIB);
-    tarn_range before[ROOM], after[ROOM];
+    tarn_mapping before[ROOM], after[ROOM];
     tarn_host_extent extent;
     size_t count = 9;
     memset(block, 5, 70 * MIB);
@@ -350,7 +350,7 @@ static void what_does_not_go_together_is_refused(void **state)
         CHECK(!pool);
     }
     size_t count = 9;
-    tarn_range segments[1];
+    tarn_mapping segments[1];
     tarn_pool *ordinary = pool_with((tarn_pool_options){.device = 0}), *pool = registrable(0, TARN_NO_LIMIT);
     GIVES(tarn_pool_segments_get(ordinary, segments, 1, &count), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_segments_get(NULL, segments, 1, &count), TARN_ERROR_INVALID_ARGUMENT);

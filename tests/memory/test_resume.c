@@ -211,8 +211,8 @@ static void a_registrable_segment_comes_back_whole(void **state)
     OK(tarn_free(whole));
     OK(tarn_pool_resume(pool));
     CHECK(reserved_by(pool) <= reserved - 50 * MIB && reserved_by(pool) >= 32 * MIB);
-    tarn_range range;
-    OK(tarn_range_get(rest, &range));
+    tarn_mapping range;
+    OK(tarn_mapping_get(rest, &range));
     verify(0);
     OK(tarn_free(rest));
     OK(tarn_pool_release(pool));

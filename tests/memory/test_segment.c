@@ -597,17 +597,17 @@ static void suspension_is_for_virtual_memory(void **state)
 
 static struct {
     int mapped, unmapping;
-    tarn_range last;
+    tarn_mapping last;
 } told;
 
-static void hear_mapped(const tarn_range *range, void *user)
+static void hear_mapped(const tarn_mapping *range, void *user)
 {
     (void)user;
     told.mapped++;
     told.last = *range;
 }
 
-static void hear_unmapping(const tarn_range *range, void *user)
+static void hear_unmapping(const tarn_mapping *range, void *user)
 {
     (void)user;
     told.unmapping++;
@@ -624,8 +624,8 @@ static void observers_hear_of_segments_and_pins_keep_them(void **state)
     OK(tarn_device_trim(0, 0));
     OK(tarn_observer_add(&options, &observer));
     char *block = alloc_in(pool, own, 5 * MIB);
-    tarn_range range = {0};
-    OK(tarn_range_get(block + MIB, &range));
+    tarn_mapping range = {0};
+    OK(tarn_mapping_get(block + MIB, &range));
     CHECK(told.mapped == 1 && told.last.bytes == 20 * MIB && told.last.address == block);
     CHECK(range.bytes == 20 * MIB && range.address == block && range.generation == told.last.generation);
     tarn_share *share = NULL;

@@ -149,7 +149,7 @@ static struct {
     pthread_t thread;
 } on_its_way;
 
-static void wait_there(const tarn_range *range, void *user)
+static void wait_there(const tarn_mapping *range, void *user)
 {
     (void)user, (void)range;
     if (!pthread_equal(pthread_self(), on_its_way.thread))

@@ -93,7 +93,7 @@ static void old_addresses_go_although_the_driver_is_late_to_say(void **state)
 /* One that learns of an unmap, in the thread that suspends, while it suspends: queues work, and frees and allocates. */
 static int told;
 
-static void be_told(const tarn_range *range, void *user)
+static void be_told(const tarn_mapping *range, void *user)
 {
     (void)user;
     (void)range;

@@ -427,7 +427,7 @@ static void op_handle(struct worker *worker)
 {
     int flow = (int)below(worker, STREAMS);
     void *handle = NULL;
-    if (!WELL(SHORT | BARRED, tarn_handle_get_on, library, worker->flows[flow].value, &handle))
+    if (!WELL(SHORT | BARRED, tarn_handle_get, library, worker->flows[flow].value, &handle))
         return;
     const struct thing *thing = handle;
     SO(thing->stream == worker->flows[flow].native, "a handle is bound to another stream", "%p", thing->stream);

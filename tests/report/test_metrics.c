@@ -76,7 +76,7 @@ static void the_values_are_those_of_the_statistics(void **state)
     tarn_pool *pool;
     void *handle, *pinned, *in_pool, *blocks[] = {alloc_on(own, 3 * MIB), alloc_on(own, 100), alloc_on(own, 5 * MIB)};
     OK(tarn_library_register(&row, &library));
-    OK(tarn_handle_get(library, &handle));
+    OK(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
     OK(tarn_pool_create(NULL, &pool));
     OK(tarn_pool_alloc(pool, own, 2 * MIB, &in_pool));
     OK(tarn_pinned_alloc(5000, &pinned));

@@ -274,7 +274,7 @@ static void handles(void)
     void *handle = NULL;
     tarn_library_row row = {.size = sizeof row, .name = "loom", .create = make_handle, .destroy = end_handle};
     OK(tarn_library_register(&row, &library));
-    OK(tarn_handle_get(library, &handle));
+    OK(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
 }
 
 /* On the second device, which is not counted. */

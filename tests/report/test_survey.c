@@ -196,7 +196,7 @@ static void handles_are_there_once_one_was_made(void **state)
     void *handle;
     OK(tarn_library_register(&row, &library));
     CHECK(take()->handle_count.there == 0);
-    OK(tarn_handle_get(library, &handle));
+    OK(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
     const struct survey *survey = take();
     CHECK(survey->handle_count.there == 1 && survey->handle_count.here == 1);
     const struct survey_handles *handles = &survey->handles[0];

@@ -299,7 +299,7 @@ static void do_questions(struct worker *worker)
         wrong("a value that is not a stream was taken for one");
 }
 
-static void note_range(const tarn_range *range, void *user)
+static void note_range(const tarn_mapping *range, void *user)
 {
     atomic_fetch_add((atomic_uint_fast64_t *)user, range->bytes > 0);
 }

@@ -67,8 +67,8 @@ void do_handle(struct worker *worker)
     tarn_lease lease = {0};
     int device = (int)below(worker, DEVICES);
     struct place place = some_place(worker, device), other = some_place(worker, device);
-    OK_OR(tarn_handle_get(plain, &handle), MAY(TARN_ERROR_CAPTURE));
-    if (OK_OR(tarn_handle_get_on(plain, place.stream, &handle), MAY(TARN_ERROR_CAPTURE)) &&
+    OK_OR(tarn_handle_get(plain, TARN_STREAM_CURRENT, &handle), MAY(TARN_ERROR_CAPTURE));
+    if (OK_OR(tarn_handle_get(plain, place.stream, &handle), MAY(TARN_ERROR_CAPTURE)) &&
         *(void **)handle != place.native)
         wrong("a handle is bound to another stream than asked");
     if (below(worker, 2) && OK_OR(tarn_handle_lease(plain, place.stream, &lease), MAY(TARN_ERROR_CAPTURE))) {
@@ -83,7 +83,7 @@ void do_handle(struct worker *worker)
     if (below(worker, 8) == 0)
         OK_OR(tarn_handle_trim(plain, (int)below(worker, DEVICES), NULL), MAY(TARN_ERROR_CAPTURE));
     if (below(worker, 8) == 0)
-        OK_OR(tarn_handle_prewarm(plain, device, below(worker, 4)), MAY(TARN_ERROR_CAPTURE));
+        OK_OR(tarn_handle_prewarm(plain, device, TARN_STREAM_NONE, below(worker, 4)), MAY(TARN_ERROR_CAPTURE));
 }
 
 /* As a call of the library would: the memory is the handle's, and stays so while others clear workspaces. */
@@ -119,7 +119,7 @@ static void use_lease(struct worker *worker, struct place place, struct place ot
 static void use_call(struct worker *worker)
 {
     tarn_workspace_call call = {0};
-    if (!OK_OR(tarn_workspace_begin(scratch, &call), MAY(TARN_ERROR_CAPTURE)))
+    if (!OK_OR(tarn_workspace_begin(scratch, TARN_STREAM_CURRENT, &call), MAY(TARN_ERROR_CAPTURE)))
         return;
     use(worker, call.handle);
     for (int tries = 0; !OK(tarn_workspace_end(&call)) && tries < 100; tries++)
@@ -153,7 +153,7 @@ void do_workspace(struct worker *worker)
         use_call(worker);
         break;
     default:
-        if (OK_OR(tarn_handle_get_on(scratch, place.stream, &handle), MAY(TARN_ERROR_CAPTURE)))
+        if (OK_OR(tarn_handle_get(scratch, place.stream, &handle), MAY(TARN_ERROR_CAPTURE)))
             use(worker, handle);
     }
 }
@@ -161,7 +161,7 @@ void do_workspace(struct worker *worker)
 void handle_in_capture(struct worker *worker, tarn_stream stream)
 {
     void *handle = NULL;
-    if (OK_OR(tarn_handle_get_on(scratch, stream, &handle), MAY(TARN_ERROR_CAPTURE)))
+    if (OK_OR(tarn_handle_get(scratch, stream, &handle), MAY(TARN_ERROR_CAPTURE)))
         use(worker, handle);
 }
 

@@ -45,7 +45,7 @@ static struct {
     tarn_checkpoint *checkpoint;
     tarn_scope scope;
     tarn_observer observer;
-    tarn_range range;
+    tarn_mapping range;
     tarn_share *share;
     tarn_imported_pool *imported;
     tarn_import_state import_state;
@@ -120,7 +120,7 @@ static void nothing(void *argument)
     (void)argument;
 }
 
-static void hear_range(const tarn_range *range, void *user)
+static void hear_range(const tarn_mapping *range, void *user)
 {
     (void)user;
     (void)range;
@@ -231,13 +231,10 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_library_find, ("cublas", &out.library))                                       \
     REFUSED(tarn_library_count_get, (&out.number))                                             \
     REFUSED(tarn_library_info_get, (world.library, &out.library_info))                         \
-    REFUSED(tarn_handle_get, (world.library, &out.pointer))                                    \
-    REFUSED(tarn_handle_get_on, (world.library, world.stream, &out.pointer))                   \
-    REFUSED(tarn_handle_get_plain, (world.library, &out.pointer))                              \
+    REFUSED(tarn_handle_get, (world.library, world.stream, &out.pointer))                      \
     REFUSED(tarn_handle_lease, (world.library, world.stream, &out.lease))                      \
     REFUSED(tarn_handle_lease_bind, (&lease_to_bind, world.stream))                            \
-    REFUSED(tarn_handle_prewarm, (world.library, 0, 1))                                        \
-    REFUSED(tarn_handle_prewarm_on, (world.library, world.stream, 1))                          \
+    REFUSED(tarn_handle_prewarm, (world.library, TARN_CURRENT_DEVICE, world.stream, 1))        \
     REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                                   \
     REFUSED(tarn_handle_wait_limit_set, (0))                                                   \
     REFUSED(tarn_handle_wait_limit_get, (&out.word))                                           \
@@ -249,11 +246,9 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_workspace_policy_get, (&out.policy))                                          \
     REFUSED(tarn_workspace_size_set, (world.library, -1))                                      \
     REFUSED(tarn_workspace_size_get, (world.library, 0, &out.size))                            \
-    REFUSED(tarn_workspace_get, (world.library, &out.pointer, &out.size))                      \
-    REFUSED(tarn_workspace_get_on, (world.library, world.stream, &out.pointer, &out.size))     \
+    REFUSED(tarn_workspace_get, (world.library, world.stream, &out.pointer, &out.size))        \
     REFUSED(tarn_workspace_get_of, (&lease_to_bind, &out.pointer, &out.size))                  \
-    REFUSED(tarn_workspace_begin, (world.library, &out.workspace))                             \
-    REFUSED(tarn_workspace_begin_on, (world.library, world.stream, &out.workspace))            \
+    REFUSED(tarn_workspace_begin, (world.library, world.stream, &out.workspace))               \
     REFUSED(tarn_workspace_begin_of, (&lease_to_bind, &out.workspace))                         \
     REFUSED(tarn_workspace_clear, (NULL, &out.cleared))                                        \
     REFUSED(tarn_workspace_stats_get, (0, &out.workspace_stats))                               \
@@ -294,7 +289,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_metrics_print, (take, NULL))                                                  \
     REFUSED(tarn_metrics_write, ("/dev/null"))                                                 \
     REFUSED(tarn_observer_add, (&observer_options, &out.observer))                             \
-    REFUSED(tarn_range_get, (world.block, &out.range))                                         \
+    REFUSED(tarn_mapping_get, (world.block, &out.range))                                       \
     REFUSED(tarn_pinned_alloc, (100, &out.pointer))                                            \
     REFUSED(tarn_pinned_alloc_on, (world.stream, 100, &out.pointer))                           \
     REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                           \
@@ -641,7 +636,7 @@ void world_make(void)
 
     OK(tarn_handle_lease(world.library, world.stream, &world.lease));
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-    OK(tarn_workspace_begin(world.library, &world.workspace));
+    OK(tarn_workspace_begin(world.library, TARN_STREAM_CURRENT, &world.workspace));
     OK(tarn_device_guard_set(&world.device_guard, 0));
     OK(tarn_stream_guard_set(&world.stream_guard, world.stream));
     OK(tarn_handle_mode_guard_set(&world.mode_guard, blas, TARN_HANDLE_MATH, 0));

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 
 static inline void check_status(tarn_status status, tarn_status expected, const char *call, const char *file, int line)
 {

@@ -30,7 +30,9 @@ TARN_SLEEP_HANDLES = 2
 TARN_SLEEP_PINNED = 4
 TARN_SLEEP_POOLS = 1
 TARN_SLEEP_SLEEPERS = 8
+TARN_STREAM_CURRENT = 2
 TARN_STREAM_LEGACY = 0
+TARN_STREAM_NONE = 3
 TARN_STREAM_PER_THREAD = 1
 TARN_STREAM_SHARED_COUNT = 32
 TARN_TRACE_RECORDS = 65536
@@ -68,18 +70,6 @@ class tarn_status(IntEnum):
     TARN_ERROR_SYSTEM = 25
 
 
-class tarn_capture_mode(IntEnum):
-    TARN_CAPTURE_GLOBAL = 0
-    TARN_CAPTURE_THREAD_LOCAL = 1
-    TARN_CAPTURE_RELAXED = 2
-
-
-class tarn_capture_state(IntEnum):
-    TARN_CAPTURE_NONE = 0
-    TARN_CAPTURE_ACTIVE = 1
-    TARN_CAPTURE_INVALIDATED = 2
-
-
 class tarn_stat_class(IntEnum):
     TARN_STAT_ALL = 0
     TARN_STAT_SMALL_POOL = 1
@@ -90,6 +80,18 @@ class tarn_stat_class(IntEnum):
 class tarn_stats_what(IntEnum):
     TARN_STATS_PEAK = 0
     TARN_STATS_ACCUMULATED = 1
+
+
+class tarn_capture_mode(IntEnum):
+    TARN_CAPTURE_GLOBAL = 0
+    TARN_CAPTURE_THREAD_LOCAL = 1
+    TARN_CAPTURE_RELAXED = 2
+
+
+class tarn_capture_state(IntEnum):
+    TARN_CAPTURE_NONE = 0
+    TARN_CAPTURE_ACTIVE = 1
+    TARN_CAPTURE_INVALIDATED = 2
 
 
 class tarn_segments(IntEnum):
@@ -192,95 +194,6 @@ class tarn_trace_stacks(IntEnum):
     TARN_TRACE_STACKS_ALLOC = 1
     TARN_TRACE_STACKS_ALL = 2
 
-class tarn_device_properties(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_char * 64),
-        ("driver", c_char * 16),
-        ("memory", c_size_t),
-        ("granule", c_size_t),
-        ("least_priority", c_int),
-        ("greatest_priority", c_int),
-        ("virtual_memory", c_bool),
-        ("alias", c_bool),
-        ("capability_major", c_int),
-        ("capability_minor", c_int),
-        ("exportable", c_bool),
-    ]
-
-class tarn_device_guard(Structure):
-    _fields_ = [
-        ("previous", c_int),
-        ("active", c_bool),
-    ]
-
-class tarn_stream_guard(Structure):
-    _fields_ = [
-        ("previous", c_uint64),
-        ("device", c_int),
-        ("previous_device", c_int),
-        ("active", c_bool),
-    ]
-
-class tarn_alloc_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("device", c_int),
-        ("stream", c_uint64),
-        ("alignment", c_size_t),
-        ("tag", c_uint16),
-        ("pool", c_void_p),
-    ]
-
-class tarn_pool_id(Structure):
-    _fields_ = [
-        ("first", c_uint64),
-        ("second", c_uint64),
-    ]
-
-class tarn_block_info(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("base", c_void_p),
-        ("usable_size", c_size_t),
-        ("requested", c_size_t),
-        ("device", c_int),
-        ("stream", c_uint64),
-        ("tag", c_uint16),
-        ("pool", tarn_pool_id),
-        ("imported", c_bool),
-    ]
-
-class tarn_range(Structure):
-    _fields_ = [
-        ("address", c_void_p),
-        ("bytes", c_size_t),
-        ("generation", c_uint64),
-        ("device", c_int),
-    ]
-
-class tarn_shortage(Structure):
-    _fields_ = [
-        ("requested", c_size_t),
-        ("reserved", c_size_t),
-        ("limit", c_size_t),
-        ("free", c_size_t),
-        ("total", c_size_t),
-        ("device", c_int),
-        ("rejected", c_bool),
-    ]
-
-class tarn_observer_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("device", c_int),
-        ("user", c_void_p),
-        ("mapped", CFUNCTYPE(None, POINTER(tarn_range), c_void_p)),
-        ("unmapping", CFUNCTYPE(None, POINTER(tarn_range), c_void_p)),
-        ("out_of_memory", CFUNCTYPE(None, POINTER(tarn_shortage), c_void_p)),
-        ("reclaim", CFUNCTYPE(c_bool, c_int, c_size_t, c_void_p)),
-    ]
-
 class tarn_stat(Structure):
     _fields_ = [
         ("current", c_int64),
@@ -320,6 +233,95 @@ class tarn_metadata_kind(Structure):
         ("record_bytes", c_size_t),
         ("records", c_int64),
         ("bytes", c_int64),
+    ]
+
+class tarn_alloc_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("device", c_int),
+        ("stream", c_uint64),
+        ("alignment", c_size_t),
+        ("tag", c_uint16),
+        ("pool", c_void_p),
+    ]
+
+class tarn_device_properties(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char * 64),
+        ("driver", c_char * 16),
+        ("memory", c_size_t),
+        ("granule", c_size_t),
+        ("least_priority", c_int),
+        ("greatest_priority", c_int),
+        ("virtual_memory", c_bool),
+        ("alias", c_bool),
+        ("capability_major", c_int),
+        ("capability_minor", c_int),
+        ("exportable", c_bool),
+    ]
+
+class tarn_device_guard(Structure):
+    _fields_ = [
+        ("previous", c_int),
+        ("active", c_bool),
+    ]
+
+class tarn_stream_guard(Structure):
+    _fields_ = [
+        ("previous", c_uint64),
+        ("device", c_int),
+        ("previous_device", c_int),
+        ("active", c_bool),
+    ]
+
+class tarn_pool_id(Structure):
+    _fields_ = [
+        ("first", c_uint64),
+        ("second", c_uint64),
+    ]
+
+class tarn_block_info(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("base", c_void_p),
+        ("usable_size", c_size_t),
+        ("requested", c_size_t),
+        ("device", c_int),
+        ("stream", c_uint64),
+        ("tag", c_uint16),
+        ("pool", tarn_pool_id),
+        ("imported", c_bool),
+    ]
+
+class tarn_mapping(Structure):
+    _fields_ = [
+        ("address", c_void_p),
+        ("bytes", c_size_t),
+        ("generation", c_uint64),
+        ("device", c_int),
+    ]
+
+class tarn_shortage(Structure):
+    _fields_ = [
+        ("requested", c_size_t),
+        ("reserved", c_size_t),
+        ("limit", c_size_t),
+        ("free", c_size_t),
+        ("total", c_size_t),
+        ("device", c_int),
+        ("rejected", c_bool),
+    ]
+
+class tarn_observer_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("device", c_int),
+        ("user", c_void_p),
+        ("mapped", CFUNCTYPE(None, POINTER(tarn_mapping), c_void_p)),
+        ("unmapping", CFUNCTYPE(None, POINTER(tarn_mapping), c_void_p)),
+        ("out_of_memory", CFUNCTYPE(None, POINTER(tarn_shortage), c_void_p)),
+        ("before_growth", CFUNCTYPE(c_bool, c_int, c_size_t, c_void_p)),
     ]
 
 class tarn_pool_allocator(Structure):
@@ -679,8 +681,29 @@ class tarn_live_options(Structure):
 FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_status_name": (c_char_p, [c_int], "status"),
     "tarn_status_text": (c_char_p, [c_int], "status"),
-    "tarn_last_error": (c_char_p, [], ""),
     "tarn_last_status": (c_int, [], ""),
+    "tarn_device_stats_reset": (c_int, [c_int, c_int], "device what"),
+    "tarn_metadata_list": (c_int, [CFUNCTYPE(None, POINTER(tarn_metadata_kind), c_void_p), c_void_p], "each user"),
+    "tarn_stream_find": (c_int, [c_int, c_void_p, POINTER(c_uint64)], "device native stream"),
+    "tarn_stream_lease": (c_int, [c_int, c_int, POINTER(c_uint64)], "device priority stream"),
+    "tarn_stream_return": (c_int, [c_uint64], "stream"),
+    "tarn_alloc_on": (c_int, [c_uint64, c_size_t, POINTER(c_void_p)], "stream size pointer"),
+    "tarn_alloc": (c_int, [POINTER(tarn_alloc_options), c_size_t, POINTER(c_void_p)], "options size pointer"),
+    "tarn_free": (c_int, [c_void_p], "pointer"),
+    "tarn_free_on": (c_int, [c_void_p, c_uint64], "pointer stream"),
+    "tarn_record_stream": (c_int, [c_void_p, c_uint64], "pointer stream"),
+    "tarn_pool_create": (c_int, [POINTER(tarn_pool_options), POINTER(c_void_p)], "options pool"),
+    "tarn_pool_alloc": (c_int, [c_void_p, c_uint64, c_size_t, POINTER(c_void_p)], "pool stream size pointer"),
+    "tarn_pool_release": (c_int, [c_void_p], "pool"),
+    "tarn_pool_capture_begin": (c_int, [c_void_p, c_uint64, c_int], "pool stream mode"),
+    "tarn_capture_end": (c_int, [c_uint64, POINTER(c_void_p)], "stream graph"),
+    "tarn_handle_get": (c_int, [c_int, c_uint64, POINTER(c_void_p)], "library stream handle"),
+    "tarn_handle_prewarm": (c_int, [c_int, c_int, c_uint64, c_size_t], "library device stream count"),
+    "tarn_pinned_alloc": (c_int, [c_size_t, POINTER(c_void_p)], "size pointer"),
+    "tarn_pinned_free": (c_int, [c_void_p], "pointer"),
+    "tarn_device_trim": (c_int, [c_int, c_size_t], "device keep"),
+    "tarn_device_stats_get": (c_int, [c_int, POINTER(tarn_stats)], "device stats"),
+    "tarn_last_error": (c_char_p, [], ""),
     "tarn_configuration_set": (c_int, [c_char_p], "text"),
     "tarn_configuration_get": (c_int, [c_char_p, c_size_t, POINTER(c_size_t)], "buffer size needed"),
     "tarn_configuration_note_get": (c_int, [c_int, POINTER(c_char_p)], "index text"),
@@ -700,11 +723,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_stream_get": (c_int, [c_int, POINTER(c_uint64)], "device stream"),
     "tarn_stream_set": (c_int, [c_uint64], "stream"),
     "tarn_stream_adopt": (c_int, [c_int, c_void_p, POINTER(c_uint64)], "device native stream"),
-    "tarn_stream_find": (c_int, [c_int, c_void_p, POINTER(c_uint64)], "device native stream"),
     "tarn_stream_retire": (c_int, [c_uint64], "stream"),
     "tarn_stream_shared_get": (c_int, [c_int, c_int, POINTER(c_uint64)], "device priority stream"),
-    "tarn_stream_lease": (c_int, [c_int, c_int, POINTER(c_uint64)], "device priority stream"),
-    "tarn_stream_return": (c_int, [c_uint64], "stream"),
     "tarn_stream_native_get": (c_int, [c_uint64, POINTER(c_void_p)], "stream native"),
     "tarn_stream_device_get": (c_int, [c_uint64, POINTER(c_int)], "stream device"),
     "tarn_stream_priority_get": (c_int, [c_uint64, POINTER(c_int)], "stream priority"),
@@ -720,23 +740,16 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_stream_wait": (c_int, [c_uint64, c_void_p], "stream event"),
     "tarn_capture_begin": (c_int, [c_uint64, c_int], "stream mode"),
     "tarn_capture_announce": (c_int, [c_uint64], "stream"),
-    "tarn_capture_end": (c_int, [c_uint64, POINTER(c_void_p)], "stream graph"),
     "tarn_capture_end_announced": (c_int, [c_uint64, c_void_p], "stream graph"),
     "tarn_capture_abort": (c_int, [c_uint64], "stream"),
     "tarn_capture_state_get": (c_int, [c_uint64, POINTER(c_int), POINTER(c_uint64)], "stream state id"),
     "tarn_tag_intern": (c_int, [c_char_p, POINTER(c_uint16)], "text tag"),
     "tarn_tag_text": (c_char_p, [c_uint16], "tag"),
     "tarn_malloc": (c_void_p, [c_size_t], "size"),
-    "tarn_alloc_on": (c_int, [c_uint64, c_size_t, POINTER(c_void_p)], "stream size pointer"),
-    "tarn_alloc": (c_int, [POINTER(tarn_alloc_options), c_size_t, POINTER(c_void_p)], "options size pointer"),
-    "tarn_free": (c_int, [c_void_p], "pointer"),
-    "tarn_free_on": (c_int, [c_void_p, c_uint64], "pointer stream"),
     "tarn_free_after": (c_int, [c_void_p, c_void_p], "pointer event"),
-    "tarn_record_stream": (c_int, [c_void_p, c_uint64], "pointer stream"),
     "tarn_extend": (c_int, [c_void_p, c_size_t], "pointer size"),
     "tarn_usable_size_get": (c_int, [c_void_p, POINTER(c_size_t)], "pointer size"),
     "tarn_pointer_info_get": (c_int, [c_void_p, POINTER(tarn_block_info)], "pointer info"),
-    "tarn_device_trim": (c_int, [c_int, c_size_t], "device keep"),
     "tarn_compact": (c_int, [c_int, c_size_t, POINTER(c_size_t)], "device wanted gained"),
     "tarn_caching_set": (c_int, [c_bool], "caches"),
     "tarn_caching_get": (c_int, [POINTER(c_bool)], "caches"),
@@ -744,26 +757,20 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_device_limit_get": (c_int, [c_int, POINTER(c_size_t)], "device bytes"),
     "tarn_observer_add": (c_int, [POINTER(tarn_observer_options), POINTER(c_uint64)], "options observer"),
     "tarn_observer_remove": (c_int, [c_uint64], "observer"),
-    "tarn_range_get": (c_int, [c_void_p, POINTER(tarn_range)], "pointer range"),
-    "tarn_device_stats_get": (c_int, [c_int, POINTER(tarn_stats)], "device stats"),
-    "tarn_device_stats_reset": (c_int, [c_int, c_int], "device what"),
-    "tarn_metadata_list": (c_int, [CFUNCTYPE(None, POINTER(tarn_metadata_kind), c_void_p), c_void_p], "each user"),
-    "tarn_pool_create": (c_int, [POINTER(tarn_pool_options), POINTER(c_void_p)], "options pool"),
+    "tarn_mapping_get": (c_int, [c_void_p, POINTER(tarn_mapping)], "pointer mapping"),
     "tarn_pool_allocator_get": (c_int, [c_void_p, POINTER(tarn_pool_allocator)], "pool allocator"),
     "tarn_pool_default": (c_int, [c_int, POINTER(c_void_p)], "device pool"),
     "tarn_pool_retain": (c_int, [c_void_p], "pool"),
-    "tarn_pool_release": (c_int, [c_void_p], "pool"),
     "tarn_pool_find": (c_int, [tarn_pool_id, POINTER(c_void_p)], "id pool"),
     "tarn_pool_use_count_get": (c_int, [c_void_p, POINTER(c_uint)], "pool count"),
     "tarn_pool_id_get": (c_int, [c_void_p, POINTER(tarn_pool_id)], "pool id"),
     "tarn_pool_device_get": (c_int, [c_void_p, POINTER(c_int)], "pool device"),
     "tarn_pool_stats_get": (c_int, [c_void_p, POINTER(tarn_stats)], "pool stats"),
     "tarn_pool_stats_reset": (c_int, [c_void_p, c_int], "pool what"),
-    "tarn_pool_segments_get": (c_int, [c_void_p, POINTER(tarn_range), c_size_t, POINTER(c_size_t)], "pool segments room count"),
+    "tarn_pool_segments_get": (c_int, [c_void_p, POINTER(tarn_mapping), c_size_t, POINTER(c_size_t)], "pool segments room count"),
     "tarn_pool_trim": (c_int, [c_void_p, c_size_t], "pool keep"),
     "tarn_pool_limit_set": (c_int, [c_void_p, c_size_t], "pool bytes"),
     "tarn_pool_limit_get": (c_int, [c_void_p, POINTER(c_size_t)], "pool bytes"),
-    "tarn_pool_alloc": (c_int, [c_void_p, c_uint64, c_size_t, POINTER(c_void_p)], "pool stream size pointer"),
     "tarn_pool_blocks_get": (c_int, [c_void_p, POINTER(tarn_pool_block), c_size_t, POINTER(c_size_t)], "pool blocks room count"),
     "tarn_pool_check_live": (c_int, [c_void_p, POINTER(c_void_p), c_size_t, POINTER(c_bool)], "pool pointers count same"),
     "tarn_pool_state_get": (c_int, [c_void_p, POINTER(c_int)], "pool state"),
@@ -776,7 +783,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_scope_end": (c_int, [c_uint64], "scope"),
     "tarn_scope_join": (c_int, [c_uint64], "scope"),
     "tarn_scope_leave": (c_int, [c_uint64], "scope"),
-    "tarn_pool_capture_begin": (c_int, [c_void_p, c_uint64, c_int], "pool stream mode"),
     "tarn_pool_capture_announce": (c_int, [c_void_p, c_uint64], "pool stream"),
     "tarn_pool_keep_for_graph": (c_int, [c_void_p, c_void_p], "pool graph"),
     "tarn_pool_hold": (c_int, [c_void_p], "pool"),
@@ -785,14 +791,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_library_find": (c_int, [c_char_p, POINTER(c_int)], "name library"),
     "tarn_library_count_get": (c_int, [POINTER(c_int)], "count"),
     "tarn_library_info_get": (c_int, [c_int, POINTER(tarn_library_info)], "library info"),
-    "tarn_handle_get": (c_int, [c_int, POINTER(c_void_p)], "library handle"),
-    "tarn_handle_get_on": (c_int, [c_int, c_uint64, POINTER(c_void_p)], "library stream handle"),
-    "tarn_handle_get_plain": (c_int, [c_int, POINTER(c_void_p)], "library handle"),
     "tarn_handle_lease": (c_int, [c_int, c_uint64, POINTER(tarn_lease)], "library stream lease"),
     "tarn_handle_lease_bind": (c_int, [POINTER(tarn_lease), c_uint64], "lease stream"),
     "tarn_handle_return": (c_int, [POINTER(tarn_lease)], "lease"),
-    "tarn_handle_prewarm": (c_int, [c_int, c_int, c_size_t], "library device count"),
-    "tarn_handle_prewarm_on": (c_int, [c_int, c_uint64, c_size_t], "library stream count"),
     "tarn_handle_trim": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device destroyed"),
     "tarn_handle_wait_limit_set": (c_int, [c_uint64], "ns"),
     "tarn_handle_wait_limit_get": (c_int, [POINTER(c_uint64)], "ns"),
@@ -805,18 +806,14 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_workspace_policy_get": (c_int, [POINTER(c_int)], "policy"),
     "tarn_workspace_size_set": (c_int, [c_int, c_int64], "library bytes"),
     "tarn_workspace_size_get": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device bytes"),
-    "tarn_workspace_get": (c_int, [c_int, POINTER(c_void_p), POINTER(c_size_t)], "library pointer size"),
-    "tarn_workspace_get_on": (c_int, [c_int, c_uint64, POINTER(c_void_p), POINTER(c_size_t)], "library stream pointer size"),
+    "tarn_workspace_get": (c_int, [c_int, c_uint64, POINTER(c_void_p), POINTER(c_size_t)], "library stream pointer size"),
     "tarn_workspace_get_of": (c_int, [POINTER(tarn_lease), POINTER(c_void_p), POINTER(c_size_t)], "lease pointer size"),
-    "tarn_workspace_begin": (c_int, [c_int, POINTER(tarn_workspace_call)], "library call"),
-    "tarn_workspace_begin_on": (c_int, [c_int, c_uint64, POINTER(tarn_workspace_call)], "library stream call"),
+    "tarn_workspace_begin": (c_int, [c_int, c_uint64, POINTER(tarn_workspace_call)], "library stream call"),
     "tarn_workspace_begin_of": (c_int, [POINTER(tarn_lease), POINTER(tarn_workspace_call)], "lease call"),
     "tarn_workspace_end": (c_int, [POINTER(tarn_workspace_call)], "call"),
     "tarn_workspace_clear": (c_int, [POINTER(tarn_workspace_choice), POINTER(tarn_workspace_cleared)], "choice cleared"),
     "tarn_workspace_stats_get": (c_int, [c_int, POINTER(tarn_workspace_stats)], "device stats"),
-    "tarn_pinned_alloc": (c_int, [c_size_t, POINTER(c_void_p)], "size pointer"),
     "tarn_pinned_alloc_on": (c_int, [c_uint64, c_size_t, POINTER(c_void_p)], "stream size pointer"),
-    "tarn_pinned_free": (c_int, [c_void_p], "pointer"),
     "tarn_pinned_record_stream": (c_int, [c_void_p, c_uint64], "pointer stream"),
     "tarn_pinned_usable_size_get": (c_int, [c_void_p, POINTER(c_size_t)], "pointer size"),
     "tarn_pinned_contains": (c_bool, [c_void_p], "pointer"),

@@ -48,15 +48,15 @@ def _number(name: str) -> int:
     return number.value
 
 
+def _wanted(stream: StreamLike) -> int:
+    return _c.TARN_STREAM_CURRENT if stream is None and guards.is_idle() else stream_value(stream)
+
+
 def handle(library: str, stream: StreamLike = None) -> int:
     """The calling thread's handle of a library ("cublas", "cudnn"), as a number, bound to `stream` or to the thread's current one. Ask
     again after each change of device or stream, and never destroy it."""
     found = c_void_p()
-    number = _number(library)
-    if stream is None and guards.is_idle():
-        check(lib.tarn_handle_get(number, byref(found)))
-    else:
-        check(lib.tarn_handle_get_on(number, stream_value(stream), byref(found)))
+    check(lib.tarn_handle_get(_number(library), _wanted(stream), byref(found)))
     return found.value or 0
 
 
@@ -104,7 +104,7 @@ class Lease(Owning):
 
 def prewarm(library: str, count: int = 1, *, device: DeviceLike = None) -> None:
     """Makes handles until `count` are there to be taken, so that a capture finds one."""
-    check(lib.tarn_handle_prewarm(_number(library), device_index(device), count))
+    check(lib.tarn_handle_prewarm(_number(library), device_index(device), _c.TARN_STREAM_NONE, count))
 
 
 def trim_handles(library: str, *, device: DeviceLike = None) -> int:
@@ -117,11 +117,7 @@ def trim_handles(library: str, *, device: DeviceLike = None) -> int:
 def workspace(library: str, stream: StreamLike = None) -> Tuple[int, int]:
     """Address and bytes of the workspace that a call of the library (cublasLtMatmul) is given."""
     pointer, size = c_void_p(), c_size_t()
-    number = _number(library)
-    if stream is None and guards.is_idle():
-        check(lib.tarn_workspace_get(number, byref(pointer), byref(size)))
-    else:
-        check(lib.tarn_workspace_get_on(number, stream_value(stream), byref(pointer), byref(size)))
+    check(lib.tarn_workspace_get(_number(library), _wanted(stream), byref(pointer), byref(size)))
     return pointer.value or 0, size.value
 
 

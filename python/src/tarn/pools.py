@@ -220,12 +220,12 @@ class Pool(Owning, Enterable):
                 return list(found[:count.value])
             room = count.value + 16
 
-    def segments(self) -> "List[_c.tarn_range]":
+    def segments(self) -> "List[_c.tarn_mapping]":
         """The segments of a registrable pool, the oldest first."""
         count = c_size_t()
         room = 0
         while True:
-            found = (_c.tarn_range * max(room, 1))()
+            found = (_c.tarn_mapping * max(room, 1))()
             status = lib.tarn_pool_segments_get(self.pointer, found, room, byref(count))
             if status or count.value <= room:
                 check(status)

@@ -249,7 +249,7 @@ static void a_pool_can_be_registrable()
     DataPtr a = tarn.allocate(40 * MIB);
     tarn.endAllocateToPool(0, id);
     CHECK(number(0, 0, 10, &ours_id.first, &ours_id.second) == 0 && tarn_pool_find(ours_id, &pool) == TARN_OK);
-    tarn_range range = {};
+    tarn_mapping range = {};
     size_t count = 0;
     CHECK(tarn_pool_segments_get(pool, &range, 1, &count) == TARN_OK && count == 1); /* others have no such list */
     CHECK(range.bytes >= 40 * MIB && range.address == a.get());

@@ -21,7 +21,7 @@ static uint64_t *entry_of(const struct arena *arena, uintptr_t address)
 static void tell_stretches(const struct arena *arena, uintptr_t start, size_t size, bool mapped)
 {
     for (uintptr_t address = start, end = start + size; address < end;) {
-        tarn_range range = {
+        tarn_mapping range = {
             .device = arena->device->number, .address = (void *)address, .generation = *entry_of(arena, address)};
         while (address < end && *entry_of(arena, address) == range.generation)
             address += arena->granule;

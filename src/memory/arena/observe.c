@@ -59,7 +59,7 @@ static bool wants(const struct observer *observer, enum event event)
         [EVENT_MAPPED] = options->mapped != NULL,
         [EVENT_UNMAPPING] = options->unmapping != NULL,
         [EVENT_OUT_OF_MEMORY] = options->out_of_memory != NULL,
-        [EVENT_RECLAIM] = options->reclaim != NULL,
+        [EVENT_RECLAIM] = options->before_growth != NULL,
     };
     return wanted[event];
 }
@@ -82,7 +82,7 @@ static void let_go_locked(struct observer *observer)
 struct told {
     enum event event;
     int device;
-    const tarn_range *range;
+    const tarn_mapping *range;
     const tarn_shortage *shortage;
     size_t bytes;
 };
@@ -105,7 +105,7 @@ CALLS_BACK static bool call(const struct observer *observer, const struct told *
         options->out_of_memory(told->shortage, options->user);
         break;
     case EVENT_RECLAIM:
-        answer = options->reclaim(told->device, told->bytes, options->user);
+        answer = options->before_growth(told->device, told->bytes, options->user);
         break;
     case EVENTS:
         break;
@@ -149,13 +149,13 @@ static bool anyone_wants(enum event event)
     return atomic_load_explicit(&interested[event], memory_order_relaxed) != 0;
 }
 
-void observe_mapped(const tarn_range *range)
+void observe_mapped(const tarn_mapping *range)
 {
     if (anyone_wants(EVENT_MAPPED))
         (void)tell(&(struct told){.event = EVENT_MAPPED, .device = range->device, .range = range});
 }
 
-void observe_unmapping(const tarn_range *range)
+void observe_unmapping(const tarn_mapping *range)
 {
     if (anyone_wants(EVENT_UNMAPPING))
         (void)tell(&(struct told){.event = EVENT_UNMAPPING, .device = range->device, .range = range});
@@ -218,7 +218,7 @@ tarn_status tarn_observer_add(const tarn_observer_options *given, tarn_observer 
         return status;
     if (!number)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "observer is NULL");
-    if (!options->mapped && !options->unmapping && !options->out_of_memory && !options->reclaim)
+    if (!options->mapped && !options->unmapping && !options->out_of_memory && !options->before_growth)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the observer has no callback");
     if (options->device < TARN_ALL_DEVICES || options->device >= TARN_MAX_DEVICES)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "device %d is neither TARN_ALL_DEVICES nor below %d",

@@ -8,8 +8,8 @@
 
 #include <tarn/observe.h>
 
-void observe_mapped(const tarn_range *range);
-void observe_unmapping(const tarn_range *range);
+void observe_mapped(const tarn_mapping *range);
+void observe_unmapping(const tarn_mapping *range);
 void observe_out_of_memory(const tarn_shortage *shortage);
 /* Whether any observer says that it gave memory back. */
 bool observe_reclaim(int device, size_t bytes);

@@ -141,18 +141,18 @@ void pieces_unanchor(const struct arena *arena, uintptr_t start, size_t size)
     count_anchors(arena, start, size, false);
 }
 
-static tarn_range range_of(const struct run *run)
+static tarn_mapping range_of(const struct run *run)
 {
-    return (tarn_range){.address = (void *)run->start,
-                        .bytes = run->end - run->start,
-                        .generation = run->generation,
-                        .device = run->store->arena->device->number};
+    return (tarn_mapping){.address = (void *)run->start,
+                          .bytes = run->end - run->start,
+                          .generation = run->generation,
+                          .device = run->store->arena->device->number};
 }
 
-tarn_range segment_range(uintptr_t address)
+tarn_mapping segment_range(uintptr_t address)
 {
     mutex_lock(&segments_lock);
-    tarn_range range = range_of(segment_at(address));
+    tarn_mapping range = range_of(segment_at(address));
     mutex_unlock(&segments_lock);
     return range;
 }
@@ -324,7 +324,7 @@ static tarn_status segment_get(struct run *run, size_t size)
 static void segment_tell(struct run *run)
 {
     run->generation = generation_next();
-    tarn_range range = range_of(run);
+    tarn_mapping range = range_of(run);
     if (announces(run->store))
         announcer->segment(run->start, run->end - run->start, run->store->id, run->store->arena->device->number);
     observe_mapped(&range);
@@ -336,7 +336,7 @@ static tarn_status segment_release(struct run *run)
     struct store *store = run->store;
     struct arena *arena = store->arena;
     size_t size = run->end - run->start;
-    tarn_range range = range_of(run);
+    tarn_mapping range = range_of(run);
     observe_unmapping(&range);
     if (announces(store))
         announcer->segment_gone(run->start);

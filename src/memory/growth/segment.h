@@ -48,7 +48,7 @@ void segments_return(struct heap *heap);
 void pieces_anchor(const struct arena *arena, uintptr_t start, size_t size);
 void pieces_unanchor(const struct arena *arena, uintptr_t start, size_t size);
 /* What observers learn of the segment around an address of a live block, with the lock of its heap held. */
-tarn_range segment_range(uintptr_t address);
+tarn_mapping segment_range(uintptr_t address);
 
 /* The segment around an address: whether there is one, and its first span with the lock of its heap held, or NULL with nothing held. */
 bool segment_holds(uintptr_t address);

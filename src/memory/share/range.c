@@ -14,7 +14,7 @@
 static tarn_status note_range(struct store *store, const tarn_block_info *block, void *argument)
 {
     const struct arena *arena = store->arena;
-    tarn_range *range = argument; /* whose address is the pointer asked about */
+    tarn_mapping *range = argument; /* whose address is the pointer asked about */
     tarn_status status = store_check(store);
     (void)block;
     if (status)
@@ -24,7 +24,7 @@ static tarn_status note_range(struct store *store, const tarn_block_info *block,
         return TARN_OK;
     }
     const struct piece *piece = arena_piece(arena, (uintptr_t)range->address);
-    *range = (tarn_range){
+    *range = (tarn_mapping){
         .address = (void *)piece->address,
         .bytes = piece->size,
         .generation = generation_at(arena, piece->address),
@@ -33,18 +33,18 @@ static tarn_status note_range(struct store *store, const tarn_block_info *block,
     return TARN_OK;
 }
 
-tarn_status tarn_range_get(const void *pointer, tarn_range *range)
+tarn_status tarn_mapping_get(const void *pointer, tarn_mapping *mapping)
 {
-    if (!range)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "range is NULL");
-    tarn_range found = {.address = (void *)(uintptr_t)pointer};
+    if (!mapping)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "mapping is NULL");
+    tarn_mapping found = {.address = (void *)(uintptr_t)pointer};
     tarn_status status = pointer_do(pointer, note_range, &found);
     if (!status)
-        *range = found;
+        *mapping = found;
     return status;
 }
 
-tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_range *segments, size_t room, size_t *count)
+tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, size_t room, size_t *count)
 {
     tarn_status status = pool_check_any(public);
     if (status)
@@ -61,10 +61,10 @@ tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_range *segments, size
     size_t found = 0, size = 0;
     for (; registrable_next(store, &serial, &start, &size); found++)
         if (found < room)
-            segments[found] = (tarn_range){.address = (void *)start,
-                                           .bytes = size,
-                                           .generation = generation_at(store->arena, start),
-                                           .device = store->arena->device->number};
+            segments[found] = (tarn_mapping){.address = (void *)start,
+                                             .bytes = size,
+                                             .generation = generation_at(store->arena, start),
+                                             .device = store->arena->device->number};
     *count = found;
     return TARN_OK;
 }

@@ -36,8 +36,77 @@ typedef enum tarn_status {
 } tarn_status;
 __attribute__((visibility("default"))) const char *tarn_status_name(tarn_status status);
 __attribute__((visibility("default"))) const char *tarn_status_text(tarn_status status);
-__attribute__((visibility("default"))) const char *tarn_last_error(void);
 __attribute__((visibility("default"))) tarn_status tarn_last_status(void);
+typedef struct tarn_stat {
+    int64_t current, peak;
+    int64_t allocated;
+    int64_t freed;
+} tarn_stat;
+typedef enum tarn_stat_class {
+    TARN_STAT_ALL,
+    TARN_STAT_SMALL_POOL,
+    TARN_STAT_LARGE_POOL,
+    TARN_STAT_CLASSES
+} tarn_stat_class;
+typedef struct tarn_stats {
+    size_t size;
+    int64_t max_split_size;
+    int64_t metadata_bytes;
+    tarn_stat allocation[TARN_STAT_CLASSES]; tarn_stat segment[TARN_STAT_CLASSES]; tarn_stat active[TARN_STAT_CLASSES]; tarn_stat inactive_split[TARN_STAT_CLASSES]; tarn_stat allocated_bytes[TARN_STAT_CLASSES]; tarn_stat reserved_bytes[TARN_STAT_CLASSES]; tarn_stat active_bytes[TARN_STAT_CLASSES]; tarn_stat inactive_split_bytes[TARN_STAT_CLASSES]; tarn_stat requested_bytes[TARN_STAT_CLASSES];
+    tarn_stat oversize_allocations; tarn_stat oversize_segments;
+    int64_t num_alloc_retries; int64_t num_ooms; int64_t num_sync_all_streams; int64_t num_device_alloc; int64_t num_device_free; int64_t num_oom_rejections;
+} tarn_stats;
+typedef enum tarn_stats_what {
+    TARN_STATS_PEAK,
+    TARN_STATS_ACCUMULATED
+} tarn_stats_what;
+__attribute__((visibility("default"))) tarn_status tarn_device_stats_reset(int device, tarn_stats_what what);
+typedef struct tarn_metadata_kind {
+    size_t size;
+    const char *name;
+    size_t record_bytes;
+    int64_t records;
+    int64_t bytes;
+} tarn_metadata_kind;
+__attribute__((visibility("default"))) tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void *user), void *user);
+typedef uint64_t tarn_stream;
+__attribute__((visibility("default"))) tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
+__attribute__((visibility("default"))) tarn_status tarn_stream_return(tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
+typedef uint16_t tarn_tag;
+typedef struct tarn_pool tarn_pool;
+typedef struct tarn_alloc_options {
+    size_t size;
+    int device;
+    tarn_stream stream;
+    size_t alignment;
+    tarn_tag tag;
+    tarn_pool *pool;
+} tarn_alloc_options;
+__attribute__((visibility("default"))) tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
+__attribute__((visibility("default"))) tarn_status tarn_free(void *pointer);
+__attribute__((visibility("default"))) tarn_status tarn_free_on(void *pointer, tarn_stream stream);
+__attribute__((visibility("default"))) tarn_status tarn_record_stream(void *pointer, tarn_stream stream);
+struct tarn_pool_options;
+__attribute__((visibility("default"))) tarn_status tarn_pool_create(const struct tarn_pool_options *options, tarn_pool **pool);
+__attribute__((visibility("default"))) tarn_status tarn_pool_alloc(tarn_pool *pool, tarn_stream stream, size_t size, void **pointer);
+__attribute__((visibility("default"))) tarn_status tarn_pool_release(tarn_pool *pool);
+typedef enum tarn_capture_mode {
+    TARN_CAPTURE_GLOBAL,
+    TARN_CAPTURE_THREAD_LOCAL,
+    TARN_CAPTURE_RELAXED
+} tarn_capture_mode;
+__attribute__((visibility("default"))) tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream, tarn_capture_mode mode);
+__attribute__((visibility("default"))) tarn_status tarn_capture_end(tarn_stream stream, void **graph);
+typedef int tarn_library;
+__attribute__((visibility("default"))) tarn_status tarn_handle_get(tarn_library library, tarn_stream stream, void **handle);
+__attribute__((visibility("default"))) tarn_status tarn_handle_prewarm(tarn_library library, int device, tarn_stream stream, size_t count);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_alloc(size_t size, void **pointer);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_free(void *pointer);
+__attribute__((visibility("default"))) tarn_status tarn_device_trim(int device, size_t keep);
+__attribute__((visibility("default"))) tarn_status tarn_device_stats_get(int device, tarn_stats *stats);
+__attribute__((visibility("default"))) const char *tarn_last_error(void);
 typedef enum tarn_debug_kind {
     TARN_DEBUG_BAD_FREE,
     TARN_DEBUG_RED_ZONE,
@@ -148,15 +217,11 @@ typedef struct tarn_device_guard {
 __attribute__((visibility("default"))) tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device);
 __attribute__((visibility("default"))) tarn_status tarn_device_guard_restore(tarn_device_guard *guard);
 __attribute__((visibility("default"))) tarn_status tarn_shutdown(void);
-typedef uint64_t tarn_stream;
 __attribute__((visibility("default"))) tarn_status tarn_stream_get(int device, tarn_stream *stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_set(tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream);
-__attribute__((visibility("default"))) tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_retire(tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream);
-__attribute__((visibility("default"))) tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream);
-__attribute__((visibility("default"))) tarn_status tarn_stream_return(tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_stream_native_get(tarn_stream stream, void **native);
 __attribute__((visibility("default"))) tarn_status tarn_stream_device_get(tarn_stream stream, int *device);
 __attribute__((visibility("default"))) tarn_status tarn_stream_priority_get(tarn_stream stream, int *priority);
@@ -177,11 +242,6 @@ __attribute__((visibility("default"))) tarn_status tarn_event_record(tarn_event 
 __attribute__((visibility("default"))) tarn_status tarn_event_query(tarn_event *event);
 __attribute__((visibility("default"))) tarn_status tarn_event_synchronize(tarn_event *event);
 __attribute__((visibility("default"))) tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
-typedef enum tarn_capture_mode {
-    TARN_CAPTURE_GLOBAL,
-    TARN_CAPTURE_THREAD_LOCAL,
-    TARN_CAPTURE_RELAXED
-} tarn_capture_mode;
 typedef enum tarn_capture_state {
     TARN_CAPTURE_NONE,
     TARN_CAPTURE_ACTIVE,
@@ -189,29 +249,13 @@ typedef enum tarn_capture_state {
 } tarn_capture_state;
 __attribute__((visibility("default"))) tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode);
 __attribute__((visibility("default"))) tarn_status tarn_capture_announce(tarn_stream stream);
-__attribute__((visibility("default"))) tarn_status tarn_capture_end(tarn_stream stream, void **graph);
 __attribute__((visibility("default"))) tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph);
 __attribute__((visibility("default"))) tarn_status tarn_capture_abort(tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id);
-typedef uint16_t tarn_tag;
 __attribute__((visibility("default"))) tarn_status tarn_tag_intern(const char *text, tarn_tag *tag);
 __attribute__((visibility("default"))) const char *tarn_tag_text(tarn_tag tag);
 __attribute__((visibility("default"))) void *tarn_malloc(size_t size);
-__attribute__((visibility("default"))) tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer);
-struct tarn_pool;
-typedef struct tarn_alloc_options {
-    size_t size;
-    int device;
-    tarn_stream stream;
-    size_t alignment;
-    tarn_tag tag;
-    struct tarn_pool *pool;
-} tarn_alloc_options;
-__attribute__((visibility("default"))) tarn_status tarn_alloc(const tarn_alloc_options *options, size_t size, void **pointer);
-__attribute__((visibility("default"))) tarn_status tarn_free(void *pointer);
-__attribute__((visibility("default"))) tarn_status tarn_free_on(void *pointer, tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_free_after(void *pointer, tarn_event *event);
-__attribute__((visibility("default"))) tarn_status tarn_record_stream(void *pointer, tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_extend(void *pointer, size_t size);
 __attribute__((visibility("default"))) tarn_status tarn_usable_size_get(const void *pointer, size_t *size);
 typedef struct tarn_pool_id {
@@ -230,7 +274,6 @@ typedef struct tarn_block_info {
     _Bool imported;
 } tarn_block_info;
 __attribute__((visibility("default"))) tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info *info);
-__attribute__((visibility("default"))) tarn_status tarn_device_trim(int device, size_t keep);
 __attribute__((visibility("default"))) tarn_status tarn_compact(int device, size_t wanted, size_t *gained);
 __attribute__((visibility("default"))) tarn_status tarn_caching_set(_Bool caches);
 __attribute__((visibility("default"))) tarn_status tarn_caching_get(_Bool *caches);
@@ -264,40 +307,6 @@ typedef uint64_t tarn_observer;
 __attribute__((visibility("default"))) tarn_status tarn_observer_add(const tarn_observer_options *options, tarn_observer *observer);
 __attribute__((visibility("default"))) tarn_status tarn_observer_remove(tarn_observer observer);
 __attribute__((visibility("default"))) tarn_status tarn_range_get(const void *pointer, tarn_range *range);
-typedef struct tarn_stat {
-    int64_t current, peak;
-    int64_t allocated;
-    int64_t freed;
-} tarn_stat;
-typedef enum tarn_stat_class {
-    TARN_STAT_ALL,
-    TARN_STAT_SMALL_POOL,
-    TARN_STAT_LARGE_POOL,
-    TARN_STAT_CLASSES
-} tarn_stat_class;
-typedef struct tarn_stats {
-    size_t size;
-    int64_t max_split_size;
-    int64_t metadata_bytes;
-    tarn_stat allocation[TARN_STAT_CLASSES]; tarn_stat segment[TARN_STAT_CLASSES]; tarn_stat active[TARN_STAT_CLASSES]; tarn_stat inactive_split[TARN_STAT_CLASSES]; tarn_stat allocated_bytes[TARN_STAT_CLASSES]; tarn_stat reserved_bytes[TARN_STAT_CLASSES]; tarn_stat active_bytes[TARN_STAT_CLASSES]; tarn_stat inactive_split_bytes[TARN_STAT_CLASSES]; tarn_stat requested_bytes[TARN_STAT_CLASSES];
-    tarn_stat oversize_allocations; tarn_stat oversize_segments;
-    int64_t num_alloc_retries; int64_t num_ooms; int64_t num_sync_all_streams; int64_t num_device_alloc; int64_t num_device_free; int64_t num_oom_rejections;
-} tarn_stats;
-__attribute__((visibility("default"))) tarn_status tarn_device_stats_get(int device, tarn_stats *stats);
-typedef enum tarn_stats_what {
-    TARN_STATS_PEAK,
-    TARN_STATS_ACCUMULATED
-} tarn_stats_what;
-__attribute__((visibility("default"))) tarn_status tarn_device_stats_reset(int device, tarn_stats_what what);
-typedef struct tarn_metadata_kind {
-    size_t size;
-    const char *name;
-    size_t record_bytes;
-    int64_t records;
-    int64_t bytes;
-} tarn_metadata_kind;
-__attribute__((visibility("default"))) tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void *user), void *user);
-typedef struct tarn_pool tarn_pool;
 typedef struct tarn_pool_allocator {
     size_t size;
     void *(*alloc)(size_t size, int device, void *stream, void *user);
@@ -332,11 +341,9 @@ typedef struct tarn_pool_options {
     const tarn_pool_allocator *allocator;
     _Bool registrable;
 } tarn_pool_options;
-__attribute__((visibility("default"))) tarn_status tarn_pool_create(const tarn_pool_options *options, tarn_pool **pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocator *allocator);
 __attribute__((visibility("default"))) tarn_status tarn_pool_default(int device, tarn_pool **pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_retain(tarn_pool *pool);
-__attribute__((visibility("default"))) tarn_status tarn_pool_release(tarn_pool *pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_use_count_get(tarn_pool *pool, unsigned *count);
 __attribute__((visibility("default"))) tarn_status tarn_pool_id_get(tarn_pool *pool, tarn_pool_id *id);
@@ -347,7 +354,6 @@ __attribute__((visibility("default"))) tarn_status tarn_pool_segments_get(tarn_p
 __attribute__((visibility("default"))) tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 __attribute__((visibility("default"))) tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
 __attribute__((visibility("default"))) tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
-__attribute__((visibility("default"))) tarn_status tarn_pool_alloc(tarn_pool *pool, tarn_stream stream, size_t size, void **pointer);
 typedef struct tarn_pool_block {
     void *address;
     size_t usable_size, requested;
@@ -381,12 +387,10 @@ __attribute__((visibility("default"))) tarn_status tarn_scope_begin(tarn_pool *p
 __attribute__((visibility("default"))) tarn_status tarn_scope_end(tarn_scope scope);
 __attribute__((visibility("default"))) tarn_status tarn_scope_join(tarn_scope scope);
 __attribute__((visibility("default"))) tarn_status tarn_scope_leave(tarn_scope scope);
-__attribute__((visibility("default"))) tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream, tarn_capture_mode mode);
 __attribute__((visibility("default"))) tarn_status tarn_pool_capture_announce(tarn_pool *pool, tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_pool_keep_for_graph(tarn_pool *pool, void *graph);
 __attribute__((visibility("default"))) tarn_status tarn_pool_hold(tarn_pool *pool);
 __attribute__((visibility("default"))) tarn_status tarn_pool_unhold(tarn_pool *pool);
-typedef int tarn_library;
 enum {
     TARN_LIBRARY_CUDNN = 1, TARN_LIBRARY_CUBLAS = 2, TARN_LIBRARY_CUBLASLT = 3, TARN_LIBRARY_CUSPARSE = 4, TARN_LIBRARY_CUSOLVER_DN = 5, TARN_LIBRARY_CUSOLVER_SP = 6, TARN_LIBRARY_CUDSS = 7, TARN_LIBRARY_CURAND = 8, TARN_LIBRARY_MIOPEN = 9, TARN_LIBRARY_ROCBLAS = 10, TARN_LIBRARY_HIPBLAS = 11, TARN_LIBRARY_HIPBLASLT = 12, TARN_LIBRARY_ROCSPARSE = 13, TARN_LIBRARY_HIPSPARSE = 14, TARN_LIBRARY_HIPSOLVER = 15, TARN_LIBRARY_CUSPARSELT = 16,
         TARN_MAX_LIBRARIES = 63
@@ -432,9 +436,6 @@ typedef struct tarn_library_info {
     char reason[512];
 } tarn_library_info;
 __attribute__((visibility("default"))) tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info);
-__attribute__((visibility("default"))) tarn_status tarn_handle_get(tarn_library library, void **handle);
-__attribute__((visibility("default"))) tarn_status tarn_handle_get_on(tarn_library library, tarn_stream stream, void **handle);
-__attribute__((visibility("default"))) tarn_status tarn_handle_get_plain(tarn_library library, void **handle);
 typedef struct tarn_lease {
     void *handle;
     void *owner;
@@ -443,8 +444,6 @@ typedef struct tarn_lease {
 __attribute__((visibility("default"))) tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lease *lease);
 __attribute__((visibility("default"))) tarn_status tarn_handle_lease_bind(tarn_lease *lease, tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_handle_return(tarn_lease *lease);
-__attribute__((visibility("default"))) tarn_status tarn_handle_prewarm(tarn_library library, int device, size_t count);
-__attribute__((visibility("default"))) tarn_status tarn_handle_prewarm_on(tarn_library library, tarn_stream stream, size_t count);
 __attribute__((visibility("default"))) tarn_status tarn_handle_trim(tarn_library library, int device, size_t *destroyed);
 __attribute__((visibility("default"))) tarn_status tarn_handle_wait_limit_set(uint64_t ns);
 __attribute__((visibility("default"))) tarn_status tarn_handle_wait_limit_get(uint64_t *ns);
@@ -484,8 +483,7 @@ __attribute__((visibility("default"))) tarn_status tarn_workspace_policy_set(tar
 __attribute__((visibility("default"))) tarn_status tarn_workspace_policy_get(tarn_workspace_policy *policy);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes);
-__attribute__((visibility("default"))) tarn_status tarn_workspace_get(tarn_library library, void **pointer, size_t *size);
-__attribute__((visibility("default"))) tarn_status tarn_workspace_get_on(tarn_library library, tarn_stream stream, void **pointer, size_t *size);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_get(tarn_library library, tarn_stream stream, void **pointer, size_t *size);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_get_of(const tarn_lease *lease, void **pointer, size_t *size);
 typedef struct tarn_workspace_call {
     void *handle;
@@ -493,8 +491,7 @@ typedef struct tarn_workspace_call {
     size_t bytes;
     void *owner;
 } tarn_workspace_call;
-__attribute__((visibility("default"))) tarn_status tarn_workspace_begin(tarn_library library, tarn_workspace_call *call);
-__attribute__((visibility("default"))) tarn_status tarn_workspace_begin_on(tarn_library library, tarn_stream stream, tarn_workspace_call *call);
+__attribute__((visibility("default"))) tarn_status tarn_workspace_begin(tarn_library library, tarn_stream stream, tarn_workspace_call *call);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_begin_of(const tarn_lease *lease, tarn_workspace_call *call);
 __attribute__((visibility("default"))) tarn_status tarn_workspace_end(tarn_workspace_call *call);
 typedef enum tarn_workspaces {
@@ -525,9 +522,7 @@ typedef struct tarn_workspace_stats {
     uint64_t allocations;
 } tarn_workspace_stats;
 __attribute__((visibility("default"))) tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *stats);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_alloc(size_t size, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void **pointer);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_free(void *pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_usable_size_get(const void *pointer, size_t *size);
 __attribute__((visibility("default"))) _Bool tarn_pinned_contains(const void *pointer);
@@ -584,13 +579,30 @@ typedef struct tarn_share_info {
     unsigned pieces;
     int device;
     uint64_t id[2];
-    uint64_t generation;
+    uint64_t
+        generation;
 } tarn_share_info;
 __attribute__((visibility("default"))) tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info);
 __attribute__((visibility("default"))) tarn_status tarn_share_send(int socket, const tarn_share *share);
 __attribute__((visibility("default"))) tarn_status tarn_share_receive(int socket, tarn_share **share);
 __attribute__((visibility("default"))) tarn_status tarn_import(const tarn_share *share, int device, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_import_close(void *pointer);
+__attribute__((visibility("default"))) tarn_status tarn_pool_export(tarn_pool *pool, const tarn_share *before, tarn_share **share);
+__attribute__((visibility("default"))) tarn_status tarn_share_revoke(const tarn_share *share);
+__attribute__((visibility("default"))) tarn_status tarn_share_importers_get(const tarn_share *share, size_t *count);
+typedef struct tarn_imported_pool tarn_imported_pool;
+__attribute__((visibility("default"))) tarn_status tarn_pool_import(const tarn_share *share, int device, tarn_imported_pool **imported);
+__attribute__((visibility("default"))) tarn_status tarn_imported_pool_update(tarn_imported_pool *imported, const tarn_share *share);
+__attribute__((visibility("default"))) tarn_status tarn_imported_pool_find(tarn_imported_pool *imported, const void *address, size_t size,
+                                             void **pointer);
+typedef enum tarn_import_state {
+    TARN_IMPORT_CURRENT,
+    TARN_IMPORT_OUTDATED,
+    TARN_IMPORT_REVOKED,
+    TARN_IMPORT_ORPHANED
+} tarn_import_state;
+__attribute__((visibility("default"))) tarn_status tarn_imported_pool_state_get(tarn_imported_pool *imported, tarn_import_state *state);
+__attribute__((visibility("default"))) tarn_status tarn_imported_pool_close(tarn_imported_pool *imported);
 typedef enum tarn_sleep_contents {
     TARN_SLEEP_KEEP,
     TARN_SLEEP_DISCARD,
@@ -608,7 +620,7 @@ typedef struct tarn_sleep_options {
     size_t rule_count;
 } tarn_sleep_options;
 typedef enum tarn_residue_reason {
-    TARN_RESIDUE_CONTEXT = 1, TARN_RESIDUE_HANDLES = 2, TARN_RESIDUE_WORKSPACES = 3, TARN_RESIDUE_DEFAULT_POOL = 4, TARN_RESIDUE_PLAIN = 5, TARN_RESIDUE_REGISTERED = 6, TARN_RESIDUE_EXPORTED = 7, TARN_RESIDUE_LEFT = 8, TARN_RESIDUE_PINNED = 9,
+    TARN_RESIDUE_CONTEXT = 1, TARN_RESIDUE_HANDLES = 2, TARN_RESIDUE_WORKSPACES = 3, TARN_RESIDUE_DEFAULT_POOL = 4, TARN_RESIDUE_PLAIN = 5, TARN_RESIDUE_REGISTERED = 6, TARN_RESIDUE_EXPORTED = 7, TARN_RESIDUE_LEFT = 8, TARN_RESIDUE_PINNED = 9, TARN_RESIDUE_SLEEPER = 10, TARN_RESIDUE_IMPORTED = 11,
 } tarn_residue_reason;
 typedef struct tarn_residue_item {
     tarn_residue_reason reason;
@@ -632,6 +644,32 @@ typedef enum tarn_sleep_state {
     TARN_SLEEP_PREPARED,
     TARN_SLEEP_ASLEEP
 } tarn_sleep_state;
+typedef uint64_t tarn_sleeper;
+typedef struct tarn_sleeper_options {
+    size_t size;
+    const char *name;
+    int device;
+    tarn_pool *pool;
+    void *user;
+    tarn_status (*prepare)(void *user, char *why, size_t room);
+    void (*cancel)(void *user);
+    tarn_status (*commit)(void *user, char *why, size_t room);
+    tarn_status (*wake)(void *user, char *why, size_t room);
+    size_t (*held)(void *user);
+} tarn_sleeper_options;
+typedef enum tarn_sleeper_state {
+    TARN_SLEEPER_AWAKE,
+    TARN_SLEEPER_PREPARED,
+    TARN_SLEEPER_ASLEEP
+} tarn_sleeper_state;
+typedef struct tarn_sleeper_info {
+    size_t size;
+    int device;
+    tarn_sleeper_state state;
+    tarn_status status;
+    char name[64];
+    char why[256];
+} tarn_sleeper_info;
 __attribute__((visibility("default"))) tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag);
 __attribute__((visibility("default"))) tarn_status tarn_pool_tag_get(tarn_pool *pool, tarn_tag *tag);
 __attribute__((visibility("default"))) tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_residue *residue);
@@ -639,6 +677,9 @@ __attribute__((visibility("default"))) tarn_status tarn_sleep_commit(tarn_residu
 __attribute__((visibility("default"))) tarn_status tarn_sleep_cancel(void);
 __attribute__((visibility("default"))) tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue);
 __attribute__((visibility("default"))) tarn_status tarn_wake(void);
+__attribute__((visibility("default"))) tarn_status tarn_sleeper_add(const tarn_sleeper_options *options, tarn_sleeper *sleeper);
+__attribute__((visibility("default"))) tarn_status tarn_sleeper_remove(tarn_sleeper sleeper);
+__attribute__((visibility("default"))) tarn_status tarn_sleeper_info_get(tarn_sleeper sleeper, tarn_sleeper_info *info);
 __attribute__((visibility("default"))) tarn_status tarn_sleep_state_get(tarn_sleep_state *state);
 __attribute__((visibility("default"))) const char *tarn_residue_reason_text(tarn_residue_reason reason);
 typedef enum tarn_snapshot_format {
@@ -1083,11 +1124,11 @@ static void workspaces(tarn_library library)
     check_at(is_untouched((cleared).behind), "nothing was written behind " "cleared", 452);
     check_at(cleared.value.freed >= 2 * ((size_t)1 << 20) && cleared.value.deferred == 0, "cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0", 453);
     check_at((tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)) == TARN_OK, "tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL)", 454);
-    check_at((tarn_workspace_begin(library, &call.value)) == TARN_OK, "tarn_workspace_begin(library, &call.value)", 455);
+    check_at((tarn_workspace_begin(library, 2ul, &call.value)) == TARN_OK, "tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call.value)", 455);
     check_at(is_untouched((call).behind), "nothing was written behind " "call", 456);
     check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB", 457);
     check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 458);
-    check_at((tarn_workspace_begin_on(library, second_stream, &call.value)) == TARN_OK, "tarn_workspace_begin_on(library, second_stream, &call.value)", 459);
+    check_at((tarn_workspace_begin(library, second_stream, &call.value)) == TARN_OK, "tarn_workspace_begin(library, second_stream, &call.value)", 459);
     check_at(is_untouched((call).behind), "nothing was written behind " "call", 460);
     check_at(call.value.handle == &handle_alive && call.value.pointer == given_workspace, "call.value.handle == &handle_alive && call.value.pointer == given_workspace", 461);
     check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 462);
@@ -1101,7 +1142,7 @@ static void modes_and_plain_handles(tarn_library library)
     uint64_t ns;
     int value;
     void *handle;
-    check_at((tarn_handle_get_plain(library, &handle)) == TARN_OK, "tarn_handle_get_plain(library, &handle)", 476);
+    check_at((tarn_handle_get(library, 3ul, &handle)) == TARN_OK, "tarn_handle_get(library, TARN_STREAM_NONE, &handle)", 476);
     check_at(handle == &handle_alive, "handle == &handle_alive", 477);
     check_at((tarn_handle_wait_limit_set(1000)) == TARN_OK, "tarn_handle_wait_limit_set(1000)", 478);
     check_at((tarn_handle_wait_limit_get(&ns)) == TARN_OK, "tarn_handle_wait_limit_get(&ns)", 479);
@@ -1123,7 +1164,7 @@ static void modes_and_plain_handles(tarn_library library)
     check_at(call.value.handle == lease.value.handle && call.value.bytes >= 2 * ((size_t)1 << 20), "call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB", 495);
     check_at((tarn_workspace_end(&call.value)) == TARN_OK, "tarn_workspace_end(&call.value)", 496);
     check_at((tarn_handle_return(&lease.value)) == TARN_OK, "tarn_handle_return(&lease.value)", 497);
-    check_at(tarn_workspace_get_on(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED, "tarn_workspace_get_on(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED", 498);
+    check_at(tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED, "tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED", 498);
 }
 static void handles(void)
 {
@@ -1148,7 +1189,7 @@ static void handles(void)
     check_at(tarn_library_find("cublas", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS, "tarn_library_find(\"cublas\", &library) == TARN_OK && library == TARN_LIBRARY_CUBLAS", 523);
     check_at((tarn_library_find("counter", &library)) == TARN_OK, "tarn_library_find(\"counter\", &library)", 524);
     check_at((tarn_workspace_size_set(library, 2 * ((size_t)1 << 20))) == TARN_OK, "tarn_workspace_size_set(library, 2 * MIB)", 525);
-    check_at((tarn_handle_get_on(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get_on(library, first_stream, &handle)", 527);
+    check_at((tarn_handle_get(library, first_stream, &handle)) == TARN_OK, "tarn_handle_get(library, first_stream, &handle)", 527);
     check_at((tarn_stream_native_get(first_stream, &native)) == TARN_OK, "tarn_stream_native_get(first_stream, &native)", 528);
     check_at(handle == &handle_alive && handle_alive == 1 && bound_stream == native, "handle == &handle_alive && handle_alive == 1 && bound_stream == native", 529);
     check_at(given_workspace != ((void *)0) && given_size >= 2 * ((size_t)1 << 20), "given_workspace != NULL && given_size >= 2 * MIB", 530);

@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #define CHECK(condition) \
-    ((condition) ? (void)0 : (fprintf(stderr, "throws: line %d, %s: %s (%s)\n", __LINE__, now, #condition, tarn_last_error()), exit(1)))
+    ((condition)         \
+         ? (void)0       \
+         : (fprintf(stderr, "throws: line %d, %s: %s (%s)\n", __LINE__, now, #condition, tarn_last_error()), exit(1)))
 #define OK(call) CHECK((call) == TARN_OK)
 
 static const char *now = "start", *leaving = ""; // the function that leaves; none
@@ -103,13 +105,13 @@ static void register_it(const char *name, unsigned flags)
 static void get()
 {
     void *handle;
-    (void)tarn_handle_get_on(library, stream, &handle);
+    (void)tarn_handle_get(library, stream, &handle);
 }
 
 static void get_plain()
 {
     void *handle;
-    (void)tarn_handle_get_plain(library, &handle);
+    (void)tarn_handle_get(library, TARN_STREAM_NONE, &handle);
 }
 
 static void lease()
@@ -121,17 +123,17 @@ static void lease()
 
 static void prewarm()
 {
-    (void)tarn_handle_prewarm(library, 0, 2);
+    (void)tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2);
 }
 
 static void prewarm_on()
 {
-    (void)tarn_handle_prewarm_on(library, stream, 2);
+    (void)tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, stream, 2);
 }
 
 static void trim()
 {
-    OK(tarn_handle_prewarm(library, 0, 3));
+    OK(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 3));
     (void)tarn_handle_trim(library, 0, nullptr);
 }
 
@@ -139,7 +141,7 @@ static void trim()
 static void sleep_and_wake()
 {
     (void)tarn_wake(); // of a thread that ended
-    OK(tarn_handle_prewarm(library, 0, 3));
+    OK(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 3));
     try {
         OK(tarn_sleep(nullptr, nullptr));
     } catch (int) {
@@ -152,7 +154,9 @@ static void sleep_and_wake()
 static const struct {
     const char *name;
     void (*call)();
-} calls[] = {{"get", get}, {"get_plain", get_plain}, {"lease", lease}, {"prewarm", prewarm}, {"prewarm_on", prewarm_on}, {"trim", trim}, {"sleep", sleep_and_wake}};
+} calls[] = {
+    {"get", get},   {"get_plain", get_plain}, {"lease", lease}, {"prewarm", prewarm}, {"prewarm_on", prewarm_on},
+    {"trim", trim}, {"sleep", sleep_and_wake}};
 
 static void run(const std::function<void()> &function)
 {
@@ -212,11 +216,15 @@ static void try_each(const char *function)
 
 int main()
 {
-    static const char *const functions[] = {"create", "destroy", "set_stream", "set_workspace", "set_pointer_mode", "status_text"};
+    static const char *const functions[] = {"create",        "destroy",          "set_stream",
+                                            "set_workspace", "set_pointer_mode", "status_text"};
     alarm(60);
     OK(tarn_stream_lease(0, 0, &stream));
     for (unsigned flags : {0u, (unsigned)TARN_LIBRARY_BY_STREAM, (unsigned)TARN_LIBRARY_CREATE_TAKES_NUMBER}) {
-        register_it(flags == 0 ? "throws" : flags == TARN_LIBRARY_BY_STREAM ? "throws by stream" : "throws by number", flags);
+        register_it(flags == 0                        ? "throws"
+                    : flags == TARN_LIBRARY_BY_STREAM ? "throws by stream"
+                                                      : "throws by number",
+                    flags);
         for (const char *function : functions)
             for (bool ends : {false, true}) {
                 int before = left;

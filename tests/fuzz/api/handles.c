@@ -91,13 +91,7 @@ static void fuzz_tarn_library_info_get(void)
 static void fuzz_tarn_handle_get(void)
 {
     void *handle;
-    (void)tarn_handle_get(any_library(), or_null(&handle));
-}
-
-static void fuzz_tarn_handle_get_on(void)
-{
-    void *handle;
-    (void)tarn_handle_get_on(any_library(), any_stream(), or_null(&handle));
+    (void)tarn_handle_get(any_library(), any_stream(), or_null(&handle));
 }
 
 static void fuzz_tarn_handle_lease(void)
@@ -151,13 +145,7 @@ static void fuzz_tarn_handle_return(void)
 static void fuzz_tarn_handle_prewarm(void)
 {
     size_t count = take() < 224 ? take() % 4 : 65537 + (size_t)take_number() / 2;
-    (void)tarn_handle_prewarm(any_library(), any_device(), count);
-}
-
-static void fuzz_tarn_handle_prewarm_on(void)
-{
-    size_t count = take() < 224 ? take() % 4 : 65537 + (size_t)take_number() / 2;
-    (void)tarn_handle_prewarm_on(any_library(), any_stream(), count);
+    (void)tarn_handle_prewarm(any_library(), any_device(), take_bool() ? TARN_STREAM_NONE : any_stream(), count);
 }
 
 static void fuzz_tarn_handle_trim(void)
@@ -206,20 +194,6 @@ static void fuzz_tarn_workspace_size_get(void)
     (void)tarn_workspace_size_get(any_library(), any_device(), or_null(&bytes));
 }
 
-static void fuzz_tarn_workspace_get(void)
-{
-    void *pointer;
-    size_t bytes;
-    (void)tarn_workspace_get(any_library(), or_null(&pointer), or_null(&bytes));
-}
-
-static void fuzz_tarn_workspace_begin(void)
-{
-    tarn_workspace_call *call = &mine()->calls[take() % 4];
-    if (!call->owner)
-        (void)tarn_workspace_begin(any_library(), or_null(call));
-}
-
 static void fuzz_tarn_handle_wait_limit_get(void)
 {
     uint64_t ns;
@@ -246,17 +220,11 @@ static void fuzz_tarn_handle_mode_guard_restore(void)
     (void)tarn_handle_mode_guard_restore(take_bool() ? or_null(&mode_guard) : &wrong);
 }
 
-static void fuzz_tarn_handle_get_plain(void)
-{
-    void *handle;
-    (void)tarn_handle_get_plain(any_library(), or_null(&handle));
-}
-
-static void fuzz_tarn_workspace_get_on(void)
+static void fuzz_tarn_workspace_get(void)
 {
     void *pointer;
     size_t bytes;
-    (void)tarn_workspace_get_on(any_library(), any_stream(), or_null(&pointer), or_null(&bytes));
+    (void)tarn_workspace_get(any_library(), any_stream(), or_null(&pointer), or_null(&bytes));
 }
 
 static void fuzz_tarn_workspace_get_of(void)
@@ -266,11 +234,11 @@ static void fuzz_tarn_workspace_get_of(void)
     (void)tarn_workspace_get_of(any_lease(), or_null(&pointer), or_null(&bytes));
 }
 
-static void fuzz_tarn_workspace_begin_on(void)
+static void fuzz_tarn_workspace_begin(void)
 {
     tarn_workspace_call *call = &mine()->calls[take() % 4];
     if (!call->owner)
-        (void)tarn_workspace_begin_on(any_library(), any_stream(), or_null(call));
+        (void)tarn_workspace_begin(any_library(), any_stream(), or_null(call));
 }
 
 static void fuzz_tarn_workspace_begin_of(void)
@@ -319,12 +287,10 @@ const struct api_call api_handles[] = {
     CALL(tarn_library_count_get),
     CALL(tarn_library_info_get),
     CALL(tarn_handle_get),
-    CALL(tarn_handle_get_on),
     CALL(tarn_handle_lease),
     CALL(tarn_handle_lease_bind),
     CALL(tarn_handle_return),
     CALL(tarn_handle_prewarm),
-    CALL(tarn_handle_prewarm_on),
     CALL(tarn_handle_trim),
     CALL(tarn_handle_wait_limit_set),
     CALL(tarn_handle_mode_set),
@@ -338,10 +304,7 @@ const struct api_call api_handles[] = {
     CALL(tarn_workspace_end),
     CALL(tarn_workspace_clear),
     CALL(tarn_workspace_stats_get),
-    CALL(tarn_handle_get_plain),
-    CALL(tarn_workspace_get_on),
     CALL(tarn_workspace_get_of),
-    CALL(tarn_workspace_begin_on),
     CALL(tarn_workspace_begin_of),
     CALL(tarn_handle_wait_limit_get),
     CALL(tarn_handle_mode_get),

@@ -171,7 +171,7 @@ static void fuzz_tarn_device_limit_get(void)
 
 /* ---- Observers, ranges, pins ---- */
 
-/* Observers may free and ask, and reclaim says whether it freed. */
+/* Observers may free and ask, and before_growth says whether it freed. */
 static bool free_one(void *argument)
 {
     struct block *block = argument;
@@ -181,11 +181,11 @@ static bool free_one(void *argument)
     return true;
 }
 
-static void on_range(const tarn_range *range, void *user)
+static void on_range(const tarn_mapping *range, void *user)
 {
-    tarn_range again;
+    tarn_mapping again;
     (void)free_one(user);
-    (void)tarn_range_get(range->address, &again);
+    (void)tarn_mapping_get(range->address, &again);
 }
 
 static void on_shortage(const tarn_shortage *shortage, void *user)
@@ -210,7 +210,7 @@ static void fuzz_tarn_observer_add(void)
                                      .mapped = which & 1 ? on_range : NULL,
                                      .unmapping = which & 2 ? on_range : NULL,
                                      .out_of_memory = which & 4 ? on_shortage : NULL,
-                                     .reclaim = which & 8 ? on_reclaim : NULL};
+                                     .before_growth = which & 8 ? on_reclaim : NULL};
     if (has_room(world.observers) && !tarn_observer_add(or_null(&options), or_null(&observer)))
         slot_add(world.observers, NULL, observer);
 }
@@ -224,9 +224,9 @@ static void fuzz_tarn_observer_remove(void)
 
 static void fuzz_tarn_range_get(void)
 {
-    tarn_range range = {0};
+    tarn_mapping range = {0};
     const void *pointer = any_pointer();
-    if (!tarn_range_get(pointer, or_null(&range)))
+    if (!tarn_mapping_get(pointer, or_null(&range)))
         DEMAND((uintptr_t)pointer - (uintptr_t)range.address < range.bytes);
 }
 
@@ -537,7 +537,7 @@ const struct api_call api_memory[] = {
     CALL(tarn_device_limit_get),
     CALL(tarn_observer_add),
     CALL(tarn_observer_remove),
-    CALL(tarn_range_get),
+    CALL(tarn_mapping_get),
     CALL(tarn_anchor),
     CALL(tarn_unanchor),
     CALL(tarn_export_enable),

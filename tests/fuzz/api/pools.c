@@ -162,7 +162,7 @@ static void fuzz_tarn_pool_blocks_get(void)
 
 static void fuzz_tarn_pool_segments_get(void)
 {
-    tarn_range segments[BLOCKS];
+    tarn_mapping segments[BLOCKS];
     size_t count = 0, room = take() % (BLOCKS + 1);
     (void)tarn_pool_segments_get(any_object(world.pools), or_null(segments), room, or_null(&count));
 }

@@ -259,7 +259,7 @@ static void sleeps(tarn_nccl_kind kind, int flags)
 
 static void trap(void)
 {
-    tarn_range segments[16];
+    tarn_mapping segments[16];
     void *handles[16];
     size_t count = 0;
     TARN(tarn_pool_segments_get(w.pool, segments, 16, &count));

@@ -112,7 +112,7 @@ static void check_blocks(int index)
 
 static void check_segments(int index)
 {
-    static tarn_range list[64];
+    static tarn_mapping list[64];
     size_t count = 0;
     const struct pool *pool = &m.pools[index];
     uint64_t reasons = pool->registrable ? 0 : BIT(TARN_ERROR_INVALID_ARGUMENT);

@@ -214,10 +214,10 @@ static void paint(struct block *block)
 /* Without caching a block of the default pool is a driver allocation of its own. */
 static void check_alone(const struct block *block)
 {
-    tarn_range range;
+    tarn_mapping range;
     if (!m.uncached || block->pool != -1)
         return;
-    MINE(tarn_range_get(block->start, &range));
+    MINE(tarn_mapping_get(block->start, &range));
     SO(range.address == block->start, "a block without caching shares its memory", "%p lies in what begins at %p",
        (void *)block->start, range.address);
 }

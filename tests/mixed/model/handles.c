@@ -196,13 +196,13 @@ static tarn_status ask(struct use *use, int library, struct flow *flow, bool lea
         status = use->leased ? CALL(tarn_handle_lease_bind, &use->lease, flow->value)
                              : CALL(tarn_handle_lease, number, flow->value, &use->lease);
     else if (CHANCE(4) && tarn_stream_set(flow->value) == TARN_OK) { /* the short forms */
-        status = library == BY_CALL ? CALL(tarn_workspace_get, number, &pointer, &size)
-                                    : CALL(tarn_handle_get, number, &handle);
+        status = library == BY_CALL ? CALL(tarn_workspace_get, number, TARN_STREAM_CURRENT, &pointer, &size)
+                                    : CALL(tarn_handle_get, number, TARN_STREAM_CURRENT, &handle);
         MINE(tarn_stream_set(TARN_STREAM_LEGACY));
     } else if (library == BY_CALL)
-        status = CALL(tarn_workspace_get_on, number, flow->value, &pointer, &size);
+        status = CALL(tarn_workspace_get, number, flow->value, &pointer, &size);
     else
-        status = CALL(tarn_handle_get_on, number, flow->value, &handle);
+        status = CALL(tarn_handle_get, number, flow->value, &handle);
     if (status)
         return status;
     if (leases)
@@ -237,7 +237,7 @@ static void op_ask(void)
         void *handle =
             NULL; /* the handle that goes with it: the workspace stays, unless somebody has cleared it since */
         use->valid = use->clears == m.clears;
-        (void)WELL(reasons_of(flow), tarn_handle_get_on, m.libraries[library], flow->value, &handle);
+        (void)WELL(reasons_of(flow), tarn_handle_get, m.libraries[library], flow->value, &handle);
         work(use);
         return;
     }
@@ -307,7 +307,7 @@ static void op_plain(void)
         m.uses[m.actor][i].valid = false;
     MINE(tarn_stream_set(TARN_STREAM_LEGACY));
     uint64_t reasons = BIT(TARN_ERROR_OUT_OF_MEMORY) | (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0);
-    if (!WELL(reasons, tarn_handle_get_plain, m.libraries[library], &handle))
+    if (!WELL(reasons, tarn_handle_get, m.libraries[library], TARN_STREAM_NONE, &handle))
         return;
     const struct thing *thing = handle;
     tarn_block_info info = {.size = sizeof info};
@@ -332,10 +332,10 @@ static void op_per_call(void)
         lease->valid = false;
         status = CALL(tarn_workspace_begin_of, &lease->lease, &call);
     } else if (CHANCE(3) && tarn_stream_set(flow->value) == TARN_OK) {
-        status = CALL(tarn_workspace_begin, m.libraries[library], &call);
+        status = CALL(tarn_workspace_begin, m.libraries[library], TARN_STREAM_CURRENT, &call);
         MINE(tarn_stream_set(TARN_STREAM_LEGACY));
     } else {
-        status = CALL(tarn_workspace_begin_on, m.libraries[library], flow->value, &call);
+        status = CALL(tarn_workspace_begin, m.libraries[library], flow->value, &call);
     }
     if (!well("a begin", status, reasons_of(flow)))
         return;
@@ -371,9 +371,9 @@ static void op_prewarm(void)
     struct flow *flow = some_flow(0);
     uint64_t reasons = BIT(TARN_ERROR_OUT_OF_MEMORY) | (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0);
     if (CHANCE(2))
-        (void)WELL(reasons, tarn_handle_prewarm, library, 0, 1 + below(4));
+        (void)WELL(reasons, tarn_handle_prewarm, library, 0, TARN_STREAM_NONE, 1 + below(4));
     else if (flow && flow->actor < 0 && flow_value(flow))
-        (void)WELL(reasons, tarn_handle_prewarm_on, library, flow->value, 1);
+        (void)WELL(reasons, tarn_handle_prewarm, library, TARN_CURRENT_DEVICE, flow->value, 1);
 }
 
 /* A program that captures anew: a prewarm, a begin, a get, which must have a handle whatever has happened before. */
@@ -385,13 +385,13 @@ static void op_prewarm_and_capture(void)
     bool on_stream = CHANCE(2);
     if (!flow || flow->actor >= 0 || flow->capture >= 0 || any_open(-1) || flow->kind == LEGACY || flow->kind == FOUND)
         return;
-    tarn_status status =
-        on_stream ? CALL(tarn_handle_prewarm_on, library, flow->value, 1) : CALL(tarn_handle_prewarm, library, 0, 1);
+    tarn_status status = on_stream ? CALL(tarn_handle_prewarm, library, TARN_CURRENT_DEVICE, flow->value, 1)
+                                   : CALL(tarn_handle_prewarm, library, 0, TARN_STREAM_NONE, 1);
     if (!well("a prewarm", status, BIT(TARN_ERROR_OUT_OF_MEMORY)) || was_injected())
         return;
     SURE(tarn_capture_begin, flow->value, TARN_CAPTURE_RELAXED);
     call_quiet();
-    status = CALL(tarn_handle_get_on, library, flow->value, &handle);
+    status = CALL(tarn_handle_get, library, flow->value, &handle);
     SO(status != TARN_ERROR_CAPTURE, "a capture has no handle although a prewarm said that it would", "flow %d: %s",
        (int)(flow - m.flows), tarn_last_error());
     (void)well("a get after a prewarm", status, BIT(TARN_ERROR_OUT_OF_MEMORY));

@@ -357,7 +357,7 @@ static void op_pool_share(void)
 static tarn_observer observer;
 static uint64_t newest;
 
-static void hear_mapped(const tarn_range *range, void *user)
+static void hear_mapped(const tarn_mapping *range, void *user)
 {
     (void)user;
     SO(range->generation > newest, "a generation was there before", "%" PRIu64 " after %" PRIu64, range->generation,
@@ -370,7 +370,7 @@ static void hear_mapped(const tarn_range *range, void *user)
            "memory was mapped where a live block is", "%p of %zu bytes, block %d", range->address, range->bytes, i);
 }
 
-static void hear_unmapping(const tarn_range *range, void *user)
+static void hear_unmapping(const tarn_mapping *range, void *user)
 {
     (void)user;
     for (int i = 0; i < BLOCKS && !m.moves; i++)
@@ -415,7 +415,7 @@ static void op_observer(void)
                                      .mapped = hear_mapped,
                                      .unmapping = hear_unmapping,
                                      .out_of_memory = hear_shortage,
-                                     .reclaim = hear_request};
+                                     .before_growth = hear_request};
     if (!observer)
         (void)WELL(0, tarn_observer_add, &options, &observer);
     else if (CHANCE(4) && WELL(0, tarn_observer_remove, observer))
@@ -425,8 +425,8 @@ static void op_observer(void)
 static void op_range(void)
 {
     const struct block *block = some_running();
-    tarn_range range;
-    if (!block || !WELL(0, tarn_range_get, block->start, &range))
+    tarn_mapping range;
+    if (!block || !WELL(0, tarn_mapping_get, block->start, &range))
         return;
     SO((uintptr_t)range.address <= (uintptr_t)block->start &&
            (uintptr_t)block->start < (uintptr_t)range.address + range.bytes && range.device == block->device,

@@ -28,7 +28,7 @@ static void all_calls_here(void)
         calls();
 }
 
-static void hear_range(const tarn_range *range, void *user)
+static void hear_range(const tarn_mapping *range, void *user)
 {
     (void)range;
     (void)user;
@@ -83,7 +83,7 @@ static void in_out_of_memory(void)
 static void in_reclaim(void)
 {
     void *block = NULL;
-    observe((tarn_observer_options){.reclaim = hear_request});
+    observe((tarn_observer_options){.before_growth = hear_request});
     (void)tarn_alloc_on(world.stream, 60 * MIB, &block);
 }
 
@@ -369,8 +369,8 @@ static void *use_thing(void *argument)
 {
     void *handle = NULL;
     (void)argument;
-    (void)tarn_handle_get_on(thing_library, world.stream, &handle);
-    (void)tarn_handle_get_on(thing_library, world.stream, &handle);
+    (void)tarn_handle_get(thing_library, world.stream, &handle);
+    (void)tarn_handle_get(thing_library, world.stream, &handle);
     return NULL;
 }
 
@@ -379,7 +379,7 @@ static void use_a_workspace(void)
 {
     tarn_workspace_call call = {0};
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-    (void)tarn_workspace_begin_on(thing_library, world.stream, &call);
+    (void)tarn_workspace_begin(thing_library, world.stream, &call);
     (void)tarn_workspace_end(&call);
 }
 
@@ -437,7 +437,7 @@ static const struct {
     {"observe.h:mapped", "an observer's mapped", in_mapped, -1},
     {"observe.h:unmapping", "an observer's unmapping", in_unmapping, -1},
     {"observe.h:out_of_memory", "an observer's out_of_memory", in_out_of_memory, -1},
-    {"observe.h:reclaim", "an observer's reclaim", in_reclaim, -1},
+    {"observe.h:before_growth", "an observer's before_growth", in_reclaim, -1},
     {"pool.h:alloc", "a pool allocator's alloc", in_segment_alloc, -1},
     {"pool.h:free", "a pool allocator's free", in_segment_free, -1},
     {"pool.h:gone", "a pool allocator's gone", in_segments_gone, -1},

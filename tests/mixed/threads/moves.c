@@ -295,7 +295,7 @@ void op_caching(struct worker *worker)
     size_t size = 1 + below(worker, below(worker, 2) ? 40000 : 1u << 20);
     struct block block = {.live = false};
     tarn_block_info info = {.size = sizeof info};
-    tarn_range range;
+    tarn_mapping range;
     void *got = NULL;
     if (pthread_mutex_trylock(&one))
         return;
@@ -307,7 +307,7 @@ void op_caching(struct worker *worker)
     if (WELL(SHORT, tarn_alloc_on, worker->flows[flow].value, size, &got)) {
         taken(&block, got, size, flow);
         MINE(tarn_pointer_info_get(got, &info));
-        MINE(tarn_range_get(got, &range));
+        MINE(tarn_mapping_get(got, &range));
         SO(range.address == got || info.pool.first || info.pool.second, "a block without caching shares its memory",
            "%p lies in what begins at %p", got, range.address);
         use(worker, flow, &block);
@@ -318,14 +318,14 @@ void op_caching(struct worker *worker)
 }
 
 /* A handle that is there is given while memory moves; none is made. In a capture it would get a workspace that nobody clears. */
-static void hear(const tarn_range *range, void *user)
+static void hear(const tarn_mapping *range, void *user)
 {
     struct worker *worker = worker_here;
     void *handle = NULL;
     (void)user;
     SO(range->bytes > 0 && range->device == 0, "a range of nothing", "%zu bytes", range->bytes);
     if (worker && !worker->captures)
-        (void)WELL(BIT(TARN_ERROR_BUSY) | BARRED | SHORT, tarn_handle_get_on, library, worker->flows[0].value, &handle);
+        (void)WELL(BIT(TARN_ERROR_BUSY) | BARRED | SHORT, tarn_handle_get, library, worker->flows[0].value, &handle);
 }
 
 /* ---- The run ----------------------------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <tarn/status.h>
+#include <tarn/core.h>
 #include <unistd.h>
 
 enum { RECORDS_AT_ONCE = 4096 };
