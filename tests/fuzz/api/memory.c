@@ -222,7 +222,7 @@ static void fuzz_tarn_observer_remove(void)
         slot_ended(world.observers, NULL, observer);
 }
 
-static void fuzz_tarn_range_get(void)
+static void fuzz_tarn_mapping_get(void)
 {
     tarn_mapping range = {0};
     const void *pointer = any_pointer();
