@@ -223,7 +223,8 @@ TARN_API tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mo
 TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
 
 /* Ends a capture that tarn began. `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys. If the
- * capture was invalidated or the device is lost, the capture is over too and there is no graph.
+ * capture was invalidated or the device is lost, the capture is over too and there is no graph. On HIP the stream of an
+ * invalidated capture says for ever that it captures: do with it what tarn_capture_abort() says of such streams.
  *   TARN_ERROR_INVALID_ARGUMENT   `graph` is NULL, or the stream has no known capture, or its capture was announced
  *   TARN_ERROR_CAPTURE            the capture was invalidated, and is over; or the calling thread did not begin it and
  *                                 it is not relaxed, and it goes on
@@ -247,8 +248,8 @@ TARN_API tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph)
 /* Ends a known capture. If tarn began it, its recorded work is discarded. The same threads may call this as for
  * tarn_capture_end(). If the thread that began the capture has exited, any thread may call this. The driver may then
  * refuse to end the capture: tarn forgets it, and the stream keeps capturing until it is destroyed. Return such a
- * stream if it is leased, which destroys it. A shared one (tarn_stream_shared_get()) is destroyed at once, and its value
- * retired, in every thread; if that fails, repeat the call. Retire any other, and then destroy it.
+ * stream if it is leased, which destroys it. A shared one (tarn_stream_shared_get()) is destroyed by this call, and its
+ * value retired, in every thread; if that fails, repeat the call. Retire any other, and then destroy it.
  *   TARN_ERROR_INVALID_ARGUMENT   the stream has no known capture
  *   TARN_ERROR_CAPTURE            the calling thread did not begin the capture, and it is not relaxed */
 TARN_API tarn_status tarn_capture_abort(tarn_stream stream);
