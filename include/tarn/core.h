@@ -166,7 +166,8 @@ typedef enum tarn_capture_mode {
 TARN_API tarn_status tarn_pool_capture_begin(tarn_pool *pool, tarn_stream stream, tarn_capture_mode mode);
 
 /* Ends a capture that tarn began. `graph` receives the vendor's graph (cudaGraph_t), which the caller destroys. If the
- * capture was invalidated or the device is lost, the capture is over too and there is no graph.
+ * capture was invalidated or the device is lost, the capture is over too and there is no graph. On HIP the stream of an
+ * invalidated capture says for ever that it captures: do with it what tarn_capture_abort() says of such streams.
  *   TARN_ERROR_INVALID_ARGUMENT   `graph` is NULL, or the stream has no known capture, or its capture was announced
  *   TARN_ERROR_INVALID_STREAM     the stream is unknown or was retired
  *   TARN_ERROR_CAPTURE            the capture was invalidated, and is over; or the calling thread did not begin it and

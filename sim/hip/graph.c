@@ -37,6 +37,12 @@ static bool is(int device, driver_stream queue, int state)
     return host_capture_status(device, queue, &capture) == TARN_OK && (int)capture.state == state;
 }
 
+static void stay(hip_stream stream, bool invalid)
+{
+    if (stream != HIP_THREADS_STREAM)
+        stream->stays_invalid = invalid;
+}
+
 hip_result hipStreamBeginCapture(hip_stream stream, hip_stream_capture_mode mode)
 {
     int device;
@@ -50,9 +56,14 @@ hip_result hipStreamBeginCapture(hip_stream stream, hip_stream_capture_mode mode
         code = HIP_ILLEGAL_STATE;
     if (!code)
         code = sim_code(host_capture_begin(device, queue, (enum driver_capture_mode)mode), HIP_ILLEGAL_STATE);
+    if (!code)
+        stay(stream, false);
     return sim_leave(code);
 }
 
+/* Of an invalidated capture, or one with work that is not joined, ROCm/clr says the failure and keeps the stream's state, until a capture
+ * begins there again (hipamd/src/hip_graph.cpp, hipStreamEndCapture_common(), rocm-5.7.1 to amd-staging of October 2024). Here the capture
+ * itself is over, and the stream alone says that it is invalidated. */
 static hip_result end(hip_stream stream, hip_graph *graph)
 {
     int device;
@@ -71,6 +82,7 @@ static hip_result end(hip_stream stream, hip_graph *graph)
     code = sim_code(host_capture_end(device, queue, &made), HIP_ILLEGAL_STATE);
     *graph = NULL;
     if (code) {
+        stay(stream, is(device, queue, DRIVER_CAPTURE_NONE));
         object_free(&graphs, result);
         return code;
     }
@@ -111,6 +123,8 @@ hip_result hipStreamGetCaptureInfo_v2(hip_stream stream, hip_stream_capture_stat
         code = queue ? sim_code(host_capture_status(device, queue, &capture), HIP_CAPTURE_UNSUPPORTED) : ask_legacy();
     if (code)
         return sim_leave(code);
+    if (queue && stream != HIP_THREADS_STREAM && stream->stays_invalid && capture.state == DRIVER_CAPTURE_NONE)
+        capture.state = DRIVER_CAPTURE_INVALIDATED;
     *status = (hip_stream_capture_status)capture.state;
     if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
         *id = capture.id;

@@ -637,8 +637,11 @@ static tarn_status end(tarn_stream value, struct ending *ending)
         status = device_note(device, driver->capture_end(device->number, stream->native, &ending->graph));
     bool lost =
         status && atomic_load(&device->lost); /* what captured is gone: it must not bar other devices for ever */
-    ending->over = !status || lost || (ending->orphaned && ending->gives_up) || !driver_captures(stream);
-    if (ending->over && ending->orphaned && driver_captures(stream))
+    /* HIP does not end a capture that was invalidated or has unjoined work, and nobody else could end it. */
+    bool refused = status == TARN_ERROR_CAPTURE && !ending->orphaned;
+    bool given_up = ending->orphaned && ending->gives_up;
+    ending->over = !status || lost || refused || given_up || !driver_captures(stream);
+    if (ending->over && (refused || ending->orphaned) && driver_captures(stream))
         atomic_store(&stream->abandoned, true);
     if (ending->over)
         leave(stream);

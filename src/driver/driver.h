@@ -74,8 +74,9 @@ struct driver_properties {
  *                       process, released like one that was created. What the descriptor cannot be is TARN_ERROR_INVALID_ARGUMENT
  * Captures. Status values 900 to 909 of a vendor become TARN_ERROR_CAPTURE:
  *   capture_begin/_end  end gives a graph, or TARN_ERROR_CAPTURE and no graph when the capture was invalidated; it is over either
- *                       way, unless it began on another stream, or in another thread and is not relaxed. stream_destroy of the
- *                       stream on which it began ends it too, for any thread
+ *                       way, unless it began on another stream, or in another thread and is not relaxed. On HIP the stream of
+ *                       an invalidated one still says that it captures. stream_destroy of the stream on which it began ends it
+ *                       too, for any thread
  *   capture_status      never touches tarn_last_error(); asking the legacy stream while a blocking one captures says INVALIDATED
  *                       or fails with TARN_ERROR_CAPTURE: treat both as "captures"
  *   capture_mode        exchanges the calling thread's mode, for what is called outside this table

@@ -131,6 +131,11 @@ static void an_adopted_stream_is_retired_and_destroyed(void **state)
     nothing_is_left(0);
 }
 
+static bool is_hip(void)
+{
+    return strcmp(driver->name, "hip") == 0;
+}
+
 static tarn_stream shared(int priority)
 {
     tarn_stream stream = 0;
@@ -202,6 +207,42 @@ static void a_shared_stream_whose_capture_can_be_ended_stays(void **state)
     GIVES(tarn_capture_abort(stream), TARN_ERROR_INVALID_ARGUMENT);
 }
 
+/* The end of an invalidated capture fails, and the capture is over. HIP's stream says that it captures all the same. */
+static void an_invalidated_capture_bars_nothing(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 8; round++) {
+        tarn_pool *pool = pool_with((tarn_pool_options){0});
+        bool is_shared = round & 1, unjoined = round & 2;
+        tarn_stream stream = is_shared ? shared(0) : lease(0), joins = lease(0);
+        void *block = alloc_in(pool, stream, MIB), *graph = NULL;
+        driver_event event = NULL;
+        OK(round & 4 ? tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_THREAD_LOCAL)
+                     : tarn_capture_begin(stream, TARN_CAPTURE_THREAD_LOCAL));
+        if (unjoined) {
+            OK(driver->event_create(0, &event));
+            OK(driver->event_record(0, event, native_of(stream)));
+            OK(driver->stream_wait_event(0, native_of(joins), event));
+            work_on(joins, block, MIB, 1000);
+        } else {
+            CHECK(driver->stream_query(0, native_of(stream)) == TARN_ERROR_CAPTURE);
+        }
+        GIVES(tarn_capture_end(stream, &graph), TARN_ERROR_CAPTURE);
+        CHECK(!graph);
+        tarn_status status = tarn_capture_abort(stream); /* what a caller does that does not know */
+        CHECK(status == (is_shared && is_hip() ? TARN_OK : TARN_ERROR_INVALID_ARGUMENT));
+        if (!is_shared)
+            OK(tarn_stream_return(stream));
+        OK(tarn_stream_return(joins));
+        if (event)
+            OK(driver->event_destroy(0, event));
+        nothing_is_barred(pool);
+        OK(tarn_free(block));
+        OK(tarn_pool_release(pool));
+        nothing_is_left(0);
+    }
+}
+
 /* What fails on the way can be repeated. */
 static void an_abort_on_a_shared_stream_can_be_repeated(void **state)
 {
@@ -256,6 +297,7 @@ int main(void)
         OK(tarn_host_check_set(true, NULL, NULL));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shared_stream_gets_a_successor),
+        cmocka_unit_test(an_invalidated_capture_bars_nothing),
         cmocka_unit_test(a_shared_stream_whose_capture_can_be_ended_stays),
         cmocka_unit_test(a_returned_stream_bars_nothing),
         cmocka_unit_test(an_adopted_stream_is_retired_and_destroyed),

@@ -477,20 +477,13 @@ static const struct {
     const char *name;
     void (*call)(void);
 } calls[] = {
-    {"a suspend", cost_of_a_suspend},
-    {"a pool", cost_of_a_pool},
-    {"a look-up", cost_of_a_look_up},
-    {"statistics", cost_of_statistics},
-    {"a trim", cost_of_a_trim},
-    {"growth", cost_of_growth},
-    {"a stream", cost_of_a_stream},
-    {"a use", cost_of_a_use},
-    {"a scope", cost_of_a_scope},
-    {"a pair", cost_of_a_scoped_pair},
-    {"an observer", cost_of_an_observer},
-    {"a capture beside pools", cost_of_a_capture_of_theirs},
-    {"a capture", cost_of_a_capture},
-    {"a pair in a capture", cost_of_a_scoped_pair},
+    {"a suspend", cost_of_a_suspend},     {"a pool", cost_of_a_pool},
+    {"a look-up", cost_of_a_look_up},     {"statistics", cost_of_statistics},
+    {"a trim", cost_of_a_trim},           {"growth", cost_of_growth},
+    {"a stream", cost_of_a_stream},       {"a use", cost_of_a_use},
+    {"a scope", cost_of_a_scope},         {"a pair", cost_of_a_scoped_pair},
+    {"an observer", cost_of_an_observer}, {"a capture beside pools", cost_of_a_capture_of_theirs},
+    {"a capture", cost_of_a_capture},     {"a pair in a capture", cost_of_a_scoped_pair},
 };
 enum { COSTS = sizeof calls / sizeof *calls, IN_CAPTURES = COSTS - 2 };
 
@@ -617,8 +610,8 @@ static void a_sleep_waits_for_the_device_once(void)
     for (size_t i = 0; i < STREAMS; i++)
         (void)lease(0);
     uint64_t few = driver_calls_of_a_sleep(2), many = driver_calls_of_a_sleep(SLEEPERS);
-    fprintf(stderr, "%llu driver calls of a sleep of 2 pools beside %d streams, %llu of %d\n", (unsigned long long)few, STREAMS,
-           (unsigned long long)many, SLEEPERS);
+    fprintf(stderr, "%llu driver calls of a sleep of 2 pools beside %d streams, %llu of %d\n", (unsigned long long)few,
+            STREAMS, (unsigned long long)many, SLEEPERS);
     CHECK(many - few < SLEEPERS * 32);
 }
 
