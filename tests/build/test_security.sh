@@ -23,6 +23,9 @@ while IFS= read -r row; do
     done
 done <<<"$rows"
 
+# A program with another user's rights ignores the environment, since secure_getenv() does.
+! grep -rnE '(^|[^_])\bgetenv *\(' src || fail "the library reads the environment by getenv()"
+
 # downloads FOLDER: the downloads of its scripts by a command that takes whatever comes. Lines that a backslash continues are one.
 downloads()
 {

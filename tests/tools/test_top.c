@@ -169,6 +169,32 @@ static void a_user_cannot_starve_a_list(void **state)
     top_list_finish(&list);
 }
 
+/* Nor can many users together: a list is over after its time, and counts what it has left out. */
+static void many_users_cannot_starve_a_list(void **state)
+{
+    enum { USERS = 60, FIRST = 30000 };
+    int files[USERS];
+    struct top_list list;
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    sound();
+    (void)unlink(path);
+    for (int i = 0; i < USERS; i++) {
+        files[i] = show_other(20000 + i, 3);
+        CHECK(fchown(files[i], (uid_t)(FIRST + i), (gid_t)-1) == 0);
+    }
+    CHECK(top_list_make(directory, 0, &list));
+    CHECK(list.left_out > 0 && list.count + list.left_out >= USERS); /* each is waited for, since it is being written */
+    top_list_finish(&list);
+    for (int i = 0; i < USERS; i++) {
+        char other[160];
+        snprintf(other, sizeof other, "%s/" PAGE_PREFIX "%d", directory, 20000 + i);
+        close(files[i]);
+        CHECK(unlink(other) == 0);
+    }
+}
+
 /* A file that is called like a page stays, unless it is one. */
 static void only_pages_are_removed(void **state)
 {
@@ -374,6 +400,7 @@ int main(void)
         cmocka_unit_test(a_sound_page_is_read),
         cmocka_unit_test(invalid_pages_are_refused),
         cmocka_unit_test(a_user_cannot_starve_a_list),
+        cmocka_unit_test(many_users_cannot_starve_a_list),
         cmocka_unit_test(only_pages_are_removed),
         cmocka_unit_test(counts_beyond_their_room_are_refused),
         cmocka_unit_test(texts_have_an_end_and_move_no_cursor),

@@ -642,6 +642,31 @@ static void another_user_does_not_answer_for_a_sender()
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* Another user who knows the name and the key of a tensor gets no byte of it. */
+static void another_user_receives_nothing()
+{
+    auto &tarn = ours();
+    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
+    DataPtr a = tarn.allocate(6 * MIB);
+    std::string handle = tarn.shareIpcHandle(a.get()).handle;
+    if (geteuid() != 0)
+        return; /* it takes a second user */
+    for (uid_t user : {uid_t(0), uid_t(65534)}) {
+        pid_t child = fork();
+        if (child == 0) {
+            char byte = 0;
+            if (user && (setgroups(0, nullptr) || setresgid(user, user, user) || setresuid(user, user, user)))
+                _exit(2);
+            int connection = connect_to(handle);
+            CHECK(send(connection, &handle[32], 16, MSG_NOSIGNAL) == 16 || user); /* the key lies behind the name */
+            _exit(recv(connection, &byte, 1, 0) == 1 ? 1 : 0);
+        }
+        int status = 0;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == (user ? 0 : 1));
+    }
+}
+
 /* Neither a receiver that says nothing, nor a sender that does not answer, keeps others waiting; and a child of fork() does not listen. */
 static void silent_processes_hold_up_nobody()
 {
@@ -798,6 +823,7 @@ static void what_is_not_for_others_says_so()
     X(threads_allocate_beside_each_other)        \
     X(blocks_go_to_other_processes)              \
     X(another_user_does_not_answer_for_a_sender) \
+    X(another_user_receives_nothing)             \
     X(silent_processes_hold_up_nobody)           \
     X(a_pool_s_blocks_go_to_other_processes)     \
     X(pinned_memory_is_tarns)                    \
