@@ -84,9 +84,7 @@ class Programs:
                 self.model.fail((b"run", *map(os.fsencode, line)), "the summary does not have the snapshot's peak", ran)
             if line[0] == "threads":
                 continue
-            ran = self.run("run", "--quiet", "-o", "-", "--", self.probe, *line, statuses=(status, 1, 2), env=environment)
-            if ran.returncode == status and not ran.stdout:
-                self.model.fail((b"run -o -",), "prints no snapshot", ran)
+            self.run("run", "--quiet", "-o", "-", "--", self.probe, *line, statuses=(2,), env=environment)  # the program has standard output
             self.run("run", "-o", "/dev/full", "--", self.probe, *line, statuses=(1, status), env=environment)
             self.run("run", "--summary", "/dev/full", "--", self.probe, *line, statuses=(1, status), env=environment)
         self.run("run", "--limit", "8M", "--", self.probe, "take", "4", env=environment)
