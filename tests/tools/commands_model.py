@@ -17,8 +17,9 @@ import re
 import subprocess
 import sys
 
+import commands_programs
 import make_snapshots as make
-from truth import log_as_snapshot, truths_of
+from truth import log_as_snapshot, read, recordings, truths_of
 
 PROGRAM, FOLDER = sys.argv[1:3]
 MIB = 1 << 20
@@ -27,14 +28,14 @@ MIB = 1 << 20
 # --- inputs ----------------------------------------------------------------------------------------------------------
 
 def inputs():
-    """{name: (path, truths or None where the file is none, whether a replay may run out of memory)}"""
+    """{name: (path, truths or None where the file is none)}"""
     found = {}
 
-    def put(name, data, snapshot, short=False):
+    def put(name, data, snapshot):
         path = os.path.join(os.fsencode(FOLDER), name if isinstance(name, bytes) else name.encode())
         with open(path, "wb") as file:
             file.write(data)
-        found[name] = (path, truths_of(snapshot) if snapshot is not None else None, short)
+        found[name] = (path, truths_of(snapshot) if snapshot is not None else None)
 
     devices = [make.Device(i, 40 + i, late=0.3, pool_ids=True) for i in range(2)]
     for device in devices:
@@ -57,7 +58,7 @@ def inputs():
         device.free(block)
     assert not device.alloc(200 * MIB)
     torn = make.snapshot([device])
-    put("torn.pickle", pickle.dumps(torn, 4), torn, True)
+    put("torn.pickle", pickle.dumps(torn, 4), torn)
 
     lone = {"segments": [{"device": 0, "address": 1 << 30, "total_size": 4 * MIB, "stream": 0, "is_expandable": False, "blocks": [
         {"address": 1 << 30, "size": MIB, "requested_size": MIB - 9, "state": "active_pending_free"},
@@ -98,8 +99,8 @@ def inputs():
     huge["device_traces"][0].append({"action": "oom", "device_free": (1 << 64) - 1, "size": 1 << 62, "stream": 0, "time_us": 12})
     put("huge", pickle.dumps(huge, 4), None)
     os.mkdir(os.path.join(FOLDER, "folder"))
-    found["folder"] = (os.path.join(os.fsencode(FOLDER), b"folder"), None, False)
-    found["missing"] = (os.path.join(os.fsencode(FOLDER), b"missing"), None, False)
+    found["folder"] = (os.path.join(os.fsencode(FOLDER), b"folder"), None)
+    found["missing"] = (os.path.join(os.fsencode(FOLDER), b"missing"), None)
     return found
 
 
@@ -110,12 +111,12 @@ def fail(arguments, why, ran=None):
     sys.exit(f"commands_model: {b' '.join(arguments)!r}: {why}\n{said.decode(errors='replace')}")
 
 
-def run(*arguments, stdin=None):
+def run(*arguments, stdin=None, statuses=(0, 1, 2, 3), env=None):
     arguments = [argument if isinstance(argument, bytes) else argument.encode() for argument in arguments]
-    ran = subprocess.run([PROGRAM.encode(), *arguments], input=stdin if stdin is not None else b"", capture_output=True, timeout=60)
-    if ran.returncode not in (0, 1, 2, 3):
+    ran = subprocess.run([PROGRAM.encode(), *arguments], input=stdin if stdin is not None else b"", capture_output=True, timeout=600, env=env)
+    if ran.returncode not in statuses:
         fail(arguments, f"ended with {ran.returncode}", ran)
-    if ran.returncode in (1, 2) and not ran.stderr and b"failed" not in ran.stdout and b'"error"' not in ran.stdout:
+    if statuses == (0, 1, 2, 3) and ran.returncode in (1, 2) and not ran.stderr and b"failed" not in ran.stdout and b'"error"' not in ran.stdout:
         fail(arguments, "fails and does not say why", ran)
     for stream in (ran.stdout, ran.stderr):
         try:
@@ -198,8 +199,13 @@ def check_page(arguments, ran, truths):
                (truth.peak, truth.peak_reserved, len(truth.ooms)))
 
 
-def of_input(name, path, truths, short):
-    """All that reads one file."""
+LINES = (("report", "--json", "--at", "end"), ("report", "--text"), ("report", "--no-what-if", "-o", "-"), ("replay", "--json"),
+         ("replay",), ("replay", "--json", "--what-if", "policy=pytorch"), ("diff", "--json"), ("diff",),
+         ("plan", "--json", "--seconds", "0"), ("plan", "--seconds", "0"))
+
+
+def of_input(name, path, truths, lines=LINES, pipes=True):
+    """What reads one file."""
     bad = truths is None
     certain = not name.startswith("mangled") and name != "huge" if isinstance(name, str) else True
     done = 0
@@ -209,9 +215,7 @@ def of_input(name, path, truths, short):
             fail(arguments, f"status {ran.returncode}, not {wanted}", ran)
 
     empty = not bad and not truths
-    for line in (("report", "--json", "--at", "end"), ("report", "--text"), ("report", "--no-what-if", "-o", "-"), ("replay", "--json"),
-                 ("replay",), ("replay", "--json", "--what-if", "policy=pytorch"), ("diff", "--json"), ("diff",),
-                 ("plan", "--json", "--seconds", "0"), ("plan", "--seconds", "0")):
+    for line in lines:
         arguments, ran, said = run(*line, path, *([path] if line[0] == "diff" else []))
         done += 1
         planned = not bad and any(truth.traced for truth in truths.values())
@@ -236,7 +240,7 @@ def of_input(name, path, truths, short):
             expect(arguments, "requested", said["peak_requested"], max(truth.allocated))
         elif "-o" in line:
             check_page(arguments, ran, truths)
-    if isinstance(name, str) and os.path.isfile(path): # the same through a pipe
+    if pipes and isinstance(name, str) and os.path.isfile(path):  # the same through a pipe
         with open(path, "rb") as file:
             data = file.read()
         for line in (("report", "--json", "--at", "end", "-"), ("replay", "--json", "-"), ("plan", "--json", "--seconds", "0", "-")):
@@ -266,12 +270,76 @@ def others():
     return done
 
 
+# --- recordings that are given: TARN_TRACES and TARN_CASES, folders joined by colons ----------------------------------
+
+SMALL, LARGE = 50000, 400000  # bytes of a file; of the larger ones a part is tried, and the largest with TARN_NIGHTLY=1
+
+
+def of_recording(path, place):
+    """A recording whole, cut short and with bits turned: small ones in every way, of others two ways that change with their place."""
+    whole = os.environ.get("TARN_NIGHTLY") == "1" or os.path.getsize(path) <= SMALL
+    with open(path, "rb") as file:
+        data = file.read()
+    done = of_input(path, os.fsencode(path), truths_of(read(path)), LINES if whole else (LINES[0], LINES[1 + place % (len(LINES) - 1)]), whole)
+    source = random.Random(place)
+    for i in range(6 if whole else 1):
+        mangled = bytearray(data[:len(data) - source.randrange(len(data)) // 2] if i % 2 else data)
+        for _ in range(i + 1):
+            mangled[source.randrange(len(mangled))] ^= 1 << source.randrange(8)
+        changed = os.path.join(FOLDER, f"mangled-{place}-{i}")
+        with open(changed, "wb") as file:
+            file.write(mangled)
+        done += of_input(f"mangled-{place}-{i}", os.fsencode(changed), None, LINES if whole else LINES[place % 4:place % 4 + 1], whole)
+        os.unlink(changed)
+    return done
+
+
+def given():
+    folders = [os.environ[name] for name in ("TARN_TRACES", "TARN_CASES") if os.environ.get(name)]
+    found = [path for list_of in folders for path in recordings(list_of)]
+    if os.environ.get("TARN_NIGHTLY") == "1":
+        return found
+    few = [path for path in found if os.path.getsize(path) <= LARGE]
+    return [path for i, path in enumerate(few) if os.path.getsize(path) <= SMALL or i % 4 == 0]
+
+
+class Model:
+    """What the part about programs takes from here."""
+    program, run, fail, expect = PROGRAM, staticmethod(run), staticmethod(fail), staticmethod(expect)
+
+    @staticmethod
+    def truths(path):
+        return truths_of(read(path))
+
+    @staticmethod
+    def of_snapshot(name, path, replayed):
+        return of_input(name, path, truths_of(read(path)), LINES[:4:3] if replayed else LINES[:3:2], False)
+
+    @staticmethod
+    def outputs(line, environment):
+        """Where nothing can be written that is said; a reader that goes ends it, quietly."""
+        with open("/dev/full", "wb") as full:
+            ran = subprocess.run([PROGRAM, *line], stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment, timeout=60)
+        if ran.returncode != 1 or b"No space left" not in ran.stderr:
+            fail([os.fsencode(word) for word in line], f"status {ran.returncode} where the disk is full, and says {ran.stderr!r}")
+        reading, writing = os.pipe()
+        os.close(reading)
+        ran = subprocess.run([PROGRAM, *line], stdout=writing, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment, timeout=60)
+        os.close(writing)
+        if ran.returncode not in (1, -13):
+            fail([os.fsencode(word) for word in line], f"status {ran.returncode} where nobody reads")
+
+
 def main():
-    found = inputs()
+    found, recorded = inputs(), given()
     os.environ.update(TARN_DRIVER="host", TARN_LIVE_DIRECTORY=FOLDER, TERM="dumb", LC_ALL="C.UTF-8")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        jobs = [pool.submit(others)] + [pool.submit(of_input, name, *rest) for name, rest in found.items()]
-        print(f"commands: {sum(job.result() for job in jobs)} runs on {len(found)} inputs")
+        jobs = [pool.submit(others), pool.submit(commands_programs.programs, Model, FOLDER)]
+        jobs += [pool.submit(of_recording, path, place) for place, path in enumerate(recorded)]
+        jobs += [pool.submit(of_input, name, *rest) for name, rest in found.items()]
+        for line in LINES:
+            pool.submit(Model.outputs, [*line, *[found["good.pickle"][0]] * (2 if line[0] == "diff" else 1)], None).result()
+        print(f"commands: {sum(job.result() for job in jobs)} runs on {len(found)} inputs and {len(recorded)} recordings")
 
 
 main()

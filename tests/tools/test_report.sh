@@ -181,6 +181,20 @@ run 0 report --json --device 0 "$work"/rank_{1,0}.pickle && json 'a["noun"] == "
 run 0 report --no-what-if --device 0 -o "$work/page.html" "$work"/rank_{1,0}.pickle
 grep -q '"noun":"rank"' "$work/page.html" || fail "two ranks are none on a page"
 
+# A program that goes on after errors may have many: the states at all of them are found at once.
+python3 - "$work/denied.pickle" <<'END'
+import pickle, sys
+trace = []
+for i in range(20000):
+    trace += [{"action": action, "device_free" if action == "oom" else "addr": 1 << 20, "size": 4096 + i, "stream": 0, "time_us": len(trace)}
+              for action in ("alloc", "oom", "free_requested", "free_completed")]
+pickle.dump({"segments": [], "device_traces": [trace]}, open(sys.argv[1], "wb"))
+END
+for output in --json '-o -'; do
+    # shellcheck disable=SC2086
+    timeout 60 "$tarn" report --no-what-if $output "$work/denied.pickle" >"$work/out" || fail "status $?: many errors, $output"
+done
+
 # Devices of one file are compared first.
 run 0 report --no-what-if "$data/streams.pickle" && says out '^2 devices$' && says out '^device 1 .*- *[0-9]' && says out '^streams.pickle, device 1: '
 run 0 report --no-what-if --json "$data/streams.pickle" && json '[o["device"] for o in a] == [0, 1]'

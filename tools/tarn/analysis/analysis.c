@@ -391,8 +391,7 @@ static void note_peaks(struct analysis *analysis, uint64_t *allocated, uint64_t 
     }
     for (size_t i = 0; i < analysis->oom_count; i++) {
         struct analysis_oom *oom = &analysis->ooms[i];
-        uint32_t moment = oom->event < analysis->event_count ? oom->event : analysis->event_count;
-        oom->there = allocated[moment] + oom->device_free;
+        oom->there = allocated[analysis_oom_moment(analysis, i)] + oom->device_free;
     }
 }
 

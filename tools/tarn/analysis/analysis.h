@@ -115,6 +115,16 @@ bool analysis_begins_late(const struct analysis *analysis);
 bool analysis_states(const struct analysis *analysis, const uint32_t *moments, size_t count,
                      struct analysis_state *states);
 
+/* The moment of an error, by its place in `ooms`. */
+static inline uint32_t analysis_oom_moment(const struct analysis *analysis, size_t place)
+{
+    uint32_t event = analysis->ooms[place].event;
+    return event < analysis->event_count ? event : analysis->event_count;
+}
+/* The states at all errors, found in one walk, since a program that goes on after them may have many; the caller frees it. NULL when memory
+ * is short. */
+struct analysis_state *analysis_oom_states(const struct analysis *analysis);
+
 /* How a range of moments went: [from, to), and the moments at which its extremes were. */
 struct analysis_span {
     uint64_t allocated, reserved; /* the highest of each, bytes */

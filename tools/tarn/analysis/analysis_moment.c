@@ -182,6 +182,20 @@ bool analysis_states(const struct analysis *analysis, const uint32_t *moments, s
     return made;
 }
 
+struct analysis_state *analysis_oom_states(const struct analysis *analysis)
+{
+    struct analysis_state *states = calloc(analysis->oom_count + 1, sizeof *states);
+    uint32_t *moments = calloc(analysis->oom_count + 1, sizeof *moments);
+    for (size_t i = 0; moments && i < analysis->oom_count; i++)
+        moments[i] = analysis_oom_moment(analysis, i);
+    if (!states || !moments || !analysis_states(analysis, moments, analysis->oom_count, states)) {
+        free(states);
+        states = NULL;
+    }
+    free(moments);
+    return states;
+}
+
 /* --- spans --- */
 
 static size_t span_of(const struct analysis *analysis, uint32_t moment, size_t count)

@@ -119,25 +119,23 @@ static json_t *json_series(const struct analysis *analysis)
     return array;
 }
 
+static json_t *json_oom(const struct analysis *analysis, const struct analysis_oom *oom, uint32_t moment,
+                        const struct analysis_state *state)
+{
+    char site[400];
+    return json_pack("{s:I, s:I, s:s, s:s, s:o}", "asked", (json_int_t)oom->asked, "device_free",
+                     (json_int_t)oom->device_free, "tag", snapshot_text(analysis->snapshot, oom->tag), "call_site",
+                     analysis_label(analysis, ANALYSIS_BY_SITE, analysis->sites[oom->stack], site, sizeof site),
+                     "state", json_state(analysis, moment, state));
+}
+
 static json_t *json_ooms(const struct analysis *analysis)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; array && i < analysis->oom_count; i++) {
-        const struct analysis_oom *oom = &analysis->ooms[i];
-        uint32_t moment = oom->event < analysis->event_count ? oom->event : analysis->event_count;
-        struct analysis_state state;
-        char site[400];
-        if (!analysis_states(analysis, &moment, 1, &state)) {
-            json_decref(array);
-            return NULL;
-        }
-        array = append(
-            array,
-            json_pack("{s:I, s:I, s:s, s:s, s:o}", "asked", (json_int_t)oom->asked, "device_free",
-                      (json_int_t)oom->device_free, "tag", snapshot_text(analysis->snapshot, oom->tag), "call_site",
-                      analysis_label(analysis, ANALYSIS_BY_SITE, analysis->sites[oom->stack], site, sizeof site),
-                      "state", json_state(analysis, moment, &state)));
-    }
+    struct analysis_state *states = analysis_oom_states(analysis);
+    json_t *array = states ? json_array() : NULL;
+    for (size_t i = 0; array && i < analysis->oom_count; i++)
+        array = append(array, json_oom(analysis, &analysis->ooms[i], analysis_oom_moment(analysis, i), &states[i]));
+    free(states);
     return array;
 }
 

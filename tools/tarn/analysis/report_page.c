@@ -216,21 +216,17 @@ static json_t *describe_state(const struct analysis_state *state)
 
 static json_t *describe_ooms(const struct analysis *analysis)
 {
-    json_t *array = json_array();
+    struct analysis_state *states = analysis_oom_states(analysis);
+    json_t *array = states ? json_array() : NULL;
     for (size_t i = 0; array && i < analysis->oom_count; i++) {
         const struct analysis_oom *oom = &analysis->ooms[i];
-        uint32_t moment = oom->event < analysis->event_count ? oom->event : analysis->event_count;
-        struct analysis_state state;
-        if (!analysis_states(analysis, &moment, 1, &state)) {
-            json_decref(array);
-            return NULL;
-        }
-        array = append(array,
-                       json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I}", "event", (json_int_t)oom->event, "moment",
-                                 (json_int_t)moment, "asked", wide(oom->asked), "deviceFree", wide(oom->device_free),
-                                 "free", wide(state.unused), "largest", wide(state.largest_free), "tag",
-                                 (json_int_t)oom->tag, "stack", (json_int_t)oom->stack));
+        array = append(array, json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I}", "event", (json_int_t)oom->event,
+                                        "moment", (json_int_t)analysis_oom_moment(analysis, i), "asked",
+                                        wide(oom->asked), "deviceFree", wide(oom->device_free), "free",
+                                        wide(states[i].unused), "largest", wide(states[i].largest_free), "tag",
+                                        (json_int_t)oom->tag, "stack", (json_int_t)oom->stack));
     }
+    free(states);
     return array;
 }
 
