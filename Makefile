@@ -110,7 +110,7 @@ mixed: ## Run the model in which features meet for SOAK_SECONDS, with random see
 
 mixed-worth: ## Measure how long that model takes to find faults that are put back (MUTANTS=<names>)
 	@scripts/setup demo test
-	@scripts/mixed-worth $(MUTANTS)
+	@lab/mixed-worth $(MUTANTS)
 
 NIGHTLY_SECONDS ?= 3600
 nightly: ## Run what takes too long for each change, NIGHTLY_SECONDS each for soak and fuzz (PARTS=<names>)

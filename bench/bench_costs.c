@@ -226,6 +226,29 @@ static void memory_is_listed(size_t i)
     must(tarn_memory_list(nothing, NULL));
 }
 
+/* Looks at each heap whose memory might serve, since freed memory may lie in the caches of threads; then says what has the memory. */
+static void memory_is_short(size_t i)
+{
+    void *block = NULL;
+    tarn_stats stats = {.size = sizeof stats};
+    (void)i;
+    must(tarn_device_stats_get(0, &stats));
+    must(tarn_device_limit_set(0, (size_t)stats.reserved_bytes[0].current));
+    if (tarn_alloc_on(own, (size_t)stats.reserved_bytes[0].current, &block) != TARN_ERROR_OUT_OF_MEMORY)
+        exit(1);
+    must(tarn_device_limit_set(0, TARN_NO_LIMIT));
+}
+
+/* Into one pool, on a stream that has memory in all. */
+static void capture_of_theirs(size_t i)
+{
+    void *graph = NULL;
+    (void)i;
+    must(tarn_pool_capture_begin(pools[0], own, TARN_CAPTURE_RELAXED));
+    must(tarn_capture_end(own, &graph));
+    must(tarn_host_graph_destroy(graph));
+}
+
 static void measure_pools(void)
 {
     pools = room_for(number, sizeof *pools);
@@ -243,9 +266,11 @@ static void measure_pools(void)
     measure("`tarn_pool_checkpoint()`", pool_is_restored);
     measure("a thread scope: begin, end", thread_scope);
     measure("`tarn_pointer_info_get()`", block_is_looked_up);
+    measure("`tarn_pool_capture_begin()` on a stream of all pools, end", capture_of_theirs);
     measure("growth of the default pool", heap_grows);
     measure_listing("`tarn_device_stats_get()`", device_counts, number);
     measure_listing("`tarn_memory_list()`", memory_is_listed, number);
+    measure_listing("a request that no memory serves", memory_is_short, number);
     measure_listing("`tarn_device_trim()`", device_is_trimmed, number);
 }
 
@@ -283,8 +308,20 @@ static void stream_ends(size_t i)
     must(tarn_stream_return(extra[i]));
 }
 
+static tarn_pool *beside;
+
+static void pool_sleeps_beside(size_t i)
+{
+    (void)i;
+    must(tarn_pool_suspend(beside, false));
+    must(tarn_pool_resume(beside));
+}
+
 static void measure_streams(void)
 {
+    void *its = NULL;
+    beside = pool_make(true);
+    must(tarn_pool_alloc(beside, own, 4096, &its));
     streams = room_for(stream_count(), sizeof *streams);
     void **each = room_for(stream_count(), sizeof *each);
     must(tarn_alloc_on(own, 100000, &used));
@@ -297,7 +334,9 @@ static void measure_streams(void)
             must(tarn_device_trim(0, 0));
         must(tarn_record_stream(used, streams[i]));
     }
+    measure_listing("a request that no memory serves, beside streams", memory_is_short, stream_count());
     measure("streams: lease one, first allocation, free", stream_begins);
+    measure("`tarn_pool_suspend()`, `tarn_pool_resume()` beside streams", pool_sleeps_beside);
     measure("growth of a stream's memory", stream_grows);
     measure("`tarn_record_stream()` of a block that all use", stream_uses);
     measure("`tarn_stream_return()`", stream_ends);

@@ -7,7 +7,7 @@
 #   tarn_internal  libtarn_internal.a, never installed: internal symbols visible, for the tests and the program
 
 set(sources)
-foreach(layer base record driver device memory handle report)
+foreach(layer base record driver device memory handle sleep report)
     file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${layer}/*.c)
     list(APPEND sources ${found})
 endforeach()

@@ -46,7 +46,7 @@ typedef struct tarn_pool_allocator {
 
 /* How a pool gets memory from the device. */
 typedef enum tarn_segments {
-    TARN_SEGMENTS_DEFAULT, /* like the device's default pool */
+    TARN_SEGMENTS_DEFAULT, /* like the device's default pool, whose kind is chosen at first use and never changes */
     TARN_SEGMENTS_VIRTUAL, /* pieces of virtual memory, mapped where they are needed; needs the driver's addresses */
     TARN_SEGMENTS_PLAIN,   /* whole driver allocations of PyTorch's sizes, at fixed addresses */
     TARN_SEGMENTS_EXACT    /* plain, and split exactly as PyTorch splits them: its numbers to the byte, but slower */
@@ -212,8 +212,9 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  *   TARN_ERROR_SUSPENDED            the pool is suspended already, or another thread is suspending or resuming it
  *   TARN_ERROR_BUSY                 memory of the pool is anchored or exported (share.h), or the thread is in a
  *                                   `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_CAPTURE              a capture on the device is known or shows (stream.h), or a stream that uses the
- *                                   pool's memory captures, also a stream of another device. The capture survives
+ *   TARN_ERROR_CAPTURE              a capture on the device is known; the legacy stream, or a stream that uses the
+ *                                   pool's memory, captures, also one of another device; or the call would wait for
+ *                                   all work of the device, and a capture shows (stream.h). The capture survives
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit into host memory */
 TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
 
@@ -230,7 +231,8 @@ TARN_API tarn_status tarn_pool_suspend(tarn_pool *pool, bool keep);
  *                              how much is missing, and what has it
  *   TARN_ERROR_SUSPENDED       the pool is not suspended, or another thread is suspending or resuming it
  *   TARN_ERROR_BUSY            the thread is in a `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_CAPTURE         a capture on the device is known or shows (stream.h); it survives */
+ *   TARN_ERROR_CAPTURE         a capture on the device is known, or one of a blocking stream shows (stream.h); it
+ *                              survives */
 TARN_API tarn_status tarn_pool_resume(tarn_pool *pool);
 
 /* Checkpoints record which blocks of a pool are live, so that the same blocks can be made live again. For programs that

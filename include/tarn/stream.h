@@ -77,7 +77,9 @@ TARN_API tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *st
 TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
 
 /* Returns one of 32 streams per device and priority, round-robin: the 33rd call returns the first stream again, as in
- * PyTorch. `priority` is 0 or negative; a value below the device's greatest priority counts as the greatest.
+ * PyTorch. `priority` is 0 or negative; a value below the device's greatest priority counts as the greatest. The
+ * streams stay, with one exception: tarn_capture_abort() retires one that would capture for ever, and a fresh one takes
+ * its place.
  *   TARN_ERROR_INVALID_ARGUMENT   `priority` is above 0
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number */
 TARN_API tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream);
@@ -154,6 +156,11 @@ TARN_API tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event);
  * there, an open capture on any device counts as one on the device that a call is about. tarn does so on every version
  * of HIP.
  *
+ * A program can end a known capture by the vendor's call and not report it, as PyTorch does when its capture fails. A
+ * call that would be refused because of a known capture asks the driver first. The capture counts as over if the driver
+ * has said before that the stream captures, and says now that it does not. What the capture has of its pool's memory
+ * stays until the end is reported by one of the calls below.
+ *
  * Memory freed while its stream captures, or while a stream that uses it captures, is reused on that stream in order.
  * Other streams get it when the capture is over. A graph keeps nothing alive: what it uses must stay allocated while
  * the graph is launched.
@@ -182,8 +189,8 @@ TARN_API tarn_status tarn_capture_announce(tarn_stream stream);
 
 /* Ends an announced capture, after the vendor's call has ended it. Any thread may call this. `graph` is the graph that
  * the vendor's call returned, or NULL if there is none; it stays the caller's. From then on the graph holds the memory
- * of the capture's pool (tarn/pool.h). Until this call the capture stays known, and the memory that it uses stays in
- * place. On failure that remains so, except on a lost device.
+ * of the capture's pool (tarn/pool.h). Until this call the memory that the capture uses stays in place, and the stream
+ * cannot be returned, retired or announced again. On failure that remains so, except on a lost device.
  *   TARN_ERROR_CAPTURE            the stream still captures: end that by the vendor's call first
  *   TARN_ERROR_INVALID_ARGUMENT   the stream has no announced capture
  *   TARN_ERROR_NOT_SUPPORTED      the driver cannot report the end of a graph. End the capture by tarn_capture_abort(),
@@ -195,7 +202,8 @@ TARN_API tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph)
 /* Ends a known capture. If tarn began it, its recorded work is discarded. The same threads may call this as for
  * tarn_capture_end(). If the thread that began the capture has exited, any thread may call this. The driver may then
  * refuse to end the capture: tarn forgets it, and the stream keeps capturing until it is destroyed. Return such a
- * stream if it is leased, which destroys it; otherwise retire it, and then destroy it.
+ * stream if it is leased, which destroys it. A shared one (tarn_stream_shared_get()) is destroyed at once, and its value
+ * retired, in every thread; if that fails, repeat the call. Retire any other, and then destroy it.
  *   TARN_ERROR_INVALID_ARGUMENT   the stream has no known capture
  *   TARN_ERROR_CAPTURE            the calling thread did not begin the capture, and it is not relaxed */
 TARN_API tarn_status tarn_capture_abort(tarn_stream stream);

@@ -39,7 +39,7 @@ __attribute__((visibility("default"))) int tarn_torch_registrable(int device, ui
     return why != nullptr;
 }
 
-/* Ends what is left of captures whose end failed: before a call of tarn's that refuses while a capture is open. */
+/* Ends what is left of captures whose end failed: their memory, and their pools. */
 __attribute__((visibility("default"))) void tarn_torch_settle(void)
 {
     the_allocator().settle();

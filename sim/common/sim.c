@@ -228,10 +228,8 @@ static unsigned fail_by_number(void)
 unsigned sim_knob(const char *call)
 {
     unsigned code = fail_by_number();
-    if (code)
-        return code;
     pthread_once(&rules_read, read_all_rules);
-    for (int i = 0; i < delay_count; i++)
+    for (int i = 0; i < delay_count && !code; i++)
         if (is_meant(&delays[i], call))
             sleep_ms(delays[i].ms);
     for (int i = 0; i < failure_count; i++) {
@@ -239,10 +237,10 @@ unsigned sim_knob(const char *call)
         if (!is_meant(rule, call))
             continue;
         unsigned long number = atomic_fetch_add(&rule->calls, 1) + 1;
-        if (number == rule->nth || (rule->forever && number > rule->nth))
-            return (unsigned)rule->code;
+        if (!code && (number == rule->nth || (rule->forever && number > rule->nth)))
+            code = (unsigned)rule->code;
     }
-    return 0;
+    return code;
 }
 
 unsigned sim_number(const char *variable, unsigned otherwise)

@@ -5,7 +5,8 @@
  * environment. Each library has its own copy of all of this; nothing of it is exported.
  *
  *   TARN_SIM_FAIL=CALL:N:CODE[+],...   the N-th call of CALL (cuMemCreate; `any` for all that can fail) from the start of
- *                                      the process gives CODE, with + every later one too
+ *                                      the process gives CODE, with + every later one too. Each rule counts every call,
+ *                                      also one that another has failed; of two that mean the same one, the first counts
  *   TARN_SIM_SLOW=CALL:MS,...          every call of CALL takes that many milliseconds more
  *   TARN_HOST_DEVICES, TARN_HOST_MEMORY, TARN_HOST_MAPS   the devices: tarn/host.h */
 #ifndef SIM_COMMON_SIM_H

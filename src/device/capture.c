@@ -16,19 +16,22 @@
 #include <time.h>
 
 struct capture {
-    struct capture *next, *previous; /* of the same thread */
+    struct capture *next, *previous;           /* of the same thread */
+    struct capture *next_open, *previous_open; /* of the same device, of those that bar something */
     struct stream *stream;
     struct thread *thread; /* that began it; NULL when that thread has ended */
     tarn_capture_mode mode;
     uint64_t id;    /* the driver's number of it; 0: not known, or announced */
     uint64_t noted; /* the same of an announced one; 0: not known */
     bool announced; /* the caller begins and ends it */
+    bool begun;     /* the driver has said that it captures */
     bool ending;    /* a thread is about to end it */
 };
 
 static mutex captures_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
-static pthread_cond_t one_ended;    /* of the monotonic clock; captures_wake() signals it too */
-static atomic_uint open_everywhere; /* the sum over devices; captures_lock to change */
+static pthread_cond_t one_ended;                  /* of the monotonic clock; captures_wake() signals it too */
+static atomic_uint open_everywhere;               /* the sum over devices; captures_lock to change */
+static struct capture *open_on[TARN_MAX_DEVICES]; /* captures_lock: each device's captures that bar something */
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool capture_objects = OBJECT_POOL(struct capture);
 static atomic_uint barred[TARN_MAX_DEVICES]; /* no known capture may begin; raised under the device's record lock */
@@ -74,13 +77,26 @@ tarn_status stream_ask_capture(const struct stream *stream, struct driver_captur
                   stream_native(stream), stream->device, tarn_status_name(status));
 }
 
+/* The driver says that the known capture with this number has begun. */
+static void note_begun(const struct stream *stream, uint64_t number)
+{
+    mutex_lock(&captures_lock);
+    if (stream->known && atomic_load(&stream->capture) == number)
+        stream->known->begun = true;
+    mutex_unlock(&captures_lock);
+}
+
 tarn_status stream_ask_capture_silently(const struct stream *stream, struct driver_capture *capture)
 {
+    uint64_t number = stream_is_known(stream) ? atomic_load(&stream->capture) : 0;
     *capture = (struct driver_capture){0};
     tarn_status status = driver->capture_status(stream->device, stream_native(stream), capture);
-    if (status != TARN_ERROR_CAPTURE)
+    if (status && status != TARN_ERROR_CAPTURE)
         return device_note(device_at(stream->device), status);
-    *capture = (struct driver_capture){.state = DRIVER_CAPTURE_INVALIDATED};
+    if (status)
+        *capture = (struct driver_capture){.state = DRIVER_CAPTURE_INVALIDATED};
+    if (number && capture->state != DRIVER_CAPTURE_NONE)
+        note_begun(stream, number);
     return TARN_OK;
 }
 
@@ -111,20 +127,103 @@ bool stream_captures(struct stream *stream)
     return stream_is_known(stream) || foreign_is_barred(stream) || driver_captures(stream);
 }
 
-tarn_status captures_refuse_all(const char *what)
+/* A capture bars nothing any more. Its record stays until leave(). */
+static void bar_nothing_locked(struct capture *capture)
+{
+    struct stream *stream = capture->stream;
+    struct device *device = device_at(stream->device);
+    if (atomic_load(&stream->over))
+        return;
+    atomic_store_explicit(&stream->over, true, memory_order_release);
+    *(capture->previous_open ? &capture->previous_open->next_open : &open_on[device->number]) = capture->next_open;
+    if (capture->next_open)
+        capture->next_open->previous_open = capture->previous_open;
+    if (capture->thread)
+        capture->thread->captures_on[device->number]--;
+    atomic_fetch_sub_explicit(&device->captures, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&device->announced, capture->announced, memory_order_release);
+    atomic_fetch_sub_explicit(&open_everywhere, 1, memory_order_release);
+    atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+    process_changed();
+    pthread_cond_broadcast(&one_ended);
+}
+
+/* Whether the driver goes on with a capture; yes if it cannot say. No, if the stream was retired. */
+static bool goes_on(struct stream *stream, unsigned incarnation)
+{
+    mutex_lock(&stream->lock);
+    bool is =
+        atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation && driver_captures(stream);
+    mutex_unlock(&stream->lock);
+    return is;
+}
+
+/* Asks about the newest open capture of a device. False if it goes on, or has not begun as far as is known, or there is none. */
+static bool newest_is_over(int device)
+{
+    mutex_lock(&captures_lock);
+    struct capture *capture = open_on[device];
+    struct stream *stream = capture ? capture->stream : NULL;
+    bool begun = capture && capture->begun;
+    uint64_t number = stream ? atomic_load(&stream->capture) : 0;
+    unsigned incarnation = stream ? atomic_load(&stream->incarnation) : 0;
+    mutex_unlock(&captures_lock);
+    if (!stream)
+        return false;
+    bool is = goes_on(stream, incarnation);
+    mutex_lock(&captures_lock);
+    bool is_there = stream->known && atomic_load(&stream->capture) == number && !atomic_load(&stream->over);
+    bool is_over = is_there && begun && !is && !stream->known->ending;
+    if (is_over)
+        bar_nothing_locked(stream->known);
+    mutex_unlock(&captures_lock);
+    return is_over || !is_there;
+}
+
+/* Asks about the captures that count for a device, or with NULL about all, until one goes on. */
+static void ask_all(const struct device *device)
+{
+    for (int i = 0; i < device_count(); i++)
+        if (!device || driver->wait_ends_all || i == device->number)
+            while (newest_is_over(i))
+                ;
+}
+
+unsigned captures_going_on(const struct device *device)
+{
+    if (captures_open(device))
+        ask_all(device);
+    return captures_open(device);
+}
+
+static tarn_status refuse_all(const char *what)
 {
     unsigned open = captures_open_anywhere();
     return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open; first end them", what, open) : TARN_OK;
 }
 
-tarn_status captures_refuse(const struct device *device, const char *what)
+tarn_status captures_refuse_all(const char *what)
+{
+    if (captures_open_anywhere())
+        ask_all(NULL);
+    return refuse_all(what);
+}
+
+/* Of those that count now. */
+static tarn_status refuse(const struct device *device, const char *what)
 {
     if (driver->wait_ends_all)
-        return captures_refuse_all(what);
+        return refuse_all(what);
     unsigned open = captures_open(device);
     return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open on device %d; first end them", what, open,
                          device->number)
                 : TARN_OK;
+}
+
+tarn_status captures_refuse(const struct device *device, const char *what)
+{
+    (void)captures_going_on(device);
+    return refuse(device, what);
 }
 
 /* A device without a context has nothing that could capture, and gets no context by a question. */
@@ -141,7 +240,7 @@ static bool has_context(struct device *device)
 
 /* Another thread may retire the stream, and then destroy it. One that its caller has destroyed without a retirement captures nothing, nor
  * does a lost device, which others are asked beside. */
-static tarn_status refuse_shown_by(struct stream *stream, unsigned incarnation, const char *what)
+tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, const char *what)
 {
     tarn_status status = TARN_OK;
     struct error_before before;
@@ -166,15 +265,27 @@ tarn_status captures_refuse_shown(const struct device *device, const char *what)
     struct stream *stream;
     tarn_status status = TARN_OK;
     while (!status && (stream = stream_next(driver->wait_ends_all ? NULL : device, &slot, &incarnation)))
-        status = refuse_shown_by(stream, incarnation, what);
+        status = stream_refuse_shown(stream, incarnation, what);
     return status;
 }
 
-/* What is known. */
+/* What the legacy streams show. They are never retired. */
+static tarn_status refuse_shown_by_legacy(const struct device *device, const char *what)
+{
+    tarn_status status = TARN_OK;
+    for (int i = 0; i < device_count() && !status; i++) {
+        struct stream *legacy = device_at(i)->legacy;
+        if (legacy && (driver->wait_ends_all || i == device->number))
+            status = stream_refuse_shown(legacy, 0, what);
+    }
+    return status;
+}
+
+/* Of those that count now; asks the driver nothing. */
 static tarn_status bar_one(struct device *device, const char *what)
 {
     mutex_lock(&device->record_lock);
-    tarn_status status = captures_refuse(device, what);
+    tarn_status status = refuse(device, what);
     if (!status)
         atomic_fetch_add(&barred[device->number], 1);
     mutex_unlock(&device->record_lock);
@@ -187,17 +298,24 @@ static void unbar_first(int count)
         atomic_fetch_sub(&barred[count], 1);
 }
 
-tarn_status captures_bar_all(const char *what)
+/* What is known, on all devices or on none. */
+static tarn_status bar_each(const char *what)
 {
     int count = 0;
-    tarn_status status = TARN_OK;
+    tarn_status status = captures_refuse_all(what);
     while (!status && count < device_count())
         if (!(status = bar_one(device_at(count), what)))
             count++;
-    if (!status)
-        status = captures_refuse_shown(NULL, what);
     if (status)
         unbar_first(count);
+    return status;
+}
+
+tarn_status captures_bar_all(const char *what)
+{
+    tarn_status status = bar_each(what);
+    if (!status && (status = captures_refuse_shown(NULL, what)))
+        captures_unbar_all();
     return status;
 }
 
@@ -206,12 +324,17 @@ void captures_unbar_all(void)
     unbar_first(device_count());
 }
 
+/* What is known on one device. */
+static tarn_status bar_device(struct device *device, const char *what)
+{
+    tarn_status status = captures_refuse(device, what);
+    return status ? status : bar_one(device, what);
+}
+
 tarn_status captures_bar(struct device *device, const char *what)
 {
-    if (driver->wait_ends_all)
-        return captures_bar_all(what);
-    tarn_status status = bar_one(device, what);
-    if (!status && (status = captures_refuse_shown(device, what)))
+    tarn_status status = driver->wait_ends_all ? bar_each(what) : bar_device(device, what);
+    if (!status && (status = refuse_shown_by_legacy(device, what)))
         captures_unbar(device);
     return status;
 }
@@ -264,7 +387,8 @@ static void unlist_locked(struct capture *capture)
     *(capture->previous ? &capture->previous->next : &thread->captures) = capture->next;
     if (capture->next)
         capture->next->previous = capture->previous;
-    thread->captures_on[capture->stream->device]--;
+    if (!atomic_load(&capture->stream->over))
+        thread->captures_on[capture->stream->device]--;
     capture->next = capture->previous = NULL;
     capture->thread = NULL;
 }
@@ -274,8 +398,9 @@ static void note_id(const struct stream *stream)
 {
     struct driver_capture capture;
     if (stream_ask_capture_silently(stream, &capture) || capture.state != DRIVER_CAPTURE_ACTIVE)
-        return;
+        capture.id = 0;
     mutex_lock(&captures_lock);
+    stream->known->begun = true;
     stream->known->id = capture.id;
     mutex_unlock(&captures_lock);
 }
@@ -306,11 +431,16 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
     if (!second) {
         stream->known = capture;
         list_locked(capture);
+        capture->next_open = open_on[stream->device];
+        if (capture->next_open)
+            capture->next_open->previous_open = capture;
+        open_on[stream->device] = capture;
+        atomic_store_explicit(&stream->over, false, memory_order_release);
         atomic_fetch_add_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
         atomic_fetch_add_explicit(&device_at(stream->device)->announced, announced, memory_order_release);
         atomic_fetch_add_explicit(&open_everywhere, 1, memory_order_release);
         atomic_store_explicit(&stream->captures, true, memory_order_release);
-        stream->capture = atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
+        atomic_store(&stream->capture, atomic_fetch_add_explicit(&epoch, 1, memory_order_release));
         process_changed();
     }
     mutex_unlock(&captures_lock);
@@ -326,15 +456,10 @@ static void leave(struct stream *stream)
     mutex_lock(&captures_lock);
     struct capture *capture = stream->known;
     if (capture) {
+        bar_nothing_locked(capture);
         stream->known = NULL;
         unlist_locked(capture);
         atomic_store_explicit(&stream->captures, false, memory_order_release);
-        atomic_fetch_sub_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
-        atomic_fetch_sub_explicit(&device_at(stream->device)->announced, capture->announced, memory_order_release);
-        atomic_fetch_sub_explicit(&open_everywhere, 1, memory_order_release);
-        atomic_fetch_add_explicit(&epoch, 1, memory_order_release);
-        process_changed();
-        pthread_cond_broadcast(&one_ended);
     }
     mutex_unlock(&captures_lock);
     if (capture)
@@ -430,7 +555,7 @@ tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
             note_id(found);
     }
     if (!status && trace_is_on())
-        trace_stream_event(TRACE_capture_begin, found, found->capture, 0);
+        trace_stream_event(TRACE_capture_begin, found, atomic_load(&found->capture), 0);
     mutex_unlock(&device->record_lock);
     return status;
 }
@@ -444,8 +569,10 @@ tarn_status tarn_capture_announce(tarn_stream stream)
     struct device *device = device_at(found->device);
     mutex_lock(&device->record_lock);
     status = enter(found, TARN_CAPTURE_RELAXED, true);
+    if (!status)
+        (void)driver_captures(found); /* one that has begun already is known to have, from then on */
     if (!status && trace_is_on())
-        trace_stream_event(TRACE_capture_begin, found, found->capture, 0);
+        trace_stream_event(TRACE_capture_begin, found, atomic_load(&found->capture), 0);
     mutex_unlock(&device->record_lock);
     return status;
 }
@@ -518,7 +645,7 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     else
         unclaim_end(stream); /* the driver could not end it: it stays known, and the end can be tried again */
     if (ending->over && trace_is_on())
-        trace_stream_event(TRACE_capture_end, stream, stream->capture, 0);
+        trace_stream_event(TRACE_capture_end, stream, atomic_load(&stream->capture), 0);
     mutex_unlock(&device->record_lock);
     return status;
 }
@@ -555,8 +682,10 @@ void captures_on_graph(void (*callback)(uint64_t id, int device, driver_graph gr
 void capture_note(struct stream *stream, uint64_t id)
 {
     mutex_lock(&captures_lock);
-    if (stream->known && stream->known->announced)
+    if (stream->known && stream->known->announced) {
         stream->known->noted = id;
+        stream->known->begun = true;
+    }
     mutex_unlock(&captures_lock);
 }
 
@@ -650,7 +779,7 @@ tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
     else
         unclaim_end(stream);
     if (ending.over && trace_is_on())
-        trace_stream_event(TRACE_capture_end, stream, stream->capture, 0);
+        trace_stream_event(TRACE_capture_end, stream, atomic_load(&stream->capture), 0);
     mutex_unlock(&device->record_lock);
     if (ending.over)
         (void)tell_end(&ending); /* which cannot fail without a graph */
@@ -677,6 +806,11 @@ tarn_status tarn_capture_abort(tarn_stream stream)
                 (ending.orphaned || !driver_captures(ending.stream));
     over = over || (!graph && status == TARN_ERROR_DEVICE_LOST && ending.over);
     status = over ? TARN_OK : status;
+    if (ending.stream && (!status || !ending.claimed)) {
+        bool ended = false;
+        tarn_status replaced = stream_end_abandoned(ending.stream, stream, &ended);
+        status = ended ? replaced : status;
+    }
     error_attempt_end(&before, status);
     return status;
 }

@@ -11,6 +11,9 @@
  * device ends the captures of all (driver.h, `wait_ends_all`), those of all count for each. One load. */
 unsigned captures_open(const struct device *device);
 unsigned captures_open_anywhere(void);
+/* How many count for a device after the driver was asked about them: one that it has said to capture, and which does not any more, was ended
+ * by a call that tarn did not see. It bars nothing from then on. Its record and the memory layer's scope stay until its end is reported. The newest are asked first, until one goes on. Takes locks. */
+unsigned captures_going_on(const struct device *device);
 /* How many of these the calling thread began or announced. Takes a lock. */
 unsigned captures_of_thread(const struct device *device);
 
@@ -21,11 +24,17 @@ uint64_t capture_epoch(void);
 /* Whether the driver says that the stream captures now. Asks the driver; a status of 900 to 909 counts as yes. */
 bool stream_captures(struct stream *stream);
 
-/* Whether a known capture began on the stream, or was announced: then nothing of tarn is recorded there, whatever the
- * driver says yet. Streams that join it are not known. */
-static inline bool stream_is_known(const struct stream *stream)
+/* Whether a capture began on the stream, or was announced, and its end has not been reported. */
+static inline bool stream_awaits_end(const struct stream *stream)
 {
     return atomic_load_explicit(&stream->captures, memory_order_acquire);
+}
+
+/* Whether a known capture began on the stream, or was announced, and is not over (captures_going_on()): then nothing of tarn is recorded
+ * there, whatever the driver says yet. Streams that join it are not known. */
+static inline bool stream_is_known(const struct stream *stream)
+{
+    return stream_awaits_end(stream) && !atomic_load_explicit(&stream->over, memory_order_acquire);
 }
 
 /* Whether the legacy stream must not replace a foreign one now, whatever the driver says of it: a capture was announced, and may begin on a
@@ -46,16 +55,20 @@ tarn_status stream_ask_capture_silently(const struct stream *stream, struct driv
 /* The same as a status: TARN_ERROR_CAPTURE, with a text, if the stream captures; another status if the driver could not say. `what` names
  * the refused operation. */
 tarn_status stream_refuse_capture(struct stream *stream, const char *what);
-/* TARN_ERROR_CAPTURE if a known capture is open on the device, as captures_open() counts. */
+/* TARN_ERROR_CAPTURE if a known capture is open on the device, as captures_going_on() counts. */
 tarn_status captures_refuse(const struct device *device, const char *what);
 /* TARN_ERROR_CAPTURE if another capture shows that a wait for the device would end: each stream is asked that certainly exists (stream_next()).
  * The legacy stream is among them, which shows captures of all blocking streams. Asking harms no capture: cuStreamIsCapturing() says so of
  * the legacy stream in cuda.h. */
 tarn_status captures_refuse_shown(const struct device *device, const char *what);
-/* Both, and from then on no known capture begins on the device until captures_unbar(): for code that waits for the whole device. */
+/* TARN_ERROR_CAPTURE if one stream shows a capture. TARN_OK if it was retired since `incarnation`. */
+tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, const char *what);
+/* TARN_ERROR_CAPTURE if a known capture is open on the device, or the legacy stream shows one. From then on no known capture begins on the
+ * device until captures_unbar(). For code that waits for streams, each of which is asked when its mark is recorded: so the number of
+ * streams does not matter. Code that waits for the whole device also calls captures_refuse_shown(). */
 tarn_status captures_bar(struct device *device, const char *what);
 void captures_unbar(const struct device *device);
-/* The same on all devices, or on none. */
+/* The same on all devices, or on none, and asks each stream that certainly exists. */
 tarn_status captures_bar_all(const char *what);
 void captures_unbar_all(void);
 tarn_status captures_refuse_all(const char *what);

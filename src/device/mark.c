@@ -270,7 +270,8 @@ tarn_status device_wait(struct device *device, const char *what)
     wait_by_events(device);
     if ((status = captures_bar(device, what)))
         return status;
-    status = synchronize(device);
+    if (!(status = captures_refuse_shown(device, what)))
+        status = synchronize(device);
     captures_unbar(device);
     return status ? status : device_check(device); /* a question before may have found it lost */
 }
@@ -322,7 +323,7 @@ bool mark_is_of_device(struct mark *mark)
 
 bool mark_can_wait(struct mark *mark)
 {
-    return !mark_is_of_device(mark) || !captures_open(mark->device);
+    return !mark_is_of_device(mark) || !captures_going_on(mark->device);
 }
 
 tarn_status mark_query(struct mark *mark)

@@ -162,7 +162,7 @@ static tarn_status enter_new(struct device *device, const struct native *native,
 /* Whether the driver goes on with a capture on the stream that no thread can end. No event can be recorded there. */
 static bool is_abandoned(struct stream *stream)
 {
-    if (!atomic_load(&stream->abandoned) || stream_is_known(stream))
+    if (!atomic_load(&stream->abandoned) || stream_awaits_end(stream))
         return false;
     bool captures = stream_captures(stream);
     atomic_store(&stream->abandoned, captures);
@@ -177,7 +177,7 @@ static tarn_status stream_retire(struct stream *stream)
     bool abandoned = is_abandoned(stream), found = stream_is_found(stream);
     if (abandoned)
         atomic_store(&stream->found, true); /* its marks are owed */
-    tarn_status status = mark_record(stream, &last_work);
+    tarn_status status = stream_awaits_end(stream) ? TARN_ERROR_CAPTURE : mark_record(stream, &last_work);
     if (status == TARN_ERROR_CAPTURE)
         (void)failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures; first end the capture, then retire it",
                      (unsigned long long)stream_value(stream), stream->device);
@@ -748,18 +748,28 @@ static tarn_status refuse_not_leased(tarn_stream stream)
     return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
 }
 
-/* The end of a lease whose stream can only be destroyed, which ends the capture. What was queued before the capture still runs. */
-static tarn_status return_abandoned(struct stream *stream, tarn_stream value)
+/* The end of a stream of tarn's that can only be destroyed, which ends the capture. What was queued before the capture still runs. The place
+ * of a shared stream gets a fresh one when it is next handed out; nobody gets the old one's next incarnation. */
+static tarn_status abandoned_end(struct stream *stream, tarn_stream value, bool leased, bool *is)
 {
     struct device *device = device_at(stream->device);
     mutex_lock(&entering);
     mutex_lock(&device->lock);
-    bool leased = stream->leased && stream_value(stream) == value;
+    *is = stream->leased == leased && !atomic_load(&stream->returned) && stream_value(stream) == value;
+    struct stream **places = device->pool[-stream->priority];
+    for (int i = 0; *is && !leased && i < TARN_STREAM_SHARED_COUNT; i++)
+        places[i] = places[i] == stream ? NULL : places[i];
     mutex_unlock(&device->lock);
     driver_stream native = stream->native;
-    tarn_status status = leased ? stream_retire(stream) : refuse_not_leased(value);
+    tarn_status status = *is ? stream_retire(stream) : TARN_OK;
     mutex_unlock(&entering);
-    return status ? status : device_note(device, driver->stream_destroy(device->number, native));
+    return status || !*is ? status : device_note(device, driver->stream_destroy(device->number, native));
+}
+
+tarn_status stream_end_abandoned(struct stream *stream, tarn_stream value, bool *is)
+{
+    *is = stream->origin == STREAM_IS_POOLED && is_abandoned(stream);
+    return *is ? abandoned_end(stream, value, false, is) : TARN_OK;
 }
 
 tarn_status tarn_stream_return(tarn_stream stream)
@@ -769,14 +779,20 @@ tarn_status tarn_stream_return(tarn_stream stream)
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
     stream = value_named(stream, found);
-    if (is_abandoned(found))
-        return return_abandoned(found, stream);
+    bool leased = false;
+    if (is_abandoned(found)) {
+        status = abandoned_end(found, stream, true, &leased);
+        return leased ? status : refuse_not_leased(stream);
+    }
+    if (stream_awaits_end(found))
+        return failed(TARN_ERROR_CAPTURE, "a return: stream %#llx of device %d captures; first end the capture",
+                      (unsigned long long)stream, found->device);
     if ((status = stream_refuse_capture(found, "a return")))
         return status;
     struct device *device = device_at(found->device);
     mutex_lock(&entering);
     mutex_lock(&device->lock);
-    bool leased = found->leased && stream_value(found) == stream; /* not the next lease, beside another return */
+    leased = found->leased && stream_value(found) == stream; /* not the next lease, beside another return */
     if (leased) {
         found->adoptions = 0; /* they end with the value */
         found->leased = false;

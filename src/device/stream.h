@@ -33,10 +33,11 @@ struct stream {
     /* For a vendor's per-thread default stream: the only thread in which `native` means this stream. NULL: it means this stream in every
      * thread. Not dereferenced. */
     _Atomic(const struct thread *) owner;
-    atomic_bool abandoned;  /* the driver goes on with a capture on it that no thread can end */
-    atomic_bool captures;   /* record lock to change: a known capture began or was announced on it */
-    uint64_t capture;       /* record lock: the number of its last known capture */
-    struct capture *known;  /* captures_lock (capture.c): the known capture that began on it; NULL: none */
+    atomic_bool abandoned; /* the driver goes on with a capture on it that no thread can end */
+    atomic_bool captures;  /* record lock to change: a known capture began or was announced on it */
+    atomic_bool over;      /* captures_lock to change: the driver has ended that capture, which nobody has reported */
+    atomic_uint_fast64_t capture; /* captures_lock to change: the number of its last known capture */
+    struct capture *known;        /* captures_lock (capture.c): the known capture that began on it; NULL: none */
     atomic_bool owes;       /* record lock to change: marks wait for the next call that passes the native stream */
     struct mark *proof;     /* the slot's lock: the last mark that such a call recorded, for any incarnation */
     bool leased;            /* device lock */
@@ -46,6 +47,7 @@ struct stream {
     struct mark *last_work; /* table lock: the end of the last retired incarnation; NULL when finished */
     _Atomic(void *) heap;   /* the memory layer's: the default pool's heap of this stream */
     struct heap *heaps;     /* the memory layer's, heaps_lock: the first of this stream's heaps in all pools */
+    struct heap *unmarked;  /* the memory layer's, sets_lock: the first of those whose open batch may have something */
     struct scope *scopes;   /* the memory layer's, scopes_lock: the newest of the open scopes of this stream */
     void *pinned;           /* the memory layer's, pinned lock: the queue of pinned blocks that this stream uses */
 };
@@ -83,6 +85,10 @@ void stream_on_retire(tarn_status (*callback)(struct stream *stream));
 
 /* Leaves the per-thread streams of an ending thread to later threads. Makes no driver call. */
 void streams_of_thread_end(struct thread *thread);
+
+/* If the driver goes on with a capture on a shared stream that no thread can end, retires and destroys the stream, which ends the capture.
+ * `is` says whether it was such a stream. A call that fails can be repeated. */
+tarn_status stream_end_abandoned(struct stream *stream, tarn_stream value, bool *is);
 
 /* Whether streams of a device were leased, and are between two leases. */
 bool streams_returned(struct device *device);

@@ -6,7 +6,7 @@
  * A get with a valid slot makes no call and takes no lock: as long as the number `process_changes` is the same, nothing has happened to
  * streams, captures, settings, or the process. Everything else runs between call_begin() and call_end(), and tarn_shutdown() waits for the
  * latter. Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time, and only the owner's
- * thread binds it. Locks: shelf, then handle; `holders_lock` with no other. tests/spin/handle_pool.pml is a model of it (docs/models.md):
+ * thread binds it. Locks: shelf, then handle; `holders_lock` with no other. tests/spin/handle_pool.pml is a model of it (docs/testing.md):
  * if you change one, change the other. */
 #include "handle/handle.h"
 #include "base/cancel.h"

@@ -6,7 +6,7 @@
  *
  * Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time: the thread that takes it out of
  * the list of available ones has it until it is pushed there again. Locks: shelf, then handle. tests/spin/handle_pool.pml is a model of it
- * (docs/models.md): if you change one, change the other. */
+ * (docs/testing.md): if you change one, change the other. */
 #include "base/cancel.h"
 #include "base/pages.h"
 #include "base/process.h"
@@ -322,10 +322,11 @@ static tarn_status may_create(const struct entry *entry, struct shelf *shelf, st
     bool ours = false;
     *again = false;
     tarn_status status = observe_refuse_moving("the creation of a handle");
-    if (status || (status = refuse_within_create(shelf, entry)) || entry->row->create_in_capture ||
-        (status = ask_capture(device, stream, &ours)))
+    if (status || (status = refuse_within_create(shelf, entry)) || entry->row->create_in_capture)
         return status;
-    unsigned open = captures_open(device);
+    unsigned open = captures_going_on(device);
+    if ((status = ask_capture(device, stream, &ours)))
+        return status;
     if (!open && !ours)
         return TARN_OK;
     if (open && !ours) {

@@ -1,7 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls that allocate: they check arguments, find the heap, take its lock, and leave the work to heap, slab and ladder. */
+/* The public calls that allocate. They check arguments, find the heap, take its lock, and leave the work to heap, slab and ladder. These are
+ * the ways of a request. The first that serves it ends the search.
+ *
+ *   the request                                    is served by            from                                   locks
+ *   small (a slab serves it), no trace             cache_take_fast()       a slot of the thread's last cache      none
+ *   small, while the trace is on                   take_traced()           the same                               none
+ *   large, not the first on its route              kept_take()             a kept block of exactly its size       the part's
+ *   the same                                       take_quickly()          a free span of the thread's last heap  the heap's
+ *   any other, or one that these cannot serve      block_alloc(), after a search for its pool and heap:
+ *     small                                        slab_block_alloc()      a slot, of a new slab if necessary     the heap's
+ *     large, aligned, or of a kind without slabs   span_block_alloc()      the plan's place, a free span, then    the heap's,
+ *                                                                          the ladder: new memory, other heaps    the ladder's
+ *     nothing has memory, in the default pool      spare_block_alloc()     a pool with use_on_oom                 the heap's
+ *
+ *   the call             its stream       its pool                                          what the thread remembers for it
+ *   tarn_malloc()        the current one  alloc_for(): by the open scopes                   current_heap, current_cache
+ *   tarn_alloc_on()      an argument      alloc_for()                                       named_heap, named_cache
+ *   tarn_alloc()         an option        alloc_for(); alloc_in() with a pool as an option  nothing
+ *   tarn_pool_alloc()    an argument      alloc_in(): an argument                           nothing
+ *   memory_alloc_own()   an argument      route_past_scopes()                               nothing
+ *
+ * The first four ways are barred while debug mode, a tool or the driver's checker must see each block. */
 #include "memory/malloc.h"
 #include "base/process.h"
 #include "base/sized.h"
@@ -69,7 +90,7 @@ static inline tarn_status span_have_locked(struct heap *heap, size_t size, size_
 {
     enum zone_kind zone = zone_of(size);
     tarn_status status = span_take_locked(heap, zone, size, alignment, span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting) /* as the ladder begins */
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting.blocks) /* as the ladder begins */
         status = span_take_aside_locked(heap, size, alignment, 0, span);
     return status;
 }
@@ -81,23 +102,15 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
 {
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
-    struct plan_place lacking = {0};
     if (grow && plan_may_begin(heap, request->size)) {
         plan_begin(heap, request->size);
         heap_check(heap);
     }
     mutex_lock(&heap->lock);
     tarn_status status = store_check(heap->store);
-    if (!status && heap->plan && grow)
-        status = plan_take_locked(heap, request, &lacking, &span);
-    if (lacking.size) {
-        mutex_unlock(&heap->lock);
-        plan_fill(heap, &lacking);
-        heap_check(heap);
-        mutex_lock(&heap->lock);
-        status = store_check(heap->store);
-        status = status ? status : plan_take_filled_locked(heap, &lacking, &span);
-    }
+    bool follows = grow && heap->following;
+    if (!status && follows)
+        status = plan_serve_relocking(heap, request, &span);
     if (!span && (!status || status == TARN_ERROR_OUT_OF_MEMORY))
         status = span_have_locked(heap, request->size, request->alignment, &span);
     if (status == TARN_ERROR_OUT_OF_MEMORY) {
@@ -110,6 +123,8 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
         *size = span->size;
     }
     mutex_unlock(&heap->lock);
+    if (follows)
+        heap_check(heap);
     return status;
 }
 
@@ -120,7 +135,7 @@ static tarn_status slab_span_find(struct heap *heap, const struct request *reque
     size_t size = slab_span_size(slab_class(request->size));
     *span = NULL;
     mutex_lock(&heap->lock);
-    bool ended = collect && heap->waiting && wait_collect_locked(heap);
+    bool ended = collect && heap->waiting.blocks && wait_collect_locked(heap);
     tarn_status status = ended ? TARN_OK : span_take_locked(heap, ZONE_SMALL, size, MAP_PAGE, span);
     mutex_unlock(&heap->lock);
     return status == TARN_ERROR_OUT_OF_MEMORY ? span_find(heap, ZONE_SMALL, size, MAP_PAGE, grow, span) : status;
@@ -161,11 +176,12 @@ static tarn_status heap_block_alloc(struct heap *heap, const struct request *req
 static void request_round(const struct store *store, struct request *request)
 {
     size_t front = request->front, whole = request->requested + (front ? front + ZONE_BEHIND : 0);
-    bool slab = front <= TARN_BLOCK_UNIT && !request->own && !store->registrable; /* slabs belong to threads */
-    if (store->plain) {
+    const struct store_traits *kind = &store->kind;
+    bool slab = front <= TARN_BLOCK_UNIT && !request->own && kind->slabs; /* slabs belong to threads */
+    if (!kind->pieces) {
         request->size = config_round(memory_config(), whole);
-        request->slab =
-            slab && !store->no_slabs && request->size <= store_rules(store).slab_most && slab_serves(request);
+        request->slab = slab && !store_has(store, STORE_NO_SLABS) && request->size <= store_rules(store).slab_most &&
+                        slab_serves(request);
         return;
     }
     request->size = (whole + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
@@ -378,7 +394,7 @@ static __attribute__((noinline)) uintptr_t take_quickly(struct heap *heap, const
         return 0;
     mutex_lock(&heap->lock);
     if (heap_keeps(heap) && thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed) &&
-        !heap->plan && span_have_locked(heap, size, TARN_BLOCK_UNIT, &span) == TARN_OK)
+        !heap->following && span_have_locked(heap, size, TARN_BLOCK_UNIT, &span) == TARN_OK)
         address = block_begin_locked(heap, span, &request);
     mutex_unlock(&heap->lock);
     return address;

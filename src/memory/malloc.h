@@ -7,10 +7,9 @@
 
 #include "memory/heap/heap.h"
 
-/* A block that is the library's own and outlives what the program has open, as a workspace: of the default pool, whatever scopes are open and
- * whichever pool would help it out; where the stream takes part in a capture, of that capture's pool if it has one. No program has seen it:
- * lists of a pool's blocks do not have it, and a restore leaves it where it is. It has a span, however small it is. `pool` receives
- * whose it is. */
+/* Allocates a block for tarn's own use, for example a workspace. The block comes from the default pool, whatever scopes are open. If the
+ * stream takes part in a capture that has a pool, the block comes from that pool. No pool with `use_on_oom` helps out. The block has its own span,
+ * however small it is. Lists of a pool's blocks leave it out, and a restore leaves it where it is. `pool` receives the id of its pool. */
 struct own {
     struct stream *stream;
     bool captured; /* the driver says that the stream captures */

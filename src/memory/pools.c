@@ -104,13 +104,17 @@ static void pool_configure(struct pool *pool, const tarn_pool_options *options)
 {
     struct store *store = &pool->store;
     store->piece_flags = options->exportable ? DRIVER_PIECE_EXPORTABLE : 0;
-    store->registrable = options->registrable;
     if (options->registrable)
         store->piece_flags = DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA;
-    store->plain = asks_for_plain(options) || (options->segments == TARN_SEGMENTS_DEFAULT && store->plain);
-    store->remaps = store->remaps && !options->no_remap && !options->registrable && !store->plain;
-    store->no_split = options->no_split;
-    store->no_slabs = store->no_slabs || options->no_split || options->segments == TARN_SEGMENTS_EXACT;
+    bool plain = asks_for_plain(options) || (options->segments == TARN_SEGMENTS_DEFAULT && !store->kind.pieces);
+    bool no_slabs = options->no_split || options->segments == TARN_SEGMENTS_EXACT;
+    store_is_of(store,
+                options->registrable ? KIND_REGISTRABLE
+                : plain              ? KIND_PLAIN
+                                     : KIND_VIRTUAL,
+                STORE_OF_POOL | (options->no_split ? STORE_NO_SPLIT : 0) | (no_slabs ? STORE_NO_SLABS : 0));
+    if (options->no_remap)
+        store->flags &= ~(unsigned)STORE_REMAPS;
     store->sizes = *options->sizes;
     if (options->allocator)
         store->allocator = *options->allocator;
@@ -139,7 +143,7 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
         wanted.options.segments = TARN_SEGMENTS_VIRTUAL; /* the driver may have addresses now */
     if (shared && !device->properties.exportable)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", number);
-    if (shared && arena->store.plain && options->segments != TARN_SEGMENTS_VIRTUAL)
+    if (shared && !arena->store.kind.pieces && options->segments != TARN_SEGMENTS_VIRTUAL)
         return failed(TARN_ERROR_NOT_SUPPORTED, "plain segments cannot be exported; the pool needs virtual ones");
     if (options->segments == TARN_SEGMENTS_VIRTUAL && (status = arena_addresses(arena)))
         return status;

@@ -44,18 +44,18 @@ static inline bool tally_is_within(const struct tally *value, const struct tally
 struct counters_part {
     _Alignas(CACHE_LINE) spinlock lock; /* of all below, and of what must change together with it */
     struct tally room, most;            /* of both classes together, as below */
-    struct counters_part_class {        /* All 0 of a closed one: */
-        /* What may be counted as taken, and not freed, before it is published. A free makes more of it, up to `whole`. */
-        struct tally room, whole;
-        struct tally most;  /* `room` when all was published: what is live since is the difference */
-        struct tally taken; /* since it was published */
-    } of[2];                /* small and large */
+    struct counters_part_class {        /* by class, small and large; all 0 while the part is closed */
+        struct tally room;              /* what may still be counted as taken; a free adds to it, up to `whole` */
+        struct tally whole;             /* the most that `room` may become before the part is published */
+        struct tally most;  /* `room` when the part was last published: `most` - `room` is what has become live since */
+        struct tally taken; /* counted as taken since the part was last published */
+    } of[2];
     enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
-    int64_t counted;            /* exact: blocks taken since it was opened, without those in `taken` */
-    unsigned lost;              /* how often in a row it was closed early, for another thread */
-    pthread_t thread;           /* exact: that opened it */
-    struct counters *counters;  /* the set that it is a part of; NULL of a closed one */
-    struct counters_part *next; /* the counters' lock: in the list */
+    int64_t counted;            /* of an exact part: blocks taken since it was opened, except those in `taken` */
+    unsigned lost;              /* how many times in a row another thread closed it soon after it was opened */
+    pthread_t thread;           /* of an exact part: the thread that opened it */
+    struct counters *counters;  /* the set that the part belongs to; NULL while the part is closed */
+    struct counters_part *next; /* in the device's list of open parts; the set's lock */
 };
 
 #define COUNTERS_APART_SMALL ((int64_t)8 << 20)   /* bytes, of the small class */
@@ -157,9 +157,14 @@ static inline bool counters_part_freed_locked(struct counters_part *part, size_t
     return true;
 }
 
-/* The same in a set, between a take-up of a part, which has the locks of both and publishes the part, and the return of it, which leaves
- * it open where it may be, as a part of `counters`; NULL: of the set that it is a part of, if any. `device` is the device's set. A part that
- * is apart counts the block itself if it can now. Without a part (NULL), with the set's lock only. */
+/* Counting a block that the part alone cannot count. `device` is the device's set.
+ *
+ *   counters_take_up()   takes the locks of the set and of the part. Publishes what the part has counted.
+ *   between the two      the block is counted in the set. A part that is apart counts it itself if it has room now.
+ *   counters_return()    reopens the part if that is allowed, as a part of `counters`, and releases both locks. With NULL the part stays in
+ *                        the set that it belongs to, if any.
+ *
+ * With `part` NULL the two functions in the middle need only the set's lock. */
 void counters_take_up(struct counters *device, struct counters_part *part);
 counters_oversize counters_allocated_locked(struct counters *counters, struct counters_part *part, size_t size,
                                             size_t requested);
@@ -167,8 +172,8 @@ void counters_freed_and_completed_locked(struct counters *counters, struct count
                                          size_t requested, counters_oversize oversize);
 void counters_return(struct counters *device, struct counters_part *part, struct counters *counters);
 
-/* A free, by whichever way there is. `part` is NULL where the heap may be of another set by now: a part is only for those who know, since
- * they have the heap's lock or a block of it. */
+/* Counts a free, in the part if it can, otherwise in the set. Pass `part` only while holding the heap's lock or one of its blocks.
+ * Otherwise pass NULL, because the heap may belong to another set by now. */
 void counters_freed_and_completed(struct counters *counters, struct counters_part *part, size_t size, size_t requested,
                                   counters_oversize oversize);
 

@@ -10,8 +10,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "memory/pressure/shortage.h"
-#include "report/notes.h"
-#include "report/snapshot.h"
+#include "report/snapshot/notes.h"
+#include "report/snapshot/snapshot.h"
 #include "report/start.h"
 
 #include <stdio.h>

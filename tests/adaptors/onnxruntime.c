@@ -168,6 +168,24 @@ static void check_late(OrtAllocator *base)
     CHECK(used() == before && tarn_stream_return(captures) == TARN_OK);
 }
 
+static void *no_stream(OrtSyncStream *stream)
+{
+    return stream;
+}
+
+/* A stream of which the driver knows nothing: no block, which nobody would order. */
+static void check_unknown_stream(tarn_ort_allocator *allocator)
+{
+    static int nothing[64];
+    OrtApi changed = *api;
+    int64_t before = used();
+    changed.SyncStream_GetHandle = no_stream;
+    allocator->api = &changed;
+    CHECK(!allocator->base.AllocOnStream(&allocator->base, 1000, (OrtSyncStream *)(void *)nothing));
+    allocator->api = api;
+    CHECK(used() == before);
+}
+
 static void check_structure(tarn_ort_allocator *allocator)
 {
     OrtAllocator *base = &allocator->base;
@@ -184,6 +202,7 @@ static void check_structure(tarn_ort_allocator *allocator)
     base->Free(base, block);
     CHECK(used() == before && !base->Alloc(base, (size_t)1 << 50) && !base->Alloc(base, 0));
     check_late(base);
+    check_unknown_stream(allocator);
     const char *name = NULL;
     ok(api->MemoryInfoGetName(base->Info(base), &name));
     CHECK(base->version == 23 && name && base->Info(base) == base->Info(base));

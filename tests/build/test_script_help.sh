@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# Every script in scripts/ has a --help: a summary sentence, and a usage line that names the script. It ends at once with status 0, and
-# does nothing else: it runs in an empty folder, with no program of the build and nothing set up.
+# Every script in scripts/ and lab/ has a --help: a summary sentence, and a usage line that names the script. It ends at once with status 0,
+# and does nothing else: it runs in an empty folder, with no program of the build and nothing set up.
 set -euo pipefail
 fail() { echo "test_script_help: $*" >&2; exit 1; }
 work=$(mktemp -d)
@@ -12,8 +12,8 @@ mkdir "$work/here"
 cd "$work/here"
 
 count=0
-for script in "$TARN_SOURCE"/scripts/*; do
-    name=scripts/$(basename "$script")
+for script in "$TARN_SOURCE"/{scripts,lab}/*; do
+    name=${script#"$TARN_SOURCE"/}
     if [ ! -f "$script" ] || [ ! -x "$script" ]; then continue; fi
     count=$((count + 1))
     env -i PATH=/usr/bin:/bin LC_ALL=C.UTF-8 COLUMNS=130 PYTHONDONTWRITEBYTECODE=1 timeout 60 "$script" --help >"$work/out" 2>"$work/err" </dev/null ||

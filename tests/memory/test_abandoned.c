@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* A thread begins a capture and ends. Nobody can end the capture then, as long as its stream exists. Once it was aborted and the stream
- * returned, or retired and destroyed, nothing is barred any more, and the memory of the stream is in no danger. */
+ * returned, or retired and destroyed, or was a shared one, nothing is barred any more, and the memory of the stream is in no danger. */
 #include "support/host.h"
 
 #include "driver/driver.h"
@@ -101,7 +101,7 @@ static void a_returned_stream_bars_nothing(void **state)
         void *graph = NULL;
         OK(tarn_capture_begin(next, TARN_CAPTURE_GLOBAL));
         OK(tarn_capture_end(next, &graph));
-        OK(tarn_host_graph_destroy(graph));
+        OK(driver->graph_destroy(0, graph));
         OK(tarn_stream_return(next));
         OK(tarn_free(block));
         OK(tarn_free(small));
@@ -131,6 +131,100 @@ static void an_adopted_stream_is_retired_and_destroyed(void **state)
     nothing_is_left(0);
 }
 
+static tarn_stream shared(int priority)
+{
+    tarn_stream stream = 0;
+    OK(tarn_stream_shared_get(0, priority, &stream));
+    return stream;
+}
+
+/* Each call gives another of the streams that there are, and the one that was aborted is not among them. */
+static void go_round(tarn_stream gone)
+{
+    tarn_stream all[TARN_STREAM_SHARED_COUNT];
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < TARN_STREAM_SHARED_COUNT; i++) {
+            tarn_stream stream = shared(0);
+            CHECK(stream != gone && (!round || stream == all[i]));
+            OK(tarn_stream_query(stream));
+            all[i] = stream;
+        }
+}
+
+/* Nobody returns a shared stream, so the abort itself ends it, and others get a fresh one in its place. */
+static void a_shared_stream_gets_a_successor(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 8; round++) {
+        tarn_pool *pool = pool_with((tarn_pool_options){0});
+        tarn_stream stream = shared(0), joined = lease(0);
+        unsigned char *block = alloc_in(pool, stream, 3 * MIB);
+        void *freed = alloc_on(stream, 40 * MIB);
+        uint64_t start = time_now();
+        memset(block, 5, 3 * MIB);
+        work_on(stream, block, 3 * MIB, LATE_NS);
+        work_on(stream, freed, 40 * MIB, LATE_NS);
+        OK(tarn_free(freed));
+        OK(tarn_stream_set(stream));
+        abandon(stream, round & 1 ? pool : NULL, round & 2 ? TARN_CAPTURE_GLOBAL : TARN_CAPTURE_THREAD_LOCAL,
+                round & 1 && round & 4 ? ANNOUNCED : BY_TARN);
+        OK(tarn_capture_abort(stream));
+        GIVES(tarn_stream_query(stream), TARN_ERROR_INVALID_STREAM);
+        GIVES(tarn_capture_abort(stream), TARN_ERROR_INVALID_STREAM);
+        tarn_stream current = 0;
+        GIVES(tarn_stream_get(0, &current), TARN_ERROR_INVALID_STREAM); /* it was the thread's */
+        OK(tarn_stream_set(TARN_STREAM_LEGACY));
+        verify(0);
+        void *rest = alloc_on(joined, 220 * MIB); /* with what was freed, but not before that work has ended */
+        CHECK(time_now() >= start + LATE_NS);
+        OK(tarn_free(rest));
+        nothing_is_barred(pool);
+        CHECK(block[0] == 5 && block[3 * MIB - 1] == 5);
+        go_round(stream);
+        OK(tarn_free(block));
+        OK(tarn_pool_release(pool));
+        OK(tarn_stream_return(joined));
+        nothing_is_left(0);
+    }
+}
+
+/* A capture whose thread lives is ended by that thread, on a shared stream as on any; and one that is relaxed by any. */
+static void a_shared_stream_whose_capture_can_be_ended_stays(void **state)
+{
+    (void)state;
+    tarn_stream stream = shared(0);
+    OK(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
+    OK(tarn_capture_abort(stream));
+    OK(tarn_stream_query(stream));
+    abandon(stream, NULL, TARN_CAPTURE_RELAXED, BY_TARN);
+    OK(tarn_capture_abort(stream));
+    OK(tarn_stream_query(stream));
+    GIVES(tarn_capture_abort(stream), TARN_ERROR_INVALID_ARGUMENT);
+}
+
+/* What fails on the way can be repeated. */
+static void an_abort_on_a_shared_stream_can_be_repeated(void **state)
+{
+    (void)state;
+    uint64_t hits = 1;
+    for (uint64_t n = 1; hits; n++) {
+        tarn_stream stream = shared(0);
+        void *block = alloc_on(stream, MIB);
+        abandon(stream, NULL, TARN_CAPTURE_GLOBAL, BY_TARN);
+        OK(tarn_host_fail_set(kind_of("event_create"), n, false, TARN_ERROR_DRIVER));
+        tarn_status status = tarn_capture_abort(stream);
+        hits = tarn_host_fail_hits();
+        OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+        CHECK(status == (hits ? TARN_ERROR_DRIVER : TARN_OK));
+        if (status)
+            OK(tarn_capture_abort(stream));
+        GIVES(tarn_stream_query(stream), TARN_ERROR_INVALID_STREAM);
+        go_round(stream);
+        OK(tarn_free(block));
+        nothing_is_left(0);
+    }
+}
+
 /* The lease goes on where the return fails, and can be returned again. */
 static void a_return_that_fails_can_be_repeated(void **state)
 {
@@ -156,13 +250,23 @@ static void a_return_that_fails_can_be_repeated(void **state)
 int main(void)
 {
     host_start_with(1, MEMORY);
-    OK(tarn_host_check_set(true, NULL, NULL));
+    OK(tarn_device_set(0));
+    bool is_host = strcmp(driver->name, "host") == 0;
+    if (is_host)
+        OK(tarn_host_check_set(true, NULL, NULL));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_return_that_fails_can_be_repeated),
+        cmocka_unit_test(a_shared_stream_gets_a_successor),
+        cmocka_unit_test(a_shared_stream_whose_capture_can_be_ended_stays),
         cmocka_unit_test(a_returned_stream_bars_nothing),
         cmocka_unit_test(an_adopted_stream_is_retired_and_destroyed),
     };
+    const struct CMUnitTest with_failures[] = {
+        cmocka_unit_test(a_return_that_fails_can_be_repeated),
+        cmocka_unit_test(an_abort_on_a_shared_stream_can_be_repeated),
+    };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
-    CHECK(ledger_of(0).reports == 0);
+    if (is_host)
+        failures += cmocka_run_group_tests(with_failures, NULL, NULL);
+    CHECK(!is_host || ledger_of(0).reports == 0);
     return failures;
 }

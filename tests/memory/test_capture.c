@@ -243,6 +243,37 @@ static void running_out_waits_for_work_outside(void **state)
 }
 
 /* One block waits for a stream that captures; the next can be waited for, and is. */
+static void capture_nothing(tarn_pool *pool, tarn_stream stream)
+{
+    void *graph = NULL;
+    assert_ok(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
+    assert_ok(tarn_capture_end(stream, &graph));
+    assert_ok(tarn_host_graph_destroy(graph));
+}
+
+/* A mark for it is recorded before the capture begins, also if an earlier capture found nothing that needed one. */
+static void what_was_freed_before_a_capture_into_a_pool_serves_others(void **state)
+{
+    (void)state;
+    tarn_stream stream = lease(), other = lease();
+    tarn_pool *pool = NULL;
+    void *graph = NULL;
+    assert_ok(tarn_pool_create(NULL, &pool));
+    for (int round = 0; round < 6; round++) {
+        assert_ok(tarn_free(alloc_on(stream, 150 * MIB)));
+        for (int captures = round % 3; captures > 0; captures--)
+            capture_nothing(pool, stream);
+        for (int times = round / 3; times >= 0; times--)
+            assert_ok(tarn_free(alloc_on(stream, 150 * MIB)));
+        assert_ok(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_RELAXED));
+        assert_ok(tarn_free(alloc_on(other, 200 * MIB)));
+        verify();
+        assert_ok(tarn_capture_end(stream, &graph));
+        assert_ok(tarn_host_graph_destroy(graph));
+    }
+    assert_ok(tarn_pool_release(pool));
+}
+
 static void a_block_that_cannot_be_waited_for_holds_up_no_other(void **state)
 {
     (void)state;
@@ -362,6 +393,7 @@ int main(void)
         cmocka_unit_test(a_block_used_by_a_capturing_stream_waits_for_its_end),
         cmocka_unit_test(what_a_capturing_stream_freed_serves_it_alone),
         cmocka_unit_test(running_out_waits_for_work_outside),
+        cmocka_unit_test(what_was_freed_before_a_capture_into_a_pool_serves_others),
         cmocka_unit_test(a_block_that_cannot_be_waited_for_holds_up_no_other),
         cmocka_unit_test(a_captured_event_frees_nothing),
         cmocka_unit_test(a_stream_that_captures_is_not_retired),

@@ -113,11 +113,12 @@ static tarn_status check(void)
     return tarn_debug_check(0);
 }
 
-/* More than the device has beside what waits. */
+static size_t request = 220 * MIB; /* more than the device has beside what waits */
+
 static tarn_status allocate(void)
 {
     void *block = NULL;
-    tarn_status status = tarn_alloc_on(ours, 220 * MIB, &block);
+    tarn_status status = tarn_alloc_on(ours, request, &block);
     return status == TARN_ERROR_OUT_OF_MEMORY ? TARN_ERROR_CAPTURE : status;
 }
 
@@ -244,6 +245,120 @@ static void no_call_ends_a_capture_that_shows(void **state)
     CHECK(wrong == 0);
 }
 
+/* ---- Ended by others --------------------------------------------------------------------------------------------- */
+
+/* What the program ends by the driver's call alone, as PyTorch does where that fails. The pool's memory stays for a graph that may follow. */
+enum end { BEGUN_BY_TARN, ANNOUNCED_WITHIN, ANNOUNCED_BEFORE, FAILED, END_COUNT };
+static const char *const end_names[] = {"begun by tarn", "announced within", "announced before", "failed"};
+static enum end end_now;
+static void *captured; /* an address of the graph's memory */
+
+/* A capture with a pool, whose block is freed in it. */
+static tarn_stream end_past_tarn(tarn_pool *held, driver_graph *graph)
+{
+    tarn_stream stream = lease(0);
+    void *native = native_of(stream);
+    if (end_now == ANNOUNCED_BEFORE)
+        OK(tarn_pool_capture_announce(held, stream));
+    if (end_now != BEGUN_BY_TARN)
+        OK(driver->capture_begin(0, native, DRIVER_CAPTURE_RELAXED));
+    if (end_now == ANNOUNCED_WITHIN || end_now == FAILED)
+        OK(tarn_pool_capture_announce(held, stream));
+    if (end_now == BEGUN_BY_TARN)
+        OK(tarn_pool_capture_begin(held, stream, TARN_CAPTURE_RELAXED));
+    OK(tarn_alloc_on(stream, 8 * MIB, &captured));
+    GIVES(tarn_device_synchronize(0), TARN_ERROR_CAPTURE);
+    OK(tarn_free(captured));
+    CHECK(is_active(native));
+    if (end_now == FAILED)
+        GIVES(driver->stream_synchronize(0, native), TARN_ERROR_CAPTURE);
+    CHECK((driver->capture_end(0, native, graph) == TARN_OK) == (end_now != FAILED));
+    return stream;
+}
+
+static void one_after_another(void)
+{
+    driver_graph graph = NULL;
+    make();
+    device_now = 0;
+    tarn_pool *held = pool_with((tarn_pool_options){.size = sizeof(tarn_pool_options)});
+    tarn_stream stream = end_past_tarn(held, &graph);
+    request = 192 * MIB; /* beside what the capture's pool holds */
+    if (call_now->make == compact)
+        time_pass(10 * MS); /* it only asks whether work has ended */
+    expect(call_now->make(), false);
+    if (call_now->make == fall_asleep)
+        OK(tarn_wake());
+    /* The stream is not given to others, and the memory to nobody, until tarn has been told. */
+    GIVES(tarn_pool_capture_announce(held, stream), TARN_ERROR_CAPTURE);
+    GIVES(tarn_stream_return(stream), TARN_ERROR_CAPTURE);
+    if (end_now == BEGUN_BY_TARN || end_now == FAILED) {
+        CHECK(tarn_capture_abort(stream) != TARN_ERROR_CAPTURE);
+    } else {
+        OK(tarn_capture_end_announced(stream, graph));
+        GIVES(tarn_capture_end_announced(stream, graph), TARN_ERROR_INVALID_ARGUMENT);
+    }
+    OK(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+    GIVES(tarn_device_synchronize(0), TARN_ERROR_CAPTURE);
+    OK(tarn_capture_abort(stream));
+    OK(tarn_stream_return(stream));
+    OK(tarn_device_synchronize(0));
+    if (graph)
+        OK(driver->graph_destroy(0, graph));
+}
+
+static void what_the_driver_has_ended_bars_nothing(void **state)
+{
+    unsigned wrong = 0;
+    (void)state;
+    capture_now = &captures[4];
+    for (end_now = 0; end_now < END_COUNT; end_now++)
+        for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
+            call_now = &calls[k];
+            if (child_status(one_after_another) == 0)
+                continue;
+            fprintf(stderr, "not so: %s after a capture that was %s\n", call_now->name, end_names[end_now]);
+            wrong++;
+        }
+    CHECK(wrong == 0);
+}
+
+/* Between the vendor's end and the word of it, the memory is nobody's, whatever the calls between give back. */
+static void memory_of_an_ended_capture_stays(void)
+{
+    driver_graph graph = NULL;
+    host_start_with(1, 256 * MIB);
+    device_now = 0;
+    end_now = ANNOUNCED_BEFORE;
+    tarn_pool *held = pool_with((tarn_pool_options){.size = sizeof(tarn_pool_options)});
+    tarn_stream stream = end_past_tarn(held, &graph);
+    size_t gained = 0;
+    OK(tarn_device_synchronize(0));
+    OK(tarn_pool_trim(held, 0));
+    OK(tarn_device_trim(0, 0));
+    CHECK(tarn_compact(0, SIZE_MAX, &gained) != TARN_ERROR_CAPTURE);
+    CHECK(stats_of(0).reserved_bytes[0].current >= (int64_t)(8 * MIB));
+    OK(tarn_capture_end_announced(stream, graph));
+    OK(tarn_pool_release(held));
+    OK(tarn_device_trim(0, 0));
+    CHECK(stats_of(0).reserved_bytes[0].current >= (int64_t)(8 * MIB));
+    OK(driver->graph_destroy(0, graph));
+    OK(tarn_device_trim(0, 0));
+    CHECK(stats_of(0).reserved_bytes[0].current == 0);
+}
+
+/* One that was only announced may begin at any moment. */
+static void an_announcement_bars_until_it_ends(void)
+{
+    host_start_with(1, 256 * MIB);
+    tarn_stream stream = lease(0);
+    OK(tarn_capture_announce(stream));
+    for (int i = 0; i < 2; i++)
+        GIVES(tarn_device_synchronize(0), TARN_ERROR_CAPTURE);
+    OK(tarn_capture_abort(stream));
+    OK(tarn_device_synchronize(0));
+}
+
 /* ---- Without the wait -------------------------------------------------------------------------------------------- */
 
 /* Memory of a stream that can be waited for by an event serves, though the thread's own heap would need a wait for the device. */
@@ -325,9 +440,9 @@ static void an_unknown_capture_begins_during_a_wait(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_call_ends_a_capture_that_shows),
-        CHILD_TEST(a_request_waits_by_events_first),
-        CHILD_TEST(a_known_capture_begins_during_a_wait),
+        cmocka_unit_test(no_call_ends_a_capture_that_shows), cmocka_unit_test(what_the_driver_has_ended_bars_nothing),
+        CHILD_TEST(memory_of_an_ended_capture_stays),        CHILD_TEST(an_announcement_bars_until_it_ends),
+        CHILD_TEST(a_request_waits_by_events_first),         CHILD_TEST(a_known_capture_begins_during_a_wait),
         CHILD_TEST(an_unknown_capture_begins_during_a_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 
 #define MEMORY (512 * MIB)
 
-/* Every range; or the first ones alone: a rule does not count the calls that a rule before it has refused. */
+/* Every range; or the first ones alone. */
 static void refuse(const char *which, const char *settings)
 {
     CHECK(setenv("TARN_DRIVER", "cuda", 1) == 0 && setenv("TARN_SIM_FAIL", which, 1) == 0);
@@ -62,10 +62,18 @@ static void the_default_tries_smaller_ranges(void)
     CHECK(calls_of(0, "map") > 0);
 }
 
+/* As many addresses as memory: what small blocks have must not lie in the middle. */
+static void a_range_as_long_as_the_memory_serves_large_blocks(void)
+{
+    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:2:2", "");
+    everything_works();
+    CHECK(calls_of(0, "map") > 0);
+}
+
 /* The default has fallen back to plain segments; then the driver has addresses again. */
 static void a_pool_that_needs_them_asks_again(void)
 {
-    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:1:2,cuMemAddressReserve:1:2", "");
+    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:2:2,cuMemAddressReserve:3:2", "");
     void *plain = alloc_on(lease(0), 30 * MIB);
     CHECK(calls_of(0, "map") == 0);
     tarn_pool *pools[] = {pool_with((tarn_pool_options){.exportable = true}),
@@ -82,6 +90,28 @@ static void a_pool_that_needs_them_asks_again(void)
     }
     verify(0);
     OK(tarn_free(plain));
+    nothing_is_left(0);
+}
+
+/* Even while a pool that asked for it has virtual memory, and when nothing is left of the segments. */
+static void the_default_that_fell_back_stays_plain(void)
+{
+    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:1:2,cuMemAddressReserve:1:2", "");
+    tarn_stream stream = lease(0);
+    OK(tarn_free(alloc_on(stream, 30 * MIB)));
+    OK(tarn_device_trim(0, 0));
+    tarn_pool *virtual = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL});
+    void *mapped = alloc_in(virtual, stream, 5 * MIB);
+    uint64_t maps = calls_of(0, "map");
+    CHECK(maps > 0);
+    tarn_pool *like_it = pool_with((tarn_pool_options){0});
+    void *blocks[] = {alloc_on(stream, 30 * MIB), alloc_in(like_it, stream, 30 * MIB)};
+    CHECK(calls_of(0, "map") == maps);
+    OK(tarn_free(blocks[0]));
+    OK(tarn_free(blocks[1]));
+    OK(tarn_free(mapped));
+    OK(tarn_pool_release(like_it));
+    OK(tarn_pool_release(virtual));
     nothing_is_left(0);
 }
 
@@ -159,7 +189,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHILD_TEST(the_default_takes_plain_segments),
         CHILD_TEST(the_default_tries_smaller_ranges),
+        CHILD_TEST(a_range_as_long_as_the_memory_serves_large_blocks),
         CHILD_TEST(a_pool_that_needs_them_asks_again),
+        CHILD_TEST(the_default_that_fell_back_stays_plain),
         CHILD_TEST(plain_segments_ask_for_none),
         CHILD_TEST(exact_segments_ask_for_none),
         CHILD_TEST(plain_segments_work),

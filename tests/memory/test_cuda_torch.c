@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* bench/torch/plug.c on the simulated libcuda: its two functions and its eight hooks, called with what PyTorch calls
+/* lab/torch/plug.c on the simulated libcuda: its two functions and its eight hooks, called with what PyTorch calls
  * them with. */
-#include "../../bench/torch/plug.h"
+#include "../../lab/torch/plug.h"
 #include "driver/driver.h"
 #include "support/host.h"
 

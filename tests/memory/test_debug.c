@@ -337,7 +337,7 @@ static void free_twice(const char *words, bool gone)
     OK(tarn_free(block));
     if (gone)
         OK(tarn_device_trim(0, 0));
-    bool is_known = !gone || !arena_if_used(0)->store.plain; /* the addresses of a plain segment go with it */
+    bool is_known = !gone || arena_if_used(0)->store.kind.pieces; /* the addresses of a plain segment go with it */
     GIVES(tarn_free(block), is_known ? TARN_ERROR_DOUBLE_FREE : TARN_ERROR_INVALID_POINTER);
     CHECK(strstr(tarn_last_error(), "tag \"attention\"") && strstr(tarn_last_error(), "freed at "));
     says_where();

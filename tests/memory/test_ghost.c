@@ -170,15 +170,15 @@ static void a_later_mark_speaks_for_the_earlier_ones(void **state)
         OK(tarn_free(block));
         mutex_lock(&heap->lock);
         heap_learn_locked(heap, true);
-        CHECK(heap->closed_count == (unsigned)i + 1);
+        CHECK(heap->batches.count == (unsigned)i + 1);
         mutex_unlock(&heap->lock);
     }
-    uint64_t last = heap->closed[1].number;
+    uint64_t last = heap->batches.closed[1].number;
     time_pass(5000);
     OK(tarn_host_fail_set(kind_of("event_query"), 1, false, TARN_ERROR_DRIVER));
     mutex_lock(&heap->lock);
     heap_learn_locked(heap, false);
-    CHECK(tarn_host_fail_hits() == 1 && heap->closed_count == 0 && heap->idle_batch == last);
+    CHECK(tarn_host_fail_hits() == 1 && heap->batches.count == 0 && heap->batches.idle == last);
     mutex_unlock(&heap->lock);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     nothing_is_left(0);

@@ -248,7 +248,7 @@ static void a_batch_is_idle_when_the_work_before_its_mark_has_ended(void **state
     time_pass(1000);
     learn(true);
     CHECK(is_idle(first));
-    CHECK(heap->closed_count == 1);
+    CHECK(heap->batches.count == 1);
     give(second); /* joins all: as late as the latest */
     learn(false);
     CHECK(!is_idle(TREE_ENTRY(heap->zones[ZONE_LARGE].free.root, struct span, by_size)));
@@ -269,7 +269,7 @@ static void each_batch_waits_for_its_own_mark(void **state)
     work_on(own, NULL, 0, 3000);
     give(second);
     learn(true);
-    CHECK(heap->closed_count == 2);
+    CHECK(heap->batches.count == 2);
     time_pass(1000);
     learn(false);
     CHECK(is_idle(first) && !is_idle(second));

@@ -486,9 +486,34 @@ static void what_the_program_has_suspended_a_sleep_leaves_alone(void **state)
     }
 }
 
+/* After tarn_shutdown() there are no anchors to remove. NCCL is told once of each segment, however often the caller tries. */
+static void the_end_of_tarn(void)
+{
+    tarn_nccl registered;
+    host_start_with(1, 512 * MIB);
+    CHECK(set_up(NULL) == 0);
+    tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+    OK(tarn_nccl_register(&registered));
+    OK(tarn_shutdown());
+    for (int left = fake_registrations(); left; left--) {
+        CHECK(registered.count == (size_t)left);
+        GIVES(tarn_nccl_deregister(&registered), TARN_ERROR_SHUTDOWN);
+        CHECK(fake_registrations() == left - 1);
+    }
+    OK(tarn_nccl_deregister(&registered));
+    CHECK(registered.count == 0);
+}
+
+static void no_segment_is_deregistered_twice(void **state)
+{
+    (void)state;
+    in_child(the_end_of_tarn);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_segment_is_deregistered_twice), /* before this process uses tarn */
         cmocka_unit_test_setup_teardown(without_the_adaptor_old_memory_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(local_registrations_pin, set_up, tear_down),
         cmocka_unit_test_setup_teardown(windows_pin, set_up, tear_down),

@@ -49,7 +49,7 @@ static unsigned count_of(tarn_pool *pool)
 /* Where small blocks have segments of their own. */
 static bool plain_segments(void)
 {
-    return arena_if_used(0)->store.plain;
+    return !arena_if_used(0)->store.kind.pieces;
 }
 
 static bool is_id(tarn_pool_id id, uint64_t first, uint64_t second)

@@ -45,7 +45,7 @@ static void a_look_asks_once_per_stream_however_many_blocks_wait(void **state)
         blocks[i] = used_by(others[i % STREAMS]);
     for (int i = 0; i < STREAMS * EACH; i++)
         OK(tarn_free(blocks[i]));
-    CHECK(heap->waiting == STREAMS * EACH && heap->waiting_uses == STREAMS * EACH);
+    CHECK(heap->waiting.blocks == STREAMS * EACH && heap->waiting.uses == STREAMS * EACH);
 
     uint64_t queries = calls_of(0, "event_query");
     CHECK(look() == 0);
@@ -56,12 +56,12 @@ static void a_look_asks_once_per_stream_however_many_blocks_wait(void **state)
 
     time_pass(MS); /* the first stream's work is over, and no other's */
     queries = calls_of(0, "event_query");
-    CHECK(look() == EACH && heap->waiting == (STREAMS - 1) * EACH);
+    CHECK(look() == EACH && heap->waiting.blocks == (STREAMS - 1) * EACH);
     CHECK(calls_of(0, "event_query") - queries == STREAMS - 1 + EACH);
     verify(0);
     OK(tarn_free(more));
     nothing_is_left(0);
-    CHECK(!heap->queues && !heap->waiting && !heap->waiting_uses);
+    CHECK(!heap->waiting.queues && !heap->waiting.blocks && !heap->waiting.uses);
 }
 
 static void a_block_is_free_when_the_last_of_its_streams_is_done(void **state)
@@ -75,12 +75,12 @@ static void a_block_is_free_when_the_last_of_its_streams_is_done(void **state)
             OK(tarn_record_stream(block, others[i]));
         OK(tarn_free(block));
         OK(tarn_free(one));
-        CHECK(heap->waiting == 2 && heap->waiting_uses == 4 && look() == 0);
+        CHECK(heap->waiting.blocks == 2 && heap->waiting.uses == 4 && look() == 0);
         time_pass(20 * MS);
-        CHECK(look() == 0 && heap->waiting_uses == 2);
+        CHECK(look() == 0 && heap->waiting.uses == 2);
         GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
         time_pass(20 * MS);
-        CHECK(look() == 2 && heap->waiting == 0);
+        CHECK(look() == 2 && heap->waiting.blocks == 0);
         nothing_is_left(0);
     }
 }
@@ -108,7 +108,7 @@ static void a_callers_event_counts_from_its_record(void **state)
         CHECK(look() == 1);
         CHECK(calls_of(0, "event_query") - queries <= 3);
     }
-    CHECK(heap->waiting == 1);
+    CHECK(heap->waiting.blocks == 1);
     time_pass(100 * MS);
     CHECK(look() == 1);
     for (int i = 0; i < 3; i++)
@@ -157,9 +157,9 @@ static void a_stream_is_retired_while_blocks_wait_for_it(void **state)
     OK(tarn_stream_return(leased));
     for (int i = 2; i < 4; i++)
         OK(tarn_free(blocks[i]));
-    CHECK(look() == 0 && heap->waiting == 4);
+    CHECK(look() == 0 && heap->waiting.blocks == 4);
     time_pass(20 * MS);
-    CHECK(look() == 4 && !heap->queues);
+    CHECK(look() == 4 && !heap->waiting.queues);
     nothing_is_left(0);
 }
 
@@ -196,7 +196,7 @@ static void a_mark_that_a_capture_took_is_the_retirements_in_the_end(void **stat
     OK(tarn_stream_retire(user));
     time_pass(10 * MS);
     OK(tarn_host_fail_set(kind_of("event_query"), 1, false, TARN_ERROR_CAPTURE));
-    CHECK(look() == EACH && heap->waiting == 0);
+    CHECK(look() == EACH && heap->waiting.blocks == 0);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(driver->stream_destroy(0, native));
     nothing_is_left(0);

@@ -7,7 +7,7 @@
 #include "base/pages.h"
 #include "device/stream.h"
 #include "memory/malloc.h"
-#include "report/snapshot.h"
+#include "report/snapshot/snapshot.h"
 #include "support/failures.h"
 #include "support/host.h"
 #include "support/snapshots.h"

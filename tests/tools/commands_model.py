@@ -18,106 +18,10 @@ import subprocess
 import sys
 
 import make_snapshots as make
+from truth import log_as_snapshot, truths_of
 
 PROGRAM, FOLDER = sys.argv[1:3]
 MIB = 1 << 20
-NEVER = 1 << 62
-
-
-# --- what is true of a recording -------------------------------------------------------------------------------------
-
-class Truth:
-    """One device of a snapshot, moment by moment."""
-
-    def __init__(self, snapshot, device):
-        trace = snapshot.get("device_traces", [[]] * (device + 1))
-        self.trace = trace[device] if device < len(trace) else []
-        self.segments = [segment for segment in snapshot.get("segments", []) if segment["device"] == device]
-        self.lives = []  # [size, begin, freed, end]
-        self.traced = any(event["action"] in ("alloc", "free_requested", "free_completed") for event in self.trace)
-        self.walk()
-        self.sum_up()
-
-    def walk(self):
-        here, completes = {}, any(event["action"] == "free_completed" for event in self.trace)
-        for moment, event in enumerate(self.trace, 1):
-            action, address, size = event["action"], event.get("addr"), event["size"]
-            if action == "alloc":
-                self.end(here.get(address), moment)
-                here[address] = self.add(size, moment)
-            elif action in ("free_requested", "free_completed"):
-                requested = action == "free_requested"
-                block = here.setdefault(address, None) or self.add(size, 0)
-                if here[address] is None:
-                    here[address] = block
-                    block[2] = NEVER if requested else 0  # what only completes was freed before the recording
-                if block[3] != NEVER or (requested and block[2] != NEVER):
-                    continue
-                block[2] = min(block[2], moment)
-                if not (requested and completes):
-                    block[3] = moment
-        for segment in self.segments:
-            address = segment["address"]
-            for block in segment["blocks"]:
-                place = block.get("address", address)
-                address = place + block["size"]
-                if block["state"] != "inactive" and place not in here:
-                    made = self.add(block.get("requested_size") or block["size"], 0)
-                    if block["state"] != "active_allocated":
-                        made[2] = 0
-
-    def add(self, size, moment):
-        self.lives.append([size, moment, NEVER, NEVER])
-        return self.lives[-1]
-
-    @staticmethod
-    def end(block, moment):
-        if block:
-            block[2], block[3] = min(block[2], moment), min(block[3], moment)
-
-    def sum_up(self):
-        count = (len(self.trace) if self.traced else 0) + 1
-        allocated, waiting, reserved = [0] * (count + 1), [0] * (count + 1), [0] * (count + 1)
-
-        def life(sums, size, begin, end):
-            if begin < min(end, count):
-                sums[begin] += size
-                sums[min(end, count)] -= size
-        for size, begin, freed, end in self.lives:
-            life(allocated, size, begin, freed)
-            life(waiting, size, max(freed, begin), end)
-        total = sum(segment["total_size"] for segment in self.segments)
-        for moment in range(count - 1, -1, -1):
-            reserved[moment] = total
-            event = self.trace[moment - 1] if moment else {"action": ""}
-            total -= event["size"] if event["action"] in ("segment_alloc", "segment_map") else 0
-            total += event["size"] if event["action"] in ("segment_free", "segment_unmap") else 0
-        for sums in (allocated, waiting):
-            for moment in range(1, count):
-                sums[moment] += sums[moment - 1]
-        self.allocated, self.waiting, self.reserved = allocated[:count], waiting[:count], reserved[:count]
-        self.peak = max(range(count), key=lambda i: (self.allocated[i], -i))
-        self.peak_reserved = max(range(count), key=lambda i: (self.reserved[i], self.allocated[i], -i))
-        self.blocks = sum(freed >= count and begin < count for _, begin, freed, _ in self.lives)
-        self.ooms = [event["size"] for event in self.trace if event["action"] == "oom"]
-        self.allocations = sum(event["action"] == "alloc" for event in self.trace)
-
-
-def truths_of(snapshot):
-    devices = max([len(snapshot.get("device_traces", []))] + [segment["device"] + 1 for segment in snapshot.get("segments", [])])
-    found = {device: Truth(snapshot, device) for device in range(devices)}
-    return {device: truth for device, truth in found.items() if truth.trace or truth.segments}
-
-
-def log_as_snapshot(text):
-    """RMM's log: a free completes itself."""
-    actions = {"allocate": "alloc", "free": "free_requested", "allocate failure": "oom"}
-    trace = []
-    for line in text.splitlines()[1:]:
-        fields = line.split(",")
-        if len(fields) == 6:
-            trace.append({"action": actions[fields[2]], "addr": int(fields[3], 16), "size": int(fields[4])})
-    return {"segments": [], "device_traces": [trace]}
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 """Opens the page of `tarn report` in Chromium and holds what it shows against the program's JSON: report_page.py PROGRAM DATA OUT
 PART. PART is what the page shows (show), how a reader looks for something (look), several files and those that the page reads itself
 (open), or a large recording (many); "speed EVENTS..." tests nothing, and prints how fast pages of so many events are:
-scripts/page-speed.
+lab/page-speed.
 DATA is the folder that make_snapshots.py filled; pages and screenshots go into OUT. Debian's python3-selenium drives the browser.
 """
 

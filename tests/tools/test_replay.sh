@@ -65,7 +65,8 @@ run 0 replay --json "$name" && json 'a[0]["file"].endswith("evil\x1b[31m\x9b1mé
 run 0 report "$name"
 ! grep -q $'\e' "$work/out" || fail "report prints escape sequences"
 run 0 report --json "$name" && json 'a[0]["file"].endswith("evil\x1b[31m\x9b1mé?\r.pickle")'
-run 0 report --json "$name" "$name" && json 'len(a["ranks"]) == 2 and all(r["file"].endswith("?\r.pickle") for r in a["ranks"])'
+run 0 report --json "$name" "$name" "$name" && json 'len(a["ranks"]) == 3 and all(r["file"].endswith("?\r.pickle") for r in a["ranks"])'
+run 0 report --json "$name" "$name" && json 'a and all(d[side]["file"].endswith("?\r.pickle") for d in a for side in ("before", "after"))'
 run 0 diff --json "$name" "$name" && run 0 diff "$name" "$name"
 ! grep -q $'\e' "$work/out" || fail "diff prints escape sequences"
 run 0 plan --json "$name" && json 'a["file"].endswith("?\r.pickle")'
@@ -306,6 +307,10 @@ run 0 replay --json --deal-streams 2 "$data/torn.pickle" && json 'a[0]["recorded
 printf '%s\n' Thread,Time,Action,Pointer,Size,Stream '1,10:00:00:000001,allocate,0x1000,1048576,0' \
     '1,10:00:00:000002,allocate failure,0x0,1073741824,0' >"$work/failed.csv" # nothing speaks of the device
 run 0 replay --json "$work/failed.csv" && json 'a[0]["recorded_ooms"] == 1 and a[0]["ooms_tried"] == 0 and a[0]["peak_reserved"] < 100 << 20'
+run 0 replay "$work/failed.csv" && says out 'in the recording: 1, not tried, since it does not show how large the device was; --device-memory'
+run 0 replay --least --json "$work/failed.csv" && json '1025 << 20 <= a[0]["least"] < 1100 << 20'
+run 0 report "$work/failed.csv" && says out 'does not show how much was reserved' && says out 'fits on a device of 1.00 GiB with'
+run 0 report --no-what-if "$work/failed.csv" && says out 'does not show how much was reserved' && lacks out 'fits on a device'
 run 0 replay --json --device-memory 512M "$work/failed.csv" && json 'a[0]["ooms_tried"] == a[0]["ooms_here"] == a[0]["pytorch_ooms_here"] == 1'
 
 # A state without a trace.

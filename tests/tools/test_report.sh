@@ -166,13 +166,18 @@ run 0 report --json --by category --category caches=layer_norm "$truth" && json 
 for bad in '' caches caches= cache=x =x; do run 2 report "--category=$bad" a && says err '--category wants'; done
 run 0 report --device 0 "$data/streams.pickle" && lacks out 'by category'
 
-# Two files are compared side by side, in text as on a page, unless they are ranks; what is said in JSON has one form.
+# Two files are compared side by side, in text, in JSON and on a page, unless they are ranks.
 run 0 diff --device 0 "$data/tarn.pickle" "$data/oom.pickle" && cp "$work/out" "$work/compared"
 run 0 report --no-what-if --device 0 "$data/tarn.pickle" "$data/oom.pickle"
 cmp -s "$work/out" "$work/compared" || fail "two files are compared otherwise"
-run 0 report --json --device 0 "$data/tarn.pickle" "$data/oom.pickle" && json 'a["noun"] == "file" and len(a["ranks"]) == 2'
+run 0 diff --json --device 0 "$data/tarn.pickle" "$data/oom.pickle" && cp "$work/out" "$work/compared"
+run 0 report --json --device 0 "$data/tarn.pickle" "$data/oom.pickle"
+cmp -s "$work/out" "$work/compared" || fail "two files are compared otherwise in JSON"
+run 0 report --no-what-if --device 0 -o "$work/page.html" "$data/tarn.pickle" "$data/oom.pickle"
+grep -q '"ranks":null' "$work/page.html" || fail "two files are ranks on a page"
 cp "$data/tarn.pickle" "$work/rank_1.pickle" && cp "$data/oom.pickle" "$work/rank_0.pickle"
 run 0 report --device 0 "$work"/rank_{1,0}.pickle && says out '^2 ranks$'
+run 0 report --json --device 0 "$work"/rank_{1,0}.pickle && json 'a["noun"] == "rank" and len(a["ranks"]) == 2'
 run 0 report --no-what-if --device 0 -o "$work/page.html" "$work"/rank_{1,0}.pickle
 grep -q '"noun":"rank"' "$work/page.html" || fail "two ranks are none on a page"
 

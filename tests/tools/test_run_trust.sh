@@ -80,7 +80,10 @@ int main(int argc, char **argv)
             _exit(8);
         what = "rubbish";
     }
-    usleep(100000); /* it is seen as it was, first */
+    char page[64];
+    snprintf(page, sizeof page, "tarn-live.%d", getpid());
+    for (int i = 0; i < 1000 && access(page, F_OK); i++) /* it is seen as it was, first */
+        usleep(10000);
     for (int i = 0; i < count; i++) {
         if (strcmp(what, "rubbish") == 0 || strcmp(what, "drops") == 0)
             rubbish(i, 1);
@@ -108,7 +111,7 @@ int main(int argc, char **argv)
     _exit(5);
 }
 END_OF_C
-"$CC" -w -I"$TARN_SOURCE" vandal.c -o vandal -ldl
+"$CC" -w -D_GNU_SOURCE -I"$TARN_SOURCE" vandal.c -o vandal -ldl
 
 # harmed ARGUMENT..: the observer ends with the program's status and has said nothing that a terminal acts upon.
 harmed()

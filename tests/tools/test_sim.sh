@@ -120,6 +120,10 @@ END
         run 0 "$tarn" sim --fail "cuMemAlloc:1:$code" "$work/codes" && says out "^$code $after$"
     done
 
+    # Each rule counts every call, also one that another has failed; of two that mean the same call the first counts.
+    run 0 "$tarn" sim --fail cuMemAlloc:1:2 --fail cuMemAlloc:2:1 "$work/codes" && says out '^2 1$'
+    run 0 "$tarn" sim --fail cuMemAlloc:1:2+ --fail cuMemAlloc:2:1 "$work/codes" && says out '^2 2$'
+
     # Installed, and moved.
     cmake --install "$TARN_BUILD" --prefix "$work/first" >/dev/null
     mv "$work/first" "$work/prefix"

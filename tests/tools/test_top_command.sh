@@ -23,6 +23,7 @@ at_exit() { end_publishers; }
 unset TARN_DRIVER TARN_LIVE TARN_LIVE_NAME XDG_RUNTIME_DIR
 export TARN_LIVE_DIRECTORY=$work/pages
 mkdir "$work/pages"
+here=(--directory "$work/pages") # a list without it has the pages of other tests too
 
 # publish NAME: starts a process that publishes until it is ended, and waits until its page shows memory; `pid` is its number.
 publish()
@@ -60,7 +61,7 @@ run 1 "$tarn" top nobody && says err 'no process publishes as "nobody"'
 
 # One does.
 publish trainer
-run 0 "$tarn" top && says out "^PROCESS " && says out "$pid  trainer" && silent err
+run 0 "$tarn" top "${here[@]}" && says out "^PROCESS " && says out "$pid  trainer" && silent err
 for process in trainer "$pid"; do
     run 0 "$tarn" top --interval 0.2 "$process" && says out "^trainer (process $pid)" && says out '^Device 0 ' && silent err
     says out '^POOL ' && says out '^default ' && says out '^STREAM ' && says out 'allocations/s' && says out 'longest piece'
@@ -77,9 +78,9 @@ assert device["stats"]["reserved_bytes"]["all"]["current"] > 0 and device["rates
 assert sum(pool["reserved"] for pool in top["pools"]) > 0 and top["streams"] and top["handles"] == []
 assert top["left_out"] == {"pools": 0, "streams": 0, "handles": 0, "libraries": 0}
 END
-for key in reserved allocated peak rate name process age; do run 0 "$tarn" top "--sort=$key" && says out 'trainer'; done
+for key in reserved allocated peak rate name process age; do run 0 "$tarn" top "${here[@]}" "--sort=$key" && says out 'trainer'; done
 says out '^DEVICE ' && says out '^HOST-0 ' && says out ' % '
-run 0 "$tarn" top --json
+run 0 "$tarn" top "${here[@]}" --json
 python3 -c 'import json, sys
 assert [entry["name"] for entry in json.load(open(sys.argv[1]))] == ["trainer"]' "$work/out" || fail "the list's JSON"
 
@@ -108,7 +109,7 @@ def watch(act, *arguments):
         os.environ["LC_ALL"] = "C.UTF-8"
         os.execv(tarn, [tarn, "top", "--interval", "0.1", *arguments])
     fcntl.ioctl(file, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    out, end = b"", time.time() + 20
+    out, end = b"", time.time() + 60
     while time.time() < end:
         if not select.select([file], [], [], 0.1)[0]:
             continue
@@ -121,7 +122,7 @@ def watch(act, *arguments):
         out += piece
         act(out.split(b"\x1b[H")[1:], file, child)
     else:
-        sys.exit("it does not end")
+        sys.exit("%s: it does not end; so far %r; the last frames: %r" % (act.__name__, seen, out[-3000:]))
     assert os.waitpid(child, 0)[1] == 0
     return out
 
@@ -156,7 +157,7 @@ def order_and_quit(frames, file, child):
         seen["left"] = True
         os.write(file, b"q")
 
-out = watch(order_and_quit)
+out = watch(order_and_quit, "--directory", os.environ["TARN_LIVE_DIRECTORY"])
 frames = out.split(b"\x1b[H")[1:]
 assert out.endswith(b"\x1b[?1049l") and b"trainer" in frames[-1] and b"n name" in frames[-1], frames[-1]
 assert any("█".encode() in frame for frame in frames[1:]), frames[-1]
@@ -165,7 +166,7 @@ out = watch(end_the_process, process)
 after = out.split(b"\x1b[?1049l")[1]
 assert b"has ended; this was its last reading" in after and b"Device 0" in after, after
 END
-run 0 "$tarn" top && says out 'No process publishes'
+run 0 "$tarn" top "${here[@]}" && says out 'No process publishes'
 
 # Another user's: said to be so.
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
@@ -174,6 +175,6 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
     if "${as_nobody[@]}" test -x "$tarn"; then
         run 1 "${as_nobody[@]}" "$tarn" top "$pid" && says err 'belongs to root: only that user and root'
-        run 0 "${as_nobody[@]}" "$tarn" top && says out '1 of other users'
+        run 0 "${as_nobody[@]}" "$tarn" top "${here[@]}" && says out '1 of other users'
     fi
 fi

@@ -141,7 +141,8 @@ class Track(threading.local):
             check(self._end(entry))
             self.entered = [one for one in self.entered if one is not entry]
         else:
-            check(self.settle())
+            status = self.settle()
+            check(0 if status in _NOTHING_LEFT else status)
 
     def settle(self) -> int:
         """Has C know of what is open, step by step: what runs meanwhile, a finaliser or a signal handler, may change it. The status of

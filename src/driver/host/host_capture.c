@@ -13,7 +13,9 @@
  * a wait for work outside it (905) or of another capture (902); use of the legacy stream while a blocking stream of the
  * device captures (906); its end on another stream (903), or unjoined (904). To ask whether a stream captures harms none.
  * A capture also ends, without a graph, when the stream on which it began is destroyed. That is what CUDA does (seen with driver
- * 580.159.04, in each mode), and hipStreamDestroy() of ROCm's clr. For a stream that has joined a capture it is refused here.
+ * 580.159.04, in each mode), and hipStreamDestroy() of ROCm/clr (hipamd/src/hip_stream.cpp, rocm-5.7.1 to rocm-6.2.2). For a stream that has
+ * joined a capture it is refused here. After 908 the capture goes on here, as in ROCm/clr (hip_graph.cpp, hipStreamEndCapture_common()): of
+ * CUDA's, NVIDIA's text says only that the call must be made by the thread that began it.
  *
  * Potentially unsafe calls are barred besides: to a thread in global mode while any global capture is open, to one in
  * global or thread-local mode while a capture of its own that is not relaxed is; the refusal invalidates those captures.

@@ -9,6 +9,7 @@
 #include "memory/arena/arena.h"
 
 #define LEAF ((size_t)256) /* granules */
+#define SHORT_RUN 8        /* a run is small up to this part of the device's memory */
 
 struct stretch {
     size_t start, length; /* granules */
@@ -172,10 +173,12 @@ static size_t quarter_of(const struct stretch *stretch, size_t wanted)
 
 /* The longest unclaimed range. A new run starts a quarter into it, so that the run before it can still grow. But one range as long as the
  * device's memory must remain, wherever small blocks live. So if this would break up the last such range, the second longest serves; if
- * that is too short, the low end of the longest. */
+ * that is too short, the low end of the longest. Where the driver gave too few addresses for that, large runs go to the low end, where they
+ * grow, and small ones to the high end, where they stop none. */
 uintptr_t arena_find_locked(struct arena *arena, size_t size)
 {
-    size_t count = granules(arena), wanted = size / arena->granule, keep = count / ARENA_ADDRESS_FACTOR;
+    size_t count = granules(arena), wanted = size / arena->granule;
+    size_t keep = arena->device->properties.memory / arena->granule;
     struct stretch best = longest_of(arena, 0, count), second = longest_of(arena, 0, best.start);
     struct stretch above_it = longest_of(arena, best.start + best.length, count);
     if (above_it.length > second.length)
@@ -189,6 +192,8 @@ uintptr_t arena_find_locked(struct arena *arena, size_t size)
             best = second;
             margin = quarter_of(&best, wanted);
         }
+        if (count < 2 * keep)
+            margin = wanted <= keep / SHORT_RUN ? best.length - wanted : 0;
     }
     return arena->base + (best.start + margin) * arena->granule;
 }

@@ -50,6 +50,14 @@ static tarn_status reserve(const struct arena *arena, uintptr_t *base, size_t *s
     return TARN_OK;
 }
 
+void store_is_of(struct store *store, enum store_kind kind, unsigned flags)
+{
+    unsigned wanted = memory_config()->segments == CONFIG_SEGMENTS_EXACT ? STORE_NO_SLABS : 0;
+    wanted |= store->arena->device->properties.alias ? STORE_REMAPS : 0;
+    store->kind = store_kinds[kind];
+    store->flags = (wanted & store_kinds[kind].may) | flags;
+}
+
 void store_init(struct store *store, struct arena *arena, struct counters *counters)
 {
     size_t segments = memory_config()->segments;
@@ -57,15 +65,14 @@ void store_init(struct store *store, struct arena *arena, struct counters *count
     store->counters = counters;
     store->limit = SIZE_MAX;
     mutex_init(&store->lookup, LOCK_LOOKUP);
-    store->no_slabs = segments == CONFIG_SEGMENTS_EXACT;
-    store->plain = !arena->device->properties.virtual_memory || arena->plain || segments == CONFIG_SEGMENTS_PLAIN ||
-                   store->no_slabs || (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
-    store->remaps = arena->device->properties.alias;
+    bool plain = !arena->device->properties.virtual_memory || arena->plain || segments == CONFIG_SEGMENTS_PLAIN ||
+                 segments == CONFIG_SEGMENTS_EXACT || (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
+    store_is_of(store, plain ? KIND_PLAIN : KIND_VIRTUAL, 0);
 }
 
 int64_t store_max_split(const struct store *store)
 {
-    size_t most = store->plain ? store_rules(store).max_split : RULES_NONE;
+    size_t most = store->kind.pieces ? RULES_NONE : store_rules(store).max_split;
     return most == RULES_NONE ? -1 : (int64_t)most;
 }
 
@@ -159,7 +166,8 @@ static tarn_status addresses_of_default(struct arena *arena)
     if (memory_config()->segments == CONFIG_SEGMENTS_BY_DRIVER &&
         (status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_NOT_SUPPORTED)) {
         log_write(LOG_INFO, "plain segments: %s", tarn_last_error());
-        arena->plain = arena->store.plain = true;
+        arena->plain = true;
+        store_is_of(&arena->store, KIND_PLAIN, 0);
         status = TARN_OK;
     }
     error_attempt_end(&before, status);
@@ -184,13 +192,12 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     counters_init(&arena->own, &arena->counters);
     store_init(&arena->store, arena, &arena->own);
     store_init(&arena->uncached, arena, &arena->own);
-    arena->uncached.plain = arena->uncached.uncached = arena->uncached.no_slabs = true;
-    arena->uncached.ordered = memory_config()->backend == CONFIG_ASYNC;
+    store_is_of(&arena->uncached, memory_config()->backend == CONFIG_ASYNC ? KIND_DRIVERS : KIND_UNCACHED, 0);
     store_init(&arena->imports, arena, NULL);
-    arena->imports.plain = false;
+    store_is_of(&arena->imports, KIND_VIRTUAL, 0);
     arena->configured = arena->limit;
     arena_configure(arena);
-    tarn_status status = arena->store.plain ? TARN_OK : addresses_of_default(arena);
+    tarn_status status = arena->store.kind.pieces ? addresses_of_default(arena) : TARN_OK;
     if (!status) {
         *result = arena;
         return TARN_OK;
@@ -764,7 +771,7 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     struct arena *arena = store->arena;
     size_t taken = 0, room;
     struct piece *piece;
-    if (store->plain || store->piece_flags != from->piece_flags)
+    if (!store->kind.pieces || store->piece_flags != from->piece_flags)
         return store_make_room(from, wanted); /* the store cannot use these pieces; releasing them makes room */
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;

@@ -17,6 +17,7 @@
 #include "base/lock.h"
 #include "base/tree.h"
 #include "device/device.h"
+#include "memory/arena/kind.h"
 #include "memory/arena/rules.h"
 #include "memory/settings/announce.h"
 #include "memory/settings/caching.h"
@@ -68,24 +69,18 @@ struct heap_set {
  * member of the arena. The fields that determine how the store gets memory are constant from the moment the store can be reached. */
 struct store {
     struct arena *arena;
-    struct counters *counters;     /* NULL for imported memory, which is not counted */
-    bool of_pool;                  /* the first member of a private pool (pool.h); the arena's own stores are not */
-    bool plain;                    /* segments that come from the driver, or an allocator, as a whole */
-    bool no_split;                 /* plain: a segment is one block */
-    bool no_slabs;                 /* plain: small blocks are spans too */
-    bool uncached;                 /* plain: nothing is reused */
-    bool ordered;                  /* uncached: stream-ordered segments, of the driver's own pools */
-    tarn_segment_sizes sizes;      /* plain: its own sizes; 0: those of the settings */
-    tarn_pool_allocator allocator; /* plain: the caller's allocator; all NULL for the driver */
-    atomic_uint_fast64_t searches; /* plain: for large blocks, while garbage is collected: the age of segments */
+    struct counters *counters; /* NULL for imported memory, which is not counted */
+    struct store_traits kind;  /* what is done with its memory: a copy of its row of the table, for the fast paths */
+    unsigned flags;            /* STORE_*, of those that its kind allows */
+    tarn_segment_sizes sizes;  /* of a kind that has rules: its own sizes; 0: those of the settings */
+    tarn_pool_allocator allocator; /* of a kind that has rules: the caller's allocator; all NULL for the driver */
+    atomic_uint_fast64_t searches; /* in segments, for large blocks, while garbage is collected: the age of segments */
     uint64_t id[2];                /* of the pool */
     struct piece_list unmapped;    /* arena lock: pieces that are mapped nowhere */
     size_t reserved;               /* arena lock: bytes of its pieces */
     unsigned piece_flags;          /* DRIVER_PIECE_* of pieces that it creates, in addition to the arena's; constant */
     size_t limit;                  /* arena lock: the most that `reserved` may reach */
-    bool remaps;                   /* memory that is free in stream order may be mapped a second time */
-    bool registrable;              /* each run is a segment, of one piece (registrable.h); constant */
-    uint64_t segments;             /* registrable, arena lock: segments ever created */
+    uint64_t segments;             /* of a kind whose runs are one piece each; arena lock: runs ever created */
 
     /* Arena lock: in the arena's list of pools and in its table; among those that are left behind. */
     struct store *next, *previous;
@@ -156,6 +151,14 @@ struct arena {
     _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];
 };
 
+static inline bool store_has(const struct store *store, enum store_flag flag)
+{
+    return store->flags & flag;
+}
+
+/* What contradicts the store's kind in its flags, sizes, allocator or pieces, for heap_verify(); NULL if nothing does. */
+const char *store_contradiction(const struct store *store);
+
 /* Whether a store belongs to its device's default pool. */
 static inline bool store_is_default(const struct store *store)
 {
@@ -178,10 +181,10 @@ static inline bool store_serves(const struct store *store, const struct store *w
 /* Whether the memory of a store is announced: not that of a caller's allocator, and not stream-ordered segments. */
 static inline bool announces(const struct store *store)
 {
-    return announcer && store->plain && !store->ordered && !store->allocator.alloc;
+    return announcer && !store->kind.pieces && !store->kind.ordered && !store->allocator.alloc;
 }
 
-/* The present rules of a plain store. */
+/* The present rules of a store that has segments. */
 static inline struct segment_rules store_rules(const struct store *store)
 {
     return rules_of(memory_config(), &store->sizes);
@@ -317,8 +320,10 @@ tarn_status store_check(const struct store *store);
 tarn_status store_charge(struct store *store, size_t size, enum charge charge, unsigned *flags);
 void store_uncharge(struct store *store, size_t size, size_t creating);
 
-/* Initializes a store of a device, without memory. It has pieces if the device has virtual memory and the settings want it. */
+/* Initializes a store of a device, without memory: virtual if the device has virtual memory and the settings want it, otherwise plain. */
 void store_init(struct store *store, struct arena *arena, struct counters *counters);
+/* Makes a store that nothing can reach yet one of a kind, with the flags that the device and the settings give to that kind, and those given. */
+void store_is_of(struct store *store, enum store_kind kind, unsigned flags);
 /* Keeps mapped pieces of claimed addresses, which the driver refused to unmap, for a trim; and tries again to unmap them, and to give back
  * imported pieces. */
 void pieces_leave_stuck(struct arena *arena, uintptr_t start, size_t size);

@@ -47,7 +47,7 @@ static struct ghost *take_locked(struct heap *heap, uint64_t batch)
 
 struct ghost *ghosts_take_locked(struct heap *heap)
 {
-    return atomic_load(&heap->store->suspended) ? NULL : take_locked(heap, heap->idle_batch);
+    return atomic_load(&heap->store->suspended) ? NULL : take_locked(heap, heap->batches.idle);
 }
 
 struct ghost *ghosts_take_all_locked(struct heap *heap)

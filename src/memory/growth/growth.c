@@ -105,9 +105,9 @@ struct growth {
     size_t borrowed;        /* bytes of other streams */
     size_t reserved;        /* bytes of the device when the growth began */
     bool spare;             /* the second attempt, which creates only what is necessary */
+    bool made_room;         /* unmapped pieces were given back for it */
     bool freely;            /* memory is moved whatever that costs */
-    bool hole;           /* new memory for a hole of the heap's site: [start, start + wanted), in pieces of `largest` */
-    bool moves, borrows; /* memory may come from elsewhere in the heap, and in the pool */
+    bool borrows;           /* memory may come from elsewhere in the pool */
     struct donation donation;
     struct piece_list pieces; /* that were unmapped; in the end all */
     struct span *span;        /* new span objects for step 3 */
@@ -236,7 +236,7 @@ static void donations_collect_locked(struct growth *growth, size_t wanted, size_
 {
     struct heap *heap = growth->heap;
     donors_collect_locked(heap, growth->zone, wanted, most, false, &growth->donation);
-    if (heap->store->remaps)
+    if (store_has(heap->store, STORE_REMAPS))
         donors_collect_locked(heap, growth->zone, wanted, most, true, &growth->donation);
 }
 
@@ -349,24 +349,9 @@ static tarn_status growth_place_locked(struct growth *growth, size_t *need, size
     return TARN_OK;
 }
 
-/* The same for a hole, with `base` the free memory in front of it. TARN_ERROR_OUT_OF_MEMORY, without a text, if it is none any more. */
-static tarn_status growth_hole_locked(struct growth *growth, size_t *need, size_t *room)
-{
-    struct heap *heap = growth->heap;
-    uintptr_t hole = 0;
-    size_t granule = heap->arena->granule;
-    if (site_hole(&heap->site, granule, growth->start, growth->start + growth->wanted, &hole) != growth->wanted)
-        return TARN_ERROR_OUT_OF_MEMORY;
-    for (struct run *run = heap->zones[growth->zone].runs; run; run = run->next)
-        if (run->end == growth->start && run->last->state == SPAN_FREE)
-            growth->base = run->last;
-    *need = *room = growth->wanted;
-    return TARN_OK;
-}
-
-/* Step 1: chooses addresses and pieces. With `spare` a piece may be larger than the zone otherwise allows, and created memory is not
+/* Chooses addresses and pieces. In the second attempt a piece may be larger than the zone otherwise allows, and created memory is not
  * rounded up. */
-static tarn_status growth_plan_locked(struct growth *growth, bool spare)
+static tarn_status growth_plan_locked(struct growth *growth)
 {
     struct heap *heap = growth->heap;
     struct arena *arena = heap->arena;
@@ -375,67 +360,72 @@ static tarn_status growth_plan_locked(struct growth *growth, bool spare)
     heap_learn_locked(heap, true);
 
     mutex_lock(&arena->lock);
-    tarn_status status =
-        growth->hole ? growth_hole_locked(growth, &need, &room) : growth_place_locked(growth, &need, &room);
+    tarn_status status = growth_place_locked(growth, &need, &room);
     if (!status) {
-        size_t most = room;
+        bool small = growth->zone == ZONE_SMALL && !growth->spare;
+        size_t most = small && room > need + LEAST_PIECE ? need + LEAST_PIECE : room;
         heap->saves = profile->saves || tied_piece_is_felt_locked(arena);
-        if (growth->zone == ZONE_SMALL && !spare && most > need + LEAST_PIECE)
-            most = need + LEAST_PIECE;
         pieces_from_unmapped_locked(heap->store, need, most, &growth->pieces);
         if (growth->base)
             span_hold_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
         bool slack = heap->free_bytes > arena->reserved / SLACK_PART;
         growth->reserved = arena->reserved;
-        growth->freely = spare || profile->moves_freely;
-        growth->borrows = growth->freely || heap->moved / MOVED_MOST <= heap->gained;
-        bool planned = heap->plan && growth->zone == ZONE_SMALL && !spare; /* the arena's pieces are for large blocks */
-        growth->moves = !planned && (growth->freely || (growth->borrows && slack));
-        if (growth->hole)
-            growth->moves = growth->borrows = false;
-        if (growth->moves)
+        growth->freely = growth->spare || profile->moves_freely;
+        growth->borrows = growth->freely || heap->growths.moved / MOVED_MOST <= heap->growths.gained;
+        bool planned = heap->following && small; /* the plan's memory is for large blocks */
+        if (!planned && (growth->freely || (growth->borrows && slack)))
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
 
         size_t total = growth->pieces.bytes + growth->donation.bytes;
         growth->create = total < need ? need - total : 0;
         size_t least = round_up(profile->least_piece[growth->zone], arena->granule);
-        if (growth->create && growth->create < least && !spare) {
-            size_t padded = least;
-            if (padded > room - total)
-                padded = room - total;
+        if (growth->create && growth->create < least && !growth->spare) {
+            size_t padded = least < room - total ? least : room - total;
             growth->padding = padded - growth->create;
             growth->create = padded;
         }
         growth->size = total + growth->create;
-        if (growth->hole) {
-            site_take_hole(&heap->site, arena->granule, growth->start, growth->size);
-        } else {
-            growth->largest =
-                profile->part ? round_up(growth->create / profile->part, arena->granule) : largest_locked(arena);
-            arena_claim_locked(arena, growth->start, growth->size);
-        }
+        growth->largest =
+            profile->part ? round_up(growth->create / profile->part, arena->granule) : largest_locked(arena);
+        arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);
     return status;
 }
 
-/* Creates the missing bytes, before anything is unmapped. If the rounded size does not fit, tries the exact one. */
-static tarn_status growth_create(struct growth *growth, struct piece_list *created)
+/* Step 1: makes what step 3 may need, and the plan. */
+static tarn_status growth_plan(struct growth *growth)
 {
-    struct arena *arena = growth->heap->arena;
-    tarn_status status = pieces_create(growth->heap->store, growth->create, growth->largest, CHARGE_GROWTH, created);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && growth->padding) {
+    struct heap *heap = growth->heap;
+    growth->donation.end = &growth->donation.first;
+    growth->span = span_create();
+    growth->run = run_create();
+    growth->ghost = ghost_create();
+    if (!growth->span || !growth->run || !growth->ghost)
+        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    mutex_lock(&heap->lock);
+    tarn_status status = growth_plan_locked(growth);
+    struct ghost *ghosts = ghosts_take_locked(heap);
+    mutex_unlock(&heap->lock);
+    (void)ghosts_end(heap, ghosts); /* also if this growth failed: the next one may use their addresses */
+    return status;
+}
+
+/* After a failed creation: asks for less, or makes room on the device. False if neither helps. */
+static bool growth_makes_do(struct growth *growth)
+{
+    if (growth->padding) {
         growth->create -= growth->padding;
         growth->size -= growth->padding;
-        arena_unclaim(arena, growth->start + growth->size, growth->padding);
+        arena_unclaim(growth->heap->arena, growth->start + growth->size, growth->padding);
         growth->padding = 0;
-        status = pieces_create(growth->heap->store, growth->create, growth->largest, CHARGE_GROWTH, created);
+        return true;
     }
-    /* The unmapped pieces are too large for the available addresses. */
-    if (status == TARN_ERROR_OUT_OF_MEMORY && growth->spare && store_make_room(growth->heap->store, growth->create))
-        status = pieces_create(growth->heap->store, growth->create, growth->largest, CHARGE_GROWTH, created);
-    return status;
+    if (!growth->spare || growth->made_room)
+        return false;
+    growth->made_room = true; /* the unmapped pieces are too large for the available addresses */
+    return store_make_room(growth->heap->store, growth->create);
 }
 
 /* Maps the pieces of donors that are not idle a second time, from the start of the claimed addresses on. */
@@ -480,7 +470,7 @@ static size_t least_loan(const struct growth *growth, unsigned regrets)
 
 static bool heap_lends_to_locked(struct heap *heap, const struct growth *growth, size_t wanted)
 {
-    size_t least = least_loan(growth, heap->regrets);
+    size_t least = least_loan(growth, heap->growths.regrets);
     if (wanted < least)
         return false;
     kept_flush_locked(heap); /* kept blocks are not counted as free */
@@ -514,10 +504,9 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
 
     mutex_lock(&heap->lock);
     donors_settle_locked(heap, &donation, 0);
-    heap->lent += growth ? *given : 0;
+    heap->growths.lent += growth ? *given : 0;
     if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs) {
-        heap->regrets = 0;
-        heap->gained = heap->moved = heap->lent = 0; /* starts again, as the next repetition of the program does */
+        heap->growths = (struct growths){0}; /* starts again, as the next repetition of the program does */
         hooks.plan_end_locked(heap);
     }
     heap_lends_end_locked(heap);
@@ -550,7 +539,7 @@ static void growth_borrow(struct growth *growth)
     growth->padding = growth->padding < growth->create ? growth->padding : growth->create;
 }
 
-/* Step 2: the driver calls. On failure the claimed addresses are unclaimed, pieces that were unmapped or created are in the store's list of
+/* Step 2: the driver calls; memory is created before anything is unmapped. On failure the claimed addresses are unclaimed, pieces that were unmapped or created are in the store's list of
  * unmapped pieces, and pieces of donors that are not idle are where they were. */
 static tarn_status growth_map(struct growth *growth)
 {
@@ -564,8 +553,11 @@ static tarn_status growth_map(struct growth *growth)
         growth_borrow(growth);
     if (!status)
         status = device_check(arena->device); /* the device may have been lost while borrowing */
-    if (!status && growth->create)
-        status = growth_create(growth, &created);
+    if (!status && growth->create) {
+        do
+            status = pieces_create(growth->heap->store, growth->create, growth->largest, CHARGE_GROWTH, &created);
+        while (status == TARN_ERROR_OUT_OF_MEMORY && growth_makes_do(growth));
+    }
     if (!status)
         status = growth_alias(growth);
     if (!status)
@@ -583,25 +575,25 @@ static tarn_status growth_map(struct growth *growth)
     return status;
 }
 
-/* The heap grows, by more than it moved within itself: if it has lent memory, it needs that after all. */
-static void growth_regret_locked(struct growth *growth)
+void growth_count_locked(struct heap *heap, size_t created, size_t borrowed, size_t moved)
 {
-    struct heap *heap = growth->heap;
-    if (heap->lent && growth->size > growth->donation.bytes) {
-        heap->regrets += heap->regrets < REGRETS_MOST;
-        heap->lent = 0;
+    struct growths *growths = &heap->growths;
+    growths->gained += created;
+    growths->moved += moved + borrowed;
+    if (growths->lent && created + borrowed) { /* the heap needs after all what it has lent */
+        growths->regrets += growths->regrets < REGRETS_MOST;
+        growths->lent = 0;
     }
 }
 
-/* Step 3: the new memory joins the heap, in one free span with the free memory before it. */
+/* The new memory joins the heap, in one free span with the free memory before it. */
 static void growth_join_locked(struct growth *growth)
 {
     struct heap *heap = growth->heap;
     struct span *span = heap_add_locked(heap, growth->zone, growth->base, growth->run, growth->span, growth->start,
                                         growth->start + growth->size);
-    heap->gained += growth->size - growth->donation.bytes - growth->borrowed;
-    heap->moved += growth->donation.bytes + growth->borrowed;
-    growth_regret_locked(growth);
+    growth_count_locked(heap, growth->size - growth->donation.bytes - growth->borrowed, growth->borrowed,
+                        growth->donation.bytes);
     growth->span = NULL;
     if (!growth->base)
         growth->run = NULL;
@@ -619,80 +611,62 @@ static void growth_let_go_of_base_locked(struct growth *growth)
     growth->base = run->last;
 }
 
-/* The three steps. On success the heap's lock is held, and its new memory is free. */
-static tarn_status growth_make(struct growth *growth)
+/* Step 3, with the outcome of step 2. */
+static void growth_settle_locked(struct growth *growth, tarn_status status)
 {
-    struct heap *heap = growth->heap;
-    growth->donation.end = &growth->donation.first;
-    growth->span = span_create();
-    growth->run = run_create();
-    growth->ghost = ghost_create();
-    tarn_status status = growth->span && growth->run && growth->ghost ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
-    if (!status) {
-        mutex_lock(&heap->lock);
-        status = growth_plan_locked(growth, growth->spare);
-        struct ghost *ghosts = ghosts_take_locked(heap);
-        mutex_unlock(&heap->lock);
-        (void)ghosts_end(heap, ghosts); /* also if this growth failed: the next one may use their addresses */
-        if (!status) {
-            status = growth_map(growth);
-
-            mutex_lock(&heap->lock);
-            donors_settle_locked(heap, &growth->donation, status ? 0 : growth->start);
-            if (status && growth->aliased) {
-                ghost_begin_locked(heap, growth->ghost, growth->start, growth->aliased, 0);
-                growth->ghost = NULL;
-            }
-            growth_let_go_of_base_locked(growth);
-            if (status)
-                mutex_unlock(&heap->lock);
-            else
-                growth_join_locked(growth);
-        }
+    donors_settle_locked(growth->heap, &growth->donation, status ? 0 : growth->start);
+    if (status && growth->aliased) {
+        ghost_begin_locked(growth->heap, growth->ghost, growth->start, growth->aliased, 0);
+        growth->ghost = NULL;
     }
+    growth_let_go_of_base_locked(growth);
+    if (!status)
+        growth_join_locked(growth);
+}
+
+static void growth_finish(struct growth *growth)
+{
     span_destroy(growth->span);
     run_destroy(growth->run);
     ghost_destroy(growth->ghost);
-    return status;
 }
 
-static tarn_status grow_once(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, bool spare,
-                             struct span **span)
+/* Two attempts: the second one takes and moves whatever there is, and creates no more than is missing. */
+static tarn_status pieces_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                               struct span **span)
 {
-    struct growth growth = {.heap = heap, .zone = zone, .spare = spare, .wanted = size + alignment - TARN_BLOCK_UNIT};
-    tarn_status status = growth_make(&growth);
-    if (!status) {
-        status = span_take_locked(heap, zone, size, alignment, span);
-        mutex_unlock(&heap->lock);
+    tarn_status status = TARN_ERROR_OUT_OF_MEMORY;
+    for (int attempt = 0; attempt < 2 && status == TARN_ERROR_OUT_OF_MEMORY; attempt++) {
+        struct growth growth = {
+            .heap = heap, .zone = zone, .spare = attempt == 1, .wanted = size + alignment - TARN_BLOCK_UNIT};
+        status = growth_plan(&growth);
+        if (!status) {
+            status = growth_map(&growth);
+            mutex_lock(&heap->lock);
+            growth_settle_locked(&growth, status);
+            if (!status)
+                status = span_take_locked(heap, zone, size, alignment, span);
+            mutex_unlock(&heap->lock);
+        }
+        growth_finish(&growth);
     }
-    return status;
-}
-
-tarn_status heap_grow_hole(struct heap *heap, enum zone_kind zone, uintptr_t start, size_t size, size_t largest)
-{
-    struct growth growth = {
-        .heap = heap, .zone = zone, .hole = true, .start = start, .wanted = size, .largest = largest};
-    tarn_status status = growth_make(&growth);
-    if (!status)
-        mutex_unlock(&heap->lock);
     return status;
 }
 
 tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
 {
-    if (heap->store->plain)
+    const struct store_traits *kind = &heap->store->kind;
+    if (!kind->pieces)
         return segment_grow(heap, zone, size, alignment, span);
-    if (heap->store->registrable)
-        return registrable_grow(heap, zone, size, alignment, span);
-    tarn_status status = grow_once(heap, zone, size, alignment, false, span);
-    return status == TARN_ERROR_OUT_OF_MEMORY ? grow_once(heap, zone, size, alignment, true, span) : status;
+    return kind->whole ? registrable_grow(heap, zone, size, alignment, span)
+                       : pieces_grow(heap, zone, size, alignment, span);
 }
 
 tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given, struct run **leaving)
 {
     struct run *own = NULL;
     *given = 0;
-    if (!store->plain)
+    if (store->kind.pieces)
         return heap_give_up(heap, store, wanted, SIZE_MAX, NULL, given);
     mutex_lock(&heap->lock);
     if (heap->store == store)

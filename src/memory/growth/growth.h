@@ -13,9 +13,12 @@
  * was unmapped. */
 tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
 
-/* Maps a hole of the heap's site, or whole granules of it, with unmapped pieces of its store and new ones of about `largest` bytes at most.
- * TARN_ERROR_OUT_OF_MEMORY also if it is no hole any more. While moves are shared. */
-tarn_status heap_grow_hole(struct heap *heap, enum zone_kind zone, uintptr_t start, size_t size, size_t largest);
+/* For a heap that follows a plan: maps a hole of its site, of whole granules, with unmapped pieces of its store and new ones of about
+ * `largest` bytes at most. TARN_ERROR_OUT_OF_MEMORY also if it is no hole any more. While moves are shared. */
+tarn_status heap_grow_hole(struct heap *heap, uintptr_t start, size_t size, size_t largest);
+
+/* Notes a growth in `heap->growths`: bytes that were created or unmapped before, that other heaps lent, and that moved within the heap. */
+void growth_count_locked(struct heap *heap, size_t created, size_t borrowed, size_t moved);
 
 /* Unmaps idle pieces of the heap's free spans, at least `wanted` bytes if there are as many, and leaves them with `store`, which must exist
  * until the end of the call. Never waits. Returns the bytes in `given`, also on failure. Segments of a caller's allocator are added to the

@@ -206,7 +206,7 @@ CALLS_BACK static void call_free(const tarn_pool_allocator *allocator, uintptr_t
 static tarn_status ask(struct store *store, size_t size, driver_stream native, uintptr_t *address)
 {
     struct device *device = store->arena->device;
-    if (store->ordered)
+    if (store->kind.ordered)
         return device_note(device, driver->alloc_async(device->number, size, native, address));
     if (!store_calls_back(store))
         return device_note(device, driver->alloc(device->number, size, address));
@@ -229,8 +229,8 @@ static tarn_status give_back(struct store *store, uintptr_t address, size_t size
     tarn_status status = device_check(device);
     if (status)
         return status;
-    return device_note(device, store->ordered ? driver->free_async(device->number, address, native)
-                                              : driver->free(device->number, address));
+    return device_note(device, store->kind.ordered ? driver->free_async(device->number, address, native)
+                                                   : driver->free(device->number, address));
 }
 
 /* The calling thread's native handle for the stream that a segment was allocated for. */
@@ -254,8 +254,8 @@ static tarn_status give_back_in_order(struct run *run)
     bool ordered = same && !heap->retired && !stream_is_found(heap->stream);
     if (ordered)
         status = give_back(run->store, run->start, run->end - run->start, run_native(run));
-    else if (same && !span_idle_locked(heap, run->first) && heap->closed_count)
-        mark = mark_keep(heap->closed[heap->closed_count - 1].mark);
+    else if (same && !span_idle_locked(heap, run->first) && heap->batches.count)
+        mark = mark_keep(heap->batches.closed[heap->batches.count - 1].mark);
     mutex_unlock(&heap->lock);
     if (ordered)
         return status;
@@ -342,7 +342,8 @@ static tarn_status segment_release(struct run *run)
         announcer->segment_gone(run->start);
     counters_segment_gone(store->counters, size, run->large, run->oversize);
     segment_unlist(run); /* first: the allocator may give the memory to another thread at once */
-    tarn_status status = store->ordered ? give_back_in_order(run) : give_back(store, run->start, size, run_native(run));
+    tarn_status status =
+        store->kind.ordered ? give_back_in_order(run) : give_back(store, run->start, size, run_native(run));
     if (status) {
         (void)segment_list(run); /* it still exists, so no other segment can be there */
         counters_segment_kept(store->counters, size, run->large, run->oversize);
@@ -392,7 +393,7 @@ tarn_status segments_free_stuck(struct arena *arena)
 /* Whether the driver orders a free after the work of the heap's stream. The stream must exist for that. */
 static bool is_ordered_locked(const struct heap *heap)
 {
-    return heap->store->ordered && !heap->retired && !stream_is_found(heap->stream);
+    return heap->store->kind.ordered && !heap->retired && !stream_is_found(heap->stream);
 }
 
 static bool is_ready_locked(const struct heap *heap, const struct span *span)
@@ -467,7 +468,8 @@ static size_t shed(struct heap *heap, size_t wanted)
 
 static bool is_adopted_from(const struct heap *heap, const struct store *store)
 {
-    return heap->store->plain && !heap->store->uncached && !store_calls_back(heap->store) && !store_calls_back(store);
+    return !heap->store->kind.pieces && heap->store->kind.reuses && !store_calls_back(heap->store) &&
+           !store_calls_back(store);
 }
 
 /* Moves a segment to another store, if that store's limit allows it. */
@@ -494,7 +496,7 @@ size_t segments_adopt(struct heap *heap, struct heap *from, size_t wanted)
     struct run *leaving = NULL, *refused = NULL;
     size_t given = 0, adopted = 0;
     mutex_lock(&from->lock);
-    bool possible = heap->store->plain && is_adopted_from(from, heap->store);
+    bool possible = !heap->store->kind.pieces && is_adopted_from(from, heap->store);
     if (possible) {
         segments_detach_locked(from, wanted, &given, &leaving);
     }
@@ -646,9 +648,10 @@ static tarn_status get_or_make_room(struct heap *heap, size_t size, size_t need,
 {
     struct store *store = run->store;
     struct segment_rules rules = store_rules(store);
-    size_t most = store->uncached ? need : rules_segment(&rules, need), least = round_up(need, rules.rounding);
+    bool reuses = store->kind.reuses;
+    size_t most = reuses ? rules_segment(&rules, need) : need, least = round_up(need, rules.rounding);
     garbage_collect(store);
-    if (store->uncached)
+    if (!reuses)
         segments_return(heap);
     tarn_status status = segment_get(run, most);
     if (status == TARN_ERROR_OUT_OF_MEMORY && release_oversize(heap, size))
@@ -659,7 +662,7 @@ static tarn_status get_or_make_room(struct heap *heap, size_t size, size_t need,
         COUNT(store->counters, num_alloc_retries);
         status = segment_get(run, most);
     }
-    if (status == TARN_ERROR_OUT_OF_MEMORY && run->large && !store->uncached && least < most)
+    if (status == TARN_ERROR_OUT_OF_MEMORY && run->large && reuses && least < most)
         status = segment_get(run, least);
     return status;
 }

@@ -10,7 +10,7 @@
  * Access: the thread in `thread` uses the cache between cache_enter() and cache_leave(), or under the heap's lock. Other threads use it
  * under the heap's lock after revoking it: they close the gate, make every processor pass a barrier (membarrier), and wait until the cache
  * is not `busy`. So the owner pays only two plain stores and a load. A model checker has tried this (tests/spin/cache_taking.pml,
- * docs/models.md): if you change one, change the other. */
+ * docs/testing.md): if you change one, change the other. */
 #ifndef TARN_MEMORY_CACHE_H
 #define TARN_MEMORY_CACHE_H
 

@@ -30,6 +30,41 @@ static struct heap *heap_create(struct arena *arena)
     return heap;
 }
 
+struct heap *heap_next(struct arena *arena, struct heap *heap)
+{
+    mutex_lock(&arena->lock);
+    struct heap *next = heap ? heap->next : arena->heaps;
+    mutex_unlock(&arena->lock);
+    return next;
+}
+
+struct store *heap_store(struct heap *heap)
+{
+    mutex_lock(&heap->lock);
+    struct store *store = heap->store;
+    mutex_unlock(&heap->lock);
+    return store;
+}
+
+bool heap_serves(struct heap *heap, const struct store *wanting)
+{
+    mutex_lock(&heap->lock); /* keeps its store alive */
+    bool serves = store_serves(heap->store, wanting);
+    mutex_unlock(&heap->lock);
+    return serves;
+}
+
+bool heap_is_left_behind_locked(const struct heap *heap)
+{
+    return heap->retired || atomic_load_explicit(&heap->store->left_behind, memory_order_relaxed);
+}
+
+bool heap_is_empty_locked(struct heap *heap)
+{
+    return batches_are_idle_locked(heap) && !heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs &&
+           !heap->ghosts;
+}
+
 /* The queue of retired heaps, which are reused when they are empty. heaps_lock. */
 static void unused_push_locked(struct heap *heap)
 {
@@ -170,11 +205,10 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     heap->incarnation = atomic_load(&stream->incarnation);
     trace_place_drop(atomic_exchange(&heap->place, 0));
     heap->retired = false;
-    heap->open_batch = heap->idle_batch + 1;
-    heap->open_batch_used = false;
+    batches_begin_locked(heap);
     heap->splits = (struct counters_splits){0};
-    heap->gained = heap->moved = heap->lent = 0;
-    heap->regrets = 0;
+    heap->growths = (struct growths){0};
+    heap->news = 0;
     if (!left_behind)
         caches_open_locked(heap);
     heap_sets_update_locked(heap, false);
@@ -260,10 +294,13 @@ void heaps_leave_behind(struct store *store)
 
 void heaps_learn(struct stream *stream)
 {
+    struct arena *arena = arena_if_used(stream->device);
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = stream->heaps; heap; heap = heap->next_of_stream) {
+    for (struct heap *heap = arena ? heap_next_unmarked(arena, stream, NULL) : NULL, *next; heap; heap = next) {
+        next = heap_next_unmarked(arena, stream, heap);
         mutex_lock(&heap->lock);
         heap_learn_locked(heap, true);
+        heap_unmarked_end_locked(heap);
         mutex_unlock(&heap->lock);
     }
     mutex_unlock(&heaps_lock);

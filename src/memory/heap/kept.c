@@ -68,7 +68,7 @@ static bool set_keeps(struct heap *heap, bool keeps)
 
 void kept_open_locked(struct heap *heap)
 {
-    (void)set_keeps(heap, !heap->store->plain && !fast_paths_are_barred());
+    (void)set_keeps(heap, heap->store->kind.keeps && !fast_paths_are_barred());
 }
 
 void kept_close_locked(struct heap *heap)

@@ -5,7 +5,8 @@
  * no call looks at heaps that do not concern it. A set changes under the lock of the heap that enters or leaves it, and of the sets. A walk
  * holds neither between two steps: it goes on by the number of the last heap, which never changes, so that heaps may come and go meanwhile.
  *
- * A set of lenders may contain heaps that have nothing to lend; it lacks none that has. */
+ * A set of lenders may contain heaps that have nothing to lend; it lacks none that has. Likewise the list of a stream's heaps whose open batch
+ * may have something, which needs a mark before the stream captures. */
 #include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
 
@@ -32,6 +33,39 @@ static void enter(struct heap *heap, enum heap_set_kind kind, struct heap_set *s
     member->set = set;
     if (set)
         tree_insert_by(&set->heaps, &member->node, is_newer);
+}
+
+/* The list of a stream's heaps whose open batch may have something. */
+static void unmarked_enter(struct heap *heap)
+{
+    struct stream *stream = heap->stream;
+    if (heap->unmarked)
+        return;
+    heap->unmarked = true;
+    heap->previous_unmarked = NULL;
+    heap->next_unmarked = stream->unmarked;
+    if (stream->unmarked)
+        stream->unmarked->previous_unmarked = heap;
+    stream->unmarked = heap;
+}
+
+static void unmarked_leave(struct heap *heap)
+{
+    struct heap *next = heap->next_unmarked, *previous = heap->previous_unmarked;
+    if (!heap->unmarked)
+        return;
+    heap->unmarked = false;
+    *(previous ? &previous->next_unmarked : &heap->stream->unmarked) = next;
+    if (next)
+        next->previous_unmarked = previous;
+}
+
+struct heap *heap_next_unmarked(struct arena *arena, const struct stream *stream, const struct heap *heap)
+{
+    mutex_lock(&arena->sets_lock);
+    struct heap *next = heap ? heap->next_unmarked : stream->unmarked;
+    mutex_unlock(&arena->sets_lock);
+    return next;
 }
 
 /* The newest heap that is older than one of a number. */
@@ -99,15 +133,21 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     enter(heap, HEAPS_COMMON, !unused && (behind || store_is_default(store)) ? &arena->common : NULL);
     enter(heap, HEAPS_LENDING, heap->lends ? &store->lenders : NULL);
     enter(heap, HEAPS_OF_NOBODY, unused ? NULL : nobodys);
+    if (unused || heap->retired)
+        unmarked_leave(heap);
     mutex_unlock(&arena->sets_lock);
 }
 
-void heap_lends_locked(struct heap *heap)
+void heap_news_locked(struct heap *heap, size_t size)
 {
-    heap->lends = true;
+    heap->lends = heap->lends || size >= heap->arena->granule;
     mutex_lock(&heap->arena->sets_lock);
-    enter(heap, HEAPS_LENDING, &heap->store->lenders);
+    if (heap->lends)
+        enter(heap, HEAPS_LENDING, &heap->store->lenders);
+    if (!heap->retired)
+        unmarked_enter(heap);
     mutex_unlock(&heap->arena->sets_lock);
+    heap->news = heap->lends ? SIZE_MAX : heap->arena->granule;
 }
 
 /* Kept blocks become free spans, and each zone has a new state: so the next block that is freed becomes a free span too, and is not missed. */
@@ -120,8 +160,22 @@ void heap_lends_end_locked(struct heap *heap)
         return;
     zones_change_locked(heap);
     heap->lends = false;
+    if (heap->news > heap->arena->granule)
+        heap->news = heap->arena->granule;
     mutex_lock(&heap->arena->sets_lock);
     enter(heap, HEAPS_LENDING, NULL);
+    mutex_unlock(&heap->arena->sets_lock);
+}
+
+/* Each zone has a new state, so that no block that was cut before is kept. */
+void heap_unmarked_end_locked(struct heap *heap)
+{
+    if (heap->batches.open_used)
+        return;
+    zones_change_locked(heap);
+    heap->news = 0;
+    mutex_lock(&heap->arena->sets_lock);
+    unmarked_leave(heap);
     mutex_unlock(&heap->arena->sets_lock);
 }
 

@@ -45,7 +45,7 @@ static bool queue_is_before(const struct tree_node *a, const struct tree_node *b
 /* A queue of the heap, created if necessary; NULL with an error text if the host is out of memory. */
 static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsigned incarnation, bool events)
 {
-    struct tree_node *node = heap->queues_by_stream.root;
+    struct tree_node *node = heap->waiting.by_stream.root;
     int order;
     while (node && (order = queue_order(QUEUE_OF(node), stream, incarnation, events)) != 0)
         node = node->sides[order < 0];
@@ -59,22 +59,22 @@ static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsi
     queue->stream = stream;
     queue->incarnation = incarnation;
     queue->events = events;
-    queue->next = heap->queues;
-    heap->queues = queue;
-    tree_insert_by(&heap->queues_by_stream, &queue->by_stream, queue_is_before);
+    queue->next = heap->waiting.queues;
+    heap->waiting.queues = queue;
+    tree_insert_by(&heap->waiting.by_stream, &queue->by_stream, queue_is_before);
     return queue;
 }
 
 static void queues_sweep_locked(struct heap *heap)
 {
-    for (struct use_queue **place = &heap->queues; *place;) {
+    for (struct use_queue **place = &heap->waiting.queues; *place;) {
         struct use_queue *queue = *place;
         if (queue->users) {
             place = &queue->next;
             continue;
         }
         *place = queue->next;
-        tree_remove(&heap->queues_by_stream, &queue->by_stream);
+        tree_remove(&heap->waiting.by_stream, &queue->by_stream);
         object_free(&all_queues, queue);
     }
 }
@@ -127,7 +127,7 @@ static void use_ends_locked(struct heap *heap, struct use *use)
     list_remove(use->marked ? &use->queue->marked : &use->queue->unmarked, use);
     use->first->pending--;
     use->first = NULL;
-    heap->waiting_uses--;
+    heap->waiting.uses--;
 }
 
 /* Uses ------------------------------------------------------------------------------------------------------------- */
@@ -251,7 +251,7 @@ static bool use_ended(struct use *use)
 
 void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses, size_t size)
 {
-    heap->waits++;
+    heap->waiting.ever++;
     uses->span = span;
     uses->slot = slot;
     uses->pending = 0;
@@ -259,13 +259,13 @@ void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, stru
         if (use_mark(use) && use->capture)
             use->point = point_take(use->stream, use->capture);
         use->first = uses;
-        use->number = heap->waits;
+        use->number = heap->waiting.ever;
         queue_insert(use);
         uses->pending++;
     }
-    heap->waiting++;
-    heap->waiting_uses += uses->pending;
-    heap->waiting_bytes += size;
+    heap->waiting.blocks++;
+    heap->waiting.uses += uses->pending;
+    heap->waiting.bytes += size;
 }
 
 bool wait_is_first(const struct use *use)
@@ -295,7 +295,7 @@ static void block_end_locked(struct heap *heap, struct use *uses)
         hooks.debug_gone_locked(uses->watch);
     while (uses)
         uses = use_destroy(uses);
-    heap->waiting--;
+    heap->waiting.blocks--;
     if (slab) {
         atomic_load_explicit(&slab->uses, memory_order_relaxed)[slot] = NULL;
         slab_set_state_locked(slab, slot, NOTE_TAKEN);
@@ -305,7 +305,7 @@ static void block_end_locked(struct heap *heap, struct use *uses)
         span_leave_map_locked(heap, span);
         span_give_locked(heap, span);
     }
-    heap->waiting_bytes -= size;
+    heap->waiting.bytes -= size;
     counters_completed(heap->store->counters, size);
 }
 
@@ -351,13 +351,13 @@ static void work_ends_locked(struct pass *pass, struct use *uses)
         return;
     }
     hooks.debug_ended_locked(uses->watch);
-    uses->next_watched = heap->watched;
-    heap->watched = uses;
+    uses->next_watched = heap->waiting.watched;
+    heap->waiting.watched = uses;
 }
 
 static void look_at_watched_locked(struct pass *pass)
 {
-    for (struct use **place = &pass->heap->watched; *place;) {
+    for (struct use **place = &pass->heap->waiting.watched; *place;) {
         struct use *uses = *place;
         if (!hooks.debug_is_over(uses->watch)) {
             place = &uses->next_watched;
@@ -413,9 +413,9 @@ size_t wait_collect_locked(struct heap *heap)
 {
     struct pass pass = {.heap = heap};
     kept_flush_locked(heap);
-    for (struct use_queue *queue = heap->queues; queue; queue = queue->next)
+    for (struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next)
         look_at_queue_locked(&pass, queue);
-    for (struct use_queue *queue = heap->queues; queue; queue = queue->next)
+    for (struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next)
         look_at_captured_locked(&pass, queue);
     look_at_watched_locked(&pass);
     queues_sweep_locked(heap);
@@ -438,7 +438,7 @@ static bool use_oldest_locked(struct heap *heap, struct mark **mark)
 {
     const struct use *oldest = NULL;
     bool ended = false;
-    for (struct use_queue *queue = heap->queues; queue; queue = queue->next) {
+    for (struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next) {
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         ended = ended || (use && is_over(status));
@@ -457,7 +457,7 @@ static uint64_t batch_oldest_locked(struct heap *heap)
     for (int zone = 0; zone < ZONES; zone++) {
         for (struct tree_node *node = tree_last(&heap->zones[zone].free); node; node = tree_previous(node)) {
             const struct span *span = TREE_ENTRY(node, struct span, by_size);
-            if (!heap->store->plain && span->size < heap->arena->granule)
+            if (heap->store->kind.pieces && span->size < heap->arena->granule)
                 break;
             if (!span_idle_locked(heap, span) && span->batch < oldest && span_holds_piece_locked(heap, span))
                 oldest = span->batch;
@@ -478,15 +478,15 @@ bool wait_oldest_locked(struct heap *heap, struct mark **mark)
     if (batch == UINT64_MAX)
         return false;
     heap_learn_foreign_locked(heap);
-    if (batch <= heap->idle_batch)
+    if (batch <= heap->batches.idle)
         return true;
     unsigned closed = 0;
-    while (closed < heap->closed_count && heap->closed[closed].number < batch)
+    while (closed < heap->batches.count && heap->batches.closed[closed].number < batch)
         closed++;
-    if (closed == heap->closed_count)
+    if (closed == heap->batches.count)
         closed = 0; /* no batch can be closed before one has ended */
-    if (heap->closed_count && mark_can_wait(heap->closed[closed].mark))
-        *mark = mark_keep(heap->closed[closed].mark);
+    if (heap->batches.count && mark_can_wait(heap->batches.closed[closed].mark))
+        *mark = mark_keep(heap->batches.closed[closed].mark);
     return *mark != NULL;
 }
 
@@ -521,7 +521,7 @@ static void mark_add(struct wait_any *any, struct mark *mark)
 
 static void uses_add_locked(struct wait_any *any, struct heap *heap)
 {
-    for (struct use_queue *queue = heap->queues; queue && !any->ended; queue = queue->next) {
+    for (struct use_queue *queue = heap->waiting.queues; queue && !any->ended; queue = queue->next) {
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         if (status == TARN_ERROR_NOT_READY)
@@ -537,14 +537,14 @@ static void batch_add_locked(struct wait_any *any, struct heap *heap)
     if (batch == UINT64_MAX)
         return;
     heap_learn_foreign_locked(heap);
-    any->ended = batch <= heap->idle_batch;
+    any->ended = batch <= heap->batches.idle;
     unsigned closed = 0;
-    while (closed < heap->closed_count && heap->closed[closed].number < batch)
+    while (closed < heap->batches.count && heap->batches.closed[closed].number < batch)
         closed++;
-    if (closed == heap->closed_count)
+    if (closed == heap->batches.count)
         closed = 0;
-    if (!any->ended && heap->closed_count)
-        mark_add(any, heap->closed[closed].mark);
+    if (!any->ended && heap->batches.count)
+        mark_add(any, heap->batches.closed[closed].mark);
 }
 
 void wait_any_add(struct wait_any *any, struct heap *heap)
@@ -584,7 +584,7 @@ static struct heap *next_heap(struct arena *arena, struct store *store, struct h
 static size_t waits_of(struct heap *heap)
 {
     mutex_lock(&heap->lock);
-    size_t waits = 4 * (heap->waiting_uses + HEAP_BATCHES + 1);
+    size_t waits = 4 * (heap->waiting.uses + HEAP_BATCHES + 1);
     mutex_unlock(&heap->lock);
     return waits;
 }

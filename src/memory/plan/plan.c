@@ -28,6 +28,7 @@
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
+#include "memory/heap/following.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/wait.h"
 #include "memory/pressure/taking.h"
@@ -51,7 +52,9 @@ static const struct {
     [CONFIG_PROFILE_FOOTPRINT] = {{1024, 1024}, (size_t)2 << 20},
 };
 
+/* What a heap has that follows an arena of a plan. Made by plan_begin(), destroyed by plan_end_locked(). The heap's lock. */
 struct plan_follower {
+    struct following following; /* first: what the heap itself knows of it */
     const struct plan *plan;
     size_t granules;  /* of the site */
     uint64_t *wanted; /* by granule of the site: whether a hole is about to get memory */
@@ -60,6 +63,15 @@ struct plan_follower {
     uint32_t expected, misses;
     uint32_t history[HISTORY]; /* units: sizes of the last requests, the newest first */
     bool strayed;              /* a request was not the expected one, or its place was taken */
+};
+
+/* Where a request is to be put when there is memory. */
+struct plan_place {
+    const struct plan *plan;
+    uint32_t number; /* of the planned request that it was taken for */
+    bool own;        /* that one's place; otherwise beside the plan */
+    uintptr_t start;
+    size_t size; /* bytes; 0: no place lacks memory */
 };
 
 static atomic_uint_fast64_t planned, beside, ordinary;
@@ -71,6 +83,12 @@ struct match {
     bool is_free; /* its place */
     unsigned agree;
 };
+
+/* NULL if the heap follows none. */
+static struct plan_follower *follower_of(const struct heap *heap)
+{
+    return (struct plan_follower *)heap->following;
+}
 
 static size_t bytes_of(uint32_t units)
 {
@@ -90,16 +108,16 @@ static bool may_begin_with(const struct plan *plan, size_t size)
 /* Whether memory of a store can be an arena's: of pieces that may be of any size, in a pool from which more will be allocated. */
 static bool may_follow(const struct store *store)
 {
-    return store->of_pool ? !store->plain && !store->registrable && !atomic_load(&store->left_behind)
-                          : store == &store->arena->store && !store->plain;
+    return store->kind.plans &&
+           (store_has(store, STORE_OF_POOL) ? !atomic_load(&store->left_behind) : store == &store->arena->store);
 }
 
 /* Whether the heap's pool can be the one that has number `pool` in the plan: 0 is the default pool, and of the others each is one. */
 static bool may_be_pool(const struct heap *heap, uint32_t pool)
 {
     const struct plan *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
-    if (!pool || !heap->store->of_pool)
-        return !pool && !heap->store->of_pool;
+    if (!pool || !store_has(heap->store, STORE_OF_POOL))
+        return !pool && !store_has(heap->store, STORE_OF_POOL);
     for (unsigned i = 0; plan; plan = plan->next, i++) {
         struct heap *owner = atomic_load(&heap->arena->planned[i]);
         if (owner && owner != heap && (heap_store(owner) == heap->store) != (plan->header.pool == pool))
@@ -187,12 +205,12 @@ static struct plan_follower *follower_create(const struct plan *plan, size_t gra
 static bool follower_enter(struct heap *heap, unsigned number, struct plan_follower *follower, const struct site *site)
 {
     mutex_lock(&heap->lock);
-    bool enters = !heap->plan && atomic_load(&heap->arena->planned[number]) == heap;
+    bool enters = !heap->following && atomic_load(&heap->arena->planned[number]) == heap;
     if (enters) {
         follower->most = heap->zones[ZONE_LARGE].bytes + site->size;
-        heap->site = *site;
+        follower->following.site = *site;
         kept_close_locked(heap); /* what is kept would be found before the plan is asked */
-        heap_plan_locked(heap, follower);
+        following_begin_locked(heap, &follower->following);
     }
     mutex_unlock(&heap->lock);
     return enters;
@@ -237,15 +255,15 @@ void plan_begin(struct heap *heap, size_t size)
 
 void plan_end_locked(struct heap *heap)
 {
-    struct plan_follower *follower = heap->plan;
+    struct plan_follower *follower = follower_of(heap);
     for (unsigned i = 0; i < PLAN_ARENAS_MOST; i++) {
         struct heap *self = heap;
         atomic_compare_exchange_strong(&heap->arena->planned[i], &self, NULL);
     }
     if (!follower)
         return;
-    heap_plan_locked(heap, NULL);
-    site_end(&heap->site, heap->arena);
+    heap->following = NULL;
+    site_end(&follower->following.site, heap->arena);
     follower_destroy(follower);
     if (!heap_is_left_behind_locked(heap))
         kept_open_locked(heap);
@@ -265,19 +283,19 @@ enum place { PLACE_TAKEN, PLACE_FREE, PLACE_LACKS };
 static enum place place_look_locked(const struct heap *heap, uint32_t number, size_t size, uintptr_t *start,
                                     struct span **span)
 {
-    const struct plan_request *request = &heap->plan->plan->requests[number];
+    const struct plan_request *request = &follower_of(heap)->plan->requests[number];
     size_t granule = heap->arena->granule, missing = 0, hole;
     if (size > bytes_of(request->size))
         return PLACE_TAKEN;
-    *start = heap->site.start + bytes_of(request->offset);
+    *start = heap->following->site.start + bytes_of(request->offset);
     for (uintptr_t at = *start, end = *start + size, from = 0; at < end;) {
-        hole = site_hole(&heap->site, granule, at, end, &from);
+        hole = site_hole(&heap->following->site, granule, at, end, &from);
         if (hole && from <= at) {
             missing += hole;
             at = from + hole;
             continue;
         }
-        *span = span_ending_behind_locked(heap, at);
+        *span = span_ending_behind_locked(heap->following, at);
         if (!*span || (*span)->start > at)
             return PLACE_TAKEN;
         at = (*span)->start + (*span)->size;
@@ -315,7 +333,7 @@ static bool is_better(const struct plan_follower *follower, const struct match *
 /* The best of the planned requests [from, to) of a size. */
 static struct match match_in_locked(const struct heap *heap, uint32_t from, uint32_t to, uint32_t units)
 {
-    const struct plan_follower *follower = heap->plan;
+    const struct plan_follower *follower = follower_of(heap);
     struct match best = {.number = follower->plan->header.count};
     for (uint32_t i = from; i < to; i++) {
         uintptr_t start;
@@ -339,7 +357,7 @@ static bool is_like(uint32_t one, uint32_t other)
 /* The planned request that one is taken for, or the plan's count. Moves on in the plan where that is clear. */
 static uint32_t match_locked(struct heap *heap, uint32_t units)
 {
-    struct plan_follower *follower = heap->plan;
+    struct plan_follower *follower = follower_of(heap);
     const uint32_t count = follower->plan->header.count, expected = follower->expected;
     if (follower->plan->requests[expected].size == units) {
         follower->misses = 0;
@@ -384,7 +402,8 @@ static size_t missing_at(const struct heap *heap, uintptr_t start, size_t size)
 {
     size_t missing = 0, hole;
     uintptr_t found = 0;
-    for (uintptr_t from = start; (hole = site_hole(&heap->site, heap->arena->granule, from, start + size, &found));
+    for (uintptr_t from = start;
+         (hole = site_hole(&heap->following->site, heap->arena->granule, from, start + size, &found));
          from = found + hole)
         missing += hole;
     return missing;
@@ -416,12 +435,12 @@ static void gaps_consider(const struct heap *heap, struct gap *gap, uintptr_t st
     if (end <= start || end - start < gap->wanted)
         return;
     while (at < end) {
-        size_t size = site_hole(&heap->site, heap->arena->granule, at, end, &hole);
+        size_t size = site_hole(&heap->following->site, heap->arena->granule, at, end, &hole);
         if (size && hole <= at) {
             at = hole + size;
             continue;
         }
-        const struct span *span = span_ending_behind_locked(heap, at);
+        const struct span *span = span_ending_behind_locked(heap->following, at);
         if (span && span->start <= at) {
             at = span->start + span->size;
             continue;
@@ -436,22 +455,22 @@ static void gaps_consider(const struct heap *heap, struct gap *gap, uintptr_t st
 /* Goes over the arena from low to high, and what is planned in it for requests from the expected one to `end`. */
 static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32_t end)
 {
-    const struct plan_follower *follower = heap->plan;
+    const struct plan_follower *follower = follower_of(heap);
     const struct plan *plan = follower->plan;
     const size_t count = plan->header.count;
     struct gap gap = {.wanted = wanted};
-    uintptr_t at = heap->site.start;
+    uintptr_t at = heap->following->site.start;
     for (uint32_t number = follower->expected; number < end; number++)
         bits_mark(follower->marked, plan->rank[number], plan->rank[number] + 1, true);
     for (size_t i = 0; (i = bits_next(follower->marked, count, i, true)) < count; i++) {
         bits_mark(follower->marked, i, i + 1, false);
         const struct plan_request *request = &plan->requests[plan->by_offset[i]];
-        uintptr_t from = heap->site.start + bytes_of(request->offset);
+        uintptr_t from = heap->following->site.start + bytes_of(request->offset);
         uintptr_t to = from + bytes_of(request->size);
         gaps_consider(heap, &gap, at, from);
         at = to > at ? to : at;
     }
-    gaps_consider(heap, &gap, at, heap->site.start + plan->header.arena);
+    gaps_consider(heap, &gap, at, heap->following->site.start + plan->header.arena);
     return gap;
 }
 
@@ -459,7 +478,7 @@ static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32
  * `end` or longer. So the block holds nothing in place longer than the plan does. */
 static struct gap gap_left_out_locked(const struct heap *heap, size_t wanted, uint32_t end)
 {
-    const struct plan_follower *follower = heap->plan;
+    const struct plan_follower *follower = follower_of(heap);
     struct gap gap = {.wanted = wanted};
     for (uint32_t i = 0; i < follower->expected; i++) {
         const struct plan_request *request = &follower->plan->requests[i];
@@ -469,7 +488,7 @@ static struct gap gap_left_out_locked(const struct heap *heap, size_t wanted, ui
         }
         if (request->end < end || bytes_of(request->size) < wanted)
             continue;
-        uintptr_t start = heap->site.start + bytes_of(request->offset);
+        uintptr_t start = heap->following->site.start + bytes_of(request->offset);
         gaps_consider(heap, &gap, start, start + bytes_of(request->size));
     }
     return gap;
@@ -511,7 +530,7 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
 /* The tightest of the free memory that the heap has outside the site, where nothing is planned; 0 where there is none among the tightest. */
 static uintptr_t outside_locked(const struct heap *heap, size_t wanted)
 {
-    const struct site *site = &heap->site;
+    const struct site *site = &heap->following->site;
     struct tree_node *node = tree_find_first(&heap->zones[ZONE_LARGE].free, is_at_least, wanted);
     for (int tries = 0; node && tries < OUTSIDE_TRIES; tries++, node = tree_next(node)) {
         const struct span *span = TREE_ENTRY(node, struct span, by_size);
@@ -538,7 +557,7 @@ static void choose_gap(struct choice *choice, const struct gap *gap)
 static void choose_beside_locked(const struct heap *heap, const struct request *request, uint32_t number, bool is_taken,
                                  struct choice *choice)
 {
-    const struct plan_follower *follower = heap->plan;
+    const struct plan_follower *follower = follower_of(heap);
     uint32_t end = end_of(follower, request, number);
     if (request->alignment > TARN_BLOCK_UNIT)
         return;
@@ -561,7 +580,7 @@ static void choose_beside_locked(const struct heap *heap, const struct request *
 
 static tarn_status take_at_locked(struct heap *heap, uintptr_t start, size_t size, struct span **span)
 {
-    struct span *found = span_ending_behind_locked(heap, start);
+    struct span *found = span_ending_behind_locked(heap->following, start);
     if (!found || found->start > start || found->start + found->size - start < size)
         return TARN_ERROR_OUT_OF_MEMORY;
     return span_take_place_locked(heap, found, start, size, span);
@@ -572,7 +591,7 @@ static enum place place_get_locked(struct heap *heap, uint32_t number, size_t si
                                    struct span **span)
 {
     enum place place = place_look_locked(heap, number, size, start, span);
-    return place == PLACE_TAKEN && heap->waiting && wait_collect_locked(heap)
+    return place == PLACE_TAKEN && heap->waiting.blocks && wait_collect_locked(heap)
                ? place_look_locked(heap, number, size, start, span)
                : place;
 }
@@ -584,10 +603,12 @@ static bool counts(atomic_uint_fast64_t *counter, tarn_status status)
     return status != TARN_ERROR_OUT_OF_MEMORY;
 }
 
-tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct plan_place *lacking,
-                             struct span **span)
+/* Cuts a span for a request at a place that has memory. TARN_ERROR_OUT_OF_MEMORY, without a text, if there is none. Then `lacking` is a free
+ * place that lacks memory, or its size is 0. */
+static tarn_status take_locked(struct heap *heap, const struct request *request, struct plan_place *lacking,
+                               struct span **span)
 {
-    struct plan_follower *follower = heap->plan;
+    struct plan_follower *follower = follower_of(heap);
     const uint32_t units = (uint32_t)(request->size / TARN_BLOCK_UNIT), count = follower->plan->header.count;
     struct span *found = NULL;
     uintptr_t start = 0;
@@ -622,9 +643,11 @@ tarn_status plan_take_locked(struct heap *heap, const struct request *request, s
     return TARN_ERROR_OUT_OF_MEMORY;
 }
 
-tarn_status plan_take_filled_locked(struct heap *heap, const struct plan_place *place, struct span **span)
+/* Cuts a span at a place that was filled. TARN_ERROR_OUT_OF_MEMORY, without a text, if it has no memory, or is not free any more. */
+static tarn_status take_filled_locked(struct heap *heap, const struct plan_place *place, struct span **span)
 {
-    tarn_status status = heap->plan ? take_at_locked(heap, place->start, place->size, span) : TARN_ERROR_OUT_OF_MEMORY;
+    tarn_status status =
+        heap->following ? take_at_locked(heap, place->start, place->size, span) : TARN_ERROR_OUT_OF_MEMORY;
     if (!counts(place->own ? &planned : &beside, status))
         atomic_fetch_add_explicit(&ordinary, 1, memory_order_relaxed);
     return status;
@@ -635,11 +658,11 @@ tarn_status plan_take_filled_locked(struct heap *heap, const struct plan_place *
 /* Notes the holes of a place as wanted; gives the bytes that are so for the first time. */
 static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
 {
-    struct plan_follower *follower = heap->plan;
+    struct plan_follower *follower = follower_of(heap);
     const size_t granule = heap->arena->granule;
     size_t size, bytes = 0;
-    for (uintptr_t start; (size = site_hole(&heap->site, granule, from, end, &start)); from = start + size) {
-        size_t first = (start - heap->site.start) / granule, behind = first + size / granule, old = first;
+    for (uintptr_t start; (size = site_hole(&heap->following->site, granule, from, end, &start)); from = start + size) {
+        size_t first = (start - heap->following->site.start) / granule, behind = first + size / granule, old = first;
         while ((old = bits_next(follower->wanted, behind, old, false)) < behind) {
             size_t next = bits_next(follower->wanted, behind, old, true);
             bits_mark(follower->wanted, old, next, true);
@@ -653,13 +676,13 @@ static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
 /* The holes of a place, and with `more`, while the program does what the plan says, those of the next requests: their bytes. */
 static size_t want_all_locked(struct heap *heap, const struct plan_place *place, bool more)
 {
-    const struct plan_follower *follower = heap->plan;
+    const struct plan_follower *follower = follower_of(heap);
     if (!follower || follower->plan != place->plan || store_check(heap->store))
         return 0;
-    size_t ahead = more && !follower->strayed ? heap->site.size / AHEAD_PART : 0;
+    size_t ahead = more && !follower->strayed ? heap->following->site.size / AHEAD_PART : 0;
     size_t bytes = want_locked(heap, place->start, place->start + place->size);
     for (uint32_t i = place->number + 1; i < follower->plan->header.count && bytes < ahead; i++) {
-        uintptr_t from = heap->site.start + bytes_of(follower->plan->requests[i].offset);
+        uintptr_t from = heap->following->site.start + bytes_of(follower->plan->requests[i].offset);
         bytes += want_locked(heap, from, from + bytes_of(follower->plan->requests[i].size));
     }
     return bytes;
@@ -669,8 +692,8 @@ static size_t want_all_locked(struct heap *heap, const struct plan_place *place,
  * large its pieces are to be at most. */
 static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *start, size_t *largest)
 {
-    struct plan_follower *follower = heap->plan;
-    const struct site *site = &heap->site;
+    struct plan_follower *follower = follower_of(heap);
+    const struct site *site = &heap->following->site;
     const size_t granule = heap->arena->granule, count = site->size / granule;
     size_t profile = memory_config()->profile, least = cuts[profile].least;
     if (!follower || store_check(heap->store))
@@ -698,12 +721,13 @@ static tarn_status fill(struct heap *heap, uintptr_t from)
         mutex_unlock(&heap->lock);
         if (!size)
             return status;
-        status = status ? status : heap_grow_hole(heap, ZONE_LARGE, start, size, largest);
+        status = status ? status : heap_grow_hole(heap, start, size, largest);
     }
 }
 
-/* The place first, and where there is not memory for all, the place alone: what is next is worth no failure of a request. */
-void plan_fill(struct heap *heap, const struct plan_place *place)
+/* Maps memory for a place, and as long as the program does what the plan says, for the places that are next. Where there is not memory for
+ * all, for the place alone: what is next is worth no failure of a request. With no lock held. */
+static void place_fill(struct heap *heap, const struct plan_place *place)
 {
     struct error_before before;
     error_attempt_begin(&before);
@@ -722,4 +746,17 @@ void plan_fill(struct heap *heap, const struct plan_place *place)
         move_end(heap->arena);
     }
     error_attempt_end(&before, TARN_OK);
+}
+
+tarn_status plan_serve_relocking(struct heap *heap, const struct request *request, struct span **span)
+{
+    struct plan_place lacking = {0};
+    tarn_status status = take_locked(heap, request, &lacking, span);
+    if (!lacking.size)
+        return status;
+    mutex_unlock(&heap->lock);
+    place_fill(heap, &lacking);
+    mutex_lock(&heap->lock);
+    status = store_check(heap->store);
+    return status ? status : take_filled_locked(heap, &lacking, span);
 }

@@ -17,8 +17,6 @@
 #include "memory/heap/heap.h"
 #include "memory/settings/plan_file.h"
 
-struct plan_follower;
-
 /* Whether the plan in force has an arena that nobody follows and that begins with a request of this size, and the heap follows none. For a
  * first look, without a lock: it does not know whether the heap's pool may follow that arena, since the pool may just have ended. */
 bool plan_has_beginning(const struct heap *heap, size_t size);
@@ -31,29 +29,13 @@ static inline bool plan_may_begin(const struct heap *heap, size_t size)
  * tells. With no lock held. */
 void plan_begin(struct heap *heap, size_t size);
 
-/* Where a request is to be put when there is memory. */
-struct plan_place {
-    const struct plan *plan;
-    uint32_t number; /* of the planned request that it was taken for */
-    bool own;        /* that one's place; otherwise beside the plan */
-    uintptr_t start;
-    size_t size; /* bytes; 0: no place lacks memory */
-};
+/* Cuts a span for a request of a heap that follows a plan: where the plan has the request; or, if that place is not free or the request is
+ * not planned, where the plan has nothing for as long as the block is likely to live. The span is SPAN_TAKEN. Lets go of the heap's lock to
+ * map memory there. TARN_ERROR_OUT_OF_MEMORY, without a text, if there is no such place: the request is to be served as without a plan. */
+tarn_status plan_serve_relocking(struct heap *heap, const struct request *request, struct span **span);
 
-/* Cuts a span for a request where the plan has it, or if that is not free, or the request is not planned, where the plan has nothing as
- * long as the block is likely to live. The span is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY, without a text, if there is no such place. Then `lacking`
- * is a free place without memory, for the two functions below; or its size is 0, and the request is to be served as without a plan. */
-tarn_status plan_take_locked(struct heap *heap, const struct request *request, struct plan_place *lacking,
-                             struct span **span);
-
-/* Maps memory for a place, and as long as the program does what the plan says, for places that are next, if there is any. With no lock held. */
-void plan_fill(struct heap *heap, const struct plan_place *place);
-
-/* Cuts a span at that place. TARN_ERROR_OUT_OF_MEMORY, without a text, where that has no memory, or is not free any more. */
-tarn_status plan_take_filled_locked(struct heap *heap, const struct plan_place *place, struct span **span);
-
-/* Ends the following: the stream is retired, the pool left behind, or all memory of the heap was given up; another may begin. What is in the
- * arena stays the heap's. */
+/* The heap follows no plan any more, because its stream is retired, its pool left behind, or all its memory given up. Another heap may follow
+ * the arena then. Blocks that lie in the site stay where they are. */
 void plan_end_locked(struct heap *heap);
 
 /* For tests: how many requests of the process were put where a plan has them, where it leaves room, and as without a plan. */

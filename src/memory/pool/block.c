@@ -65,7 +65,7 @@ static void give_back_in_order(struct heap *heap)
 void block_unlock_freed(const struct block *block)
 {
     struct heap *heap = block->heap;
-    bool ordered = heap->store->ordered;
+    bool ordered = heap->store->kind.ordered;
     block_unlock(block);
     if (ordered)
         give_back_in_order(heap);

@@ -131,7 +131,7 @@ static tarn_status check_quiet(struct store *store, const struct list *now)
         mutex_lock(&heap->lock);
         if (heap->store == store) {
             (void)wait_collect_locked(heap);
-            waiting += heap->waiting_bytes;
+            waiting += heap->waiting.bytes;
         }
         mutex_unlock(&heap->lock);
     }

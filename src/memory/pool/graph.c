@@ -95,7 +95,7 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     tarn_status status = memory_ready();
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
-    if (stream_is_known(found)) /* before the scope, because the capture shares it */
+    if (stream_awaits_end(found)) /* before the scope, because the capture shares it */
         return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or its capture was announced",
                       (unsigned long long)stream, found->device);
     if ((status = pool_for(public, found, &pool)))

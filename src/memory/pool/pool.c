@@ -69,7 +69,7 @@ tarn_status pool_create(struct arena *arena, bool for_graph, struct pool **resul
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a pool");
     pools_collect(arena);
     store_init(&pool->store, arena, &pool->counters);
-    pool->store.of_pool = true;
+    pool->store.flags |= STORE_OF_POOL;
     counters_init(&pool->counters, &arena->counters);
     pool->store.id[for_graph ? 0 : 1] = atomic_fetch_add(for_graph ? &graph_ids : &user_ids, 1);
     atomic_store(&pool->count, 1);

@@ -35,7 +35,7 @@ struct pool {
 /* NULL for the arena's own stores: those of the default pool, and that of imported memory. */
 static inline struct pool *pool_of_store(struct store *store)
 {
-    return store->of_pool ? (struct pool *)store : NULL;
+    return store_has(store, STORE_OF_POOL) ? (struct pool *)store : NULL;
 }
 
 /* The pool that a caller names in a public call: a private one, or the default pool of a device, which is the arena's own store and has no
@@ -87,11 +87,12 @@ bool pool_suspension_end(struct pool *pool);
  * `put_back` undoes an unmap, with the contents. `release` ends the suspend: the pool is suspended afterwards, whatever `release` returns.
  * `cancel` undoes a prepare and cannot fail. The caller bars captures and holds a reference to the pool, which has no plain segments.
  * Anchored memory makes a prepare fail with TARN_ERROR_BUSY, and `refuse_anchored` likewise. With `anchored_too` a prepare accepts it: then
- * `refuse_anchored` comes before the unmap. */
-tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too);
+ * `refuse_anchored` comes before the unmap. `waited` is false at first, and the same for all pools of a device that a call prepares or
+ * unmaps, so that the device is waited for once. */
+tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too, bool *waited);
 tarn_status pool_sleep_refuse_anchored(struct pool *pool);
 void pool_sleep_cancel(struct pool *pool);
-tarn_status pool_sleep_unmap(struct pool *pool);
+tarn_status pool_sleep_unmap(struct pool *pool, bool *waited);
 tarn_status pool_sleep_put_back(struct pool *pool);
 tarn_status pool_sleep_release(struct pool *pool);
 static inline bool pool_sleep_is_in_part(struct pool *pool)

@@ -248,7 +248,7 @@ static tarn_status capture_scope_locked(const struct stream *stream, struct scop
 {
     struct driver_capture own = {0};
     *scope = find_capture_locked(stream);
-    if (*scope && stream_is_known(stream))
+    if (*scope && stream_awaits_end(stream))
         return TARN_OK;
     *scope = NULL;
     tarn_status status = ask(stream, &own);

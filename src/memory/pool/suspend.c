@@ -88,7 +88,7 @@ static tarn_status run_fill(struct store *store, struct run *run)
         struct piece_list pieces = {0};
         end = next_mapped(arena, run, start, true);
         mutex_lock(&arena->lock);
-        size_t largest = store->registrable ? end - start : piece_largest_locked(arena);
+        size_t largest = store->kind.whole ? end - start : piece_largest_locked(arena);
         mutex_unlock(&arena->lock);
         tarn_status status = pieces_create(store, end - start, largest, CHARGE_RESUME, &pieces);
         if (!status)
@@ -210,7 +210,7 @@ static tarn_status span_give_up_locked(struct heap *heap, struct span *span, str
     while (span && last_hole(heap->arena, span, &start, &end)) {
         size_t size = end - start;
         struct span *rest = start > span->start ? span : NULL;
-        if (heap->store->registrable && (span->previous || span->next || span->size > size))
+        if (heap->store->kind.whole && (span->previous || span->next || span->size > size))
             return TARN_OK;
         struct run *spare = run_create();
         tarn_status status = spare ? contents_leave_out(contents, start, size) : TARN_ERROR_OUT_OF_HOST_MEMORY;
@@ -318,24 +318,48 @@ static tarn_status wait_for_users(struct heap *heap)
     return status ? status : waited;
 }
 
-/* Waits for the work that may use the store's memory. */
-static tarn_status wait_for_work(struct store *store)
+/* Waits for the work of a heap's stream. For a found stream this is a wait for the device, which is noted in `waited`. */
+static tarn_status wait_for_stream(struct heap *heap, bool *waited)
+{
+    struct mark *mark = NULL;
+    tarn_status status = mark_of_stream(heap->stream, heap->incarnation, &mark);
+    if (!status && mark) {
+        bool is_of_device = mark_is_of_device(mark);
+        status = mark_wait(mark);
+        *waited = *waited || (is_of_device && !status);
+    }
+    mark_release(mark);
+    return status;
+}
+
+/* Waits for the work that may use the store's memory. A wait for the device asks each of its streams, so it is made once for all pools that
+ * are put to sleep together: `waited` says whether it was, since the caller's call began. */
+static tarn_status wait_for_work(struct store *store, bool *waited)
 {
     struct arena *arena = store->arena;
     tarn_status status = heaps_settle(arena, store);
     debug_settles(store);
-    if (!status && atomic_load(&store->holds)) /* a graph's launches may be on any stream */
-        return device_wait(arena->device, "a wait for the work of graphs");
-    for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
-        struct mark *mark = NULL;
-        if (!status)
-            status = mark_of_stream(heap->stream, heap->incarnation, &mark);
-        if (!status && mark)
-            status = mark_wait(mark);
-        mark_release(mark);
+    if (!status && atomic_load(&store->holds)) { /* a graph's launches may be on any stream */
+        if (!*waited)
+            status = device_wait(arena->device, "a wait for the work of graphs");
+        *waited = !status;
+        return status;
+    }
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap)) {
+        status = *waited ? TARN_OK : wait_for_stream(heap, waited);
         if (!status)
             status = wait_for_users(heap);
     }
+    return status;
+}
+
+/* A stream that captures is refused before anything changes. */
+static tarn_status refuse_shown(struct store *store)
+{
+    tarn_status status = TARN_OK;
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap))
+        if (!stream_is_found(heap->stream) && !stream_is_foreign(heap->stream))
+            status = stream_refuse_shown(heap->stream, heap->incarnation, "a suspend");
     return status;
 }
 
@@ -395,9 +419,9 @@ static struct change in_part(const struct pool *pool, bool keep, tarn_status sta
 }
 
 /* Waits for the work of a store that was stopped. */
-static tarn_status wait_for_all(struct store *store)
+static tarn_status wait_for_all(struct store *store, bool *waited)
 {
-    tarn_status status = wait_for_work(store);
+    tarn_status status = wait_for_work(store, waited);
     if (status == TARN_ERROR_CAPTURE)
         status =
             failed(status, "a suspend: a stream captures whose work pool (%llu, %llu) waits for; first end the capture",
@@ -406,9 +430,9 @@ static tarn_status wait_for_all(struct store *store)
 }
 
 /* Everything that comes before memory is unmapped. */
-static tarn_status get_ready(struct pool *pool, bool keep)
+static tarn_status get_ready(struct pool *pool, bool keep, bool *waited)
 {
-    tarn_status status = wait_for_all(&pool->store);
+    tarn_status status = wait_for_all(&pool->store, waited);
     return !status && keep ? save(pool) : status;
 }
 
@@ -416,9 +440,10 @@ static struct change suspend(struct pool *pool, bool keep)
 {
     struct store *store = &pool->store;
     struct taken *taken = NULL;
+    bool waited = false;
     tarn_status status = refuse_anchored(store);
     if (!status)
-        status = get_ready(pool, keep);
+        status = get_ready(pool, keep, &waited);
     if (status && pool->contents.copies)
         return in_part(pool, keep, status);
     if (status)
@@ -449,7 +474,7 @@ static tarn_status change_end(struct pool *pool, struct change change)
 /* In two steps ----------------------------------------------------------------------------------------------------- */
 
 /* Other threads see a prepared pool as one that another thread is suspending. */
-tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too)
+tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too, bool *waited)
 {
     int before = 0;
     tarn_status status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a sleep", &before);
@@ -460,7 +485,7 @@ tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too)
     if (!anchored_too)
         status = refuse_anchored(&pool->store);
     if (!status)
-        status = get_ready(pool, keep);
+        status = get_ready(pool, keep, waited);
     if (!status) {
         pool->prepared = true;
         pool->keeps = keep;
@@ -494,9 +519,9 @@ tarn_status pool_sleep_put_back(struct pool *pool)
     return change_end(pool, in_part(pool, pool->keeps, status));
 }
 
-tarn_status pool_sleep_unmap(struct pool *pool)
+tarn_status pool_sleep_unmap(struct pool *pool, bool *waited)
 {
-    tarn_status status = wait_for_all(&pool->store);
+    tarn_status status = wait_for_all(&pool->store, waited);
     if (!status)
         status = empty_all(&pool->store, &pool->taken);
     if (!status || !pool->taken)
@@ -527,13 +552,14 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     struct pool *pool = pool_of_public(public);
     int before = 0;
     tarn_status status = pool_check(public);
-    if (!status && pool->store.plain)
+    if (!status && !pool->store.kind.suspends)
         status =
             failed(TARN_ERROR_NOT_SUPPORTED, "the pool has plain segments, whose addresses are tied to their memory");
     if (status || (status = observe_refuse_moving("a suspend")) ||
         (status = captures_bar(pool->store.arena->device, "a suspend")))
         return status;
-    status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before);
+    if (!(status = refuse_shown(&pool->store)))
+        status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before);
     if (!status) {
         debug_settles(&pool->store); /* while its memory can still be read */
         stop(&pool->store);

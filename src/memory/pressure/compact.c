@@ -139,10 +139,10 @@ static bool is_of_host(const struct piece *piece)
     return piece->flags & DRIVER_PIECE_HOST;
 }
 
-/* Whether memory of a store may be given back. A segment of a registrable pool is one piece, and only a trim gives it back. */
+/* Whether pieces of a store may be exchanged, to have some of their memory serve another one. */
 static bool store_is_open(struct store *store, const struct store *wanting)
 {
-    return !store->plain && !store->registrable && !store_is_held(store) && (!wanting || store_serves(store, wanting));
+    return store->kind.compacts && !store_is_held(store) && (!wanting || store_serves(store, wanting));
 }
 
 /* Whether pieces of a heap may be exchanged now. */

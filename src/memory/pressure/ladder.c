@@ -137,26 +137,24 @@ static tarn_status take(const struct climb *climb, enum zone_kind zone)
     tarn_status status = store_check(heap->store); /* it may have been suspended meanwhile */
     if (!status)
         status = span_take_locked(heap, zone, climb->size, climb->alignment, climb->span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->store->registrable)
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->store->kind.fixed)
         status = take_small_locked(heap, climb->size, climb->alignment, climb->span);
     mutex_unlock(&heap->lock);
     return status;
 }
 
-static tarn_status grow_moving(const struct climb *climb)
-{
-    tarn_status status = store_check(climb->heap->store);
-    return status ? status : heap_grow(climb->heap, climb->zone, climb->size, climb->alignment, climb->span);
-}
-
-static tarn_status grow(const struct climb *climb)
+/* Growth. While it runs, moves are shared, unless they are already `held`, or the growth runs a caller's code, for which no lock is held. */
+static tarn_status grow(const struct climb *climb, bool held)
 {
     struct heap *heap = climb->heap;
-    if (store_calls_back(heap->store)) /* a caller's code runs with no lock held, not even `moving` */
-        return heap_grow(heap, climb->zone, climb->size, climb->alignment, climb->span);
-    move_begin(heap->arena);
-    tarn_status status = grow_moving(climb);
-    move_end(heap->arena);
+    bool shares = !held && !store_calls_back(heap->store);
+    if (shares)
+        move_begin(heap->arena);
+    tarn_status status = store_check(heap->store);
+    if (!status)
+        status = heap_grow(heap, climb->zone, climb->size, climb->alignment, climb->span);
+    if (shares)
+        move_end(heap->arena);
     return status;
 }
 
@@ -184,8 +182,9 @@ static enum outcome step_observers(struct climb *climb)
 static enum outcome step_growth(struct climb *climb)
 {
     bool taken = take_what_is_left_behind(climb->heap, climb->size);
-    tarn_status status = taken && climb->heap->store->plain ? take(climb, climb->zone) : TARN_ERROR_OUT_OF_MEMORY;
-    return searched(climb, status == TARN_ERROR_OUT_OF_MEMORY ? grow(climb) : status);
+    tarn_status status =
+        taken && !climb->heap->store->kind.pieces ? take(climb, climb->zone) : TARN_ERROR_OUT_OF_MEMORY;
+    return searched(climb, status == TARN_ERROR_OUT_OF_MEMORY ? grow(climb, false) : status);
 }
 
 /* Step 4: blocks that only debug mode still holds. */
@@ -227,12 +226,12 @@ static enum outcome step_alone(struct climb *climb)
     if (was_still(heap->arena, &climb->since))
         return ON;
     if (store_calls_back(heap->store))
-        return searched(climb, grow(climb)); /* other threads cannot be stopped while a caller's code runs */
+        return searched(climb, grow(climb, false)); /* other threads cannot be stopped while a caller's code runs */
     move_begin_alone(heap->arena);
     take_from_all(heap, climb->size);
     tarn_status status = take(climb, climb->zone);
     if (status == TARN_ERROR_OUT_OF_MEMORY)
-        status = grow_moving(climb);
+        status = grow(climb, true);
     move_end(heap->arena);
     return searched(climb, status);
 }
@@ -240,7 +239,7 @@ static enum outcome step_alone(struct climb *climb)
 /* Step 8: free memory of the heap's other zone. Not for requests that must get the same place on each rank, however short memory is. */
 static enum outcome step_other_zone(struct climb *climb)
 {
-    if (climb->heap->store->registrable)
+    if (climb->heap->store->kind.fixed)
         return ON;
     return searched(climb, take(climb, zone_other(climb->zone)));
 }

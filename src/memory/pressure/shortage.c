@@ -96,7 +96,7 @@ static void look_at_uses(struct facts *facts, const struct stream *stream, const
 
 static void look_at_waits(struct facts *facts, const struct heap *heap)
 {
-    for (const struct use_queue *queue = heap->queues; queue; queue = queue->next) {
+    for (const struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next) {
         const struct stream *stream = queue->events ? NULL : queue->stream;
         look_at_uses(facts, stream, &queue->marked);
         look_at_uses(facts, stream, &queue->unmarked);
@@ -157,7 +157,7 @@ static size_t bytes_tied(const struct arena *arena, const struct span *span)
 
 static void look_at_pieces(struct facts *facts, const struct heap *heap)
 {
-    if (heap->store->plain)
+    if (!heap->store->kind.pieces)
         return;
     for (int zone = 0; zone < ZONES; zone++)
         for (struct tree_node *node = tree_first(&heap->zones[zone].free); node; node = tree_next(node))
@@ -173,7 +173,7 @@ static void look_at_heap(struct facts *facts, struct heap *heap)
     }
     kept_flush_locked(heap);
     facts->free += heap->free_bytes;
-    facts->waiting += heap->waiting_bytes;
+    facts->waiting += heap->waiting.bytes;
     look_at_waits(facts, heap);
     for (int zone = 0; zone < ZONES; zone++) {
         struct tree_node *last = tree_last(&heap->zones[zone].free);
@@ -347,7 +347,7 @@ static void say_pools(struct text *text, const struct facts *facts)
 
 static void say_others(struct text *text, const struct facts *facts)
 {
-    if (!facts->store->plain && facts->addresses < facts->size)
+    if (facts->store->kind.pieces && facts->addresses < facts->size)
         say(text, " At most %s of addresses are left in a row.", BYTES(facts->addresses));
     if (facts->captured)
         say(text, " What the streams of an open capture have freed serves them alone.");
@@ -447,7 +447,7 @@ static bool say_idle_pool(struct text *text, const struct facts *facts)
 static bool say_segments(struct text *text, const struct facts *facts)
 {
     const struct driver_properties *properties = &facts->arena->device->properties;
-    bool can = facts->store->plain && !facts->store->allocator.alloc && properties->virtual_memory &&
+    bool can = !facts->store->kind.pieces && !facts->store->allocator.alloc && properties->virtual_memory &&
                !facts->arena->plain && memory_config()->segments != CONFIG_SEGMENTS_VIRTUAL;
     if (!can || facts->own_free < facts->size || facts->own_largest >= facts->size)
         return false;
@@ -472,14 +472,14 @@ static bool is_free_enough(const struct facts *facts)
 static bool say_tied(struct text *text, const struct facts *facts)
 {
     size_t movable = facts->own_free - (facts->own_tied < facts->own_free ? facts->own_tied : facts->own_free);
-    bool can = !facts->store->plain && memory_config()->profile != CONFIG_PROFILE_FOOTPRINT;
+    bool can = facts->store->kind.pieces && memory_config()->profile != CONFIG_PROFILE_FOOTPRINT;
     if (!can || !is_free_enough(facts) || movable >= lacking_of(facts))
         return false;
     say(text,
         "enough is free, but live blocks hold %s of it in place: the profile footprint, set before the memory is "
         "used, makes smaller pieces%s",
         BYTES(facts->own_tied),
-        memory_config()->compaction || facts->store->registrable
+        memory_config()->compaction || !facts->store->kind.compacts
             ? ""
             : ", and compaction:on_oom exchanges those that there are");
     return true;

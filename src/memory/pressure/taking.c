@@ -13,7 +13,7 @@
 /* Has what a heap of `from` has shed serve `to`: segments have gone back to the driver, pieces become its own or go there too. */
 static size_t pass_on(struct store *from, struct store *to, size_t wanted, size_t shed)
 {
-    return from == to || from->plain ? shed : store_take(to, from, wanted);
+    return from == to || !from->kind.pieces ? shed : store_take(to, from, wanted);
 }
 
 /* Which heaps memory is taken from: those that are left behind, of the same store and of stores that are left behind themselves; those of
@@ -22,7 +22,7 @@ enum source { NOBODYS, RETURNED, LEFT_BEHIND, IN_USE };
 
 static bool is_source_locked(const struct heap *heap, const struct store *wanting, enum source source)
 {
-    if (heap->store == wanting && wanting->registrable)
+    if (heap->store == wanting && wanting->kind.fixed)
         return false; /* on another rank there may be no shortage: what serves which request must not depend on that */
     if (source == RETURNED)
         return heap->store == wanting && heap->stream && atomic_load(&heap->stream->returned);
@@ -157,7 +157,7 @@ void take_from_all(struct heap *own, size_t wanted)
         if (!store_serves(store, own->store) || store_calls_back(store))
             continue;
         heap_collect(heap);
-        if (heap != own && !(store == own->store && store->registrable))
+        if (heap != own && !(store == own->store && store->kind.fixed))
             (void)heap_shed(heap, store, wanted - total, &given, &leaving);
         total += pass_on(store, own->store, wanted - total, given);
     }

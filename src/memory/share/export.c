@@ -81,7 +81,7 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
         return failed(TARN_ERROR_INVALID_POINTER, "%p is not the start of a block: it lies in the one at %p",
                       exporting->pointer, block->base);
     tarn_status status = store_check(store);
-    if (!status && store->plain)
+    if (!status && store->kind.exports == EXPORTS_NOTHING)
         status = failed(TARN_ERROR_NOT_SUPPORTED,
                         "the block at %p lies in a plain segment, which cannot be exported; "
                         "segments:virtual, or a pool of such, has memory that can",

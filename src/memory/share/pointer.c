@@ -82,7 +82,8 @@ static bool is_passing_locked(const struct block *block)
     uintptr_t start = block->start + block->front, end = start + block_usable(block);
     const struct piece *piece = NULL;
     bool passing = false;
-    for (uintptr_t at = start; !block->heap->store->plain && at < end && !passing; at = piece->address + piece->size) {
+    for (uintptr_t at = start; block->heap->store->kind.pieces && at < end && !passing;
+         at = piece->address + piece->size) {
         piece = arena_piece(arena, at);
         if (!piece)
             return false; /* its pool is suspended */

@@ -302,7 +302,7 @@ tarn_status tarn_pool_export(tarn_pool *public, const tarn_share *before, tarn_s
     if (!result)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "share is NULL");
     struct store *store = store_of_public(public);
-    if (!store->registrable)
+    if (store->kind.exports != EXPORTS_POOL)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the pool is not registrable, so its memory cannot be exported as a whole");
     if ((before && (status = check_before(store, before))) || (status = store_check(store)) ||

@@ -19,7 +19,7 @@ static tarn_status note_range(struct store *store, const tarn_block_info *block,
     (void)block;
     if (status)
         return status;
-    if (store->plain) {
+    if (!store->kind.pieces) {
         *range = segment_range((uintptr_t)range->address);
         return TARN_OK;
     }
@@ -52,7 +52,7 @@ tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, si
     if (!count || (room && !segments))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
     struct store *store = store_of_public(public);
-    if (!store->registrable)
+    if (store->kind.exports != EXPORTS_POOL)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not registrable, so it has no segments to list");
     if ((status = store_check(store)))
         return status;

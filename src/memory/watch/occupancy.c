@@ -24,7 +24,7 @@ static struct pool_occupancy occupancy_store_locked(struct store *store, const t
         .requested = stats->requested_bytes[TARN_STAT_ALL].current,
         .allocated = stats->allocated_bytes[TARN_STAT_ALL].current,
         .active = stats->active_bytes[TARN_STAT_ALL].current,
-        .plain = store->plain,
+        .plain = !store->kind.pieces,
         .suspended = atomic_load(&store->suspended),
         .held = atomic_load(&store->holds) != 0,
         .left_behind = atomic_load(&store->left_behind),
@@ -121,7 +121,7 @@ static struct heap_occupancy occupancy_heap_locked(struct heap *heap)
         .uncached = heap->store == &heap->arena->uncached,
         .retired = heap_is_left_behind_locked(heap),
         .free = heap->free_bytes,
-        .waiting = heap->waiting_bytes,
+        .waiting = heap->waiting.bytes,
     };
     if (!view.retired && heap->stream)
         view.native = (uintptr_t)heap->stream->native;

@@ -90,7 +90,7 @@ static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind z
         .size = run->end - run->start,
         .place = heap_place(heap),
         .large = zone == ZONE_LARGE,
-        .virtual = !heap->store->plain,
+        .virtual = heap->store->kind.pieces,
         .first_block = picture->blocks.count,
     };
     if (!segment.place)

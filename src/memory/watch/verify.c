@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "memory/growth/ghost.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/following.h"
 
 #define BROKEN(address, text) \
     failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
@@ -87,7 +88,7 @@ static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const str
             return BROKEN(span->start, "two free spans touch");
         if (!in_tree(&heap->zones[zone], span))
             return BROKEN(span->start, "a free span is not in its zone's tree");
-        if (heap->plan && zone == ZONE_LARGE && span_ending_behind_locked(heap, span->start) != span)
+        if (heap->following && zone == ZONE_LARGE && span_ending_behind_locked(heap->following, span->start) != span)
             return BROKEN(span->start, "a free span is not found by its address");
         sums->free_bytes += span->size;
         return TARN_OK;
@@ -120,9 +121,10 @@ static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const stru
     }
     if (address != run->end || run->last != before)
         return BROKEN(run->end, "a run's end is not that of its last span");
-    if (heap->store->plain && (run->heap != heap || run->store != heap->store || run->large != (zone == ZONE_LARGE)))
+    if (!heap->store->kind.pieces &&
+        (run->heap != heap || run->store != heap->store || run->large != (zone == ZONE_LARGE)))
         return BROKEN(run->start, "a segment names another heap, store or zone than its own");
-    bool pieces = !heap->store->plain && !atomic_load(&heap->store->suspended);
+    bool pieces = heap->store->kind.pieces && !atomic_load(&heap->store->suspended);
     for (address = run->start; sums->alone && pieces && address < run->end;) {
         const struct piece *piece = arena_piece(heap->arena, address);
         if (!piece || piece->address != address || address + piece->size > run->end)
@@ -148,7 +150,10 @@ static tarn_status kept_verify(const struct heap *heap)
 
 static tarn_status verify_locked(struct heap *heap, bool alone)
 {
+    const char *contradiction = store_contradiction(heap->store);
     tarn_status kept = alone ? kept_verify(heap) : TARN_OK;
+    if (contradiction)
+        return BROKEN(0, contradiction);
     if (kept)
         return kept;
     struct sums sums = {.alone = alone};
@@ -159,7 +164,7 @@ static tarn_status verify_locked(struct heap *heap, bool alone)
                 return status;
         }
     }
-    if (sums.free_bytes != heap->free_bytes || (alone && sums.waiting_bytes != heap->waiting_bytes))
+    if (sums.free_bytes != heap->free_bytes || (alone && sums.waiting_bytes != heap->waiting.bytes))
         return BROKEN(0, "its counts are not the sums over its spans");
     return TARN_OK;
 }
@@ -212,8 +217,8 @@ static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size
     }
     for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
         *ghosts += ghost->size;
-    *left += *ghosts + site_hole_bytes(&heap->site, heap->arena->granule);
-    bool segments = heap->store->plain;
+    *left += *ghosts + (heap->following ? site_hole_bytes(&heap->following->site, heap->arena->granule) : 0);
+    bool segments = !heap->store->kind.pieces;
     mutex_unlock(&heap->lock);
     *plain += segments ? bytes : 0;
     return segments ? 0 : bytes;
@@ -239,6 +244,8 @@ static tarn_status sets_verify(struct heap *heap)
         text = "the heap is nobody's, or is not, in another way than its set says";
     else if (heap->sets[HEAPS_LENDING].set != (heap->lends ? &store->lenders : NULL))
         text = "the heap is in the set of lenders, or is not, without reason";
+    else if (heap->batches.open_used && !heap->retired && !heap->unmarked)
+        text = "something was freed in the heap, and it is not in the list of those that need a mark";
     else if (!heap->lends && heap_has_free_locked(heap, arena->granule))
         text = "the heap has free memory to lend, and is not in the set of lenders";
     mutex_unlock(&arena->sets_lock);
@@ -262,6 +269,10 @@ static tarn_status parts_verify(const struct arena *arena)
 
 static tarn_status store_verify(const struct store *store)
 {
+    const char *contradiction = store_contradiction(store);
+    if (contradiction)
+        return failed(TARN_ERROR_INTERNAL, "pool (%llu, %llu): %s", (unsigned long long)store->id[0],
+                      (unsigned long long)store->id[1], contradiction);
     for (const struct piece *piece = store->unmapped.first; piece; piece = piece->next)
         if (piece->store != store || piece_is_anchored(piece) ||
             (store->counters && piece->flags != store_flags(store) && piece->flags != DRIVER_PIECE_HOST))
@@ -317,6 +328,7 @@ tarn_status arena_verify(struct arena *arena)
                       mapped, claimed * arena->granule);
     tarn_status status = arena->size ? parts_verify(arena) : TARN_OK;
     status = status ? status : store_verify(&arena->store);
+    status = status ? status : store_verify(&arena->uncached);
     status = status ? status : store_verify(&arena->imports);
     size_t unmapped = arena->store.unmapped.bytes, reserved = arena->store.reserved + arena->uncached.reserved;
     for (const struct run *run = arena->stuck_segments; run; run = run->next)

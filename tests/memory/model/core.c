@@ -171,7 +171,7 @@ static void check_device_counters(void)
         MUST(ledger.reports == 0, "the checker reported");
         struct arena *arena = NULL;
         MUST(arena_of(device_at(device), &arena) == TARN_OK && arena_verify(arena) == TARN_OK, "broken");
-        MUST(store_default(arena)->uncached || stats.reserved_bytes[0].current == (int64_t)ledger.created,
+        MUST(!store_default(arena)->kind.reuses || stats.reserved_bytes[0].current == (int64_t)ledger.created,
              "reserved: %" PRId64 ", the driver says %" PRIu64, stats.reserved_bytes[0].current, ledger.created);
     }
 }

@@ -108,7 +108,7 @@ struct pool_model {
     int users, scopes, captures, graphs; /* that count it */
     tarn_pool_state state;
     size_t limit;
-    const struct piece *pinned[GRANULES]; /* held: what was mapped at an address once */
+    const struct piece *pinned[GRANULES]; /* held: what was mapped at an address when it ran */
 };
 
 struct scope_model {
@@ -141,7 +141,7 @@ struct model {
     struct graph_model graphs[GRAPHS];
     int graph_count;
     bool injecting;
-    uint64_t allocations, failures, outs, injected, launches, in_pools, spared, suspended, retired;
+    uint64_t allocations, failures, outs, injected, launches, in_pools, spared, suspended, resumed, retired;
 };
 extern struct model m;
 
@@ -172,6 +172,9 @@ bool captures(int stream);
 /* Whether the stream that a block was allocated for is retired: then its own stream is to be recorded too. */
 bool is_orphan(const struct block *block);
 void check_all(void);
+
+/* test_model.c */
+void free_some_of(int pool);
 
 /* pools.c */
 /* Whether the block's memory is there to be used. */

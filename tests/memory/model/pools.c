@@ -99,7 +99,7 @@ static void check_pieces(const struct block *block)
 {
     const struct arena *arena = arena_at_device(block->stream / STREAMS);
     uintptr_t start = (uintptr_t)block->pointer, end = start + block->usable;
-    if (arena->store.plain || (memory_is_uncached && !arena_at(start)))
+    if (!arena->store.kind.pieces || (memory_is_uncached && !arena_at(start)))
         return; /* arena_verify() looks at the segments' stores */
     for (uintptr_t address = start; is_usable(block) && address < end;) {
         const struct piece *piece = arena_piece(arena, address);
@@ -111,17 +111,17 @@ static void check_pieces(const struct block *block)
     }
 }
 
-/* What was mapped for a pool that is held stays where it is. */
+/* What was mapped for a pool that is held stays where it is, and comes back when it was suspended. */
 static void check_pinned(struct pool_model *pool)
 {
     const struct arena *arena = arena_at_device(pool->device);
     const struct store *store = store_of(pool);
     size_t granules = arena->size / arena->granule;
     MUST(granules <= GRANULES, "more granules than the model has room for");
-    if (!store || store->plain || !pool_is_held(pool) || pool->state != TARN_POOL_RUNS) {
+    if (!store || !store->kind.pieces || !pool_is_held(pool))
         memset(pool->pinned, 0, sizeof pool->pinned);
+    if (!store || !store->kind.pieces || !pool_is_held(pool) || pool->state != TARN_POOL_RUNS)
         return;
-    }
     for (size_t i = 0; i < granules; i++)
         MUST(!pool->pinned[i] || pool->pinned[i] == arena->pieces[i], "memory of a held pool is gone from %p",
              (void *)(arena->base + i * arena->granule));
@@ -303,12 +303,26 @@ static bool has_unknown_capture(int device)
     return false;
 }
 
+/* A graph writes to all that its pool had, also where no block lives: that is mapped again, of other pieces. */
+static void check_resumed(struct pool_model *pool)
+{
+    const struct arena *arena = arena_at_device(pool->device);
+    const struct store *store = store_of(pool);
+    for (size_t i = 0; i < arena->size / arena->granule; i++) {
+        MUST(!pool->pinned[i] || (arena->pieces[i] && arena->pieces[i]->store == store),
+             "a resume of a held pool gives it no memory at %p", (void *)(arena->base + i * arena->granule));
+        m.resumed += pool->pinned[i] != NULL;
+    }
+    memset(pool->pinned, 0, sizeof pool->pinned);
+}
+
 /* What the change has left: the contents where it runs, except for those that were not to be kept. */
 static void look_at(int index, bool keep_contents)
 {
     struct pool_model *pool = &m.pools[index];
     MUST(tarn_pool_state_get(pool->pool, &pool->state) == TARN_OK, "state");
-    memset(pool->pinned, 0, sizeof pool->pinned);
+    if (pool->state == TARN_POOL_RUNS)
+        check_resumed(pool);
     for (int i = 0; pool->state == TARN_POOL_RUNS && i < m.block_count; i++) {
         if (m.blocks[i].own_pool != index)
             continue;
@@ -319,21 +333,21 @@ static void look_at(int index, bool keep_contents)
     }
 }
 
-void do_suspend(void)
+/* Any pool, or often one that a graph holds. */
+static int pool_to_suspend(void)
 {
-    int index = pool_any(-1, false);
-    if (index < 0)
-        return;
+    int pool = m.graph_count > 0 && below(2) ? m.graphs[below((uint64_t)m.graph_count)].captured.pool : -1;
+    return pool >= 0 && m.pools[pool].users > 0 ? pool : pool_any(-1, false);
+}
+
+/* Suspends a pool that runs, and resumes another. */
+static void change(int index)
+{
     struct pool_model *pool = &m.pools[index];
     bool barred = captures_open(device_at(pool->device));
     tarn_pool_state before = pool->state;
-    if (has_unknown_capture(pool->device) || (before != TARN_POOL_RUNS && below(3)))
-        return;
     bool keep = before == TARN_POOL_RUNS && below(2);
-    if (arena_at_device(pool->device)->store.plain) {
-        MUST(tarn_pool_suspend(pool->pool, keep) == TARN_ERROR_NOT_SUPPORTED, "plain segments were suspended");
-        return;
-    }
+    check_pinned(pool);
     tarn_status status = before == TARN_POOL_RUNS ? tarn_pool_suspend(pool->pool, keep) : tarn_pool_resume(pool->pool);
     if (barred)
         MUST(status == TARN_ERROR_CAPTURE, "a suspend or resume in a capture: %s", tarn_status_name(status));
@@ -349,6 +363,26 @@ void do_suspend(void)
         MUST(pool->state == before || (!barred && pool->state == (keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED)),
              "a failure left it in state %d", (int)pool->state);
     }
+}
+
+void do_suspend(void)
+{
+    int index = pool_to_suspend();
+    if (index < 0)
+        return;
+    struct pool_model *pool = &m.pools[index];
+    bool runs = pool->state == TARN_POOL_RUNS;
+    if (has_unknown_capture(pool->device) || (!runs && below(3)))
+        return;
+    if (!arena_at_device(pool->device)->store.kind.pieces) {
+        MUST(tarn_pool_suspend(pool->pool, true) == TARN_ERROR_NOT_SUPPORTED, "plain segments were suspended");
+        return;
+    }
+    change(index);
+    if (!runs || pool->state == TARN_POOL_RUNS || !pool_is_held(pool) || below(2))
+        return;
+    free_some_of(index); /* which is free when its graphs come to write there */
+    change(index);
 }
 
 /* Scopes ----------------------------------------------------------------------------------------------------------- */

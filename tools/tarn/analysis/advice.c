@@ -50,6 +50,8 @@ static double percent(uint64_t part, uint64_t whole)
 #define SEGMENTS \
     "expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)" /* each version reads this name */
 
+#define LIMITS "torch.cuda.set_per_process_memory_fraction() or tarn_device_limit_set()"
+
 /* How to switch tarn on, for the program that was recorded. */
 static const char *tarn_named(const struct analysis *analysis)
 {
@@ -203,6 +205,49 @@ static bool say_largest(struct advice *advice, const struct analysis *analysis, 
     return true;
 }
 
+/* Where the size of the device is not known: how large one must be for all of it, with what failed; and how much it had at least. */
+static void say_least(struct advice *advice, const struct analysis *analysis, const struct advice_replay *replay)
+{
+    const struct {
+        uint64_t least;
+        const char *name;
+    } runs[] = {
+        {analysis->snapshot->rmm ? 0 : replay->native.least, "PyTorch's default settings"},
+        {analysis->snapshot->rmm ? 0 : replay->expandable.least, may_expand(analysis) ? SEGMENTS : "expandable segments"},
+        {replay->tarn.least, tarn_named(analysis)},
+    };
+    uint64_t had = analysis->at_peak.allocated;
+    for (size_t i = 0; i < analysis->oom_count; i++)
+        if (analysis->ooms[i].there > had)
+            had = analysis->ooms[i].there;
+    say(advice, " In a replay, all of it with what failed fits on a device of ");
+    for (size_t i = 0, said = 0; i < sizeof runs / sizeof *runs; i++)
+        if (runs[i].least)
+            say(advice, "%s%s with %s", said++ ? ", of " : "", units_bytes(runs[i].least).text, runs[i].name);
+    say(advice, ". The device had %s at least%s", units_bytes(had).text,
+        replay->tarn.least <= had ? ", so tarn serves it there." : "; whether it had that much is not known.");
+}
+
+/* An error in a recording that says nothing of segments: it shows what was allocated, and not what was reserved. */
+static bool advise_unsized(const struct analysis *analysis, const struct analysis_oom *oom, uint32_t moment,
+                           uint64_t allocated, const struct advice_replay *replay, struct advice *advice)
+{
+    bool limited = oom->device_free >= oom->asked + WORKLOAD_ROUNDED;
+    if (limited)
+        say(advice, ", and the device had %s free: a limit refused it, such as " LIMITS " sets",
+            units_bytes(oom->device_free).text);
+    else if (oom->device_free)
+        say(advice, ". The device had %s free", units_bytes(oom->device_free).text);
+    say(advice, ". %s were allocated", units_bytes(allocated).text);
+    bool said = say_largest(advice, analysis, moment, allocated);
+    say(advice, ". The recording does not show how much was reserved%s, so it does not show whether %s.",
+        limited || oom->device_free ? "" : " or how large the device is",
+        limited ? "the request would have fit into what was free of it" : "holes or too little memory were the cause");
+    if (replay && replay->tarn.least)
+        say_least(advice, analysis, replay);
+    return said && say_category(advice, analysis, moment, allocated);
+}
+
 /* The last error: was it for a limit, for holes, for memory that waits, or for lack? */
 static bool advise_out_of_memory(const struct analysis *analysis, const struct advice_replay *replay,
                                  struct advice_list *list)
@@ -224,17 +269,13 @@ static bool advise_out_of_memory(const struct analysis *analysis, const struct a
         say(advice, ", by ");
         say_whose(advice, analysis, oom->tag, oom->stack);
     }
-    if (!state.reserved) { /* a log without segments: nothing is known of what there was */
-        say(advice, ". %s were allocated", units_bytes(state.allocated).text);
-        bool said = say_largest(advice, analysis, moment, state.allocated);
-        say(advice, ".");
-        return said && say_category(advice, analysis, moment, state.allocated);
-    }
+    if (!state.reserved)
+        return advise_unsized(analysis, oom, moment, state.allocated, replay, advice);
     uint64_t there = state.unused + oom->device_free;
     if (oom->device_free >= oom->asked + WORKLOAD_ROUNDED) {
         say(advice,
-            ", and the device had %s free: a limit refused it, such as torch.cuda.set_per_process_memory_fraction() or "
-            "tarn_device_limit_set() sets. %s of the %s reserved were free; %s were in use",
+            ", and the device had %s free: a limit refused it, such as " LIMITS " sets. %s of the %s reserved were "
+            "free; %s were in use",
             units_bytes(oom->device_free).text, units_bytes(state.unused).text, units_bytes(state.reserved).text,
             units_bytes(state.allocated).text);
         bool said = say_largest(advice, analysis, moment, state.allocated);
@@ -310,8 +351,15 @@ static uint64_t spare_of(const struct analysis *analysis)
 
 bool advice_wants_replay(const struct analysis *analysis)
 {
-    bool failed = analysis->oom_count && analysis->workload.device_memory;
+    bool failed = analysis->oom_count && (analysis->workload.device_memory || advice_wants_least(analysis));
     return analysis->has_trace && !analysis_begins_late(analysis) && (failed || spare_of(analysis));
+}
+
+bool advice_wants_least(const struct analysis *analysis)
+{
+    const struct snapshot *snapshot = analysis->snapshot;
+    return analysis->has_trace && analysis->oom_count && !analysis->workload.device_memory && !analysis->range_count &&
+           !snapshot->tarn.there;
 }
 
 /* What a replay found: who needs less, by a quarter of what is too much or more, and who does not. */
@@ -433,12 +481,17 @@ static bool advise_optimizer(const struct analysis *analysis, struct advice_list
     if (state < LEAST_FREE || state < analysis->at_peak.allocated / 3 || state < weights || !weights)
         return true;
     struct advice *advice = add(list, ADVICE_OPTIMIZER, state, analysis->peak);
-    say(advice,
-        "The optimizer's state has %s: %.0f %% of the peak, and %.1f times the weights (%s). An optimizer with 8-bit "
-        "or "
-        "factored state needs less; so does state that is sharded over devices or kept on the host.",
-        units_bytes(state).text, percent(state, analysis->at_peak.allocated), (double)state / (double)weights,
-        units_bytes(weights).text);
+    if (analysis->renewed >= state / 4) /* it may replace the weights in that way, and nothing tells these from its state */
+        say(advice,
+            "What the optimizer makes anew in each step has %s, %.0f %% of the peak: its state, and perhaps the weights, "
+            "if it replaces them.",
+            units_bytes(state).text, percent(state, analysis->at_peak.allocated));
+    else
+        say(advice, "The optimizer's state has %s: %.0f %% of the peak, and %.1f times the weights (%s).",
+            units_bytes(state).text, percent(state, analysis->at_peak.allocated), (double)state / (double)weights,
+            units_bytes(weights).text);
+    say(advice, " An optimizer with 8-bit or factored state needs less; so does state that is sharded over devices or "
+                "kept on the host.");
     return true;
 }
 

@@ -38,6 +38,7 @@ struct advice_run {
     bool ran;          /* else nothing is known */
     uint64_t reserved; /* bytes, at most; 0: it does not run to its end, or not with what failed in the recording */
     uint64_t served;   /* of the requests that failed in the recording, on a device of that size */
+    uint64_t least;    /* bytes: the smallest device for all of it, with what failed; 0: not searched */
 };
 struct advice_replay {
     uint64_t
@@ -49,5 +50,7 @@ struct advice_replay {
 bool advice_make(const struct analysis *analysis, const struct advice_replay *replay, struct advice_list *list);
 /* Whether the advice would say what other allocators reserve, for which the trace must be replayed. */
 bool advice_wants_replay(const struct analysis *analysis);
+/* Whether it would say how large a device must be for what failed, since the recording does not show how large it was. */
+bool advice_wants_least(const struct analysis *analysis);
 
 #endif

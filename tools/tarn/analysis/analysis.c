@@ -389,6 +389,11 @@ static void note_peaks(struct analysis *analysis, uint64_t *allocated, uint64_t 
             analysis->emptiest = i;
         most = i == 0 || unused > most ? unused : most;
     }
+    for (size_t i = 0; i < analysis->oom_count; i++) {
+        struct analysis_oom *oom = &analysis->ooms[i];
+        uint32_t moment = oom->event < analysis->event_count ? oom->event : analysis->event_count;
+        oom->there = allocated[moment] + oom->device_free;
+    }
 }
 
 static bool find_peaks(struct analysis *analysis)

@@ -46,6 +46,7 @@ struct analysis_oom {
     uint32_t event; /* its number in the trace; the state in which it happened is that of the moment of this number */
     uint64_t asked; /* bytes */
     uint64_t device_free; /* bytes */
+    uint64_t there;       /* bytes: the device had them at least, what was allocated and what was free */
     uint32_t stream, pool, stack, tag, thread;
 };
 
@@ -87,6 +88,7 @@ struct analysis {
     struct analysis_path *module_paths; /* the same for modules: the line of the first frame says nothing */
     size_t module_count;
     uint8_t *categories; /* by block: enum category */
+    uint64_t renewed;    /* bytes that were freed while an optimizer ran: its own, and of before the trace */
     uint32_t
         *tops; /* by text: a text that begins with the same part before the first "/" and stands for all of these */
 

@@ -125,7 +125,6 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
             add_hole(state, &hole);
         bool idle = at <= range->address && (!block || block->address >= end);
         at = at > range->address ? at : range->address;
-        hole.torn = hole.torn || !idle;
         if (idle) {
             state->idle += range->size;
             state->idle_ranges++;
@@ -133,6 +132,7 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
         while (block && block->address < end) {
             if (block->address > at) {
                 hole.size += block->address - at;
+                hole.torn = true;
                 at = block->address;
             }
             add_hole(state, &hole);

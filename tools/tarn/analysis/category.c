@@ -180,8 +180,8 @@ static bool meets_backward(const struct draft *draft, const struct analysis_bloc
     return next < draft->birth_count && block->freed > draft->births[next];
 }
 
-/* Whether a block that saw a backward pass was freed while an optimizer ran, which is what becomes of state that each step makes anew. */
-static bool replaced_by_optimizer(const struct draft *draft, const struct analysis_block *block)
+/* Whether a block was freed while an optimizer ran. */
+static bool freed_by_optimizer(const struct draft *draft, const struct analysis_block *block)
 {
     const struct analysis *analysis = draft->analysis;
     size_t low = 0, high = analysis->block_count;
@@ -193,7 +193,13 @@ static bool replaced_by_optimizer(const struct draft *draft, const struct analys
             high = middle;
     }
     return low && low < analysis->block_count && block_place(draft, &analysis->blocks[low - 1]) & IN_OPTIMIZER &&
-           block_place(draft, &analysis->blocks[low]) & IN_OPTIMIZER && meets_backward(draft, block);
+           block_place(draft, &analysis->blocks[low]) & IN_OPTIMIZER;
+}
+
+/* Whether it saw a backward pass besides, which is what becomes of state that each step makes anew. */
+static bool replaced_by_optimizer(const struct draft *draft, const struct analysis_block *block)
+{
+    return freed_by_optimizer(draft, block) && meets_backward(draft, block);
 }
 
 /* Whether a block is there when its stack has allocated twice more; of the last ones, whether they stay. */
@@ -346,6 +352,11 @@ bool categories_make(struct analysis *analysis, const struct category_rule *rule
                 draft.next[1] && draft.kept && draft.categories && find_next(&draft);
     if (made && find_places(&draft, rules, rule_count))
         apply(&draft);
+    analysis->renewed = 0;
+    for (size_t i = 0; made && i < analysis->block_count; i++)
+        if ((draft.categories[i] == CATEGORY_OPTIMIZER || !analysis->blocks[i].begin) &&
+            analysis->blocks[i].freed != ANALYSIS_NEVER && freed_by_optimizer(&draft, &analysis->blocks[i]))
+            analysis->renewed += analysis->blocks[i].size;
     if (made) {
         free(analysis->categories);
         analysis->categories = draft.categories;

@@ -45,8 +45,8 @@ static const char report_help[] =
     "Options:\n"
     "  -o, --output PAGE      Write a page; \"-\" is standard output\n"
     "      --text             Print text (the default without -o and --json)\n"
-    "      --json             Print JSON instead: of one file an array, an object for each device; of several one\n"
-    "                         object, of the ranks\n"
+    "      --json             Print JSON instead: of one file an array, an object for each device; of two that are no\n"
+    "                         ranks what `tarn diff --json` prints; of others one object, of the ranks\n"
     "      --no-what-if       Do not replay the trace to find what other allocators would take\n"
     "      --least            Search the smallest device for each allocator, even if that takes long\n"
     "      --device N         Only this device (all)\n"
@@ -297,7 +297,7 @@ static bool write_page(const char *path, const struct report_file *files, size_t
     return done;
 }
 
-/* Several files, as ranks or, of a page, two that are compared. */
+/* Several files, or the devices of one, beside each other. */
 static bool show_ranks(const struct arguments *arguments, const struct report_file *files, size_t count)
 {
     struct ranks ranks;
@@ -309,14 +309,15 @@ static bool show_ranks(const struct arguments *arguments, const struct report_fi
     return done;
 }
 
-/* As text or JSON. The JSON of several files is always that of ranks. */
+/* As text or JSON. Two files that are no ranks are compared in either. */
 static bool show(const struct arguments *arguments, const struct report_file *files, size_t count)
 {
     const struct report_options *how = &arguments->options;
+    if (count == 2 && !ranks_are_compared(files, count))
+        return arguments->json ? report_diff_json(stdout, &files[0], &files[1], how)
+                               : report_diff_text(stdout, &files[0], &files[1], how);
     if (arguments->json)
         return count > 1 ? show_ranks(arguments, files, count) : report_json_write(stdout, &files[0], how);
-    if (count == 2 && !ranks_are_compared(files, count))
-        return report_diff_text(stdout, &files[0], &files[1], how);
     if (ranks_are_compared(files, count) && !show_ranks(arguments, files, count))
         return false;
     return count > 1 || ((files[0].count == 1 || putchar('\n') != EOF) && report_text_write(stdout, &files[0], how));

@@ -11,6 +11,7 @@
 /* The search for the smallest devices runs a trace a dozen times for each policy: of a larger one, and of one with waits between streams,
  * it would keep a reader waiting. */
 #define LEAST_EVENTS 250000
+#define FAILED_EVENTS 50000 /* the same, where the advice asks for them */
 #define TEXT_EVENTS 1000000 /* a reader of text is kept waiting by more */
 
 static const struct replay_options *choose(const struct report_file *file, bool page, bool least)
@@ -18,9 +19,14 @@ static const struct replay_options *choose(const struct report_file *file, bool 
     static const struct replay_options quick = {.driver = "host", .repeat = 1, .compare = true},
                                        whole = {.driver = "host", .repeat = 1, .compare = true, .least = true};
     uint64_t events = 0;
-    for (size_t i = 0; i < file->count; i++)
+    bool failed = false;
+    for (size_t i = 0; i < file->count; i++) {
         events += file->analyses[i].event_count;
-    return least || (page && events <= LEAST_EVENTS && file->snapshot.stream_count == 1) ? &whole : &quick;
+        failed = failed || advice_wants_least(&file->analyses[i]);
+    }
+    least = least || (failed && events <= FAILED_EVENTS) ||
+            (page && events <= LEAST_EVENTS && file->snapshot.stream_count == 1);
+    return least ? &whole : &quick;
 }
 
 void report_what_if_run(struct report_file *file, bool page, bool least)
@@ -84,8 +90,10 @@ bool report_what_if_get(const struct report_file *file, int device, uint64_t *re
 
 static struct advice_run run_of(const struct report_what_if *row)
 {
-    return (struct advice_run){
-        .ran = row->ran, .reserved = row->fits ? row->reserved : 0, .served = row->ran ? row->tried - row->denied : 0};
+    return (struct advice_run){.ran = row->ran,
+                               .reserved = row->fits ? row->reserved : 0,
+                               .served = row->ran ? row->tried - row->denied : 0,
+                               .least = row->least};
 }
 
 bool report_advice(const struct report_file *file, const struct analysis *analysis, struct advice_list *list)

@@ -340,7 +340,7 @@ static bool read_segments(struct reader *reader, const struct path *top, const s
 /* --- the whole --- */
 
 /* "tarn_recorded" says where the segments come from: a GPU ("cuda"), the driver's own calls ("tarn run"), or else a model, as that of
- * scripts/record-torch.py. */
+ * lab/record-torch.py. */
 static void read_source(struct reader *reader, const struct pickle_place *recorded)
 {
     struct fields fields;

@@ -7,7 +7,7 @@
  * may run on and write anything into it: each record is used from a copy, and the second reading need not be as the first. */
 #include "base/file.h"
 #include "launch/run_output.h"
-#include "report/pickle_write.h"
+#include "report/snapshot/pickle_write.h"
 #include "table.h"
 #include "units.h"
 

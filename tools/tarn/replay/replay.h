@@ -84,6 +84,7 @@ struct replay_result {
     uint64_t waits, captures, refused; /* refused: of both, that could not be made here */
     uint64_t ooms_here;                /* of the recorded ones those that were tried, and failed here too */
     uint64_t ooms_tried;
+    bool unsized;   /* how large the recorded device was is not known, so none was tried */
     bool has_order; /* the recording is tarn's own */
     uint64_t late_frees, moved_frees,
         trims;    /* moved: in the order of another stream than the block's; trims: the program's own */

@@ -145,6 +145,11 @@ static void send_states(const struct child *child, struct snapshot *snapshot)
     }
 }
 
+static bool is_unsized(const struct replay_options *options, const struct workload *workload)
+{
+    return !options->device_memory && !workload->device_memory;
+}
+
 /* Replays a workload, beside the models or as one of them. The host device's memory is `most`. */
 static bool replay_one(const struct child *child, const struct workload *workload, bool modelled, uint64_t most,
                        const uint64_t *least)
@@ -167,6 +172,7 @@ static bool replay_one(const struct child *child, const struct workload *workloa
         done = replay_run_model(options, workload, memory, model, &result) && done;
     result.modelled = modelled;
     result.device_memory = memory;
+    result.unsized = is_unsized(options, workload);
     memcpy(result.least, least, sizeof result.least);
     send(child->out, MESSAGE_RESULT, &result, sizeof result);
     return done && result.divergences == 0;
@@ -201,7 +207,7 @@ static bool replay_all(const struct child *child, struct workload *workloads, si
         send_error(child, error);
     bool ready = well;
     for (size_t i = 0; ready && i < count; i++) {
-        if (!child->options->device_memory && !workloads[i].device_memory)
+        if (is_unsized(child->options, &workloads[i]))
             workload_forget_tries(&workloads[i]);
         well = replay_one(child, &workloads[i], modelled, most, least[i]) && well;
     }

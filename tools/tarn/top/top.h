@@ -38,6 +38,10 @@ struct top_why {
 enum top_result top_open(const char *path, int *file, struct top_why *why);
 /* Reads an open page. Of one whose process died in a write, or is at it for long, TOP_NONE. */
 enum top_result top_read(int file, struct top_reading *reading, struct top_why *why);
+/* The seconds without a newer reading than this one, after which its process counts as silent. */
+double top_patience(const struct top_reading *reading);
+/* Reads an open page as soon as it shows something newer than `before`. False if its process ended first, or is silent. */
+bool top_read_newer(int file, const struct top_reading *before, struct top_reading *reading);
 
 /* The pages of living processes, sorted by process number. */
 struct top_list {

@@ -302,9 +302,8 @@ static int show_once(const struct arguments *arguments, int file, struct top_rea
 {
     struct top_look look = look_of(arguments, isatty(STDOUT_FILENO));
     struct top_frame frame = {0};
-    struct top_why why = {""};
     sleep_for(arguments->interval);
-    bool again = top_read(file, &readings[1], &why) == TOP_OK; /* it may have ended: then the first one is the last */
+    bool again = top_read_newer(file, &readings[0], &readings[1]); /* if not, the first one is the last */
     const struct top_reading *before = again ? &readings[0] : NULL, *now = &readings[again];
     bool done;
     if (arguments->json) {

@@ -18,6 +18,8 @@
 #define WAIT_NS UINT64_C(200000000) /* for a page that is being written, where it is the one that was asked for */
 #define TRY_NS 1000000
 #define NS_PER_MS UINT64_C(1000000)
+#define SILENT_INTERVALS 8 /* without a change, after which the process counts as silent */
+#define SILENT_LEAST 2.0   /* seconds */
 
 static uint64_t now_ns(void)
 {
@@ -144,6 +146,24 @@ static enum top_result read_until(int file, struct top_reading *reading, uint64_
 enum top_result top_read(int file, struct top_reading *reading, struct top_why *why)
 {
     return read_until(file, reading, now_ns() + WAIT_NS, why);
+}
+
+double top_patience(const struct top_reading *reading)
+{
+    double patience = SILENT_INTERVALS * (double)reading->head.interval_ns / 1e9;
+    return patience > SILENT_LEAST ? patience : SILENT_LEAST;
+}
+
+bool top_read_newer(int file, const struct top_reading *before, struct top_reading *reading)
+{
+    struct top_why why;
+    uint64_t end = now_ns() + (uint64_t)(top_patience(before) * 1e9);
+    while (top_read(file, reading, &why) != TOP_OK || reading->sequence == before->sequence) {
+        if (now_ns() > end || !page_is_shown(file))
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 10 * TRY_NS}, NULL);
+    }
+    return true;
 }
 
 /* Lists ------------------------------------------------------------------------------------------------------------ */

@@ -20,8 +20,6 @@
 #define ENTER "\033[?1049h\033[?25l"
 #define LEAVE "\033[?25h\033[?1049l"
 #define TABLE_ROWS 12      /* of each table on a screen */
-#define SILENT_INTERVALS 8 /* without a change, after which the process counts as silent */
-#define SILENT_LEAST 2.0   /* seconds */
 
 enum signal_kind { SIGNAL_END = 'e', SIGNAL_STOP = 's', SIGNAL_RESIZE = 'r' };
 
@@ -187,8 +185,7 @@ static void turn(struct readings *readings)
 /* How long the process has been silent, if that is longer than it may be. */
 static double silence(const struct readings *readings, double seconds)
 {
-    double patience = SILENT_INTERVALS * (double)readings->shown->head.interval_ns / 1e9;
-    return seconds > (patience > SILENT_LEAST ? patience : SILENT_LEAST) ? seconds : 0;
+    return seconds > top_patience(readings->shown) ? seconds : 0;
 }
 
 static enum ending loop(struct screen *screen, int file, struct readings *readings, double interval,

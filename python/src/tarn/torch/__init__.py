@@ -98,7 +98,7 @@ def enable(*, late: bool = False, plan: Optional[str] = None, pinned: bool = Tru
 
 
 def _settle() -> None:
-    """Ends what captures have left whose end failed. PyTorch does not, and tarn refuses much while a capture is open."""
+    """Ends what captures have left whose end failed: PyTorch does not, and their memory stays in place until then."""
     if _shim is not None:
         _shim.tarn_torch_settle()
 
