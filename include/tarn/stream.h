@@ -202,8 +202,8 @@ TARN_API tarn_status tarn_capture_end_announced(tarn_stream stream, void *graph)
 /* Ends a known capture. If tarn began it, its recorded work is discarded. The same threads may call this as for
  * tarn_capture_end(). If the thread that began the capture has exited, any thread may call this. The driver may then
  * refuse to end the capture: tarn forgets it, and the stream keeps capturing until it is destroyed. Return such a
- * stream if it is leased, which destroys it. A shared one (tarn_stream_shared_get()) is destroyed at once, and its value
- * retired, in every thread; if that fails, repeat the call. Retire any other, and then destroy it.
+ * stream if it is leased, which destroys it. A shared one (tarn_stream_shared_get()) is destroyed at once, and its
+ * value retired, in every thread; if that fails, repeat the call. Retire any other, and then destroy it.
  *   TARN_ERROR_INVALID_ARGUMENT   the stream has no known capture
  *   TARN_ERROR_CAPTURE            the calling thread did not begin the capture, and it is not relaxed */
 TARN_API tarn_status tarn_capture_abort(tarn_stream stream);

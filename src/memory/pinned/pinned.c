@@ -515,6 +515,7 @@ bool pinned_view(tarn_pinned_stats *stats)
         return false;
     mutex_lock(&pinned.lock);
     *stats = pinned.stats;
+    stats->limit = pinned.limit;
     mutex_unlock(&pinned.lock);
     stats->size = sizeof *stats;
     return true;

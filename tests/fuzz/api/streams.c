@@ -298,6 +298,7 @@ const struct api_call api_streams[] = {
     CALL(tarn_device_properties_get),
     CALL(tarn_device_get),
     CALL(tarn_device_set),
+    CALL(tarn_capture_end_announced),
     CALL(tarn_device_adopt),
     CALL(tarn_device_memory_get),
     CALL(tarn_device_synchronize),
@@ -331,6 +332,5 @@ const struct api_call api_streams[] = {
     CALL(tarn_capture_abort),
     CALL(tarn_capture_state_get),
     CALL(tarn_stream_find),
-    CALL(tarn_capture_end_announced),
     {0},
 };
