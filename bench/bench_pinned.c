@@ -25,7 +25,7 @@ static void die(const char *what)
 static void *take(size_t size)
 {
     void *block = NULL;
-    if (tarn_pinned_alloc(size, &block))
+    if (tarn_pinned_alloc(TARN_STREAM_CURRENT, size, &block))
         die("tarn_pinned_alloc");
     return block;
 }

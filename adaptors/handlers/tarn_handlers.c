@@ -50,7 +50,7 @@ int tarn_handler_pinned_alloc(void *context, void **pointer, size_t size, struct
 {
     tarn_stream stream = 0;
     tarn_status status = find_stream(context, native, &stream);
-    return (int)(status ? status : tarn_pinned_alloc_on(stream, size, pointer));
+    return (int)(status ? status : tarn_pinned_alloc(stream, size, pointer));
 }
 
 int tarn_handler_pinned_free(void *context, void *pointer, size_t size, struct CUstream_st *native)

@@ -208,14 +208,14 @@ TARN_API tarn_status tarn_handle_prewarm(tarn_library library, int device, tarn_
 
 /* Pinned host memory ---------------------------------------------------------------------------------------------- */
 
-/* Allocates a pinned block of `size` bytes, at a multiple of 256. 0 bytes give NULL. Work on a stream may use it if the
- * block is recorded there before its free (tarn_pinned_record_stream()). pinned.h says what happens in captures.
+/* Allocates a pinned block of `size` bytes, at a multiple of 256. 0 bytes give NULL. A stream whose work uses it must
+ * be recorded before its free (tarn_pinned_record_stream()). If `stream` captures into a pool, the block is of that.
  *   TARN_ERROR_OUT_OF_MEMORY   the request is above the limit; or neither the driver nor the limit has room, even after
- *                              all unused memory was released, and the work that freed blocks wait for has finished */
-TARN_API tarn_status tarn_pinned_alloc(size_t size, void **pointer);
+ *                              all unused memory was released, and the work that freed blocks wait for has finished
+ *   TARN_ERROR_INVALID_STREAM  the stream is unknown or was retired */
+TARN_API tarn_status tarn_pinned_alloc(tarn_stream stream, size_t size, void **pointer);
 
-/* Frees a pinned block. NULL is allowed. The call waits for work only if it returns memory to the driver at once (the
- * setting pinned_max_cached_size_mb). A failure changes nothing.
+/* Frees a pinned block. NULL is allowed. It waits for work only under the setting pinned_max_cached_size_mb.
  *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a block
  *   TARN_ERROR_DOUBLE_FREE       the block was freed before and not reused since */
 TARN_API tarn_status tarn_pinned_free(void *pointer);

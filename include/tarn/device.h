@@ -60,11 +60,10 @@ TARN_API tarn_status tarn_device_count_get(int *count);
 TARN_API tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties);
 
 /* Return or change the calling thread's current device. `set` also makes the device's context current in the driver,
- * and creates it if there is none. `exchange` does the same and returns the previous device; `previous` may be NULL.
+ * and creates it if there is none. A guard (below) keeps the previous device.
  *   TARN_ERROR_INVALID_DEVICE   there is no device with that number */
 TARN_API tarn_status tarn_device_get(int *device);
 TARN_API tarn_status tarn_device_set(int device);
-TARN_API tarn_status tarn_device_exchange(int device, int *previous);
 
 /* Makes the device that is current in the driver the thread's current device for tarn too, and returns it. For a thread
  * that switched devices through another API. If the driver has no current context in this thread, that is device 0.

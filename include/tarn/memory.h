@@ -52,7 +52,7 @@ TARN_API tarn_status tarn_free_after(void *pointer, tarn_event *event);
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_extend(void *pointer, size_t size);
 
-/* Returns the usable bytes of a block, at least what was requested.
+/* Returns the usable bytes of a block, at least what was requested. The block may be of pinned memory (pinned.h).
  *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a live block
  *   TARN_ERROR_DOUBLE_FREE       `pointer` is in free memory of tarn, where a block may have been */
 TARN_API tarn_status tarn_usable_size_get(const void *pointer, size_t *size);

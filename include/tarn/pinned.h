@@ -39,11 +39,6 @@
 extern "C" {
 #endif
 
-/* Allocates a pinned block for work on `stream`. If a capture of `stream` has a pool, the block comes from that pool;
- * tarn_pinned_alloc() looks at the thread's current stream instead. Otherwise as tarn_pinned_alloc().
- *   TARN_ERROR_INVALID_STREAM   the stream is unknown or was retired */
-TARN_API tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void **pointer);
-
 /* Declares that work on `stream`, queued before the block is freed, uses the block. `pointer` may point anywhere into
  * it. If the stream begins a capture that uses the block, record the block again.
  *   TARN_ERROR_INVALID_POINTER   `pointer` is NULL, or not in a live block
@@ -51,10 +46,6 @@ TARN_API tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void 
  *   TARN_ERROR_OUT_OF_HOST_MEMORY
  *   TARN_ERROR_DRIVER            the driver cannot say whether the stream captures */
 TARN_API tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
-
-/* Returns the usable bytes of a pinned block.
- *   TARN_ERROR_INVALID_POINTER   `pointer` is not the start of a live block */
-TARN_API tarn_status tarn_pinned_usable_size_get(const void *pointer, size_t *size);
 
 /* Returns whether the address is in a live pinned block of tarn. Memory that the program pinned by other means is
  * unknown to tarn. The call creates no context and starts nothing. It returns false before tarn is used, after
@@ -70,10 +61,9 @@ TARN_API bool tarn_pinned_contains(const void *pointer);
  *                        device would end a capture that shows, and the rest was done */
 TARN_API tarn_status tarn_pinned_trim(size_t keep);
 
-/* Set or return the most bytes of pinned memory that tarn allocates from the driver. The initial value, TARN_NO_LIMIT,
- * means no limit. A limit below what is allocated now, such as 0, only stops growth. */
+/* Sets the most bytes of pinned memory that tarn allocates from the driver. The initial value, TARN_NO_LIMIT, means no
+ * limit. A limit below what is allocated now, such as 0, only stops growth. The statistics have the limit. */
 TARN_API tarn_status tarn_pinned_limit_set(size_t bytes);
-TARN_API tarn_status tarn_pinned_limit_get(size_t *bytes);
 
 /* Declares that no graph that used a block freed before this call will be launched again, and that all their launches
  * have finished. The kept blocks that wait for this call become free, even those of a capture that is still open. Those
@@ -127,6 +117,7 @@ typedef struct tarn_pinned_stats {
     int64_t kept_bytes;                             /* now: of freed blocks kept for a graph */
     int64_t num_alloc_retries;                      /* requests that had to release memory or wait first */
     int64_t num_ooms;                               /* requests that failed because memory was short */
+    uint64_t limit;                                 /* bytes: as tarn_pinned_limit_set() has it; TARN_NO_LIMIT: none */
 } tarn_pinned_stats;
 
 /* Returns the statistics. The call first looks for finished work.

@@ -574,7 +574,7 @@ class pinned_resource : public std::pmr::memory_resource
         void *pointer = nullptr;
         if (alignment > 256)
             throw std::bad_alloc();
-        check(tarn_pinned_alloc(bytes ? bytes : 1, &pointer));
+        check(tarn_pinned_alloc(TARN_STREAM_CURRENT, bytes ? bytes : 1, &pointer));
         return pointer;
     }
     void do_deallocate(void *pointer, std::size_t, std::size_t) override

@@ -127,7 +127,7 @@ class PinnedAllocator final : public at::HostAllocator
         /* All devices can use it: no device gets a context for it, if another has one. */
         DeviceIndex device = c10::cuda::getDeviceIndexWithPrimaryContext().value_or(c10::cuda::current_device());
         if (size) /* memory that a graph's capture allocates is its pool's, as long as the graph exists */
-            check(tarn_pinned_alloc_on(stream_of(c10::cuda::getCurrentCUDAStream(device)), size, &pointer),
+            check(tarn_pinned_alloc(stream_of(c10::cuda::getCurrentCUDAStream(device)), size, &pointer),
                   "pinned memory");
 #if TARN_TORCH_VERSION >= 2014
         if (pointer)

@@ -337,7 +337,8 @@ tarn_status tarn_device_get(int *device)
     return TARN_OK;
 }
 
-tarn_status tarn_device_exchange(int device, int *previous)
+/* Makes a device current; `previous` may be NULL. */
+static tarn_status device_exchange(int device, int *previous)
 {
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
@@ -358,7 +359,7 @@ tarn_status tarn_device_exchange(int device, int *previous)
 
 tarn_status tarn_device_set(int device)
 {
-    return tarn_device_exchange(device, NULL);
+    return device_exchange(device, NULL);
 }
 
 tarn_status tarn_device_adopt(int *device)
@@ -404,7 +405,7 @@ tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
     if (!guard)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     int previous;
-    tarn_status status = tarn_device_exchange(device, &previous);
+    tarn_status status = device_exchange(device, &previous);
     *guard = (tarn_device_guard){.previous = status ? 0 : previous, .active = !status};
     return status;
 }
@@ -451,7 +452,7 @@ tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream)
     if (status || (status = stream_find(stream, thread_device(), &found)))
         return status;
     tarn_stream_guard result = {.device = found->device, .active = true};
-    status = tarn_device_exchange(found->device, &result.previous_device);
+    status = device_exchange(found->device, &result.previous_device);
     if (status)
         return status;
     struct thread *thread = thread_self();

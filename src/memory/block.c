@@ -7,6 +7,7 @@
 #include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/traced.h"
+#include "memory/pinned/pinned.h"
 #include "memory/share/import.h"
 #include "memory/share/pointer.h"
 
@@ -68,6 +69,8 @@ tarn_status tarn_usable_size_get(const void *pointer, size_t *size)
     struct block block;
     if (!size)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "size is NULL");
+    if (tarn_pinned_contains(pointer))
+        return pinned_usable(pointer, size);
     tarn_status status = memory_ready();
     if (status || (status = pointer_lock(pointer, true, &block)))
         return status;

@@ -345,7 +345,7 @@ static void pinned_memory(void)
     OK(tarn_pinned_settings_get(&settings.value));
     UNTOUCHED_BEHIND(settings);
     OK(tarn_pinned_settings_set(&settings.value));
-    OK(tarn_pinned_alloc(MIB, &block));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block));
     CHECK(tarn_pinned_contains((char *)block + 1));
     stats.value.size = sizeof stats.value;
     OK(tarn_pinned_stats_get(&stats.value));

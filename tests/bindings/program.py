@@ -150,8 +150,8 @@ def make(handle):
 row = LibraryRow(size=sizeof(LibraryRow), name=b"snake", create=Create(make), destroy=Destroy(lambda handle: 0))
 number_of, handle, again = c_int(), c_void_p(), c_void_p()
 ok(library_register(byref(row), byref(number_of)))
-ok(handle_get(number_of, byref(handle)))
-ok(handle_get(number_of, byref(again)))
+ok(handle_get(number_of, constants["TARN_STREAM_CURRENT"], byref(handle)))
+ok(handle_get(number_of, constants["TARN_STREAM_CURRENT"], byref(again)))
 assert handle.value == again.value == 4711
 
 ok(shutdown())

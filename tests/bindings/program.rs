@@ -145,8 +145,8 @@ fn handles() -> Result<(), Failure> {
         };
         let (mut library, mut handle, mut again) = (0, null_mut(), null_mut());
         ok(tarn_library_register(&row, &mut library))?;
-        ok(tarn_handle_get(library, TARN_STREAM_CURRENT, &mut handle))?;
-        ok(tarn_handle_get(library, TARN_STREAM_CURRENT, &mut again))?;
+        ok(tarn_handle_get(library, TARN_STREAM_CURRENT.into(), &mut handle))?;
+        ok(tarn_handle_get(library, TARN_STREAM_CURRENT.into(), &mut again))?;
         assert!(!handle.is_null() && handle == again);
         assert!(*(handle as *const u64) <= 1); // bound at most once, since nothing changed
         let mut stats = tarn_handle_stats { size: size_of::<tarn_handle_stats>(), ..zeroed() };
@@ -163,8 +163,8 @@ fn vendor(name: &str) -> Result<(), Failure> {
         let name = CString::new(name).unwrap();
         let (mut library, mut handle, mut again) = (0, null_mut(), null_mut());
         ok(tarn_library_find(name.as_ptr(), &mut library))?;
-        ok(tarn_handle_get(library, TARN_STREAM_CURRENT, &mut handle))?;
-        ok(tarn_handle_get(library, TARN_STREAM_CURRENT, &mut again))?;
+        ok(tarn_handle_get(library, TARN_STREAM_CURRENT.into(), &mut handle))?;
+        ok(tarn_handle_get(library, TARN_STREAM_CURRENT.into(), &mut again))?;
         assert!(!handle.is_null() && handle == again);
     }
     Ok(())

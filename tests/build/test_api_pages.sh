@@ -51,5 +51,5 @@ shows tarn_free 'TARN_ERROR_DOUBLE_FREE'
 shows tarn_scope_leave 'tarn_scope_join, tarn_scope_leave - join or leave a TARN_SCOPE_THREAD scope'
 shows tarn_tarn.h 'CORE tarn_core.h(3)'
 shows tarn_pool_create 'typedef struct tarn_pool_options {'
-shows tarn_cublas_handle_on 'cublasHandle_t *handle'
+shows tarn_cublas_handle 'cublasHandle_t *handle'
 echo "$count functions"

@@ -57,13 +57,13 @@ static void devices_are_counted_and_described(void **state)
 static void the_current_device_is_set_and_exchanged(void **state)
 {
     (void)state;
-    int previous = -1;
+    tarn_device_guard guard;
     CHECK(current() == 0);
     OK(tarn_device_set(2));
     CHECK(current() == 2 && current_in_driver() == 2);
-    OK(tarn_device_exchange(1, &previous));
-    CHECK(previous == 2 && current() == 1);
-    OK(tarn_device_exchange(0, NULL));
+    OK(tarn_device_guard_set(&guard, 1));
+    CHECK(guard.previous == 2 && current() == 1);
+    OK(tarn_device_set(0));
     CHECK(current() == 0 && current_in_driver() == 0);
     GIVES(tarn_device_get(NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
@@ -76,13 +76,11 @@ static void wrong_numbers_are_refused_and_change_nothing(void **state)
     tarn_stats stats = {.size = sizeof stats};
     OK(tarn_device_set(1));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        int previous = 77;
         size_t free_bytes = 77, total_bytes = 77;
         tarn_stream stream = 77;
         tarn_event *event = NULL;
         tarn_device_guard guard = {.active = true};
         GIVES(tarn_device_set(wrong[i]), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_device_exchange(wrong[i], &previous), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_properties_get(wrong[i], &properties), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_memory_get(wrong[i], &free_bytes, &total_bytes), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_synchronize(wrong[i]), TARN_ERROR_INVALID_DEVICE);
@@ -99,7 +97,7 @@ static void wrong_numbers_are_refused_and_change_nothing(void **state)
         GIVES(tarn_device_stats_get(wrong[i], &stats), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_stats_reset(wrong[i], TARN_STATS_PEAK), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_stats_reset(wrong[i], TARN_STATS_ACCUMULATED), TARN_ERROR_INVALID_DEVICE);
-        CHECK(previous == 77 && free_bytes == 77 && total_bytes == 77 && stream == 77 && !event);
+        CHECK(free_bytes == 77 && total_bytes == 77 && stream == 77 && !event);
         CHECK(properties.memory == 0 && current() == 1 && current_in_driver() == 1);
     }
     OK(tarn_device_set(0));
@@ -185,16 +183,14 @@ static void a_restore_that_failed_can_be_tried_again(void **state)
 static void what_fails_to_become_current_leaves_the_device_as_it_was(void **state)
 {
     (void)state;
-    int previous = 77;
     tarn_device_guard guard;
     OK(tarn_device_set(1));
     OK(tarn_host_fail_set(kind_of("activate"), 1, true, TARN_ERROR_DRIVER));
     GIVES(tarn_device_set(2), TARN_ERROR_DRIVER);
-    GIVES(tarn_device_exchange(2, &previous), TARN_ERROR_DRIVER);
     GIVES(tarn_device_guard_set(&guard, 2), TARN_ERROR_DRIVER);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(tarn_device_guard_restore(&guard));
-    CHECK(previous == 77 && current() == 1 && current_in_driver() == 1);
+    CHECK(current() == 1 && current_in_driver() == 1);
     OK(tarn_device_set(0));
 }
 

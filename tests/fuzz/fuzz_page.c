@@ -83,7 +83,7 @@ static void start(void)
     demand(surveyor && mkdtemp(directory) && atexit(remove_directory) == 0);
     demand(tarn_host_configuration_set(&config) == TARN_OK && tarn_pool_create(NULL, &pool) == TARN_OK);
     demand(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 1 << 20, &block) == TARN_OK && tarn_malloc(4096));
-    demand(tarn_pinned_alloc(4096, &block) == TARN_OK);
+    demand(tarn_pinned_alloc(TARN_STREAM_CURRENT, 4096, &block) == TARN_OK);
     use_handle();
     survey_take(surveyor);
     demand(page_create(directory, &head, &file) == TARN_OK);

@@ -48,7 +48,8 @@ static void both_ways(tarn_stream stream, bool registered)
     settings.use_register = registered;
     settings.register_threads = 4;
     uint64_t start = gpu_ns();
-    if (!OK(name, tarn_pinned_settings_set(&settings)) || !OK(name, tarn_pinned_alloc(BLOCK, &pinned)) ||
+    if (!OK(name, tarn_pinned_settings_set(&settings)) ||
+        !OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &pinned)) ||
         !OK(name, tarn_alloc_on(stream, BLOCK, &device)))
         return;
     uint64_t made = gpu_ns() - start;
@@ -80,19 +81,20 @@ static void beside_the_host(tarn_stream stream)
         gpu_say(GPU_SKIP, name, "no kernels");
         return;
     }
-    if (!OK(name, tarn_pinned_alloc(BLOCK, &pinned)) || !OK(name, tarn_alloc_on(stream, BLOCK, &device)))
+    if (!OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &pinned)) ||
+        !OK(name, tarn_alloc_on(stream, BLOCK, &device)))
         return;
     memset(pinned, 7, BLOCK);
     bool well = gpu_spin(stream, SPIN_NS);
     uint64_t start = gpu_ns();
     well = well && copy(stream, device, pinned, BLOCK) && OK(name, tarn_pinned_record_stream(pinned, stream)) &&
-           OK(name, tarn_pinned_free(pinned)) && OK(name, tarn_pinned_alloc(BLOCK, &again));
+           OK(name, tarn_pinned_free(pinned)) && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &again));
     uint64_t queued = gpu_ns() - start;
     well = well && again != pinned && statistics().pending_bytes == (int64_t)BLOCK;
     if (again)
         memset(again, 9, BLOCK); /* would be seen in what is copied */
     well = OK(name, tarn_stream_synchronize(stream)) && well && statistics().pending_bytes == 0;
-    well = well && OK(name, tarn_pinned_alloc(BLOCK, &third)) && third == pinned;
+    well = well && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &third)) && third == pinned;
     if (third) {
         memset(third, 0, BLOCK);
         well = copy(stream, third, device, BLOCK) && OK(name, tarn_stream_synchronize(stream)) && well &&
@@ -114,13 +116,15 @@ static void in_a_capture(tarn_stream stream)
     if (!OK(name, tarn_alloc_on(stream, BLOCK, &device)) || !OK(name, tarn_pinned_trim(0)) ||
         !OK(name, tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL)))
         return;
-    bool well = OK(name, tarn_pinned_alloc(BLOCK, &unused)) && OK(name, tarn_pinned_free(unused)) &&
-                OK(name, tarn_pinned_alloc(BLOCK, &same)) && same == unused;
-    well = well && OK(name, tarn_pinned_alloc(BLOCK, &used));
+    bool well = OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &unused)) &&
+                OK(name, tarn_pinned_free(unused)) && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &same)) &&
+                same == unused;
+    well = well && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &used));
     if (used) {
         memset(used, 3, BLOCK);
         well = copy(stream, device, used, BLOCK) && OK(name, tarn_pinned_record_stream(used, stream)) && well;
-        well = OK(name, tarn_pinned_free(used)) && OK(name, tarn_pinned_alloc(BLOCK, &other)) && other != used && well;
+        well = OK(name, tarn_pinned_free(used)) && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &other)) &&
+               other != used && well;
     }
     well = OK(name, tarn_capture_end(stream, &graph)) && well;
     if (other)
@@ -146,13 +150,13 @@ static void too_much(void)
     if (gpu_is_simulated) {
         gpu_say(GPU_SKIP, name, "the simulated driver promises what it does not have");
     } else {
-        tarn_status status = tarn_pinned_alloc((size_t)1 << 44, &block);
+        tarn_status status = tarn_pinned_alloc(TARN_STREAM_CURRENT, (size_t)1 << 44, &block);
         gpu_verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_last_error());
     }
     name = "pinned: a limit";
     if (!OK(name, tarn_pinned_limit_set(BLOCK)))
         return;
-    tarn_status status = tarn_pinned_alloc(2 * BLOCK, &block);
+    tarn_status status = tarn_pinned_alloc(TARN_STREAM_CURRENT, 2 * BLOCK, &block);
     gpu_verdict(status == TARN_ERROR_OUT_OF_MEMORY && !block, name, tarn_last_error());
     (void)OK(name, tarn_pinned_limit_set(TARN_NO_LIMIT));
 }

@@ -52,7 +52,7 @@ static void use_another_device(void)
 static void use_pinned(void)
 {
     void *block;
-    if (TRY(tarn_pinned_alloc(MIB, &block)))
+    if (TRY(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block)))
         OK(tarn_pinned_free(block));
 }
 

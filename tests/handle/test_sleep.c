@@ -222,7 +222,7 @@ static void what_stays_is_said_with_its_reason(void **state)
     OK(tarn_anchor(registered.blocks[2].memory, 100));
     OK(tarn_export(shared, &share));
     OK(tarn_import(share, 1, &imported));
-    OK(tarn_pinned_alloc(5000, &pinned));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 5000, &pinned));
     tarn_tag tag;
     OK(tarn_tag_intern("left", &tag));
     tarn_sleep_rule rule = {.tag = tag, .contents = TARN_SLEEP_LEAVE};

@@ -414,7 +414,7 @@ static void blow_handles(tarn_stream own)
 static void blow_pinned(tarn_stream own)
 {
     void *block = NULL;
-    OK(tarn_pinned_alloc_on(own, 70000, &block));
+    OK(tarn_pinned_alloc(own, 70000, &block));
     CHECK(tarn_pinned_contains(block));
     OK(tarn_pinned_free(block));
     (void)tarn_pinned_trim(0);

@@ -236,7 +236,7 @@ static void *set_and_push(void *argument)
     OK(tarn_event_record(event_left, TARN_STREAM_PER_THREAD));
     OK(tarn_region_push("outer"));
     OK(tarn_region_push("inner"));
-    OK(tarn_pinned_alloc(5000, &blocks[0]));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 5000, &blocks[0]));
     return argument;
 }
 

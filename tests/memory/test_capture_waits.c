@@ -48,7 +48,7 @@ static void make(void)
     pool = pool_with(options);
     live = alloc_in(pool, ours, MIB);
     void *freed[] = {alloc_in(pool, found, 2 * MIB), alloc_on(found, 4 * MIB), alloc_on(ours, 3 * MIB)};
-    OK(tarn_pinned_alloc(1000, &pinned));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1000, &pinned));
     for (int i = 0; i < 3; i++)
         work_on(i < 2 ? found : ours, freed[i], 4096, MS);
     OK(tarn_pinned_record_stream(pinned, found));

@@ -229,7 +229,7 @@ static void a_use_of_a_destroyed_stream_is_waited_for(void **state)
     tarn_stream own = lease(0);
     void *native = native_made(0);
     char *block = alloc_on(own, 90 * MIB), *pinned = NULL;
-    OK(tarn_pinned_alloc(MIB, (void **)&pinned));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, (void **)&pinned));
     work_on(find(native), block, 90 * MIB, 30 * MS);
     OK(tarn_record_stream(block, find(native)));
     OK(tarn_pinned_record_stream(pinned, find(native)));

@@ -10,7 +10,7 @@
 /* A thread that never chose a device. */
 static void *take(void *argument)
 {
-    assert_ok(tarn_pinned_alloc(MIB, argument));
+    assert_ok(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, argument));
     return NULL;
 }
 
@@ -53,7 +53,7 @@ static void no_context_is_made_for_it(void **state)
         assert_ok(tarn_pinned_settings_set(&settings));
         assert_ok(tarn_pinned_trim(0));
         assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
-        assert_ok(tarn_pinned_alloc(3 * MIB, &pinned));
+        assert_ok(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, &pinned));
         assert_ok(tarn_pinned_record_stream(pinned, stream));
         assert_ok(tarn_pinned_free(pinned));
         assert_ok(tarn_capture_end(stream, &graph));

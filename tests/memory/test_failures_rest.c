@@ -170,7 +170,6 @@ static void pools_are_asked(void)
 static void blocks_and_streams_are_asked(void)
 {
     tarn_block_info info = {.size = sizeof info};
-    int previous = -1;
     bool possible = false;
     void *host = &t;
     kept_alloc(NULL, t.streams[0], 3000);
@@ -180,9 +179,9 @@ static void blocks_and_streams_are_asked(void)
         (void)TRY(status);
     if (kept.count > 0 && TRY(tarn_pointer_info_get(kept.blocks[0].start + 5, &info)))
         CHECK(info.base == kept.blocks[0].start);
-    (void)TRY(tarn_device_exchange(0, &previous));
+    (void)TRY(tarn_device_set(0));
     (void)TRY(tarn_device_peer_get(0, 0, &possible));
-    if (TRY(tarn_pinned_alloc_on(t.streams[0], 70000, &host)))
+    if (TRY(tarn_pinned_alloc(t.streams[0], 70000, &host)))
         OK(tarn_pinned_free(host));
     else
         CHECK(host == &t);

@@ -833,19 +833,19 @@ static void pinned_memory_of_a_capture_lasts_as_long_as_its_graph(void **state)
     tarn_pool *pool = graph_pool();
     void *device = alloc_on(stream, MIB), *used = NULL, *unused = NULL, *next = NULL;
     begin(pool);
-    OK(tarn_pinned_alloc_on(stream, 5000, &used));
-    OK(tarn_pinned_alloc_on(stream, 5000, &unused));
+    OK(tarn_pinned_alloc(stream, 5000, &used));
+    OK(tarn_pinned_alloc(stream, 5000, &unused));
     memset(used, 7, 5000);
     OK(tarn_host_copy(0, native_of(stream), device, used, 5000));
     OK(tarn_pinned_record_stream(used, stream));
     OK(tarn_pinned_free(used));
     OK(tarn_pinned_free(unused));
-    OK(tarn_pinned_alloc_on(stream, 5000, &next));
+    OK(tarn_pinned_alloc(stream, 5000, &next));
     CHECK(next == unused); /* inside too */
     OK(tarn_pinned_free(next));
     void *graph = end();
     CHECK(pinned_stats().kept_bytes >= 5000);
-    OK(tarn_pinned_alloc(5000, &next));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 5000, &next));
     CHECK(next != used && next != unused); /* the default pool's */
     memset(next, 9, 5000);
     launch(graph, other);

@@ -350,7 +350,7 @@ static void sizes_that_no_memory_has(void)
         GIVES(tarn_alloc(&aligned, sizes[i], &block), TARN_ERROR_OUT_OF_MEMORY);
         GIVES(tarn_pool_alloc(pool, stream, sizes[i], &block), TARN_ERROR_OUT_OF_MEMORY);
         GIVES(tarn_pool_alloc(plain, stream, sizes[i], &block), TARN_ERROR_OUT_OF_MEMORY);
-        CHECK(tarn_pinned_alloc(sizes[i], &block) != TARN_OK || sizes[i] == 3 * GIB);
+        CHECK(tarn_pinned_alloc(TARN_STREAM_CURRENT, sizes[i], &block) != TARN_OK || sizes[i] == 3 * GIB);
         if (block) /* the host may have that */
             OK(tarn_pinned_free(block));
         block = NULL;
@@ -366,7 +366,7 @@ static void sizes_that_no_memory_has(void)
     CHECK(!tarn_malloc(0) && tarn_last_status() == TARN_OK);
     OK(tarn_alloc_on(stream, 0, &block));
     OK(tarn_pool_alloc(pool, stream, 0, &block));
-    OK(tarn_pinned_alloc(0, &block));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 0, &block));
     CHECK(!block);
     OK(tarn_extend(live, 0));
     OK(tarn_free(live));
@@ -426,7 +426,7 @@ static void arguments_that_overflow(void)
     trace.records = SIZE_MAX;
     GIVES(tarn_trace_start(&trace), TARN_ERROR_INVALID_ARGUMENT);
     OK(tarn_pinned_limit_set(0));
-    GIVES(tarn_pinned_alloc(1, &block), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, &block), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_pinned_limit_set(TARN_NO_LIMIT));
     block = alloc_on(stream, 1000);
     CHECK(tarn_host_work(0, native_of(stream), block, SIZE_MAX, 1) != TARN_OK);
@@ -477,7 +477,7 @@ static void a_device_of_sixteen_megabytes(void)
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_free(block));
     OK(tarn_pool_release(pool));
-    OK(tarn_pinned_alloc(20 * MIB, &block)); /* of the host */
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 20 * MIB, &block)); /* of the host */
     OK(tarn_pinned_free(block));
     nothing_is_left(0);
 }

@@ -14,7 +14,7 @@ static void sizes_waste_an_eighth_at_most(void)
     for (size_t size = 1; size < 40 * MIB; size += 1 + size / 37) {
         void *pointer = pinned_take(size);
         size_t usable = 0;
-        OK(tarn_pinned_usable_size_get(pointer, &usable));
+        OK(tarn_usable_size_get(pointer, &usable));
         CHECK(usable >= size && usable % 256 == 0);
         CHECK(usable - size <= (size > 2048 ? size / 8 : 255));
         memset(pointer, 1, usable > 64 * KIB ? 64 * KIB : usable);
@@ -35,16 +35,16 @@ static void nothing_is_not_a_block(void)
 {
     void *pointer = &pointer;
     host_start_with(1, 64 * MIB);
-    OK(tarn_pinned_alloc(0, &pointer));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 0, &pointer));
     CHECK(!pointer);
     OK(tarn_pinned_free(NULL));
-    GIVES(tarn_pinned_alloc(1, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pinned_alloc(SIZE_MAX, &pointer), TARN_ERROR_OUT_OF_MEMORY);
-    GIVES(tarn_pinned_alloc(((size_t)1 << 47) + 1, &pointer), TARN_ERROR_OUT_OF_MEMORY);
-    GIVES(tarn_pinned_alloc((size_t)1 << 47, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, SIZE_MAX, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, ((size_t)1 << 47) + 1, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, (size_t)1 << 47, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!pointer);
-    GIVES(tarn_pinned_alloc_on(12345, 1, &pointer), TARN_ERROR_INVALID_STREAM);
-    OK(tarn_pinned_alloc_on(TARN_STREAM_PER_THREAD, 1, &pointer));
+    GIVES(tarn_pinned_alloc(12345, 1, &pointer), TARN_ERROR_INVALID_STREAM);
+    OK(tarn_pinned_alloc(TARN_STREAM_PER_THREAD, 1, &pointer));
     OK(tarn_pinned_free(pointer));
     pinned_nothing_is_left(1);
 }
@@ -57,12 +57,12 @@ static void the_machine_has_an_end(void)
     host_start_with(1, 64 * MIB);
     while (most <= bytes / 2)
         most *= 2;
-    GIVES(tarn_pinned_alloc((size_t)1 << 44, &first), TARN_ERROR_OUT_OF_MEMORY); /* 16 TiB */
-    OK(tarn_pinned_alloc(most, &first));
-    GIVES(tarn_pinned_alloc(most, &second), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, (size_t)1 << 44, &first), TARN_ERROR_OUT_OF_MEMORY); /* 16 TiB */
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, most, &first));
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, most, &second), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!second);
     OK(tarn_pinned_free(first));
-    OK(tarn_pinned_alloc(most / 2 + 1, &second));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, most / 2 + 1, &second));
     OK(tarn_pinned_free(second));
     pinned_nothing_is_left(1);
 }
@@ -78,12 +78,12 @@ static void wrong_pointers_change_nothing(void)
     GIVES(tarn_pinned_free(a + 256), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_pinned_free(b + 2 * MIB), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_pinned_free((char *)((uintptr_t)b + 3 * MIB + 64 * MIB)), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_usable_size_get(a + 1, &size), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_usable_size_get(a, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_usable_size_get(a + 1, &size), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_usable_size_get(a, NULL), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(size == 7);
     OK(tarn_pinned_free(a));
     GIVES(tarn_pinned_free(a), TARN_ERROR_DOUBLE_FREE);
-    GIVES(tarn_pinned_usable_size_get(a, &size), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_usable_size_get(a, &size), TARN_ERROR_INVALID_POINTER);
     OK(tarn_pinned_free(b));
     GIVES(tarn_pinned_free(b), TARN_ERROR_DOUBLE_FREE);
     GIVES(tarn_pinned_record_stream(b + 5, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_POINTER);
@@ -240,14 +240,13 @@ static void the_limit_holds(void)
     size_t limit = 0;
     void *pointer = &limit;
     host_start_with(1, 64 * MIB);
-    OK(tarn_pinned_limit_get(&limit));
+    limit = pinned_limit();
     CHECK(limit == SIZE_MAX);
-    GIVES(tarn_pinned_limit_get(NULL), TARN_ERROR_INVALID_ARGUMENT);
     OK(tarn_pinned_limit_set(8 * MIB));
-    OK(tarn_pinned_limit_get(&limit));
+    limit = pinned_limit();
     CHECK(limit == 8 * MIB);
     char *a = pinned_take(6 * MIB);
-    GIVES(tarn_pinned_alloc(3 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(pointer == &limit);
     CHECK(strstr(tarn_last_error(), "no room for 3145728 bytes"));
     CHECK(strstr(tarn_last_error(), "limit 8388608"));
@@ -255,8 +254,8 @@ static void the_limit_holds(void)
     CHECK(strstr(tarn_last_error(), "exceed the limit of 8388608"));
     CHECK(strstr(tarn_last_error(), "tarn_pinned_limit_set"));
     CHECK(pinned_stats().num_ooms == 1 && pinned_stats().num_alloc_retries == 1);
-    CHECK(calls_of(0, "host_alloc") == 1);                                 /* the driver was not asked */
-    GIVES(tarn_pinned_alloc(9 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY); /* never fits */
+    CHECK(calls_of(0, "host_alloc") == 1); /* the driver was not asked */
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 9 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY); /* never fits */
     CHECK(strstr(tarn_last_error(), "the limit alone"));
     char *small = pinned_take(100 * KIB); /* the usual segment of 2 MiB fits exactly */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB));
@@ -301,14 +300,14 @@ static void a_full_driver_is_made_room_in(void)
     CHECK(calls_of(0, "host_free") == 1);
     /* Refused for ever: everything is tried, and what is pending is waited for. */
     OK(tarn_host_fail_set(host_alloc, 1, true, TARN_ERROR_OUT_OF_MEMORY));
-    GIVES(tarn_pinned_alloc(10 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 10 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(strstr(tarn_last_error(), "injected") && strstr(tarn_last_error(), "limit none"));
     CHECK(time_now() == 700 && !pointer);
     CHECK(calls_of(0, "host_free") == 2);
     /* Another failure than that is no reason to empty the cache. */
     OK(tarn_pinned_free(c));
     OK(tarn_host_fail_set(host_alloc, 1, true, TARN_ERROR_DRIVER));
-    GIVES(tarn_pinned_alloc(10 * MIB, &pointer), TARN_ERROR_DRIVER);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 10 * MIB, &pointer), TARN_ERROR_DRIVER);
     CHECK(calls_of(0, "host_free") == 2);
     OK(tarn_host_fail_set(0, 0, false, TARN_OK));
     CHECK(pinned_take(9 * MIB) == (void *)c);
@@ -395,7 +394,7 @@ static void the_configuration_sets_them(void)
     host_start_with(1, 64 * MIB);
     size_t limit = 0;
     tarn_pinned_settings settings = pinned_settings();
-    OK(tarn_pinned_limit_get(&limit));
+    limit = pinned_limit();
     CHECK(settings.max_cached_size == 3 * MIB && limit == 50 * MIB && settings.background_threads);
     CHECK(settings.register_threads == 1 && !settings.use_register);
     settings.max_cached_size = 7 * MIB;
@@ -409,10 +408,10 @@ static void the_configuration_sets_them(void)
     CHECK(settings.max_round_threshold == 9 * MIB && settings.free_catch_all && !settings.background_threads);
     CHECK(settings.max_cached_size == 7 * MIB); /* as the call set it: the text does not change it */
     OK(tarn_configuration_set("pinned_limit_mb:2"));
-    OK(tarn_pinned_limit_get(&limit));
+    limit = pinned_limit();
     CHECK(limit == 2 * MIB);
     OK(tarn_configuration_set("all:default"));
-    OK(tarn_pinned_limit_get(&limit));
+    limit = pinned_limit();
     settings = pinned_settings();
     CHECK(limit == SIZE_MAX && settings.max_cached_size == SIZE_MAX && !settings.use_register);
     const char *note = "";
@@ -440,7 +439,7 @@ static void memory_is_registered(void)
     CHECK(calls_of(0, "host_alloc") == 0 && calls_of(0, "host_free") == 0);
     void *pointer = NULL;
     OK(tarn_host_fail_set(kind_of("host_register"), 1, true, TARN_ERROR_DRIVER));
-    GIVES(tarn_pinned_alloc(MIB, &pointer), TARN_ERROR_DRIVER);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &pointer), TARN_ERROR_DRIVER);
     OK(tarn_host_fail_set(0, 0, false, TARN_OK));
     char *a = pinned_take(MIB);
     settings.use_register = false; /* what is registered goes back as such */
@@ -484,7 +483,7 @@ static void what_is_too_large_is_not_cached(void)
     OK(tarn_pinned_settings_set(&settings));
     size_t size = 0;
     char *a = pinned_take(2 * MIB - 1), *b = pinned_take(5 * MIB + 1), *c = pinned_take(3 * MIB);
-    OK(tarn_pinned_usable_size_get(b, &size));
+    OK(tarn_usable_size_get(b, &size));
     CHECK(size == 5 * MIB + 256); /* not rounded further */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(10 * MIB + 4 * KIB));
     OK(tarn_pinned_free(a));
@@ -512,7 +511,7 @@ static void what_is_too_large_is_not_cached(void)
     a = pinned_take(9 * MIB + 1000);
     OK(tarn_pinned_free(a));
     c = pinned_take(9 * MIB + 5000);
-    OK(tarn_pinned_usable_size_get(c, &size));
+    OK(tarn_usable_size_get(c, &size));
     CHECK(size >= 9 * MIB + 5000 && pinned_stats().allocations.current == 2);
     OK(tarn_pinned_free(c));
     pinned_nothing_is_left(1);
@@ -582,7 +581,7 @@ static void a_child_has_none(void)
 {
     void *pointer = NULL;
     CHECK(!tarn_pinned_contains(before_fork));
-    GIVES(tarn_pinned_alloc(1, &pointer), TARN_ERROR_FORKED);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, &pointer), TARN_ERROR_FORKED);
     GIVES(tarn_pinned_free(before_fork), TARN_ERROR_FORKED);
     GIVES(tarn_pinned_trim(0), TARN_ERROR_FORKED);
     GIVES(tarn_pinned_record_stream(before_fork, TARN_STREAM_LEGACY), TARN_ERROR_FORKED);
@@ -605,7 +604,7 @@ static void fork_and_shutdown_end_it(void)
     OK(tarn_shutdown());
     CHECK(before_fork[5] == 7); /* what lives keeps its memory */
     void *pointer = NULL;
-    GIVES(tarn_pinned_alloc(1, &pointer), TARN_ERROR_SHUTDOWN);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, &pointer), TARN_ERROR_SHUTDOWN);
     GIVES(tarn_pinned_free(before_fork), TARN_ERROR_SHUTDOWN);
     CHECK(!tarn_pinned_contains(before_fork));
 }
@@ -661,8 +660,8 @@ static void a_lost_device_holds_nothing_back(void)
     CHECK(pinned_take(3 * MIB) == (void *)a);
     OK(tarn_pinned_free(a));
     OK(tarn_host_fail_set(kind_of("host_alloc"), 1, false, TARN_ERROR_DEVICE_LOST));
-    GIVES(tarn_pinned_alloc(9 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
-    GIVES(tarn_pinned_alloc(1, &pointer), TARN_ERROR_DEVICE_LOST);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 9 * MIB, &pointer), TARN_ERROR_DEVICE_LOST);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, &pointer), TARN_ERROR_DEVICE_LOST);
     OK(pinned_verify());
 }
 

@@ -199,7 +199,7 @@ static struct pinned_pool *choose(struct stream *stream)
 static void *take_on(tarn_stream stream, size_t size)
 {
     void *pointer = NULL;
-    OK(tarn_pinned_alloc_on(stream, size, &pointer));
+    OK(tarn_pinned_alloc(stream, size, &pointer));
     return pointer;
 }
 
@@ -505,9 +505,9 @@ static void what_a_destroyed_graph_kept_is_at_hand(void)
     OK(tarn_pinned_free(block));
     OK(tarn_pinned_limit_set((size_t)pinned_stats().allocated_bytes.current));
     void *more = NULL;
-    GIVES(tarn_pinned_alloc(MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_host_graph_destroy(graph));
-    OK(tarn_pinned_alloc(MIB, &more));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &more));
     OK(tarn_pinned_free(more));
     OK(tarn_pinned_limit_set(TARN_NO_LIMIT));
 

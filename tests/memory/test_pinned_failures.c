@@ -29,7 +29,7 @@ static struct pinned_pool *choose(struct stream *stream)
 static void take(size_t size)
 {
     void *pointer = &t;
-    if (!TRY(tarn_pinned_alloc(size, &pointer))) {
+    if (!TRY(tarn_pinned_alloc(TARN_STREAM_CURRENT, size, &pointer))) {
         CHECK(pointer == &t);
         return;
     }

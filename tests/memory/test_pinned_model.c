@@ -101,7 +101,7 @@ static void allocate(void)
     struct held *held = &m.held[place];
     void *pointer = NULL;
     size_t size = pick_size();
-    tarn_status status = tarn_pinned_alloc(size, &pointer);
+    tarn_status status = tarn_pinned_alloc(TARN_STREAM_CURRENT, size, &pointer);
     forget_ended(); /* it may have waited */
     if (status == TARN_ERROR_OUT_OF_MEMORY) {
         m.full++;
@@ -109,7 +109,7 @@ static void allocate(void)
     }
     OK(status);
     *held = (struct held){.pointer = pointer, .size = size, .until = UINT64_MAX};
-    OK(tarn_pinned_usable_size_get(pointer, &held->usable));
+    OK(tarn_usable_size_get(pointer, &held->usable));
     CHECK(held->usable >= size && held->usable - size <= (size > 2048 ? size / 8 : 255));
     for (int i = 0; i < BLOCKS; i++)
         CHECK(i == place || !m.held[i].pointer || !overlap(held, &m.held[i]));

@@ -43,7 +43,7 @@ static void *work(void *argument)
         struct header header = {.size = sizeof header + value % (value % 8 ? 5000 : 3 * MIB),
                                 .paint = (unsigned char)(value >> 40)};
         void *pointer = NULL;
-        tarn_status status = tarn_pinned_alloc(header.size, &pointer);
+        tarn_status status = tarn_pinned_alloc(TARN_STREAM_CURRENT, header.size, &pointer);
         if (status == TARN_ERROR_OUT_OF_MEMORY) {
             atomic_fetch_add(&full, 1);
         } else {
@@ -88,7 +88,7 @@ static void *meddle(void *argument)
         if (value & 64) {
             OK(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
             void *pointer = NULL;
-            tarn_status status = tarn_pinned_alloc(MIB, &pointer);
+            tarn_status status = tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &pointer);
             if (!status) {
                 OK(tarn_pinned_record_stream(pointer, stream));
                 OK(tarn_pinned_free(pointer));
@@ -130,7 +130,7 @@ static void *swap(void *argument)
     size_t size = (size_t)(uintptr_t)argument;
     for (int i = 0; i < 300; i++) {
         void *pointer = NULL;
-        OK(tarn_pinned_alloc(size, &pointer));
+        OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, size, &pointer));
         OK(tarn_pinned_free(pointer));
     }
     return NULL;

@@ -116,7 +116,7 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
 
     /* Pinned memory. */
     void *pinned = NULL;
-    OK(tarn_pinned_alloc(3 * MIB, &pinned));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, &pinned));
     uintptr_t near = (uintptr_t)pinned & ~(uintptr_t)511;
     gives_wrong(&giver, pool, near, TARN_ERROR_DRIVER, "where tarn has pinned memory");
     gives_wrong(&giver, pool, near - 30 * MIB + 1024, TARN_ERROR_DRIVER, "where tarn has pinned memory");

@@ -64,7 +64,7 @@ static void pinned_settings(void)
     OK(tarn_pinned_settings_set(&settings));
     OK(tarn_pinned_settings_get(&now));
     CHECK(now.register_threads == 1);
-    OK(tarn_pinned_alloc(1000, &block));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1000, &block));
     OK(tarn_pinned_free(block));
 }
 

@@ -239,7 +239,7 @@ static void leave_work_of_found(void)
     for (int i = 0; i < 2; i++)
         if (blocks[i])
             (void)driver->set(0, (uintptr_t)blocks[i], 1, 64, native);
-    if (tarn_pinned_alloc(1000, &blocks[2]) == TARN_OK) {
+    if (tarn_pinned_alloc(TARN_STREAM_CURRENT, 1000, &blocks[2]) == TARN_OK) {
         (void)tarn_pinned_record_stream(blocks[2], stream);
         (void)tarn_pinned_free(blocks[2]);
     }

@@ -79,7 +79,7 @@ static void the_values_are_those_of_the_statistics(void **state)
     OK(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
     OK(tarn_pool_create(NULL, &pool));
     OK(tarn_pool_alloc(pool, own, 2 * MIB, &in_pool));
-    OK(tarn_pinned_alloc(5000, &pinned));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 5000, &pinned));
     OK(tarn_free(blocks[0]));
     void *none = NULL;
     GIVES(tarn_alloc_on(own, 4096 * MIB, &none), TARN_ERROR_OUT_OF_MEMORY);

@@ -167,7 +167,7 @@ static void pinned_memory_is_there_once_it_was_used(void **state)
     (void)state;
     void *block;
     CHECK(!take()->has_pinned);
-    OK(tarn_pinned_alloc(12345, &block));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 12345, &block));
     tarn_pinned_stats stats = {.size = sizeof stats};
     OK(tarn_pinned_stats_get(&stats));
     const struct survey *survey = take();

@@ -183,7 +183,7 @@ static void do_pinned(struct worker *worker)
     unsigned char *blocks[6] = {0};
     for (int i = 0; i < 6; i++) {
         size_t size = 1 + below(worker, i % 2 ? 300 * KIB : 5000);
-        if (!OK(tarn_pinned_alloc_on(place.stream, size, (void **)&blocks[i])))
+        if (!OK(tarn_pinned_alloc(place.stream, size, (void **)&blocks[i])))
             continue;
         blocks[i][0] = blocks[i][size - 1] = (unsigned char)i;
         if (below(worker, 2) && OK(tarn_pinned_record_stream(blocks[i], place.stream)))

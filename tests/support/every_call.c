@@ -220,7 +220,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_device_properties_get, (0, &out.properties))                                  \
     REFUSED(tarn_device_get, (&out.device))                                                    \
     REFUSED(tarn_device_set, (0))                                                              \
-    REFUSED(tarn_device_exchange, (0, &out.device))                                            \
     REFUSED(tarn_device_adopt, (&out.device))                                                  \
     REFUSED(tarn_device_memory_get, (0, &out.size, &out.size))                                 \
     REFUSED(tarn_device_synchronize, (0))                                                      \
@@ -290,14 +289,11 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_metrics_write, ("/dev/null"))                                                 \
     REFUSED(tarn_observer_add, (&observer_options, &out.observer))                             \
     REFUSED(tarn_mapping_get, (world.block, &out.range))                                       \
-    REFUSED(tarn_pinned_alloc, (100, &out.pointer))                                            \
-    REFUSED(tarn_pinned_alloc_on, (world.stream, 100, &out.pointer))                           \
+    REFUSED(tarn_pinned_alloc, (world.stream, 100, &out.pointer))                              \
     REFUSED(tarn_pinned_record_stream, (world.pinned, world.stream))                           \
-    REFUSED(tarn_pinned_usable_size_get, (world.pinned, &out.size))                            \
     OTHER(tarn_pinned_contains, (void)tarn_pinned_contains(world.pinned))                      \
     REFUSED(tarn_pinned_trim, (0))                                                             \
     REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                                 \
-    REFUSED(tarn_pinned_limit_get, (&out.size))                                                \
     REFUSED(tarn_pinned_forget_captures, ())                                                   \
     REFUSED(tarn_pinned_settings_set, (&pinned_settings))                                      \
     REFUSED(tarn_pinned_settings_get, (&out.pinned_settings))                                  \
@@ -623,7 +619,7 @@ void world_make(void)
     CHECK(status == TARN_OK || status == TARN_ERROR_NOT_SUPPORTED); /* without virtual memory */
     OK(tarn_scope_begin(world.pool, TARN_SCOPE_STREAM, world.adopted, &world.scope));
 
-    OK(tarn_pinned_alloc_on(world.stream, 5000, &world.pinned));
+    OK(tarn_pinned_alloc(world.stream, 5000, &world.pinned));
     OK(tarn_observer_add(&observer_options, &world.observer));
     OK(tarn_sleeper_add(&sleeper_options, &world.sleeper));
     world.exported = alloc_on(world.stream, 4 * MIB);

@@ -20,7 +20,7 @@
 static inline void *pinned_take(size_t size)
 {
     void *pointer = NULL;
-    OK(tarn_pinned_alloc(size, &pointer));
+    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, size, &pointer));
     CHECK(pointer && (uintptr_t)pointer % 256 == 0);
     return pointer;
 }
@@ -30,6 +30,11 @@ static inline tarn_pinned_stats pinned_stats(void)
     tarn_pinned_stats stats = {.size = sizeof stats};
     OK(tarn_pinned_stats_get(&stats));
     return stats;
+}
+
+static inline size_t pinned_limit(void)
+{
+    return pinned_stats().limit;
 }
 
 static inline tarn_pinned_settings pinned_settings(void)

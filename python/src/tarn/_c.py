@@ -514,6 +514,7 @@ class tarn_pinned_stats(Structure):
         ("kept_bytes", c_int64),
         ("num_alloc_retries", c_int64),
         ("num_ooms", c_int64),
+        ("limit", c_uint64),
     ]
 
 class tarn_share_info(Structure):
@@ -699,7 +700,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_capture_end": (c_int, [c_uint64, POINTER(c_void_p)], "stream graph"),
     "tarn_handle_get": (c_int, [c_int, c_uint64, POINTER(c_void_p)], "library stream handle"),
     "tarn_handle_prewarm": (c_int, [c_int, c_int, c_uint64, c_size_t], "library device stream count"),
-    "tarn_pinned_alloc": (c_int, [c_size_t, POINTER(c_void_p)], "size pointer"),
+    "tarn_pinned_alloc": (c_int, [c_uint64, c_size_t, POINTER(c_void_p)], "stream size pointer"),
     "tarn_pinned_free": (c_int, [c_void_p], "pointer"),
     "tarn_device_trim": (c_int, [c_int, c_size_t], "device keep"),
     "tarn_device_stats_get": (c_int, [c_int, POINTER(tarn_stats)], "device stats"),
@@ -711,7 +712,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_device_properties_get": (c_int, [c_int, POINTER(tarn_device_properties)], "device properties"),
     "tarn_device_get": (c_int, [POINTER(c_int)], "device"),
     "tarn_device_set": (c_int, [c_int], "device"),
-    "tarn_device_exchange": (c_int, [c_int, POINTER(c_int)], "device previous"),
     "tarn_device_adopt": (c_int, [POINTER(c_int)], "device"),
     "tarn_device_memory_get": (c_int, [c_int, POINTER(c_size_t), POINTER(c_size_t)], "device free_bytes total_bytes"),
     "tarn_device_synchronize": (c_int, [c_int], "device"),
@@ -813,13 +813,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_workspace_end": (c_int, [POINTER(tarn_workspace_call)], "call"),
     "tarn_workspace_clear": (c_int, [POINTER(tarn_workspace_choice), POINTER(tarn_workspace_cleared)], "choice cleared"),
     "tarn_workspace_stats_get": (c_int, [c_int, POINTER(tarn_workspace_stats)], "device stats"),
-    "tarn_pinned_alloc_on": (c_int, [c_uint64, c_size_t, POINTER(c_void_p)], "stream size pointer"),
     "tarn_pinned_record_stream": (c_int, [c_void_p, c_uint64], "pointer stream"),
-    "tarn_pinned_usable_size_get": (c_int, [c_void_p, POINTER(c_size_t)], "pointer size"),
     "tarn_pinned_contains": (c_bool, [c_void_p], "pointer"),
     "tarn_pinned_trim": (c_int, [c_size_t], "keep"),
     "tarn_pinned_limit_set": (c_int, [c_size_t], "bytes"),
-    "tarn_pinned_limit_get": (c_int, [POINTER(c_size_t)], "bytes"),
     "tarn_pinned_forget_captures": (c_int, [], ""),
     "tarn_pinned_settings_set": (c_int, [POINTER(tarn_pinned_settings)], "settings"),
     "tarn_pinned_settings_get": (c_int, [POINTER(tarn_pinned_settings)], "settings"),

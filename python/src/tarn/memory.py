@@ -251,10 +251,8 @@ class PinnedBlock(Owning):
 
     def __init__(self, size: int, stream: StreamLike = None) -> None:
         pointer = c_void_p()
-        if stream is None:
-            check(lib.tarn_pinned_alloc(size, byref(pointer)))
-        else:
-            check(lib.tarn_pinned_alloc_on(stream_value(stream), size, byref(pointer)))
+        value = _c.TARN_STREAM_CURRENT if stream is None else stream_value(stream)
+        check(lib.tarn_pinned_alloc(value, size, byref(pointer)))
         self._pointer, self._size = pointer.value or 0, int(size)
 
     @property

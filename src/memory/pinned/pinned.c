@@ -239,19 +239,13 @@ static tarn_status check_alloc(size_t size, void **pointer)
     return status;
 }
 
-tarn_status tarn_pinned_alloc(size_t size, void **pointer)
-{
-    tarn_status status = check_alloc(size, pointer);
-    return status || size == 0 ? status : allocate(NULL, size, pointer);
-}
-
-tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void **pointer)
+tarn_status tarn_pinned_alloc(tarn_stream stream, size_t size, void **pointer)
 {
     struct stream *found = NULL;
     tarn_status status = check_alloc(size, pointer);
-    if (status || (status = stream_find(stream, thread_device(), &found)) || size == 0)
-        return status;
-    return allocate(found, size, pointer);
+    if (!status && stream != TARN_STREAM_CURRENT)
+        status = stream_find(stream, thread_device(), &found);
+    return status || size == 0 ? status : allocate(found, size, pointer);
 }
 
 /* ---- Free and use ------------------------------------------------------------------------------------------------ */
@@ -397,16 +391,11 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     return status;
 }
 
-tarn_status tarn_pinned_usable_size_get(const void *pointer, size_t *size)
+tarn_status pinned_usable(const void *pointer, size_t *size)
 {
     struct pinned_block *block = NULL;
-    if (!size)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "size is NULL");
-    tarn_status status = pinned_ready();
-    if (status)
-        return status;
     mutex_lock(&pinned.lock);
-    status = find_start_locked(pointer, &block);
+    tarn_status status = find_start_locked(pointer, &block);
     if (!status)
         *size = block->size;
     mutex_unlock(&pinned.lock);
@@ -444,19 +433,6 @@ tarn_status tarn_pinned_limit_set(size_t bytes)
         return status;
     mutex_lock(&pinned.lock);
     pinned.limit = bytes;
-    mutex_unlock(&pinned.lock);
-    return TARN_OK;
-}
-
-tarn_status tarn_pinned_limit_get(size_t *bytes)
-{
-    if (!bytes)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
-    tarn_status status = pinned_ready();
-    if (status)
-        return status;
-    mutex_lock(&pinned.lock);
-    *bytes = pinned.limit;
     mutex_unlock(&pinned.lock);
     return TARN_OK;
 }
@@ -527,6 +503,7 @@ tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
     error_attempt_end(&before, TARN_OK);
     mutex_lock(&pinned.lock);
     tarn_pinned_stats now = pinned.stats;
+    now.limit = pinned.limit;
     mutex_unlock(&pinned.lock);
     sized_write(stats, &now, sizeof now);
     return TARN_OK;
@@ -538,6 +515,7 @@ bool pinned_view(tarn_pinned_stats *stats)
         return false;
     mutex_lock(&pinned.lock);
     *stats = pinned.stats;
+    stats->limit = pinned.limit;
     mutex_unlock(&pinned.lock);
     stats->size = sizeof *stats;
     return true;

@@ -62,5 +62,7 @@ bool pinned_view(tarn_pinned_stats *stats);
 
 /* TARN_OK, or TARN_ERROR_INTERNAL with a text that names the broken invariant. For tests; nothing else of tarn may run. */
 tarn_status pinned_verify(void);
+/* The usable bytes of the live block that begins there. TARN_ERROR_INVALID_POINTER: none does. */
+tarn_status pinned_usable(const void *pointer, size_t *size);
 
 #endif

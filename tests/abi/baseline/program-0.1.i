@@ -102,7 +102,7 @@ __attribute__((visibility("default"))) tarn_status tarn_capture_end(tarn_stream 
 typedef int tarn_library;
 __attribute__((visibility("default"))) tarn_status tarn_handle_get(tarn_library library, tarn_stream stream, void **handle);
 __attribute__((visibility("default"))) tarn_status tarn_handle_prewarm(tarn_library library, int device, tarn_stream stream, size_t count);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_alloc(size_t size, void **pointer);
+__attribute__((visibility("default"))) tarn_status tarn_pinned_alloc(tarn_stream stream, size_t size, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_free(void *pointer);
 __attribute__((visibility("default"))) tarn_status tarn_device_trim(int device, size_t keep);
 __attribute__((visibility("default"))) tarn_status tarn_device_stats_get(int device, tarn_stats *stats);
@@ -204,7 +204,6 @@ __attribute__((visibility("default"))) tarn_status tarn_device_count_get(int *co
 __attribute__((visibility("default"))) tarn_status tarn_device_properties_get(int device, tarn_device_properties *properties);
 __attribute__((visibility("default"))) tarn_status tarn_device_get(int *device);
 __attribute__((visibility("default"))) tarn_status tarn_device_set(int device);
-__attribute__((visibility("default"))) tarn_status tarn_device_exchange(int device, int *previous);
 __attribute__((visibility("default"))) tarn_status tarn_device_adopt(int *device);
 __attribute__((visibility("default"))) tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size_t *total_bytes);
 __attribute__((visibility("default"))) tarn_status tarn_device_synchronize(int device);
@@ -279,12 +278,12 @@ __attribute__((visibility("default"))) tarn_status tarn_caching_set(_Bool caches
 __attribute__((visibility("default"))) tarn_status tarn_caching_get(_Bool *caches);
 __attribute__((visibility("default"))) tarn_status tarn_device_limit_set(int device, size_t bytes);
 __attribute__((visibility("default"))) tarn_status tarn_device_limit_get(int device, size_t *bytes);
-typedef struct tarn_range {
+typedef struct tarn_mapping {
     void *address;
     size_t bytes;
     uint64_t generation;
     int device;
-} tarn_range;
+} tarn_mapping;
 typedef struct tarn_shortage {
     size_t requested;
     size_t reserved;
@@ -298,15 +297,15 @@ typedef struct tarn_observer_options {
     size_t size;
     int device;
     void *user;
-    void (*mapped)(const tarn_range *range, void *user);
-    void (*unmapping)(const tarn_range *range, void *user);
+    void (*mapped)(const tarn_mapping *range, void *user);
+    void (*unmapping)(const tarn_mapping *range, void *user);
     void (*out_of_memory)(const tarn_shortage *shortage, void *user);
-    _Bool (*reclaim)(int device, size_t bytes, void *user);
+    _Bool (*before_growth)(int device, size_t bytes, void *user);
 } tarn_observer_options;
 typedef uint64_t tarn_observer;
 __attribute__((visibility("default"))) tarn_status tarn_observer_add(const tarn_observer_options *options, tarn_observer *observer);
 __attribute__((visibility("default"))) tarn_status tarn_observer_remove(tarn_observer observer);
-__attribute__((visibility("default"))) tarn_status tarn_range_get(const void *pointer, tarn_range *range);
+__attribute__((visibility("default"))) tarn_status tarn_mapping_get(const void *pointer, tarn_mapping *mapping);
 typedef struct tarn_pool_allocator {
     size_t size;
     void *(*alloc)(size_t size, int device, void *stream, void *user);
@@ -350,7 +349,7 @@ __attribute__((visibility("default"))) tarn_status tarn_pool_id_get(tarn_pool *p
 __attribute__((visibility("default"))) tarn_status tarn_pool_device_get(tarn_pool *pool, int *device);
 __attribute__((visibility("default"))) tarn_status tarn_pool_stats_get(tarn_pool *pool, tarn_stats *stats);
 __attribute__((visibility("default"))) tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what);
-__attribute__((visibility("default"))) tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_range *segments, size_t room, size_t *count);
+__attribute__((visibility("default"))) tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_mapping *segments, size_t room, size_t *count);
 __attribute__((visibility("default"))) tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 __attribute__((visibility("default"))) tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
 __attribute__((visibility("default"))) tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
@@ -522,13 +521,10 @@ typedef struct tarn_workspace_stats {
     uint64_t allocations;
 } tarn_workspace_stats;
 __attribute__((visibility("default"))) tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *stats);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_alloc_on(tarn_stream stream, size_t size, void **pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_usable_size_get(const void *pointer, size_t *size);
 __attribute__((visibility("default"))) _Bool tarn_pinned_contains(const void *pointer);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_trim(size_t keep);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_limit_set(size_t bytes);
-__attribute__((visibility("default"))) tarn_status tarn_pinned_limit_get(size_t *bytes);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_forget_captures(void);
 typedef struct tarn_pinned_settings {
     size_t size;
@@ -562,6 +558,7 @@ typedef struct tarn_pinned_stats {
     int64_t kept_bytes;
     int64_t num_alloc_retries;
     int64_t num_ooms;
+    uint64_t limit;
 } tarn_pinned_stats;
 __attribute__((visibility("default"))) tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats);
 __attribute__((visibility("default"))) tarn_status tarn_pinned_stats_reset(tarn_stats_what what);
@@ -1024,7 +1021,7 @@ static void pinned_memory(void)
     check_at((tarn_pinned_settings_get(&settings.value)) == TARN_OK, "tarn_pinned_settings_get(&settings.value)", 345);
     check_at(is_untouched((settings).behind), "nothing was written behind " "settings", 346);
     check_at((tarn_pinned_settings_set(&settings.value)) == TARN_OK, "tarn_pinned_settings_set(&settings.value)", 347);
-    check_at((tarn_pinned_alloc(((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(MIB, &block)", 348);
+    check_at((tarn_pinned_alloc(2ul, ((size_t)1 << 20), &block)) == TARN_OK, "tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block)", 348);
     check_at(tarn_pinned_contains((char *)block + 1), "tarn_pinned_contains((char *)block + 1)", 349);
     stats.value.size = sizeof stats.value;
     check_at((tarn_pinned_stats_get(&stats.value)) == TARN_OK, "tarn_pinned_stats_get(&stats.value)", 351);
@@ -1036,7 +1033,7 @@ static void pinned_memory(void)
     check_at((tarn_pinned_trim(0)) == TARN_OK, "tarn_pinned_trim(0)", 357);
 }
 static int told, shortages;
-static void mapped(const tarn_range *range, void *user)
+static void mapped(const tarn_mapping *range, void *user)
 {
     if (user == &told && range->device == 0 && range->bytes >= 2 * ((size_t)1 << 20) && range->generation > 0)
         told++;
@@ -1050,7 +1047,7 @@ static void out_of_memory(const tarn_shortage *shortage, void *user)
 static void observed_and_shared(void)
 {
     tarn_observer_options options;
-    struct { tarn_range value; unsigned char behind[BEHIND]; } range; memset(&range, UNTOUCHED, sizeof range);
+    struct { tarn_mapping value; unsigned char behind[BEHIND]; } range; memset(&range, UNTOUCHED, sizeof range);
     struct { tarn_share_info value; unsigned char behind[BEHIND]; } info; memset(&info, UNTOUCHED, sizeof info);
     tarn_observer observer;
     tarn_share *share;
@@ -1068,7 +1065,7 @@ static void observed_and_shared(void)
     check_at(told > 0, "told > 0", 392);
     check_at(tarn_alloc_on(first_stream, 300 * ((size_t)1 << 20), &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1, "tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1", 393);
     check_at((tarn_observer_remove(observer)) == TARN_OK, "tarn_observer_remove(observer)", 394);
-    check_at((tarn_range_get(block, &range.value)) == TARN_OK, "tarn_range_get(block, &range.value)", 395);
+    check_at((tarn_mapping_get(block, &range.value)) == TARN_OK, "tarn_mapping_get(block, &range.value)", 395);
     check_at(is_untouched((range).behind), "nothing was written behind " "range", 396);
     check_at(range.value.device == 0 && range.value.bytes >= 4 * ((size_t)1 << 20) && range.value.generation > 0, "range.value.device == 0 && range.value.bytes >= 4 * MIB && range.value.generation > 0", 397);
     check_at((tarn_anchor(block, ((size_t)1 << 20))) == TARN_OK, "tarn_anchor(block, MIB)", 399);

@@ -69,7 +69,7 @@ struct Owner {
         NEED(tarn_stream_lease(0, 0, &stream) == TARN_OK);
         NEED(tarn_pool_create(nullptr, &pool) == TARN_OK);
         NEED(tarn_pool_alloc(pool, stream, 3 << 20, &block) == TARN_OK);
-        NEED(tarn_pinned_alloc(5000, &pinned) == TARN_OK);
+        NEED(tarn_pinned_alloc(TARN_STREAM_CURRENT, 5000, &pinned) == TARN_OK);
         NEED(tarn_event_create(0, &event) == TARN_OK);
         for (size_t i = 1; i < 100; i++)
             blocks.emplace_back(i * i * 100);

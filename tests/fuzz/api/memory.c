@@ -387,17 +387,8 @@ static void fuzz_tarn_pinned_alloc(void)
 {
     void *pointer = NULL;
     size_t size = any_size();
-    if (!tarn_pinned_alloc(size, or_null(&pointer)))
+    if (!tarn_pinned_alloc(take_bool() ? TARN_STREAM_CURRENT : any_stream(), size, or_null(&pointer)))
         block_add(PINNED_BLOCK, pointer, size, 0);
-}
-
-static void fuzz_tarn_pinned_alloc_on(void)
-{
-    void *pointer = NULL;
-    tarn_stream stream = any_stream();
-    size_t size = any_size();
-    if (!tarn_pinned_alloc_on(stream, size, or_null(&pointer)))
-        block_add(PINNED_BLOCK, pointer, size, stream);
 }
 
 static void fuzz_tarn_pinned_free(void)
@@ -410,12 +401,6 @@ static void fuzz_tarn_pinned_free(void)
 static void fuzz_tarn_pinned_record_stream(void)
 {
     (void)tarn_pinned_record_stream(any_pointer(), any_stream());
-}
-
-static void fuzz_tarn_pinned_usable_size_get(void)
-{
-    size_t size = 0;
-    (void)tarn_pinned_usable_size_get(any_pointer(), or_null(&size));
 }
 
 static void fuzz_tarn_pinned_contains(void)
@@ -439,12 +424,6 @@ static void fuzz_tarn_pinned_limit_set(void)
 {
     size_t bytes = any_size();
     (void)tarn_pinned_limit_set(bytes < DEVICE_MEMORY ? bytes : DEVICE_MEMORY); /* the machine is not to be filled */
-}
-
-static void fuzz_tarn_pinned_limit_get(void)
-{
-    size_t bytes = 0;
-    (void)tarn_pinned_limit_get(or_null(&bytes));
 }
 
 static void fuzz_tarn_pinned_settings_set(void)
@@ -549,15 +528,15 @@ const struct api_call api_memory[] = {
     CALL(tarn_import),
     CALL(tarn_import_close),
     CALL(tarn_pinned_alloc),
-    CALL(tarn_pinned_alloc_on),
+    CALL(tarn_imported_pool_close),
     CALL(tarn_pinned_free),
     CALL(tarn_pinned_record_stream),
-    CALL(tarn_pinned_usable_size_get),
+    CALL(tarn_imported_pool_state_get),
     CALL(tarn_pinned_contains),
     CALL(tarn_pinned_trim),
     CALL(tarn_pinned_forget_captures),
     CALL(tarn_pinned_limit_set),
-    CALL(tarn_pinned_limit_get),
+    CALL(tarn_imported_pool_find),
     CALL(tarn_pinned_settings_set),
     CALL(tarn_pinned_settings_get),
     CALL(tarn_pinned_stats_get),
@@ -571,8 +550,5 @@ const struct api_call api_memory[] = {
     CALL(tarn_share_importers_get),
     CALL(tarn_pool_import),
     CALL(tarn_imported_pool_update),
-    CALL(tarn_imported_pool_find),
-    CALL(tarn_imported_pool_state_get),
-    CALL(tarn_imported_pool_close),
     {0},
 };

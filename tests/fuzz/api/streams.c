@@ -58,12 +58,6 @@ static void fuzz_tarn_device_set(void)
     (void)tarn_device_set(any_device());
 }
 
-static void fuzz_tarn_device_exchange(void)
-{
-    int previous;
-    (void)tarn_device_exchange(any_device(), or_null(&previous));
-}
-
 static void fuzz_tarn_device_adopt(void)
 {
     int device;
@@ -304,7 +298,7 @@ const struct api_call api_streams[] = {
     CALL(tarn_device_properties_get),
     CALL(tarn_device_get),
     CALL(tarn_device_set),
-    CALL(tarn_device_exchange),
+    CALL(tarn_capture_end_announced),
     CALL(tarn_device_adopt),
     CALL(tarn_device_memory_get),
     CALL(tarn_device_synchronize),
@@ -338,6 +332,5 @@ const struct api_call api_streams[] = {
     CALL(tarn_capture_abort),
     CALL(tarn_capture_state_get),
     CALL(tarn_stream_find),
-    CALL(tarn_capture_end_announced),
     {0},
 };

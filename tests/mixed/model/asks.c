@@ -376,15 +376,15 @@ static void op_caching(void)
 static void op_pinned(void)
 {
     static size_t limit = TARN_NO_LIMIT;
-    size_t got = 0;
+    tarn_pinned_stats now = {.size = sizeof now};
     tarn_pinned_settings settings = {.size = sizeof settings};
     bool live = false;
     switch (below(5)) {
     case 0:
         if (WELL(0, tarn_pinned_limit_set, CHANCE(2) ? TARN_NO_LIMIT : (size_t)32 << 20))
-            MINE(tarn_pinned_limit_get(&limit));
-        if (WELL(0, tarn_pinned_limit_get, &got))
-            SO(got == limit, "a limit is another", "%zu, not %zu", got, limit);
+            MINE(tarn_pinned_stats_get(&now)), limit = now.limit;
+        if (WELL(0, tarn_pinned_stats_get, &now))
+            SO(now.limit == limit, "a limit is another", "%zu, not %zu", (size_t)now.limit, limit);
         return;
     case 1:
         if (WELL(0, tarn_pinned_settings_get, &settings))

@@ -64,13 +64,12 @@ static void allocate(size_t size)
         at++;
     if (at == PINNED || !flow || flow->capture >= 0 || !flow_value(flow))
         return;
-    bool named = CHANCE(2);
-    tarn_status status =
-        named ? CALL(tarn_pinned_alloc_on, flow->value, block.size, &got) : CALL(tarn_pinned_alloc, block.size, &got);
+    tarn_stream stream = CHANCE(2) ? flow->value : TARN_STREAM_CURRENT;
+    tarn_status status = CALL(tarn_pinned_alloc, stream, block.size, &got);
     if (!well("a pinned allocation", status, BIT(TARN_ERROR_OUT_OF_MEMORY)))
         return;
     block.start = got;
-    MINE(tarn_pinned_usable_size_get(got, &block.usable));
+    MINE(tarn_usable_size_get(got, &block.usable));
     SO(block.usable >= block.size && (uintptr_t)got % 256 == 0, "a block is not what was asked for",
        "%p has %zu of %zu", got, block.usable, block.size);
     check_free(&block);
