@@ -96,7 +96,7 @@ static void a_pool_that_needs_them_asks_again(void)
 /* Even while a pool that asked for it has virtual memory, and when nothing is left of the segments. */
 static void the_default_that_fell_back_stays_plain(void)
 {
-    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:1:2,cuMemAddressReserve:1:2", "");
+    refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:2:2,cuMemAddressReserve:3:2", "");
     tarn_stream stream = lease(0);
     OK(tarn_free(alloc_on(stream, 30 * MIB)));
     OK(tarn_device_trim(0, 0));
