@@ -100,7 +100,7 @@ class Programs:
     # --- top and metrics -------------------------------------------------------------------------------------------------
 
     def unreadable(self):
-        """Files by the name of a page that are none."""
+        """Files that have the name of a live page and are not one."""
         for name, data in (("tarn-live.1", b""), ("tarn-live.2", b"rubbish" * 900), ("tarn-live.3", b"\0" * 20), ("tarn-live.x\x1b[31m", b"\xff" * 5000),
                            ("tarn-live." + "9" * 200, b"")):
             with open(os.path.join(self.pages, name), "wb") as file:
