@@ -250,7 +250,8 @@ static void a_page_is_never_seen_half_written(void **state)
         const struct survey *survey = &page->survey;
         number = survey->number + 1;
         CHECK(page->sequence == 2 * survey->number); /* else one is another's */
-        uint32_t there = survey->pool_count.there; /* more than a survey has room for, while the threads keep released ones in use */
+        uint32_t there =
+            survey->pool_count.there; /* more than a survey has room for, while the threads keep released ones in use */
         CHECK(there >= 1 && survey->pool_count.here == (there < SURVEY_POOLS ? there : SURVEY_POOLS));
         for (uint32_t i = 0; i < survey->pool_count.here; i++)
             CHECK(survey->pools[i].device == 0 && survey->pools[i].requested <= survey->pools[i].allocated);

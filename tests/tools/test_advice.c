@@ -412,12 +412,14 @@ static void out_of_memory(void **state)
     recording = record(); /* a log that says nothing of reserved memory */
     take(recording, 5 * MIB, STACK_NONE, 0);
     put(recording, SNAPSHOT_OOM, 0, 60 * MIB, STACK_NONE, 0);
-    expect_advice(recording,
-                  "Memory ran out. The request that failed was for 60.0 MiB. 5.00 MiB were allocated. The recording does "
-                  "not show how much was reserved or how large the device is, so it does not show whether holes or too "
-                  "little memory were the cause.\n");
-    replayed = &(const struct advice_replay){
-        .native = {true, .least = 80 * MIB}, .expandable = {true, .least = 70 * MIB}, .tarn = {true, .least = 66 * MIB}};
+    expect_advice(
+        recording,
+        "Memory ran out. The request that failed was for 60.0 MiB. 5.00 MiB were allocated. The recording does "
+        "not show how much was reserved or how large the device is, so it does not show whether holes or too "
+        "little memory were the cause.\n");
+    replayed = &(const struct advice_replay){.native = {true, .least = 80 * MIB},
+                                             .expandable = {true, .least = 70 * MIB},
+                                             .tarn = {true, .least = 66 * MIB}};
     expect_part(recording,
                 "were the cause. In a replay, all of it with what failed fits on a device of 80.0 MiB with PyTorch's "
                 "default settings, of 70.0 MiB with expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:"
@@ -430,16 +432,18 @@ static void out_of_memory(void **state)
     recording = record(); /* the same by what was free */
     take(recording, 50 * MIB, STACK_NONE, 0);
     put(recording, SNAPSHOT_OOM, 16 * MIB, 40 * MIB, STACK_NONE, 0);
-    expect_part(recording, "was for 40.0 MiB. The device had 16.0 MiB free. 50.0 MiB were allocated. The recording does "
-                           "not show how much was reserved, so it does not show whether holes or too little memory were "
-                           "the cause. In a replay");
+    expect_part(recording,
+                "was for 40.0 MiB. The device had 16.0 MiB free. 50.0 MiB were allocated. The recording does "
+                "not show how much was reserved, so it does not show whether holes or too little memory were "
+                "the cause. In a replay");
     expect_part(recording, "The device had 66.0 MiB at least, so tarn serves it there.\n");
     put(recording, SNAPSHOT_OOM, 90 * MIB, 40 * MIB, STACK_NONE, 0);
     replayed = NULL;
-    expect_part(recording, ", and the device had 90.0 MiB free: a limit refused it, such as torch.cuda.set_per_process_"
-                           "memory_fraction() or tarn_device_limit_set() sets. 50.0 MiB were allocated. The recording "
-                           "does not show how much was reserved, so it does not show whether the request would have fit "
-                           "into what was free of it.\n");
+    expect_part(recording,
+                ", and the device had 90.0 MiB free: a limit refused it, such as torch.cuda.set_per_process_"
+                "memory_fraction() or tarn_device_limit_set() sets. 50.0 MiB were allocated. The recording "
+                "does not show how much was reserved, so it does not show whether the request would have fit "
+                "into what was free of it.\n");
 }
 
 /* Who serves what failed is said where it was replayed on a device of that size. */
@@ -536,15 +540,15 @@ static void holes_beside_blocks_are_counted(void **state)
     struct snapshot_block blocks[6];
     const uint64_t sizes[6] = {100 * MIB, 50 * MIB, 100 * MIB, 300 * MIB, 400 * MIB, 50 * MIB};
     for (size_t i = 0, at = 4096; i < 6; at += sizes[i++])
-        blocks[i] = (struct snapshot_block){.address = at,
-                                            .size = sizes[i],
-                                            .state = i % 2 ? SNAPSHOT_INACTIVE : SNAPSHOT_ACTIVE_ALLOCATED};
+        blocks[i] = (struct snapshot_block){
+            .address = at, .size = sizes[i], .state = i % 2 ? SNAPSHOT_INACTIVE : SNAPSHOT_ACTIVE_ALLOCATED};
     recording->snapshot.segments = segment_of_a_state;
     recording->snapshot.segment_count = 2;
     recording->snapshot.blocks = blocks;
     recording->snapshot.block_count = 6;
-    expect_part(recording, "70.0 MiB (6.5 %) are in 1 segment without a block, and 400 MiB (37.4 %) are free in 3 holes "
-                           "beside blocks, of at most 300 MiB.");
+    expect_part(recording,
+                "70.0 MiB (6.5 %) are in 1 segment without a block, and 400 MiB (37.4 %) are free in 3 holes "
+                "beside blocks, of at most 300 MiB.");
 }
 
 static void a_snapshot_of_a_state_has_no_trace(void **state)

@@ -335,23 +335,27 @@ static void advice(void **state)
     close_recording();
 }
 
-#define NEEDS_LESS \
-    " An optimizer with 8-bit or factored state needs less; so does state that is sharded over devices or kept on the " \
+#define NEEDS_LESS                                                                                                  \
+    " An optimizer with 8-bit or factored state needs less; so does state that is sharded over devices or kept on " \
+    "the "                                                                                                          \
     "host."
 
 /* Where each step frees what the one before has made, and makes as much again, that may be the weights too. */
 static void advice_on_what_is_made_anew(void **state)
 {
     (void)state;
-    wanted_advice = "The optimizer's state has 102 MiB: 63 % of the peak, and 1.7 times the weights (60.0 MiB)." NEEDS_LESS;
+    wanted_advice =
+        "The optimizer's state has 102 MiB: 63 % of the peak, and 1.7 times the weights (60.0 MiB)." NEEDS_LESS;
     EXPECT_STEPS("", TAKE(9, NOWHERE, "weights", 60), TAKE(3, OPTIMIZER, "optimizer", 50),
                  TAKE(4, OPTIMIZER, "optimizer", 50), TAKE(5, OPTIMIZER, "optimizer", 2));
-    wanted_advice = "What the optimizer makes anew in each step has 106 MiB, 64 % of the peak: its state, and perhaps the "
-                    "weights, if it replaces them." NEEDS_LESS;
+    wanted_advice =
+        "What the optimizer makes anew in each step has 106 MiB, 64 % of the peak: its state, and perhaps the "
+        "weights, if it replaces them." NEEDS_LESS;
     EXPECT_STEPS("temporaries", TAKE(3, OPTIMIZER, "optimizer", 50), {'-', 0, NOWHERE, NULL, 20},
                  TAKE(4, OPTIMIZER, "optimizer", 50), {'-', 1, NOWHERE, NULL, 20}, TAKE(5, OPTIMIZER, "optimizer", 2),
-                 TAKE(9, NOWHERE, "weights", 60), TAKE(10, OPTIMIZER, "optimizer", 1), TAKE(11, OPTIMIZER, "optimizer", 1),
-                 TAKE(12, OPTIMIZER, "optimizer", 1), TAKE(13, OPTIMIZER, "optimizer", 1));
+                 TAKE(9, NOWHERE, "weights", 60), TAKE(10, OPTIMIZER, "optimizer", 1),
+                 TAKE(11, OPTIMIZER, "optimizer", 1), TAKE(12, OPTIMIZER, "optimizer", 1),
+                 TAKE(13, OPTIMIZER, "optimizer", 1));
     wanted_advice = NULL;
 }
 

@@ -68,9 +68,9 @@ struct heap {
     struct heap *next_of_stream, *previous_of_stream; /* heaps_lock: of its stream, while that is not retired */
     struct heap *next_unused;                         /* heaps_lock: in the queue of heaps to be reused */
 
-    struct heap_member sets[HEAP_SETS];             /* the sets that it is in; the arena's `sets_lock` */
-    bool lends;                                     /* it is in its store's `lenders` */
-    size_t news;                                    /* a free span from this size on is news to the sets; 0: each, so that no block is kept */
+    struct heap_member sets[HEAP_SETS]; /* the sets that it is in; the arena's `sets_lock` */
+    bool lends;                         /* it is in its store's `lenders` */
+    size_t news; /* a free span from this size on is news to the sets; 0: each, so that no block is kept */
     struct heap *next_unmarked, *previous_unmarked; /* sets_lock: in the list of its stream */
     bool unmarked;                                  /* sets_lock to change: it is in that list */
 

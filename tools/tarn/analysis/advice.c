@@ -213,7 +213,8 @@ static void say_least(struct advice *advice, const struct analysis *analysis, co
         const char *name;
     } runs[] = {
         {analysis->snapshot->rmm ? 0 : replay->native.least, "PyTorch's default settings"},
-        {analysis->snapshot->rmm ? 0 : replay->expandable.least, may_expand(analysis) ? SEGMENTS : "expandable segments"},
+        {analysis->snapshot->rmm ? 0 : replay->expandable.least,
+         may_expand(analysis) ? SEGMENTS : "expandable segments"},
         {replay->tarn.least, tarn_named(analysis)},
     };
     uint64_t had = analysis->at_peak.allocated;
@@ -481,9 +482,11 @@ static bool advise_optimizer(const struct analysis *analysis, struct advice_list
     if (state < LEAST_FREE || state < analysis->at_peak.allocated / 3 || state < weights || !weights)
         return true;
     struct advice *advice = add(list, ADVICE_OPTIMIZER, state, analysis->peak);
-    if (analysis->renewed >= state / 4) /* it may replace the weights in that way, and nothing tells these from its state */
+    if (analysis->renewed >=
+        state / 4) /* it may replace the weights in that way, and nothing tells these from its state */
         say(advice,
-            "What the optimizer makes anew in each step has %s, %.0f %% of the peak: its state, and perhaps the weights, "
+            "What the optimizer makes anew in each step has %s, %.0f %% of the peak: its state, and perhaps the "
+            "weights, "
             "if it replaces them.",
             units_bytes(state).text, percent(state, analysis->at_peak.allocated));
     else

@@ -261,9 +261,10 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
                 units_count(result->models[REPLAY_EXPANDABLE].run.denied).text);
     else if (result->recorded_ooms)
         fprintf(out, "  out-of-memory errors in the recording: %s%s\n", units_count(result->recorded_ooms).text,
-                result->unsized ? ", not tried, since it does not show how large the device was; --device-memory says it, "
-                                  "--least finds what would do"
-                                : "");
+                result->unsized
+                    ? ", not tried, since it does not show how large the device was; --device-memory says it, "
+                      "--least finds what would do"
+                    : "");
     if (result->lost_events)
         fprintf(out, "  the recording lost or contradicts %s events\n", units_count(result->lost_events).text);
     for (enum replay_policy policy = REPLAY_NATIVE; policy < REPLAY_POLICIES; policy++)

@@ -19,7 +19,7 @@
 
 #define ENTER "\033[?1049h\033[?25l"
 #define LEAVE "\033[?25h\033[?1049l"
-#define TABLE_ROWS 12      /* of each table on a screen */
+#define TABLE_ROWS 12 /* of each table on a screen */
 
 enum signal_kind { SIGNAL_END = 'e', SIGNAL_STOP = 's', SIGNAL_RESIZE = 'r' };
 
