@@ -693,11 +693,11 @@ static size_t want_all_locked(struct heap *heap, const struct plan_place *place,
 static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *start, size_t *largest)
 {
     struct plan_follower *follower = follower_of(heap);
+    if (!follower || store_check(heap->store)) /* which another thread may have ended since */
+        return 0;
     const struct site *site = &heap->following->site;
     const size_t granule = heap->arena->granule, count = site->size / granule;
     size_t profile = memory_config()->profile, least = cuts[profile].least;
-    if (!follower || store_check(heap->store))
-        return 0;
     size_t at = from > site->start && from < site->start + site->size ? (from - site->start) / granule : 0;
     size_t first = bits_next(follower->wanted, count, at, true);
     first = first < count ? first : bits_next(follower->wanted, count, 0, true);
