@@ -693,7 +693,7 @@ static size_t want_all_locked(struct heap *heap, const struct plan_place *place,
 static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *start, size_t *largest)
 {
     struct plan_follower *follower = follower_of(heap);
-    if (!follower || store_check(heap->store)) /* which another thread may have ended since */
+    if (!follower || store_check(heap->store)) /* another thread may have ended it since */
         return 0;
     const struct site *site = &heap->following->site;
     const size_t granule = heap->arena->granule, count = site->size / granule;
