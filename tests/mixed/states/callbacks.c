@@ -480,7 +480,7 @@ static bool is_listed(const char *declared)
 /* Each pointer to a function in a header. */
 static int listed_of(const char *folder, const char *header)
 {
-    char path[4608], line[512], name[64], declared[128];
+    char path[4608], line[512], name[64], declared[320];
     int found = 0;
     snprintf(path, sizeof path, "%s/%s", folder, header);
     FILE *file = fopen(path, "r");
