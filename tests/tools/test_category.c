@@ -328,6 +328,7 @@ static void advice(void **state)
         list.items[at].text,
         "The optimizer's state has 418 MiB: 40 % of the peak, and 2.0 times the weights (209 MiB). An optimizer with "
         "8-bit or factored state needs less; so does state that is sharded over devices or kept on the host.");
+    close_recording();
     open_recording("gpt-adamw");
     assert_true(advice_make(&analysis, NULL, &list));
     for (size_t i = 0; i < list.count; i++)
