@@ -39,7 +39,7 @@ struct ihipStream_t {
     int device, priority;
     unsigned flags;
     driver_stream host;
-    bool stays_invalid; /* a capture that could not be ended is all that it tells of */
+    atomic_bool stays_invalid; /* a capture that could not be ended is all that it tells of */
 };
 
 struct ihipEvent_t {
