@@ -5,7 +5,7 @@
  * made that is right, and shown twice with what the input says put into it: three bytes of place, one of length, and as many bytes; before
  * these, a byte of flags and two of the length that the file is cut to. Whatever is read must be shown, as a table and as JSON.
  *
- * Reader: tools/tarn/top/top_page.c
+ * Reader: tools/tarn/top/top_page.c read_head top_open count_fits is_sound read_sequence copy read_until top_read name_entry read_entry look_at
  * Reader: tools/tarn/top/top_frame.c
  * Reader: tools/tarn/top/top_json.c
  * Reader: tools/tarn/top/fleet.c fleet_make

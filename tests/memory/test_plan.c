@@ -6,8 +6,6 @@
 #include "memory/heap/heap.h"
 #include "plan_test.h"
 
-#include <pthread.h>
-
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 #define UNITS(bytes) ((uint32_t)((bytes) / TARN_BLOCK_UNIT))
 #define REQUEST(size, offset, end)        \
@@ -735,47 +733,6 @@ static void an_arena_that_is_given_up_is_followed_again(void)
     nothing_is_left(0);
 }
 
-static tarn_stream short_of_memory;
-static struct driver hooked;
-
-static void *take_all(void *argument)
-{
-    OK(tarn_free(alloc_on((tarn_stream)(uintptr_t)argument, MEMORY - 4 * MIB)));
-    return NULL;
-}
-
-/* While memory for a place is created, another thread's stream takes all that the plan's heap has, which ends the arena. */
-static tarn_status create_beside(int device, size_t size, unsigned flags, driver_piece *piece)
-{
-    if (short_of_memory) {
-        pthread_t thread;
-        void *stream = (void *)(uintptr_t)short_of_memory; // NOLINT: a thread's argument
-        short_of_memory = 0;
-        CHECK(pthread_create(&thread, NULL, take_all, stream) == 0 && pthread_join(thread, NULL) == 0);
-        CHECK(!atomic_load(&arena_if_used(0)->planned[0]));
-    }
-    return driver_host.create(device, size, flags, piece);
-}
-
-static void an_arena_may_be_given_up_while_a_place_gets_memory(void)
-{
-    const struct plan_request requests[] = {REQUEST(8 * MIB, 0, 1), REQUEST(100 * MIB, 8 * MIB, 2)};
-    use_plan(requests, LENGTH(requests), 108 * MIB, 2 * MIB);
-    tarn_stream stream = lease(0), other = lease(0);
-    OK(tarn_free(alloc_on(stream, 8 * MIB)));
-    CHECK(counted().planned == 1 && ledger_of(0).created == 8 * MIB);
-    hooked = driver_host;
-    hooked.create = create_beside;
-    short_of_memory = other;
-    driver = &hooked;
-    void *block = alloc_on(stream, 100 * MIB);
-    driver = &driver_host;
-    CHECK(!short_of_memory);
-    verify(0);
-    OK(tarn_free(block));
-    nothing_is_left(0);
-}
-
 static void after_a_trim_a_plan_begins_anew(void)
 {
     use_four();
@@ -930,7 +887,6 @@ int main(void)
         CHILD_TEST(each_stream_follows_an_arena_of_its_own),
         CHILD_TEST(the_order_of_each_stream_is_kept),
         CHILD_TEST(an_arena_that_is_given_up_is_followed_again),
-        CHILD_TEST(an_arena_may_be_given_up_while_a_place_gets_memory),
         CHILD_TEST(after_a_trim_a_plan_begins_anew),
         CHILD_TEST(another_stream_follows_when_the_first_is_gone),
         CHILD_TEST(a_plan_larger_than_the_addresses_is_not_followed),

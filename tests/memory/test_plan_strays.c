@@ -2,8 +2,11 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Plans of which a program strays: where its requests go so that little new memory is made, and that a plan never takes memory from the
- * request at hand. Each test runs in a child, since a plan counts for a process. The device has 256 MiB. */
+ * request at hand; and that another thread may end the plan meanwhile. Each test runs in a child, since a plan counts for a process. The device has 256 MiB. */
+#include "memory/arena/arena.h"
 #include "plan_test.h"
+
+#include <pthread.h>
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 #define UNITS(bytes) ((uint32_t)((bytes) / TARN_BLOCK_UNIT))
@@ -118,6 +121,47 @@ static void a_request_comes_before_what_is_next_behind(void)
     capture_one(504 * MIB);
 }
 
+static tarn_stream short_of_memory;
+static struct driver hooked;
+
+static void *take_all(void *argument)
+{
+    OK(tarn_free(alloc_on((tarn_stream)(uintptr_t)argument, MEMORY - 4 * MIB)));
+    return NULL;
+}
+
+/* While memory for a place is created, another thread's stream takes all that the plan's heap has, which ends the arena. */
+static tarn_status create_beside(int device, size_t size, unsigned flags, driver_piece *piece)
+{
+    if (short_of_memory) {
+        pthread_t thread;
+        void *stream = (void *)(uintptr_t)short_of_memory; // NOLINT: a thread's argument
+        short_of_memory = 0;
+        CHECK(pthread_create(&thread, NULL, take_all, stream) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(!atomic_load(&arena_if_used(0)->planned[0]));
+    }
+    return driver_host.create(device, size, flags, piece);
+}
+
+static void an_arena_may_be_given_up_while_a_place_gets_memory(void)
+{
+    const struct plan_request requests[] = {REQUEST(8 * MIB, 0, 1), REQUEST(100 * MIB, 8 * MIB, 2)};
+    use_plan(0, requests, LENGTH(requests), 108 * MIB);
+    tarn_stream stream = lease(0), other = lease(0);
+    OK(tarn_free(alloc_on(stream, 8 * MIB)));
+    CHECK(plan_counts().planned == 1 && ledger_of(0).created == 8 * MIB);
+    hooked = driver_host;
+    hooked.create = create_beside;
+    short_of_memory = other;
+    driver = &hooked;
+    void *block = alloc_on(stream, 100 * MIB);
+    driver = &driver_host;
+    CHECK(!short_of_memory);
+    verify(0);
+    OK(tarn_free(block));
+    nothing_is_left(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +170,7 @@ int main(void)
         CHILD_TEST(memory_elsewhere_serves_first),
         CHILD_TEST(a_request_comes_before_what_is_next_below),
         CHILD_TEST(a_request_comes_before_what_is_next_behind),
+        CHILD_TEST(an_arena_may_be_given_up_while_a_place_gets_memory),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }
