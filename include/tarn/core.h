@@ -15,10 +15,11 @@
 #ifndef TARN_CORE_H
 #define TARN_CORE_H
 
+#include <tarn/status.h> /* first: it refuses to be compiled for 32 bits */
+
 #include <stddef.h>
 #include <stdint.h>
 #include <tarn/stats.h>
-#include <tarn/status.h>
 
 #ifdef __cplusplus
 extern "C" {
