@@ -19,6 +19,8 @@ SOAK_SECONDS ?= 3600
 build_dir = $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 # CMake prints errors and warnings to stderr; the rest says nothing new.
 quiet = --log-level=WARNING >/dev/null
+# Tests wait more than they compute.
+test_jobs = $(shell expr 2 '*' $(JOBS))
 configure = cmake --preset $(PRESET) $(CMAKE_FLAGS)
 compile = cmake --build $(build_dir) --parallel $(JOBS)
 # In CI a declaration that no header was compared with is an error, and cuDSS's header is in no package.
@@ -52,7 +54,7 @@ test: ## Install what the tests need, build, and run every test (PRESET=..., TES
 	@$(mpi_packages)
 	@$(configure) -DTARN_TESTS=ON $(quiet)
 	@$(compile)
-	@scripts/run-tests $(build_dir) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
+	@scripts/run-tests $(build_dir) -j $(test_jobs) $(if $(TESTS),-R '$(TESTS)')
 
 docs: ## Make the searchable reference of headers and documents, build/docs/html/index.html
 	@scripts/setup docs
@@ -127,7 +129,7 @@ coverage: ## Show what the tests run of src/, in build-coverage/coverage.html an
 	@$(configure) -DTARN_TESTS=ON $(quiet)
 	@$(compile)
 	@find $(build_dir) -name '*.gcda' -delete
-	@scripts/run-tests $(build_dir) -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
+	@scripts/run-tests $(build_dir) -j $(test_jobs) $(if $(TESTS),-R '$(TESTS)')
 	@scripts/coverage $(build_dir)
 
 lint: override PRESET = release
