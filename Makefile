@@ -133,7 +133,7 @@ coverage: ## Show what the tests run of src/, in build-coverage/coverage.html an
 	@scripts/coverage $(build_dir)
 
 lint: override PRESET = release
-lint: ## Check layout, analysers, layers, language, and what each file must have (LINT_NODES=40000: faster, less deep)
+lint: ## Check layout, analysers, layers, language, and what each file must have (LINT_NODES=8000: faster, less deep)
 	@scripts/setup demo test lint
 	@$(cudss_headers)
 	@$(configure) -DTARN_TESTS=ON $(quiet)
