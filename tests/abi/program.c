@@ -183,19 +183,17 @@ static void named_pools(void)
     FRAMED(tarn_block_info, info);
     tarn_alloc_options options;
     tarn_pool *everybodys, *pool;
-    tarn_pool_id id;
-    unsigned count;
-    int device;
+    FRAMED(tarn_pool_info, known);
     void *block;
 
     OK(tarn_pool_default(0, &everybodys));
-    OK(tarn_pool_use_count_get(everybodys, &count));
-    OK(tarn_pool_id_get(everybodys, &id));
-    CHECK(count == 1 && id.first == 0 && id.second == 0);
+    known.value.size = sizeof known.value;
+    OK(tarn_pool_info_get(everybodys, &known.value));
+    UNTOUCHED_BEHIND(known);
+    CHECK(known.value.use_count == 1 && known.value.id.first == 0 && known.value.id.second == 0);
     OK(tarn_pool_create(NULL, &pool));
-    OK(tarn_pool_device_get(pool, &device));
-    CHECK(device == 0);
-    OK(tarn_pool_id_get(pool, &id));
+    OK(tarn_pool_info_get(pool, &known.value));
+    CHECK(known.value.device == 0);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.device = TARN_CURRENT_DEVICE;
@@ -205,7 +203,7 @@ static void named_pools(void)
     info.value.size = sizeof info.value;
     OK(tarn_pointer_info_get(block, &info.value));
     UNTOUCHED_BEHIND(info);
-    CHECK(info.value.pool.first == id.first && info.value.pool.second == id.second);
+    CHECK(info.value.pool.first == known.value.id.first && info.value.pool.second == known.value.id.second);
     stats.value.size = sizeof stats.value;
     OK(tarn_pool_stats_get(pool, &stats.value));
     UNTOUCHED_BEHIND(stats);
@@ -270,9 +268,7 @@ static void pools(void)
     tarn_pool_options options;
     tarn_pool_allocator allocator;
     tarn_segment_sizes sizes;
-    FRAMED(tarn_pool_allocator, known);
-    FRAMED(tarn_pool_id, id);
-    tarn_pool_state state;
+    FRAMED(tarn_pool_info, info);
     tarn_pool *pool;
     tarn_scope scope;
     size_t count;
@@ -291,19 +287,16 @@ static void pools(void)
     sizes.small_segment = 4 * MIB;
     options.sizes = &sizes;
     OK(tarn_pool_create(&options, &pool));
-    known.value.size = sizeof known.value;
-    OK(tarn_pool_allocator_get(pool, &known.value));
-    UNTOUCHED_BEHIND(known);
-    CHECK(known.value.alloc == segment_alloc && known.value.free == segment_free &&
-          known.value.user == &segments_alive);
-    OK(tarn_pool_id_get(pool, &id.value));
-    UNTOUCHED_BEHIND(id);
-    CHECK(id.value.first == 0 && id.value.second != 0);
-    OK(tarn_pool_limit_get(pool, &count));
-    CHECK(count == TARN_NO_LIMIT);
+    info.value.size = sizeof info.value;
+    OK(tarn_pool_info_get(pool, &info.value));
+    UNTOUCHED_BEHIND(info);
+    CHECK(info.value.allocator->alloc == segment_alloc && info.value.allocator->free == segment_free &&
+          info.value.allocator->user == &segments_alive);
+    CHECK(info.value.id.first == 0 && info.value.id.second != 0 && info.value.limit == TARN_NO_LIMIT);
+    CHECK(info.value.tag == 0 && info.value.state == TARN_POOL_RUNS);
     OK(tarn_pool_limit_set(pool, 16 * MIB));
-    OK(tarn_pool_limit_get(pool, &count));
-    CHECK(count == 16 * MIB);
+    OK(tarn_pool_info_get(pool, &info.value));
+    CHECK(info.value.limit == 16 * MIB);
 
     OK(tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope));
     OK(tarn_alloc_on(first_stream, 1000, &block));
@@ -321,8 +314,8 @@ static void pools(void)
     OK(tarn_pool_create(NULL, &pool));
     OK(tarn_pool_alloc(pool, first_stream, 2 * MIB, &block));
     OK(tarn_pool_suspend(pool, true));
-    OK(tarn_pool_state_get(pool, &state));
-    CHECK(state == TARN_POOL_KEPT);
+    OK(tarn_pool_info_get(pool, &info.value));
+    CHECK(info.value.state == TARN_POOL_KEPT);
     CHECK(tarn_pool_alloc(pool, first_stream, 2 * MIB, &graph) == TARN_ERROR_SUSPENDED);
     OK(tarn_pool_resume(pool));
     OK(tarn_free(block));

@@ -153,7 +153,7 @@ static void test_a_captures_workspace_is_of_its_pool_and_goes_with_it(void **sta
     tarn_library library = fake_register(0, true);
     tarn_stream stream = new_stream();
     tarn_workspace_cleared cleared;
-    tarn_pool_id id;
+    tarn_pool_info info = {.size = sizeof info};
     tarn_pool *pool = NULL;
     void *got, *graphs[2], *workspaces[2];
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
@@ -175,10 +175,10 @@ static void test_a_captures_workspace_is_of_its_pool_and_goes_with_it(void **sta
 
     /* Of a pool that is kept: each with its graph. */
     assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
-    assert_ok(tarn_pool_id_get(pool, &id));
+    assert_ok(tarn_pool_info_get(pool, &info));
     for (int i = 0; i < 2; i++) {
         graphs[i] = capture_on(pool, library, stream, &workspaces[i]);
-        assert_int_equal(pool_of(workspaces[i]).second, id.second);
+        assert_int_equal(pool_of(workspaces[i]).second, info.id.second);
     }
     assert_ptr_not_equal(workspaces[0], workspaces[1]);
     assert_refused(workspaces_clear_pool(pool, &cleared), TARN_ERROR_CAPTURE, "a capture or a graph uses pool");

@@ -62,8 +62,7 @@ static void drop(void)
 
 static bool is_suspended(void)
 {
-    tarn_pool_state state = TARN_POOL_CHANGES;
-    OK(tarn_pool_state_get(t.pool, &state));
+    tarn_pool_state state = pool_info_of(t.pool).state;
     return state != TARN_POOL_RUNS;
 }
 

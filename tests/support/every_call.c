@@ -37,8 +37,7 @@ static struct {
     tarn_workspace_policy policy;
     tarn_workspace_cleared cleared;
     tarn_pool *pool;
-    tarn_pool_id id;
-    tarn_pool_state state;
+    tarn_pool_info pool_info;
     tarn_sleep_state sleep;
     tarn_sleeper sleeper;
     tarn_sleeper_info sleeper_info;
@@ -60,7 +59,6 @@ static struct {
     tarn_library_info library_info;
     tarn_block_info info;
     tarn_share_info share_info;
-    tarn_pool_allocator allocator;
     tarn_host_ledger ledger;
     tarn_pool_block blocks[1];
 } out, before;
@@ -94,7 +92,7 @@ static void prepare(void)
     out.info.size = sizeof out.info;
     out.share_info.size = sizeof out.share_info;
     out.sleeper_info.size = sizeof out.sleeper_info;
-    out.allocator.size = sizeof out.allocator;
+    out.pool_info.size = sizeof out.pool_info;
     out.ledger.size = sizeof out.ledger;
     before = out;
     pinned_settings.register_threads = 1;
@@ -300,23 +298,18 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pinned_stats_get, (&out.pinned_stats))                                        \
     REFUSED(tarn_pinned_stats_reset, (TARN_STATS_PEAK))                                        \
     REFUSED(tarn_pool_create, (NULL, &out.pool))                                               \
-    REFUSED(tarn_pool_allocator_get, (world.pool, &out.allocator))                             \
     REFUSED(tarn_pool_default, (0, &out.pool))                                                 \
     REFUSED(tarn_pool_retain, (world.pool))                                                    \
     REFUSED(tarn_pool_find, (no_pool, &out.pool))                                              \
-    REFUSED(tarn_pool_use_count_get, (world.pool, &out.count))                                 \
-    REFUSED(tarn_pool_id_get, (world.pool, &out.id))                                           \
-    REFUSED(tarn_pool_device_get, (world.pool, &out.device))                                   \
+    REFUSED(tarn_pool_info_get, (world.pool, &out.pool_info))                                  \
     REFUSED(tarn_pool_stats_get, (world.pool, &out.stats))                                     \
     REFUSED(tarn_pool_stats_reset, (world.pool, TARN_STATS_PEAK))                              \
     REFUSED(tarn_pool_trim, (world.pool, 0))                                                   \
     REFUSED(tarn_pool_limit_set, (world.pool, SIZE_MAX))                                       \
-    REFUSED(tarn_pool_limit_get, (world.pool, &out.size))                                      \
     REFUSED(tarn_pool_alloc, (world.pool, world.stream, 100, &out.pointer))                    \
     REFUSED(tarn_pool_blocks_get, (world.pool, out.blocks, 1, &out.size))                      \
     REFUSED(tarn_pool_segments_get, (world.pool, &out.range, 1, &out.size))                    \
     REFUSED(tarn_pool_check_live, (world.pool, &world.pool_block, 1, &out.answer))             \
-    REFUSED(tarn_pool_state_get, (world.pool, &out.state))                                     \
     REFUSED(tarn_pool_suspend, (world.pool, true))                                             \
     REFUSED(tarn_pool_resume, (world.suspended))                                               \
     REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                               \
@@ -329,7 +322,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_hold, (world.pool))                                                      \
     REFUSED(tarn_pool_unhold, (world.pool))                                                    \
     REFUSED(tarn_pool_tag_set, (world.pool, 0))                                                \
-    REFUSED(tarn_pool_tag_get, (world.pool, &out.tag))                                         \
     REFUSED(tarn_sleep_prepare, (&pinned_sleep, NULL))                                         \
     REFUSED(tarn_sleep_commit, (NULL))                                                         \
     REFUSED(tarn_wake, ())                                                                     \

@@ -237,6 +237,13 @@ tarn_stats pool_stats_of(tarn_pool *pool)
     return stats;
 }
 
+tarn_pool_info pool_info_of(tarn_pool *pool)
+{
+    tarn_pool_info info = {.size = sizeof info};
+    OK(tarn_pool_info_get(pool, &info));
+    return info;
+}
+
 size_t usable_size(const void *pointer)
 {
     size_t size = 0;

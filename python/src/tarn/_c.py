@@ -358,6 +358,18 @@ class tarn_pool_options(Structure):
         ("registrable", c_bool),
     ]
 
+class tarn_pool_info(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("id", tarn_pool_id),
+        ("device", c_int),
+        ("state", c_int),
+        ("use_count", c_uint),
+        ("tag", c_uint16),
+        ("limit", c_size_t),
+        ("allocator", POINTER(tarn_pool_allocator)),
+    ]
+
 class tarn_pool_block(Structure):
     _fields_ = [
         ("address", c_void_p),
@@ -758,22 +770,17 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_observer_add": (c_int, [POINTER(tarn_observer_options), POINTER(c_uint64)], "options observer"),
     "tarn_observer_remove": (c_int, [c_uint64], "observer"),
     "tarn_mapping_get": (c_int, [c_void_p, POINTER(tarn_mapping)], "pointer mapping"),
-    "tarn_pool_allocator_get": (c_int, [c_void_p, POINTER(tarn_pool_allocator)], "pool allocator"),
     "tarn_pool_default": (c_int, [c_int, POINTER(c_void_p)], "device pool"),
     "tarn_pool_retain": (c_int, [c_void_p], "pool"),
     "tarn_pool_find": (c_int, [tarn_pool_id, POINTER(c_void_p)], "id pool"),
-    "tarn_pool_use_count_get": (c_int, [c_void_p, POINTER(c_uint)], "pool count"),
-    "tarn_pool_id_get": (c_int, [c_void_p, POINTER(tarn_pool_id)], "pool id"),
-    "tarn_pool_device_get": (c_int, [c_void_p, POINTER(c_int)], "pool device"),
+    "tarn_pool_info_get": (c_int, [c_void_p, POINTER(tarn_pool_info)], "pool info"),
     "tarn_pool_stats_get": (c_int, [c_void_p, POINTER(tarn_stats)], "pool stats"),
     "tarn_pool_stats_reset": (c_int, [c_void_p, c_int], "pool what"),
     "tarn_pool_segments_get": (c_int, [c_void_p, POINTER(tarn_mapping), c_size_t, POINTER(c_size_t)], "pool segments room count"),
     "tarn_pool_trim": (c_int, [c_void_p, c_size_t], "pool keep"),
     "tarn_pool_limit_set": (c_int, [c_void_p, c_size_t], "pool bytes"),
-    "tarn_pool_limit_get": (c_int, [c_void_p, POINTER(c_size_t)], "pool bytes"),
     "tarn_pool_blocks_get": (c_int, [c_void_p, POINTER(tarn_pool_block), c_size_t, POINTER(c_size_t)], "pool blocks room count"),
     "tarn_pool_check_live": (c_int, [c_void_p, POINTER(c_void_p), c_size_t, POINTER(c_bool)], "pool pointers count same"),
-    "tarn_pool_state_get": (c_int, [c_void_p, POINTER(c_int)], "pool state"),
     "tarn_pool_suspend": (c_int, [c_void_p, c_bool], "pool keep"),
     "tarn_pool_resume": (c_int, [c_void_p], "pool"),
     "tarn_pool_checkpoint": (c_int, [c_void_p, POINTER(c_void_p)], "pool checkpoint"),
@@ -841,7 +848,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_imported_pool_state_get": (c_int, [c_void_p, POINTER(c_int)], "imported state"),
     "tarn_imported_pool_close": (c_int, [c_void_p], "imported"),
     "tarn_pool_tag_set": (c_int, [c_void_p, c_uint16], "pool tag"),
-    "tarn_pool_tag_get": (c_int, [c_void_p, POINTER(c_uint16)], "pool tag"),
     "tarn_sleep_prepare": (c_int, [POINTER(tarn_sleep_options), POINTER(tarn_residue)], "options residue"),
     "tarn_sleep_commit": (c_int, [POINTER(tarn_residue)], "residue"),
     "tarn_sleep_cancel": (c_int, [], ""),

@@ -22,7 +22,7 @@ static const struct block *any_place(int *device, void **native)
     const struct block *block = any_block();
     tarn_block_info info = {.size = sizeof info};
     tarn_capture_state state;
-    tarn_pool_state pool_state = TARN_POOL_RUNS;
+    tarn_pool_info pool_info = {.size = sizeof pool_info};
     tarn_pool *pool = NULL;
     if (!block->live || block->kind != DEVICE_BLOCK || tarn_pointer_info_get(block->pointer, &info) ||
         tarn_stream_device_get(info.stream, device) || *device != info.device ||
@@ -30,12 +30,12 @@ static const struct block *any_place(int *device, void **native)
         tarn_stream_native_get(info.stream, native))
         return NULL;
     if ((info.pool.first || info.pool.second) && !tarn_pool_find(info.pool, &pool)) {
-        (void)tarn_pool_state_get(pool, &pool_state);
+        (void)tarn_pool_info_get(pool, &pool_info);
         (void)tarn_pool_release(pool);
     } else if (info.pool.first || info.pool.second) {
         return NULL;
     }
-    return pool_state == TARN_POOL_RUNS ? block : NULL;
+    return pool_info.state == TARN_POOL_RUNS ? block : NULL;
 }
 
 static void fuzz_tarn_host_configuration_set(void)

@@ -131,27 +131,24 @@ static void check_segments(int index)
 
 static void ask_pool(void)
 {
-    int index = pool_any(-1, false), device = -1;
-    unsigned count = 0;
-    size_t limit = 0;
+    int index = pool_any(-1, false);
     tarn_pool *standard = NULL;
-    tarn_pool_id id = {1, 1};
-    tarn_pool_allocator allocator = {.size = sizeof allocator};
+    tarn_pool_info info = {.size = sizeof info, .id = {1, 1}};
     tarn_stats stats = {.size = sizeof stats};
-    if (WELL(0, tarn_pool_default, 0, &standard) && WELL(0, tarn_pool_id_get, standard, &id))
-        SO(!id.first && !id.second, "the default pool has a name", "%" PRIu64 ",%" PRIu64, id.first, id.second);
+    if (WELL(0, tarn_pool_default, 0, &standard) && WELL(0, tarn_pool_info_get, standard, &info))
+        SO(!info.id.first && !info.id.second, "the default pool has a name", "%" PRIu64 ",%" PRIu64, info.id.first,
+           info.id.second);
     if (index < 0)
         return;
     const struct pool *pool = &m.pools[index];
-    if (WELL(0, tarn_pool_device_get, pool->pool, &device))
-        SO(device == pool->device, "a pool is of another device", "%d", device);
-    if (WELL(0, tarn_pool_limit_get, pool->pool, &limit))
-        SO(limit == pool->limit, "a limit is another", "%zu, not %zu", limit, pool->limit);
-    if (WELL(0, tarn_pool_use_count_get, pool->pool, &count))
-        SO(count >= (unsigned)(pool->users + pool->scopes), "a pool is counted too little", "%u, not %d and %d", count,
-           pool->users, pool->scopes);
-    if (WELL(0, tarn_pool_allocator_get, pool->pool, &allocator))
-        SO((allocator.alloc != NULL) == pool->theirs, "a pool has another allocator", "pool %d", index);
+    if (WELL(0, tarn_pool_info_get, pool->pool, &info)) {
+        SO(info.device == pool->device, "a pool is of another device", "%d", info.device);
+        SO(info.limit == pool->limit, "a limit is another", "%zu, not %zu", info.limit, pool->limit);
+        SO(info.use_count >= (unsigned)(pool->users + pool->scopes), "a pool is counted too little",
+           "%u, not %d and %d", info.use_count, pool->users, pool->scopes);
+        SO((info.allocator != NULL) == pool->theirs, "a pool has another allocator", "pool %d", index);
+        SO(info.tag == pool->tag, "a pool has another tag", "%u, not %u", info.tag, pool->tag);
+    }
     if (WELL(0, tarn_pool_stats_get, pool->pool, &stats))
         SO(stats.allocated_bytes[0].current >= 0 && stats.reserved_bytes[0].current >= 0, "a counter is negative",
            "pool %d", index);
