@@ -57,6 +57,7 @@ static void devices_and_streams(void)
     FRAMED(tarn_device_properties, properties);
     FRAMED(tarn_device_guard, guard);
     FRAMED(tarn_stream_guard, stream_guard);
+    FRAMED(tarn_stream_info, info);
     tarn_stream stream, current;
     tarn_event *event;
     void *native;
@@ -98,8 +99,10 @@ static void devices_and_streams(void)
     OK(tarn_stream_native_get(first_stream, &native));
     OK(tarn_stream_find(0, native, &stream));
     CHECK(stream == first_stream);
-    OK(tarn_stream_device_get(stream, &device));
-    CHECK(device == 0);
+    info.value.size = sizeof info.value;
+    OK(tarn_stream_info_get(stream, &info.value));
+    UNTOUCHED_BEHIND(info);
+    CHECK(info.value.device == 0 && info.value.priority == 0);
 
     OK(tarn_stream_native_get(second_stream, &native));
     OK(tarn_event_create(0, &event));

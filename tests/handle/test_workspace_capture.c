@@ -272,9 +272,9 @@ static void test_no_spare_pool_serves_a_workspace(void **state)
 static void wait_for(tarn_stream stream, tarn_stream from)
 {
     tarn_event *event = NULL;
-    int device = -1;
-    assert_ok(tarn_stream_device_get(from, &device));
-    assert_ok(tarn_event_create(device, &event));
+    tarn_stream_info info = {.size = sizeof info};
+    assert_ok(tarn_stream_info_get(from, &info));
+    assert_ok(tarn_event_create(info.device, &event));
     assert_ok(tarn_event_record(event, from));
     assert_ok(tarn_stream_wait(stream, event));
     assert_ok(tarn_event_destroy(event));

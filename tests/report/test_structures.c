@@ -67,6 +67,7 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
     X(settings_get, tarn_pinned_settings, false, tarn_pinned_settings_get(it))                                 \
     X(pinned, tarn_pinned_stats, false, tarn_pinned_stats_get(it))                                             \
     X(allocator, tarn_pool_allocator, true, of_a_new_pool(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .allocator = it})) \
+    X(stream, tarn_stream_info, false, tarn_stream_info_get(TARN_STREAM_LEGACY, it))                                       \
     X(pool_info, tarn_pool_info, false, tarn_pool_info_get(pool, it))                                          \
     X(sizes, tarn_segment_sizes, true, of_a_new_pool(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .sizes = it})) \
     X(pool, tarn_pool_options, true, of_a_new_pool(it))                                                        \

@@ -38,6 +38,7 @@ static struct {
     tarn_workspace_cleared cleared;
     tarn_pool *pool;
     tarn_pool_info pool_info;
+    tarn_stream_info stream_info;
     tarn_sleep_state sleep;
     tarn_sleeper sleeper;
     tarn_sleeper_info sleeper_info;
@@ -93,6 +94,7 @@ static void prepare(void)
     out.share_info.size = sizeof out.share_info;
     out.sleeper_info.size = sizeof out.sleeper_info;
     out.pool_info.size = sizeof out.pool_info;
+    out.stream_info.size = sizeof out.stream_info;
     out.ledger.size = sizeof out.ledger;
     before = out;
     pinned_settings.register_threads = 1;
@@ -362,8 +364,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_stream_shared_get, (0, 0, &out.stream))                                       \
     REFUSED(tarn_stream_lease, (0, 0, &out.stream))                                            \
     REFUSED(tarn_stream_native_get, (world.stream, &out.pointer))                              \
-    REFUSED(tarn_stream_device_get, (world.stream, &out.device))                               \
-    REFUSED(tarn_stream_priority_get, (world.stream, &out.number))                             \
+    REFUSED(tarn_stream_info_get, (world.stream, &out.stream_info))                            \
     REFUSED(tarn_stream_query, (world.stream))                                                 \
     REFUSED(tarn_stream_synchronize, (world.stream))                                           \
     REFUSED(tarn_stream_guard_set, (&unset_stream_guard, world.stream))                        \

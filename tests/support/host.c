@@ -203,9 +203,9 @@ tarn_stream lease(int device)
 
 void work_on(tarn_stream stream, const void *address, size_t size, uint64_t ns)
 {
-    int device = -1;
-    OK(tarn_stream_device_get(stream, &device));
-    OK(machine->work(device, native_of(stream), address, size, ns));
+    tarn_stream_info info = {.size = sizeof info};
+    OK(tarn_stream_info_get(stream, &info));
+    OK(machine->work(info.device, native_of(stream), address, size, ns));
 }
 
 void *alloc_on(tarn_stream stream, size_t size)

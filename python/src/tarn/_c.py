@@ -267,6 +267,13 @@ class tarn_device_guard(Structure):
         ("active", c_bool),
     ]
 
+class tarn_stream_info(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("device", c_int),
+        ("priority", c_int),
+    ]
+
 class tarn_stream_guard(Structure):
     _fields_ = [
         ("previous", c_uint64),
@@ -738,8 +745,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_stream_retire": (c_int, [c_uint64], "stream"),
     "tarn_stream_shared_get": (c_int, [c_int, c_int, POINTER(c_uint64)], "device priority stream"),
     "tarn_stream_native_get": (c_int, [c_uint64, POINTER(c_void_p)], "stream native"),
-    "tarn_stream_device_get": (c_int, [c_uint64, POINTER(c_int)], "stream device"),
-    "tarn_stream_priority_get": (c_int, [c_uint64, POINTER(c_int)], "stream priority"),
+    "tarn_stream_info_get": (c_int, [c_uint64, POINTER(tarn_stream_info)], "stream info"),
     "tarn_stream_query": (c_int, [c_uint64], "stream"),
     "tarn_stream_synchronize": (c_int, [c_uint64], "stream"),
     "tarn_stream_guard_set": (c_int, [POINTER(tarn_stream_guard), c_uint64], "guard stream"),

@@ -21,14 +21,16 @@ static const struct block *any_place(int *device, void **native)
 {
     const struct block *block = any_block();
     tarn_block_info info = {.size = sizeof info};
+    tarn_stream_info stream = {.size = sizeof stream};
     tarn_capture_state state;
     tarn_pool_info pool_info = {.size = sizeof pool_info};
     tarn_pool *pool = NULL;
     if (!block->live || block->kind != DEVICE_BLOCK || tarn_pointer_info_get(block->pointer, &info) ||
-        tarn_stream_device_get(info.stream, device) || *device != info.device ||
+        tarn_stream_info_get(info.stream, &stream) || stream.device != info.device ||
         tarn_capture_state_get(info.stream, &state, NULL) || state != TARN_CAPTURE_NONE ||
         tarn_stream_native_get(info.stream, native))
         return NULL;
+    *device = info.device;
     if ((info.pool.first || info.pool.second) && !tarn_pool_find(info.pool, &pool)) {
         (void)tarn_pool_info_get(pool, &pool_info);
         (void)tarn_pool_release(pool);

@@ -59,16 +59,16 @@ static void ask_synchronize(void)
 static void ask_stream(void)
 {
     struct flow *flow = some_flow(-1);
-    int device = -1, priority = 1;
+    tarn_stream_info info = {.size = sizeof info, .device = -1, .priority = 1};
     void *native = NULL;
     tarn_stream shared = 0;
     tarn_stream_guard guard = {0};
     if (!flow || !flow_value(flow))
         return;
-    if (flow->kind != LEGACY && WELL(0, tarn_stream_device_get, flow->value, &device))
-        SO(device == flow->device, "a stream is of another device", "%d", device);
-    if (WELL(0, tarn_stream_priority_get, flow->value, &priority))
-        SO(priority <= 0, "a priority is none", "%d", priority);
+    if (WELL(0, tarn_stream_info_get, flow->value, &info)) {
+        SO(flow->kind == LEGACY || info.device == flow->device, "a stream is of another device", "%d", info.device);
+        SO(info.priority <= 0, "a priority is none", "%d", info.priority);
+    }
     if (flow->kind != LEGACY && WELL(0, tarn_stream_native_get, flow->value, &native))
         SO(native == flow->native, "a stream is another", "%p", native);
     if (WELL(0, tarn_stream_guard_set, &guard, flow->value))
