@@ -252,7 +252,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_workspace_clear, (NULL, &out.cleared))                                        \
     REFUSED(tarn_workspace_stats_get, (0, &out.workspace_stats))                               \
     HOST(tarn_host_configuration_set, (&host_config))                                          \
-    OTHER(tarn_host_call_kinds, CHECK(tarn_host_call_kinds() > 0))                             \
     OTHER(tarn_host_call_name, CHECK(*tarn_host_call_name(0)))                                 \
     HOST(tarn_host_ledger_get, (0, &out.ledger))                                               \
     HOST(tarn_host_ledger_reset, (0))                                                          \

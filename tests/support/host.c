@@ -145,7 +145,7 @@ tarn_stats stats_of(int device)
 
 int kind_of(const char *name)
 {
-    for (int kind = 0; kind < tarn_host_call_kinds(); kind++)
+    for (int kind = 0; tarn_host_call_name(kind); kind++)
         if (strcmp(tarn_host_call_name(kind), name) == 0)
             return kind;
     check_at(false, name, __FILE__, __LINE__);
@@ -161,7 +161,7 @@ uint64_t all_calls(int device)
 {
     tarn_host_ledger ledger = ledger_of(device);
     uint64_t sum = 0;
-    for (int kind = 0; kind < tarn_host_call_kinds(); kind++)
+    for (int kind = 0; tarn_host_call_name(kind); kind++)
         sum += ledger.calls[kind];
     return sum;
 }

@@ -875,7 +875,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_region_pop": (c_int, [], ""),
     "tarn_version": (c_char_p, [], ""),
     "tarn_host_configuration_set": (c_int, [POINTER(tarn_host_configuration)], "config"),
-    "tarn_host_call_kinds": (c_int, [], ""),
     "tarn_host_call_name": (c_char_p, [c_int], "kind"),
     "tarn_host_ledger_get": (c_int, [c_int, POINTER(tarn_host_ledger)], "device ledger"),
     "tarn_host_ledger_reset": (c_int, [c_int], "device"),

@@ -47,11 +47,6 @@ static void fuzz_tarn_host_configuration_set(void)
     DEMAND(tarn_host_configuration_set(or_null(&config)));
 }
 
-static void fuzz_tarn_host_call_kinds(void)
-{
-    DEMAND(tarn_host_call_kinds() > 0 && tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS);
-}
-
 static void fuzz_tarn_host_call_name(void)
 {
     (void)tarn_host_call_name((int)take_number());
@@ -164,7 +159,6 @@ static void fuzz_tarn_host_check_set(void)
 
 const struct api_call api_host[] = {
     CALL(tarn_host_configuration_set),
-    CALL(tarn_host_call_kinds),
     CALL(tarn_host_call_name),
     CALL(tarn_host_ledger_get),
     CALL(tarn_host_ledger_reset),
