@@ -285,7 +285,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_device_limit_set, (0, SIZE_MAX))                                              \
     REFUSED(tarn_device_limit_get, (0, &out.size))                                             \
     REFUSED(tarn_metrics_print, (take, NULL))                                                  \
-    REFUSED(tarn_metrics_write, ("/dev/null"))                                                 \
     REFUSED(tarn_observer_add, (&observer_options, &out.observer))                             \
     REFUSED(tarn_mapping_get, (world.block, &out.range))                                       \
     REFUSED(tarn_pinned_alloc, (world.stream, 100, &out.pointer))                              \

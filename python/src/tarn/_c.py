@@ -894,5 +894,4 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_live_start": (c_int, [POINTER(tarn_live_options)], "options"),
     "tarn_live_stop": (c_int, [], ""),
     "tarn_metrics_print": (c_int, [CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p), c_void_p], "take user"),
-    "tarn_metrics_write": (c_int, [c_char_p], "path"),
 }

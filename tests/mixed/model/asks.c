@@ -239,14 +239,11 @@ static bool take(const void *data, size_t size, void *user)
     return true;
 }
 
-static void write_file(bool metrics)
+static void write_file(void)
 {
     char path[64];
     snprintf(path, sizeof path, "/dev/shm/tarn-mixed-%ld", (long)getpid());
-    if (metrics)
-        (void)WELL(BIT(TARN_ERROR_SYSTEM), tarn_metrics_write, path);
-    else
-        (void)WELL(BIT(TARN_ERROR_SYSTEM), tarn_snapshot_write, path, NULL);
+    (void)WELL(BIT(TARN_ERROR_SYSTEM), tarn_snapshot_write, path, NULL);
     (void)unlink(path);
 }
 
@@ -273,7 +270,7 @@ static void op_report(void)
             SO(size > 10, "a snapshot of nothing", "%zu bytes", size);
         return;
     default:
-        write_file(CHANCE(2));
+        write_file();
     }
 }
 
