@@ -117,13 +117,10 @@ TARN_API tarn_status tarn_compact(int device, size_t wanted, size_t *gained);
  * to see whether the cache causes a fault. A freed block then returns to the driver when it is idle: at the next
  * allocation for its stream, at a trim, or when caching is turned on again, but never while a known capture is open on
  * the device. Private pools keep caching. Turning caching off releases nothing: tarn_device_trim() releases what is
- * cached.
+ * cached. `previous` (may be NULL) receives whether caching was on.
  *   TARN_ERROR_CONFIGURATION   `caches` is true and backend:cudaMallocAsync is set, where tarn never caches the default
  *                              pools */
-TARN_API tarn_status tarn_caching_set(bool caches);
-/* Returns whether tarn caches now.
- *   TARN_ERROR_INVALID_ARGUMENT   `caches` is NULL */
-TARN_API tarn_status tarn_caching_get(bool *caches);
+TARN_API tarn_status tarn_caching_set(bool caches, bool *previous);
 
 /* Sets or returns the most bytes that tarn may reserve on `device`. The initial value, TARN_NO_LIMIT, means no limit. A
  * limit below what is reserved now only stops growth. A compaction is not growth. The resume of a suspended pool needs

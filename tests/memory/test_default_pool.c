@@ -164,13 +164,13 @@ static void without_caching_it_is_the_same_pool(void **state)
     (void)state;
     void *block = NULL;
     size_t count = 0;
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     OK(tarn_pool_alloc(everybodys, own, MIB, &block));
     uint64_t freed = calls_of(0, "free");
     OK(tarn_pool_blocks_get(everybodys, NULL, 0, &count));
     CHECK(count == 1 && stats_of_pool(everybodys).allocated_bytes[TARN_STAT_ALL].current == (int64_t)MIB);
     OK(tarn_free(block));
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     CHECK(calls_of(0, "free") > freed); /* it was not cached */
 }
 

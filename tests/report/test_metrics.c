@@ -122,9 +122,9 @@ static void streams_that_come_and_go_are_told_apart(void **state)
     tarn_stream stream;
     void *block, *native = NULL;
     OK(tarn_stream_native_get(own, &native));
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     void *uncached = alloc_on(own, 3 * MIB);
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     OK(tarn_stream_shared_get(0, 0, &stream));
     OK(tarn_alloc_on(stream, 3 * MIB, &block));
     OK(tarn_free(block));

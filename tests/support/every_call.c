@@ -280,8 +280,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pointer_info_get, (world.block, &out.info))                                   \
     REFUSED(tarn_device_trim, (0, 0))                                                          \
     REFUSED(tarn_compact, (0, 0, &out.size))                                                   \
-    REFUSED(tarn_caching_set, (true))                                                          \
-    REFUSED(tarn_caching_get, (&out.answer))                                                   \
+    REFUSED(tarn_caching_set, (true, &out.answer))                                             \
     REFUSED(tarn_device_limit_set, (0, SIZE_MAX))                                              \
     REFUSED(tarn_device_limit_get, (0, &out.size))                                             \
     REFUSED(tarn_metrics_print, (take, NULL))                                                  \

@@ -149,13 +149,8 @@ static void fuzz_tarn_compact(void)
 
 static void fuzz_tarn_caching_set(void)
 {
-    (void)tarn_caching_set(take() < 128);
-}
-
-static void fuzz_tarn_caching_get(void)
-{
-    bool caches;
-    (void)tarn_caching_get(or_null(&caches));
+    bool previous;
+    (void)tarn_caching_set(take() < 128, or_null(&previous));
 }
 
 static void fuzz_tarn_device_limit_set(void)
@@ -544,7 +539,6 @@ const struct api_call api_memory[] = {
     CALL(tarn_configuration_set),
     CALL(tarn_configuration_get),
     CALL(tarn_configuration_note_get),
-    CALL(tarn_caching_get),
     CALL(tarn_pool_export),
     CALL(tarn_share_revoke),
     CALL(tarn_share_importers_get),

@@ -353,13 +353,12 @@ static void op_setting(void)
 /* While caching is off, each block of a default pool is the driver's own, and nobody has it again. */
 void caching_turn(bool wanted)
 {
-    bool caches = true;
-    if (WELL(0, tarn_caching_set, wanted)) {
+    bool cached = m.uncached;
+    if (WELL(0, tarn_caching_set, wanted, &cached)) {
+        SO(cached == !m.uncached, "caching is not as it was set", "%d", cached);
         m.uncached = !wanted;
         m.was_uncached |= !wanted;
     }
-    if (WELL(0, tarn_caching_get, &caches))
-        SO(caches == !m.uncached, "caching is not as it was set", "%d", caches);
 }
 
 static void op_caching(void)
@@ -435,7 +434,7 @@ static void op_ask(void)
 
 void asks_end(void)
 {
-    SURE(tarn_caching_set, true);
+    SURE(tarn_caching_set, true, NULL);
     for (int i = 0; i < POOLS; i++)
         while (m.pools[i].live && m.pools[i].holds) {
             SURE(tarn_pool_unhold, m.pools[i].pool);

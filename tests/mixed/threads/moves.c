@@ -303,7 +303,7 @@ void op_caching(struct worker *worker)
         taken(&block, got, size, flow);
         give_back(worker, &block);
     }
-    MINE(tarn_caching_set(false));
+    MINE(tarn_caching_set(false, NULL));
     if (WELL(SHORT, tarn_alloc_on, worker->flows[flow].value, size, &got)) {
         taken(&block, got, size, flow);
         MINE(tarn_pointer_info_get(got, &info));
@@ -313,7 +313,7 @@ void op_caching(struct worker *worker)
         use(worker, flow, &block);
         give_back(worker, &block);
     }
-    MINE(tarn_caching_set(true));
+    MINE(tarn_caching_set(true, NULL));
     pthread_mutex_unlock(&one);
 }
 
