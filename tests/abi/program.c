@@ -445,7 +445,7 @@ static void workspaces(tarn_library library)
     OK(tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value));
     UNTOUCHED_BEHIND(cleared);
     CHECK(cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0);
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     OK(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call.value));
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB);
@@ -454,7 +454,7 @@ static void workspaces(tarn_library library)
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace);
     OK(tarn_workspace_end(&call.value));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
 }
 
 /* What is the calling thread's alone, and what is the process's. */
@@ -469,20 +469,18 @@ static void modes_and_plain_handles(tarn_library library)
 
     OK(tarn_handle_get(library, TARN_STREAM_NONE, &handle));
     CHECK(handle == &handle_alive);
-    OK(tarn_handle_wait_limit_set(1000));
-    OK(tarn_handle_wait_limit_get(&ns));
+    OK(tarn_handle_wait_limit_set(1000, NULL));
+    OK(tarn_handle_wait_limit_set(0, &ns));
     CHECK(ns == 1000);
-    OK(tarn_handle_wait_limit_set(0));
-    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3));
-    OK(tarn_handle_mode_get(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, &value));
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3, NULL));
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1, &value));
     CHECK(value == 3);
-    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1));
     OK(tarn_handle_mode_guard_set(&guard.value, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 1));
     UNTOUCHED_BEHIND(guard);
     CHECK(guard.value.active && guard.value.previous == -1);
     OK(tarn_handle_mode_guard_restore(&guard.value));
     OK(tarn_handle_lease(library, second_stream, &lease.value));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     OK(tarn_workspace_begin_of(&lease.value, &call.value));
     UNTOUCHED_BEHIND(lease);
     UNTOUCHED_BEHIND(call);

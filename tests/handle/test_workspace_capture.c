@@ -219,7 +219,7 @@ static void test_no_scope_serves_a_workspace(void **state)
         assert_ok(tarn_pool_create(NULL, &pool));
         assert_ok(tarn_scope_begin(pool, per_call ? TARN_SCOPE_THREAD : kinds[i], stream, &scope));
         if (per_call) {
-            assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+            assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
             assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
             assert_non_null(call.pointer);
         }
@@ -233,7 +233,7 @@ static void test_no_scope_serves_a_workspace(void **state)
         memset(handle->workspace, i, handle->workspace_size); /* it is there */
         if (per_call) {
             assert_ok(tarn_workspace_end(&call));
-            assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+            assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
         }
         assert_ok(tarn_pool_resume(pool));
         assert_ok(tarn_pool_release(pool));
@@ -466,7 +466,7 @@ static void test_the_legacy_stream_beside_a_blocking_capture(void **state)
     assert_int_equal(workspace_stats().captured_count, 0);
     assert_ok(workspaces_clear_stream(TARN_STREAM_LEGACY, NULL));
     assert_int_equal(workspace_stats().bytes, 0);
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     assert_non_null(call.pointer);
     assert_ok(tarn_workspace_end(&call));

@@ -235,16 +235,12 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_handle_lease_bind, (&lease_to_bind, world.stream))                            \
     REFUSED(tarn_handle_prewarm, (world.library, TARN_CURRENT_DEVICE, world.stream, 1))        \
     REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                                   \
-    REFUSED(tarn_handle_wait_limit_set, (0))                                                   \
-    REFUSED(tarn_handle_wait_limit_get, (&out.word))                                           \
-    REFUSED(tarn_handle_mode_get, (blas, TARN_HANDLE_MATH, &out.number))                       \
+    REFUSED(tarn_handle_wait_limit_set, (0, &out.word))                                        \
     REFUSED(tarn_handle_mode_guard_set, (&unset_mode_guard, blas, 0, 0))                       \
-    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0))                        \
+    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0, &out.number))           \
     REFUSED(tarn_handle_stats_get, (world.library, 0, &out.handle_stats))                      \
-    REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED))                                \
-    REFUSED(tarn_workspace_policy_get, (&out.policy))                                          \
+    REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED, &out.policy))                   \
     REFUSED(tarn_workspace_size_set, (world.library, -1))                                      \
-    REFUSED(tarn_workspace_size_get, (world.library, 0, &out.size))                            \
     REFUSED(tarn_workspace_get, (world.library, world.stream, &out.pointer, &out.size))        \
     REFUSED(tarn_workspace_get_of, (&lease_to_bind, &out.pointer, &out.size))                  \
     REFUSED(tarn_workspace_begin, (world.library, world.stream, &out.workspace))               \
@@ -621,7 +617,7 @@ void world_make(void)
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, world.sockets) == 0);
 
     OK(tarn_handle_lease(world.library, world.stream, &world.lease));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     OK(tarn_workspace_begin(world.library, TARN_STREAM_CURRENT, &world.workspace));
     OK(tarn_device_guard_set(&world.device_guard, 0));
     OK(tarn_stream_guard_set(&world.stream_guard, world.stream));
@@ -639,7 +635,7 @@ void world_end(void)
     OK(tarn_stream_guard_restore(&world.stream_guard));
     OK(tarn_device_guard_restore(&world.device_guard));
     OK(tarn_workspace_end(&world.workspace));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     OK(tarn_handle_return(&world.lease));
     OK(tarn_handle_trim(world.library, 0, &out.size));
     OK(tarn_workspace_clear(NULL, NULL));

@@ -456,6 +456,7 @@ class tarn_handle_stats(Structure):
         ("device_bytes_last", c_int64),
         ("device_bytes_max", c_int64),
         ("contract_breaks", c_uint64),
+        ("workspace_bytes", c_size_t),
     ]
 
 class tarn_workspace_call(Structure):
@@ -807,17 +808,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_handle_lease_bind": (c_int, [POINTER(tarn_lease), c_uint64], "lease stream"),
     "tarn_handle_return": (c_int, [POINTER(tarn_lease)], "lease"),
     "tarn_handle_trim": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device destroyed"),
-    "tarn_handle_wait_limit_set": (c_int, [c_uint64], "ns"),
-    "tarn_handle_wait_limit_get": (c_int, [POINTER(c_uint64)], "ns"),
-    "tarn_handle_mode_set": (c_int, [c_int, c_int, c_int], "library mode value"),
-    "tarn_handle_mode_get": (c_int, [c_int, c_int, POINTER(c_int)], "library mode value"),
+    "tarn_handle_wait_limit_set": (c_int, [c_uint64, POINTER(c_uint64)], "ns previous"),
+    "tarn_handle_mode_set": (c_int, [c_int, c_int, c_int, POINTER(c_int)], "library mode value previous"),
     "tarn_handle_mode_guard_set": (c_int, [POINTER(tarn_handle_mode_guard), c_int, c_int, c_int], "guard library mode value"),
     "tarn_handle_mode_guard_restore": (c_int, [POINTER(tarn_handle_mode_guard)], "guard"),
     "tarn_handle_stats_get": (c_int, [c_int, c_int, POINTER(tarn_handle_stats)], "library device stats"),
-    "tarn_workspace_policy_set": (c_int, [c_int], "policy"),
-    "tarn_workspace_policy_get": (c_int, [POINTER(c_int)], "policy"),
+    "tarn_workspace_policy_set": (c_int, [c_int, POINTER(c_int)], "policy previous"),
     "tarn_workspace_size_set": (c_int, [c_int, c_int64], "library bytes"),
-    "tarn_workspace_size_get": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device bytes"),
     "tarn_workspace_get": (c_int, [c_int, c_uint64, POINTER(c_void_p), POINTER(c_size_t)], "library stream pointer size"),
     "tarn_workspace_get_of": (c_int, [POINTER(tarn_lease), POINTER(c_void_p), POINTER(c_size_t)], "lease pointer size"),
     "tarn_workspace_begin": (c_int, [c_int, c_uint64, POINTER(tarn_workspace_call)], "library stream call"),
