@@ -331,14 +331,9 @@ static void pools(void)
 
 static void pinned_memory(void)
 {
-    FRAMED(tarn_pinned_settings, settings);
     FRAMED(tarn_pinned_stats, stats);
     void *block;
 
-    settings.value.size = sizeof settings.value;
-    OK(tarn_pinned_settings_get(&settings.value));
-    UNTOUCHED_BEHIND(settings);
-    OK(tarn_pinned_settings_set(&settings.value));
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block));
     CHECK(tarn_pinned_contains((char *)block + 1));
     stats.value.size = sizeof stats.value;

@@ -214,10 +214,7 @@ static void end_sleep(void)
 
 static void end_settings(void)
 {
-    const tarn_pinned_settings pinned = {
-        .size = sizeof pinned, .register_threads = 1, .max_round_threshold = SIZE_MAX, .max_cached_size = SIZE_MAX};
     DEMAND(tarn_configuration_set("all:default") == TARN_OK);
-    DEMAND(tarn_pinned_settings_set(&pinned) == TARN_OK);
     DEMAND(tarn_caching_set(true, NULL) == TARN_OK);
     DEMAND(tarn_trace_stop() == TARN_OK && tarn_trace_clear() == TARN_OK && tarn_live_stop() == TARN_OK);
     DEMAND(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL) == TARN_OK);

@@ -54,7 +54,6 @@ static struct {
     tarn_device_properties properties;
     tarn_stats stats;
     tarn_pinned_stats pinned_stats;
-    tarn_pinned_settings pinned_settings;
     tarn_handle_stats handle_stats;
     tarn_workspace_stats workspace_stats;
     tarn_library_info library_info;
@@ -69,7 +68,6 @@ static const tarn_sleep_options pinned_sleep = {.size = sizeof pinned_sleep, .wh
 /* What calls read. */
 static tarn_alloc_options alloc_options = {.size = sizeof alloc_options, .device = TARN_CURRENT_DEVICE};
 static tarn_host_configuration host_config = {.size = sizeof host_config, .devices = 1};
-static tarn_pinned_settings pinned_settings = {.size = sizeof pinned_settings};
 static tarn_trace_options trace_options = {.size = sizeof trace_options};
 static tarn_device_guard device_guard, unset_device_guard;
 static tarn_stream_guard stream_guard, unset_stream_guard;
@@ -85,7 +83,6 @@ static void prepare(void)
     out.properties.size = sizeof out.properties;
     out.stats.size = sizeof out.stats;
     out.pinned_stats.size = sizeof out.pinned_stats;
-    out.pinned_settings.size = sizeof out.pinned_settings;
     out.handle_stats.size = sizeof out.handle_stats;
     out.workspace_stats.size = sizeof out.workspace_stats;
     out.cleared.size = sizeof out.cleared;
@@ -97,7 +94,6 @@ static void prepare(void)
     out.stream_info.size = sizeof out.stream_info;
     out.ledger.size = sizeof out.ledger;
     before = out;
-    pinned_settings.register_threads = 1;
     unset_device_guard = (tarn_device_guard){0};
     unset_stream_guard = (tarn_stream_guard){0};
     unset_mode_guard = (tarn_handle_mode_guard){0};
@@ -288,8 +284,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pinned_trim, (0))                                                             \
     REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                                 \
     REFUSED(tarn_pinned_forget_captures, ())                                                   \
-    REFUSED(tarn_pinned_settings_set, (&pinned_settings))                                      \
-    REFUSED(tarn_pinned_settings_get, (&out.pinned_settings))                                  \
     REFUSED(tarn_pinned_stats_get, (&out.pinned_stats))                                        \
     REFUSED(tarn_pinned_stats_reset, (TARN_STATS_PEAK))                                        \
     REFUSED(tarn_pool_create, (NULL, &out.pool))                                               \

@@ -496,18 +496,6 @@ class tarn_workspace_stats(Structure):
         ("allocations", c_uint64),
     ]
 
-class tarn_pinned_settings(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("use_register", c_bool),
-        ("register_threads", c_uint),
-        ("reserve_segment", c_size_t),
-        ("background_threads", c_bool),
-        ("max_round_threshold", c_size_t),
-        ("max_cached_size", c_size_t),
-        ("free_catch_all", c_bool),
-    ]
-
 class tarn_pinned_duration(Structure):
     _fields_ = [
         ("total", c_int64),
@@ -827,8 +815,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_pinned_trim": (c_int, [c_size_t], "keep"),
     "tarn_pinned_limit_set": (c_int, [c_size_t], "bytes"),
     "tarn_pinned_forget_captures": (c_int, [], ""),
-    "tarn_pinned_settings_set": (c_int, [POINTER(tarn_pinned_settings)], "settings"),
-    "tarn_pinned_settings_get": (c_int, [POINTER(tarn_pinned_settings)], "settings"),
     "tarn_pinned_stats_get": (c_int, [POINTER(tarn_pinned_stats)], "stats"),
     "tarn_pinned_stats_reset": (c_int, [c_int], "what"),
     "tarn_anchor": (c_int, [c_void_p, c_size_t], "pointer size"),

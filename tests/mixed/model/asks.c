@@ -370,7 +370,6 @@ static void op_pinned(void)
 {
     static size_t limit = TARN_NO_LIMIT;
     tarn_pinned_stats now = {.size = sizeof now};
-    tarn_pinned_settings settings = {.size = sizeof settings};
     bool live = false;
     switch (below(5)) {
     case 0:
@@ -380,8 +379,8 @@ static void op_pinned(void)
             SO(now.limit == limit, "a limit is another", "%zu, not %zu", (size_t)now.limit, limit);
         return;
     case 1:
-        if (WELL(0, tarn_pinned_settings_get, &settings))
-            (void)WELL(0, tarn_pinned_settings_set, &settings);
+        (void)WELL(0, tarn_configuration_set,
+                   CHANCE(2) ? "pinned_use_background_threads:True" : "pinned_use_background_threads:False");
         return;
     case 2:
         (void)WELL(0, tarn_pinned_stats_reset, (tarn_stats_what)below(2));
