@@ -46,7 +46,8 @@
  * the toolkits' usual directories. In each place the newest known version is tried first, and the next one if a library
  * cannot be opened or lacks a function. If the process has loaded libraries of one major version of CUDA or ROCm, no
  * other version is opened beside them. If only another version exists, the text of TARN_ERROR_LIBRARY_NOT_FOUND names
- * both.
+ * both. A handle must be passed to the library that created it. A program that is linked with the library needs nothing
+ * else: tarn uses a library that is loaded, unless TARN_LIBRARY_PATH has another one.
  *
  * All functions are thread-safe, and may be called during a capture unless they say otherwise. A call that fails leaves
  * handles as they were. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,

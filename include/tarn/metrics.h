@@ -15,7 +15,8 @@
  * one, never a part. All users may read it, as far as the umask allows. A symbolic link is replaced, not followed.
  *
  * The function is thread-safe and may be called during a capture. It calls the driver only to ask how much memory is
- * free, on devices whose memory tarn has used. A lost device does not make it fail. It may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_CONFIGURATION,
+ * free, on devices whose memory tarn has used. A lost device does not make it fail. Every function may also return
+ * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_CONFIGURATION,
  * TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_INVALID_ARGUMENT for a NULL. */
 #ifndef TARN_METRICS_H
 #define TARN_METRICS_H
