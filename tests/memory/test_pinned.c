@@ -3,6 +3,7 @@
 
 /* Pinned memory, one call after the other: sizes, reuse, streams, limits, settings, statistics, the end of the process. */
 #include "support/pinned.h"
+#include "support/system.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -397,6 +398,23 @@ static void the_configuration_sets_them(void)
     CHECK(!note);
 }
 
+/* The other settings are in force all the same, and the next change tries again. */
+static void a_thread_that_cannot_be_created_is_done_without(void)
+{
+    host_start_with(1, 64 * MIB);
+    CHECK(!pinned_settings().background_threads);
+    system_only("pthread_create");
+    system_arm(1, true, 0);
+    OK(tarn_configuration_set("pinned_use_background_threads:True,pinned_max_cached_size_mb:5"));
+    CHECK(system_hits() == 1 && strcmp(tarn_last_error(), "") == 0);
+    CHECK(!pinned_settings().background_threads && pinned_settings().max_cached_size == 5 * MIB);
+    OK(tarn_pinned_free(pinned_take(3 * MIB)));
+    system_arm(0, false, 0);
+    OK(tarn_configuration_set("pinned_max_cached_size_mb:6"));
+    CHECK(pinned_settings().background_threads && pinned_settings().max_cached_size == 6 * MIB);
+    OK(tarn_shutdown());
+}
+
 static void memory_is_registered(void)
 {
     host_start_with(1, 64 * MIB);
@@ -658,6 +676,7 @@ int main(void)
         CHILD_TEST(a_full_driver_is_made_room_in),
         CHILD_TEST(statistics_are_exact),
         CHILD_TEST(the_configuration_sets_them),
+        CHILD_TEST(a_thread_that_cannot_be_created_is_done_without),
         CHILD_TEST(memory_is_registered),
         CHILD_TEST(a_segment_is_reserved),
         CHILD_TEST(what_is_too_large_is_not_cached),
