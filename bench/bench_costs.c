@@ -144,10 +144,10 @@ static void pool_lives(size_t i)
 
 static void pool_is_found(size_t i)
 {
-    tarn_pool_id id;
+    tarn_pool_info info = {.size = sizeof info};
     tarn_pool *found = NULL;
-    must(tarn_pool_id_get(pools[pick(i, number)], &id));
-    must(tarn_pool_find(id, &found));
+    must(tarn_pool_info_get(pools[pick(i, number)], &info));
+    must(tarn_pool_find(info.id, &found));
     must(tarn_pool_release(found));
 }
 
@@ -258,7 +258,7 @@ static void measure_pools(void)
         must(tarn_pool_alloc(pools[i], own, 4096, &blocks[i]));
     }
     measure("pools: create one, first allocation, free, release", pool_lives);
-    measure("`tarn_pool_id_get()`, `_find()`, `_release()`", pool_is_found);
+    measure("`tarn_pool_info_get()`, `_find()`, `_release()`", pool_is_found);
     measure("`tarn_pool_stats_get()`", pool_counts);
     measure("`tarn_pool_blocks_get()`", pool_lists);
     measure("`tarn_pool_trim()`", pool_is_trimmed);

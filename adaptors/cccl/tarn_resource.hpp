@@ -41,7 +41,10 @@ template <class OutOfMemory = out_of_memory> class basic_resource
 
     explicit basic_resource(tarn_pool *pool) : pool_(pool)
     {
-        check(tarn_pool_device_get(pool, &device_));
+        tarn_pool_info info{};
+        info.size = sizeof info;
+        check(tarn_pool_info_get(pool, &info));
+        device_ = info.device;
     }
 
     void *allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = default_alignment)

@@ -12,17 +12,17 @@
 /* The stream that a library names, on the device of its pool. Good for one call. */
 static tarn_status find_stream(tarn_pool *pool, struct CUstream_st *native, tarn_stream *stream)
 {
-    int device = 0;
-    tarn_status status = tarn_pool_device_get(pool, &device);
-    return status ? status : tarn_stream_find(device, native, stream);
+    tarn_pool_info info = {.size = sizeof info};
+    tarn_status status = tarn_pool_info_get(pool, &info);
+    return status ? status : tarn_stream_find(info.device, native, stream);
 }
 
 /* A free that failed for its stream. The libraries ask once, and most of them ignore the answer. */
 static int free_late(tarn_pool *pool, void *pointer, tarn_status failed)
 {
-    int device = 0;
+    tarn_pool_info info = {.size = sizeof info};
     bool is_pointers = failed == TARN_ERROR_INVALID_POINTER || failed == TARN_ERROR_DOUBLE_FREE;
-    return (int)(is_pointers || tarn_pool_device_get(pool, &device) ? failed : tarn_late_free(device, pointer));
+    return (int)(is_pointers || tarn_pool_info_get(pool, &info) ? failed : tarn_late_free(info.device, pointer));
 }
 
 int tarn_handler_alloc(void *context, void **pointer, size_t size, struct CUstream_st *native)

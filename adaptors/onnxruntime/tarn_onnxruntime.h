@@ -113,14 +113,16 @@ static inline OrtStatus *ORT_API_CALL tarn_ort_stats(const OrtAllocator *base, O
     tarn_stats stats;
     memset(&stats, 0, sizeof stats);
     stats.size = sizeof stats;
-    size_t limit = TARN_NO_LIMIT;
-    if (tarn_pool_stats_get(allocator->pool, &stats) || tarn_pool_limit_get(allocator->pool, &limit))
+    tarn_pool_info info;
+    memset(&info, 0, sizeof info);
+    info.size = sizeof info;
+    if (tarn_pool_stats_get(allocator->pool, &stats) || tarn_pool_info_get(allocator->pool, &info))
         return allocator->api->CreateStatus(ORT_FAIL, tarn_last_error());
     const struct {
         const char *key;
         int64_t value;
     } found[] = {
-        {"Limit", limit == TARN_NO_LIMIT ? -1 : (int64_t)limit},
+        {"Limit", info.limit == TARN_NO_LIMIT ? -1 : (int64_t)info.limit},
         {"InUse", stats.allocated_bytes[TARN_STAT_ALL].current},
         {"TotalAllocated", stats.reserved_bytes[TARN_STAT_ALL].current},
         {"MaxInUse", stats.allocated_bytes[TARN_STAT_ALL].peak},
@@ -145,8 +147,12 @@ static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, 
     memset(allocator, 0, sizeof *allocator);
     allocator->api = api;
     allocator->pool = pool;
-    if (tarn_pool_device_get(pool, &allocator->device) || tarn_stream_find(allocator->device, NULL, &allocator->legacy))
+    tarn_pool_info info;
+    memset(&info, 0, sizeof info);
+    info.size = sizeof info;
+    if (tarn_pool_info_get(pool, &info) || tarn_stream_find(info.device, NULL, &allocator->legacy))
         return api->CreateStatus(ORT_FAIL, tarn_last_error());
+    allocator->device = info.device;
     OrtStatus *failed =
         api->CreateMemoryInfo(name, OrtDeviceAllocator, allocator->device, OrtMemTypeDefault, &allocator->info);
     if (failed)

@@ -35,7 +35,10 @@ class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
     /* Of the pool's device. Throws tarn::error for no pool. */
     explicit tensorrt_allocator(tarn_pool *pool) : pool_(pool)
     {
-        check(tarn_pool_device_get(pool, &device_));
+        tarn_pool_info info{};
+        info.size = sizeof info;
+        check(tarn_pool_info_get(pool, &info));
+        device_ = info.device;
     }
 
     void *allocateAsync(std::uint64_t const size, std::uint64_t const alignment, nvinfer1::AllocatorFlags const flags,

@@ -31,12 +31,12 @@ static void cuda(CUresult result)
 static void print(const char *when, tarn_pool *pool)
 {
     tarn_stats stats = {.size = sizeof stats};
-    unsigned references;
+    tarn_pool_info info = {.size = sizeof info};
     must(tarn_pool_stats_get(pool, &stats));
-    must(tarn_pool_use_count_get(pool, &references));
+    must(tarn_pool_info_get(pool, &info));
     printf("%-18s %2lld MiB live, %2lld MiB reserved, %u references\n", when,
            (long long)(stats.allocated_bytes[TARN_STAT_ALL].current >> 20),
-           (long long)(stats.reserved_bytes[TARN_STAT_ALL].current >> 20), references);
+           (long long)(stats.reserved_bytes[TARN_STAT_ALL].current >> 20), info.use_count);
 }
 
 int main(void)

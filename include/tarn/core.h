@@ -126,8 +126,7 @@ TARN_API tarn_status tarn_record_stream(void *pointer, tarn_stream stream);
 
 struct tarn_pool_options;
 
-/* Creates a pool; the caller gets one reference. `options` (pool.h) may be NULL for the current device and no special
- * properties.
+/* Creates a pool; the caller gets one reference. `options` (pool.h) may be NULL: the current device, nothing special.
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number
  *   TARN_ERROR_NOT_SUPPORTED      the device lacks what the options need: virtual memory, or export
  *   TARN_ERROR_OUT_OF_MEMORY      the driver refuses the addresses that virtual memory needs; plain segments need none
@@ -142,8 +141,7 @@ TARN_API tarn_status tarn_pool_create(const struct tarn_pool_options *options, t
 TARN_API tarn_status tarn_pool_alloc(tarn_pool *pool, tarn_stream stream, size_t size, void **pointer);
 
 /* Drops a reference. NULL is allowed. After the last release the pool cannot be used again: its free memory returns to
- * the driver, at once where no work uses it; live blocks stay valid. Graphs and open scopes have references of their
- * own.
+ * the driver, at once where no work uses it; live blocks stay valid. Graphs and open scopes have their own references.
  *   TARN_ERROR_INVALID_ARGUMENT   not a pool, or one whose last reference was dropped; or all references left are those
  *                                 of scopes, captures and graphs */
 TARN_API tarn_status tarn_pool_release(tarn_pool *pool);

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuBLAS handles, with the vendor's types. They need the vendor's header and are not part of tarn.h. tarn/handle.h
- * has the rules and statuses.
- *
- * The handle must be passed to the library that created it. A program that is linked with the library needs nothing
- * else: tarn uses a library that is loaded, unless TARN_LIBRARY_PATH has another one. */
+/* Handles of cuBLAS with the vendor's types. Not part of tarn.h: it needs the vendor's header.
+ * tarn/handle.h has the rules and statuses. scripts/vendor-headers wrote this. */
 #ifndef TARN_CUBLAS_H
 #define TARN_CUBLAS_H
 
@@ -16,8 +13,7 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUBLAS. `handle` must not be
- * NULL. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUBLAS. `handle` must not be NULL. */
 static inline tarn_status tarn_cublas_handle(tarn_stream stream, cublasHandle_t *handle)
 {
     void *found = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuDSS handles, with the vendor's types. They need the vendor's header and are not part of tarn.h. tarn/handle.h
- * has the rules and statuses. */
+/* Handles of cuDSS with the vendor's types. Not part of tarn.h: it needs the vendor's header.
+ * tarn/handle.h has the rules and statuses. scripts/vendor-headers wrote this. */
 #ifndef TARN_CUDSS_H
 #define TARN_CUDSS_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUDSS. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUDSS. `handle` must not be NULL. */
 static inline tarn_status tarn_cudss_handle(tarn_stream stream, cudssHandle_t *handle)
 {
     void *found = NULL;

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSOLVER handles, dense and sparse, with the vendor's types. They need both of the vendor's headers and are not
- * part of tarn.h. tarn/handle.h has the rules and statuses. tarn gives them no workspace.
- *
- * The handle must be passed to the library that created it. A program that is linked with the library needs nothing
- * else: tarn uses a library that is loaded, unless TARN_LIBRARY_PATH has another one. */
+/* Handles of cuSOLVER with the vendor's types. Not part of tarn.h: it needs the vendor's header.
+ * tarn/handle.h has the rules and statuses. scripts/vendor-headers wrote this. */
 #ifndef TARN_CUSOLVER_H
 #define TARN_CUSOLVER_H
 
@@ -17,8 +14,7 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_DN. `handle` must
- * not be NULL. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_DN. `handle` must not be NULL. */
 static inline tarn_status tarn_cusolver_dn_handle(tarn_stream stream, cusolverDnHandle_t *handle)
 {
     void *found = NULL;
@@ -28,8 +24,7 @@ static inline tarn_status tarn_cusolver_dn_handle(tarn_stream stream, cusolverDn
     return status;
 }
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_SP. `handle` must
- * not be NULL. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_SP. `handle` must not be NULL. */
 static inline tarn_status tarn_cusolver_sp_handle(tarn_stream stream, cusolverSpHandle_t *handle)
 {
     void *found = NULL;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSPARSELt handles, with the vendor's types. They need the vendor's header and are not part of tarn.h.
- * tarn/handle.h has the rules and statuses. The handle is a structure, which tarn has: use the pointer, and do not
- * copy what is behind it. */
+/* Handles of cuSPARSELt with the vendor's types. Not part of tarn.h: it needs the vendor's header.
+ * tarn/handle.h has the rules and statuses. scripts/vendor-headers wrote this. */
 #ifndef TARN_CUSPARSELT_H
 #define TARN_CUSPARSELT_H
 
@@ -14,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSPARSELT. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSPARSELT. `handle` must not be NULL. */
 static inline tarn_status tarn_cusparselt_handle(tarn_stream stream, const cusparseLtHandle_t **handle)
 {
     void *found = NULL;

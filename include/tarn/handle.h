@@ -46,7 +46,8 @@
  * the toolkits' usual directories. In each place the newest known version is tried first, and the next one if a library
  * cannot be opened or lacks a function. If the process has loaded libraries of one major version of CUDA or ROCm, no
  * other version is opened beside them. If only another version exists, the text of TARN_ERROR_LIBRARY_NOT_FOUND names
- * both.
+ * both. A handle must be passed to the library that created it. A program that is linked with the library needs nothing
+ * else: tarn uses a library that is loaded, unless TARN_LIBRARY_PATH has another one.
  *
  * All functions are thread-safe, and may be called during a capture unless they say otherwise. A call that fails leaves
  * handles as they were. Every function may also return TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER,
@@ -236,26 +237,21 @@ TARN_API tarn_status tarn_handle_trim(tarn_library library, int device, size_t *
  * TARN_ERROR_CAPTURE. The initial value 0 means no wait. tarn_shutdown() waits for a waiting thread.
  *
  * A library's first handle on a device is created alone, which can take seconds. A thread that needs a handle meanwhile
- * waits up to 60 s, or up to its limit if that is longer. After that the call returns TARN_ERROR_BUSY. */
-TARN_API tarn_status tarn_handle_wait_limit_set(uint64_t ns);
-/* Returns the calling thread's limit, in ns.
- *   TARN_ERROR_INVALID_ARGUMENT   `ns` is NULL */
-TARN_API tarn_status tarn_handle_wait_limit_get(uint64_t *ns);
+ * waits up to 60 s, or up to its limit if that is longer. After that the call returns TARN_ERROR_BUSY. `previous` (may
+ * be NULL) receives the limit before. */
+TARN_API tarn_status tarn_handle_wait_limit_set(uint64_t ns, uint64_t *previous);
 
 /* Sets a mode that all handles of a library have from their next binding on, in every thread. `value` is the vendor's
  * own number. PyTorch's "allow TF32" is MATH with CUBLAS_TF32_TENSOR_OP_MATH; its "deterministic" on ROCm is ATOMICS
- * with 0. The initial value -1 means the library's default, including what the environment says.
+ * with 0. The initial value -1 means the library's default, including what the environment says. `previous` (may be
+ * NULL) receives the value before.
  *   TARN_ERROR_NOT_SUPPORTED      the library has no such mode
  *   TARN_ERROR_INVALID_ARGUMENT   an unknown mode, or a value below -1 */
 typedef enum tarn_handle_mode {
     TARN_HANDLE_MATH,   /* the precision of the library's arithmetic */
     TARN_HANDLE_ATOMICS /* whether sums may be in any order */
 } tarn_handle_mode;
-TARN_API tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value);
-/* Returns the value that was last set for all threads; -1 means none.
- *   TARN_ERROR_NOT_SUPPORTED      the library has no such mode
- *   TARN_ERROR_INVALID_ARGUMENT   `value` is NULL, or an unknown mode */
-TARN_API tarn_status tarn_handle_mode_get(tarn_library library, tarn_handle_mode mode, int *value);
+TARN_API tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value, int *previous);
 
 /* A guard sets a mode for the calling thread only, whatever is set for all threads; -1 means what is set for all
  * threads. Restore brings back the thread's previous value. Both take effect at the next get of each of the thread's
@@ -285,6 +281,7 @@ typedef struct tarn_handle_stats {
     int64_t device_bytes_last;
     int64_t device_bytes_max; /* the most that this ever was */
     uint64_t contract_breaks; /* found by TARN_DEBUG=handles */
+    size_t workspace_bytes;   /* of a workspace that a handle gets now; 0 where handles have none */
 } tarn_handle_stats;
 
 /* Returns the counters of one library's handles on one device.
@@ -344,18 +341,16 @@ typedef enum tarn_workspace_policy {
     TARN_WORKSPACE_LIBRARY
 } tarn_workspace_policy;
 
-/* Set or return the policy for all libraries and threads. A new policy takes effect at the next get.
+/* Sets the policy for all libraries and threads, from the next get on. `previous` (may be NULL) receives the policy
+ * before.
  *   TARN_ERROR_INVALID_ARGUMENT   the policy is unknown */
-TARN_API tarn_status tarn_workspace_policy_set(tarn_workspace_policy policy);
-TARN_API tarn_status tarn_workspace_policy_get(tarn_workspace_policy *policy);
+TARN_API tarn_status tarn_workspace_policy_set(tarn_workspace_policy policy, tarn_workspace_policy *previous);
 
-/* Set or return the size of a library's workspaces in bytes, from the next get on. -1 restores the default. 0 means a
- * workspace of NULL and 0 bytes. A workspace that is large enough is kept.
+/* Sets the size of a library's workspaces in bytes, from the next get on. -1 restores the default. 0 means a workspace
+ * of NULL and 0 bytes. A workspace that is large enough is kept. tarn_handle_stats has the size.
  *   TARN_ERROR_NOT_SUPPORTED      the library has no workspace
- *   TARN_ERROR_INVALID_ARGUMENT   the size is below -1 or above 1 TiB, or the library number is unknown
- *   TARN_ERROR_INVALID_DEVICE     there is no device with that number */
+ *   TARN_ERROR_INVALID_ARGUMENT   the size is below -1 or above 1 TiB, or the library number is unknown */
 TARN_API tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes);
-TARN_API tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes);
 
 /* Return the workspace for libraries that take it as an argument (cuBLASLt, hipBLASLt), under every policy. `get`
  * returns the workspace of the calling thread's handle for `stream` and its device. It is valid until the thread asks

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* hipBLASLt handles, with the vendor's types. They need the vendor's header and are not part of tarn.h.
- * tarn/handle.h has the rules and statuses. */
+/* Handles of hipBLASLt with the vendor's types. Not part of tarn.h: it needs the vendor's header.
+ * tarn/handle.h has the rules and statuses. scripts/vendor-headers wrote this. */
 #ifndef TARN_HIPBLASLT_H
 #define TARN_HIPBLASLT_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_HIPBLASLT. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_HIPBLASLT. `handle` must not be NULL. */
 static inline tarn_status tarn_hipblaslt_handle(tarn_stream stream, hipblasLtHandle_t *handle)
 {
     void *found = NULL;

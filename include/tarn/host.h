@@ -48,10 +48,9 @@ typedef struct tarn_host_configuration {
  *   TARN_ERROR_INVALID_ARGUMENT   a value is out of range, or the size of the structure is unknown */
 TARN_API tarn_status tarn_host_configuration_set(const tarn_host_configuration *config);
 
-/* Kinds of driver calls: 0 to tarn_host_call_kinds() - 1. tarn_host_call_name() returns a kind's name ("map",
- * "event_record"), or NULL for an unknown kind. */
+/* Returns the name of a kind of driver calls ("map", "event_record"). Kinds are numbers from 0; NULL is returned behind
+ * the last, and for a negative one. */
 #define TARN_HOST_MAX_KINDS 64
-TARN_API int tarn_host_call_kinds(void);
 TARN_API const char *tarn_host_call_name(int kind);
 
 /* The ledger of one device. Times are of the virtual clock, which is never slept. A call that fails is counted and

@@ -25,12 +25,7 @@ extern "C" {
 #define TARN_MAX_ALIGNMENT (2ul << 20) /* bytes */
 #define TARN_MAX_SIZE (1ul << 60)      /* bytes: a larger request fails as TARN_ERROR_OUT_OF_MEMORY */
 
-/* Returns the tag of a text. The same text always gives the same tag. Only its first 63 bytes count.
- *   TARN_ERROR_INVALID_ARGUMENT   `text` is NULL, or 65,535 texts have a tag already
- *   TARN_ERROR_OUT_OF_HOST_MEMORY */
-TARN_API tarn_status tarn_tag_intern(const char *text, tarn_tag *tag);
-/* Returns the text of a tag, or "" for 0 and for an unknown tag. The string is constant. */
-TARN_API const char *tarn_tag_text(tarn_tag tag);
+/* Allocation ------------------------------------------------------------------------------------------------------- */
 
 /* Allocates `size` bytes for the calling thread's current device and stream, as tarn_alloc_on() does. Returns NULL on
  * failure; tarn_last_status() then gives the status. Returns NULL with TARN_OK for 0 bytes. */
@@ -57,6 +52,8 @@ TARN_API tarn_status tarn_extend(void *pointer, size_t size);
  *   TARN_ERROR_DOUBLE_FREE       `pointer` is in free memory of tarn, where a block may have been */
 TARN_API tarn_status tarn_usable_size_get(const void *pointer, size_t *size);
 
+/* What a pointer is ------------------------------------------------------------------------------------------------ */
+
 /* The id of a pool (pool.h). (0, 0) is the device's default pool, (0, n) a pool that the caller created, (n, 0) one
  * made for a graph. */
 typedef struct tarn_pool_id {
@@ -82,6 +79,17 @@ typedef struct tarn_block_info {
  *   TARN_ERROR_INVALID_POINTER    `pointer` is not in a live block
  *   TARN_ERROR_INVALID_ARGUMENT   `info->size` is unknown */
 TARN_API tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info *info);
+
+/* Tags ------------------------------------------------------------------------------------------------------------- */
+
+/* Returns the tag of a text. The same text always gives the same tag. Only its first 63 bytes count.
+ *   TARN_ERROR_INVALID_ARGUMENT   `text` is NULL, or 65,535 texts have a tag already
+ *   TARN_ERROR_OUT_OF_HOST_MEMORY */
+TARN_API tarn_status tarn_tag_intern(const char *text, tarn_tag *tag);
+/* Returns the text of a tag, or "" for 0 and for an unknown tag. The string is constant. */
+TARN_API const char *tarn_tag_text(tarn_tag tag);
+
+/* Compaction ------------------------------------------------------------------------------------------------------- */
 
 /* Releases at least `wanted` bytes of physical memory between live blocks of `device`; SIZE_MAX asks for all there is.
  * Blocks keep their addresses and contents: their contents are copied into smaller pieces, which are mapped at the old
@@ -112,18 +120,19 @@ TARN_API tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info 
  *   TARN_ERROR_DEVICE_LOST     a failure could not be undone: the blocks concerned have lost their memory */
 TARN_API tarn_status tarn_compact(int device, size_t wanted, size_t *gained);
 
+/* Caching ---------------------------------------------------------------------------------------------------------- */
+
 /* Turns caching on or off. Caching is on at first, unless TARN_NO_CACHING=1 is set in the environment. While it is off,
  * each block of a default pool is a driver allocation of its own, and is never reused. This is for memory checkers, and
  * to see whether the cache causes a fault. A freed block then returns to the driver when it is idle: at the next
  * allocation for its stream, at a trim, or when caching is turned on again, but never while a known capture is open on
  * the device. Private pools keep caching. Turning caching off releases nothing: tarn_device_trim() releases what is
- * cached.
+ * cached. `previous` (may be NULL) receives whether caching was on.
  *   TARN_ERROR_CONFIGURATION   `caches` is true and backend:cudaMallocAsync is set, where tarn never caches the default
  *                              pools */
-TARN_API tarn_status tarn_caching_set(bool caches);
-/* Returns whether tarn caches now.
- *   TARN_ERROR_INVALID_ARGUMENT   `caches` is NULL */
-TARN_API tarn_status tarn_caching_get(bool *caches);
+TARN_API tarn_status tarn_caching_set(bool caches, bool *previous);
+
+/* Limits ----------------------------------------------------------------------------------------------------------- */
 
 /* Sets or returns the most bytes that tarn may reserve on `device`. The initial value, TARN_NO_LIMIT, means no limit. A
  * limit below what is reserved now only stops growth. A compaction is not growth. The resume of a suspended pool needs

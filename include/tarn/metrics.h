@@ -11,8 +11,11 @@
  * malformed value every call returns TARN_ERROR_CONFIGURATION. Failures to write are reported in the log
  * (TARN_LOG=errors), and tarn tries again. tarn_shutdown() ends the writing. The file stays when the process ends.
  *
- * Both functions are thread-safe and may be called during a capture. They call the driver only to ask how much memory
- * is free, on devices whose memory tarn has used. A lost device does not make them fail. Every function may also return
+ * The file is first written under another name, and then replaces the old one: a reader finds the old text or the new
+ * one, never a part. All users may read it, as far as the umask allows. A symbolic link is replaced, not followed.
+ *
+ * The function is thread-safe and may be called during a capture. It calls the driver only to ask how much memory is
+ * free, on devices whose memory tarn has used. A lost device does not make it fail. Every function may also return
  * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_DRIVER, TARN_ERROR_CONFIGURATION,
  * TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_INVALID_ARGUMENT for a NULL. */
 #ifndef TARN_METRICS_H
@@ -30,13 +33,6 @@ extern "C" {
  * calling thread, may call tarn, and must copy what it keeps. If `take` returns false, the rest is left out.
  *   TARN_ERROR_SYSTEM   `take` returned false */
 TARN_API tarn_status tarn_metrics_print(bool (*take)(const void *text, size_t length, void *user), void *user);
-
-/* Writes the text to a file. It is written to a temporary file beside it, which then replaces it: a reader finds the
- * old text or the new one, never a part. On failure the file is as it was. All users may read the file, as far as the
- * umask allows. A symbolic link is replaced, not followed.
- *   TARN_ERROR_SYSTEM             the file cannot be written, or exists and is not a regular file
- *   TARN_ERROR_INVALID_ARGUMENT   `path` is NULL, empty or too long */
-TARN_API tarn_status tarn_metrics_write(const char *path);
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* MIOpen handles, with the vendor's types. They need the vendor's header and are not part of tarn.h. tarn/handle.h
- * has the rules and statuses. */
+/* Handles of MIOpen with the vendor's types. Not part of tarn.h: it needs the vendor's header.
+ * tarn/handle.h has the rules and statuses. scripts/vendor-headers wrote this. */
 #ifndef TARN_MIOPEN_H
 #define TARN_MIOPEN_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_MIOPEN. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_MIOPEN. `handle` must not be NULL. */
 static inline tarn_status tarn_miopen_handle(tarn_stream stream, miopenHandle_t *handle)
 {
     void *found = NULL;

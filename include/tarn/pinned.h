@@ -20,6 +20,8 @@
  * unrecorded block is reused at once, even inside the capture. A block recorded before the capture and freed during it
  * waits for the end of the capture. tarn records and queries no event on a stream that captures.
  *
+ * Settings. The pinned_* keys of the configuration (config.h) decide how memory is made and kept.
+ *
  * Pools. Only a capture's pool has pinned memory of its own. Scopes of threads do not matter here, and suspending a
  * pool leaves its pinned memory in place. After tarn_shutdown(), live blocks keep their memory until the process ends.
  *
@@ -69,25 +71,6 @@ TARN_API tarn_status tarn_pinned_limit_set(size_t bytes);
  * have finished. The kept blocks that wait for this call become free, even those of a capture that is still open. Those
  * that wait for a pool stay. */
 TARN_API tarn_status tarn_pinned_forget_captures(void);
-
-/* Settings of pinned memory. The pinned_* keys of the configuration (config.h) set them too. */
-typedef struct tarn_pinned_settings {
-    size_t size;                /* sizeof(tarn_pinned_settings), set by the caller */
-    bool use_register;          /* register pages of the system instead of allocating from the driver. Off */
-    unsigned register_threads;  /* threads that touch pages: a power of two, at most 128; 0 means 1. 1 */
-    size_t reserve_segment;     /* bytes of a segment allocated at the first growth and kept. 0: none */
-    bool background_threads;    /* a thread checks for finished work while blocks wait for it. Off */
-    size_t max_round_threshold; /* bytes: larger requests are rounded up to 256 bytes only. TARN_NO_LIMIT */
-    size_t max_cached_size;     /* bytes: larger blocks go back to the driver when they are free. TARN_NO_LIMIT */
-    bool free_catch_all;        /* PyTorch's, for C++ exceptions: no effect, because no call throws. Off */
-} tarn_pinned_settings;
-
-/* Set or return the settings for requests from now on. Memory allocated before stays as it is. A new value of
- * reserve_segment reserves one more segment. A failure changes no setting.
- *   TARN_ERROR_INVALID_ARGUMENT     `size` is unknown, register_threads is invalid, or reserve_segment is above 128 TiB
- *   TARN_ERROR_OUT_OF_HOST_MEMORY   the background thread cannot be created */
-TARN_API tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *settings);
-TARN_API tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings);
 
 /* How long driver calls took, in ns; all fields are 0 if there were none. The structure never grows, because others
  * contain it. */

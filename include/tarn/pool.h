@@ -109,10 +109,6 @@ typedef struct tarn_pool_options {
     bool registrable;
 } tarn_pool_options;
 
-/* Returns the allocator that the pool was created with. If it has none, all fields except `size` are NULL. The caller
- * sets `allocator->size`. */
-TARN_API tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocator *allocator);
-
 /* Returns the default pool of `device`, or of TARN_CURRENT_DEVICE. Allocations that name no other pool come from it. It
  * lives as long as the process uses tarn: tarn_pool_retain() and tarn_pool_release() have no effect, its use count is
  * 1, its id is (0, 0). It has no allocator. A scope of it routes allocations back to it. It cannot be suspended,
@@ -130,12 +126,31 @@ TARN_API tarn_status tarn_pool_retain(tarn_pool *pool);
  *                                 every default pool has */
 TARN_API tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool);
 
-/* Return properties of a pool. The use count is the number of references, of callers, open scopes, captures and graphs.
- * The id is (0, n) for a pool that was created and (n, 0) for one that a capture made for itself; no id is given twice
- * in a process. */
-TARN_API tarn_status tarn_pool_use_count_get(tarn_pool *pool, unsigned *count);
-TARN_API tarn_status tarn_pool_id_get(tarn_pool *pool, tarn_pool_id *id);
-TARN_API tarn_status tarn_pool_device_get(tarn_pool *pool, int *device);
+/* Whether a pool has its memory (tarn_pool_suspend()). */
+typedef enum tarn_pool_state {
+    TARN_POOL_RUNS,     /* it is not suspended */
+    TARN_POOL_CHANGES,  /* a thread is suspending or resuming it, or a sleep is prepared (sleep.h) and includes it */
+    TARN_POOL_KEPT,     /* suspended; the contents of live blocks are in host memory */
+    TARN_POOL_DISCARDED /* suspended; live blocks will have undefined contents */
+} tarn_pool_state;
+
+/* What a pool is now. */
+typedef struct tarn_pool_info {
+    size_t size;           /* sizeof(tarn_pool_info), set by the caller */
+    tarn_pool_id id;       /* no id but (0, 0) is given twice in a process */
+    int device;            /* whose memory it is */
+    tarn_pool_state state; /* whether it is suspended */
+    unsigned use_count;    /* references, of callers, open scopes, captures and graphs */
+    tarn_tag tag;          /* by which a sleep chooses it (tarn_pool_tag_set() in sleep.h); 0: none */
+    size_t limit;          /* bytes: as tarn_pool_limit_set() has it; TARN_NO_LIMIT: none */
+
+    /* tarn's copy of the allocator that the pool was created with; NULL: none. Valid while the pool is. */
+    const tarn_pool_allocator *allocator;
+} tarn_pool_info;
+
+/* Describes a pool. Takes no lock.
+ *   TARN_ERROR_INVALID_ARGUMENT   `info` is NULL, or its `size` is unknown */
+TARN_API tarn_status tarn_pool_info_get(tarn_pool *pool, tarn_pool_info *info);
 
 /* Return or reset the pool's own statistics. They mean what the device's mean (stats.h), and are part of those. The
  * default pool's do not include other pools.
@@ -158,11 +173,10 @@ TARN_API tarn_status tarn_pool_segments_get(tarn_pool *pool, tarn_mapping *segme
  *   TARN_ERROR_BUSY      the thread is in a `mapped` or `unmapping` callback (observe.h); nothing was released */
 TARN_API tarn_status tarn_pool_trim(tarn_pool *pool, size_t keep);
 
-/* Set or return the most bytes that the pool may reserve. The initial value, TARN_NO_LIMIT, means no limit. A limit
+/* Sets the most bytes that the pool may reserve. The initial value, TARN_NO_LIMIT, means no limit. A limit
  * below what is reserved now only stops growth. Neither a compaction nor the resume of a suspended pool is growth of
  * the pool: a resume may exceed this limit, up to what the pool had. */
 TARN_API tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes);
-TARN_API tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes);
 
 /* One live block of a pool. */
 typedef struct tarn_pool_block {
@@ -182,19 +196,11 @@ TARN_API tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *bloc
  * does not matter. If a pointer occurs twice, the answer is false. `pointers` may be NULL if `count` is 0. */
 TARN_API tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, bool *same);
 
-/* Suspend and resume. A suspended pool keeps its addresses but has no memory: its memory serves others. Live blocks
- * keep their addresses, and graphs that use them stay valid, but nothing may use either until the pool is resumed. */
-typedef enum tarn_pool_state {
-    TARN_POOL_RUNS,     /* it is not suspended */
-    TARN_POOL_CHANGES,  /* a thread is suspending or resuming it, or a sleep is prepared (sleep.h) and includes it */
-    TARN_POOL_KEPT,     /* suspended; the contents of live blocks are in host memory */
-    TARN_POOL_DISCARDED /* suspended; live blocks will have undefined contents */
-} tarn_pool_state;
-
-/* Returns whether the pool is suspended now. */
-TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state);
-
-/* Suspends a pool: returns all of its memory to the driver. The call first waits for the work queued on the pool's
+/* Suspends a pool: returns all of its memory to the driver. A suspended pool keeps its addresses but has no memory: its
+ * memory serves others. Live blocks keep their addresses, and graphs that use them stay valid, but nothing may use
+ * either until the pool is resumed.
+ *
+ * The call first waits for the work queued on the pool's
  * streams and on streams recorded for its blocks, streams of other devices among them. If a graph holds a reference, or
  * one of these streams is a found one (tarn_stream_find()), it waits for all work of the device, which ends a capture
  * that does not show (stream.h). With `keep`, the contents of live blocks are first copied to host memory, by the
@@ -205,7 +211,7 @@ TARN_API tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state
  * return TARN_ERROR_SUSPENDED, as do tarn_anchor(), tarn_export(), tarn_mapping_get() and tarn_pool_restore(). Its
  * statistics still count live blocks; its reserved bytes are 0.
  *
- * On failure the pool keeps running with its contents, with two exceptions, which tarn_pool_state_get() reports. If the
+ * On failure the pool keeps running with its contents, with two exceptions, which tarn_pool_info_get() reports. If the
  * driver refused to undo or to release, the pool is suspended. If copies were begun and the driver does not say whether
  * they have ended, the pool is partly suspended and its memory stays in place; tarn_pool_resume() waits for the copies.
  *   TARN_ERROR_NOT_SUPPORTED        the pool has plain segments

@@ -167,10 +167,9 @@ typedef struct tarn_sleeper_info {
     char why[256];            /* the reason of its last callback; "" if that returned TARN_OK */
 } tarn_sleeper_info;
 
-/* Set or return a pool's tag. The rules of a sleep choose pools by tag. 0, the initial value, means no tag.
- *   TARN_ERROR_INVALID_ARGUMENT   a default pool, not a pool, not a tag, or NULL */
+/* Sets a pool's tag. The rules of a sleep choose pools by tag. 0, the initial value, means no tag.
+ *   TARN_ERROR_INVALID_ARGUMENT   a default pool, not a pool, or not a tag */
 TARN_API tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag);
-TARN_API tarn_status tarn_pool_tag_get(tarn_pool *pool, tarn_tag *tag);
 
 /* Prepares a sleep. With `options` NULL everything sleeps, and contents are kept. `residue`, which may be NULL, gets
  * what would stay. Waits for the work of the sleepers and of the pools. If the call fails, the process is awake, with

@@ -84,12 +84,20 @@ TARN_API tarn_status tarn_stream_retire(tarn_stream stream);
  *   TARN_ERROR_INVALID_DEVICE     there is no device with that number */
 TARN_API tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream);
 
-/* Return the vendor's stream (cudaStream_t), the device, and the priority of a stream. A stream that tarn leased or
- * shared stays tarn's: do not destroy it. The priority of a stream that was adopted or found is given as 0.
- *   TARN_ERROR_INVALID_STREAM   `native`: also another thread's per-thread default stream */
+/* Returns the vendor's stream (cudaStream_t). A stream that tarn leased or shared stays tarn's: do not destroy it.
+ *   TARN_ERROR_INVALID_STREAM   also another thread's per-thread default stream */
 TARN_API tarn_status tarn_stream_native_get(tarn_stream stream, void **native);
-TARN_API tarn_status tarn_stream_device_get(tarn_stream stream, int *device);
-TARN_API tarn_status tarn_stream_priority_get(tarn_stream stream, int *priority);
+
+/* What a stream is. */
+typedef struct tarn_stream_info {
+    size_t size;  /* sizeof(tarn_stream_info), set by the caller */
+    int device;   /* whose stream it is */
+    int priority; /* as it was leased or shared; 0 for one that was adopted or found */
+} tarn_stream_info;
+
+/* Describes a stream.
+ *   TARN_ERROR_INVALID_ARGUMENT   `info` is NULL, or its `size` is unknown */
+TARN_API tarn_status tarn_stream_info_get(tarn_stream stream, tarn_stream_info *info);
 
 /* `query` returns TARN_OK if all work queued so far has finished; `synchronize` waits for it.
  *   TARN_ERROR_NOT_READY        `query`: work is still unfinished

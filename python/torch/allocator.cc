@@ -161,7 +161,7 @@ void Allocator::init(int device_count)
 
 void Allocator::enable(bool value)
 {
-    check(tarn_caching_set(value), "caching_allocator_enable");
+    check(tarn_caching_set(value, nullptr), "caching_allocator_enable");
     caches = value;
 }
 

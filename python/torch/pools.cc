@@ -24,6 +24,16 @@
 namespace tarn_torch
 {
 
+static bool number_of(tarn_pool *pool, tarn_pool_id *number)
+{
+    tarn_pool_info info = {};
+    info.size = sizeof info;
+    if (tarn_pool_info_get(pool, &info) != TARN_OK)
+        return false;
+    *number = info.id;
+    return true;
+}
+
 Pool &Allocator::pool_locked(Device &device, MempoolId_t id, const char *what)
 {
     auto found = device.pools.find(id);
@@ -38,8 +48,8 @@ std::vector<PoolNumber> Allocator::pool_numbers()
     for (size_t i = 0; i < devices.size(); i++) {
         std::lock_guard<std::mutex> guard(devices[i]->lock);
         for (const auto &[theirs, pool] : devices[i]->pools) {
-            tarn_pool_id ours = {};
-            if (pool.pool && tarn_pool_id_get(pool.pool, &ours) == TARN_OK)
+            tarn_pool_id ours;
+            if (pool.pool && number_of(pool.pool, &ours))
                 numbers.push_back({static_cast<int>(i), theirs, ours});
         }
     }
@@ -154,7 +164,7 @@ bool Allocator::find_pool(DeviceIndex index, MempoolId_t id, tarn_pool_id *found
     std::lock_guard<std::mutex> guard(devices[static_cast<size_t>(index)]->lock);
     auto pool = devices[static_cast<size_t>(index)]->pools.find(id);
     return pool != devices[static_cast<size_t>(index)]->pools.end() && pool->second.pool &&
-           tarn_pool_id_get(pool->second.pool, found) == TARN_OK;
+           number_of(pool->second.pool, found);
 }
 
 const char *Allocator::make_registrable(DeviceIndex index, MempoolId_t id)

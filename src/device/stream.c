@@ -17,6 +17,7 @@
 #include "device/stream.h"
 #include "base/pages.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
 
@@ -837,22 +838,15 @@ tarn_status tarn_stream_native_get(tarn_stream stream, void **native)
     return status;
 }
 
-tarn_status tarn_stream_device_get(tarn_stream stream, int *device)
+tarn_status tarn_stream_info_get(tarn_stream stream, tarn_stream_info *info)
 {
     struct stream *found = NULL;
-    tarn_status status = find_for(stream, device, &found);
-    if (!status)
-        *device = found->device;
-    return status;
-}
-
-tarn_status tarn_stream_priority_get(tarn_stream stream, int *priority)
-{
-    struct stream *found = NULL;
-    tarn_status status = find_for(stream, priority, &found);
-    if (!status)
-        *priority = found->priority;
-    return status;
+    tarn_status status = sized_check("tarn_stream_info", info, sizeof *info);
+    if (status || (status = find_for(stream, info, &found)))
+        return status;
+    tarn_stream_info now = {.size = sizeof now, .device = found->device, .priority = found->priority};
+    sized_write(info, &now, sizeof now);
+    return TARN_OK;
 }
 
 /* The stream of a value. It must not capture, because asking about its work would end the capture. */

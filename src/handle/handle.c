@@ -336,26 +336,15 @@ static void handles_thread_end(struct thread *thread)
     mutex_unlock(&holders_lock);
 }
 
-tarn_status tarn_handle_wait_limit_set(uint64_t ns)
+tarn_status tarn_handle_wait_limit_set(uint64_t ns, uint64_t *previous)
 {
     struct holder *holder = NULL;
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
+    if (previous)
+        *previous = holder->wait_ns;
     holder->wait_ns = ns;
-    call_end(holder);
-    return TARN_OK;
-}
-
-tarn_status tarn_handle_wait_limit_get(uint64_t *ns)
-{
-    struct holder *holder = NULL;
-    if (!ns)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "ns is NULL");
-    tarn_status status = call_begin(&holder);
-    if (status)
-        return status;
-    *ns = holder->wait_ns;
     call_end(holder);
     return TARN_OK;
 }

@@ -37,29 +37,19 @@ static tarn_status value_check(int value)
     return value >= -1 ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a valid value of a mode", value);
 }
 
-tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value)
+tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value, int *previous)
 {
     struct entry *entry = NULL;
     int place = 0;
     tarn_status status = process_check();
     if (status || (status = value_check(value)) || (status = mode_find(library, mode, &entry, &place)))
         return status;
-    atomic_store(&entry->mode_values[place], value);
+    int before = atomic_exchange(&entry->mode_values[place], value);
     atomic_fetch_add(&entry->mode_changes, 1);
     process_changed();
+    if (previous)
+        *previous = before;
     return TARN_OK;
-}
-
-tarn_status tarn_handle_mode_get(tarn_library library, tarn_handle_mode mode, int *value)
-{
-    struct entry *entry = NULL;
-    int place = 0;
-    if (!value)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "value is NULL");
-    tarn_status status = process_check();
-    if (!status && !(status = mode_find(library, mode, &entry, &place)))
-        *value = atomic_load(&entry->mode_values[place]);
-    return status;
 }
 
 /* The thread's handles of a library are told when they are next asked for. */

@@ -723,6 +723,7 @@ tarn_status tarn_handle_stats_get(tarn_library library, int device, tarn_handle_
     tarn_handle_stats result = shelf->stats;
     mutex_unlock(&shelf->lock);
     result.contract_breaks = atomic_load_explicit(&shelf->contract_breaks, memory_order_relaxed);
+    result.workspace_bytes = entry->row->workspace_size ? workspace_bytes(entry, device_at(device)) : 0;
     sized_write(stats, &result, sizeof result);
     return TARN_OK;
 }

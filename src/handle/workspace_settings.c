@@ -130,26 +130,18 @@ size_t workspace_bytes(struct entry *entry, const struct device *device)
 
 /* Settings -------------------------------------------------------------------------------------------------------- */
 
-tarn_status tarn_workspace_policy_set(tarn_workspace_policy wanted)
+tarn_status tarn_workspace_policy_set(tarn_workspace_policy wanted, tarn_workspace_policy *previous)
 {
     tarn_status status = process_check();
     if (status)
         return status;
     if ((unsigned)wanted > TARN_WORKSPACE_LIBRARY)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a workspace policy", (int)wanted);
-    atomic_store(&policy, (int)wanted);
+    (void)workspace_policy(); /* the environment is read before it is overruled */
+    int before = atomic_exchange(&policy, (int)wanted);
     workspaces_changed();
-    return TARN_OK;
-}
-
-tarn_status tarn_workspace_policy_get(tarn_workspace_policy *result)
-{
-    tarn_status status = process_check();
-    if (status)
-        return status;
-    if (!result)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "policy is NULL");
-    *result = workspace_policy();
+    if (previous)
+        *previous = (tarn_workspace_policy)before;
     return TARN_OK;
 }
 
@@ -187,18 +179,5 @@ tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%lld is not a valid workspace size", (long long)bytes);
     atomic_store(&entry->workspace_bytes, bytes);
     workspaces_changed();
-    return TARN_OK;
-}
-
-tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *bytes)
-{
-    struct entry *entry = NULL;
-    struct device *found = NULL;
-    if (!bytes)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
-    tarn_status status = device_layer_ready();
-    if (status || (status = entry_with_workspace(library, &entry)) || (status = device_find(device, &found)))
-        return status;
-    *bytes = workspace_bytes(entry, found);
     return TARN_OK;
 }

@@ -32,15 +32,6 @@ static bool user_let_go(struct pool *pool)
     return users != 0;
 }
 
-/* The start of a call that reads from a pool. */
-static tarn_status check_reading(tarn_pool *pool, const void *result)
-{
-    tarn_status status = pool_check_any(pool);
-    if (status)
-        return status;
-    return result ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
-}
-
 static bool asks_for_plain(const tarn_pool_options *options)
 {
     const tarn_segment_sizes *sizes = options->sizes;
@@ -156,15 +147,6 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
     return TARN_OK;
 }
 
-tarn_status tarn_pool_allocator_get(tarn_pool *pool, tarn_pool_allocator *allocator)
-{
-    tarn_status status = pool_check_any(pool);
-    if (status || (status = sized_check("tarn_pool_allocator", allocator, sizeof *allocator)))
-        return status;
-    sized_write(allocator, &store_of_public(pool)->allocator, sizeof *allocator);
-    return TARN_OK;
-}
-
 tarn_status tarn_pool_default(int device, tarn_pool **pool)
 {
     struct device *found = NULL;
@@ -231,31 +213,24 @@ tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
                   (unsigned long long)id.first, (unsigned long long)id.second);
 }
 
-tarn_status tarn_pool_use_count_get(tarn_pool *pool, unsigned *count)
+tarn_status tarn_pool_info_get(tarn_pool *public, tarn_pool_info *info)
 {
-    tarn_status status = check_reading(pool, count);
-    if (status)
+    tarn_status status = pool_check_any(public);
+    if (status || (status = sized_check("tarn_pool_info", info, sizeof *info)))
         return status;
-    *count = store_is_default(store_of_public(pool)) ? 1 : atomic_load(&pool_of_public(pool)->count);
-    return TARN_OK;
-}
-
-tarn_status tarn_pool_id_get(tarn_pool *pool, tarn_pool_id *id)
-{
-    tarn_status status = check_reading(pool, id);
-    if (status)
-        return status;
-    const struct store *store = store_of_public(pool);
-    *id = (tarn_pool_id){store->id[0], store->id[1]};
-    return TARN_OK;
-}
-
-tarn_status tarn_pool_device_get(tarn_pool *pool, int *device)
-{
-    tarn_status status = check_reading(pool, device);
-    if (status)
-        return status;
-    *device = store_of_public(pool)->arena->device->number;
+    const struct store *store = store_of_public(public);
+    const struct pool *pool = store_is_default(store) ? NULL : pool_of_public(public);
+    tarn_pool_info now = {
+        .size = sizeof now,
+        .id = {store->id[0], store->id[1]},
+        .device = store->arena->device->number,
+        .state = pool ? (tarn_pool_state)atomic_load(&pool->state) : TARN_POOL_RUNS,
+        .use_count = pool ? atomic_load(&pool->count) : 1,
+        .tag = pool ? (tarn_tag)atomic_load(&pool->tag) : 0,
+        .limit = atomic_load(&store->limit),
+        .allocator = store->allocator.alloc ? &store->allocator : NULL,
+    };
+    sized_write(info, &now, sizeof now);
     return TARN_OK;
 }
 
@@ -321,18 +296,6 @@ tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes)
     return TARN_OK;
 }
 
-tarn_status tarn_pool_limit_get(tarn_pool *pool, size_t *bytes)
-{
-    tarn_status status = check_reading(pool, bytes);
-    if (status)
-        return status;
-    struct store *store = store_of_public(pool);
-    mutex_lock(&store->arena->lock);
-    *bytes = store->limit;
-    mutex_unlock(&store->arena->lock);
-    return TARN_OK;
-}
-
 tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag)
 {
     tarn_status status = pool_check(pool);
@@ -341,16 +304,5 @@ tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag)
     if (tag && !*tarn_tag_text(tag))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%u is not a tag: tarn_tag_intern() gives one", (unsigned)tag);
     atomic_store(&pool_of_public(pool)->tag, tag);
-    return TARN_OK;
-}
-
-tarn_status tarn_pool_tag_get(tarn_pool *pool, tarn_tag *tag)
-{
-    tarn_status status = pool_check(pool);
-    if (status)
-        return status;
-    if (!tag)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "tag is NULL");
-    *tag = (tarn_tag)atomic_load(&pool_of_public(pool)->tag);
     return TARN_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls that turn the mode without caching on and off, and return it. Owns nothing. Each device's memory of that mode belongs to its
+/* The public call that turns the mode without caching on and off. Owns nothing. Each device's memory of that mode belongs to its
  * arena's store `uncached`. With backend:cudaMallocAsync the mode is always on, and the segments come from the driver's own pools. */
 #include "base/process.h"
 #include "base/status.h"
@@ -10,7 +10,7 @@
 
 #include <tarn/memory.h>
 
-tarn_status tarn_caching_set(bool caches)
+tarn_status tarn_caching_set(bool caches, bool *previous)
 {
     tarn_status status = memory_ready();
     if (status)
@@ -19,22 +19,14 @@ tarn_status tarn_caching_set(bool caches)
         return failed(TARN_ERROR_CONFIGURATION,
                       "tarn does not cache with backend:cudaMallocAsync, where the default pools "
                       "are the driver's own: leave the key out to have tarn cache");
-    atomic_store(&memory_is_uncached, !caches);
+    bool was_uncached = atomic_exchange(&memory_is_uncached, !caches);
     process_changed(); /* no thread goes on with what it remembers */
     for (int i = 0; caches && i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
         if (arena)
             trim_without_waiting(arena, &arena->uncached);
     }
+    if (previous)
+        *previous = !was_uncached;
     return TARN_OK;
-}
-
-tarn_status tarn_caching_get(bool *caches)
-{
-    if (!caches)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "caches is NULL");
-    tarn_status status = memory_ready();
-    if (!status)
-        *caches = !atomic_load(&memory_is_uncached);
-    return status;
 }

@@ -64,7 +64,7 @@ static void say_calls(int device)
     size_t length = 0;
     if (tarn_host_ledger_get(device, &ledger))
         return;
-    for (int kind = 0; kind < tarn_host_call_kinds(); kind++)
+    for (int kind = 0; tarn_host_call_name(kind); kind++)
         if (ledger.calls[kind] && length < sizeof text)
             length += (size_t)snprintf(text + length, sizeof text - length, "%s%s %llu", length ? ", " : "",
                                        tarn_host_call_name(kind), (unsigned long long)ledger.calls[kind]);

@@ -490,17 +490,3 @@ tarn_status tarn_metrics_print(bool (*take)(const void *text, size_t length, voi
     pages_unmap(surveyor, sizeof *surveyor);
     return status;
 }
-
-tarn_status tarn_metrics_write(const char *path)
-{
-    struct cancel cancel CANCEL_RESTORED = cancel_off();
-    struct surveyor *surveyor = NULL;
-    if (!path)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "path is NULL");
-    tarn_status status = survey_now(&surveyor);
-    if (status)
-        return status;
-    status = metrics_write(path, &surveyor->survey);
-    pages_unmap(surveyor, sizeof *surveyor);
-    return status;
-}

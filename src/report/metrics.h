@@ -37,7 +37,9 @@ void metrics_say_label(struct sink *sink, const char *name, const char *text);
 /* Ends the text with a comment, by which a reader sees that it is whole. */
 void metrics_end(struct sink *sink);
 
-/* Writes it to a file, as tarn_metrics_write() does. */
+/* Writes it to a file. It is written to a temporary file beside it, which then replaces it; on failure the file is as it was.
+ *   TARN_ERROR_SYSTEM             the file cannot be written, or exists and is not a regular file
+ *   TARN_ERROR_INVALID_ARGUMENT   the path is empty or too long */
 tarn_status metrics_write(const char *path, const struct survey *survey);
 
 #endif

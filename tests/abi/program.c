@@ -57,6 +57,7 @@ static void devices_and_streams(void)
     FRAMED(tarn_device_properties, properties);
     FRAMED(tarn_device_guard, guard);
     FRAMED(tarn_stream_guard, stream_guard);
+    FRAMED(tarn_stream_info, info);
     tarn_stream stream, current;
     tarn_event *event;
     void *native;
@@ -98,8 +99,10 @@ static void devices_and_streams(void)
     OK(tarn_stream_native_get(first_stream, &native));
     OK(tarn_stream_find(0, native, &stream));
     CHECK(stream == first_stream);
-    OK(tarn_stream_device_get(stream, &device));
-    CHECK(device == 0);
+    info.value.size = sizeof info.value;
+    OK(tarn_stream_info_get(stream, &info.value));
+    UNTOUCHED_BEHIND(info);
+    CHECK(info.value.device == 0 && info.value.priority == 0);
 
     OK(tarn_stream_native_get(second_stream, &native));
     OK(tarn_event_create(0, &event));
@@ -168,12 +171,10 @@ static void memory(void)
     OK(tarn_device_limit_set(0, 0));
     CHECK(tarn_alloc_on(first_stream, 100, &block) == TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
-    OK(tarn_caching_get(&caches));
+    OK(tarn_caching_set(false, &caches));
     CHECK(caches);
-    OK(tarn_caching_set(false));
-    OK(tarn_caching_get(&caches));
+    OK(tarn_caching_set(true, &caches));
     CHECK(!caches);
-    OK(tarn_caching_set(true));
 }
 
 /* Blocks whose pool is named, the device's own among them. */
@@ -183,19 +184,17 @@ static void named_pools(void)
     FRAMED(tarn_block_info, info);
     tarn_alloc_options options;
     tarn_pool *everybodys, *pool;
-    tarn_pool_id id;
-    unsigned count;
-    int device;
+    FRAMED(tarn_pool_info, known);
     void *block;
 
     OK(tarn_pool_default(0, &everybodys));
-    OK(tarn_pool_use_count_get(everybodys, &count));
-    OK(tarn_pool_id_get(everybodys, &id));
-    CHECK(count == 1 && id.first == 0 && id.second == 0);
+    known.value.size = sizeof known.value;
+    OK(tarn_pool_info_get(everybodys, &known.value));
+    UNTOUCHED_BEHIND(known);
+    CHECK(known.value.use_count == 1 && known.value.id.first == 0 && known.value.id.second == 0);
     OK(tarn_pool_create(NULL, &pool));
-    OK(tarn_pool_device_get(pool, &device));
-    CHECK(device == 0);
-    OK(tarn_pool_id_get(pool, &id));
+    OK(tarn_pool_info_get(pool, &known.value));
+    CHECK(known.value.device == 0);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.device = TARN_CURRENT_DEVICE;
@@ -205,7 +204,7 @@ static void named_pools(void)
     info.value.size = sizeof info.value;
     OK(tarn_pointer_info_get(block, &info.value));
     UNTOUCHED_BEHIND(info);
-    CHECK(info.value.pool.first == id.first && info.value.pool.second == id.second);
+    CHECK(info.value.pool.first == known.value.id.first && info.value.pool.second == known.value.id.second);
     stats.value.size = sizeof stats.value;
     OK(tarn_pool_stats_get(pool, &stats.value));
     UNTOUCHED_BEHIND(stats);
@@ -270,9 +269,7 @@ static void pools(void)
     tarn_pool_options options;
     tarn_pool_allocator allocator;
     tarn_segment_sizes sizes;
-    FRAMED(tarn_pool_allocator, known);
-    FRAMED(tarn_pool_id, id);
-    tarn_pool_state state;
+    FRAMED(tarn_pool_info, info);
     tarn_pool *pool;
     tarn_scope scope;
     size_t count;
@@ -291,19 +288,16 @@ static void pools(void)
     sizes.small_segment = 4 * MIB;
     options.sizes = &sizes;
     OK(tarn_pool_create(&options, &pool));
-    known.value.size = sizeof known.value;
-    OK(tarn_pool_allocator_get(pool, &known.value));
-    UNTOUCHED_BEHIND(known);
-    CHECK(known.value.alloc == segment_alloc && known.value.free == segment_free &&
-          known.value.user == &segments_alive);
-    OK(tarn_pool_id_get(pool, &id.value));
-    UNTOUCHED_BEHIND(id);
-    CHECK(id.value.first == 0 && id.value.second != 0);
-    OK(tarn_pool_limit_get(pool, &count));
-    CHECK(count == TARN_NO_LIMIT);
+    info.value.size = sizeof info.value;
+    OK(tarn_pool_info_get(pool, &info.value));
+    UNTOUCHED_BEHIND(info);
+    CHECK(info.value.allocator->alloc == segment_alloc && info.value.allocator->free == segment_free &&
+          info.value.allocator->user == &segments_alive);
+    CHECK(info.value.id.first == 0 && info.value.id.second != 0 && info.value.limit == TARN_NO_LIMIT);
+    CHECK(info.value.tag == 0 && info.value.state == TARN_POOL_RUNS);
     OK(tarn_pool_limit_set(pool, 16 * MIB));
-    OK(tarn_pool_limit_get(pool, &count));
-    CHECK(count == 16 * MIB);
+    OK(tarn_pool_info_get(pool, &info.value));
+    CHECK(info.value.limit == 16 * MIB);
 
     OK(tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope));
     OK(tarn_alloc_on(first_stream, 1000, &block));
@@ -321,8 +315,8 @@ static void pools(void)
     OK(tarn_pool_create(NULL, &pool));
     OK(tarn_pool_alloc(pool, first_stream, 2 * MIB, &block));
     OK(tarn_pool_suspend(pool, true));
-    OK(tarn_pool_state_get(pool, &state));
-    CHECK(state == TARN_POOL_KEPT);
+    OK(tarn_pool_info_get(pool, &info.value));
+    CHECK(info.value.state == TARN_POOL_KEPT);
     CHECK(tarn_pool_alloc(pool, first_stream, 2 * MIB, &graph) == TARN_ERROR_SUSPENDED);
     OK(tarn_pool_resume(pool));
     OK(tarn_free(block));
@@ -337,14 +331,9 @@ static void pools(void)
 
 static void pinned_memory(void)
 {
-    FRAMED(tarn_pinned_settings, settings);
     FRAMED(tarn_pinned_stats, stats);
     void *block;
 
-    settings.value.size = sizeof settings.value;
-    OK(tarn_pinned_settings_get(&settings.value));
-    UNTOUCHED_BEHIND(settings);
-    OK(tarn_pinned_settings_set(&settings.value));
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, MIB, &block));
     CHECK(tarn_pinned_contains((char *)block + 1));
     stats.value.size = sizeof stats.value;
@@ -451,7 +440,7 @@ static void workspaces(tarn_library library)
     OK(tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value));
     UNTOUCHED_BEHIND(cleared);
     CHECK(cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0);
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     OK(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call.value));
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB);
@@ -460,7 +449,7 @@ static void workspaces(tarn_library library)
     UNTOUCHED_BEHIND(call);
     CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace);
     OK(tarn_workspace_end(&call.value));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
 }
 
 /* What is the calling thread's alone, and what is the process's. */
@@ -475,20 +464,18 @@ static void modes_and_plain_handles(tarn_library library)
 
     OK(tarn_handle_get(library, TARN_STREAM_NONE, &handle));
     CHECK(handle == &handle_alive);
-    OK(tarn_handle_wait_limit_set(1000));
-    OK(tarn_handle_wait_limit_get(&ns));
+    OK(tarn_handle_wait_limit_set(1000, NULL));
+    OK(tarn_handle_wait_limit_set(0, &ns));
     CHECK(ns == 1000);
-    OK(tarn_handle_wait_limit_set(0));
-    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3));
-    OK(tarn_handle_mode_get(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, &value));
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3, NULL));
+    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1, &value));
     CHECK(value == 3);
-    OK(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1));
     OK(tarn_handle_mode_guard_set(&guard.value, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 1));
     UNTOUCHED_BEHIND(guard);
     CHECK(guard.value.active && guard.value.previous == -1);
     OK(tarn_handle_mode_guard_restore(&guard.value));
     OK(tarn_handle_lease(library, second_stream, &lease.value));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     OK(tarn_workspace_begin_of(&lease.value, &call.value));
     UNTOUCHED_BEHIND(lease);
     UNTOUCHED_BEHIND(call);
@@ -632,7 +619,7 @@ static void host_device(void)
     OK(tarn_host_ledger_get(0, &ledger.value));
     UNTOUCHED_BEHIND(ledger);
     CHECK(ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0);
-    CHECK(tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS && ledger.value.time_a_ns > 0);
+    CHECK(tarn_host_call_name(0) && !tarn_host_call_name(TARN_HOST_MAX_KINDS) && ledger.value.time_a_ns > 0);
     OK(tarn_host_extent_get(0, block, 2 * MIB, &extent.value));
     UNTOUCHED_BEHIND(extent);
     CHECK(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible);

@@ -39,6 +39,11 @@ class BlockInfo(Structure):
                 ("stream", c_uint64), ("tag", c_uint16), ("pool", PoolId), ("imported", c_bool)]
 
 
+class PoolInfo(Structure):
+    """Its first fields: as an older program has it."""
+    _fields_ = [("size", c_size_t), ("id", PoolId)]
+
+
 class AllocOptions(Structure):
     _fields_ = [("size", c_size_t), ("device", c_int), ("stream", c_uint64), ("alignment", c_size_t), ("tag", c_uint16)]
 
@@ -78,7 +83,7 @@ stream_lease = prototype("tarn_stream_lease", c_int, c_int, POINTER(c_uint64))
 stream_synchronize = prototype("tarn_stream_synchronize", c_uint64)
 stream_return = prototype("tarn_stream_return", c_uint64)
 pool_create = prototype("tarn_pool_create", c_void_p, POINTER(c_void_p))
-pool_id_get = prototype("tarn_pool_id_get", c_void_p, POINTER(PoolId))
+pool_info_get = prototype("tarn_pool_info_get", c_void_p, POINTER(PoolInfo))
 pool_stats_get = prototype("tarn_pool_stats_get", c_void_p, POINTER(Stats))
 pool_release = prototype("tarn_pool_release", c_void_p)
 scope_begin = prototype("tarn_scope_begin", c_void_p, c_int, c_uint64, POINTER(c_uint64))
@@ -125,16 +130,16 @@ ok(stream_return(stream))
 options.size = 0
 refused(alloc(byref(options), 5000, byref(pointer)), "TARN_ERROR_INVALID_ARGUMENT", "sizeof(tarn_alloc_options)")
 
-pool, scope, pool_id, stats = c_void_p(), c_uint64(), PoolId(), Stats(size=sizeof(Stats))
+pool, scope, pool_info, stats = c_void_p(), c_uint64(), PoolInfo(size=sizeof(PoolInfo)), Stats(size=sizeof(Stats))
 ok(pool_create(None, byref(pool)))
 ok(scope_begin(pool, 0, LEGACY, byref(scope)))
 inside = malloc(3 << 20)
 ok(scope_end(scope))
 outside = malloc(3 << 20)
-ok(pool_id_get(pool, byref(pool_id)))
+ok(pool_info_get(pool, byref(pool_info)))
 for block, is_inside in (inside, True), (outside, False):
     ok(pointer_info_get(block, byref(info)))
-    assert ((info.pool.first, info.pool.second) == (pool_id.first, pool_id.second)) == is_inside
+    assert ((info.pool.first, info.pool.second) == (pool_info.id.first, pool_info.id.second)) == is_inside
 ok(pool_stats_get(pool, byref(stats)))
 assert stats.allocation[0].current == 1 and stats.size == sizeof(Stats)
 ok(free(inside))

@@ -88,22 +88,20 @@ fn pools() -> Result<(), Failure> {
         let options =
             tarn_pool_options { size: size_of::<tarn_pool_options>(), device: TARN_CURRENT_DEVICE, no_remap: true, ..zeroed() };
         ok(tarn_pool_create(&options, &mut pool))?;
-        let mut limit = 0;
-        ok(tarn_pool_limit_get(pool, &mut limit))?;
-        assert_eq!(limit, TARN_NO_LIMIT as usize);
+        let mut known = tarn_pool_info { size: size_of::<tarn_pool_info>(), ..zeroed() };
+        ok(tarn_pool_info_get(pool, &mut known))?;
+        assert_eq!(known.limit, TARN_NO_LIMIT as usize);
         ok(tarn_scope_begin(pool, TARN_SCOPE_THREAD, TARN_STREAM_LEGACY.into(), &mut scope))?;
         let inside = tarn_malloc(3 << 20);
         ok(tarn_scope_end(scope))?;
         let outside = tarn_malloc(3 << 20);
 
-        let mut id = zeroed();
         let mut info = tarn_block_info { size: size_of::<tarn_block_info>(), ..zeroed() };
         let mut stats = tarn_stats { size: size_of::<tarn_stats>(), ..zeroed() };
-        ok(tarn_pool_id_get(pool, &mut id))?;
         ok(tarn_pointer_info_get(inside, &mut info))?;
-        assert_eq!((info.pool.first, info.pool.second), (id.first, id.second));
+        assert_eq!((info.pool.first, info.pool.second), (known.id.first, known.id.second));
         ok(tarn_pointer_info_get(outside, &mut info))?;
-        assert_ne!((info.pool.first, info.pool.second), (id.first, id.second));
+        assert_ne!((info.pool.first, info.pool.second), (known.id.first, known.id.second));
         ok(tarn_pool_stats_get(pool, &mut stats))?;
         assert_eq!(stats.requested_bytes[TARN_STAT_ALL as usize].current, 3 << 20);
         ok(tarn_device_stats_get(0, &mut stats))?;

@@ -3,12 +3,13 @@
 # Copyright (c) 2026 The tarn authors
 #
 # Each public header compiles alone, as C11 and as C++11, and all of them together in every standard that the compilers know, with
-# no warning. Those of the vendors' types stand on stand-ins for the vendors' headers. CC and CXX say which compilers.
+# no warning. Those of the vendors' types are as their list makes them, and stand on stand-ins for the vendors' headers. CC and CXX say which compilers.
 set -euo pipefail
 cd "$TARN_SOURCE"
 
 cxx=${CXX:-c++}
 command -v "$cxx" >/dev/null || { echo "no C++ compiler" >&2; exit 77; }
+scripts/vendor-headers --check
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

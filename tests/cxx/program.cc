@@ -150,9 +150,10 @@ static void blocks_pools_and_scopes()
     CHECK(pool.stats().reserved_bytes[TARN_STAT_ALL].current == 0);
     tarn_pool *raw = pool.get();
     again.close();
-    unsigned count = 0;
-    tarn::check(tarn_pool_use_count_get(raw, &count));
-    CHECK(count == 1);
+    tarn_pool_info info{};
+    info.size = sizeof info;
+    tarn::check(tarn_pool_info_get(raw, &info));
+    CHECK(info.use_count == 1);
 }
 
 static void captures()

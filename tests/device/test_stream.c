@@ -18,18 +18,21 @@ static tarn_stream current(int device)
     return stream;
 }
 
+static tarn_stream_info stream_info(tarn_stream stream)
+{
+    tarn_stream_info info = {.size = sizeof info, .device = -1, .priority = 77};
+    OK(tarn_stream_info_get(stream, &info));
+    return info;
+}
+
 static int priority_of(tarn_stream stream)
 {
-    int priority = 77;
-    OK(tarn_stream_priority_get(stream, &priority));
-    return priority;
+    return stream_info(stream).priority;
 }
 
 static int device_of(tarn_stream stream)
 {
-    int device = -1;
-    OK(tarn_stream_device_get(stream, &device));
-    return device;
+    return stream_info(stream).device;
 }
 
 static tarn_stream from_pool(int device, int priority)
@@ -220,7 +223,6 @@ static void a_retired_value_is_never_valid_again(void **state)
     (void)state;
     void *native = native_made(0), *pointer = NULL;
     tarn_stream values[50];
-    int number = 77;
     for (int i = 0; i < 50; i++) {
         OK(tarn_stream_adopt(0, native, &values[i]));
         for (int k = 0; k < i; k++) {
@@ -230,14 +232,14 @@ static void a_retired_value_is_never_valid_again(void **state)
         OK(tarn_stream_retire(values[i]));
     }
     tarn_stream stale = values[0];
+    tarn_stream_info info = {.size = sizeof info};
     tarn_stream_guard guard = {0};
     tarn_event *event = NULL;
     OK(tarn_event_create(0, &event));
     GIVES(tarn_stream_set(stale), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_retire(stale), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_return(stale), TARN_ERROR_INVALID_STREAM);
-    GIVES(tarn_stream_device_get(stale, &number), TARN_ERROR_INVALID_STREAM);
-    GIVES(tarn_stream_priority_get(stale, &number), TARN_ERROR_INVALID_STREAM);
+    GIVES(tarn_stream_info_get(stale, &info), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_query(stale), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_synchronize(stale), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_stream_guard_set(&guard, stale), TARN_ERROR_INVALID_STREAM);
@@ -245,7 +247,7 @@ static void a_retired_value_is_never_valid_again(void **state)
     GIVES(tarn_stream_wait(stale, event), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_alloc_on(stale, 10, &pointer), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_alloc_on((tarn_stream)0xfffffff0, 10, &pointer), TARN_ERROR_INVALID_STREAM);
-    CHECK(number == 77 && !pointer && !guard.active);
+    CHECK(!pointer && !guard.active);
     OK(tarn_event_destroy(event));
 }
 
@@ -456,8 +458,7 @@ static void streams_are_asked_and_waited_for(void **state)
     CHECK(time_now() == before + 3000 && ledger_of(0).waited_ns == waited + 3000);
     OK(tarn_stream_query(stream));
     GIVES(tarn_stream_native_get(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_stream_device_get(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_stream_priority_get(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_stream_info_get(stream, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 #define ROUNDS 3000
@@ -467,9 +468,8 @@ static void *adopt_and_retire(void *argument)
 {
     for (int i = 0; i < ROUNDS; i++) {
         tarn_stream stream = 0;
-        int device = -1;
         OK(tarn_stream_adopt(0, shared_native, &stream));
-        OK(tarn_stream_device_get(stream, &device));
+        CHECK(device_of(stream) == 0);
         CHECK(native_of(stream) == shared_native);
         OK(tarn_stream_retire(stream));
     }

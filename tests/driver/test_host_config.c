@@ -203,7 +203,8 @@ static void configure_refuses_impossible_devices(void **state)
 static void kinds_of_calls_have_names(void **state)
 {
     (void)state;
-    assert_int_equal(tarn_host_call_kinds(), DRIVER_CALLS);
+    for (int kind = 0; kind < DRIVER_CALLS; kind++)
+        assert_non_null(tarn_host_call_name(kind));
     assert_string_equal(tarn_host_call_name(DRIVER_CALL_map), "map");
     assert_string_equal(tarn_host_call_name(DRIVER_CALL_event_record), "event_record");
     assert_null(tarn_host_call_name(DRIVER_CALLS));

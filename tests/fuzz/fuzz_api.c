@@ -145,7 +145,7 @@ void end_mine(void)
     DEMAND(tarn_device_set(0) == TARN_OK);
     for (int i = 0; i < DEVICES; i++) {
         DEMAND(tarn_device_set(i) == TARN_OK && tarn_stream_set(TARN_STREAM_LEGACY) == TARN_OK);
-        (void)tarn_handle_wait_limit_set(0);
+        (void)tarn_handle_wait_limit_set(0, NULL);
     }
     DEMAND(tarn_device_set(0) == TARN_OK);
 }
@@ -214,13 +214,10 @@ static void end_sleep(void)
 
 static void end_settings(void)
 {
-    const tarn_pinned_settings pinned = {
-        .size = sizeof pinned, .register_threads = 1, .max_round_threshold = SIZE_MAX, .max_cached_size = SIZE_MAX};
     DEMAND(tarn_configuration_set("all:default") == TARN_OK);
-    DEMAND(tarn_pinned_settings_set(&pinned) == TARN_OK);
-    DEMAND(tarn_caching_set(true) == TARN_OK);
+    DEMAND(tarn_caching_set(true, NULL) == TARN_OK);
     DEMAND(tarn_trace_stop() == TARN_OK && tarn_trace_clear() == TARN_OK && tarn_live_stop() == TARN_OK);
-    DEMAND(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED) == TARN_OK);
+    DEMAND(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL) == TARN_OK);
     DEMAND(tarn_workspace_size_set(world.library, 4096) == TARN_OK);
     DEMAND(tarn_pinned_limit_set(DEVICE_MEMORY) == TARN_OK);
     tarn_debug_callback_set(NULL, NULL);

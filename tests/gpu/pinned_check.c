@@ -40,15 +40,11 @@ static double gib_per_second(size_t size, uint64_t ns)
 static void both_ways(tarn_stream stream, bool registered)
 {
     const char *name = registered ? "pinned: registered" : "pinned: allocated";
-    tarn_pinned_settings settings = {.size = sizeof settings};
     void *pinned = NULL, *device = NULL;
     char text[200];
-    if (!OK(name, tarn_pinned_settings_get(&settings)))
-        return;
-    settings.use_register = registered;
-    settings.register_threads = 4;
     uint64_t start = gpu_ns();
-    if (!OK(name, tarn_pinned_settings_set(&settings)) ||
+    if (!OK(name, tarn_configuration_set(registered ? "pinned_use_cuda_host_register:True,pinned_num_register_threads:4"
+                                                    : "pinned_use_cuda_host_register:False")) ||
         !OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &pinned)) ||
         !OK(name, tarn_alloc_on(stream, BLOCK, &device)))
         return;
@@ -67,8 +63,7 @@ static void both_ways(tarn_stream stream, bool registered)
     (void)OK(name, tarn_pinned_free(pinned));
     (void)OK(name, tarn_free(device));
     (void)OK(name, tarn_pinned_trim(0));
-    settings.use_register = false;
-    (void)OK(name, tarn_pinned_settings_set(&settings));
+    (void)OK(name, tarn_configuration_set("pinned_use_cuda_host_register:False,pinned_num_register_threads:1"));
 }
 
 /* The host queues a copy behind work that runs for long, and goes on; the block is free meanwhile, and not available. */

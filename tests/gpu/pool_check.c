@@ -21,8 +21,8 @@ static size_t reserved_by(tarn_pool *pool)
 
 static unsigned count_of(tarn_pool *pool)
 {
-    unsigned count = 0;
-    return OK("pool", tarn_pool_use_count_get(pool, &count)) ? count : 0;
+    tarn_pool_info info = {.size = sizeof info};
+    return OK("pool", tarn_pool_info_get(pool, &info)) ? info.use_count : 0;
 }
 
 static void life(tarn_stream stream, size_t before)

@@ -277,7 +277,7 @@ static inline tarn_workspace_stats workspace_stats(void)
 /* For the end of a test that changed the policy. */
 static inline int back_to_default(void **state)
 {
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     return fake_check(state);
 }
 

@@ -31,7 +31,7 @@ static void an_invalid_call_is_refused(void **state)
     tarn_workspace_call call = {0}, stale, wrong = {0};
     tarn_library library = fake_register(0, true);
     assert_ok(tarn_workspace_size_set(library, 65536));
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     assert_true(call.owner && call.pointer);
     void *owners[] = {(void *)8, here, (char *)call.owner + 8, call.handle, (void *)UINTPTR_MAX};
@@ -43,7 +43,7 @@ static void an_invalid_call_is_refused(void **state)
     assert_ok(tarn_workspace_end(&call));
     assert_status(tarn_workspace_end(&stale), TARN_ERROR_INVALID_ARGUMENT);
     assert_ok(tarn_workspace_end(&call)); /* cleared: nothing to end */
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     assert_int_equal(workspace_stats().count, 0);
 }
 

@@ -196,11 +196,11 @@ static int handles_that_stay(void)
     assert_ok(tarn_workspace_size_set(library, 8 << 20));
     for (int i = 0; i < STREAMS; i++)
         streams[i] = new_stream();
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_stream_set(streams[0]));
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT,
                                    &call)); /* the first is in a call, the second's stream captures */
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     for (int i = 0; i < TARN_HANDLE_STREAMS; i++)
         if (i)
             handles[i] = get_on(streams[i]);

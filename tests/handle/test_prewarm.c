@@ -140,7 +140,7 @@ static void *wait_for_a_handle(void *argument)
 {
     void *handle = NULL;
     double start = seconds();
-    assert_ok(tarn_handle_wait_limit_set(20000000000u));
+    assert_ok(tarn_handle_wait_limit_set(20000000000u, NULL));
     waiting.status = tarn_handle_get(waiting.library, TARN_STREAM_CURRENT, &handle);
     waiting.took = seconds() - start;
     return argument;

@@ -81,17 +81,19 @@ static void use_workspaces(void)
 {
     tarn_workspace_call call;
     void *pointer = &pointer;
-    size_t size = 7, bytes = 0;
-    if (tarn_workspace_size_get(library, 0, &bytes)) /* has none */
+    size_t size = 7;
+    tarn_handle_stats stats = {.size = sizeof stats};
+    OK(tarn_handle_stats_get(library, 0, &stats));
+    if (!stats.workspace_bytes)
         return;
     tarn_status status = tarn_workspace_get(library, TARN_STREAM_CURRENT, &pointer, &size);
     if (status != TARN_ERROR_NOT_SUPPORTED)
         (void)TRY(status);
     CHECK(!status || (pointer == &pointer && size == 7));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     if (TRY(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call)))
         (void)TRY(tarn_workspace_end(&call));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
 }
 
 /* A handle that is first bound to the stream in a scope. */
@@ -142,10 +144,10 @@ static void body(void)
     get_on(TARN_STREAM_LEGACY);
     get_on(streams[0]);
     lease_one();
-    bool has_mode = tarn_handle_mode_set(library, TARN_HANDLE_MATH, 1) == TARN_OK;
+    bool has_mode = tarn_handle_mode_set(library, TARN_HANDLE_MATH, 1, NULL) == TARN_OK;
     get_on(streams[0]);
     if (has_mode)
-        OK(tarn_handle_mode_set(library, TARN_HANDLE_MATH, -1));
+        OK(tarn_handle_mode_set(library, TARN_HANDLE_MATH, -1, NULL));
     use_workspaces();
     (void)TRY(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 2));
     (void)TRY(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, streams[1], 1));

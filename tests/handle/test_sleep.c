@@ -94,7 +94,7 @@ static void filled_begin(struct filled *filled, int device, const char *tag)
     if (tag)
         OK(tarn_tag_intern(tag, &number));
     OK(tarn_pool_tag_set(filled->pool, number));
-    OK(tarn_pool_tag_get(filled->pool, &read));
+    read = pool_info_of(filled->pool).tag;
     CHECK(read == number);
     for (int i = 0; i < BLOCKS; i++)
         block_make(filled, i, i % 2 ? 3000 : (size_t)i * MIB / 2 + 500);
@@ -233,10 +233,10 @@ static void what_stays_is_said_with_its_reason(void **state)
         TARN_RESIDUE_LEFT,         TARN_RESIDUE_REGISTERED, TARN_RESIDUE_PLAIN,  TARN_RESIDUE_EXPORTED,
         TARN_RESIDUE_DEFAULT_POOL, TARN_RESIDUE_HANDLES,    TARN_RESIDUE_PINNED, TARN_RESIDUE_IMPORTED};
     tarn_pool_id ids[4];
-    OK(tarn_pool_id_get(left.pool, &ids[0]));
-    OK(tarn_pool_id_get(registered.pool, &ids[1]));
-    OK(tarn_pool_id_get(plain, &ids[2]));
-    OK(tarn_pool_id_get(exported, &ids[3]));
+    ids[0] = pool_info_of(left.pool).id;
+    ids[1] = pool_info_of(registered.pool).id;
+    ids[2] = pool_info_of(plain).id;
+    ids[3] = pool_info_of(exported).id;
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
         const struct tarn_residue_item *item = item_of(&residue, reasons[i]);
@@ -374,8 +374,7 @@ static void a_pool_that_is_let_go_after_half_a_wake_ends(void **state)
     OK(tarn_device_limit_set(0, (size_t)stats_of(0).reserved_bytes[TARN_STAT_ALL].current + 12 * MIB));
     GIVES(tarn_wake(), TARN_ERROR_OUT_OF_MEMORY);
     for (int i = 0; i < 2; i++) {
-        tarn_pool_state pool_state;
-        OK(tarn_pool_state_get(pools[i], &pool_state));
+        tarn_pool_state pool_state = pool_info_of(pools[i]).state;
         OK(tarn_free(blocks[i]));
         if (pool_state == TARN_POOL_RUNS) {
             OK(tarn_pool_release(pools[i]));
@@ -442,7 +441,7 @@ static void pools_that_slept_before_sleep_on(void **state)
     OK(tarn_sleep(NULL, NULL));
     OK(tarn_pool_resume(other.pool)); /* before the wake, which finds it awake */
     OK(tarn_wake());
-    OK(tarn_pool_state_get(mine.pool, &pool_state));
+    pool_state = pool_info_of(mine.pool).state;
     CHECK(pool_state == TARN_POOL_KEPT && filled_is_right(&other));
     OK(tarn_pool_resume(mine.pool));
     CHECK(filled_is_right(&mine));
@@ -525,8 +524,7 @@ static void fail_one(struct filled *kept, struct filled *gone, enum failure_kind
         OK(tarn_wake());
     CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(kept));
     CHECK(slept || forever || filled_is_right(gone));
-    tarn_pool_state pool_state;
-    OK(tarn_pool_state_get(kept->pool, &pool_state));
+    tarn_pool_state pool_state = pool_info_of(kept->pool).state;
     if (pool_state != TARN_POOL_RUNS) /* a prepare that could not even undo its copies leaves it to its owner */
         OK(tarn_pool_resume(kept->pool));
     CHECK(filled_is_right(kept));
@@ -609,13 +607,13 @@ static void a_pool_that_is_resumed_between_commits_has_left(void **state)
         (void)tarn_sleep_commit(NULL);
         hit = failure_hits() > 0;
         failure_clear();
-        OK(tarn_pool_state_get(filled[0].pool, &pool_state));
+        pool_state = pool_info_of(filled[0].pool).state;
         bool resumes = state_now() == TARN_SLEEP_PREPARED && pool_state == TARN_POOL_KEPT;
         if (resumes)
             OK(tarn_pool_resume(filled[0].pool));
         if (state_now() == TARN_SLEEP_PREPARED)
             OK(tarn_sleep_commit(NULL));
-        OK(tarn_pool_use_count_get(filled[0].pool, &count));
+        count = pool_info_of(filled[0].pool).use_count;
         CHECK(count == (resumes ? 1u : 2u) && is_of_a_sleep(&filled[0]) == !resumes && is_of_a_sleep(&filled[1]));
         OK(tarn_wake());
         CHECK(filled_is_right(&filled[0]) && filled_is_right(&filled[1]));

@@ -45,9 +45,7 @@ static tarn_sleep_state state_now(void)
 
 static tarn_pool_state pool_state(const struct sleeper *sleeper)
 {
-    tarn_pool_state state = TARN_POOL_CHANGES;
-    OK(tarn_pool_state_get(sleeper->pool, &state));
-    return state;
+    return pool_info_of(sleeper->pool).state;
 }
 
 static tarn_sleeper_info info_of(const struct sleeper *sleeper)

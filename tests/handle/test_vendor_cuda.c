@@ -183,10 +183,10 @@ static void the_workspace_of_cublaslt_is_asked_for(void **state)
     assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &again, &size));
     assert_ptr_equal(again, first);
     assert_ok(tarn_stream_set(streams[1]));
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &other, &size));
     assert_true(other != first && size == MIB);
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
 
     /* A larger one is another; the smaller ones are given back by the clear, the one of this stream with them. */
     assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLASLT, 4 << 20));
@@ -349,14 +349,14 @@ static void no_workspace_is_for_another_threads_stream(void **state)
     void *handle = NULL, *pointer = NULL;
     size_t size = 0;
     for (int policy = TARN_WORKSPACE_CACHED; policy <= TARN_WORKSPACE_LIBRARY; policy++) {
-        (void)tarn_workspace_policy_set((tarn_workspace_policy)policy);
+        (void)tarn_workspace_policy_set((tarn_workspace_policy)policy, NULL);
         get[policy] = tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle);
         begin[policy] = tarn_workspace_begin(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &calls[policy]);
         if (!begin[policy])
             (void)tarn_workspace_end(&(tarn_workspace_call){.owner = calls[policy].owner});
         by_call[policy] = tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &pointer, &size);
     }
-    (void)tarn_workspace_policy_set(TARN_WORKSPACE_CACHED);
+    (void)tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL);
     (void)tarn_stream_set(TARN_STREAM_LEGACY);
     owner_end(&owner, thread);
 
@@ -467,11 +467,10 @@ static void a_mode_of_one_thread_is_its_alone(void **state)
     guard_math(&outer, 3); /* CUBLAS_TF32_TENSOR_OP_MATH */
     assert_int_equal(math_mode(), 3);
     assert_int_equal(math_mode_of_another_thread(), 0);
-    assert_ok(tarn_handle_mode_get(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, &value));
-    assert_int_equal(value, -1);
 
     /* Whatever all have, until the guard is restored; and a guard inside it. */
-    assert_ok(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 2));
+    assert_ok(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 2, &value));
+    assert_int_equal(value, -1);
     assert_int_equal(math_mode(), 3);
     assert_int_equal(math_mode_of_another_thread(), 2);
     guard_math(&inner, -1);
@@ -486,9 +485,8 @@ static void a_mode_of_one_thread_is_its_alone(void **state)
     assert_ok(tarn_handle_return(&lease));
     assert_ok(tarn_handle_mode_guard_restore(&outer));
     assert_int_equal(math_mode(), 2);
-    assert_ok(tarn_handle_mode_get(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, &value));
+    assert_ok(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1, &value));
     assert_int_equal(value, 2);
-    assert_ok(tarn_handle_mode_set(TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, -1));
     assert_int_equal(math_mode(), 0);
 
     assert_status(tarn_handle_mode_guard_set(&wrong, TARN_LIBRARY_CUDNN, TARN_HANDLE_MATH, 1),

@@ -24,7 +24,9 @@ static void start(const char *text)
     CHECK((text ? setenv(VARIABLE, text, 1) : unsetenv(VARIABLE)) == 0);
     OK(tarn_stream_lease(0, 0, &first));
     OK(tarn_stream_lease(0, 0, &second));
-    OK(tarn_workspace_size_get(TARN_LIBRARY_CUBLAS, 0, &blas_size));
+    tarn_handle_stats stats = {.size = sizeof stats};
+    OK(tarn_handle_stats_get(TARN_LIBRARY_CUBLAS, 0, &stats));
+    blas_size = stats.workspace_bytes;
     CHECK(blas_size > MIB);
 }
 
@@ -188,7 +190,7 @@ static void others_have_their_own(void)
     OK(tarn_workspace_get_of(&lease, &pointer, &size));
     CHECK(pointer != blas && size == MIB);
     OK(tarn_handle_return(&lease));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     CHECK(lt_on(first, MIB) != blas);
 }
 

@@ -54,10 +54,10 @@ static void rocblas_is_on_tarns_workspace(void **state)
     assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, stream, &handle));
     loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
     assert_false(manages(handle));
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY, NULL));
     assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, stream, &handle));
     assert_true(manages(handle));
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, stream, &handle));
     assert_false(manages(handle));
     assert_ok(tarn_stream_return(stream));
@@ -92,7 +92,7 @@ static void a_prewarmed_rocblas_handle_is_bound_in_a_capture(void **state)
     /* One that has its own memory, as the policy wants it outside of captures, keeps that in one. */
     void *graph = NULL;
     tarn_lease lease;
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_handle_lease(TARN_LIBRARY_ROCBLAS, stream, &lease));
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
     assert_ok(tarn_handle_lease_bind(&lease, stream));
@@ -100,7 +100,7 @@ static void a_prewarmed_rocblas_handle_is_bound_in_a_capture(void **state)
     assert_ok(tarn_capture_end(stream, &graph));
     assert_ok(driver->graph_destroy(0, graph));
     assert_ok(tarn_handle_return(&lease));
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     assert_ok(workspaces_clear_stream(stream, NULL));
     assert_ok(tarn_stream_return(stream));
     assert_ok(tarn_handle_trim(TARN_LIBRARY_ROCBLAS, 0, NULL));
@@ -125,9 +125,9 @@ static void atomics_are_as_the_library_has_them(void **state)
         if (wanted)
             setenv("ROCBLAS_DEFAULT_ATOMICS_MODE", "1", 1);
         assert_int_equal(atomics_of_a_new_thread(), wanted);
-        assert_ok(tarn_handle_mode_set(TARN_LIBRARY_ROCBLAS, TARN_HANDLE_ATOMICS, !wanted));
+        assert_ok(tarn_handle_mode_set(TARN_LIBRARY_ROCBLAS, TARN_HANDLE_ATOMICS, !wanted, NULL));
         assert_int_equal(atomics_of_a_new_thread(), !wanted);
-        assert_ok(tarn_handle_mode_set(TARN_LIBRARY_ROCBLAS, TARN_HANDLE_ATOMICS, -1));
+        assert_ok(tarn_handle_mode_set(TARN_LIBRARY_ROCBLAS, TARN_HANDLE_ATOMICS, -1, NULL));
         assert_int_equal(atomics_of_a_new_thread(), wanted);
         tarn_stream stream;
         assert_ok(tarn_stream_lease(0, 0, &stream)); /* the next one is on another stream, where this thread has none */
@@ -221,7 +221,7 @@ static const char *capture_own_memory(const struct subject *subject)
     if (tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, &call) || call.handle != handle || call.pointer ||
         tarn_workspace_end(&call) || !rocblas_manages(handle))
         return "a call has no workspace";
-    if (tarn_workspace_policy_set(TARN_WORKSPACE_CACHED) ||
+    if (tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL) ||
         tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &again) || again != handle || !rocblas_manages(handle))
         return "nor has the handle";
     return driver->graph_destroy(0, graph) ? "the graph is destroyed" : NULL;
@@ -236,7 +236,7 @@ static void memory_that_a_graph_shares_with_its_handle_stays(void **state)
     assert_int_equal(subject->library, TARN_LIBRARY_ROCBLAS);
     assert_ok(tarn_handle_trim(subject->library, 0, NULL));
     assert_ok(tarn_stream_lease(0, 0, &pair[0]));
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     in_thread(capture_own_memory, subject);
     assert_int_equal(stats_of(subject).available, 1);
 
@@ -291,7 +291,7 @@ static void scenario_no_virtual_memory(void)
     NEED(find && find(handle, NULL, NULL, NULL, NULL, 0) == 0);
     NEED(bytes_ever() - before == 3 * MIB);
     tarn_workspace_call call = {0};
-    NEED(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL) == TARN_OK);
+    NEED(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL) == TARN_OK);
     NEED(tarn_workspace_begin(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &call) == TARN_OK && call.handle &&
          call.pointer);
     NEED(tarn_workspace_end(&call) == TARN_OK);

@@ -207,14 +207,13 @@ static void test_policies(void **state)
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call)); /* under CACHED a get */
     assert_null(call.pointer);
     assert_ok(tarn_workspace_end(&call));
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY, NULL));
     get(library);
     assert_null(handle->workspace);
     assert_false(handle->workspace_follows);
 
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
-    assert_ok(tarn_workspace_policy_get(&policy));
-    assert_int_equal(policy, TARN_WORKSPACE_PER_CALL);
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, &policy));
+    assert_int_equal(policy, TARN_WORKSPACE_LIBRARY);
     get(library);
     assert_null(handle->workspace);
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
@@ -247,7 +246,7 @@ static void test_policies(void **state)
     fake_fail(FAKE_SET_WORKSPACE, 1, 7);
     assert_status(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call), TARN_ERROR_LIBRARY);
     get(library);
-    assert_status(tarn_workspace_policy_set((tarn_workspace_policy)7), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_policy_set((tarn_workspace_policy)7, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void *get_and_wait(void *argument)
@@ -274,16 +273,16 @@ static void test_no_handle_points_to_memory_that_was_cleared(void **state)
         struct fake_handle *handle = got;
         assert_non_null(handle->workspace);
         assert_ok(workspaces_clear_all(NULL)); /* its owner's own: at once */
-        assert_ok(tarn_workspace_policy_set(without[i]));
+        assert_ok(tarn_workspace_policy_set(without[i], NULL));
         assert_ok(tarn_handle_get(pausing.library, TARN_STREAM_CURRENT, &got));
         assert_null(handle->workspace);
-        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
         assert_ok(tarn_handle_get(pausing.library, TARN_STREAM_CURRENT, &got));
         assert_non_null(handle->workspace);
-        assert_ok(tarn_workspace_policy_set(without[i]));
+        assert_ok(tarn_workspace_policy_set(without[i], NULL));
         assert_ok(tarn_handle_get(pausing.library, TARN_STREAM_CURRENT, &got));
         assert_null(handle->workspace);
-        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     }
 
     /* Another thread's: at its end. The next to have that handle is the first here who has none. */
@@ -295,7 +294,7 @@ static void test_no_handle_points_to_memory_that_was_cleared(void **state)
     pthread_barrier_wait(&pausing.barrier);
     pthread_join(thread, NULL);
     assert_int_equal(workspace_stats().bytes, 0);
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY, NULL));
     assert_ok(tarn_handle_get(pausing.library, TARN_STREAM_CURRENT, &got));
     assert_ptr_equal(got, pausing.handle);
     assert_null(pausing.handle->workspace);
@@ -310,19 +309,19 @@ static void test_a_library_that_keeps_its_workspace_is_told_when_it_is_gone(void
     atomic_store(&fake.keeps_workspace, true);
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
     for (int clears = 0; clears < 2; clears++) {
-        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
         struct fake_handle *handle = get(library);
         assert_non_null(handle->workspace);
         if (clears) /* freed at once; the next get is what tells the library */
             assert_ok(workspaces_clear_all(NULL));
-        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY));
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY, NULL));
         assert_ptr_equal(get(library), handle);
         assert_null(handle->workspace);
         int told = fake_calls(FAKE_SET_WORKSPACE);
         assert_ok(workspaces_clear_all(NULL));
         get(library);
         assert_int_equal(fake_calls(FAKE_SET_WORKSPACE), told); /* once is enough */
-        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+        assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
         assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
         assert_ptr_equal(handle->workspace, call.pointer);
         assert_ok(tarn_workspace_end(&call));
@@ -346,28 +345,27 @@ static void test_no_room_for_a_workspace(void **state)
     assert_ok(workspaces_clear_all(NULL));
 }
 
+static size_t size_of(tarn_library library)
+{
+    return handle_stats(library).workspace_bytes;
+}
+
 static void test_sizes(void **state)
 {
     (void)state;
-    size_t bytes;
-    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_CUBLAS, 0, &bytes)); /* `:128:8:64:16:32:32` in the environment */
-    assert_int_equal(bytes, 3072 * 1024);
-    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_CUBLASLT, 0, &bytes));
-    assert_int_equal(bytes, 2000 * 1024);
-    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_ROCBLAS, 0,
-                                      &bytes)); /* of HIPBLAS_..., which makes no sense, and ROCBLAS_... */
-    assert_int_equal(bytes, 77 * 1024);
-    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_HIPBLASLT, 0, &bytes));
-    assert_int_equal(bytes, (size_t)76 << 20);
+    /* `:128:8:64:16:32:32` is in the environment. */
+    assert_int_equal(size_of(TARN_LIBRARY_CUBLAS), 3072 * 1024);
+    assert_int_equal(size_of(TARN_LIBRARY_CUBLASLT), 2000 * 1024);
+    /* Of HIPBLAS_..., which makes no sense, and ROCBLAS_... */
+    assert_int_equal(size_of(TARN_LIBRARY_ROCBLAS), 77 * 1024);
+    assert_int_equal(size_of(TARN_LIBRARY_HIPBLASLT), (size_t)76 << 20);
     assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLAS, 12345));
-    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_CUBLAS, 0, &bytes));
-    assert_int_equal(bytes, 12345);
+    assert_int_equal(size_of(TARN_LIBRARY_CUBLAS), 12345);
     assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLAS, -1));
-    assert_ok(tarn_workspace_size_get(TARN_LIBRARY_CUBLAS, 0, &bytes));
-    assert_int_equal(bytes, 3072 * 1024);
-    assert_ok(tarn_workspace_size_get(fake_register(0, true), 0, &bytes));
-    assert_int_equal(bytes, 8519680); /* what PyTorch takes where it knows no better */
-    assert_status(tarn_workspace_size_get(TARN_LIBRARY_CUDNN, 0, &bytes), TARN_ERROR_NOT_SUPPORTED);
+    assert_int_equal(size_of(TARN_LIBRARY_CUBLAS), 3072 * 1024);
+    assert_int_equal(size_of(fake_register(0, true)), 8519680); /* what PyTorch takes where it knows no better */
+    assert_int_equal(size_of(TARN_LIBRARY_CUDNN), 0);
+    assert_status(tarn_workspace_size_set(TARN_LIBRARY_CUDNN, 1), TARN_ERROR_NOT_SUPPORTED);
     assert_status(tarn_workspace_size_set(TARN_LIBRARY_CUBLAS, -2), TARN_ERROR_INVALID_ARGUMENT);
 }
 
@@ -379,12 +377,12 @@ static void test_the_end_of_a_call_names_what_failed(void **state)
     (void)state;
     tarn_library library = fake_register_with(0, true, NULL);
     tarn_workspace_call call;
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     fake_fail(FAKE_SET_WORKSPACE, 1, 7);
     assert_refused(tarn_workspace_end(&call), TARN_ERROR_LIBRARY, "set_workspace gave status 7 (FAKE_IS_BUSY)");
     assert_null(call.owner);
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
 }
 
 int main(void)

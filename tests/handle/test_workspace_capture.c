@@ -153,7 +153,7 @@ static void test_a_captures_workspace_is_of_its_pool_and_goes_with_it(void **sta
     tarn_library library = fake_register(0, true);
     tarn_stream stream = new_stream();
     tarn_workspace_cleared cleared;
-    tarn_pool_id id;
+    tarn_pool_info info = {.size = sizeof info};
     tarn_pool *pool = NULL;
     void *got, *graphs[2], *workspaces[2];
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
@@ -175,10 +175,10 @@ static void test_a_captures_workspace_is_of_its_pool_and_goes_with_it(void **sta
 
     /* Of a pool that is kept: each with its graph. */
     assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
-    assert_ok(tarn_pool_id_get(pool, &id));
+    assert_ok(tarn_pool_info_get(pool, &info));
     for (int i = 0; i < 2; i++) {
         graphs[i] = capture_on(pool, library, stream, &workspaces[i]);
-        assert_int_equal(pool_of(workspaces[i]).second, id.second);
+        assert_int_equal(pool_of(workspaces[i]).second, info.id.second);
     }
     assert_ptr_not_equal(workspaces[0], workspaces[1]);
     assert_refused(workspaces_clear_pool(pool, &cleared), TARN_ERROR_CAPTURE, "a capture or a graph uses pool");
@@ -219,7 +219,7 @@ static void test_no_scope_serves_a_workspace(void **state)
         assert_ok(tarn_pool_create(NULL, &pool));
         assert_ok(tarn_scope_begin(pool, per_call ? TARN_SCOPE_THREAD : kinds[i], stream, &scope));
         if (per_call) {
-            assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+            assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
             assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
             assert_non_null(call.pointer);
         }
@@ -233,7 +233,7 @@ static void test_no_scope_serves_a_workspace(void **state)
         memset(handle->workspace, i, handle->workspace_size); /* it is there */
         if (per_call) {
             assert_ok(tarn_workspace_end(&call));
-            assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+            assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
         }
         assert_ok(tarn_pool_resume(pool));
         assert_ok(tarn_pool_release(pool));
@@ -272,9 +272,9 @@ static void test_no_spare_pool_serves_a_workspace(void **state)
 static void wait_for(tarn_stream stream, tarn_stream from)
 {
     tarn_event *event = NULL;
-    int device = -1;
-    assert_ok(tarn_stream_device_get(from, &device));
-    assert_ok(tarn_event_create(device, &event));
+    tarn_stream_info info = {.size = sizeof info};
+    assert_ok(tarn_stream_info_get(from, &info));
+    assert_ok(tarn_event_create(info.device, &event));
     assert_ok(tarn_event_record(event, from));
     assert_ok(tarn_stream_wait(stream, event));
     assert_ok(tarn_event_destroy(event));
@@ -466,7 +466,7 @@ static void test_the_legacy_stream_beside_a_blocking_capture(void **state)
     assert_int_equal(workspace_stats().captured_count, 0);
     assert_ok(workspaces_clear_stream(TARN_STREAM_LEGACY, NULL));
     assert_int_equal(workspace_stats().bytes, 0);
-    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     assert_non_null(call.pointer);
     assert_ok(tarn_workspace_end(&call));

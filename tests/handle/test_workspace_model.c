@@ -787,7 +787,7 @@ static void run(uint64_t number, int operations)
         sum += list[i].weight;
     seed = number * 0x9e3779b97f4a7c15u + 1;
     OK(tarn_pool_create(NULL, &pool));
-    OK(tarn_pool_id_get(pool, &pool_id));
+    pool_id = pool_info_of(pool).id;
     for (int i = 0; i < ACTORS; i++)
         actor_start(&actors[i]);
     for (int i = 0; i < 2; i++)

@@ -12,18 +12,17 @@ static tarn_workspace_policy expected;
 /* 0 where the policy is what was expected, by itself and as handles see it, and where a set one wins. */
 static int policy_is(void)
 {
-    tarn_workspace_policy policy = TARN_WORKSPACE_CACHED;
+    tarn_workspace_policy policy = (tarn_workspace_policy)7;
     if (text ? setenv(VARIABLE, text, 1) : unsetenv(VARIABLE))
         return 1;
-    if (tarn_workspace_policy_get(&policy) || policy != expected)
-        return 2;
     host_start(1, 256 * MIB);
     tarn_library library = fake_register(0, true);
     if ((get(library)->workspace != NULL) != (expected == TARN_WORKSPACE_CACHED))
         return 3;
     setenv(VARIABLE, "library", 1);
-    if (tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL) || tarn_workspace_policy_get(&policy) ||
-        policy != TARN_WORKSPACE_PER_CALL)
+    if (tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, &policy) || policy != expected)
+        return 2;
+    if (tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, &policy) || policy != TARN_WORKSPACE_PER_CALL)
         return 4;
     return 0;
 }
@@ -33,8 +32,9 @@ static int set_first(void)
 {
     tarn_workspace_policy policy = TARN_WORKSPACE_LIBRARY;
     setenv(VARIABLE, "library", 1);
-    return tarn_workspace_policy_set(TARN_WORKSPACE_CACHED) || tarn_workspace_policy_get(&policy) ||
-           policy != TARN_WORKSPACE_CACHED;
+    if (tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, &policy) || policy != TARN_WORKSPACE_LIBRARY)
+        return 1;
+    return tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, &policy) || policy != TARN_WORKSPACE_CACHED;
 }
 
 static void test_the_variable_names_the_policy(void **state)

@@ -529,7 +529,7 @@ static void capture_one(tarn_stream stream, tarn_capture_mode mode)
 static void *capture_in_a_storm(void *argument)
 {
     int number = (int)(uintptr_t)argument;
-    WEATHER(tarn_handle_wait_limit_set(60000000000u) == TARN_OK); /* for the others' captures, in a prewarm */
+    WEATHER(tarn_handle_wait_limit_set(60000000000u, NULL) == TARN_OK); /* for the others' captures, in a prewarm */
     for (int i = 0; i < STORM_ROUNDS && !atomic_load(&weather.wrong); i++)
         capture_one(weather.streams[number], (tarn_capture_mode)((i + number) % 3));
     atomic_fetch_sub(&weather.capturing, 1);

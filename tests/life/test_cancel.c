@@ -125,7 +125,6 @@ static void write_files(void)
     OK(tarn_snapshot_write(path, NULL));
     OK(tarn_snapshot_write(path, &chrome));
     OK(tarn_snapshot_print(take, NULL, NULL));
-    OK(tarn_metrics_write(path));
     OK(tarn_metrics_print(take, NULL));
     OK(tarn_trace_stop());
     const tarn_live_options live = {.size = sizeof live, .directory = folder, .interval_ms = 10};

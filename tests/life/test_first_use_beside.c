@@ -47,7 +47,7 @@ static void *use_memory_and_a_handle(void *argument)
     assert_ok(tarn_alloc_on(TARN_STREAM_LEGACY, 1000, &block));
     assert_ok(tarn_free(block));
     void *handle = NULL;
-    assert_ok(tarn_handle_wait_limit_set(20000000000u));
+    assert_ok(tarn_handle_wait_limit_set(20000000000u, NULL));
     assert_ok(tarn_handle_get(*(tarn_library *)argument, TARN_STREAM_CURRENT, &handle));
     return NULL;
 }

@@ -108,7 +108,7 @@ static void write_files(tarn_stream own)
     snprintf(path, sizeof path, "%s/file-%llx", folder, (unsigned long long)own);
     OK(tarn_snapshot_write(path, NULL));
     OK(tarn_snapshot_print(drop, NULL, NULL));
-    OK(tarn_metrics_write(path));
+    OK(tarn_metrics_print(drop, NULL));
     (void)remove(path);
     const tarn_live_options live = {.size = sizeof live, .directory = folder, .interval_ms = 10};
     tarn_status status = tarn_live_start(&live);

@@ -194,9 +194,7 @@ static void in_scopes(void)
     tarn_block_info info = {.size = sizeof info};
     OK(tarn_pointer_info_get(here, &info));
     CHECK(!info.pool.first && !info.pool.second); /* nobody else's request goes there */
-    unsigned users = 0;
-    OK(tarn_pool_use_count_get(world.suspended, &users));
-    CHECK(users == 1);
+    CHECK(pool_info_of(world.suspended).use_count == 1);
     GIVES(tarn_scope_end(left), TARN_ERROR_SCOPE);
     OK(tarn_free(here));
     OK(tarn_free(blocks[0]));

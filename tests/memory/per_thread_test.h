@@ -186,7 +186,7 @@ static void each_thread_has_a_slot_behind_the_vendors_constant(void **state)
 static void refused_and_right(tarn_stream stream)
 {
     void *native = NULL, *block = NULL, *handle = NULL;
-    int number = -1;
+    tarn_stream_info info = {.size = sizeof info, .device = -1};
     tarn_capture_state capture;
     tarn_lease lease = {0};
     tarn_event *event = NULL;
@@ -208,8 +208,8 @@ static void refused_and_right(tarn_stream stream)
     assert_ok(tarn_stream_set(TARN_STREAM_LEGACY));
     assert_ok(tarn_event_destroy(event));
 
-    assert_ok(tarn_stream_device_get(stream, &number));
-    assert_int_equal(number, 0);
+    assert_ok(tarn_stream_info_get(stream, &info));
+    assert_int_equal(info.device, 0);
     assert_ok(tarn_alloc_on(stream, 3 * MIB, &block)); /* only keeps books */
     assert_ok(tarn_free(block));
     assert_ok(tarn_alloc_on(TARN_STREAM_PER_THREAD, 3 * MIB, &block));

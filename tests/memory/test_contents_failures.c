@@ -44,8 +44,7 @@ static void suspend_and_resume(void)
  * goes with the next change. */
 static void settle(void)
 {
-    tarn_pool_state state;
-    OK(tarn_pool_state_get(pool, &state));
+    tarn_pool_state state = pool_info_of(pool).state;
     if (state != TARN_POOL_RUNS)
         OK(tarn_pool_resume(pool));
     for (size_t i = 0; i < BLOCK / STRIPE; i++)

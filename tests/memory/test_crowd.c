@@ -74,7 +74,7 @@ static void *room_for(size_t count, size_t size)
 static void pool_make(size_t i)
 {
     OK(tarn_pool_create(NULL, &pools[i].pool));
-    OK(tarn_pool_id_get(pools[i].pool, &pools[i].id));
+    pools[i].id = pool_info_of(pools[i].pool).id;
     pools[i].blocks = 0;
 }
 
@@ -387,7 +387,7 @@ static void cost_of_a_look_up(void)
 {
     tarn_pool_id id;
     tarn_pool *found = NULL;
-    OK(tarn_pool_id_get(bystanders[below(FEW)], &id));
+    id = pool_info_of(bystanders[below(FEW)]).id;
     OK(tarn_pool_find(id, &found));
     OK(tarn_pool_release(found));
 }

@@ -45,12 +45,9 @@ static void no_context_is_made_for_it(void **state)
     assert_int_equal(((unsigned char *)device)[MIB - 1], 5);
 
     /* During a capture of the strictest kind it grows all the same. */
-    tarn_pinned_settings settings = {.size = sizeof settings};
-    assert_ok(tarn_pinned_settings_get(&settings));
     for (int i = 0; i < 2; i++) {
         void *graph = NULL;
-        settings.use_register = i;
-        assert_ok(tarn_pinned_settings_set(&settings));
+        assert_ok(tarn_configuration_set(i ? "pinned_use_cuda_host_register:True" : ""));
         assert_ok(tarn_pinned_trim(0));
         assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
         assert_ok(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, &pinned));

@@ -42,7 +42,6 @@ static void it_is_one_and_counts_nothing(void **state)
     tarn_pool *again = NULL, *second = NULL, *none = NULL;
     tarn_pool_id id = {7, 7};
     tarn_pool_state runs = TARN_POOL_KEPT;
-    tarn_pool_allocator allocator = {.size = sizeof allocator};
     unsigned count = 0;
     int device = -1;
     OK(tarn_pool_default(TARN_CURRENT_DEVICE, &again));
@@ -51,12 +50,12 @@ static void it_is_one_and_counts_nothing(void **state)
     for (int i = 0; i < 5; i++)
         OK(tarn_pool_release(everybodys));
     OK(tarn_pool_retain(everybodys));
-    OK(tarn_pool_use_count_get(everybodys, &count));
-    OK(tarn_pool_id_get(everybodys, &id));
-    OK(tarn_pool_device_get(second, &device));
-    OK(tarn_pool_state_get(everybodys, &runs));
-    OK(tarn_pool_allocator_get(everybodys, &allocator));
-    CHECK(count == 1 && !id.first && !id.second && device == 1 && runs == TARN_POOL_RUNS && !allocator.alloc);
+    count = pool_info_of(everybodys).use_count;
+    id = pool_info_of(everybodys).id;
+    device = pool_info_of(second).device;
+    runs = pool_info_of(everybodys).state;
+    CHECK(count == 1 && !id.first && !id.second && device == 1 && runs == TARN_POOL_RUNS &&
+          !pool_info_of(everybodys).allocator);
     GIVES(tarn_pool_find(id, &none), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(tarn_last_error(), "tarn_pool_default"));
     GIVES(tarn_pool_default(9, &none), TARN_ERROR_INVALID_DEVICE);
@@ -131,7 +130,7 @@ static void a_trim_and_a_limit_concern_only_their_own_pool(void **state)
     OK(tarn_capture_abort(own));
 
     OK(tarn_pool_limit_set(everybodys, 30 * MIB));
-    OK(tarn_pool_limit_get(everybodys, &limit));
+    limit = pool_info_of(everybodys).limit;
     CHECK(limit == 30 * MIB);
     GIVES(tarn_alloc_on(own, 40 * MIB, &none), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_pool_alloc(other, own, 40 * MIB, &block));
@@ -165,13 +164,13 @@ static void without_caching_it_is_the_same_pool(void **state)
     (void)state;
     void *block = NULL;
     size_t count = 0;
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     OK(tarn_pool_alloc(everybodys, own, MIB, &block));
     uint64_t freed = calls_of(0, "free");
     OK(tarn_pool_blocks_get(everybodys, NULL, 0, &count));
     CHECK(count == 1 && stats_of_pool(everybodys).allocated_bytes[TARN_STAT_ALL].current == (int64_t)MIB);
     OK(tarn_free(block));
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     CHECK(calls_of(0, "free") > freed); /* it was not cached */
 }
 

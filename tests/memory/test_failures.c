@@ -224,7 +224,8 @@ static void streams_come_and_go(void)
     if (TRY(tarn_stream_retire(t.adopted)))
         t.adopted = 0;
     else
-        CHECK(tarn_stream_priority_get(t.adopted, &(int){0}) == TARN_OK); /* as it was */
+        CHECK(tarn_stream_info_get(t.adopted, &(tarn_stream_info){.size = sizeof(tarn_stream_info)}) ==
+              TARN_OK); /* as it was */
     if (t.leased && TRY(tarn_stream_return(t.leased)))
         t.leased = 0;
 }

@@ -62,8 +62,7 @@ static void drop(void)
 
 static bool is_suspended(void)
 {
-    tarn_pool_state state = TARN_POOL_CHANGES;
-    OK(tarn_pool_state_get(t.pool, &state));
+    tarn_pool_state state = pool_info_of(t.pool).state;
     return state != TARN_POOL_RUNS;
 }
 
@@ -251,10 +250,10 @@ static void names_and_limits(void)
     CHECK(status != TARN_OK && pointer == &t);
     (void)TRY(tarn_device_limit_set(0, SIZE_MAX / 2));
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     take(t.streams[1], 3 * MIB);
     kept_free_every_second();
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     tarn_mapping range;
     if (kept.count > 0)
         (void)TRY(tarn_mapping_get(kept.blocks[0].start, &range));

@@ -61,9 +61,9 @@ static void begin_scope(int index, int pool, tarn_scope_kind kind)
     unsigned before = 0, count = 0;
     if (!t.pools[pool])
         return;
-    OK(tarn_pool_use_count_get(t.pools[pool], &before));
+    before = pool_info_of(t.pools[pool]).use_count;
     bool begun = TRY(tarn_scope_begin(t.pools[pool], kind, t.streams[0], &scope));
-    OK(tarn_pool_use_count_get(t.pools[pool], &count));
+    count = pool_info_of(t.pools[pool]).use_count;
     CHECK(count == before + begun && (begun || scope == 77));
     t.scopes[index] = begun ? scope : 0;
 }
@@ -288,7 +288,7 @@ static void settle(void)
     for (int i = 0; i < POOLS; i++) {
         unsigned count = 1;
         if (t.pools[i])
-            OK(tarn_pool_use_count_get(t.pools[i], &count));
+            count = pool_info_of(t.pools[i]).use_count;
         CHECK(count == 1 || ledger_of(0).graphs > 0);
         drop(i);
     }

@@ -135,20 +135,20 @@ static void pools_are_asked(void)
 {
     tarn_pool *found = NULL;
     tarn_pool_id id;
-    tarn_pool_allocator allocator = {.size = sizeof allocator};
+    tarn_pool_info info = {.size = sizeof info};
     tarn_stats stats = {.size = sizeof stats};
     void *pointer = &t;
     bool same = false;
     if (!TRY(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &t.pool)))
         return;
-    OK(tarn_pool_id_get(t.pool, &id));
+    id = pool_info_of(t.pool).id;
     if (TRY(tarn_pool_find(id, &found))) {
         CHECK(found == t.pool);
         OK(tarn_pool_release(found));
     }
     if (TRY(tarn_pool_retain(t.pool)))
         OK(tarn_pool_release(t.pool));
-    (void)TRY(tarn_pool_allocator_get(t.pool, &allocator));
+    (void)TRY(tarn_pool_info_get(t.pool, &info));
     (void)TRY(tarn_pool_limit_set(t.pool, 8 * MIB));
     kept_alloc(t.pool, t.streams[0], 3 * MIB);
     tarn_status status = tarn_pool_alloc(t.pool, t.streams[1], 20 * MIB, &pointer);

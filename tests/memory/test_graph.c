@@ -36,9 +36,7 @@ static bool is_default(const void *pointer)
 
 static unsigned count_of(tarn_pool *pool)
 {
-    unsigned count = 0;
-    OK(tarn_pool_use_count_get(pool, &count));
-    return count;
+    return pool_info_of(pool).use_count;
 }
 
 static tarn_pool *graph_pool(void)
@@ -196,7 +194,7 @@ static void other_scopes_go_before_an_older_capture_and_after_a_newer_one(void *
     tarn_pool *mine = graph_pool();
     tarn_pool_id id, of_mine;
     tarn_scope scope = 0;
-    OK(tarn_pool_id_get(mine, &of_mine));
+    of_mine = pool_info_of(mine).id;
     begin(NULL);
     void *block = alloc_on(stream, 100);
     id = pool_of(block);

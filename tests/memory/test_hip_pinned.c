@@ -10,17 +10,14 @@ static void it_is_served(void **state)
 {
     (void)state;
     tarn_stream stream;
-    tarn_pinned_settings settings = {.size = sizeof settings};
     tarn_pinned_stats stats = {.size = sizeof stats};
     assert_ok(tarn_stream_lease(0, 0, &stream));
     assert_string_equal(driver->name, "hip");
-    assert_ok(tarn_pinned_settings_get(&settings));
     for (int i = 0; i < 2; i++) {
         char *used = NULL, *other = NULL;
         void *graph = NULL;
-        settings.use_register = i;
-        settings.register_threads = 2;
-        assert_ok(tarn_pinned_settings_set(&settings));
+        assert_ok(tarn_configuration_set(i ? "pinned_use_hip_host_register:True,pinned_num_register_threads:2"
+                                           : "pinned_num_register_threads:2"));
         assert_ok(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, (void **)&used));
         memset(used, 1, 3 * MIB);
         assert_ok(tarn_pinned_record_stream(used, stream));

@@ -15,9 +15,7 @@ static tarn_stream stream, other;
 
 static unsigned count_of(tarn_pool *pool)
 {
-    unsigned count = 0;
-    OK(tarn_pool_use_count_get(pool, &count));
-    return count;
+    return pool_info_of(pool).use_count;
 }
 
 static tarn_pool *pool_make(void)

@@ -141,7 +141,7 @@ static void plain_stores(void)
 static void uncached_stores(void)
 {
     begin(NULL);
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     row_holds(KIND_UNCACHED, NULL);
 }
 

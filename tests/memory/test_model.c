@@ -275,8 +275,8 @@ static void inject(void)
 {
     m.injecting = true;
     if (below(2))
-        MUST(tarn_host_fail_set(below(3) ? -1 : (int)below((uint64_t)tarn_host_call_kinds()), 1 + below(6),
-                                below(3) == 0, below(2) ? TARN_ERROR_DRIVER : TARN_ERROR_OUT_OF_MEMORY) == TARN_OK,
+        MUST(tarn_host_fail_set(below(3) ? -1 : (int)below(DRIVER_CALLS), 1 + below(6), below(3) == 0,
+                                below(2) ? TARN_ERROR_DRIVER : TARN_ERROR_OUT_OF_MEMORY) == TARN_OK,
              "fail");
     else
         pages_fail(1 + below(6), below(3) == 0);

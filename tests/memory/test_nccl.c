@@ -471,7 +471,7 @@ static void what_the_program_has_suspended_a_sleep_leaves_alone(void **state)
         OK(tarn_sleep(NULL, NULL));
         CHECK(communicator.suspended);
         OK(tarn_wake());
-        OK(tarn_pool_state_get(pool, &now));
+        now = pool_info_of(pool).state;
         CHECK(now == TARN_POOL_KEPT && communicator.suspended == (bool)both && registered.suspended == (bool)both &&
               fake_registrations() == 0);
         OK(tarn_pool_resume(pool));

@@ -74,31 +74,22 @@ static void test_addresses(void **state)
 static void try_pool(tarn_pool *pool, tarn_pool *good)
 {
     void *block = NULL, *graph = NULL;
-    unsigned count;
-    int device;
     size_t bytes;
     bool same;
-    tarn_pool_id id;
     tarn_scope scope;
-    tarn_pool_state state;
     tarn_checkpoint *checkpoint = NULL;
     tarn_stats stats = {.size = sizeof stats};
-    tarn_pool_allocator allocator = {.size = sizeof allocator};
+    tarn_pool_info info = {.size = sizeof info};
     WRONG(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 512, &block));
-    WRONG(tarn_pool_allocator_get(pool, &allocator));
     WRONG(tarn_pool_retain(pool));
-    WRONG(tarn_pool_use_count_get(pool, &count));
-    WRONG(tarn_pool_id_get(pool, &id));
-    WRONG(tarn_pool_device_get(pool, &device));
+    WRONG(tarn_pool_info_get(pool, &info));
     WRONG(tarn_pool_stats_get(pool, &stats));
     WRONG(tarn_pool_stats_reset(pool, TARN_STATS_PEAK));
     WRONG(tarn_pool_stats_reset(pool, TARN_STATS_ACCUMULATED));
     WRONG(tarn_pool_trim(pool, 0));
     WRONG(tarn_pool_limit_set(pool, 0));
-    WRONG(tarn_pool_limit_get(pool, &bytes));
     WRONG(tarn_pool_blocks_get(pool, NULL, 0, &bytes));
     WRONG(tarn_pool_check_live(pool, NULL, 0, &same));
-    WRONG(tarn_pool_state_get(pool, &state));
     WRONG(tarn_pool_suspend(pool, false));
     WRONG(tarn_pool_resume(pool));
     WRONG(tarn_pool_checkpoint(pool, &checkpoint));
@@ -235,15 +226,14 @@ static void one_release_too_many_takes_nothing(void)
     tarn_pool *pool = NULL, *found = NULL;
     tarn_scope scope = 0;
     tarn_pool_id id;
-    unsigned count = 0;
+    tarn_pool_info info = {.size = sizeof info};
     host_start_with(1, 64 * MIB);
     OK(tarn_pool_create(NULL, &pool));
-    OK(tarn_pool_id_get(pool, &id));
+    id = pool_info_of(pool).id;
     OK(tarn_scope_begin(pool, TARN_SCOPE_THREAD, 0, &scope));
     OK(tarn_pool_release(pool));
     WRONG(tarn_pool_release(pool));
-    OK(tarn_pool_use_count_get(pool, &count)); /* the scope's */
-    CHECK(count == 1);
+    CHECK(pool_info_of(pool).use_count == 1); /* the scope's */
     void *block = tarn_malloc(MIB);
     OK(tarn_pool_find(id, &found));
     CHECK(found == pool);
@@ -252,7 +242,7 @@ static void one_release_too_many_takes_nothing(void)
     OK(tarn_scope_end(scope));
     WRONG(tarn_pool_release(pool)); /* left behind, with a live block */
     WRONG(tarn_pool_retain(pool));
-    WRONG(tarn_pool_use_count_get(pool, &count));
+    WRONG(tarn_pool_info_get(pool, &info));
     OK(tarn_free(block));
     OK(tarn_device_trim(0, 0));
     WRONG(tarn_pool_release(pool));

@@ -229,8 +229,7 @@ static void a_pool_that_is_suspended_and_resumed_is_mapped_anew(void **state)
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         CHECK(hits || !status);
         check_book();
-        tarn_pool_state now;
-        OK(tarn_pool_state_get(pool, &now));
+        tarn_pool_state now = pool_info_of(pool).state;
         if (now != TARN_POOL_RUNS) {
             OK(tarn_host_fail_set(-1, nth, false, TARN_ERROR_DRIVER));
             if (tarn_pool_resume(pool)) {

@@ -260,8 +260,7 @@ static void streams_have_segments_of_their_own(void)
 
 static const struct picture_pool *pool_in_picture(tarn_pool *pool)
 {
-    tarn_pool_id id;
-    OK(tarn_pool_id_get(pool, &id));
+    tarn_pool_id id = pool_info_of(pool).id;
     const struct picture_pool *pools = picture.pools.items;
     for (size_t i = 0; i < picture.pools.count; i++)
         if (pools[i].id[0] == id.first && pools[i].id[1] == id.second)

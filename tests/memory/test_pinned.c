@@ -3,6 +3,7 @@
 
 /* Pinned memory, one call after the other: sizes, reuse, streams, limits, settings, statistics, the end of the process. */
 #include "support/pinned.h"
+#include "support/system.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -363,70 +364,65 @@ static void statistics_are_exact(void)
     pinned_nothing_is_left(1);
 }
 
-static void settings_are_checked(void)
-{
-    host_start_with(1, 64 * MIB);
-    tarn_pinned_settings settings = pinned_settings(), other = {.size = 3};
-    CHECK(!settings.use_register && settings.register_threads == 1 && settings.reserve_segment == 0);
-    CHECK(!settings.background_threads && !settings.free_catch_all);
-    CHECK(settings.max_round_threshold == SIZE_MAX && settings.max_cached_size == SIZE_MAX);
-    GIVES(tarn_pinned_settings_get(&other), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pinned_settings_set(&other), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pinned_settings_set(NULL), TARN_ERROR_INVALID_ARGUMENT);
-    static const unsigned wrong[] = {3, 6, 129, 256};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        settings.register_threads = wrong[i];
-        GIVES(tarn_pinned_settings_set(&settings), TARN_ERROR_INVALID_ARGUMENT);
-        CHECK(pinned_settings().register_threads == 1);
-    }
-    settings.register_threads = 128;
-    settings.reserve_segment = SIZE_MAX;
-    GIVES(tarn_pinned_settings_set(&settings), TARN_ERROR_INVALID_ARGUMENT);
-    settings.reserve_segment = 0;
-    settings.free_catch_all = true; /* accepted, and told */
-    OK(tarn_pinned_settings_set(&settings));
-    CHECK(pinned_settings().register_threads == 128 && pinned_settings().free_catch_all);
-}
-
 static void the_configuration_sets_them(void)
 {
     setenv("TARN_ALLOC_CONF", "pinned_max_cached_size_mb:3,pinned_limit_mb:50,pinned_use_background_threads:True", 1);
     host_start_with(1, 64 * MIB);
-    size_t limit = 0;
-    tarn_pinned_settings settings = pinned_settings();
-    limit = pinned_limit();
-    CHECK(settings.max_cached_size == 3 * MIB && limit == 50 * MIB && settings.background_threads);
-    CHECK(settings.register_threads == 1 && !settings.use_register);
-    settings.max_cached_size = 7 * MIB;
-    OK(tarn_pinned_settings_set(&settings));
+    struct pinned_settings settings = pinned_settings();
+    CHECK(settings.max_cached_size == 3 * MIB && pinned_limit() == 50 * MIB && settings.background_threads);
+    CHECK(settings.register_threads == 1 && !settings.use_register && settings.reserve_segment == 0);
+    CHECK(settings.max_round_threshold == SIZE_MAX);
+    OK(tarn_pinned_limit_set(40 * MIB));
     OK(tarn_configuration_set(
         "pinned_use_cuda_host_register:True,pinned_num_register_threads:8,"
         "pinned_reserve_segment_size_mb:4,pinned_max_round_threshold_mb:9,pinned_free_catch_all:True,"
         "pinned_use_background_threads:False"));
     settings = pinned_settings();
     CHECK(settings.use_register && settings.register_threads == 8 && settings.reserve_segment == 4 * MIB);
-    CHECK(settings.max_round_threshold == 9 * MIB && settings.free_catch_all && !settings.background_threads);
-    CHECK(settings.max_cached_size == 7 * MIB); /* as the call set it: the text does not change it */
+    CHECK(settings.max_round_threshold == 9 * MIB && !settings.background_threads);
+    CHECK(settings.max_cached_size == 3 * MIB && pinned_limit() == 40 * MIB); /* as they were: the text does not say */
+    static const char *const wrong[] = {"3", "6", "129", "256"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "pinned_num_register_threads:%s", wrong[i]);
+        GIVES(tarn_configuration_set(text), TARN_ERROR_CONFIGURATION);
+        CHECK(pinned_settings().register_threads == 8);
+    }
     OK(tarn_configuration_set("pinned_limit_mb:2"));
-    limit = pinned_limit();
-    CHECK(limit == 2 * MIB);
+    CHECK(pinned_limit() == 2 * MIB);
     OK(tarn_configuration_set("all:default"));
-    limit = pinned_limit();
     settings = pinned_settings();
-    CHECK(limit == SIZE_MAX && settings.max_cached_size == SIZE_MAX && !settings.use_register);
+    CHECK(pinned_limit() == SIZE_MAX && settings.max_cached_size == SIZE_MAX && !settings.use_register);
     const char *note = "";
     OK(tarn_configuration_note_get(0, &note));
     CHECK(!note);
 }
 
+/* The other settings are in force all the same, and the next change tries again. */
+static void a_thread_that_cannot_be_created_is_done_without(void)
+{
+    host_start_with(1, 64 * MIB);
+    CHECK(!pinned_settings().background_threads);
+    system_only("pthread_create");
+    system_arm(1, true, 0);
+    OK(tarn_configuration_set("pinned_use_background_threads:True,pinned_max_cached_size_mb:5"));
+    CHECK(system_hits() == 1 && strcmp(tarn_last_error(), "") == 0);
+    CHECK(!pinned_settings().background_threads && pinned_settings().max_cached_size == 5 * MIB);
+    OK(tarn_pinned_free(pinned_take(3 * MIB)));
+    system_arm(0, false, 0);
+    OK(tarn_configuration_set("pinned_max_cached_size_mb:6"));
+    CHECK(pinned_settings().background_threads && pinned_settings().max_cached_size == 6 * MIB);
+    OK(tarn_shutdown());
+}
+
 static void memory_is_registered(void)
 {
     host_start_with(1, 64 * MIB);
-    tarn_pinned_settings settings = pinned_settings();
+    struct pinned_settings settings = pinned_settings();
     settings.use_register = true;
     for (unsigned threads = 1; threads <= 128; threads *= 2) {
         settings.register_threads = threads;
-        OK(tarn_pinned_settings_set(&settings));
+        pinned_settings_set(&settings);
         char *a = pinned_take(3 * MIB + 5 * KIB), *b = pinned_take(1);
         for (size_t i = 0; i < 3 * MIB; i += 4096)
             CHECK(a[i] == 0); /* touched, and nothing else */
@@ -443,7 +439,7 @@ static void memory_is_registered(void)
     OK(tarn_host_fail_set(0, 0, false, TARN_OK));
     char *a = pinned_take(MIB);
     settings.use_register = false; /* what is registered goes back as such */
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     OK(tarn_pinned_free(a));
     pinned_nothing_is_left(1);
     CHECK(calls_of(0, "host_unregister") == 17 && calls_of(0, "host_free") == 0);
@@ -452,9 +448,9 @@ static void memory_is_registered(void)
 static void a_segment_is_reserved(void)
 {
     host_start_with(1, 64 * MIB);
-    tarn_pinned_settings settings = pinned_settings();
-    settings.reserve_segment = 8 * MIB - 100;
-    OK(tarn_pinned_settings_set(&settings));
+    struct pinned_settings settings = pinned_settings();
+    settings.reserve_segment = 8 * MIB;
+    pinned_settings_set(&settings);
     CHECK(pinned_stats().allocations.current == 0);
     char *a = pinned_take(1000), *b = pinned_take(3 * MIB), *c = pinned_take(100);
     CHECK(pinned_stats().num_host_alloc == 1);
@@ -477,10 +473,10 @@ static void a_segment_is_reserved(void)
 static void what_is_too_large_is_not_cached(void)
 {
     host_start_with(1, 64 * MIB);
-    tarn_pinned_settings settings = pinned_settings();
+    struct pinned_settings settings = pinned_settings();
     settings.max_cached_size = 4 * MIB;
     settings.max_round_threshold = 2 * MIB;
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     size_t size = 0;
     char *a = pinned_take(2 * MIB - 1), *b = pinned_take(5 * MIB + 1), *c = pinned_take(3 * MIB);
     OK(tarn_usable_size_get(b, &size));
@@ -506,7 +502,7 @@ static void what_is_too_large_is_not_cached(void)
 
     /* Without rounding a bin has unequal sizes: what is too small for a request never serves it (pytorch issue 192722). */
     settings.max_cached_size = SIZE_MAX;
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     OK(tarn_pinned_trim(0));
     a = pinned_take(9 * MIB + 1000);
     OK(tarn_pinned_free(a));
@@ -520,10 +516,10 @@ static void what_is_too_large_is_not_cached(void)
 static void a_thread_looks_for_finished_work(void)
 {
     host_start_with(1, 64 * MIB);
-    tarn_pinned_settings settings = pinned_settings();
+    struct pinned_settings settings = pinned_settings();
     settings.background_threads = true;
-    OK(tarn_pinned_settings_set(&settings));
-    OK(tarn_pinned_settings_set(&settings)); /* there is one */
+    pinned_settings_set(&settings);
+    pinned_settings_set(&settings); /* there is one */
     tarn_stream stream = lease(0);
     for (int round = 0; round < 5; round++) {
         char *a = pinned_take(MIB);
@@ -543,16 +539,16 @@ static void a_thread_looks_for_finished_work(void)
         CHECK(calls_of(0, "event_query") == ended);
     }
     settings.max_cached_size = 0; /* what it frees it gives back */
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     char *a = pinned_take(5 * MIB);
     OK(tarn_pinned_record_stream(a, stream));
     OK(tarn_pinned_free(a));
     while (pinned_stats().num_host_free == 0) /* counted after the driver's call, with all that the call changes */
         usleep(100);
     settings.background_threads = false;
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     settings.background_threads = true;
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     pinned_nothing_is_left(1);
     OK(tarn_shutdown()); /* ends it */
 }
@@ -590,9 +586,9 @@ static void a_child_has_none(void)
 static void fork_and_shutdown_end_it(void)
 {
     host_start_with(1, 64 * MIB);
-    tarn_pinned_settings settings = pinned_settings();
+    struct pinned_settings settings = pinned_settings();
     settings.background_threads = true;
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     before_fork = pinned_take(3 * MIB);
     in_child(a_child_has_none);
     tarn_stream stream = lease(0);
@@ -679,8 +675,8 @@ int main(void)
         CHILD_TEST(the_limit_holds),
         CHILD_TEST(a_full_driver_is_made_room_in),
         CHILD_TEST(statistics_are_exact),
-        CHILD_TEST(settings_are_checked),
         CHILD_TEST(the_configuration_sets_them),
+        CHILD_TEST(a_thread_that_cannot_be_created_is_done_without),
         CHILD_TEST(memory_is_registered),
         CHILD_TEST(a_segment_is_reserved),
         CHILD_TEST(what_is_too_large_is_not_cached),

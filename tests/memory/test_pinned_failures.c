@@ -97,11 +97,11 @@ static void room_is_short(void)
 
 static void it_is_registered(void)
 {
-    tarn_pinned_settings settings = pinned_settings();
+    struct pinned_settings settings = pinned_settings();
     settings.use_register = true;
     settings.register_threads = 4;
     settings.max_cached_size = MIB;
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     take(3 * MIB);
     take(100);
     for (int i = 0; i < t.count; i++) /* one goes back at once, which may fail */
@@ -109,7 +109,7 @@ static void it_is_registered(void)
     t.count = 0;
     settings.use_register = false;
     settings.max_cached_size = SIZE_MAX;
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
 }
 
 static void graphs_use_it(void)

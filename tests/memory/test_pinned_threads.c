@@ -71,13 +71,13 @@ static void *meddle(void *argument)
     uint64_t random = 99;
     tarn_stream stream = lease(0);
     while (!atomic_load(&over)) {
-        tarn_pinned_settings settings = pinned_settings();
+        struct pinned_settings settings = pinned_settings();
         uint64_t value = random_next(&random) >> 8;
         settings.background_threads = value & 1;
         settings.use_register = value & 2;
         settings.register_threads = value & 4 ? 1 : 4;
         settings.max_cached_size = value & 8 ? 2 * MIB : SIZE_MAX;
-        OK(tarn_pinned_settings_set(&settings));
+        pinned_settings_set(&settings);
         OK(tarn_pinned_limit_set(value & 16 ? LIMIT : LIMIT + 8 * MIB));
         if (value & 32)
             OK(tarn_pinned_trim(value % LIMIT));
@@ -114,9 +114,9 @@ static void threads_share_it(void)
     CHECK(pthread_join(meddler, NULL) == 0);
     for (int i = 0; i < PASSED; i++)
         OK(tarn_pinned_free(atomic_load(&passed[i])));
-    tarn_pinned_settings settings = pinned_settings();
+    struct pinned_settings settings = pinned_settings();
     settings.background_threads = false;
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     CHECK(atomic_load(&wrong) == 0);
     CHECK(atomic_load(&served) > THREADS * ROUNDS / 2);
     OK(tarn_device_synchronize(0));
@@ -147,9 +147,9 @@ static void nobody_fails_for_what_is_on_its_way(void)
         CHECK(pthread_join(threads[i], NULL) == 0);
     OK(tarn_pinned_trim(0));
     pthread_t more[2];
-    tarn_pinned_settings settings = pinned_settings();
+    struct pinned_settings settings = pinned_settings();
     settings.max_cached_size = 0;
-    OK(tarn_pinned_settings_set(&settings));
+    pinned_settings_set(&settings);
     for (uintptr_t i = 0; i < 2; i++)
         CHECK(pthread_create(&more[i], NULL, swap, (void *)((5 + i) * MIB)) == 0);
     for (int i = 0; i < 2; i++)

@@ -41,9 +41,7 @@ static tarn_pool_id pool_of(const void *pointer)
 
 static unsigned count_of(tarn_pool *pool)
 {
-    unsigned count = 0;
-    OK(tarn_pool_use_count_get(pool, &count));
-    return count;
+    return pool_info_of(pool).use_count;
 }
 
 /* Where small blocks have segments of their own. */
@@ -63,7 +61,7 @@ static void ids_are_never_given_twice(void **state)
     tarn_pool_id before = {0}, id;
     for (int i = 0; i < 10; i++) {
         tarn_pool *pool = pool_new();
-        OK(tarn_pool_id_get(pool, &id));
+        id = pool_info_of(pool).id;
         CHECK(id.first == 0 && id.second > before.second);
         before = id;
         OK(tarn_pool_release(pool));
@@ -71,7 +69,7 @@ static void ids_are_never_given_twice(void **state)
     int device = -1;
     tarn_pool *pool = NULL;
     OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 1}, &pool));
-    OK(tarn_pool_device_get(pool, &device));
+    device = pool_info_of(pool).device;
     CHECK(device == 1);
     OK(tarn_pool_release(pool));
 }
@@ -81,8 +79,7 @@ static void blocks_name_their_pool_and_go_back_to_it(void **state)
     (void)state;
     tarn_stream stream = lease(0);
     tarn_pool *pool = pool_new();
-    tarn_pool_id id;
-    OK(tarn_pool_id_get(pool, &id));
+    tarn_pool_id id = pool_info_of(pool).id;
     void *small = pool_alloc(pool, stream, 1000), *large = pool_alloc(pool, stream, 5 * MIB);
     void *other = alloc_on(stream, 1000);
     CHECK(is_id(pool_of(small), id.first, id.second) && is_id(pool_of(large), id.first, id.second));
@@ -156,8 +153,7 @@ static void a_released_pool_lives_on_until_its_blocks_are_freed(void **state)
     (void)state;
     tarn_stream stream = lease(0);
     tarn_pool *pool = pool_new(), *found = NULL;
-    tarn_pool_id id;
-    OK(tarn_pool_id_get(pool, &id));
+    tarn_pool_id id = pool_info_of(pool).id;
     OK(tarn_pool_find(id, &found));
     CHECK(found == pool && count_of(pool) == 2);
     OK(tarn_pool_release(found));
@@ -215,13 +211,12 @@ static void a_limit_is_the_pools_own(void **state)
     tarn_stream stream = lease(0);
     tarn_pool *pool = pool_with((tarn_pool_options){0});
     void *pointer = NULL;
-    size_t limit = 0;
-    OK(tarn_pool_limit_get(pool, &limit));
+    size_t limit = pool_info_of(pool).limit;
     CHECK(limit == TARN_NO_LIMIT);
     OK(tarn_pool_limit_set(pool, 0)); /* is 0 */
     GIVES(tarn_pool_alloc(pool, stream, 100, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_pool_limit_set(pool, 64 * MIB));
-    OK(tarn_pool_limit_get(pool, &limit));
+    limit = pool_info_of(pool).limit;
     CHECK(limit == 64 * MIB);
     uint64_t creates = calls_of(0, "create");
     GIVES(tarn_pool_alloc(pool, stream, 65 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
@@ -254,8 +249,7 @@ static void a_request_that_would_fail_is_served_by_a_pool_made_for_that(void **s
     void *most = alloc_on(stream, 512 * MIB - 300 * MIB);
     int64_t ooms = stats_of(0).num_ooms;
     OK(tarn_alloc_on(stream, 90 * MIB, &pointer));
-    tarn_pool_id id;
-    OK(tarn_pool_id_get(spare, &id));
+    tarn_pool_id id = pool_info_of(spare).id;
     CHECK(is_id(pool_of(pointer), id.first, id.second) && stats_of(0).num_ooms == ooms);
     OK(tarn_alloc_on(stream, 1000, &small)); /* a small one too: a slab in the rest */
     CHECK(is_id(pool_of(small), id.first, id.second));
@@ -351,17 +345,17 @@ static void what_is_wrong_is_refused(void **state)
     (void)state;
     tarn_pool *pool = NULL;
     tarn_pool_options options = {.size = 3};
-    unsigned count;
+    tarn_pool_info info = {.size = sizeof info};
     GIVES(tarn_pool_create(&options, &pool), TARN_ERROR_INVALID_ARGUMENT);
     options = (tarn_pool_options){.size = sizeof options, .device = 2};
     GIVES(tarn_pool_create(&options, &pool), TARN_ERROR_INVALID_DEVICE);
     GIVES(tarn_pool_create(NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_retain(NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pool_use_count_get(NULL, &count), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_info_get(NULL, &info), TARN_ERROR_INVALID_ARGUMENT);
     OK(tarn_pool_release(NULL));
     CHECK(!pool);
     pool = pool_new();
-    GIVES(tarn_pool_use_count_get(pool, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_info_get(pool, NULL), TARN_ERROR_INVALID_ARGUMENT);
     tarn_stream other = lease(1);
     void *pointer = NULL;
     GIVES(tarn_pool_alloc(pool, other, 1000, &pointer), TARN_ERROR_INVALID_STREAM);
@@ -428,10 +422,10 @@ static void a_suspend_asks_streams_of_other_devices(void **state)
     OK(tarn_pool_suspend(pool, true));
     OK(tarn_pool_resume(pool));
     OK(tarn_sleep_prepare(NULL, NULL));
-    OK(tarn_pool_state_get(pool, &now));
+    now = pool_info_of(pool).state;
     CHECK(now == TARN_POOL_CHANGES);
     OK(tarn_sleep_cancel());
-    OK(tarn_pool_state_get(pool, &now));
+    now = pool_info_of(pool).state;
     CHECK(now == TARN_POOL_RUNS);
     OK(tarn_free(block));
     OK(tarn_pool_release(pool));

@@ -243,7 +243,7 @@ static void no_capture_begins_during_a_suspend(void)
     OK(tarn_host_call(0, native_of(stream), wait_at_gate, NULL));
     CHECK(!pthread_create(&thread, NULL, suspend_slow, NULL));
     while (state != TARN_POOL_CHANGES)
-        OK(tarn_pool_state_get(slow, &state));
+        state = pool_info_of(slow).state;
     GIVES(tarn_capture_begin(other, TARN_CAPTURE_RELAXED), TARN_ERROR_BUSY);
     GIVES(tarn_capture_announce(other), TARN_ERROR_BUSY);
     GIVES(tarn_pool_capture_begin(NULL, other, TARN_CAPTURE_RELAXED), TARN_ERROR_BUSY);
@@ -301,7 +301,7 @@ static void a_pool_that_is_suspended_in_part_gives_back_what_it_has(void)
         OK(tarn_host_fail_set(-1, from, true, TARN_ERROR_DRIVER));
         (void)tarn_pool_suspend(pool, false);
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
-        OK(tarn_pool_state_get(pool, &state));
+        state = pool_info_of(pool).state;
         if (state != TARN_POOL_RUNS && ledger_of(0).mapped > 0)
             break;
         if (state != TARN_POOL_RUNS)

@@ -492,8 +492,7 @@ static void what_is_exported_stays(void **state)
 {
     (void)state;
     tarn_pool *pool = registrable(0);
-    tarn_pool_id id;
-    OK(tarn_pool_id_get(pool, &id));
+    tarn_pool_id id = pool_info_of(pool).id;
     char *block = alloc_in(pool, own, BLOCK), *other = alloc_in(pool, own, BLOCK);
     tarn_share *share = pool_export(pool, NULL);
     tarn_imported_pool *imported = pool_import(share, 1);

@@ -84,8 +84,7 @@ static void allocate(struct storm_worker *worker, struct storm_block *block)
         status = tarn_pool_alloc(pool, storm_stream(worker), size, &start);
         if (!status) {
             tarn_block_info info = {.size = sizeof info};
-            tarn_pool_id id;
-            OK(tarn_pool_id_get(pool, &id));
+            tarn_pool_id id = pool_info_of(pool).id;
             OK(tarn_pointer_info_get(start, &info));
             CHECK(info.pool.first == id.first && info.pool.second == id.second);
         }
@@ -160,8 +159,7 @@ static void suspend(struct storm_worker *worker)
     pthread_rwlock_wrlock(&contents);
     tarn_status status = tarn_pool_suspend(pool, true);
     CHECK(!status || storm_may_fail(status) || status == TARN_ERROR_CAPTURE || status == TARN_ERROR_SUSPENDED);
-    tarn_pool_state state = TARN_POOL_RUNS;
-    OK(tarn_pool_state_get(pool, &state));
+    tarn_pool_state state = pool_info_of(pool).state;
     atomic_fetch_add(&suspends, state != TARN_POOL_RUNS);
     while (state != TARN_POOL_RUNS) {
         pages_fail(0, false);
@@ -170,7 +168,7 @@ static void suspend(struct storm_worker *worker)
         OK(tarn_pool_limit_set(pool, TARN_NO_LIMIT));
         status = tarn_pool_resume(pool);
         CHECK(!status || status == TARN_ERROR_CAPTURE || storm_may_fail(status));
-        OK(tarn_pool_state_get(pool, &state));
+        state = pool_info_of(pool).state;
         trim_all();
     }
     OK(tarn_device_limit_set(0, LIMIT));
@@ -240,9 +238,9 @@ static void look_at(struct storm_worker *worker)
     OK(tarn_pool_stats_get(pool, &stats));
     CHECK(stats.reserved_bytes[0].current <= (int64_t)MEMORY);
     OK(tarn_pool_blocks_get(pool, blocks, 8, &count));
-    OK(tarn_pool_use_count_get(pool, &counted));
+    counted = pool_info_of(pool).use_count;
     CHECK(counted >= 1);
-    OK(tarn_pool_id_get(pool, &id));
+    id = pool_info_of(pool).id;
     OK(tarn_pool_find(id, &found));
     CHECK(found == pool);
     OK(tarn_pool_release(found));

@@ -256,11 +256,10 @@ static void a_failure_says_what_is_needed_and_who_has_it(void **state)
     GIVES(tarn_pool_resume(pool), TARN_ERROR_OUT_OF_MEMORY);
     const char *text = tarn_last_error();
     char name[64], has[64];
-    tarn_pool_id id;
-    OK(tarn_pool_id_get(pool, &id));
+    tarn_pool_id id = pool_info_of(pool).id;
     (void)snprintf(name, sizeof name, "pool (%llu, %llu) lacks 34 MiB", (unsigned long long)id.first,
                    (unsigned long long)id.second);
-    OK(tarn_pool_id_get(owner, &id));
+    id = pool_info_of(owner).id;
     (void)snprintf(has, sizeof has, "(%llu, %llu) 50 MiB", (unsigned long long)id.first, (unsigned long long)id.second);
     CHECK(strstr(text, name) && strstr(text, "needs 74 MiB on device 0") && strstr(text, "40 MiB of its 128 MiB"));
     CHECK(strstr(text, "The default pool reserves 38 MiB") && strstr(text, has));

@@ -20,7 +20,7 @@ static void make_pools(void)
     for (int i = 0; i < 4; i++) {
         tarn_pool_id id;
         OK(tarn_pool_create(NULL, &pools[i]));
-        OK(tarn_pool_id_get(pools[i], &id));
+        id = pool_info_of(pools[i]).id;
         ids[i] = id.second;
     }
 }
@@ -28,8 +28,7 @@ static void make_pools(void)
 static void release_pools(void)
 {
     for (int i = 0; i < 4; i++) {
-        unsigned count = 0;
-        OK(tarn_pool_use_count_get(pools[i], &count));
+        unsigned count = pool_info_of(pools[i]).use_count;
         CHECK(count == 1);
         OK(tarn_pool_release(pools[i]));
     }
@@ -95,8 +94,7 @@ static void the_newest_scope_of_a_thread_wins_and_others_see_nothing_of_it(void 
     make_pools();
     CHECK(route() == -1);
     tarn_scope outer = begin(0, TARN_SCOPE_THREAD, 0);
-    unsigned count = 0;
-    OK(tarn_pool_use_count_get(pools[0], &count));
+    unsigned count = pool_info_of(pools[0]).use_count;
     CHECK(count == 2);
     CHECK(route() == 0 && route_of_another_thread() == -1);
     tarn_scope inner = begin(1, TARN_SCOPE_THREAD, 0);
@@ -271,11 +269,11 @@ static void a_scope_goes_on_for_the_workers_of_a_thread_that_ends(void **state)
         CHECK(route() == 0);
         GIVES(tarn_scope_end(about.scope), TARN_ERROR_SCOPE); /* a worker leaves it */
         GIVES(tarn_scope_join(about.scope), TARN_ERROR_SCOPE);
-        OK(tarn_pool_use_count_get(pools[0], &count));
+        count = pool_info_of(pools[0]).use_count;
         CHECK(count == 2);
         OK(tarn_scope_leave(about.scope)); /* the last one, which ends it */
         CHECK(route() == -1);
-        OK(tarn_pool_use_count_get(pools[0], &count));
+        count = pool_info_of(pools[0]).use_count;
         CHECK(count == 1);
         GIVES(tarn_scope_join(about.scope), TARN_ERROR_SCOPE);
         GIVES(tarn_scope_leave(about.scope), TARN_ERROR_SCOPE);
@@ -413,8 +411,8 @@ static void a_scope_in_a_capture_wins_and_the_graph_does_not_hold_its_pool(void 
     OK(tarn_scope_end(scope));
     CHECK(index_of(alloc_on(stream, 3 * MIB)) == 0);
     OK(tarn_capture_end(stream, &graph));
-    OK(tarn_pool_use_count_get(pools[0], &count[0]));
-    OK(tarn_pool_use_count_get(pools[1], &count[1]));
+    count[0] = pool_info_of(pools[0]).use_count;
+    count[1] = pool_info_of(pools[1]).use_count;
     CHECK(count[0] == 2 && count[1] == 1);
     OK(machine->graph_destroy(graph));
     OK(tarn_stream_return(stream));

@@ -102,9 +102,8 @@ static void an_allocator_gives_whole_segments_and_hears_of_the_end(void **state)
     (void)state;
     struct source source = source_make();
     tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){0});
-    tarn_pool_allocator known = {.size = sizeof known};
-    OK(tarn_pool_allocator_get(pool, &known));
-    CHECK(known.alloc == source_alloc && known.user == &source);
+    const tarn_pool_allocator *known = pool_info_of(pool).allocator;
+    CHECK(known && known->alloc == source_alloc && known->user == &source && known->size == sizeof *known);
     CHECK(source.allocs == 0);
     void *first = alloc_in(pool, own, MIB), *second = alloc_in(pool, own, MIB);
     CHECK(source.allocs == 1 && source.last == 2 * MIB);
@@ -309,12 +308,7 @@ static void meaningless_options_are_refused(void **state)
         GIVES(tarn_pool_create(&refused[i], &pool), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(!pool);
     pool = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL});
-    tarn_pool_allocator none = {.size = sizeof none, .user = &none};
-    OK(tarn_pool_allocator_get(pool, &none));
-    CHECK(!none.alloc && !none.free && !none.gone && !none.user && none.size == sizeof none);
-    none.size = 3;
-    GIVES(tarn_pool_allocator_get(pool, &none), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pool_allocator_get(NULL, &none), TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(!pool_info_of(pool).allocator);
     OK(tarn_pool_release(pool));
 }
 

@@ -66,7 +66,7 @@ static void gives_wrong(struct giver *giver, tarn_pool *pool, uintptr_t at, tarn
     void *pointer = &name;
     int frees = giver->frees, allocs = giver->allocs;
     giver->at = at;
-    OK(tarn_pool_id_get(pool, &id));
+    id = pool_info_of(pool).id;
     (void)snprintf(name, sizeof name, "the allocator of pool (%llu, %llu) gave a segment of 31457280 bytes",
                    (unsigned long long)id.first, (unsigned long long)id.second);
     (void)snprintf(where, sizeof where, "%#zx", (size_t)at);

@@ -30,9 +30,7 @@ static size_t much; /* of one block, so that its contents travel in chunks; 0: a
 
 static tarn_pool_state state_of(void)
 {
-    tarn_pool_state state = TARN_POOL_CHANGES;
-    OK(tarn_pool_state_get(pool, &state));
-    return state;
+    return pool_info_of(pool).state;
 }
 
 #define STRIPE ((size_t)4096)

@@ -21,9 +21,7 @@ static tarn_stream stream, second;
 
 static tarn_pool_state state_of(void)
 {
-    tarn_pool_state state = TARN_POOL_CHANGES;
-    OK(tarn_pool_state_get(pool, &state));
-    return state;
+    return pool_info_of(pool).state;
 }
 
 /* A program ahead of its device: what it frees is used by work that is not over, so the same memory is mapped a second time for each

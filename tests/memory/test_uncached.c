@@ -26,11 +26,9 @@ static void each_block_is_an_allocation_of_its_size_and_is_not_used_twice(void *
 {
     (void)state;
     bool caches = false;
-    OK(tarn_caching_get(&caches));
+    OK(tarn_caching_set(false, &caches));
     CHECK(caches);
-    GIVES(tarn_caching_get(NULL), TARN_ERROR_INVALID_ARGUMENT);
-    OK(tarn_caching_set(false));
-    OK(tarn_caching_get(&caches));
+    OK(tarn_caching_set(false, &caches));
     CHECK(!caches);
     uint64_t allocs = calls_of(0, "alloc"), frees = calls_of(0, "free");
     void *a = alloc_on(own, 1), *b = alloc_on(own, 700), *c = alloc_on(own, 5 * MIB + 1);
@@ -48,16 +46,15 @@ static void each_block_is_an_allocation_of_its_size_and_is_not_used_twice(void *
     OK(tarn_free(d));
     OK(tarn_device_trim(0, 0));
     CHECK(plain() == 0);
-    OK(tarn_caching_set(true));
-    OK(tarn_caching_get(&caches));
-    CHECK(caches);
+    OK(tarn_caching_set(true, &caches));
+    CHECK(!caches);
     nothing_is_left(0);
 }
 
 static void what_work_uses_stays_until_it_has_ended(void **state)
 {
     (void)state;
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     void *block = alloc_on(own, MIB);
     work_on(own, block, MIB, 1000);
     OK(tarn_free(block));
@@ -72,7 +69,7 @@ static void what_work_uses_stays_until_it_has_ended(void **state)
     CHECK(plain() == 2);
     OK(tarn_free(last));
     time_pass(5000);
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     CHECK(plain() <= 1); /* the second has only now been found to have ended */
     nothing_is_left(0);
 }
@@ -82,23 +79,23 @@ static void caching_goes_on_and_off_at_any_time(void **state)
     (void)state;
     void *small = tarn_malloc(100), *large = tarn_malloc(3 * MIB);
     CHECK(small && large && plain() == 0);
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     void *raw = tarn_malloc(100);
     CHECK(plain() == 1);
     OK(tarn_free(small));
     OK(tarn_free(large));
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     void *again = tarn_malloc(100);
     CHECK(plain() == 1 && again == small);
     OK(tarn_free(raw));
     OK(tarn_free(again));
     tarn_block_info info = {.size = sizeof info};
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     raw = tarn_malloc(100);
     OK(tarn_pointer_info_get(raw, &info));
     CHECK(info.pool.first == 0 && info.pool.second == 0 && info.requested == 100);
     OK(tarn_free(raw));
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     nothing_is_left(0);
 }
 
@@ -107,14 +104,14 @@ static void running_out_gives_back_what_both_modes_have(void **state)
     (void)state;
     void *cached = alloc_on(own, 200 * MIB);
     OK(tarn_free(cached));
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     void *raw = alloc_on(other, 200 * MIB), *more = NULL;
     GIVES(tarn_alloc_on(own, 100 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
     work_on(other, raw, MIB, 1000);
     OK(tarn_free(raw));
     more = alloc_on(own, 100 * MIB); /* waits for the work */
     OK(tarn_free(more));
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     cached = alloc_on(own, 200 * MIB);
     OK(tarn_free(cached));
     nothing_is_left(0);
@@ -124,7 +121,7 @@ static void captures_are_left_alone_and_private_pools_go_on_caching(void **state
 {
     (void)state;
     void *graph = NULL;
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     void *before = alloc_on(other, MIB);
     OK(tarn_free(before));
     uint64_t frees = calls_of(0, "free");
@@ -138,7 +135,7 @@ static void captures_are_left_alone_and_private_pools_go_on_caching(void **state
     OK(tarn_capture_end(own, &graph));
     CHECK(driver->graph_destroy(0, graph) == TARN_OK);
     OK(tarn_free(beside));
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     nothing_is_left(0);
 }
 
@@ -150,7 +147,7 @@ static void *churn(void *argument)
         for (int k = 0; k < 4; k++)
             blocks[k] = tarn_malloc(1 + random_next(&random) % 100000);
         if (random_next(&random) % 16 == 0)
-            OK(tarn_caching_set(random_next(&random) % 2));
+            OK(tarn_caching_set(random_next(&random) % 2, NULL));
         for (int k = 0; k < 4; k++)
             OK(tarn_free(blocks[k]));
     }
@@ -165,7 +162,7 @@ static void threads_may_switch_it(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     nothing_is_left(0);
 }
 
@@ -188,8 +185,8 @@ static void the_drivers_own_pools(void)
     host_start_with(1, MEMORY);
     own = lease(0);
     other = lease(0);
-    GIVES(tarn_caching_set(true), TARN_ERROR_CONFIGURATION);
-    OK(tarn_caching_set(false));
+    GIVES(tarn_caching_set(true, NULL), TARN_ERROR_CONFIGURATION);
+    OK(tarn_caching_set(false, NULL));
 
     /* In order: it goes back with the free, which waits for nothing, and takes effect after the work. */
     void *block = alloc_on(own, 5 * MIB + 1), *small = alloc_on(own, 1);

@@ -56,18 +56,6 @@ static void pool_options(void)
     OK(tarn_pool_release(pool));
 }
 
-static void pinned_settings(void)
-{
-    const tarn_pinned_settings settings = {.size = sizeof settings};
-    tarn_pinned_settings now = {.size = sizeof now};
-    void *block = NULL;
-    OK(tarn_pinned_settings_set(&settings));
-    OK(tarn_pinned_settings_get(&now));
-    CHECK(now.register_threads == 1);
-    OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1000, &block));
-    OK(tarn_pinned_free(block));
-}
-
 static void trace_options(void)
 {
     const tarn_trace_options options = {.size = sizeof options};
@@ -124,17 +112,11 @@ static const struct {
     const char *name;
     void (*try)(void);
 } structures[] = {
-    {"tarn_alloc_options", alloc_options},
-    {"tarn_snapshot_options", snapshot_options},
-    {"tarn_pool_options", pool_options},
-    {"tarn_pinned_settings", pinned_settings},
-    {"tarn_trace_options", trace_options},
-    {"tarn_live_options", live_options},
-    {"tarn_sleep_options", sleep_options},
-    {"tarn_workspace_choice", workspace_choice},
-    {"tarn_observer_options", observer_options},
-    {"tarn_sleeper_options", sleeper_options},
-    {"tarn_host_configuration", host_configuration},
+    {"tarn_alloc_options", alloc_options},       {"tarn_snapshot_options", snapshot_options},
+    {"tarn_pool_options", pool_options},         {"tarn_trace_options", trace_options},
+    {"tarn_live_options", live_options},         {"tarn_sleep_options", sleep_options},
+    {"tarn_workspace_choice", workspace_choice}, {"tarn_observer_options", observer_options},
+    {"tarn_sleeper_options", sleeper_options},   {"tarn_host_configuration", host_configuration},
 };
 
 static void the_size_alone_is_enough(void **state)

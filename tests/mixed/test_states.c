@@ -479,7 +479,7 @@ static void driver_has_ended(void)
 
 static void caching_off(void)
 {
-    (void)tarn_caching_set(false);
+    (void)tarn_caching_set(false, NULL);
 }
 
 static void sleep_prepared(void)

@@ -3,6 +3,7 @@
 
 /* Metrics, read back by the parser of the Prometheus client (read_metrics.py): that it takes every line, and that the values are those of
  * the statistics. And the file: whole or as it was. */
+#include "report/metrics_test.h"
 #include "report/page_test.h"
 
 #include <dirent.h>
@@ -83,7 +84,7 @@ static void the_values_are_those_of_the_statistics(void **state)
     OK(tarn_free(blocks[0]));
     void *none = NULL;
     GIVES(tarn_alloc_on(own, 4096 * MIB, &none), TARN_ERROR_OUT_OF_MEMORY);
-    OK(tarn_metrics_write(path));
+    OK(write_metrics(path));
     parse(path);
     tarn_stats stats = stats_of(0);
     has("tarn_allocated_bytes\tblocks='large'\tdevice='0'", 7 * (double)MIB);
@@ -103,7 +104,7 @@ static void the_values_are_those_of_the_statistics(void **state)
     has("tarn_build_info\tdriver='host'\tversion='0.1.0'", 1);
     CHECK(!has_line("tarn_limit_bytes") && !has_line("tarn_reserved_bytes\tblocks='large'\tdevice='1'"));
     OK(tarn_device_limit_set(0, 512 * MIB));
-    OK(tarn_metrics_write(path));
+    OK(write_metrics(path));
     parse(path);
     has("tarn_limit_bytes\tdevice='0'", 512 * (double)MIB);
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
@@ -121,13 +122,13 @@ static void streams_that_come_and_go_are_told_apart(void **state)
     tarn_stream stream;
     void *block, *native = NULL;
     OK(tarn_stream_native_get(own, &native));
-    OK(tarn_caching_set(false));
+    OK(tarn_caching_set(false, NULL));
     void *uncached = alloc_on(own, 3 * MIB);
-    OK(tarn_caching_set(true));
+    OK(tarn_caching_set(true, NULL));
     OK(tarn_stream_shared_get(0, 0, &stream));
     OK(tarn_alloc_on(stream, 3 * MIB, &block));
     OK(tarn_free(block));
-    OK(tarn_metrics_write(path));
+    OK(write_metrics(path));
     parse(path);
     CHECK(has_line("tarn_stream_mapped_bytes\tdevice='0'\tpool='0,0 uncached'"));
     OK(tarn_free(uncached));
@@ -154,15 +155,14 @@ static void too_large(void)
     FILE *file = fopen(path, "we");
     CHECK(file && fputs("what was there", file) >= 0 && fclose(file) == 0);
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-    GIVES(tarn_metrics_write(path), TARN_ERROR_SYSTEM);
+    GIVES(write_metrics(path), TARN_ERROR_SYSTEM);
     CHECK(strstr(tarn_last_error(), path));
     CHECK((file = fopen(path, "re")) && fgets(text, sizeof text, file) && strcmp(text, "what was there") == 0);
     fclose(file);
     CHECK(files_in_directory() == 1);
-    GIVES(tarn_metrics_write("/nonexistent/x.prom"), TARN_ERROR_SYSTEM);
-    GIVES(tarn_metrics_write(directory), TARN_ERROR_SYSTEM); /* no file can take its place */
-    GIVES(tarn_metrics_write(""), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_metrics_write(NULL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(write_metrics("/nonexistent/x.prom"), TARN_ERROR_SYSTEM);
+    GIVES(write_metrics(directory), TARN_ERROR_SYSTEM); /* no file can take its place */
+    GIVES(write_metrics(""), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_metrics_print(NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(files_in_directory() == 1);
 }
@@ -222,7 +222,7 @@ static atomic_bool ends;
 static void *write_always(void *argument)
 {
     while (!atomic_load(&ends))
-        OK(tarn_metrics_write(path));
+        OK(write_metrics(path));
     return argument;
 }
 
@@ -230,7 +230,7 @@ static void a_reader_finds_a_whole_text_while_others_write(void **state)
 {
     (void)state;
     pthread_t threads[2];
-    OK(tarn_metrics_write(path));
+    OK(write_metrics(path));
     for (int i = 0; i < 2; i++)
         CHECK(pthread_create(&threads[i], NULL, write_always, NULL) == 0);
     for (int i = 0; i < 200; i++) {

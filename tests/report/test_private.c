@@ -4,6 +4,7 @@
 /* The files that the library makes are their user's alone: what they are, what another user can do with them, and what becomes of names
  * that somebody else had first. In a directory that everybody may write to, as /tmp is, with no umask to help. The other user's part
  * needs root, who becomes two users; without it there is nobody else to try. */
+#include "report/metrics_test.h"
 #include "report/page.h"
 #include "support/host.h"
 
@@ -20,7 +21,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <tarn/live.h>
-#include <tarn/metrics.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -73,7 +73,7 @@ static void make_all(void)
     OK(tarn_live_start(&live));
     OK(tarn_snapshot_write(in_directory("snapshot"), NULL));
     OK(tarn_snapshot_write(in_directory("timeline"), &chrome));
-    OK(tarn_metrics_write(in_directory("metrics")));
+    OK(write_metrics(in_directory("metrics")));
 }
 
 /* ---- What they are ----------------------------------------------------------------------------------------------- */
@@ -270,7 +270,7 @@ static void makes_where_others_were(void)
     host_start_with(1, 16 * MIB);
     GIVES(tarn_snapshot_write(in_directory("snapshot"), NULL),
           TARN_ERROR_SYSTEM); /* a name that is the other's stays so */
-    GIVES(tarn_metrics_write(in_directory("metrics")), TARN_ERROR_SYSTEM);
+    GIVES(write_metrics(in_directory("metrics")), TARN_ERROR_SYSTEM);
     OK(tarn_snapshot_write(in_directory("free"), NULL)); /* beside names that were guessed */
     CHECK(lstat(in_directory("free"), &info) == 0 && info.st_uid == geteuid() && (info.st_mode & 07777) == 0600);
     OK(tarn_live_start(&live));

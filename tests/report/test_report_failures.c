@@ -5,6 +5,7 @@
  * the host memory that it takes. Under its name there is what was there before, or all of the new; beside it nothing is left; and the
  * error names the file. */
 #include "base/log.h"
+#include "report/metrics_test.h"
 #include "support/failures.h"
 #include "support/host.h"
 #include "support/snapshots.h"
@@ -18,7 +19,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <tarn/live.h>
-#include <tarn/metrics.h>
 #include <tarn/snapshot.h>
 #include <unistd.h>
 
@@ -120,7 +120,7 @@ static void chrome_traces_are_written(void)
 static void metrics_are_written(void)
 {
     put("metrics");
-    judge(tarn_metrics_write(path_of("metrics")), "metrics", "# ", "# EOF\n");
+    judge(write_metrics(path_of("metrics")), "metrics", "# ", "# EOF\n");
 }
 
 /* A page is made for its owner, and nothing is left where it could not be. */

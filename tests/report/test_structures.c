@@ -63,11 +63,10 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
     X(alloc, tarn_alloc_options, false, tarn_alloc(it, 100, &(void *){0}))                                     \
     X(block, tarn_block_info, false, tarn_pointer_info_get(block, it))                                             \
     X(observer, tarn_observer_options, false, tarn_observer_add(it, &(tarn_observer){0}))                      \
-    X(settings_set, tarn_pinned_settings, false, tarn_pinned_settings_set(it))                                 \
-    X(settings_get, tarn_pinned_settings, false, tarn_pinned_settings_get(it))                                 \
     X(pinned, tarn_pinned_stats, false, tarn_pinned_stats_get(it))                                             \
     X(allocator, tarn_pool_allocator, true, of_a_new_pool(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .allocator = it})) \
-    X(allocator_get, tarn_pool_allocator, false, tarn_pool_allocator_get(pool, it))                            \
+    X(stream, tarn_stream_info, false, tarn_stream_info_get(TARN_STREAM_LEGACY, it))                                       \
+    X(pool_info, tarn_pool_info, false, tarn_pool_info_get(pool, it))                                          \
     X(sizes, tarn_segment_sizes, true, of_a_new_pool(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .sizes = it})) \
     X(pool, tarn_pool_options, true, of_a_new_pool(it))                                                        \
     X(share, tarn_share_info, false, tarn_share_info_get(share, it))                                           \

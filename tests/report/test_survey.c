@@ -123,7 +123,7 @@ static void pools_have_what_their_statistics_say(void **state)
     void *inside[300], *outside = alloc_on(own, 2 * MIB);
     OK(tarn_pool_create(&options, &pool));
     OK(tarn_pool_limit_set(pool, 64 * MIB));
-    OK(tarn_pool_id_get(pool, &id));
+    id = pool_info_of(pool).id;
     for (int i = 0; i < 300; i++) /* small ones, which caches have counted and not published */
         OK(tarn_pool_alloc(pool, own, i ? 700 : 3 * MIB, &inside[i]));
     tarn_stats stats = {.size = sizeof stats};

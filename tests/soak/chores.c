@@ -204,11 +204,19 @@ static void do_trim(struct worker *worker)
     OK_OR(tarn_device_trim((int)below(worker, DEVICES), keep), MAY(TARN_ERROR_CAPTURE));
 }
 
+static uint64_t kinds_of_calls(void)
+{
+    int kinds = 0;
+    while (tarn_host_call_name(kinds))
+        kinds++;
+    return (uint64_t)kinds;
+}
+
 /* One worker a time lets everything fail, and for no longer than a few requests take. */
 static void do_failures(struct worker *worker)
 {
     static const tarn_status statuses[] = {TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_DRIVER, TARN_ERROR_MAPPING_LIMIT};
-    int kind = below(worker, 2) ? -1 : (int)below(worker, (uint64_t)tarn_host_call_kinds());
+    int kind = below(worker, 2) ? -1 : (int)below(worker, kinds_of_calls());
     bool for_ever = below(worker, 8) == 0 && !atomic_exchange(&fails_for_ever, true);
     atomic_fetch_add(&injected, tarn_host_fail_hits());
     OK(tarn_host_fail_set(kind, 1 + below(worker, 20), for_ever, statuses[below(worker, 3)]));

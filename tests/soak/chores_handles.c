@@ -135,7 +135,7 @@ void do_workspace(struct worker *worker)
     struct place place = some_place(worker, device), other = some_place(worker, device);
     switch (below(worker, 8)) {
     case 0:
-        OK(tarn_workspace_policy_set(policies[below(worker, 4)]));
+        OK(tarn_workspace_policy_set(policies[below(worker, 4)], NULL));
         break;
     case 1:
         OK_OR(workspaces_clear_stream(place.stream, NULL), MAY(TARN_ERROR_CAPTURE));
@@ -179,7 +179,7 @@ void handles_tidy(struct worker *worker)
 
 void handles_rest(void)
 {
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     OK(workspaces_clear_all(NULL));
     for (int device = 0; device < DEVICES; device++) {
         OK(tarn_handle_trim(plain, device, NULL));

@@ -122,9 +122,9 @@ void do_pool(struct worker *worker)
     struct blocks blocks;
     if (!pool)
         return;
-    tarn_pool_id id;
+    tarn_pool_info info = {.size = sizeof info};
     tarn_stats stats = {.size = sizeof stats};
-    OK(tarn_pool_id_get(pool, &id));
+    OK(tarn_pool_info_get(pool, &info));
     for (int round = 0; round < 2; round++) {
         blocks_get(worker, pool, place.stream, &blocks, 0);
         paint(&blocks);
@@ -136,7 +136,7 @@ void do_pool(struct worker *worker)
             blocks_free(worker, &blocks, 0);
     }
     OK(tarn_pool_release(pool));
-    if (tarn_pool_find(id, &pool) != TARN_ERROR_INVALID_ARGUMENT)
+    if (tarn_pool_find(info.id, &pool) != TARN_ERROR_INVALID_ARGUMENT)
         wrong("a pool that was released is found: %s", tarn_last_error());
     blocks_free(worker, &blocks, 3);
 }
@@ -258,12 +258,12 @@ void do_capture(struct worker *worker)
 /* Until the pool runs again. Gives whether it does: the others may have all memory. */
 static bool resume(tarn_pool *pool)
 {
-    tarn_pool_state state = TARN_POOL_DISCARDED;
+    tarn_pool_info info = {.size = sizeof info};
     for (int tries = 0; tries < 100 && !atomic_load(&closing); tries++) {
         if (OK_OR(tarn_pool_resume(pool), MAY(TARN_ERROR_CAPTURE) | MAY(TARN_ERROR_SUSPENDED)))
             return true;
-        OK(tarn_pool_state_get(pool, &state));
-        if (state == TARN_POOL_RUNS)
+        OK(tarn_pool_info_get(pool, &info));
+        if (info.state == TARN_POOL_RUNS)
             return true;
         calm();
     }
@@ -277,14 +277,14 @@ void do_suspend(struct worker *worker)
     struct blocks blocks;
     bool keep = below(worker, 4) != 0, runs;
     tarn_pool *pool = pool_make_virtual(device);
-    tarn_pool_state state = TARN_POOL_RUNS;
+    tarn_pool_info info = {.size = sizeof info};
     if (!pool)
         return;
     blocks_get(worker, pool, place.stream, &blocks, 0);
     paint(&blocks);
     OK_OR(tarn_pool_suspend(pool, keep), MAY(TARN_ERROR_CAPTURE));
-    OK(tarn_pool_state_get(pool, &state));
-    runs = state == TARN_POOL_RUNS;
+    OK(tarn_pool_info_get(pool, &info));
+    runs = info.state == TARN_POOL_RUNS;
     if (!runs) {
         void *start = NULL;
         if (tarn_pool_alloc(pool, place.stream, 1000, &start) == TARN_OK)
@@ -293,7 +293,7 @@ void do_suspend(struct worker *worker)
         blocks.start[0] = NULL;
         runs = resume(pool);
     }
-    if (runs && (state == TARN_POOL_RUNS || keep))
+    if (runs && (info.state == TARN_POOL_RUNS || keep))
         check_paint(&blocks, "suspended and resumed");
     blocks_free(worker, &blocks, 0);
     OK(tarn_pool_release(pool));

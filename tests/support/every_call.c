@@ -37,8 +37,8 @@ static struct {
     tarn_workspace_policy policy;
     tarn_workspace_cleared cleared;
     tarn_pool *pool;
-    tarn_pool_id id;
-    tarn_pool_state state;
+    tarn_pool_info pool_info;
+    tarn_stream_info stream_info;
     tarn_sleep_state sleep;
     tarn_sleeper sleeper;
     tarn_sleeper_info sleeper_info;
@@ -54,13 +54,11 @@ static struct {
     tarn_device_properties properties;
     tarn_stats stats;
     tarn_pinned_stats pinned_stats;
-    tarn_pinned_settings pinned_settings;
     tarn_handle_stats handle_stats;
     tarn_workspace_stats workspace_stats;
     tarn_library_info library_info;
     tarn_block_info info;
     tarn_share_info share_info;
-    tarn_pool_allocator allocator;
     tarn_host_ledger ledger;
     tarn_pool_block blocks[1];
 } out, before;
@@ -70,7 +68,6 @@ static const tarn_sleep_options pinned_sleep = {.size = sizeof pinned_sleep, .wh
 /* What calls read. */
 static tarn_alloc_options alloc_options = {.size = sizeof alloc_options, .device = TARN_CURRENT_DEVICE};
 static tarn_host_configuration host_config = {.size = sizeof host_config, .devices = 1};
-static tarn_pinned_settings pinned_settings = {.size = sizeof pinned_settings};
 static tarn_trace_options trace_options = {.size = sizeof trace_options};
 static tarn_device_guard device_guard, unset_device_guard;
 static tarn_stream_guard stream_guard, unset_stream_guard;
@@ -86,7 +83,6 @@ static void prepare(void)
     out.properties.size = sizeof out.properties;
     out.stats.size = sizeof out.stats;
     out.pinned_stats.size = sizeof out.pinned_stats;
-    out.pinned_settings.size = sizeof out.pinned_settings;
     out.handle_stats.size = sizeof out.handle_stats;
     out.workspace_stats.size = sizeof out.workspace_stats;
     out.cleared.size = sizeof out.cleared;
@@ -94,10 +90,10 @@ static void prepare(void)
     out.info.size = sizeof out.info;
     out.share_info.size = sizeof out.share_info;
     out.sleeper_info.size = sizeof out.sleeper_info;
-    out.allocator.size = sizeof out.allocator;
+    out.pool_info.size = sizeof out.pool_info;
+    out.stream_info.size = sizeof out.stream_info;
     out.ledger.size = sizeof out.ledger;
     before = out;
-    pinned_settings.register_threads = 1;
     unset_device_guard = (tarn_device_guard){0};
     unset_stream_guard = (tarn_stream_guard){0};
     unset_mode_guard = (tarn_handle_mode_guard){0};
@@ -235,16 +231,12 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_handle_lease_bind, (&lease_to_bind, world.stream))                            \
     REFUSED(tarn_handle_prewarm, (world.library, TARN_CURRENT_DEVICE, world.stream, 1))        \
     REFUSED(tarn_handle_trim, (world.library, 0, &out.size))                                   \
-    REFUSED(tarn_handle_wait_limit_set, (0))                                                   \
-    REFUSED(tarn_handle_wait_limit_get, (&out.word))                                           \
-    REFUSED(tarn_handle_mode_get, (blas, TARN_HANDLE_MATH, &out.number))                       \
+    REFUSED(tarn_handle_wait_limit_set, (0, &out.word))                                        \
     REFUSED(tarn_handle_mode_guard_set, (&unset_mode_guard, blas, 0, 0))                       \
-    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0))                        \
+    REFUSED(tarn_handle_mode_set, (world.library, TARN_HANDLE_MATH, 0, &out.number))           \
     REFUSED(tarn_handle_stats_get, (world.library, 0, &out.handle_stats))                      \
-    REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED))                                \
-    REFUSED(tarn_workspace_policy_get, (&out.policy))                                          \
+    REFUSED(tarn_workspace_policy_set, (TARN_WORKSPACE_CACHED, &out.policy))                   \
     REFUSED(tarn_workspace_size_set, (world.library, -1))                                      \
-    REFUSED(tarn_workspace_size_get, (world.library, 0, &out.size))                            \
     REFUSED(tarn_workspace_get, (world.library, world.stream, &out.pointer, &out.size))        \
     REFUSED(tarn_workspace_get_of, (&lease_to_bind, &out.pointer, &out.size))                  \
     REFUSED(tarn_workspace_begin, (world.library, world.stream, &out.workspace))               \
@@ -252,7 +244,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_workspace_clear, (NULL, &out.cleared))                                        \
     REFUSED(tarn_workspace_stats_get, (0, &out.workspace_stats))                               \
     HOST(tarn_host_configuration_set, (&host_config))                                          \
-    OTHER(tarn_host_call_kinds, CHECK(tarn_host_call_kinds() > 0))                             \
     OTHER(tarn_host_call_name, CHECK(*tarn_host_call_name(0)))                                 \
     HOST(tarn_host_ledger_get, (0, &out.ledger))                                               \
     HOST(tarn_host_ledger_reset, (0))                                                          \
@@ -281,12 +272,10 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pointer_info_get, (world.block, &out.info))                                   \
     REFUSED(tarn_device_trim, (0, 0))                                                          \
     REFUSED(tarn_compact, (0, 0, &out.size))                                                   \
-    REFUSED(tarn_caching_set, (true))                                                          \
-    REFUSED(tarn_caching_get, (&out.answer))                                                   \
+    REFUSED(tarn_caching_set, (true, &out.answer))                                             \
     REFUSED(tarn_device_limit_set, (0, SIZE_MAX))                                              \
     REFUSED(tarn_device_limit_get, (0, &out.size))                                             \
     REFUSED(tarn_metrics_print, (take, NULL))                                                  \
-    REFUSED(tarn_metrics_write, ("/dev/null"))                                                 \
     REFUSED(tarn_observer_add, (&observer_options, &out.observer))                             \
     REFUSED(tarn_mapping_get, (world.block, &out.range))                                       \
     REFUSED(tarn_pinned_alloc, (world.stream, 100, &out.pointer))                              \
@@ -295,28 +284,21 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pinned_trim, (0))                                                             \
     REFUSED(tarn_pinned_limit_set, (SIZE_MAX))                                                 \
     REFUSED(tarn_pinned_forget_captures, ())                                                   \
-    REFUSED(tarn_pinned_settings_set, (&pinned_settings))                                      \
-    REFUSED(tarn_pinned_settings_get, (&out.pinned_settings))                                  \
     REFUSED(tarn_pinned_stats_get, (&out.pinned_stats))                                        \
     REFUSED(tarn_pinned_stats_reset, (TARN_STATS_PEAK))                                        \
     REFUSED(tarn_pool_create, (NULL, &out.pool))                                               \
-    REFUSED(tarn_pool_allocator_get, (world.pool, &out.allocator))                             \
     REFUSED(tarn_pool_default, (0, &out.pool))                                                 \
     REFUSED(tarn_pool_retain, (world.pool))                                                    \
     REFUSED(tarn_pool_find, (no_pool, &out.pool))                                              \
-    REFUSED(tarn_pool_use_count_get, (world.pool, &out.count))                                 \
-    REFUSED(tarn_pool_id_get, (world.pool, &out.id))                                           \
-    REFUSED(tarn_pool_device_get, (world.pool, &out.device))                                   \
+    REFUSED(tarn_pool_info_get, (world.pool, &out.pool_info))                                  \
     REFUSED(tarn_pool_stats_get, (world.pool, &out.stats))                                     \
     REFUSED(tarn_pool_stats_reset, (world.pool, TARN_STATS_PEAK))                              \
     REFUSED(tarn_pool_trim, (world.pool, 0))                                                   \
     REFUSED(tarn_pool_limit_set, (world.pool, SIZE_MAX))                                       \
-    REFUSED(tarn_pool_limit_get, (world.pool, &out.size))                                      \
     REFUSED(tarn_pool_alloc, (world.pool, world.stream, 100, &out.pointer))                    \
     REFUSED(tarn_pool_blocks_get, (world.pool, out.blocks, 1, &out.size))                      \
     REFUSED(tarn_pool_segments_get, (world.pool, &out.range, 1, &out.size))                    \
     REFUSED(tarn_pool_check_live, (world.pool, &world.pool_block, 1, &out.answer))             \
-    REFUSED(tarn_pool_state_get, (world.pool, &out.state))                                     \
     REFUSED(tarn_pool_suspend, (world.pool, true))                                             \
     REFUSED(tarn_pool_resume, (world.suspended))                                               \
     REFUSED(tarn_pool_checkpoint, (world.pool, &out.checkpoint))                               \
@@ -329,7 +311,6 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_pool_hold, (world.pool))                                                      \
     REFUSED(tarn_pool_unhold, (world.pool))                                                    \
     REFUSED(tarn_pool_tag_set, (world.pool, 0))                                                \
-    REFUSED(tarn_pool_tag_get, (world.pool, &out.tag))                                         \
     REFUSED(tarn_sleep_prepare, (&pinned_sleep, NULL))                                         \
     REFUSED(tarn_sleep_commit, (NULL))                                                         \
     REFUSED(tarn_wake, ())                                                                     \
@@ -370,8 +351,7 @@ static tarn_library_row row = {.size = sizeof row,
     REFUSED(tarn_stream_shared_get, (0, 0, &out.stream))                                       \
     REFUSED(tarn_stream_lease, (0, 0, &out.stream))                                            \
     REFUSED(tarn_stream_native_get, (world.stream, &out.pointer))                              \
-    REFUSED(tarn_stream_device_get, (world.stream, &out.device))                               \
-    REFUSED(tarn_stream_priority_get, (world.stream, &out.number))                             \
+    REFUSED(tarn_stream_info_get, (world.stream, &out.stream_info))                            \
     REFUSED(tarn_stream_query, (world.stream))                                                 \
     REFUSED(tarn_stream_synchronize, (world.stream))                                           \
     REFUSED(tarn_stream_guard_set, (&unset_stream_guard, world.stream))                        \
@@ -631,7 +611,7 @@ void world_make(void)
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, world.sockets) == 0);
 
     OK(tarn_handle_lease(world.library, world.stream, &world.lease));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     OK(tarn_workspace_begin(world.library, TARN_STREAM_CURRENT, &world.workspace));
     OK(tarn_device_guard_set(&world.device_guard, 0));
     OK(tarn_stream_guard_set(&world.stream_guard, world.stream));
@@ -649,7 +629,7 @@ void world_end(void)
     OK(tarn_stream_guard_restore(&world.stream_guard));
     OK(tarn_device_guard_restore(&world.device_guard));
     OK(tarn_workspace_end(&world.workspace));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     OK(tarn_handle_return(&world.lease));
     OK(tarn_handle_trim(world.library, 0, &out.size));
     OK(tarn_workspace_clear(NULL, NULL));

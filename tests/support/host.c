@@ -145,7 +145,7 @@ tarn_stats stats_of(int device)
 
 int kind_of(const char *name)
 {
-    for (int kind = 0; kind < tarn_host_call_kinds(); kind++)
+    for (int kind = 0; tarn_host_call_name(kind); kind++)
         if (strcmp(tarn_host_call_name(kind), name) == 0)
             return kind;
     check_at(false, name, __FILE__, __LINE__);
@@ -161,7 +161,7 @@ uint64_t all_calls(int device)
 {
     tarn_host_ledger ledger = ledger_of(device);
     uint64_t sum = 0;
-    for (int kind = 0; kind < tarn_host_call_kinds(); kind++)
+    for (int kind = 0; tarn_host_call_name(kind); kind++)
         sum += ledger.calls[kind];
     return sum;
 }
@@ -203,9 +203,9 @@ tarn_stream lease(int device)
 
 void work_on(tarn_stream stream, const void *address, size_t size, uint64_t ns)
 {
-    int device = -1;
-    OK(tarn_stream_device_get(stream, &device));
-    OK(machine->work(device, native_of(stream), address, size, ns));
+    tarn_stream_info info = {.size = sizeof info};
+    OK(tarn_stream_info_get(stream, &info));
+    OK(machine->work(info.device, native_of(stream), address, size, ns));
 }
 
 void *alloc_on(tarn_stream stream, size_t size)
@@ -235,6 +235,13 @@ tarn_stats pool_stats_of(tarn_pool *pool)
     tarn_stats stats = {.size = sizeof stats};
     OK(tarn_pool_stats_get(pool, &stats));
     return stats;
+}
+
+tarn_pool_info pool_info_of(tarn_pool *pool)
+{
+    tarn_pool_info info = {.size = sizeof info};
+    OK(tarn_pool_info_get(pool, &info));
+    return info;
 }
 
 size_t usable_size(const void *pointer)

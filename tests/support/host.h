@@ -68,6 +68,7 @@ void *alloc_on(tarn_stream stream, size_t size);
 tarn_pool *pool_with(tarn_pool_options options);
 void *alloc_in(tarn_pool *pool, tarn_stream stream, size_t size);
 tarn_stats pool_stats_of(tarn_pool *pool);
+tarn_pool_info pool_info_of(tarn_pool *pool);
 size_t usable_size(const void *pointer);
 
 /* The heap of a stream in the default pool, made if need be. */

@@ -5,12 +5,13 @@
 #ifndef TESTS_SUPPORT_PINNED_H
 #define TESTS_SUPPORT_PINNED_H
 
-#include "memory/pinned/pinned.h"
+#include "memory/pinned/heap.h"
 #include "support/host.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -37,11 +38,35 @@ static inline size_t pinned_limit(void)
     return pinned_stats().limit;
 }
 
-static inline tarn_pinned_settings pinned_settings(void)
+/* The settings in force, and others by the configuration, which has whole MiB. */
+static inline struct pinned_settings pinned_settings(void)
 {
-    tarn_pinned_settings settings = {.size = sizeof settings};
-    OK(tarn_pinned_settings_get(&settings));
+    OK(pinned_ready());
+    mutex_lock(&pinned.lock);
+    struct pinned_settings settings = pinned.settings;
+    mutex_unlock(&pinned.lock);
     return settings;
+}
+
+static inline void pinned_mib(char *text, size_t room, const char *key, size_t bytes, size_t none)
+{
+    size_t length = strlen(text);
+    if (bytes != none)
+        snprintf(text + length, room - length, ",%s:%zu", key, bytes >> 20);
+}
+
+static inline void pinned_settings_set(const struct pinned_settings *settings)
+{
+    char text[400];
+    snprintf(text, sizeof text,
+             "all:default,pinned_use_cuda_host_register:%s,pinned_num_register_threads:%u,"
+             "pinned_use_background_threads:%s",
+             settings->use_register ? "True" : "False", settings->register_threads,
+             settings->background_threads ? "True" : "False");
+    pinned_mib(text, sizeof text, "pinned_reserve_segment_size_mb", settings->reserve_segment, 0);
+    pinned_mib(text, sizeof text, "pinned_max_round_threshold_mb", settings->max_round_threshold, SIZE_MAX);
+    pinned_mib(text, sizeof text, "pinned_max_cached_size_mb", settings->max_cached_size, SIZE_MAX);
+    OK(tarn_configuration_set(text));
 }
 
 /* The invariants, and the counters against the driver's ledger. */

@@ -6,6 +6,7 @@
 #include "support/storm.h"
 
 #include "base/pages.h"
+#include "driver/driver.h"
 #include "support/shadow.h"
 #include "support/snapshots.h"
 
@@ -192,9 +193,8 @@ void storm_inject(struct storm_worker *worker)
         return;
     switch (storm_below(worker, 3)) {
     case 0:
-        OK(tarn_host_fail_set((int)storm_below(worker, (uint64_t)tarn_host_call_kinds() + 1) - 1,
-                              1 + storm_below(worker, 20), storm_below(worker, 4) == 0,
-                              failures[storm_below(worker, 3)]));
+        OK(tarn_host_fail_set((int)storm_below(worker, (uint64_t)DRIVER_CALLS + 1) - 1, 1 + storm_below(worker, 20),
+                              storm_below(worker, 4) == 0, failures[storm_below(worker, 3)]));
         break;
     case 1:
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));

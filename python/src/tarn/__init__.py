@@ -32,14 +32,17 @@ from .stats import (max_memory_allocated, max_memory_reserved, memory_allocated,
 #: The version of the library in use.
 __version__: str = _lib.tarn_version().decode()
 
+#: The core, which is that of tarn/core.h; and more.
 __all__ = [
-    "Block", "BusyError", "CaptureError", "ConfigurationError", "Device", "DeviceLostError", "DoubleFreeError", "DriverError", "EnableError", "Event",
+    "Block", "Device", "PinnedBlock", "Pool", "Stream", "TarnError", "alloc", "handle", "memory_stats", "pinned", "prewarm",
+
+    "BusyError", "CaptureError", "ConfigurationError", "DeviceLostError", "DoubleFreeError", "DriverError", "EnableError", "Event",
     "ForkedError", "InternalError", "InvalidArgumentError", "InvalidDeviceError", "InvalidPointerError", "InvalidStreamError", "Lease",
     "LibraryError", "LibraryInfo", "LibraryNotFoundError", "MappingLimitError", "MemoryInfo", "NoDriverError", "NoRoomError",
-    "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PinnedBlock", "Pool", "PoolId", "Registration", "Residue", "Scope",
-    "ScopeError", "ShutdownError", "Sleeper", "Slept", "Status", "Stream", "SuspendedError", "SystemCallError", "TarnError", "View", "alloc", "cancel_sleep", "configuration",
-    "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "handle", "handle_stats", "libraries", "limit",
-    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats", "metrics", "pinned", "prewarm",
-    "region", "report", "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "set_pool_tag", "shutdown", "sleep", "sleep_state", "snapshot", "trace_clear",
-    "trace_count", "trace_start", "trace_stop", "trim_handles", "use", "wake", "workspace",
+    "NotReadyError", "NotSupportedError", "OutOfHostMemoryError", "OutOfMemoryError", "PoolId", "Registration", "Residue", "Scope",
+    "ScopeError", "ShutdownError", "Sleeper", "Slept", "Status", "SuspendedError", "SystemCallError", "View", "cancel_sleep",
+    "configuration", "configure", "current_device", "current_stream", "device_count", "dump_snapshot", "handle_stats", "libraries",
+    "limit", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "metrics", "region", "report",
+    "reset_accumulated_memory_stats", "reset_peak_memory_stats", "set_device", "set_pool_tag", "shutdown", "sleep", "sleep_state",
+    "snapshot", "trace_clear", "trace_count", "trace_start", "trace_stop", "trim_handles", "use", "wake", "workspace",
 ]

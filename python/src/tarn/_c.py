@@ -267,6 +267,13 @@ class tarn_device_guard(Structure):
         ("active", c_bool),
     ]
 
+class tarn_stream_info(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("device", c_int),
+        ("priority", c_int),
+    ]
+
 class tarn_stream_guard(Structure):
     _fields_ = [
         ("previous", c_uint64),
@@ -358,6 +365,18 @@ class tarn_pool_options(Structure):
         ("registrable", c_bool),
     ]
 
+class tarn_pool_info(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("id", tarn_pool_id),
+        ("device", c_int),
+        ("state", c_int),
+        ("use_count", c_uint),
+        ("tag", c_uint16),
+        ("limit", c_size_t),
+        ("allocator", POINTER(tarn_pool_allocator)),
+    ]
+
 class tarn_pool_block(Structure):
     _fields_ = [
         ("address", c_void_p),
@@ -437,6 +456,7 @@ class tarn_handle_stats(Structure):
         ("device_bytes_last", c_int64),
         ("device_bytes_max", c_int64),
         ("contract_breaks", c_uint64),
+        ("workspace_bytes", c_size_t),
     ]
 
 class tarn_workspace_call(Structure):
@@ -474,18 +494,6 @@ class tarn_workspace_stats(Structure):
         ("deferred_bytes", c_uint64),
         ("leaked_bytes", c_uint64),
         ("allocations", c_uint64),
-    ]
-
-class tarn_pinned_settings(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("use_register", c_bool),
-        ("register_threads", c_uint),
-        ("reserve_segment", c_size_t),
-        ("background_threads", c_bool),
-        ("max_round_threshold", c_size_t),
-        ("max_cached_size", c_size_t),
-        ("free_catch_all", c_bool),
     ]
 
 class tarn_pinned_duration(Structure):
@@ -726,8 +734,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_stream_retire": (c_int, [c_uint64], "stream"),
     "tarn_stream_shared_get": (c_int, [c_int, c_int, POINTER(c_uint64)], "device priority stream"),
     "tarn_stream_native_get": (c_int, [c_uint64, POINTER(c_void_p)], "stream native"),
-    "tarn_stream_device_get": (c_int, [c_uint64, POINTER(c_int)], "stream device"),
-    "tarn_stream_priority_get": (c_int, [c_uint64, POINTER(c_int)], "stream priority"),
+    "tarn_stream_info_get": (c_int, [c_uint64, POINTER(tarn_stream_info)], "stream info"),
     "tarn_stream_query": (c_int, [c_uint64], "stream"),
     "tarn_stream_synchronize": (c_int, [c_uint64], "stream"),
     "tarn_stream_guard_set": (c_int, [POINTER(tarn_stream_guard), c_uint64], "guard stream"),
@@ -743,37 +750,31 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_capture_end_announced": (c_int, [c_uint64, c_void_p], "stream graph"),
     "tarn_capture_abort": (c_int, [c_uint64], "stream"),
     "tarn_capture_state_get": (c_int, [c_uint64, POINTER(c_int), POINTER(c_uint64)], "stream state id"),
-    "tarn_tag_intern": (c_int, [c_char_p, POINTER(c_uint16)], "text tag"),
-    "tarn_tag_text": (c_char_p, [c_uint16], "tag"),
     "tarn_malloc": (c_void_p, [c_size_t], "size"),
     "tarn_free_after": (c_int, [c_void_p, c_void_p], "pointer event"),
     "tarn_extend": (c_int, [c_void_p, c_size_t], "pointer size"),
     "tarn_usable_size_get": (c_int, [c_void_p, POINTER(c_size_t)], "pointer size"),
     "tarn_pointer_info_get": (c_int, [c_void_p, POINTER(tarn_block_info)], "pointer info"),
+    "tarn_tag_intern": (c_int, [c_char_p, POINTER(c_uint16)], "text tag"),
+    "tarn_tag_text": (c_char_p, [c_uint16], "tag"),
     "tarn_compact": (c_int, [c_int, c_size_t, POINTER(c_size_t)], "device wanted gained"),
-    "tarn_caching_set": (c_int, [c_bool], "caches"),
-    "tarn_caching_get": (c_int, [POINTER(c_bool)], "caches"),
+    "tarn_caching_set": (c_int, [c_bool, POINTER(c_bool)], "caches previous"),
     "tarn_device_limit_set": (c_int, [c_int, c_size_t], "device bytes"),
     "tarn_device_limit_get": (c_int, [c_int, POINTER(c_size_t)], "device bytes"),
     "tarn_observer_add": (c_int, [POINTER(tarn_observer_options), POINTER(c_uint64)], "options observer"),
     "tarn_observer_remove": (c_int, [c_uint64], "observer"),
     "tarn_mapping_get": (c_int, [c_void_p, POINTER(tarn_mapping)], "pointer mapping"),
-    "tarn_pool_allocator_get": (c_int, [c_void_p, POINTER(tarn_pool_allocator)], "pool allocator"),
     "tarn_pool_default": (c_int, [c_int, POINTER(c_void_p)], "device pool"),
     "tarn_pool_retain": (c_int, [c_void_p], "pool"),
     "tarn_pool_find": (c_int, [tarn_pool_id, POINTER(c_void_p)], "id pool"),
-    "tarn_pool_use_count_get": (c_int, [c_void_p, POINTER(c_uint)], "pool count"),
-    "tarn_pool_id_get": (c_int, [c_void_p, POINTER(tarn_pool_id)], "pool id"),
-    "tarn_pool_device_get": (c_int, [c_void_p, POINTER(c_int)], "pool device"),
+    "tarn_pool_info_get": (c_int, [c_void_p, POINTER(tarn_pool_info)], "pool info"),
     "tarn_pool_stats_get": (c_int, [c_void_p, POINTER(tarn_stats)], "pool stats"),
     "tarn_pool_stats_reset": (c_int, [c_void_p, c_int], "pool what"),
     "tarn_pool_segments_get": (c_int, [c_void_p, POINTER(tarn_mapping), c_size_t, POINTER(c_size_t)], "pool segments room count"),
     "tarn_pool_trim": (c_int, [c_void_p, c_size_t], "pool keep"),
     "tarn_pool_limit_set": (c_int, [c_void_p, c_size_t], "pool bytes"),
-    "tarn_pool_limit_get": (c_int, [c_void_p, POINTER(c_size_t)], "pool bytes"),
     "tarn_pool_blocks_get": (c_int, [c_void_p, POINTER(tarn_pool_block), c_size_t, POINTER(c_size_t)], "pool blocks room count"),
     "tarn_pool_check_live": (c_int, [c_void_p, POINTER(c_void_p), c_size_t, POINTER(c_bool)], "pool pointers count same"),
-    "tarn_pool_state_get": (c_int, [c_void_p, POINTER(c_int)], "pool state"),
     "tarn_pool_suspend": (c_int, [c_void_p, c_bool], "pool keep"),
     "tarn_pool_resume": (c_int, [c_void_p], "pool"),
     "tarn_pool_checkpoint": (c_int, [c_void_p, POINTER(c_void_p)], "pool checkpoint"),
@@ -795,17 +796,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_handle_lease_bind": (c_int, [POINTER(tarn_lease), c_uint64], "lease stream"),
     "tarn_handle_return": (c_int, [POINTER(tarn_lease)], "lease"),
     "tarn_handle_trim": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device destroyed"),
-    "tarn_handle_wait_limit_set": (c_int, [c_uint64], "ns"),
-    "tarn_handle_wait_limit_get": (c_int, [POINTER(c_uint64)], "ns"),
-    "tarn_handle_mode_set": (c_int, [c_int, c_int, c_int], "library mode value"),
-    "tarn_handle_mode_get": (c_int, [c_int, c_int, POINTER(c_int)], "library mode value"),
+    "tarn_handle_wait_limit_set": (c_int, [c_uint64, POINTER(c_uint64)], "ns previous"),
+    "tarn_handle_mode_set": (c_int, [c_int, c_int, c_int, POINTER(c_int)], "library mode value previous"),
     "tarn_handle_mode_guard_set": (c_int, [POINTER(tarn_handle_mode_guard), c_int, c_int, c_int], "guard library mode value"),
     "tarn_handle_mode_guard_restore": (c_int, [POINTER(tarn_handle_mode_guard)], "guard"),
     "tarn_handle_stats_get": (c_int, [c_int, c_int, POINTER(tarn_handle_stats)], "library device stats"),
-    "tarn_workspace_policy_set": (c_int, [c_int], "policy"),
-    "tarn_workspace_policy_get": (c_int, [POINTER(c_int)], "policy"),
+    "tarn_workspace_policy_set": (c_int, [c_int, POINTER(c_int)], "policy previous"),
     "tarn_workspace_size_set": (c_int, [c_int, c_int64], "library bytes"),
-    "tarn_workspace_size_get": (c_int, [c_int, c_int, POINTER(c_size_t)], "library device bytes"),
     "tarn_workspace_get": (c_int, [c_int, c_uint64, POINTER(c_void_p), POINTER(c_size_t)], "library stream pointer size"),
     "tarn_workspace_get_of": (c_int, [POINTER(tarn_lease), POINTER(c_void_p), POINTER(c_size_t)], "lease pointer size"),
     "tarn_workspace_begin": (c_int, [c_int, c_uint64, POINTER(tarn_workspace_call)], "library stream call"),
@@ -818,8 +815,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_pinned_trim": (c_int, [c_size_t], "keep"),
     "tarn_pinned_limit_set": (c_int, [c_size_t], "bytes"),
     "tarn_pinned_forget_captures": (c_int, [], ""),
-    "tarn_pinned_settings_set": (c_int, [POINTER(tarn_pinned_settings)], "settings"),
-    "tarn_pinned_settings_get": (c_int, [POINTER(tarn_pinned_settings)], "settings"),
     "tarn_pinned_stats_get": (c_int, [POINTER(tarn_pinned_stats)], "stats"),
     "tarn_pinned_stats_reset": (c_int, [c_int], "what"),
     "tarn_anchor": (c_int, [c_void_p, c_size_t], "pointer size"),
@@ -841,7 +836,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_imported_pool_state_get": (c_int, [c_void_p, POINTER(c_int)], "imported state"),
     "tarn_imported_pool_close": (c_int, [c_void_p], "imported"),
     "tarn_pool_tag_set": (c_int, [c_void_p, c_uint16], "pool tag"),
-    "tarn_pool_tag_get": (c_int, [c_void_p, POINTER(c_uint16)], "pool tag"),
     "tarn_sleep_prepare": (c_int, [POINTER(tarn_sleep_options), POINTER(tarn_residue)], "options residue"),
     "tarn_sleep_commit": (c_int, [POINTER(tarn_residue)], "residue"),
     "tarn_sleep_cancel": (c_int, [], ""),
@@ -863,7 +857,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_region_pop": (c_int, [], ""),
     "tarn_version": (c_char_p, [], ""),
     "tarn_host_configuration_set": (c_int, [POINTER(tarn_host_configuration)], "config"),
-    "tarn_host_call_kinds": (c_int, [], ""),
     "tarn_host_call_name": (c_char_p, [c_int], "kind"),
     "tarn_host_ledger_get": (c_int, [c_int, POINTER(tarn_host_ledger)], "device ledger"),
     "tarn_host_ledger_reset": (c_int, [c_int], "device"),
@@ -883,5 +876,4 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], str]] = {
     "tarn_live_start": (c_int, [POINTER(tarn_live_options)], "options"),
     "tarn_live_stop": (c_int, [], ""),
     "tarn_metrics_print": (c_int, [CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p), c_void_p], "take user"),
-    "tarn_metrics_write": (c_int, [c_char_p], "path"),
 }

@@ -228,9 +228,9 @@ class Stream(Owning, Enterable):
     @property
     def device(self) -> Device:
         """The device that the stream is of."""
-        found = c_int()
-        check(lib.tarn_stream_device_get(self.value, byref(found)))
-        return Device(found.value)
+        found = _c.tarn_stream_info(size=sizeof(_c.tarn_stream_info))
+        check(lib.tarn_stream_info_get(self.value, byref(found)))
+        return Device(found.device)
 
     def is_idle(self) -> bool:
         """Whether all work queued so far has finished."""

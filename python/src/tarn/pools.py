@@ -5,7 +5,7 @@
 
 
 from contextlib import contextmanager
-from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p, sizeof
+from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 from weakref import ref
 
@@ -124,33 +124,31 @@ class Pool(Owning, Enterable):
         check(lib.tarn_pool_find(_c.tarn_pool_id(first, second), byref(pointer)))
         return cls._of(pointer)
 
+    def _info(self) -> _c.tarn_pool_info:
+        found = _c.tarn_pool_info(size=sizeof(_c.tarn_pool_info))
+        check(lib.tarn_pool_info_get(self.pointer, byref(found)))
+        return found
+
     @property
     def id(self) -> PoolId:
         """Its number, as snapshots and PyTorch have it."""
-        found = _c.tarn_pool_id()
-        check(lib.tarn_pool_id_get(self.pointer, byref(found)))
+        found = self._info().id
         return PoolId(found.first, found.second)
 
     @property
     def device(self) -> Device:
         """The device whose memory it is."""
-        found = c_int()
-        check(lib.tarn_pool_device_get(self.pointer, byref(found)))
-        return Device(found.value)
+        return Device(self._info().device)
 
     @property
     def use_count(self) -> int:
         """How many users, open scopes, captures and graphs hold it."""
-        found = c_uint()
-        check(lib.tarn_pool_use_count_get(self.pointer, byref(found)))
-        return found.value
+        return self._info().use_count
 
     @property
     def limit(self) -> int:
         """The most bytes that it reserves; 2**64 - 1 is no limit."""
-        found = c_size_t()
-        check(lib.tarn_pool_limit_get(self.pointer, byref(found)))
-        return found.value
+        return self._info().limit
 
     @limit.setter
     def limit(self, bytes: int) -> None:
@@ -159,9 +157,7 @@ class Pool(Owning, Enterable):
     @property
     def is_suspended(self) -> bool:
         """Whether its memory has been given back until resume()."""
-        found = c_int()
-        check(lib.tarn_pool_state_get(self.pointer, byref(found)))
-        return found.value != 0
+        return self._info().state != 0
 
     def alloc(self, size: int, *, stream: StreamLike = None, alignment: int = 0, tag: Optional[str] = None) -> Block:
         """Allocates from this pool, whatever scopes are open."""

@@ -461,11 +461,6 @@ tarn_status host_context_set(driver_context context)
 
 /* ---- The ledger -------------------------------------------------------------------------------------------------- */
 
-int tarn_host_call_kinds(void)
-{
-    return DRIVER_CALLS;
-}
-
 const char *tarn_host_call_name(int kind)
 {
     return driver_call_name(kind);

@@ -79,7 +79,7 @@ struct store {
     struct piece_list unmapped;    /* arena lock: pieces that are mapped nowhere */
     size_t reserved;               /* arena lock: bytes of its pieces */
     unsigned piece_flags;          /* DRIVER_PIECE_* of pieces that it creates, in addition to the arena's; constant */
-    size_t limit;                  /* arena lock: the most that `reserved` may reach */
+    atomic_size_t limit;           /* arena lock to write: the most that `reserved` may reach */
     uint64_t segments;             /* of a kind whose runs are one piece each; arena lock: runs ever created */
 
     /* Arena lock: in the arena's list of pools and in its table; among those that are left behind. */

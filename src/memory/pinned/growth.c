@@ -146,7 +146,7 @@ static bool moved_since(uint64_t moves)
 /* ---- Growth ------------------------------------------------------------------------------------------------------ */
 
 /* Takes the bytes from the limit. */
-static tarn_status growth_begin(size_t size, tarn_pinned_settings *settings)
+static tarn_status growth_begin(size_t size, struct pinned_settings *settings)
 {
     mutex_lock(&pinned.lock);
     size_t taken = (size_t)pinned.stats.allocated_bytes.current + pinned.growing, limit = pinned.limit;
@@ -183,7 +183,7 @@ struct climb {
 /* Gets a segment for the request from the driver, and serves it from there. TARN_ERROR_NO_ROOM where it is too small. */
 static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
 {
-    tarn_pinned_settings settings;
+    struct pinned_settings settings;
     struct pinned_segment *segment = pinned_segment_create();
     if (!segment)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;

@@ -38,10 +38,7 @@ struct pinned pinned = {
     .segments = {.order = segment_order},
     .standard = {.keeper = {.holders = 1}},
     .limit = SIZE_MAX,
-    .settings = {.size = sizeof(tarn_pinned_settings),
-                 .register_threads = 1,
-                 .max_round_threshold = SIZE_MAX,
-                 .max_cached_size = SIZE_MAX},
+    .settings = {.register_threads = 1, .max_round_threshold = SIZE_MAX, .max_cached_size = SIZE_MAX},
     .moved = PTHREAD_COND_INITIALIZER,
 };
 

@@ -113,6 +113,16 @@ struct pinned_pool {
     struct pinned_segment *segments;
 };
 
+/* The keys of the configuration, as they are in force. */
+struct pinned_settings {
+    bool use_register;          /* register pages of the system instead of allocating from the driver */
+    unsigned register_threads;  /* threads that touch pages: a power of two, at most 128 */
+    size_t reserve_segment;     /* bytes of a segment allocated at the first growth and kept; 0: none */
+    bool background_threads;    /* a thread checks for finished work while blocks wait for it */
+    size_t max_round_threshold; /* bytes: larger requests are rounded up to 256 bytes only */
+    size_t max_cached_size;     /* bytes: larger blocks go back to the driver when they are free */
+};
+
 struct pinned {
     mutex lock; /* of all here but `used` */
     atomic_bool used;
@@ -123,7 +133,7 @@ struct pinned {
     _Atomic(struct pinned_keeper *) over; /* no lock: of captures whose graph has ended */
     struct pinned_segment *leaving;       /* wholly free, and to go to the driver: pinned_settle() */
     struct pinned_block *spare;           /* objects at hand, so that cutting and joining need no other lock */
-    tarn_pinned_settings settings;
+    struct pinned_settings settings;
     tarn_pinned_stats stats;
     size_t limit;         /* bytes */
     size_t growing;       /* bytes that the driver is being asked for */

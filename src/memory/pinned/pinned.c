@@ -28,45 +28,39 @@ static void pinned_shutdown(void)
         device_keep_driver(); /* live blocks keep their memory */
 }
 
-/* Starts or ends the thread that the settings ask for, then puts them in force. */
-static tarn_status settings_apply(const tarn_pinned_settings *settings)
+/* Starts or ends the thread that the settings ask for, then puts them in force. Without a thread, whoever allocates looks for finished work. */
+static void settings_apply(struct pinned_settings settings)
 {
-    tarn_status status = pinned_watch(settings->background_threads);
-    if (status)
-        return status;
+    struct error_before before;
+    error_attempt_begin(&before);
+    if (pinned_watch(settings.background_threads)) {
+        log_write(LOG_ERRORS, "pinned memory: no background thread: %s", tarn_last_error());
+        settings.background_threads = false;
+    }
+    error_attempt_end(&before, TARN_OK);
     mutex_lock(&pinned.lock);
-    if (settings->reserve_segment != pinned.settings.reserve_segment)
+    if (settings.reserve_segment != pinned.settings.reserve_segment)
         pinned.reserve_taken = false;
-    pinned.settings = *settings;
+    pinned.settings = settings;
     pthread_cond_signal(&pinned.work);
     mutex_unlock(&pinned.lock);
-    return TARN_OK;
 }
 
-/* Takes over what the configuration says anew; what it does not change stays as it was set by a call. */
+/* Takes over what the configuration says. A limit that it does not change stays as it was set by a call. */
 static void pinned_configure(const struct memory_config *unused)
 {
     static const struct memory_config *seen = &memory_config_defaults; /* pinned_settings_lock */
     (void)unused;
     mutex_lock(&pinned_settings_lock);
     const struct memory_config *now = memory_config();
-    tarn_pinned_settings settings = pinned.settings;
-    if (now->pinned_use_cuda_host_register != seen->pinned_use_cuda_host_register)
-        settings.use_register = now->pinned_use_cuda_host_register;
-    if (now->pinned_num_register_threads != seen->pinned_num_register_threads)
-        settings.register_threads = (unsigned)now->pinned_num_register_threads;
-    if (now->pinned_reserve_segment_size != seen->pinned_reserve_segment_size)
-        settings.reserve_segment = now->pinned_reserve_segment_size;
-    if (now->pinned_use_background_threads != seen->pinned_use_background_threads)
-        settings.background_threads = now->pinned_use_background_threads;
-    if (now->pinned_max_round_threshold != seen->pinned_max_round_threshold)
-        settings.max_round_threshold = now->pinned_max_round_threshold;
-    if (now->pinned_max_cached_size != seen->pinned_max_cached_size)
-        settings.max_cached_size = now->pinned_max_cached_size;
-    if (now->pinned_free_catch_all != seen->pinned_free_catch_all)
-        settings.free_catch_all = now->pinned_free_catch_all;
-    if (settings_apply(&settings))
-        log_write(LOG_ERRORS, "pinned memory: settings: %s", tarn_last_error());
+    settings_apply((struct pinned_settings){
+        .use_register = now->pinned_use_cuda_host_register,
+        .register_threads = (unsigned)now->pinned_num_register_threads,
+        .reserve_segment = now->pinned_reserve_segment_size,
+        .background_threads = now->pinned_use_background_threads,
+        .max_round_threshold = now->pinned_max_round_threshold,
+        .max_cached_size = now->pinned_max_cached_size,
+    });
     mutex_lock(&pinned.lock);
     if (now->pinned_limit != seen->pinned_limit)
         pinned.limit = now->pinned_limit;
@@ -446,43 +440,6 @@ tarn_status tarn_pinned_forget_captures(void)
     pinned_unkeep_locked(&pinned.standard.keeper);
     mutex_unlock(&pinned.lock);
     settle_quietly();
-    return TARN_OK;
-}
-
-static tarn_status check_settings(tarn_pinned_settings *settings)
-{
-    settings->register_threads = settings->register_threads ? settings->register_threads : 1;
-    unsigned threads = settings->register_threads;
-    if (threads < 1 || threads > PINNED_THREADS || (threads & (threads - 1)))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "register_threads is %u; it must be a power of two from 1 to %d",
-                      threads, PINNED_THREADS);
-    if (settings->reserve_segment > PINNED_LARGEST)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "reserve_segment: no machine has %zu bytes",
-                      settings->reserve_segment);
-    return TARN_OK;
-}
-
-tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *given)
-{
-    tarn_pinned_settings read, *settings = &read;
-    tarn_status status = sized_read("tarn_pinned_settings", given, settings, sizeof *settings);
-    if (status || (status = check_settings(settings)) || (status = pinned_ready()))
-        return status;
-    mutex_lock(&pinned_settings_lock);
-    status = settings_apply(settings);
-    mutex_unlock(&pinned_settings_lock);
-    return status;
-}
-
-tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings)
-{
-    tarn_status status = sized_check("tarn_pinned_settings", settings, sizeof *settings);
-    if (status || (status = pinned_ready()))
-        return status;
-    mutex_lock(&pinned.lock);
-    tarn_pinned_settings now = pinned.settings;
-    mutex_unlock(&pinned.lock);
-    sized_write(settings, &now, sizeof now);
     return TARN_OK;
 }
 

@@ -654,18 +654,6 @@ tarn_status tarn_pool_resume(tarn_pool *public)
     return status;
 }
 
-tarn_status tarn_pool_state_get(tarn_pool *pool, tarn_pool_state *state)
-{
-    tarn_status status = pool_check_any(pool);
-    if (status)
-        return status;
-    if (!state)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
-    *state = store_is_default(store_of_public(pool)) ? TARN_POOL_RUNS
-                                                     : (tarn_pool_state)atomic_load(&pool_of_public(pool)->state);
-    return TARN_OK;
-}
-
 /* A run without memory and without live blocks, or NULL. */
 static struct run *empty_run_locked(struct heap *heap)
 {

@@ -156,12 +156,14 @@ static void fuzz_tarn_handle_trim(void)
 
 static void fuzz_tarn_handle_wait_limit_set(void)
 {
-    (void)tarn_handle_wait_limit_set(take());
+    uint64_t previous;
+    (void)tarn_handle_wait_limit_set(take(), or_null(&previous));
 }
 
 static void fuzz_tarn_handle_mode_set(void)
 {
-    (void)tarn_handle_mode_set(any_library(), (tarn_handle_mode)(take() % 4), (int)take_number());
+    int previous;
+    (void)tarn_handle_mode_set(any_library(), (tarn_handle_mode)(take() % 4), (int)take_number(), or_null(&previous));
 }
 
 static void fuzz_tarn_handle_stats_get(void)
@@ -174,36 +176,13 @@ static void fuzz_tarn_handle_stats_get(void)
 
 static void fuzz_tarn_workspace_policy_set(void)
 {
-    (void)tarn_workspace_policy_set((tarn_workspace_policy)(take() % 5));
-}
-
-static void fuzz_tarn_workspace_policy_get(void)
-{
-    tarn_workspace_policy policy;
-    (void)tarn_workspace_policy_get(or_null(&policy));
+    tarn_workspace_policy previous;
+    (void)tarn_workspace_policy_set((tarn_workspace_policy)(take() % 5), or_null(&previous));
 }
 
 static void fuzz_tarn_workspace_size_set(void)
 {
     (void)tarn_workspace_size_set(any_library(), (int64_t)any_size());
-}
-
-static void fuzz_tarn_workspace_size_get(void)
-{
-    size_t bytes;
-    (void)tarn_workspace_size_get(any_library(), any_device(), or_null(&bytes));
-}
-
-static void fuzz_tarn_handle_wait_limit_get(void)
-{
-    uint64_t ns;
-    (void)tarn_handle_wait_limit_get(or_null(&ns));
-}
-
-static void fuzz_tarn_handle_mode_get(void)
-{
-    int value;
-    (void)tarn_handle_mode_get(any_library(), (tarn_handle_mode)(take() % 4), or_null(&value));
 }
 
 static _Thread_local tarn_handle_mode_guard mode_guard;
@@ -298,16 +277,12 @@ const struct api_call api_handles[] = {
     CALL(tarn_handle_mode_set),
     CALL(tarn_handle_stats_get),
     CALL(tarn_workspace_policy_set),
-    CALL(tarn_workspace_policy_get),
     CALL(tarn_workspace_size_set),
-    CALL(tarn_workspace_size_get),
     CALL(tarn_workspace_get),
     CALL(tarn_workspace_begin),
     CALL(tarn_workspace_end),
     CALL(tarn_workspace_clear),
     CALL(tarn_workspace_stats_get),
-    CALL(tarn_handle_mode_get),
-    CALL(tarn_handle_wait_limit_get),
     CALL(tarn_workspace_get_of),
     CALL(tarn_workspace_begin_of),
     {0},

@@ -21,21 +21,23 @@ static const struct block *any_place(int *device, void **native)
 {
     const struct block *block = any_block();
     tarn_block_info info = {.size = sizeof info};
+    tarn_stream_info stream = {.size = sizeof stream};
     tarn_capture_state state;
-    tarn_pool_state pool_state = TARN_POOL_RUNS;
+    tarn_pool_info pool_info = {.size = sizeof pool_info};
     tarn_pool *pool = NULL;
     if (!block->live || block->kind != DEVICE_BLOCK || tarn_pointer_info_get(block->pointer, &info) ||
-        tarn_stream_device_get(info.stream, device) || *device != info.device ||
+        tarn_stream_info_get(info.stream, &stream) || stream.device != info.device ||
         tarn_capture_state_get(info.stream, &state, NULL) || state != TARN_CAPTURE_NONE ||
         tarn_stream_native_get(info.stream, native))
         return NULL;
+    *device = info.device;
     if ((info.pool.first || info.pool.second) && !tarn_pool_find(info.pool, &pool)) {
-        (void)tarn_pool_state_get(pool, &pool_state);
+        (void)tarn_pool_info_get(pool, &pool_info);
         (void)tarn_pool_release(pool);
     } else if (info.pool.first || info.pool.second) {
         return NULL;
     }
-    return pool_state == TARN_POOL_RUNS ? block : NULL;
+    return pool_info.state == TARN_POOL_RUNS ? block : NULL;
 }
 
 static void fuzz_tarn_host_configuration_set(void)
@@ -43,11 +45,6 @@ static void fuzz_tarn_host_configuration_set(void)
     tarn_host_configuration config = {
         .size = struct_size(sizeof config), .devices = any_device(), .memory = any_size(), .maps = any_size()};
     DEMAND(tarn_host_configuration_set(or_null(&config)));
-}
-
-static void fuzz_tarn_host_call_kinds(void)
-{
-    DEMAND(tarn_host_call_kinds() > 0 && tarn_host_call_kinds() <= TARN_HOST_MAX_KINDS);
 }
 
 static void fuzz_tarn_host_call_name(void)
@@ -162,7 +159,6 @@ static void fuzz_tarn_host_check_set(void)
 
 const struct api_call api_host[] = {
     CALL(tarn_host_configuration_set),
-    CALL(tarn_host_call_kinds),
     CALL(tarn_host_call_name),
     CALL(tarn_host_ledger_get),
     CALL(tarn_host_ledger_reset),

@@ -149,13 +149,8 @@ static void fuzz_tarn_compact(void)
 
 static void fuzz_tarn_caching_set(void)
 {
-    (void)tarn_caching_set(take() < 128);
-}
-
-static void fuzz_tarn_caching_get(void)
-{
-    bool caches;
-    (void)tarn_caching_get(or_null(&caches));
+    bool previous;
+    (void)tarn_caching_set(take() < 128, or_null(&previous));
 }
 
 static void fuzz_tarn_device_limit_set(void)
@@ -426,26 +421,6 @@ static void fuzz_tarn_pinned_limit_set(void)
     (void)tarn_pinned_limit_set(bytes < DEVICE_MEMORY ? bytes : DEVICE_MEMORY); /* the machine is not to be filled */
 }
 
-static void fuzz_tarn_pinned_settings_set(void)
-{
-    uint8_t which = take();
-    tarn_pinned_settings settings = {.size = struct_size(sizeof settings),
-                                     .use_register = which & 1,
-                                     .register_threads = which & 2 ? 1 : take(),
-                                     .reserve_segment = which & 4 ? 0 : any_size(),
-                                     .background_threads = which & 8,
-                                     .max_round_threshold = which & 16 ? SIZE_MAX : any_size(),
-                                     .max_cached_size = which & 32 ? SIZE_MAX : any_size(),
-                                     .free_catch_all = which & 64};
-    (void)tarn_pinned_settings_set(or_null(&settings));
-}
-
-static void fuzz_tarn_pinned_settings_get(void)
-{
-    tarn_pinned_settings settings = {.size = struct_size(sizeof settings)};
-    (void)tarn_pinned_settings_get(or_null(&settings));
-}
-
 static void fuzz_tarn_pinned_stats_get(void)
 {
     tarn_pinned_stats stats = {.size = struct_size(sizeof stats)};
@@ -537,14 +512,11 @@ const struct api_call api_memory[] = {
     CALL(tarn_pinned_forget_captures),
     CALL(tarn_pinned_limit_set),
     CALL(tarn_imported_pool_find),
-    CALL(tarn_pinned_settings_set),
-    CALL(tarn_pinned_settings_get),
     CALL(tarn_pinned_stats_get),
     CALL(tarn_pinned_stats_reset),
     CALL(tarn_configuration_set),
     CALL(tarn_configuration_get),
     CALL(tarn_configuration_note_get),
-    CALL(tarn_caching_get),
     CALL(tarn_pool_export),
     CALL(tarn_share_revoke),
     CALL(tarn_share_importers_get),

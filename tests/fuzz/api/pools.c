@@ -56,12 +56,6 @@ static void fuzz_tarn_pool_create(void)
     }
 }
 
-static void fuzz_tarn_pool_allocator_get(void)
-{
-    tarn_pool_allocator allocator = {.size = struct_size(sizeof allocator)};
-    (void)tarn_pool_allocator_get(any_object(world.pools), or_null(&allocator));
-}
-
 static void fuzz_tarn_pool_retain(void)
 {
     tarn_pool *pool = any_object(world.pools);
@@ -80,28 +74,17 @@ static void fuzz_tarn_pool_find(void)
 {
     tarn_pool *pool = NULL;
     tarn_pool_id id = {take_number(), take_number()};
-    if (take_bool())
-        (void)tarn_pool_id_get(any_object(world.pools), &id);
+    tarn_pool_info info = {.size = sizeof info};
+    if (take_bool() && !tarn_pool_info_get(any_object(world.pools), &info))
+        id = info.id;
     if (has_room(world.pools) && !tarn_pool_find(id, or_null(&pool)))
         slot_add(world.pools, pool, 0);
 }
 
-static void fuzz_tarn_pool_use_count_get(void)
+static void fuzz_tarn_pool_info_get(void)
 {
-    unsigned count = 0;
-    (void)tarn_pool_use_count_get(any_object(world.pools), or_null(&count));
-}
-
-static void fuzz_tarn_pool_id_get(void)
-{
-    tarn_pool_id id;
-    (void)tarn_pool_id_get(any_object(world.pools), or_null(&id));
-}
-
-static void fuzz_tarn_pool_device_get(void)
-{
-    int device;
-    (void)tarn_pool_device_get(any_object(world.pools), or_null(&device));
+    tarn_pool_info info = {.size = struct_size(sizeof info)};
+    (void)tarn_pool_info_get(any_object(world.pools), or_null(&info));
 }
 
 static void fuzz_tarn_pool_stats_get(void)
@@ -135,12 +118,6 @@ static void fuzz_tarn_pool_trim(void)
 static void fuzz_tarn_pool_limit_set(void)
 {
     (void)tarn_pool_limit_set(any_object(world.pools), any_size());
-}
-
-static void fuzz_tarn_pool_limit_get(void)
-{
-    size_t bytes;
-    (void)tarn_pool_limit_get(any_object(world.pools), or_null(&bytes));
 }
 
 static void fuzz_tarn_pool_alloc(void)
@@ -178,12 +155,6 @@ static void fuzz_tarn_pool_check_live(void)
 }
 
 /* ---- Suspending, checkpoints ---- */
-
-static void fuzz_tarn_pool_state_get(void)
-{
-    tarn_pool_state state;
-    (void)tarn_pool_state_get(any_object(world.pools), or_null(&state));
-}
 
 static void fuzz_tarn_pool_suspend(void)
 {
@@ -341,12 +312,6 @@ static void fuzz_tarn_pool_tag_set(void)
     (void)tarn_pool_tag_set(any_object(world.pools), any_tag());
 }
 
-static void fuzz_tarn_pool_tag_get(void)
-{
-    tarn_tag tag;
-    (void)tarn_pool_tag_get(any_object(world.pools), or_null(&tag));
-}
-
 /* A sleep with anything, in one step or the first of two. */
 static void fuzz_any_sleep(tarn_status (*call)(const tarn_sleep_options *options, tarn_residue *residue))
 {
@@ -492,23 +457,18 @@ static void fuzz_tarn_device_stats_reset(void)
 const struct api_call api_pools[] = {
     CALL(tarn_pool_create),
     CALL(tarn_pool_default),
-    CALL(tarn_pool_allocator_get),
     CALL(tarn_pool_retain),
     CALL(tarn_pool_release),
     CALL(tarn_pool_find),
-    CALL(tarn_pool_use_count_get),
-    CALL(tarn_pool_id_get),
-    CALL(tarn_pool_device_get),
+    CALL(tarn_pool_info_get),
     CALL(tarn_pool_stats_get),
     CALL(tarn_pool_stats_reset),
     CALL(tarn_pool_trim),
     CALL(tarn_pool_limit_set),
-    CALL(tarn_pool_limit_get),
     CALL(tarn_pool_alloc),
     CALL(tarn_pool_blocks_get),
     CALL(tarn_pool_segments_get),
     CALL(tarn_pool_check_live),
-    CALL(tarn_pool_state_get),
     CALL(tarn_pool_suspend),
     CALL(tarn_pool_resume),
     CALL(tarn_pool_checkpoint),
@@ -527,7 +487,6 @@ const struct api_call api_pools[] = {
     CALL(tarn_pool_hold),
     CALL(tarn_pool_unhold),
     CALL(tarn_pool_tag_set),
-    CALL(tarn_pool_tag_get),
     CALL(tarn_sleep),
     CALL(tarn_sleep_prepare),
     CALL(tarn_sleep_commit),

@@ -111,11 +111,6 @@ static void fuzz_tarn_metrics_print(void)
     (void)tarn_metrics_print(take() < 248 ? take_text : NULL, &parts);
 }
 
-static void fuzz_tarn_metrics_write(void)
-{
-    (void)tarn_metrics_write(any_path());
-}
-
 static void on_report(const tarn_debug_report *report, void *user)
 {
     DEMAND(user == &world && report->text);
@@ -137,21 +132,8 @@ static void fuzz_tarn_debug_check(void)
 }
 
 const struct api_call api_reports[] = {
-    CALL(tarn_trace_start),
-    CALL(tarn_trace_stop),
-    CALL(tarn_trace_clear),
-    CALL(tarn_trace_count_get),
-    CALL(tarn_region_push),
-    CALL(tarn_region_pop),
-    CALL(tarn_snapshot_write),
-    CALL(tarn_snapshot_print),
-    CALL(tarn_live_start),
-    CALL(tarn_live_stop),
-    CALL(tarn_metrics_print),
-    CALL(tarn_metrics_write),
-    CALL(tarn_debug_callback_set),
-    CALL(tarn_debug_reports),
-    CALL(tarn_debug_check),
-    CALL(tarn_memory_list),
-    {0},
+    CALL(tarn_trace_start),   CALL(tarn_trace_stop),  CALL(tarn_trace_clear),    CALL(tarn_trace_count_get),
+    CALL(tarn_region_push),   CALL(tarn_region_pop),  CALL(tarn_snapshot_write), CALL(tarn_snapshot_print),
+    CALL(tarn_live_start),    CALL(tarn_live_stop),   CALL(tarn_metrics_print),  CALL(tarn_debug_callback_set),
+    CALL(tarn_debug_reports), CALL(tarn_debug_check), CALL(tarn_memory_list),    {0},
 };

@@ -173,16 +173,10 @@ static void fuzz_tarn_stream_native_get(void)
     (void)tarn_stream_native_get(any_stream(), or_null(&native));
 }
 
-static void fuzz_tarn_stream_device_get(void)
+static void fuzz_tarn_stream_info_get(void)
 {
-    int device = 0;
-    DEMAND(tarn_stream_device_get(any_stream(), or_null(&device)) || (device >= 0 && device < DEVICES));
-}
-
-static void fuzz_tarn_stream_priority_get(void)
-{
-    int priority;
-    (void)tarn_stream_priority_get(any_stream(), or_null(&priority));
+    tarn_stream_info info = {.size = struct_size(sizeof info)};
+    (void)tarn_stream_info_get(any_stream(), or_null(&info));
 }
 
 static void fuzz_tarn_stream_query(void)
@@ -314,8 +308,7 @@ const struct api_call api_streams[] = {
     CALL(tarn_stream_lease),
     CALL(tarn_stream_return),
     CALL(tarn_stream_native_get),
-    CALL(tarn_stream_device_get),
-    CALL(tarn_stream_priority_get),
+    CALL(tarn_stream_info_get),
     CALL(tarn_stream_query),
     CALL(tarn_stream_synchronize),
     CALL(tarn_stream_guard_set),

@@ -137,7 +137,8 @@ static void check_counts(int index)
 {
     struct pool_model *pool = &m.pools[index];
     int64_t blocks = 0, requested = 0, usable = 0;
-    unsigned count = 0, counted = (unsigned)(pool->users + pool->scopes + pool->captures + pool->graphs);
+    tarn_pool_info info = {.size = sizeof info};
+    unsigned counted = (unsigned)(pool->users + pool->scopes + pool->captures + pool->graphs);
     tarn_stats stats = {.size = sizeof stats};
     for (int i = 0; i < m.block_count; i++) {
         if (m.blocks[i].own_pool != index)
@@ -146,8 +147,8 @@ static void check_counts(int index)
         requested += (int64_t)m.blocks[i].size;
         usable += (int64_t)m.blocks[i].usable;
     }
-    MUST(tarn_pool_use_count_get(pool->pool, &count) == TARN_OK && count >= counted, "counted %u times, not %u", count,
-         counted);
+    MUST(tarn_pool_info_get(pool->pool, &info) == TARN_OK && info.use_count >= counted, "counted %u times, not %u",
+         info.use_count, counted);
     MUST(tarn_pool_stats_get(pool->pool, &stats) == TARN_OK, "stats");
     MUST(stats.allocation[0].current == blocks && stats.requested_bytes[0].current == requested &&
              stats.allocated_bytes[0].current == usable,
@@ -215,7 +216,9 @@ static void create(void)
         MUST(may_fail(status) && !pool.pool, "create: %s", tarn_status_name(status));
         return;
     }
-    MUST(tarn_pool_id_get(pool.pool, &pool.id) == TARN_OK && pool_with_id(pool.id) < 0, "id");
+    tarn_pool_info info = {.size = sizeof info};
+    MUST(tarn_pool_info_get(pool.pool, &info) == TARN_OK && pool_with_id(info.id) < 0, "id");
+    pool.id = info.id;
     if (!plain)
         MUST(tarn_pool_limit_set(pool.pool, limit) == TARN_OK, "limit");
     pool.use_on_oom = !plain && options.use_on_oom;
@@ -320,7 +323,9 @@ static void check_resumed(struct pool_model *pool)
 static void look_at(int index, bool keep_contents)
 {
     struct pool_model *pool = &m.pools[index];
-    MUST(tarn_pool_state_get(pool->pool, &pool->state) == TARN_OK, "state");
+    tarn_pool_info info = {.size = sizeof info};
+    MUST(tarn_pool_info_get(pool->pool, &info) == TARN_OK, "state");
+    pool->state = info.state;
     if (pool->state == TARN_POOL_RUNS)
         check_resumed(pool);
     for (int i = 0; pool->state == TARN_POOL_RUNS && i < m.block_count; i++) {

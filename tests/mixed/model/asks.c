@@ -59,16 +59,16 @@ static void ask_synchronize(void)
 static void ask_stream(void)
 {
     struct flow *flow = some_flow(-1);
-    int device = -1, priority = 1;
+    tarn_stream_info info = {.size = sizeof info, .device = -1, .priority = 1};
     void *native = NULL;
     tarn_stream shared = 0;
     tarn_stream_guard guard = {0};
     if (!flow || !flow_value(flow))
         return;
-    if (flow->kind != LEGACY && WELL(0, tarn_stream_device_get, flow->value, &device))
-        SO(device == flow->device, "a stream is of another device", "%d", device);
-    if (WELL(0, tarn_stream_priority_get, flow->value, &priority))
-        SO(priority <= 0, "a priority is none", "%d", priority);
+    if (WELL(0, tarn_stream_info_get, flow->value, &info)) {
+        SO(flow->kind == LEGACY || info.device == flow->device, "a stream is of another device", "%d", info.device);
+        SO(info.priority <= 0, "a priority is none", "%d", info.priority);
+    }
     if (flow->kind != LEGACY && WELL(0, tarn_stream_native_get, flow->value, &native))
         SO(native == flow->native, "a stream is another", "%p", native);
     if (WELL(0, tarn_stream_guard_set, &guard, flow->value))
@@ -131,27 +131,24 @@ static void check_segments(int index)
 
 static void ask_pool(void)
 {
-    int index = pool_any(-1, false), device = -1;
-    unsigned count = 0;
-    size_t limit = 0;
+    int index = pool_any(-1, false);
     tarn_pool *standard = NULL;
-    tarn_pool_id id = {1, 1};
-    tarn_pool_allocator allocator = {.size = sizeof allocator};
+    tarn_pool_info info = {.size = sizeof info, .id = {1, 1}};
     tarn_stats stats = {.size = sizeof stats};
-    if (WELL(0, tarn_pool_default, 0, &standard) && WELL(0, tarn_pool_id_get, standard, &id))
-        SO(!id.first && !id.second, "the default pool has a name", "%" PRIu64 ",%" PRIu64, id.first, id.second);
+    if (WELL(0, tarn_pool_default, 0, &standard) && WELL(0, tarn_pool_info_get, standard, &info))
+        SO(!info.id.first && !info.id.second, "the default pool has a name", "%" PRIu64 ",%" PRIu64, info.id.first,
+           info.id.second);
     if (index < 0)
         return;
     const struct pool *pool = &m.pools[index];
-    if (WELL(0, tarn_pool_device_get, pool->pool, &device))
-        SO(device == pool->device, "a pool is of another device", "%d", device);
-    if (WELL(0, tarn_pool_limit_get, pool->pool, &limit))
-        SO(limit == pool->limit, "a limit is another", "%zu, not %zu", limit, pool->limit);
-    if (WELL(0, tarn_pool_use_count_get, pool->pool, &count))
-        SO(count >= (unsigned)(pool->users + pool->scopes), "a pool is counted too little", "%u, not %d and %d", count,
-           pool->users, pool->scopes);
-    if (WELL(0, tarn_pool_allocator_get, pool->pool, &allocator))
-        SO((allocator.alloc != NULL) == pool->theirs, "a pool has another allocator", "pool %d", index);
+    if (WELL(0, tarn_pool_info_get, pool->pool, &info)) {
+        SO(info.device == pool->device, "a pool is of another device", "%d", info.device);
+        SO(info.limit == pool->limit, "a limit is another", "%zu, not %zu", info.limit, pool->limit);
+        SO(info.use_count >= (unsigned)(pool->users + pool->scopes), "a pool is counted too little",
+           "%u, not %d and %d", info.use_count, pool->users, pool->scopes);
+        SO((info.allocator != NULL) == pool->theirs, "a pool has another allocator", "pool %d", index);
+        SO(info.tag == pool->tag, "a pool has another tag", "%u, not %u", info.tag, pool->tag);
+    }
     if (WELL(0, tarn_pool_stats_get, pool->pool, &stats))
         SO(stats.allocated_bytes[0].current >= 0 && stats.reserved_bytes[0].current >= 0, "a counter is negative",
            "pool %d", index);
@@ -242,14 +239,11 @@ static bool take(const void *data, size_t size, void *user)
     return true;
 }
 
-static void write_file(bool metrics)
+static void write_file(void)
 {
     char path[64];
     snprintf(path, sizeof path, "/dev/shm/tarn-mixed-%ld", (long)getpid());
-    if (metrics)
-        (void)WELL(BIT(TARN_ERROR_SYSTEM), tarn_metrics_write, path);
-    else
-        (void)WELL(BIT(TARN_ERROR_SYSTEM), tarn_snapshot_write, path, NULL);
+    (void)WELL(BIT(TARN_ERROR_SYSTEM), tarn_snapshot_write, path, NULL);
     (void)unlink(path);
 }
 
@@ -276,7 +270,7 @@ static void op_report(void)
             SO(size > 10, "a snapshot of nothing", "%zu bytes", size);
         return;
     default:
-        write_file(CHANCE(2));
+        write_file();
     }
 }
 
@@ -359,13 +353,12 @@ static void op_setting(void)
 /* While caching is off, each block of a default pool is the driver's own, and nobody has it again. */
 void caching_turn(bool wanted)
 {
-    bool caches = true;
-    if (WELL(0, tarn_caching_set, wanted)) {
+    bool cached = m.uncached;
+    if (WELL(0, tarn_caching_set, wanted, &cached)) {
+        SO(cached == !m.uncached, "caching is not as it was set", "%d", cached);
         m.uncached = !wanted;
         m.was_uncached |= !wanted;
     }
-    if (WELL(0, tarn_caching_get, &caches))
-        SO(caches == !m.uncached, "caching is not as it was set", "%d", caches);
 }
 
 static void op_caching(void)
@@ -377,7 +370,6 @@ static void op_pinned(void)
 {
     static size_t limit = TARN_NO_LIMIT;
     tarn_pinned_stats now = {.size = sizeof now};
-    tarn_pinned_settings settings = {.size = sizeof settings};
     bool live = false;
     switch (below(5)) {
     case 0:
@@ -387,8 +379,8 @@ static void op_pinned(void)
             SO(now.limit == limit, "a limit is another", "%zu, not %zu", (size_t)now.limit, limit);
         return;
     case 1:
-        if (WELL(0, tarn_pinned_settings_get, &settings))
-            (void)WELL(0, tarn_pinned_settings_set, &settings);
+        (void)WELL(0, tarn_configuration_set,
+                   CHANCE(2) ? "pinned_use_background_threads:True" : "pinned_use_background_threads:False");
         return;
     case 2:
         (void)WELL(0, tarn_pinned_stats_reset, (tarn_stats_what)below(2));
@@ -413,24 +405,22 @@ static void op_library(void)
     tarn_library_info info = {.size = sizeof info};
     tarn_handle_mode_guard guard = {0};
     uint64_t ns = 1;
-    int count = 0, value = 0;
-    size_t size = 0;
+    int count = 0;
     tarn_handle_stats stats = {.size = sizeof stats};
     if (WELL(0, tarn_library_info_get, library, &info) && WELL(0, tarn_library_find, info.name, &found))
         SO(found == library && info.found, "a library is another", "%s: %d", info.name, found);
     if (WELL(0, tarn_library_count_get, &count))
         SO(count >= library, "libraries are missing", "%d", count);
-    if (WELL(0, tarn_handle_wait_limit_set, 0) && WELL(0, tarn_handle_wait_limit_get, &ns))
+    if (WELL(0, tarn_handle_wait_limit_set, 0, &ns))
         SO(ns == 0, "a thread waits for handles", "%" PRIu64, ns);
-    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_set, library, TARN_HANDLE_MATH, -1);
-    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_get, library, TARN_HANDLE_MATH, &value);
+    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_set, library, TARN_HANDLE_MATH, -1, NULL);
     if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_guard_set, &guard, library, TARN_HANDLE_MATH, -1))
         SURE(tarn_handle_mode_guard_restore, &guard);
-    if (WELL(0, tarn_workspace_size_get, library, 0, &size))
-        SO(size > 0, "a library has no workspace", "%d", library);
-    if (WELL(0, tarn_handle_stats_get, library, 0, &stats))
+    if (WELL(0, tarn_handle_stats_get, library, 0, &stats)) {
+        SO(stats.workspace_bytes > 0, "a library has no workspace", "%d", library);
         SO(stats.in_use + stats.available <= stats.created, "handles are counted twice",
            "%" PRIu64 " and %" PRIu64 " of %" PRIu64, stats.in_use, stats.available, stats.created);
+    }
 }
 
 static void op_ask(void)
@@ -441,7 +431,7 @@ static void op_ask(void)
 
 void asks_end(void)
 {
-    SURE(tarn_caching_set, true);
+    SURE(tarn_caching_set, true, NULL);
     for (int i = 0; i < POOLS; i++)
         while (m.pools[i].live && m.pools[i].holds) {
             SURE(tarn_pool_unhold, m.pools[i].pool);

@@ -55,13 +55,14 @@ static void check_counts(int device)
 {
     for (int i = 0; i < POOLS; i++) {
         const struct pool *pool = &m.pools[i];
-        unsigned count = 0, known = (unsigned)(pool->users + pool->scopes + pool->graphs);
+        tarn_pool_info info = {.size = sizeof info};
+        unsigned known = (unsigned)(pool->users + pool->scopes + pool->graphs);
         if (!pool->live || !pool->pool || !pool->users || pool->device != device ||
-            !WELL(0, tarn_pool_use_count_get, pool->pool, &count))
+            !WELL(0, tarn_pool_info_get, pool->pool, &info))
             continue;
-        SO(count == known || (count == known + 1 && night_counts(i, pool->turn)), "a pool is counted by others",
-           "pool %d: %u, not %u: %d users, %d scopes, %d graphs", i, count, known, pool->users, pool->scopes,
-           pool->graphs);
+        SO(info.use_count == known || (info.use_count == known + 1 && night_counts(i, pool->turn)),
+           "a pool is counted by others", "pool %d: %u, not %u: %d users, %d scopes, %d graphs", i, info.use_count,
+           known, pool->users, pool->scopes, pool->graphs);
     }
     for (unsigned i = 0; i < ENDED && i < ended_count; i++) {
         tarn_pool *found = NULL;

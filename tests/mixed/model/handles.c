@@ -480,9 +480,9 @@ static void op_policy(void)
     if (use->leased)                                       /* it takes none as an argument */
         (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | reasons_of(&m.flows[use->flow]) | BIT(TARN_ERROR_INVALID_STREAM),
                    tarn_workspace_get_of, &use->lease, &pointer, &size);
-    if (CHANCE(3) && WELL(0, tarn_workspace_policy_get, &policy) && WELL(0, tarn_workspace_policy_set, wanted)) {
+    if (CHANCE(3) && WELL(0, tarn_workspace_policy_set, wanted, &policy)) {
         if (CHANCE(2))
-            SURE(tarn_workspace_policy_set, policy);
+            SURE(tarn_workspace_policy_set, policy, NULL);
         for (int user = 0; user < ACTORS + LEASES; user++)
             uses_forget(user);
     }

@@ -406,6 +406,7 @@ void pools_make_room(void);
 /* Its contents are what they were, or nobody knows. */
 void contents_of_pool(int index, bool known);
 int pool_any(int device, bool running);
+tarn_pool_info pool_info(tarn_pool *pool);
 void pool_suspend(int index);
 /* One of the references that the model has. */
 void pool_release_one(int index);

@@ -22,6 +22,13 @@ int pool_any(int device, bool running)
     return -1;
 }
 
+tarn_pool_info pool_info(tarn_pool *pool)
+{
+    tarn_pool_info info = {.size = sizeof info};
+    MINE(tarn_pool_info_get(pool, &info));
+    return info;
+}
+
 /* Where nothing counts it any more, its blocks are nobody's pool's. */
 void pool_settle(int index)
 {
@@ -108,7 +115,7 @@ static void pool_create(struct pool *pool)
     pool->exact = kind == 1;
     pool->state = TARN_POOL_RUNS;
     pool->limit = TARN_NO_LIMIT;
-    MINE(tarn_pool_id_get(pool->pool, &pool->id));
+    pool->id = pool_info(pool->pool).id;
 }
 
 static void op_create(void)
@@ -276,7 +283,7 @@ void pool_suspend(int index)
                        (is_anchored_in(index) ? BIT(TARN_ERROR_BUSY) : 0);
     bool good = well("tarn_pool_suspend", status, reasons | (barred ? BIT(TARN_ERROR_CAPTURE) : 0));
     SO(!good || !reasons, "a suspend that is not allowed", "it was not refused");
-    MINE(tarn_pool_state_get(pool->pool, &pool->state));
+    pool->state = pool_info(pool->pool).state;
     if (pool->state == TARN_POOL_RUNS)
         return;
     m.count.suspends++;
@@ -339,7 +346,7 @@ static void op_resume(void)
             SO(!known && !prepared, "a resume that is not allowed", "it was not refused");
             night_leaves((first + i) % POOLS);
         }
-        MINE(tarn_pool_state_get(pool->pool, &pool->state));
+        pool->state = pool_info(pool->pool).state;
         return;
     }
 }

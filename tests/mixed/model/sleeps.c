@@ -149,7 +149,7 @@ static void pools_look(bool sure)
         tarn_pool_state before = pool->state;
         bool listed = night.pools[i].sleeps && night.pools[i].turn == pool->turn;
         if (pool->pool)
-            MINE(tarn_pool_state_get(pool->pool, &pool->state));
+            pool->state = pool_info(pool->pool).state;
         else if (night.state != TARN_SLEEP_AWAKE && listed)
             pool->state = night.pools[i].keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED;
         else if (night.state == TARN_SLEEP_AWAKE)
@@ -249,11 +249,9 @@ static void resumed_leave(void)
 {
     for (int i = 0; i < POOLS; i++) {
         const struct pool *pool = &m.pools[i];
-        tarn_pool_state now = TARN_POOL_RUNS;
         if (!pool->live || !pool->pool || pool->state == TARN_POOL_RUNS)
             continue;
-        MINE(tarn_pool_state_get(pool->pool, &now));
-        if (now == TARN_POOL_RUNS)
+        if (pool_info(pool->pool).state == TARN_POOL_RUNS)
             night_leaves(i);
     }
 }
@@ -316,15 +314,11 @@ static void op_guest(void)
 static void op_tag_pool(void)
 {
     int index = pool_any(-1, false);
-    tarn_tag tag = 0;
     if (index < 0)
         return;
-    if (WELL(0, tarn_pool_tag_set, m.pools[index].pool, m.tags[below(3)])) {
-        MINE(tarn_pool_tag_get(m.pools[index].pool, &tag));
+    tarn_tag tag = m.tags[below(3)];
+    if (WELL(0, tarn_pool_tag_set, m.pools[index].pool, tag))
         m.pools[index].tag = tag;
-    }
-    if (WELL(0, tarn_pool_tag_get, m.pools[index].pool, &tag))
-        SO(tag == m.pools[index].tag, "a pool has another tag", "%u, not %u", tag, m.pools[index].tag);
 }
 
 /* Nothing captures. What cannot wake for lack of memory does so when that is free. */

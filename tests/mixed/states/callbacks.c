@@ -378,7 +378,7 @@ static void *use_thing(void *argument)
 static void use_a_workspace(void)
 {
     tarn_workspace_call call = {0};
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     (void)tarn_workspace_begin(thing_library, world.stream, &call);
     (void)tarn_workspace_end(&call);
 }
@@ -397,7 +397,7 @@ static void use_a_library(void)
                                   .status_text = thing_status_text};
     OK(tarn_library_register(&row, &thing_library));
     OK(tarn_workspace_end(&world.workspace));
-    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED));
+    OK(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     for (int i = 0; i < 2; i++) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, use_thing, NULL) == 0);

@@ -49,9 +49,9 @@ static void kept_is_there(struct worker *worker)
 
 static void state_is(const struct worker *worker, tarn_pool_state wanted)
 {
-    tarn_pool_state state = TARN_POOL_CHANGES;
-    MINE(tarn_pool_state_get(worker->pool, &state));
-    SO(state == wanted, "a pool is in another state", "%d, not %d, of thread %d", (int)state, (int)wanted,
+    tarn_pool_info info = {.size = sizeof info};
+    MINE(tarn_pool_info_get(worker->pool, &info));
+    SO(info.state == wanted, "a pool is in another state", "%d, not %d, of thread %d", (int)info.state, (int)wanted,
        worker->number);
 }
 
@@ -303,7 +303,7 @@ void op_caching(struct worker *worker)
         taken(&block, got, size, flow);
         give_back(worker, &block);
     }
-    MINE(tarn_caching_set(false));
+    MINE(tarn_caching_set(false, NULL));
     if (WELL(SHORT, tarn_alloc_on, worker->flows[flow].value, size, &got)) {
         taken(&block, got, size, flow);
         MINE(tarn_pointer_info_get(got, &info));
@@ -313,7 +313,7 @@ void op_caching(struct worker *worker)
         use(worker, flow, &block);
         give_back(worker, &block);
     }
-    MINE(tarn_caching_set(true));
+    MINE(tarn_caching_set(true, NULL));
     pthread_mutex_unlock(&one);
 }
 

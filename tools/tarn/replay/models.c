@@ -21,7 +21,7 @@ struct c10_policy replay_policy_settings(const struct replay_options *options, e
 static int call_kind(enum c10_call call)
 {
     int kind = 0;
-    while (kind < tarn_host_call_kinds() && strcmp(tarn_host_call_name(kind), c10_call_name(call)) != 0)
+    while (tarn_host_call_name(kind) && strcmp(tarn_host_call_name(kind), c10_call_name(call)) != 0)
         kind++;
     return kind;
 }

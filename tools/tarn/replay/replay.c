@@ -320,10 +320,9 @@ static bool setup(struct replay *replay)
             return false;
     if (!open_pools(replay))
         return false;
-    for (int kind = 0; kind < tarn_host_call_kinds() && kind < REPLAY_MAX_CALLS; kind++) {
-        const char *name = tarn_host_call_name(kind);
-        snprintf(replay->result->call_names[kind], sizeof replay->result->call_names[kind], "%s", name ? name : "");
-    }
+    for (int kind = 0; tarn_host_call_name(kind) && kind < REPLAY_MAX_CALLS; kind++)
+        snprintf(replay->result->call_names[kind], sizeof replay->result->call_names[kind], "%s",
+                 tarn_host_call_name(kind));
     return true;
 }
 
