@@ -3,9 +3,9 @@
 
 /* Owns the user objects. The counts are under `lock`, which is held over no call; destructors run without it. */
 #include "common/user_object.h"
-#include "base/lock.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
 
 /* Never unmapped, and `live` is not in the first word, which the object pool uses: a stale handle is found. */
 struct sim_user_object {

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Devices, contexts and codes of the simulated libcuda. Owns the primary contexts and each thread's stack of them. */
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "cuda/sim_cuda.h"
 
 #include <stdatomic.h>

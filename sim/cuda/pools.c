@@ -3,7 +3,7 @@
 
 /* Pools of the simulated libcuda, and memory in the order of streams. Unlike the real ones they keep nothing that is free, so what is reserved
  * is what is used; a release threshold is remembered, and has no effect. Handles, limits and other locations are refused. */
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "cuda/sim_cuda.h"
 
 #include <string.h>

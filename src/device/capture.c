@@ -8,8 +8,8 @@
  * between the question whether the stream captures and the record. Locks: the device's record lock, then `captures_lock`. */
 #include "device/capture.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "device/tracing.h"
 
 #include <errno.h>

@@ -4,13 +4,13 @@
 /* Owns the table of devices, the current device of each thread, guards, and the order of shutdown. The table is filled
  * once, under `setup_lock`, and read without a lock after `ready`. Nothing here makes a context but tarn_device_set(). */
 #include "device/device.h"
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/debug_words.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "device/stream.h"
 #include "device/tracing.h"

@@ -16,8 +16,8 @@
  * that of a device for its lists. */
 #include "device/stream.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 
 #define CHUNK_SLOTS 256

@@ -3,11 +3,11 @@
 
 /* Owns the settings of the trace, from TARN_TRACE and tarn_trace_start(), and what a thread needs to write to it. */
 #include "device/tracing.h"
-#include "base/cancel.h"
 #include "base/nvtx.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "record/stack.h"
 
 #include <stdlib.h>

@@ -9,11 +9,11 @@
  * thread binds it. Locks: shelf, then handle; `holders_lock` with no other. tests/spin/handle_pool.pml is a model of it (docs/testing.md):
  * if you change one, change the other. */
 #include "handle/handle.h"
-#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "device/tracing.h"
 #include "memory/pool/pool.h"

@@ -5,9 +5,9 @@
 #ifndef TARN_HANDLE_HANDLE_H
 #define TARN_HANDLE_HANDLE_H
 
-#include "base/callback.h"
-#include "base/cancel.h"
-#include "base/lock.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/lock.h"
 #include "device/device.h"
 #include "device/stream.h"
 #include "handle/registry.h"

@@ -4,8 +4,8 @@
 /* The modes that handles are to have. Those for all threads are in the library's entry; those of one thread are in its holder, which only
  * that thread uses. A handle gets them when it is next bound (vendor.c); nothing here calls a vendor. A lease belongs to no thread, so it has
  * the modes for all threads. */
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "handle/handle.h"
 
 #define TOLD_NEVER UINT64_MAX /* an epoch of modes that no library comes to */

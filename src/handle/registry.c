@@ -6,11 +6,11 @@
  * none done: the loader runs one thread's dlopen() at a time, with the constructors of libraries that are not our code. Neither lock is
  * held together with another. */
 #include "handle/registry.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "driver/driver.h"
 #include "handle/search.h"
 

@@ -5,12 +5,12 @@
  * create, success with NULL counts as a failure, and a handle after a failure is ignored (cuSOLVER leaves a dangling pointer, hipSPARSE
  * returns success without a device). Calls that may allocate run in the device's context and in relaxed capture mode, so that a capture
  * that tarn does not know survives them if the driver allows it. */
-#include "base/cancel.h"
 #include "base/debug_words.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "handle/handle.h"
 #include "memory/malloc.h"

@@ -8,11 +8,11 @@
  * bind releases it. The same is true for a workspace that serves the owner's calls of another library (handle->lent), until the next one
  * replaces it. PyTorch's clear cannot promise this (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear between a get and its GEMM). Locks:
  * shelf, then handle; memory is allocated and freed with neither held. */
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "handle/handle.h"
 #include "memory/malloc.h"

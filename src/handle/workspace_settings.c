@@ -4,8 +4,8 @@
 /* The policy and the sizes of workspaces, from callers, the environment and the libraries' rows. Owns these, and the epoch, which each change
  * increases. All of them are atomic; there is no lock. */
 #include "base/log.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "handle/handle.h"
 
 #include <stdlib.h>

@@ -2,10 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The public calls on a device's memory as a whole: trim, limits, statistics. Owns nothing. */
-#include "base/callback.h"
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
 #include "device/capture.h"
 #include "memory/arena/map.h"
 #include "memory/heap/traced.h"

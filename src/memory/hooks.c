@@ -3,7 +3,7 @@
 
 /* The beginning and the end of the memory layer, and what its lower rooms have of the higher ones. Owns nothing. */
 #include "memory/arena/hooks.h"
-#include "base/process.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "memory/arena/observe.h"
 #include "memory/debug/debug.h"

@@ -24,9 +24,9 @@
  *
  * The first four ways are barred while debug mode, a tool or the driver's checker must see each block. */
 #include "memory/malloc.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"

@@ -3,8 +3,8 @@
 
 /* The public calls that turn the mode without caching on and off, and return it. Owns nothing. Each device's memory of that mode belongs to its
  * arena's store `uncached`. With backend:cudaMallocAsync the mode is always on, and the segments come from the driver's own pools. */
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "memory/arena/hooks.h"
 #include "memory/pressure/trim.h"
 

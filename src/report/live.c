@@ -7,13 +7,13 @@
  * `control` is held by code that starts or stops something, also while it waits for the thread; `lock`, inside it, is for a few
  * instructions. No lock is held over a survey or over writing. Code that removes the page first waits for the work in progress. Lock
  * order: the setup of devices, control, lock. */
-#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
-#include "base/thread.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
+#include "base/thread/thread.h"
 #include "device/device.h"
 #include "report/metrics.h"
 #include "report/page.h"

@@ -9,12 +9,12 @@
  * them. Up to that point each step can be undone, and pools still have contents that are to be discarded. The commit of a sleeper may be
  * collective, so no failure undoes it by itself: other ranks would not take part in that. Caches (workspaces, handles, idle and pinned
  * memory) go last, since they can be created again. */
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "handle/handle.h"
 #include "memory/arena/observe.h"

@@ -4,13 +4,13 @@
 /* Owns the list of sleepers, the oldest first. A callback runs without the lock of the list. Meanwhile its sleeper is marked as `running`,
  * and cannot be removed. The walks below find their next sleeper by its number, so others may come and go. */
 #include "sleep/sleepers.h"
-#include "base/callback.h"
-#include "base/lock.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/thread/callback.h"
+#include "base/thread/lock.h"
+#include "base/thread/process.h"
 #include "memory/pool/pool.h"
 
 #include <stdio.h>

@@ -23,9 +23,9 @@ refuse()
     ! "$check" "$work/tree" >"$work/out" || fail "accepted $3 in $2"
     grep -qF -- "$1" "$work/out" || fail "did not say \"$1\" but: $(cat "$work/out")"
 }
-refuse 'no lock is made with LOCK_PEARS' src/base/lock_order.h 's/^    X(SETUP, /    X(PEARS, "pears_lock (device.c)", "pears") &/'
-refuse 'LOCK_SETUP has no row' src/base/lock_order.h 's/X(SETUP, /X(SET_UP, /'
+refuse 'no lock is made with LOCK_PEARS' src/base/thread/lock_order.h 's/^    X(SETUP, /    X(PEARS, "pears_lock (device.c)", "pears") &/'
+refuse 'LOCK_SETUP has no row' src/base/thread/lock_order.h 's/X(SETUP, /X(SET_UP, /'
 refuse 'and this is "opening_lock"' src/device/device.c 's/setup_lock/opening_lock/'
-refuse 'peers.c declares no enable_lock' src/base/lock_order.h 's/(peer[.]c)/(peers.c)/'
+refuse 'peers.c declares no enable_lock' src/base/thread/lock_order.h 's/(peer[.]c)/(peers.c)/'
 refuse 'has the name streams_lock too' src/device/capture.c 's/captures_lock/streams_lock/'
 echo "test_locks: ok"

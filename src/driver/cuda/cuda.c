@@ -5,8 +5,8 @@
  * cuda_enter() and cuda_leave(). What a global capture of any thread forbids runs in relaxed mode: allocations, mappings,
  * queries, waits. What belongs in a capture does not: recordings, waits of streams, copies, host functions. */
 #include "driver/cuda/cuda.h"
-#include "base/cancel.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 
 #include <stdio.h>
 #include <string.h>

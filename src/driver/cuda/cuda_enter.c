@@ -4,8 +4,8 @@
 /* The way into a call of CUDA's and out of it: the primary context, the capture mode, and the text of a failure. Only
  * primary contexts are used, because that is the one thing that every copy of the CUDA runtime in a process has in
  * common. They are retained and never released: a release by the last holder would destroy live memory. */
-#include "base/cancel.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "driver/cuda/cuda.h"
 
 #include <stdarg.h>

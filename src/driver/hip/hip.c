@@ -5,9 +5,9 @@
  * between hip_enter() and hip_leave(). What a capture of any thread could bar runs in relaxed mode: allocations,
  * queries, waits. What belongs in a capture does not: recordings, waits of streams, copies, host functions. */
 #include "driver/hip/hip.h"
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 
 #include <ctype.h>
 #include <stdio.h>

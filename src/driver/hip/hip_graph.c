@@ -3,8 +3,8 @@
 
 /* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
  * of what was made so is kept here under a lock that is held over no vendor call. */
-#include "base/cancel.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "driver/held.h"
 #include "driver/hip/hip.h"
 #include "driver/launched.h"

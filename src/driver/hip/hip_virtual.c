@@ -6,9 +6,9 @@
  * ROCm/clr, hipamd/src/hip_vm.cpp), so that it must never be given one; and its hipMemUnmap takes one mapping at a time,
  * where the driver table allows many in a row, and means all of them or none. Map and unmap wait for the legacy stream: they order
  * the device. */
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "base/tree.h"
 #include "driver/hip/hip.h"
 

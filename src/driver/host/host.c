@@ -4,10 +4,10 @@
 /* The host device's configuration, its devices, the way into a call, and the failures that tests ask for. Owns `host`,
  * whose configuration changes only under `configuration.lock` while no device is started. */
 #include "driver/host/host.h"
-#include "base/lock.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
+#include "base/thread/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

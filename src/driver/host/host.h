@@ -12,7 +12,7 @@
 #ifndef TARN_DRIVER_HOST_H
 #define TARN_DRIVER_HOST_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "driver/driver.h"
 
 #include <stdatomic.h>

@@ -13,11 +13,11 @@
  *
  * Everything is under host_memory_lock. */
 #include "driver/host/host_memory.h"
-#include "base/cancel.h"
 #include "base/file.h"
 #include "base/pages.h"
-#include "base/quiet.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/quiet.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,9 +4,9 @@
 /* Pinned host memory of the host device: ranges that it allocated, as anonymous memory of whole pages that is hidden from
  * fork children, and ranges that were registered. To work all host memory is alike; what is kept here is who may be freed
  * or unregistered, and the ledger. Under host_memory_lock. */
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "driver/host/host_memory.h"
 
 #include <errno.h>

@@ -15,8 +15,8 @@
  * Everything here is under `lock`, after the memory lock in the order of locks. A stream waits only for positions that
  * were queued before its wait, so there are no cycles. */
 #include "driver/host/host_stream.h"
-#include "base/lock.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
 
 #include <string.h>
 

@@ -7,9 +7,9 @@
  * block all signals and live until host_workers_finish().
  *
  * All state is under the streams lock. */
-#include "base/lock.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
 #include "driver/host/host.h"
 
 #include <errno.h>

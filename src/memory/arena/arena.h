@@ -14,7 +14,7 @@
 #define TARN_MEMORY_ARENA_H
 
 #include "base/debug_words.h"
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "base/tree.h"
 #include "device/device.h"
 #include "memory/arena/kind.h"

@@ -5,12 +5,12 @@
  * the observer in the list, so that a walk through the list can continue. A thread that removes an observer is counted too, until
  * only callbacks of its own thread are left. Whoever reduces the count to 0 takes the observer out of the list. */
 #include "memory/arena/observe.h"
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "base/tree.h"
 
 #include <tarn/device.h>

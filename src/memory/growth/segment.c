@@ -5,10 +5,10 @@
  * table from its allocation until it is given back; no two segments in the table overlap; a page that two segments share has the entry
  * MAP_SHARED. The table's lock is a leaf, taken under a heap's lock. */
 #include "memory/growth/segment.h"
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
 #include "device/capture.h"
 #include "memory/arena/generation.h"
 #include "memory/arena/observe.h"

@@ -10,7 +10,7 @@
  * copied at the next write, away from the device. */
 #include "base/log.h"
 #include "base/status.h"
-#include "base/thread.h"
+#include "base/thread/thread.h"
 #include "memory/pinned/heap.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #ifndef TARN_MEMORY_PINNED_HEAP_H
 #define TARN_MEMORY_PINNED_HEAP_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "base/tree.h"
 #include "memory/pinned/pinned.h"
 #include "record/counters.h"

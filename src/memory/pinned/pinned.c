@@ -5,9 +5,9 @@
  * growth. A request that free memory serves, and the free of a block that no stream uses, take the lock once and call no
  * driver. `pinned_settings_lock` is held over the start and the end of the background thread, which settings alone decide. */
 #include "base/log.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "memory/pinned/heap.h"
 #include "memory/settings/config.h"

@@ -5,7 +5,7 @@
  * ended, else it sleeps. It does nothing that requests do not do by themselves when memory is short; with it blocks are free
  * sooner, and those above max_cached_size with the driver. Owns the thread. */
 #include "base/status.h"
-#include "base/thread.h"
+#include "base/thread/thread.h"
 #include "memory/pinned/heap.h"
 
 #include <time.h>

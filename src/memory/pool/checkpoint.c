@@ -5,11 +5,11 @@
  * the free memory. Each gets its own span, whatever its size, because only a cache can choose a slot of its slabs. Blocks that belong to
  * the library are in no list: their owners allocate and free them, and a restore works around them. Everything that can fail comes before
  * the first change. */
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "memory/arena/hooks.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"

@@ -7,9 +7,9 @@
  * memory: while the device copies one chunk, a crew of threads copies others between pinned memory and the place where they are kept. The
  * driver copies small contents, and all contents if there is no pinned memory or no thread. */
 #include "memory/pool/contents.h"
-#include "base/crew.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/crew.h"
 #include "device/capture.h"
 
 #include <sys/mman.h>

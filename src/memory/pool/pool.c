@@ -5,11 +5,11 @@
  * any thread. pools_collect() leaves it behind. A later pools_collect() destroys it, when no heap, piece or request refers to it. Lock
  * order: collecting, then the order of heap.h and arena.h. */
 #include "memory/pool/pool.h"
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/heap/traced.h"

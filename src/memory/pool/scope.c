@@ -7,8 +7,8 @@
  * A request looks only at scopes that may apply to it: those of its thread, of its stream, of the whole device, and of the capture that its
  * stream takes part in, which is found by the driver's number of that capture. */
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "memory/arena/hooks.h"
 #include "memory/heap/traced.h"

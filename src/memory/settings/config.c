@@ -5,11 +5,11 @@
  * freed, so that a reader may keep one; a copy that says the same is used again, so that there are no more of them than
  * different settings. The environment is read once, at the first call that needs it and succeeds. Callbacks run without the lock. */
 #include "memory/settings/config.h"
-#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/device.h"
 #include "memory/settings/announce.h"
 #include "memory/settings/plan_file.h"

@@ -10,9 +10,9 @@
  * A child of fork() shares the file descriptions, so it would hold the locks of a parent that has ended. So it closes the files, and what is
  * mapped is mapped by other descriptions. Owns no data. */
 #include "memory/share/board.h"
-#include "base/cancel.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "record/ticks.h"
 
 #include <fcntl.h>

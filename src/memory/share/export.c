@@ -4,9 +4,9 @@
 /* Makes shares of blocks. Under the lock of the block's heap its pieces are anchored and noted; after that they stay where
  * they are, so the driver is asked for their files with no lock held. Owns the name of this process among those that
  * export: random, so that it says nothing of the process and no later one has it. */
-#include "base/cancel.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "memory/arena/generation.h"
 #include "memory/arena/hooks.h"
 #include "memory/growth/segment.h"

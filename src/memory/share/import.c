@@ -9,8 +9,8 @@
  * unmaps its own again. */
 #include "memory/share/import.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "base/tree.h"
 #include "memory/arena/hooks.h"
 #include "memory/share/share.h"

@@ -6,8 +6,8 @@
  * their files with no lock held. Owns the set of what is exported. */
 #include "memory/share/pool_export.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "memory/arena/generation.h"
 #include "memory/growth/segment.h"
 #include "memory/pool/pool.h"

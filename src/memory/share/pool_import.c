@@ -6,8 +6,8 @@
  *
  * The list of an imported pool is exchanged as a whole, under a leaf's lock, by the one thread that changes it. */
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "memory/arena/hooks.h"
 #include "memory/share/board.h"
 #include "memory/share/import.h"

@@ -3,12 +3,12 @@
 
 /* Owns the shares that were made or received. */
 #include "memory/share/share.h"
-#include "base/cancel.h"
 #include "base/file.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "memory/growth/segment.h"
 #include "memory/share/pool_export.h"
 

@@ -6,10 +6,10 @@
  * messages apart are read alike. A pool's parts are described at greater length, and its board's file comes with its head.
  * Files come with a message's first byte. Nothing that arrives is trusted: what is not
  * expected ends the reception, and every file that came is closed. */
-#include "base/cancel.h"
 #include "base/file.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "memory/share/share.h"
 #include "record/ticks.h"
 
