@@ -17,8 +17,7 @@
 #include "device/capture.h"
 #include "device/tracing.h"
 #include "memory/pool/pool.h"
-#include "memory/pressure/ladder.h"
-#include "memory/pressure/shortage.h"
+#include "memory/settings/hooks.h"
 
 #include <string.h>
 #include <time.h>
@@ -42,11 +41,11 @@ static void layer_register(void)
 {
     thread_on_end(THREAD_HANDLES, handles_thread_end);
     device_on_shutdown_first(handles_shutdown);
-    pools_on_end(workspaces_of_pool_end);
+    atomic_store(&upper_hooks.pool_ended, workspaces_of_pool_end);
     captures_on_drop(workspaces_of_capture_drop);
     captures_on_graph(workspaces_of_graph);
-    shortage_on_workspaces(workspaces_sum);
-    ladder_on_shortage(workspaces_relieve);
+    atomic_store(&upper_hooks.sum_workspaces, workspaces_sum);
+    atomic_store(&upper_hooks.relieve, workspaces_relieve);
 }
 
 /* Gives the thread a holder: one of an ended thread, whose slots are empty, or a new one. */

@@ -4,10 +4,10 @@
 /* The public calls that look at a block, or grow it. Owns nothing. */
 #include "base/sized.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/traced.h"
 #include "memory/pinned/pinned.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/import.h"
 #include "memory/share/pointer.h"
 

@@ -4,7 +4,6 @@
 /* The public calls that free blocks, and those that record uses by other streams. Owns nothing. The fast paths use caches and kept spans;
  * the rest ends a block under the lock of its heap. */
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"
@@ -12,6 +11,7 @@
 #include "memory/heap/wait.h"
 #include "memory/malloc.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/pointer.h"
 
 /* Frees a small block of another thread's cache, without a lock. False if that is not possible. */

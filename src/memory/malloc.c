@@ -27,7 +27,6 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/thread/process.h"
-#include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"
@@ -38,6 +37,7 @@
 #include "memory/pressure/ladder.h"
 #include "memory/pressure/shortage.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 #include "memory/watch/verify.h"
 
 #include <string.h>

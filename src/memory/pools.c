@@ -7,10 +7,10 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/traced.h"
 #include "memory/pool/pool.h"
 #include "memory/pressure/trim.h"
+#include "memory/settings/hooks.h"
 #include "memory/watch/statistics.h"
 
 #include <tarn/sleep.h>

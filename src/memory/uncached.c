@@ -5,8 +5,8 @@
  * arena's store `uncached`. With backend:cudaMallocAsync the mode is always on, and the segments come from the driver's own pools. */
 #include "base/status.h"
 #include "base/thread/process.h"
-#include "memory/arena/hooks.h"
 #include "memory/pressure/trim.h"
+#include "memory/settings/hooks.h"
 
 #include <tarn/memory.h>
 

@@ -10,9 +10,9 @@
 #include "base/status.h"
 #include "base/thread/process.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/debug/debug_block.h"
 #include "memory/heap/wait.h"
+#include "memory/settings/hooks.h"
 
 #include <string.h>
 

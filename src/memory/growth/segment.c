@@ -14,7 +14,7 @@
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
 #include "memory/pinned/pinned.h"
-#include "memory/settings/announce.h"
+#include "memory/settings/hooks.h"
 
 #include <stdio.h>
 

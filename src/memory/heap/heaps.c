@@ -5,11 +5,11 @@
  * never destroyed: an empty one is reused, together with the caches that threads have for it. */
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/traced.h"
+#include "memory/settings/hooks.h"
 
 #include <string.h>
 

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/thread/thread.h"
 #include "memory/pinned/heap.h"
+#include "memory/settings/hooks.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -391,7 +392,7 @@ static tarn_status climb_once(struct climb *climb)
     tarn_status full = status;
     do {
         error_attempt_begin(&refusal); /* the driver's word, or the limit's, stays the last error */
-        pinned_collect_pools();
+        hooks.collect_pools();
         status = search(climb);
         if (!decides(status))
             status = swap(climb);

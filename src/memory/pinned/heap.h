@@ -209,9 +209,6 @@ tarn_status pinned_settle(uint64_t *moves);
 /* Gives wholly free segments back until `keep` bytes are left, waiting for pending blocks; `all`: the reserved one too. */
 tarn_status pinned_trim(size_t keep, bool all);
 
-/* Calls what pinned_on_collect() was given. */
-void pinned_collect_pools(void);
-
 /* ---- watch.c ---------------------------------------------------------------------------------------------- */
 
 /* Starts or ends the background thread. Not side by side. TARN_ERROR_OUT_OF_HOST_MEMORY. */

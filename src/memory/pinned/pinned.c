@@ -11,11 +11,10 @@
 #include "device/capture.h"
 #include "memory/pinned/heap.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 
 static mutex pinned_settings_lock = MUTEX_INITIALIZER(LOCK_PINNED_SETTINGS);
-static struct pinned_pool *(*_Atomic route)(struct stream *stream);
-static struct pinned_keeper *(*_Atomic captures_keeper)(struct stream *stream);
-static void (*_Atomic collect)(void);
+static atomic_bool follows_settings;
 
 static void pinned_shutdown(void)
 {
@@ -44,10 +43,11 @@ static tarn_status settings_apply(const tarn_pinned_settings *settings)
 }
 
 /* Takes over what the configuration says anew; what it does not change stays as it was set by a call. */
-static void pinned_configure(const struct memory_config *unused)
+void pinned_configure(void)
 {
     static const struct memory_config *seen = &memory_config_defaults; /* pinned_settings_lock */
-    (void)unused;
+    if (!atomic_load(&follows_settings))
+        return;
     mutex_lock(&pinned_settings_lock);
     const struct memory_config *now = memory_config();
     tarn_pinned_settings settings = pinned.settings;
@@ -83,8 +83,8 @@ static void pinned_register(void)
     pthread_cond_init(&pinned.work, &attributes);
     pthread_condattr_destroy(&attributes);
     device_on_shutdown(pinned_shutdown);
-    memory_config_on_change(pinned_configure);
-    pinned_configure(NULL);
+    atomic_store(&follows_settings, true);
+    pinned_configure();
     atomic_store_explicit(&pinned.used, true, memory_order_release);
 }
 
@@ -111,23 +111,6 @@ static void settle_quietly(void)
 
 /* ---- Pools ------------------------------------------------------------------------------------------------------- */
 
-void pinned_on_route(struct pinned_pool *(*callback)(struct stream *stream))
-{
-    atomic_store(&route, callback);
-}
-
-void pinned_on_collect(void (*callback)(void))
-{
-    atomic_store(&collect, callback);
-}
-
-void pinned_collect_pools(void)
-{
-    void (*callback)(void) = atomic_load_explicit(&collect, memory_order_acquire);
-    if (callback)
-        callback();
-}
-
 void pinned_keeper_retain(struct pinned_keeper *keeper)
 {
     mutex_lock(&pinned.lock);
@@ -143,11 +126,6 @@ void pinned_pool_retain(struct pinned_pool *pool)
 struct pinned_keeper *pinned_pool_keeper(struct pinned_pool *pool)
 {
     return &pool->keeper;
-}
-
-void pinned_on_capture(struct pinned_keeper *(*callback)(struct stream *stream))
-{
-    atomic_store(&captures_keeper, callback);
 }
 
 void pinned_pool_own(struct pinned_pool *pool, const atomic_uint *holds)
@@ -217,7 +195,7 @@ static tarn_status serve(struct pinned_pool *pool, size_t size, void **pointer)
 /* NULL: of the thread's current stream, which only matters where somebody routes. */
 static tarn_status allocate(struct stream *stream, size_t size, void **pointer)
 {
-    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&route, memory_order_acquire);
+    pinned_route_hook *choose = atomic_load_explicit(&upper_hooks.pinned_route, memory_order_acquire);
     tarn_status status = device_check(device_at(stream ? stream->device : thread_device()));
     if (!status && choose && !stream)
         status = stream_current(thread_device(), &stream);
@@ -355,8 +333,8 @@ static void capture_locked(struct pinned_block *block, struct pinned_keeper *kee
 /* What keeps the blocks that the capture of a stream uses, retained; NULL for the default pool. */
 static struct pinned_keeper *keeper_for(struct stream *stream)
 {
-    struct pinned_keeper *(*ask)(struct stream *) = atomic_load_explicit(&captures_keeper, memory_order_acquire);
-    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&route, memory_order_acquire);
+    pinned_capture_hook *ask = atomic_load_explicit(&upper_hooks.pinned_capture, memory_order_acquire);
+    pinned_route_hook *choose = atomic_load_explicit(&upper_hooks.pinned_route, memory_order_acquire);
     if (ask || !choose)
         return ask ? ask(stream) : NULL;
     struct pinned_pool *pool = choose(stream);
@@ -422,7 +400,7 @@ tarn_status tarn_pinned_trim(size_t keep)
     tarn_status status = pinned_ready();
     if (status || (status = captures_refuse_all("trimming pinned memory")))
         return status;
-    pinned_collect_pools();
+    hooks.collect_pools();
     return pinned_trim(keep, false);
 }
 
@@ -495,7 +473,7 @@ tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
     if (status || (status = pinned_ready()))
         return status;
     error_attempt_begin(&before);
-    pinned_collect_pools();
+    hooks.collect_pools();
     mutex_lock(&pinned.lock);
     pinned_collect_locked();
     mutex_unlock(&pinned.lock);

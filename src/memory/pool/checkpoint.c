@@ -10,12 +10,12 @@
 #include "base/thread/callback.h"
 #include "base/thread/cancel.h"
 #include "base/thread/process.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/wait.h"
 #include "memory/pool/block.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,10 +6,10 @@
 #include "memory/pool/graph.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/heap.h"
 #include "memory/pinned/pinned.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 
 /* Runs in a thread of the driver, so it makes no calls. */
 static void graph_ended(void *argument)

@@ -10,10 +10,10 @@
 #include "base/status.h"
 #include "base/thread/process.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/traced.h"
 #include "memory/pinned/pinned.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 
 /* The public kinds, and the one of captures. */
 enum { SCOPE_CAPTURE = TARN_SCOPE_ALWAYS + 1 };
@@ -384,8 +384,8 @@ static void tell(enum trace_kind kind, const struct scope *scope)
 /* Whether pinned memory asks for the captures of streams. */
 static void route_pinned(bool asks)
 {
-    pinned_on_route(asks ? scope_pinned : NULL);
-    pinned_on_capture(asks ? scope_pinned_keeper : NULL);
+    atomic_store(&upper_hooks.pinned_route, asks ? scope_pinned : NULL);
+    atomic_store(&upper_hooks.pinned_capture, asks ? scope_pinned_keeper : NULL);
 }
 
 /* Removes a scope from the open ones. The caller drops the reference to the pool, without the lock. */

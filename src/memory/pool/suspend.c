@@ -9,7 +9,6 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
@@ -17,6 +16,7 @@
 #include "memory/heap/traced.h"
 #include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 
 /* The next of a heap's runs; NULL starts and ends. The lists do not change meanwhile. */
 static struct run *next_run(const struct heap *heap, const struct run *run)

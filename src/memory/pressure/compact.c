@@ -29,7 +29,6 @@
 #include "driver/loader.h"
 #include "memory/arena/exchange.h"
 #include "memory/arena/generation.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
@@ -37,6 +36,7 @@
 #include "memory/heap/kept.h"
 #include "memory/heap/wait.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 
 #include <time.h>
 

@@ -14,7 +14,6 @@
  * captures is not idle. Waits are for events that were recorded outside captures, never for a stream or a device. */
 #include "memory/pressure/ladder.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
@@ -24,6 +23,7 @@
 #include "memory/pressure/compact.h"
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 
 #define TAKINGS 16 /* times that a climb takes from others until its next wait */
 #define ENDINGS 16 /* times that it begins again for what has ended since its last look */
@@ -101,17 +101,10 @@ static tarn_status reject(const struct heap *heap)
     return TARN_ERROR_OUT_OF_MEMORY;
 }
 
-static bool (*_Atomic shortage_callback)(int device);
-
-void ladder_on_shortage(bool (*callback)(int device))
-{
-    atomic_store(&shortage_callback, callback);
-}
-
 bool ladder_relieve(const struct arena *arena)
 {
-    bool (*callback)(int device) = atomic_load(&shortage_callback);
-    return callback && callback(arena->device->number);
+    relieve_hook *relieve = atomic_load(&upper_hooks.relieve);
+    return relieve && relieve(arena->device->number);
 }
 
 /* Searching -------------------------------------------------------------------------------------------------------- */

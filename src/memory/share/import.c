@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "base/thread/process.h"
 #include "base/tree.h"
-#include "memory/arena/hooks.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/share.h"
 
 #include <string.h>

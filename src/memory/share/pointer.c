@@ -4,10 +4,10 @@
 /* Looks up a caller's pointer. Owns nothing. */
 #include "memory/share/pointer.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/segment.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/import.h"
 
 static tarn_status not_a_block(uintptr_t address)

@@ -8,7 +8,7 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"
-#include "memory/arena/hooks.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/board.h"
 #include "memory/share/import.h"
 #include "memory/share/share.h"

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/thread/callback.h"
 #include "base/thread/cancel.h"
-#include "memory/arena/hooks.h"
+#include "memory/settings/hooks.h"
 #include "memory/watch/picture.h"
 
 #include <tarn/snapshot.h>

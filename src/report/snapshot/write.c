@@ -6,7 +6,7 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
-#include "memory/arena/hooks.h"
+#include "memory/settings/hooks.h"
 #include "report/snapshot/snapshot.h"
 
 /* Reads a caller's options, NULL for those that there are without. */
