@@ -237,7 +237,7 @@ static void create_undo(struct undo *undo)
 }
 
 /* Creates a handle; the shelf's lock is released meanwhile. The new handle is neither in use nor available. */
-static tarn_status create_locked(struct entry *entry, struct shelf *shelf, struct handle **result)
+static tarn_status create_relocking(struct entry *entry, struct shelf *shelf, struct handle **result)
 {
     struct holder *holder = thread_here->handles;
     struct making making = {.shelf = shelf, .outer = holder->making, .first = shelf->first == FIRST_TO_COME};
@@ -353,7 +353,7 @@ static uint64_t first_deadline(void)
 }
 
 /* Waits until another thread's first create is over, or until the deadline. */
-static tarn_status wait_for_first_locked(struct shelf *shelf, const struct entry *entry, uint64_t deadline)
+static tarn_status wait_for_first_relocking(struct shelf *shelf, const struct entry *entry, uint64_t deadline)
 {
     const struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000), .tv_nsec = (long)(deadline % 1000000000)};
     if (condition_wait(&shelf->first_over, &shelf->lock, &until) != ETIMEDOUT || shelf->first != FIRST_UNDER_WAY)
@@ -392,8 +392,8 @@ static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct str
         if (again)
             continue;
         if (shelf->first == FIRST_UNDER_WAY && !thread_here->handles->making) {
-            status = wait_for_first_locked(shelf, entry, first);
-        } else if (!(status = create_locked(entry, shelf, &handle))) {
+            status = wait_for_first_relocking(shelf, entry, first);
+        } else if (!(status = create_relocking(entry, shelf, &handle))) {
             count_use_locked(shelf);
         }
     }
@@ -506,8 +506,8 @@ static void unready_undo(struct undo *undo)
 
 /* Makes one more handle ready, if fewer than `count` are: an available one while `tries` of these remain to be tried, otherwise a new one.
  * Called with the shelf's lock, which is released meanwhile. */
-static tarn_status prewarm_one_locked(struct shelf *shelf, struct entry *entry, struct stream *stream, size_t count,
-                                      uint64_t *tries, uint64_t first)
+static tarn_status prewarm_one_relocking(struct shelf *shelf, struct entry *entry, struct stream *stream, size_t count,
+                                         uint64_t *tries, uint64_t first)
 {
     struct handle *handle = NULL;
     if (count_ready_locked(shelf, stream) >= count)
@@ -519,8 +519,8 @@ static tarn_status prewarm_one_locked(struct shelf *shelf, struct entry *entry, 
     bool found = handle;
     tarn_status status = TARN_OK;
     if (!found && shelf->first == FIRST_UNDER_WAY && !thread_here->handles->making)
-        return wait_for_first_locked(shelf, entry, first);
-    if (!found && (status = create_locked(entry, shelf, &handle)))
+        return wait_for_first_relocking(shelf, entry, first);
+    if (!found && (status = create_relocking(entry, shelf, &handle)))
         return status;
     mutex_unlock(&shelf->lock);
     struct taken unready = {.handle = handle};
@@ -548,7 +548,7 @@ static tarn_status prewarm(struct holder *holder, struct entry *entry, struct sh
         status = may_create(entry, shelf, stream, deadline, returned, &again);
         mutex_lock(&shelf->lock);
         if (!status && !again)
-            status = prewarm_one_locked(shelf, entry, stream, count, &tries, first);
+            status = prewarm_one_relocking(shelf, entry, stream, count, &tries, first);
     }
     mutex_unlock(&shelf->lock);
     return status;

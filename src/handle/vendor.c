@@ -349,7 +349,7 @@ static tarn_status tell_locked(struct handle *handle, struct stream *stream, str
     return set_modes_locked(handle);
 }
 
-static tarn_status bind_locked(struct handle *handle, struct stream *stream, unsigned incarnation)
+static tarn_status bind_relocking(struct handle *handle, struct stream *stream, unsigned incarnation)
 {
     struct purpose purpose = {.stream = stream, .incarnation = incarnation};
     struct workspace *workspace = NULL;
@@ -368,7 +368,7 @@ static tarn_status bind_locked(struct handle *handle, struct stream *stream, uns
     if (keeps_own_memory(handle, stream))
         handle->own_captured = true;
     else
-        status = workspace_wanted_locked(handle, &purpose, &workspace);
+        status = workspace_wanted_relocking(handle, &purpose, &workspace);
     if (status)
         return status;
     struct tell tell;
@@ -389,7 +389,7 @@ static tarn_status bind_locked(struct handle *handle, struct stream *stream, uns
 tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned incarnation)
 {
     mutex_lock(&handle->lock);
-    tarn_status status = bind_locked(handle, stream, incarnation);
+    tarn_status status = bind_relocking(handle, stream, incarnation);
     struct workspace *gone = status ? NULL : workspaces_sweep_locked(handle, false);
     mutex_unlock(&handle->lock);
     workspaces_free(gone);
@@ -401,7 +401,7 @@ tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned i
 tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned incarnation)
 {
     mutex_lock(&handle->lock);
-    tarn_status status = handle->points && !handle->bound ? bind_locked(handle, stream, incarnation) : TARN_OK;
+    tarn_status status = handle->points && !handle->bound ? bind_relocking(handle, stream, incarnation) : TARN_OK;
     handle->stream = NULL;
     handle->reset = true; /* the next bind reads the modes that the caller has set */
     handle->used_on = stream;

@@ -171,7 +171,7 @@ static struct workspace *find_locked(const struct handle *handle, const struct p
 }
 
 /* The cached workspace for a purpose, large enough; to create one, the lock is released. Only the owner adds to the list. */
-static tarn_status cached_locked(struct handle *handle, const struct purpose *purpose, struct workspace **result)
+static tarn_status cached_relocking(struct handle *handle, const struct purpose *purpose, struct workspace **result)
 {
     size_t size = workspace_bytes(handle->library, handle->shelf->device);
     struct workspace *found = find_locked(handle, purpose), *made = NULL;
@@ -264,14 +264,15 @@ bool workspace_is_given(const struct handle *handle, const struct stream *stream
     return given && !given->cleared && given->stream == stream && !is_stale(given);
 }
 
-tarn_status workspace_wanted_locked(struct handle *handle, const struct purpose *purpose, struct workspace **workspace)
+tarn_status workspace_wanted_relocking(struct handle *handle, const struct purpose *purpose,
+                                       struct workspace **workspace)
 {
     *workspace = NULL;
     tarn_workspace_policy now = workspace_policy();
     if (!sets_workspace(handle) || now == TARN_WORKSPACE_LIBRARY ||
         (now == TARN_WORKSPACE_PER_CALL && purpose->capture == 0))
         return TARN_OK;
-    tarn_status status = cached_locked(handle, purpose, workspace);
+    tarn_status status = cached_relocking(handle, purpose, workspace);
     if (!status && !purpose->capture)
         note_sharing(*workspace);
     return status;
@@ -322,7 +323,7 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
         lender = lends ? lender : NULL;
     }
     if (!lender)
-        status = cached_locked(handle, &purpose, &workspace);
+        status = cached_relocking(handle, &purpose, &workspace);
     if (!status && workspace && !purpose.capture && handle->bound != workspace)
         note_sharing(workspace);
     if (!status && workspace) {

@@ -79,7 +79,7 @@ static bool is_due_locked(struct job *job, uint64_t time)
     return true;
 }
 
-static void sleep_locked(void)
+static void sleep_relocking(void)
 {
     uint64_t next = UINT64_MAX, time = now();
     if (reporter.live.on)
@@ -119,7 +119,7 @@ static void *report(void *argument)
         uint64_t time = now();
         bool live = is_due_locked(&reporter.live, time), metrics = is_due_locked(&reporter.metrics, time);
         if (!live && !metrics) {
-            sleep_locked();
+            sleep_relocking();
             continue;
         }
         reporter.works = true;

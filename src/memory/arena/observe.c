@@ -246,7 +246,7 @@ static struct observer *find_locked(tarn_observer number)
 }
 
 /* Waits until the callbacks that run are this thread's own. */
-static void remove_locked(struct observer *observer)
+static void remove_relocking(struct observer *observer)
 {
     unsigned own = 1; /* the removal itself */
     for (const struct frame *frame = frames; frame; frame = frame->outer)
@@ -267,7 +267,7 @@ tarn_status tarn_observer_remove(tarn_observer number)
     mutex_lock(&observers_lock);
     struct observer *observer = find_locked(number);
     if (observer)
-        remove_locked(observer);
+        remove_relocking(observer);
     mutex_unlock(&observers_lock);
     if (observer)
         return TARN_OK;

@@ -16,7 +16,7 @@ static bool runs; /* changed by one caller at a time */
 static bool ends; /* pinned.lock */
 static pthread_t watcher;
 
-static void sleep_locked(void)
+static void sleep_relocking(void)
 {
     struct timespec until;
     if (!pinned.queues) {
@@ -36,7 +36,7 @@ static void *watch(void *argument)
 {
     mutex_lock(&pinned.lock);
     while (!ends) {
-        sleep_locked();
+        sleep_relocking();
         pinned_collect_locked();
         if (!pinned.leaving)
             continue;
