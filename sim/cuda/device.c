@@ -154,7 +154,8 @@ cu_result sim_enter(const char *call, int *device)
     if (!context->holders)
         return CU_CONTEXT_IS_DESTROYED;
     *device = context->device;
-    if ((code = sim_lost(*device)))
+    code = sim_lost(*device);
+    if (code)
         return code;
     code = sim_knob(call);
     if (is_sticky(code))

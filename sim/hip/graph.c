@@ -299,8 +299,11 @@ hip_result hipUserObjectCreate(hip_user_object *object, void *argument, hip_host
     hip_result code = sim_enter(__func__);
     if (!code && (!object || !destroy || !count || count > INT32_MAX || flags != HIP_USER_OBJECT_NOT_SYNCHRONIZED))
         code = HIP_INVALID_VALUE;
-    if (!code && !(made = sim_user_object_create(destroy, argument, count)))
-        code = HIP_OUT_OF_MEMORY;
+    if (!code) {
+        made = sim_user_object_create(destroy, argument, count);
+        if (!made)
+            code = HIP_OUT_OF_MEMORY;
+    }
     if (!code)
         *object = (hip_user_object)(void *)made;
     return sim_leave(code);

@@ -331,8 +331,11 @@ static tarn_status vendors_per_thread(struct device *device, const struct thread
         stream = NULL;
     }
     const struct native native = {.stream = driver->per_thread, .origin = STREAM_IS_THREADS};
-    if (!status && !stream && !(status = stream_enter(device, &native, &stream)))
-        stream->owner = thread; /* nobody else knows it yet */
+    if (!status && !stream) {
+        status = stream_enter(device, &native, &stream);
+        if (!status)
+            stream->owner = thread; /* nobody else knows it yet */
+    }
     *result = stream;
     return status;
 }
@@ -348,8 +351,11 @@ static tarn_status stream_per_thread(int number, struct stream **result)
         tarn_status status = TARN_OK;
         if (driver->per_thread)
             status = vendors_per_thread(device, thread, &stream);
-        else if (!(stream = ended_take(device)))
-            status = stream_create(device, 0, STREAM_IS_THREADS, &stream);
+        else {
+            stream = ended_take(device);
+            if (!stream)
+                status = stream_create(device, 0, STREAM_IS_THREADS, &stream);
+        }
         if (status)
             return status;
         thread->per_thread[number] = stream;
@@ -441,7 +447,11 @@ tarn_status tarn_stream_get(int device, tarn_stream *stream)
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = stream_current(device, &current)))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = stream_current(device, &current);
+    if (status)
         return status;
     *stream = stream_value(current);
     return TARN_OK;
@@ -451,7 +461,9 @@ tarn_status tarn_stream_set(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     struct thread *thread = thread_self();
     if (!thread)
@@ -496,7 +508,9 @@ static tarn_status find_native(int number, void *native, const tarn_stream *stre
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(number, device)))
+    if (!status)
+        status = device_find(number, device);
+    if (status)
         return status;
     return stream_of_constant(*device, native, constant);
 }
@@ -618,9 +632,11 @@ tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream)
     status = driver->stream_number(device, native, &new.number);
     if (status && status != TARN_ERROR_CAPTURE)
         return status == TARN_ERROR_NOT_SUPPORTED ? refuse_numberless(found) : device_note(found, status);
-    if (!find_at_once(found, native, new.number, &known, &incarnation) &&
-        (status = find_or_enter(found, &new, &known, &incarnation)))
-        return status;
+    if (!find_at_once(found, native, new.number, &known, &incarnation)) {
+        status = find_or_enter(found, &new, &known, &incarnation);
+        if (status)
+            return status;
+    }
     stream_prove(known, incarnation);
     *stream = value_of(known, incarnation);
     return TARN_OK;
@@ -636,7 +652,9 @@ tarn_status tarn_stream_retire(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     stream = value_named(stream, found);
     bool constant =
@@ -652,8 +670,11 @@ tarn_status tarn_stream_retire(tarn_stream stream)
                         "only a stream that was adopted or found can be retired; a leased one is returned");
     else if (found->adoptions > 1 || !callers)
         found->adoptions--;
-    else if (!(status = retire_named(found)))
-        found->adoptions = 0;
+    else {
+        status = retire_named(found);
+        if (!status)
+            found->adoptions = 0;
+    }
     mutex_unlock(&entering);
     return status;
 }
@@ -679,7 +700,11 @@ tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = priority_index(found, &priority, &index)))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = priority_index(found, &priority, &index);
+    if (status)
         return status;
 
     mutex_lock(&found->lock);
@@ -721,7 +746,11 @@ tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = priority_index(found, &priority, &index)))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = priority_index(found, &priority, &index);
+    if (status)
         return status;
 
     mutex_lock(&found->lock);
@@ -776,7 +805,9 @@ tarn_status tarn_stream_return(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     stream = value_named(stream, found);
     bool leased = false;
@@ -787,7 +818,8 @@ tarn_status tarn_stream_return(tarn_stream stream)
     if (stream_awaits_end(found))
         return failed(TARN_ERROR_CAPTURE, "a return: stream %#llx of device %d captures; first end the capture",
                       (unsigned long long)stream, found->device);
-    if ((status = stream_refuse_capture(found, "a return")))
+    status = stream_refuse_capture(found, "a return");
+    if (status)
         return status;
     struct device *device = device_at(found->device);
     mutex_lock(&entering);
@@ -832,7 +864,9 @@ tarn_status tarn_stream_native_get(tarn_stream stream, void **native)
 {
     struct stream *found = NULL;
     tarn_status status = find_for(stream, native, &found);
-    if (!status && !(status = stream_refuse_foreign(found, "the native value")))
+    if (!status)
+        status = stream_refuse_foreign(found, "the native value");
+    if (!status)
         *native = found->native;
     return status;
 }
@@ -859,7 +893,9 @@ tarn_status tarn_stream_priority_get(tarn_stream stream, int *priority)
 static tarn_status find_to_ask(tarn_stream value, struct stream **stream, const char *what)
 {
     tarn_status status = find_for(value, stream, stream);
-    if (status || (status = stream_refuse_foreign(*stream, what)))
+    if (!status)
+        status = stream_refuse_foreign(*stream, what);
+    if (status)
         return status;
     return stream_refuse_capture(*stream, what);
 }

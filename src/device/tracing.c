@@ -237,7 +237,9 @@ tarn_status tarn_trace_start(const tarn_trace_options *given)
     static const tarn_trace_options by_default = {.size = sizeof by_default};
     tarn_trace_options read, *options = &read;
     tarn_status status = device_layer_ready();
-    if (status || (status = sized_read("tarn_trace_options", given ? given : &by_default, options, sizeof *options)))
+    if (!status)
+        status = sized_read("tarn_trace_options", given ? given : &by_default, options, sizeof *options);
+    if (status)
         return status;
     if (options->records > MOST_RECORDS || (unsigned)options->stacks > TARN_TRACE_STACKS_ALL)
         return failed(TARN_ERROR_INVALID_ARGUMENT,

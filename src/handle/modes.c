@@ -42,7 +42,11 @@ tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, in
     struct entry *entry = NULL;
     int place = 0;
     tarn_status status = process_check();
-    if (status || (status = value_check(value)) || (status = mode_find(library, mode, &entry, &place)))
+    if (!status)
+        status = value_check(value);
+    if (!status)
+        status = mode_find(library, mode, &entry, &place);
+    if (status)
         return status;
     atomic_store(&entry->mode_values[place], value);
     atomic_fetch_add(&entry->mode_changes, 1);
@@ -57,7 +61,9 @@ tarn_status tarn_handle_mode_get(tarn_library library, tarn_handle_mode mode, in
     if (!value)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "value is NULL");
     tarn_status status = process_check();
-    if (!status && !(status = mode_find(library, mode, &entry, &place)))
+    if (!status)
+        status = mode_find(library, mode, &entry, &place);
+    if (!status)
         *value = atomic_load(&entry->mode_values[place]);
     return status;
 }
@@ -89,7 +95,10 @@ tarn_status tarn_handle_mode_guard_set(tarn_handle_mode_guard *guard, tarn_libra
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = value_check(value)) && !(status = mode_find(library, mode, &entry, &place))) {
+    status = value_check(value);
+    if (!status)
+        status = mode_find(library, mode, &entry, &place);
+    if (!status) {
         *guard = (tarn_handle_mode_guard){
             .library = library, .mode = mode, .previous = (int)(holder->modes[library][place] - 1), .active = true};
         set_own(holder, library, place, value);
@@ -110,8 +119,10 @@ tarn_status tarn_handle_mode_guard_restore(tarn_handle_mode_guard *guard)
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = value_check(guard->previous)) &&
-        !(status = mode_find(guard->library, guard->mode, &entry, &place))) {
+    status = value_check(guard->previous);
+    if (!status)
+        status = mode_find(guard->library, guard->mode, &entry, &place);
+    if (!status) {
         set_own(holder, guard->library, place, guard->previous);
         guard->active = false;
     }

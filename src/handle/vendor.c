@@ -333,11 +333,17 @@ static tarn_status tell_locked(struct handle *handle, struct stream *stream, str
     int code = 0;
     bool has_workspaces = calls->set_workspace && !entry->row->workspace_by_call;
     bool unset = !workspace && handle->points && (entry->row->unset_workspace || !calls->set_stream);
-    if (has_workspaces && unset && (code = library_set_workspace(entry, handle->vendor, NULL, 0)))
-        return refused_locked(handle, entry->row->set_workspace, code);
+    if (has_workspaces && unset) {
+        code = library_set_workspace(entry, handle->vendor, NULL, 0);
+        if (code)
+            return refused_locked(handle, entry->row->set_workspace, code);
+    }
     handle->points = handle->points && !unset;
-    if (calls->set_stream && (code = library_set_stream(entry, handle->vendor, stream->native)))
-        return refused_locked(handle, entry->row->set_stream, code);
+    if (calls->set_stream) {
+        code = library_set_stream(entry, handle->vendor, stream->native);
+        if (code)
+            return refused_locked(handle, entry->row->set_stream, code);
+    }
     if (has_workspaces && workspace) {
         code = set_workspace_locked(handle, workspace->pointer, workspace->size);
         handle->points = true;

@@ -355,11 +355,18 @@ tarn_status tarn_workspace_get(tarn_library library, tarn_stream value, void **p
     if (!pointer || !size)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", pointer ? "size" : "pointer");
     tarn_status status = process_check();
-    if (status || (status = entry_find(library, &entry)) || (status = workspace_refuse_in_handle(entry)) ||
-        (status = call_begin(&holder)))
+    if (!status)
+        status = entry_find(library, &entry);
+    if (!status)
+        status = workspace_refuse_in_handle(entry);
+    if (!status)
+        status = call_begin(&holder);
+    if (status)
         return status;
-    if (!(status = stream_find(value, thread_device(), &stream)) &&
-        !(status = handle_of_thread(holder, entry, stream, &handle)))
+    status = stream_find(value, thread_device(), &stream);
+    if (!status)
+        status = handle_of_thread(holder, entry, stream, &handle);
+    if (!status)
         status = workspace_give(handle, lender_for(holder, entry, stream), stream, pointer, size);
     call_end(holder);
     return status;
@@ -417,8 +424,11 @@ tarn_status workspace_call_begin(struct handle *handle, struct stream *stream, t
     tarn_status status = TARN_OK;
     tarn_workspace_call result = {.handle = handle->vendor};
     if (sets_workspace(handle) && !handle->own_captured && workspace_policy() == TARN_WORKSPACE_PER_CALL &&
-        !stream_is_known(stream) && !(status = ask_capture(stream, &capture)) && !capture)
-        status = begin_with(handle, stream, &result);
+        !stream_is_known(stream)) {
+        status = ask_capture(stream, &capture);
+        if (!status && !capture)
+            status = begin_with(handle, stream, &result);
+    }
     if (!status)
         *call = result;
     return status;
@@ -435,8 +445,12 @@ tarn_status tarn_workspace_begin(tarn_library library, tarn_stream value, tarn_w
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = entry_find(library, &entry)) && !(status = stream_find(value, thread_device(), &stream)) &&
-        !(status = handle_of_thread(holder, entry, stream, &handle)))
+    status = entry_find(library, &entry);
+    if (!status)
+        status = stream_find(value, thread_device(), &stream);
+    if (!status)
+        status = handle_of_thread(holder, entry, stream, &handle);
+    if (!status)
         status = workspace_call_begin(handle, stream, call);
     call_end(holder);
     return status;
@@ -840,7 +854,9 @@ tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice, tarn_works
     tarn_status status = sized_read("tarn_workspace_choice", choice ? choice : &all, &chosen, sizeof chosen);
     if (!status && cleared)
         status = sized_check("tarn_workspace_cleared", cleared, sizeof *cleared);
-    if (status || (status = call_begin(&clearing.holder)))
+    if (!status)
+        status = call_begin(&clearing.holder);
+    if (status)
         return status;
     (void)workspaces_collect();
     status = choose(&chosen, &clearing);
@@ -865,7 +881,11 @@ tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *result)
 {
     struct device *found = NULL;
     tarn_status status = sized_check("tarn_workspace_stats", result, sizeof *result);
-    if (status || (status = device_layer_ready()) || (status = device_find(device, &found)))
+    if (!status)
+        status = device_layer_ready();
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
     (void)workspaces_collect();
     mutex_lock(&stats_lock);

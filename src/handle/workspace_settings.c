@@ -172,7 +172,9 @@ tarn_status workspace_refuse_in_handle(const struct entry *entry)
 static tarn_status entry_with_workspace(tarn_library library, struct entry **entry)
 {
     tarn_status status = process_check();
-    if (status || (status = entry_find(library, entry)))
+    if (!status)
+        status = entry_find(library, entry);
+    if (status)
         return status;
     return refuse_without(*entry);
 }
@@ -197,7 +199,11 @@ tarn_status tarn_workspace_size_get(tarn_library library, int device, size_t *by
     if (!bytes)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = entry_with_workspace(library, &entry)) || (status = device_find(device, &found)))
+    if (!status)
+        status = entry_with_workspace(library, &entry);
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
     *bytes = workspace_bytes(entry, found);
     return TARN_OK;

@@ -251,7 +251,8 @@ static tarn_status live_begin_controlled(const char *directory, const char *name
     tarn_status status = page_create(directory, &head, &reporter.page);
     if (status)
         return status;
-    if ((status = thread_begin_controlled())) {
+    status = thread_begin_controlled();
+    if (status) {
         page_remove(&reporter.page);
         return status;
     }
@@ -448,7 +449,9 @@ tarn_status tarn_live_start(const tarn_live_options *given)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_live_options read, *options = &read;
     tarn_status status = read_options(given, options);
-    if (status || (status = device_layer_ready()))
+    if (!status)
+        status = device_layer_ready();
+    if (status)
         return status;
     mutex_lock(&reporter.control);
     status = process_check(); /* a shutdown has ended the reporter under this lock, or will */

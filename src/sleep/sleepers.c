@@ -278,7 +278,10 @@ tarn_status tarn_sleeper_add(const tarn_sleeper_options *given, tarn_sleeper *nu
         return status;
     if (!number)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "sleeper is NULL");
-    if ((status = process_check()) || (status = check(&options)))
+    status = process_check();
+    if (!status)
+        status = check(&options);
+    if (status)
         return status;
     struct sleeper *sleeper = object_alloc(&sleeper_objects);
     if (!sleeper)
@@ -331,7 +334,9 @@ tarn_status tarn_sleeper_info_get(tarn_sleeper number, tarn_sleeper_info *info)
 {
     tarn_sleeper_info own;
     tarn_status status = sized_check("tarn_sleeper_info", info, sizeof own);
-    if (status || (status = process_check()))
+    if (!status)
+        status = process_check();
+    if (status)
         return status;
     mutex_lock(&sleepers_lock);
     const struct sleeper *sleeper = number ? after_locked(number - 1) : NULL;

@@ -475,7 +475,9 @@ tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *result)
 {
     struct host_device *device = NULL;
     tarn_status status = sized_check("tarn_host_ledger", result, sizeof *result);
-    if (status || (status = host_use(number, &device)))
+    if (!status)
+        status = host_use(number, &device);
+    if (status)
         return status;
     tarn_host_ledger ledger = {.size = sizeof ledger};
     host_memory_ledger(device, &ledger);

@@ -317,7 +317,8 @@ tarn_status host_import(int number, int file, size_t size, driver_piece *piece)
         return status;
     if (host_off_granule(0, size))
         return refuse_off_granule("import", 0, size);
-    if ((status = import_check(file, size)))
+    status = import_check(file, size);
+    if (status)
         return status;
     mutex_lock(&host_memory_lock);
     status = import_locked(device, file, size, piece);

@@ -89,7 +89,9 @@ static void range_leave(struct pinned *range)
 static tarn_status host_alloc_locked(struct host_device *device, size_t size, uintptr_t *address)
 {
     tarn_status status = refuse_beyond_machine("host_alloc", size);
-    if (status || (status = host_budget_take("host_alloc")))
+    if (!status)
+        status = host_budget_take("host_alloc");
+    if (status)
         return status;
     struct pinned *range = object_alloc(&range_objects);
     void *memory = MAP_FAILED;

@@ -216,9 +216,12 @@ tarn_status arena_of(struct device *device, struct arena **result)
         tarn_status status = TARN_OK;
         mutex_lock(&arenas_lock);
         arena = atomic_load_explicit(&by_device[device->number], memory_order_relaxed);
-        if (!arena && !(status = arena_create(device, &arena))) {
-            atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
-            arena_configure(arena); /* for changes from before arenas_configure() could find it */
+        if (!arena) {
+            status = arena_create(device, &arena);
+            if (!status) {
+                atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
+                arena_configure(arena); /* for changes from before arenas_configure() could find it */
+            }
         }
         mutex_unlock(&arenas_lock);
         if (status)

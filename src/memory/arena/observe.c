@@ -223,7 +223,8 @@ tarn_status tarn_observer_add(const tarn_observer_options *given, tarn_observer 
     if (options->device < TARN_ALL_DEVICES || options->device >= TARN_MAX_DEVICES)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "device %d is neither TARN_ALL_DEVICES nor below %d",
                       options->device, TARN_MAX_DEVICES);
-    if ((status = process_check()))
+    status = process_check();
+    if (status)
         return status;
     struct observer *observer = object_alloc(&observer_objects);
     if (!observer)

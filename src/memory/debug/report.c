@@ -260,8 +260,11 @@ static struct waiting_report *take(void (**function)(const tarn_debug_report *, 
 {
     mutex_lock(&reports_lock);
     struct waiting_report *report = reports;
-    if (report && !(reports = report->next))
-        reports_end = &reports;
+    if (report) {
+        reports = report->next;
+        if (!reports)
+            reports_end = &reports;
+    }
     *function = report_function;
     *user = report_user;
     mutex_unlock(&reports_lock);

@@ -383,7 +383,11 @@ static tarn_status climb_once(struct climb *climb)
     tarn_status status = search(climb);
     if (status == TARN_ERROR_NO_ROOM && climb->request->size > limit_now())
         return failed(TARN_ERROR_OUT_OF_MEMORY, "the limit alone is below that, so nothing was given back for it");
-    if (decides(status) || decides(status = grow_reserved(climb)) || decides(status = grow_usual(climb)))
+    if (!decides(status))
+        status = grow_reserved(climb);
+    if (!decides(status))
+        status = grow_usual(climb);
+    if (decides(status))
         return status;
     mutex_lock(&pinned.lock);
     pinned.stats.num_alloc_retries++;

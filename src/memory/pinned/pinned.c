@@ -347,13 +347,18 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     struct driver_capture capture = {0};
     bool ours;
     tarn_status status = pinned_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     /* The legacy stream never does; asked while another one does, the driver could not tell. Where it fails to tell, a guess would
      * either keep the block for a graph that does not exist or give away what a graph uses. */
     bool known = stream_is_known(found);
-    if (found->native && !known && (status = stream_ask_capture(found, &capture)))
-        return status;
+    if (found->native && !known) {
+        status = stream_ask_capture(found, &capture);
+        if (status)
+            return status;
+    }
     bool captures = found->native && (known || capture.state != DRIVER_CAPTURE_NONE);
     struct pinned_keeper *keeper = captures ? keeper_for(found) : NULL;
     mutex_lock(&pinned.lock);
@@ -398,7 +403,9 @@ bool tarn_pinned_contains(const void *pointer)
 tarn_status tarn_pinned_trim(size_t keep)
 {
     tarn_status status = pinned_ready();
-    if (status || (status = captures_refuse_all("trimming pinned memory")))
+    if (!status)
+        status = captures_refuse_all("trimming pinned memory");
+    if (status)
         return status;
     hooks.collect_pools();
     return pinned_trim(keep, false);
@@ -444,7 +451,11 @@ tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *given)
 {
     tarn_pinned_settings read, *settings = &read;
     tarn_status status = sized_read("tarn_pinned_settings", given, settings, sizeof *settings);
-    if (status || (status = check_settings(settings)) || (status = pinned_ready()))
+    if (!status)
+        status = check_settings(settings);
+    if (!status)
+        status = pinned_ready();
+    if (status)
         return status;
     mutex_lock(&pinned_settings_lock);
     status = settings_apply(settings);
@@ -455,7 +466,9 @@ tarn_status tarn_pinned_settings_set(const tarn_pinned_settings *given)
 tarn_status tarn_pinned_settings_get(tarn_pinned_settings *settings)
 {
     tarn_status status = sized_check("tarn_pinned_settings", settings, sizeof *settings);
-    if (status || (status = pinned_ready()))
+    if (!status)
+        status = pinned_ready();
+    if (status)
         return status;
     mutex_lock(&pinned.lock);
     tarn_pinned_settings now = pinned.settings;
@@ -470,7 +483,9 @@ tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
 {
     struct error_before before;
     tarn_status status = sized_check("tarn_pinned_stats", stats, sizeof *stats);
-    if (status || (status = pinned_ready()))
+    if (!status)
+        status = pinned_ready();
+    if (status)
         return status;
     error_attempt_begin(&before);
     hooks.collect_pools();

@@ -107,7 +107,9 @@ static map_entry entry_lock(uintptr_t address, struct heap **heap)
             return entry;
         if (entry)
             mutex_unlock(&(*heap)->lock);
-        if (!arena && !(arena = arena_at(address)))
+        if (!arena)
+            arena = arena_at(address);
+        if (!arena)
             return map_entry_of_span(segment_lock(address, heap));
         if (page <= arena->base)
             return 0;

@@ -307,7 +307,9 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     const struct checkpoint *checkpoint = (const struct checkpoint *)public_checkpoint;
     struct list now = {0}, own = {0}, told = {0};
     tarn_status status = pool_check(public);
-    if (status || (status = store_check(&pool->store)))
+    if (!status)
+        status = store_check(&pool->store);
+    if (status)
         return status;
     if (!object_is_live(&checkpoints, checkpoint))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is not a checkpoint, or was destroyed",

@@ -169,7 +169,10 @@ static bool staging_create(struct contents *contents, struct device *device, siz
     struct error_before before;
     unsigned wanted = 2 * threads;
     staging_free(contents, device); /* of an earlier change */
-    if (contents->staging || !(contents->staging = object_alloc(&staging_objects)))
+    if (contents->staging)
+        return false;
+    contents->staging = object_alloc(&staging_objects);
+    if (!contents->staging)
         return false;
     if (wanted > bytes / contents_staging.chunk)
         wanted = (unsigned)(bytes / contents_staging.chunk);

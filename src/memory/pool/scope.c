@@ -255,8 +255,11 @@ static tarn_status capture_scope_locked(const struct stream *stream, struct scop
     if (status || own.state != DRIVER_CAPTURE_ACTIVE)
         return status;
     *scope = find_by_capture_locked(own.id, stream->device);
-    if (!*scope && !(status = ask_unsure_locked()))
-        *scope = find_by_capture_locked(own.id, stream->device);
+    if (!*scope) {
+        status = ask_unsure_locked();
+        if (!status)
+            *scope = find_by_capture_locked(own.id, stream->device);
+    }
     return status;
 }
 

@@ -569,7 +569,9 @@ tarn_status compact(struct arena *arena, const struct store *wanting, size_t lea
 {
     uint64_t let_go = 0, until = now_ns() + WAIT_NS;
     tarn_status status = observe_refuse_moving("a compaction");
-    if (status || (status = captures_bar_all("a compaction")))
+    if (!status)
+        status = captures_bar_all("a compaction");
+    if (status)
         return status;
     (void)debug_relieves(arena, &let_go);
     status = wait_for_all(arena, until);

@@ -319,20 +319,18 @@ static enum outcome step_compact(struct climb *climb)
 /* One round: each step in turn, until one frees memory or ends the climb. */
 static enum outcome climb_once(struct climb *climb)
 {
-    enum outcome outcome;
-    if ((outcome = step_own(climb)) ||         /* 1 */
-        (outcome = step_observers(climb)) ||   /* 2 */
-        (outcome = step_growth(climb)) ||      /* 3 */
-        (outcome = step_debug(climb)) ||       /* 4 */
-        (outcome = step_slabs(climb)) ||       /* 5 */
-        (outcome = step_others(climb)) ||      /* 6 */
-        (outcome = step_alone(climb)) ||       /* 7 */
-        (outcome = step_other_zone(climb)) ||  /* 8 */
-        (outcome = step_layer_above(climb)) || /* 9 */
-        (outcome = step_wait(climb)) ||        /* 10 */
-        (outcome = step_compact(climb)))       /* 11 */
-        return outcome;
-    return AGAIN;
+    enum outcome outcome = step_own(climb);                /* 1 */
+    outcome = outcome ? outcome : step_observers(climb);   /* 2 */
+    outcome = outcome ? outcome : step_growth(climb);      /* 3 */
+    outcome = outcome ? outcome : step_debug(climb);       /* 4 */
+    outcome = outcome ? outcome : step_slabs(climb);       /* 5 */
+    outcome = outcome ? outcome : step_others(climb);      /* 6 */
+    outcome = outcome ? outcome : step_alone(climb);       /* 7 */
+    outcome = outcome ? outcome : step_other_zone(climb);  /* 8 */
+    outcome = outcome ? outcome : step_layer_above(climb); /* 9 */
+    outcome = outcome ? outcome : step_wait(climb);        /* 10 */
+    outcome = outcome ? outcome : step_compact(climb);     /* 11 */
+    return outcome ? outcome : AGAIN;
 }
 
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)

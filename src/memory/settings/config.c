@@ -105,8 +105,11 @@ static tarn_status read_environment_locked(const char *source, const char *text)
 {
     struct memory_config config = *memory_config();
     tarn_status status = TARN_OK;
-    if (text && !(status = config_parse(source, text, NULL, &config)))
-        status = publish_locked(source, &config);
+    if (text) {
+        status = config_parse(source, text, NULL, &config);
+        if (!status)
+            status = publish_locked(source, &config);
+    }
     if (!status)
         atomic_store_explicit(&is_read, true, memory_order_release);
     return status;

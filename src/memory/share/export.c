@@ -45,11 +45,14 @@ tarn_status tarn_export_enable(int device)
     struct device *found = NULL;
     struct arena *arena = NULL;
     tarn_status status = memory_ready();
-    if (status || (status = device_find(device, &found)))
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
     if (!found->properties.exportable)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", device);
-    if ((status = arena_of(found, &arena)))
+    status = arena_of(found, &arena);
+    if (status)
         return status;
     mutex_lock(&arena->lock);
     size_t reserved = arena->reserved;
@@ -131,8 +134,11 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
 tarn_status share_part_export(struct device *device, struct share_part *part)
 {
     tarn_status status = device_note(device, driver->export(device->number, part->piece, &part->file));
-    if (!status && (part->file = file_apart(part->file)) < 0)
-        status = failed(TARN_ERROR_SYSTEM, "no file descriptor for a share: %s", strerror(errno));
+    if (!status) {
+        part->file = file_apart(part->file);
+        if (part->file < 0)
+            status = failed(TARN_ERROR_SYSTEM, "no file descriptor for a share: %s", strerror(errno));
+    }
     file_keep_from_children(part->file);
     return status;
 }

@@ -161,7 +161,11 @@ tarn_status share_check(const struct tarn_share *share)
 tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info)
 {
     tarn_status status = sized_check("tarn_share_info", info, sizeof *info);
-    if (status || (status = process_check()) || (status = share_known(share)))
+    if (!status)
+        status = process_check();
+    if (!status)
+        status = share_known(share);
+    if (status)
         return status;
     tarn_share_info result = {
         .size = sizeof result,

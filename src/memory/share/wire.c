@@ -240,7 +240,10 @@ static void take_files(struct msghdr *message, struct received *received)
         for (size_t i = 0; i < count; i++) {
             int file = -1;
             memcpy(&file, CMSG_DATA(header) + i * sizeof(int), sizeof file);
-            if (received->count < MOST && (file = file_apart(file)) >= 0) {
+            bool fits = received->count < MOST;
+            if (fits)
+                file = file_apart(file);
+            if (fits && file >= 0) {
                 received->files[received->count++] = file;
                 file_keep_from_children(file);
             } else {
@@ -367,7 +370,9 @@ static tarn_status receive(const struct way *way, tarn_share **result)
     share->board = board;
     for (uint32_t first = 0; !status && first < head.parts; first += MOST)
         status = receive_chunk(way, share, first);
-    if (status || (status = share_check(share))) {
+    if (!status)
+        status = share_check(share);
+    if (status) {
         share_destroy(share);
         return status;
     }
