@@ -261,7 +261,9 @@ static tarn_status give_back_in_order(struct run *run)
         return status;
     status = mark ? mark_wait(mark) : TARN_OK;
     mark_release(mark);
-    if (status || (status = device_check(device)))
+    if (!status)
+        status = device_check(device);
+    if (status)
         return status;
     return device_note(device, driver->free(device->number, run->start));
 }
@@ -311,8 +313,11 @@ static tarn_status segment_get(struct run *run, size_t size)
     if (status)
         return status;
     status = ask(store, size, run->native, &address);
-    if (!status && (status = accept(run, address, size)))
-        (void)give_back(store, address, size, run->native);
+    if (!status) {
+        status = accept(run, address, size);
+        if (status)
+            (void)give_back(store, address, size, run->native);
+    }
     store_uncharge(store, status ? size : 0, size);
     if (status)
         return status;
