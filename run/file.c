@@ -34,7 +34,8 @@ int own_file_open(struct own_file *own, const char *path, int flags)
     int file = move_apart(open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (file < 0)
         return -1;
-    if (fstat(file, &about) || !(own->path = strdup(path))) {
+    own->path = fstat(file, &about) ? NULL : strdup(path);
+    if (!own->path) {
         close(file);
         return -1;
     }

@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "test_measure: $*" >&2; cat "$work/out" >&2; exit 1; }
 command -v ctags >/dev/null || { echo 'universal-ctags is missing'; exit 77; }
 
-mkdir -p "$work/tree"/{src/base,src/memory/settings,run,sim,tools,docs/man,licences}
+mkdir -p "$work/tree"/{src/base/thread,src/memory/settings,run,sim,tools,docs/man,licences}
 cd "$work/tree"
 for folder in run sim tools; do printf 'struct %s {\n    int x;\n};\nint f(void)\n{\n    return 0;\n}\n' "$folder" >"$folder/a.c"; done
 cat >src/base/a.c <<'END'
@@ -32,7 +32,7 @@ static int walk(int n)
     return getenv("TARN_ONE") ? n : 0;
 }
 END
-printf '    X(ONE, "a")  \\\n    X(TWO, "b")\n' >src/base/lock_order.h
+printf '    X(ONE, "a")  \\\n    X(TWO, "b")\n' >src/base/thread/lock_order.h
 printf '#define MEMORY_CONFIG_LIST(X) \\\n    X(one, 1) \\\n    X(two, 2)\n\n' >src/memory/settings/config.h
 printf 'TARN {\n    global:\n        tarn_a;\n        tarn_b;\n        tarn_c;\n};\n' >src/tarn.map
 printf 12345 >README.md && printf 1234567 >docs/man/a.h2m && printf 123 >CHANGELOG.md && printf 123 >licences/a.md

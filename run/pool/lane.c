@@ -481,7 +481,10 @@ static struct lane *make_changing(unsigned store, unsigned device)
         end_changing(&lanes[i]);
         at = atomic_load(&lanes[i].state) == NONE ? i : at;
     }
-    if (at == LANES || !(lanes[at].pool = pool_create(device, at + 1)))
+    if (at == LANES)
+        return NULL;
+    lanes[at].pool = pool_create(device, at + 1);
+    if (!lanes[at].pool)
         return NULL;
     atomic_store(&lanes[at].count, 0);
     store_refer(store, 1);
@@ -507,7 +510,9 @@ static unsigned open_changing(cu_context context, cu_stream stream, uint64_t thr
     if (number || !store_is_fit(store) || !is_stream_of(context, stream))
         return number;
     struct lane *lane = left_changing(store);
-    if (!lane && !(lane = make_changing(store, device)))
+    if (!lane)
+        lane = make_changing(store, device);
+    if (!lane)
         return 0;
     number = (unsigned)(lane - lanes) + 1;
     pthread_mutex_lock(&lane->lock);

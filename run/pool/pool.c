@@ -247,9 +247,12 @@ static tarn_pool *make(unsigned device, cu_context context)
         return NULL;
     pthread_mutex_lock(&devices[device].making);
     tarn_pool *pool = atomic_load(&devices[device].pool);
-    if (!pool && !devices[device].left && (pool = pool_create(device, 0))) {
-        atomic_store(&devices[device].context, context);
-        atomic_store_explicit(&devices[device].pool, pool, memory_order_release);
+    if (!pool && !devices[device].left) {
+        pool = pool_create(device, 0);
+        if (pool) {
+            atomic_store(&devices[device].context, context);
+            atomic_store_explicit(&devices[device].pool, pool, memory_order_release);
+        }
     }
     pthread_mutex_unlock(&devices[device].making);
     return pool;
@@ -435,8 +438,11 @@ static cu_result event_behind(struct late_block *block, cu_stream stream, bool p
     cu_context context;
     cu_result code = PASS(cuEventCreate, (&block->event, CU_EVENT_WITHOUT_TIMING));
     block->event_device = current_device(&context);
-    if (!code && (code = record(block->event, stream, per_thread)))
-        (void)PASS(cuEventDestroy_v2, (block->event));
+    if (!code) {
+        code = record(block->event, stream, per_thread);
+        if (code)
+            (void)PASS(cuEventDestroy_v2, (block->event));
+    }
     if (code)
         block->event = NULL;
     return code;

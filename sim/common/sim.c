@@ -4,9 +4,9 @@
 /* The life of a simulated library, and its knobs. Owns the choice of the driver, which is the host device here, and the
  * rules, which are read once. */
 #include "common/sim.h"
-#include "base/lock.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
+#include "base/thread/process.h"
 #include "driver/host/host.h"
 
 #include <errno.h>

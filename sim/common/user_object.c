@@ -3,9 +3,9 @@
 
 /* Owns the user objects. The counts are under `lock`, which is held over no call; destructors run without it. */
 #include "common/user_object.h"
-#include "base/lock.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
 
 /* Never unmapped, and `live` is not in the first word, which the object pool uses: a stale handle is found. */
 struct sim_user_object {
@@ -81,8 +81,11 @@ tarn_status sim_user_object_hold(struct sim_user_object *object, int device, dri
     tarn_status status = has ? TARN_OK : TARN_ERROR_INVALID_ARGUMENT;
     if (!status && more)
         (void)sim_user_object_retain(object, count);
-    if (!status && (status = driver->graph_hold(device, graph, graph_ended, part)) && more)
-        (void)sim_user_object_release(object, count);
+    if (!status) {
+        status = driver->graph_hold(device, graph, graph_ended, part);
+        if (status && more)
+            (void)sim_user_object_release(object, count);
+    }
     if (status)
         object_free(&parts, part);
     return status;

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Devices, contexts and codes of the simulated libcuda. Owns the primary contexts and each thread's stack of them. */
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "cuda/sim_cuda.h"
 
 #include <stdatomic.h>
@@ -154,7 +154,8 @@ cu_result sim_enter(const char *call, int *device)
     if (!context->holders)
         return CU_CONTEXT_IS_DESTROYED;
     *device = context->device;
-    if ((code = sim_lost(*device)))
+    code = sim_lost(*device);
+    if (code)
         return code;
     code = sim_knob(call);
     if (is_sticky(code))

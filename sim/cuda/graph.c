@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Captures and graphs of the simulated libcuda. What runs a graph holds it, so that the graph can be destroyed first. */
-#include "base/lock.h"
 #include "base/pages.h"
+#include "base/thread/lock.h"
 #include "common/user_object.h"
 #include "cuda/sim_cuda.h"
 

@@ -251,7 +251,9 @@ cu_result cuMemGetAllocationGranularity(size_t *size, const struct cu_allocation
 {
     struct driver_properties known;
     cu_result code = sim_enter_process("cuMemGetAllocationGranularity");
-    if (code || (code = check_properties(properties)))
+    if (!code)
+        code = check_properties(properties);
+    if (code)
         return code;
     if (!size || kind > 1)
         return CU_INVALID_VALUE;
@@ -292,7 +294,9 @@ cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_p
     int current;
     driver_piece result = 0;
     cu_result code = sim_enter("cuMemCreate", &current);
-    if (code || (code = check_properties(properties)))
+    if (!code)
+        code = check_properties(properties);
+    if (code)
         return code;
     if (!piece || flags)
         return CU_INVALID_VALUE;
@@ -402,7 +406,9 @@ static cu_result copy(const char *call, int ends, uintptr_t to, uintptr_t from, 
     int device;
     driver_stream queue;
     cu_result code = sim_enter(call, &device);
-    if (code || (code = sim_stream(stream, &device, &queue)))
+    if (!code)
+        code = sim_stream(stream, &device, &queue);
+    if (code)
         return code;
     if ((ends & TO_DEVICE && !is_device_memory(to)) || (ends & FROM_DEVICE && !is_device_memory(from)))
         return CU_INVALID_VALUE;
@@ -418,7 +424,9 @@ static cu_result fill(const char *call, cu_address address, unsigned char value,
     int device;
     driver_stream queue;
     cu_result code = sim_enter(call, &device);
-    if (code || (code = sim_stream(stream, &device, &queue)))
+    if (!code)
+        code = sim_stream(stream, &device, &queue);
+    if (code)
         return code;
     if (!is_device_memory((uintptr_t)address))
         return CU_INVALID_VALUE;

@@ -3,7 +3,7 @@
 
 /* Pools of the simulated libcuda, and memory in the order of streams. Unlike the real ones they keep nothing that is free, so what is reserved
  * is what is used; a release threshold is remembered, and has no effect. Handles, limits and other locations are refused. */
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "cuda/sim_cuda.h"
 
 #include <string.h>
@@ -112,7 +112,9 @@ static cu_result alloc(const char *call, cu_address *address, size_t size, cu_po
     driver_stream queue;
     uintptr_t result = 0;
     cu_result code = sim_enter(call, &device);
-    if (code || (code = sim_stream(stream, &device, &queue)))
+    if (!code)
+        code = sim_stream(stream, &device, &queue);
+    if (code)
         return code;
     mutex_lock(&pools_lock);
     if (!pool)
@@ -146,7 +148,9 @@ cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
     int device;
     driver_stream queue;
     cu_result code = sim_enter("cuMemFreeAsync", &device);
-    if (code || (code = sim_stream(stream, &device, &queue)))
+    if (!code)
+        code = sim_stream(stream, &device, &queue);
+    if (code)
         return code;
     sim_pool_forget(address); /* before another thread can be given the address; a free that fails is of nothing */
     return sim_code(driver->free_async(device, (uintptr_t)address, queue));

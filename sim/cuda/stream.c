@@ -231,7 +231,11 @@ cu_result cuEventRecord(cu_event event, cu_stream stream)
     int device;
     driver_stream host;
     cu_result code = enter_event("cuEventRecord", event);
-    if (code || (code = cuCtxGetDevice(&device)) || (code = sim_stream(stream, &device, &host)))
+    if (!code)
+        code = cuCtxGetDevice(&device);
+    if (!code)
+        code = sim_stream(stream, &device, &host);
+    if (code)
         return code;
     if (device != event->device)
         return CU_INVALID_HANDLE;
@@ -255,7 +259,11 @@ cu_result cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags)
     int device;
     driver_stream host;
     cu_result code = enter_event("cuStreamWaitEvent", event);
-    if (code || (code = cuCtxGetDevice(&device)) || (code = sim_stream(stream, &device, &host)))
+    if (!code)
+        code = cuCtxGetDevice(&device);
+    if (!code)
+        code = sim_stream(stream, &device, &host);
+    if (code)
         return code;
     if (flags > 1)
         return CU_INVALID_VALUE;

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Captures and graphs of the simulated libamdhip64. What runs a graph holds it, so that the graph can be destroyed first. */
-#include "base/lock.h"
 #include "base/pages.h"
+#include "base/thread/lock.h"
 #include "common/user_object.h"
 #include "hip/sim_hip.h"
 
@@ -299,8 +299,11 @@ hip_result hipUserObjectCreate(hip_user_object *object, void *argument, hip_host
     hip_result code = sim_enter(__func__);
     if (!code && (!object || !destroy || !count || count > INT32_MAX || flags != HIP_USER_OBJECT_NOT_SYNCHRONIZED))
         code = HIP_INVALID_VALUE;
-    if (!code && !(made = sim_user_object_create(destroy, argument, count)))
-        code = HIP_OUT_OF_MEMORY;
+    if (!code) {
+        made = sim_user_object_create(destroy, argument, count);
+        if (!made)
+            code = HIP_OUT_OF_MEMORY;
+    }
     if (!code)
         *object = (hip_user_object)(void *)made;
     return sim_leave(code);

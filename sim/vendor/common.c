@@ -289,7 +289,8 @@ int vendor_create(const char *symbol, void *place)
         return leave_failed(vendor_library.old_driver, device, place);
     if (is_to_fail(number))
         return leave_failed(vendor_library.out_of_memory, device, place);
-    if ((code = allocate(&memory)))
+    code = allocate(&memory);
+    if (code)
         return leave_failed(code, device, place);
     struct handle *made = handle_make(device, memory);
     if (!made) {
@@ -508,7 +509,9 @@ int vendor_take(const char *symbol, void *pointer, size_t size, void **block)
         return vendor_library.bad_handle;
     int code = 0;
     *block = NULL;
-    if (handle->has_memory && (*block = handle->given.alloc(&handle->given, size, handle->stream)))
+    if (handle->has_memory)
+        *block = handle->given.alloc(&handle->given, size, handle->stream);
+    if (*block)
         atomic_fetch_add(&blocks, 1);
     else if (handle->has_memory || below_alloc(block, size))
         code = vendor_library.out_of_memory;

@@ -111,8 +111,11 @@ int below_device(int *device)
     int code = opened() ? below.cuInit(0) : BELOW_NO_DEVICE;
     if (!code)
         code = below.cuCtxGetCurrent(&context);
-    if (!code && !context && !(code = below.cuDevicePrimaryCtxRetain(&context, 0)))
-        code = below.cuCtxSetCurrent(context);
+    if (!code && !context) {
+        code = below.cuDevicePrimaryCtxRetain(&context, 0);
+        if (!code)
+            code = below.cuCtxSetCurrent(context);
+    }
     return code ? code : below.cuCtxGetDevice(device);
 }
 

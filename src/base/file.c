@@ -4,7 +4,7 @@
 /* Moves files to descriptors above those of the standard streams, reads them, and knows what a file may replace. Owns the set of the files that a child
  * of fork() closes: a bit for each number. Files of higher numbers stay open there. */
 #include "base/file.h"
-#include "base/process.h"
+#include "base/thread/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,10 +3,10 @@
 
 /* The log. Owns the level, read from the environment once. A line is one write(), so that threads do not mix. */
 #include "base/log.h"
-#include "base/cancel.h"
-#include "base/quiet.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/thread/cancel.h"
+#include "base/thread/quiet.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #ifndef TARN_BASE_PAGES_H
 #define TARN_BASE_PAGES_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

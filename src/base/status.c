@@ -8,8 +8,8 @@
 #include "base/status.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/text.h"
+#include "base/thread/process.h"
 
 #include <pthread.h>
 #include <stdarg.h>

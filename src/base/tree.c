@@ -25,7 +25,8 @@ void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *pare
     node->left = node->right = NULL;
     while (parent && priority(parent) < own) {
         struct tree_node *passed = parent, **side = &node->sides[link == &passed->left];
-        if ((*link = *side))
+        *link = *side;
+        if (*link)
             (*side)->parent = passed;
         *side = passed;
         parent = passed->parent;
@@ -64,7 +65,8 @@ void tree_remove(struct tree *tree, struct tree_node *node)
         link = &above->sides[first];
     }
     struct tree_node *rest = before ? before : after;
-    if ((*link = rest))
+    *link = rest;
+    if (*link)
         rest->parent = parent;
     *node = (struct tree_node){0};
 }

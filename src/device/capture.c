@@ -8,8 +8,8 @@
  * between the question whether the stream captures and the record. Locks: the device's record lock, then `captures_lock`. */
 #include "device/capture.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "device/tracing.h"
 
 #include <errno.h>
@@ -303,9 +303,11 @@ static tarn_status bar_each(const char *what)
 {
     int count = 0;
     tarn_status status = captures_refuse_all(what);
-    while (!status && count < device_count())
-        if (!(status = bar_one(device_at(count), what)))
+    while (!status && count < device_count()) {
+        status = bar_one(device_at(count), what);
+        if (!status)
             count++;
+    }
     if (status)
         unbar_first(count);
     return status;
@@ -314,8 +316,11 @@ static tarn_status bar_each(const char *what)
 tarn_status captures_bar_all(const char *what)
 {
     tarn_status status = bar_each(what);
-    if (!status && (status = captures_refuse_shown(NULL, what)))
-        captures_unbar_all();
+    if (!status) {
+        status = captures_refuse_shown(NULL, what);
+        if (status)
+            captures_unbar_all();
+    }
     return status;
 }
 
@@ -334,8 +339,11 @@ static tarn_status bar_device(struct device *device, const char *what)
 tarn_status captures_bar(struct device *device, const char *what)
 {
     tarn_status status = driver->wait_ends_all ? bar_each(what) : bar_device(device, what);
-    if (!status && (status = refuse_shown_by_legacy(device, what)))
-        captures_unbar(device);
+    if (!status) {
+        status = refuse_shown_by_legacy(device, what);
+        if (status)
+            captures_unbar(device);
+    }
     return status;
 }
 
@@ -354,9 +362,13 @@ tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state
     if (!state)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "state is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)) ||
-        (status = stream_refuse_foreign(found, "a question about a capture")) ||
-        (status = stream_ask_capture(found, &capture)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (!status)
+        status = stream_refuse_foreign(found, "a question about a capture");
+    if (!status)
+        status = stream_ask_capture(found, &capture);
+    if (status)
         return status;
     *state = capture.state == DRIVER_CAPTURE_NONE     ? TARN_CAPTURE_NONE
              : capture.state == DRIVER_CAPTURE_ACTIVE ? TARN_CAPTURE_ACTIVE
@@ -516,8 +528,11 @@ void captures_init(void)
 static tarn_status find_to_begin(tarn_stream value, struct stream **stream)
 {
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(value, thread_device(), stream)) ||
-        (status = device_check(device_at((*stream)->device))))
+    if (!status)
+        status = stream_find(value, thread_device(), stream);
+    if (!status)
+        status = device_check(device_at((*stream)->device));
+    if (status)
         return status;
     if ((*stream)->origin == STREAM_IS_LEGACY || (*stream)->origin == STREAM_IS_THREADS)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
@@ -626,7 +641,11 @@ static void unclaim_end(struct stream *stream)
 static tarn_status end(tarn_stream value, struct ending *ending)
 {
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(value, thread_device(), &ending->stream)) || (status = claim_end(ending)))
+    if (!status)
+        status = stream_find(value, thread_device(), &ending->stream);
+    if (!status)
+        status = claim_end(ending);
+    if (status)
         return status;
     struct stream *stream = ending->stream;
     struct device *device = device_at(stream->device);
@@ -729,7 +748,9 @@ tarn_status tarn_capture_end(tarn_stream stream, void **graph)
 {
     struct ending ending = {0};
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &ending.stream)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &ending.stream);
+    if (status)
         return status;
     if (is_announced(ending.stream))
         return failed(
@@ -764,13 +785,16 @@ tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
 {
     struct ending ending = {0};
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(value, thread_device(), &ending.stream)))
+    if (!status)
+        status = stream_find(value, thread_device(), &ending.stream);
+    if (status)
         return status;
     struct stream *stream = ending.stream;
     if (!is_announced(stream))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no announced capture",
                       (unsigned long long)stream_value(stream), stream->device);
-    if ((status = claim_end(&ending)))
+    status = claim_end(&ending);
+    if (status)
         return status;
     struct device *device = device_at(stream->device);
     status = settle(stream, graph);

@@ -4,13 +4,13 @@
 /* Owns the table of devices, the current device of each thread, guards, and the order of shutdown. The table is filled
  * once, under `setup_lock`, and read without a lock after `ready`. Nothing here makes a context but tarn_device_set(). */
 #include "device/device.h"
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/debug_words.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "device/stream.h"
 #include "device/tracing.h"
@@ -112,9 +112,11 @@ static tarn_status layer_init_locked(void)
         if (status)
             return status;
     }
-    for (int i = 0; i < watcher_count; i++)
-        if ((status = watchers[i].begin()))
+    for (int i = 0; i < watcher_count; i++) {
+        status = watchers[i].begin();
+        if (status)
             return status;
+    }
     atomic_store_explicit(&ready, true, memory_order_release);
     return TARN_OK;
 }
@@ -135,7 +137,9 @@ static tarn_status layer_init(void)
 {
     tracing_prepare();
     tarn_status status = step(settings_init_locked);
-    if (status || (status = driver_init()))
+    if (!status)
+        status = driver_init();
+    if (status)
         return status;
     for (int i = 0; i < watcher_count; i++)
         if (watchers[i].prepare)
@@ -304,7 +308,11 @@ tarn_status tarn_device_properties_get(int device, tarn_device_properties *prope
 {
     struct device *found = NULL;
     tarn_status status = sized_check("tarn_device_properties", properties, sizeof *properties);
-    if (status || (status = device_layer_ready()) || (status = device_find(device, &found)))
+    if (!status)
+        status = device_layer_ready();
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
 
     const struct driver_properties *known = &found->properties;
@@ -342,7 +350,9 @@ static tarn_status device_exchange(int device, int *previous)
 {
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)))
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
     struct thread *thread = thread_self();
     if (!thread)
@@ -369,7 +379,11 @@ tarn_status tarn_device_adopt(int *device)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "device is NULL");
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = driver->current(&current)) || (status = device_find(current, &found)))
+    if (!status)
+        status = driver->current(&current);
+    if (!status)
+        status = device_find(current, &found);
+    if (status)
         return status;
     struct thread *thread = thread_self();
     if (!thread)
@@ -386,7 +400,11 @@ tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size_t *total
     if (!free_bytes || !total_bytes)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", free_bytes ? "total_bytes" : "free_bytes");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = device_check(found)))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = device_check(found);
+    if (status)
         return status;
     return device_note(found, driver->memory_info(device, free_bytes, total_bytes));
 }
@@ -395,7 +413,11 @@ tarn_status tarn_device_synchronize(int device)
 {
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = device_check(found)))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = device_check(found);
+    if (status)
         return status;
     return device_wait(found, "a wait for a device");
 }
@@ -449,7 +471,9 @@ tarn_status tarn_stream_guard_set(tarn_stream_guard *guard, tarn_stream stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "guard is NULL");
     *guard = (tarn_stream_guard){0};
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     tarn_stream_guard result = {.device = found->device, .active = true};
     status = device_exchange(found->device, &result.previous_device);

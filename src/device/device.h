@@ -5,7 +5,7 @@
 #ifndef TARN_DEVICE_DEVICE_H
 #define TARN_DEVICE_DEVICE_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "device/native.h"
 #include "driver/driver.h"
 

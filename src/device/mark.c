@@ -265,12 +265,16 @@ static tarn_status synchronize(struct device *device)
 tarn_status device_wait(struct device *device, const char *what)
 {
     tarn_status status = captures_refuse(device, what);
-    if (status || (status = captures_refuse_shown(device, what)))
+    if (!status)
+        status = captures_refuse_shown(device, what);
+    if (status)
         return status;
     wait_by_events(device);
-    if ((status = captures_bar(device, what)))
+    status = captures_bar(device, what);
+    if (status)
         return status;
-    if (!(status = captures_refuse_shown(device, what)))
+    status = captures_refuse_shown(device, what);
+    if (!status)
         status = synchronize(device);
     captures_unbar(device);
     return status ? status : device_check(device); /* a question before may have found it lost */
@@ -501,7 +505,9 @@ tarn_status tarn_event_create(int device, tarn_event **event)
     if (!event)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "event is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)))
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
     tarn_event *created = object_alloc(&events);
     if (!created)
@@ -517,7 +523,9 @@ tarn_status tarn_event_destroy(tarn_event *event)
     if (!event)
         return TARN_OK;
     tarn_status status = device_layer_ready();
-    if (status || (status = event_check(event)))
+    if (!status)
+        status = event_check(event);
+    if (status)
         return status;
     mark_release(event->mark);
     mutex_finish(&event->lock);
@@ -530,7 +538,11 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
     struct stream *found = NULL;
     struct mark *mark = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = event_check(event)) || (status = stream_find(stream, event->device->number, &found)))
+    if (!status)
+        status = event_check(event);
+    if (!status)
+        status = stream_find(stream, event->device->number, &found);
+    if (status)
         return status;
     if (found->device != event->device->number)
         return failed(TARN_ERROR_INVALID_STREAM, "the event is of device %d, the stream of device %d",
@@ -559,7 +571,9 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
 static tarn_status with_mark(tarn_event *event, tarn_status (*call)(struct mark *mark))
 {
     tarn_status status = device_layer_ready();
-    if (status || (status = event_check(event)))
+    if (!status)
+        status = event_check(event);
+    if (status)
         return status;
     struct mark *mark = event_mark(event);
     if (mark)
@@ -582,7 +596,11 @@ tarn_status tarn_stream_wait(tarn_stream stream, tarn_event *event)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = event_check(event)) || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = event_check(event);
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     struct mark *mark = event_mark(event);
     if (mark)

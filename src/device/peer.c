@@ -63,15 +63,22 @@ static tarn_status peer_enable_locked(struct device *device, struct device *peer
     if (status)
         return status;
     atomic_fetch_or(&reached_by[peer->number], bit);
-    if (enable_callback && (status = enable_callback(peer, device->number)))
-        atomic_fetch_and(&reached_by[peer->number], ~bit);
+    if (enable_callback) {
+        status = enable_callback(peer, device->number);
+        if (status)
+            atomic_fetch_and(&reached_by[peer->number], ~bit);
+    }
     return status;
 }
 
 static tarn_status find_pair(int device, int peer, struct device *found[2])
 {
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found[0])) || (status = device_find(peer, &found[1])))
+    if (!status)
+        status = device_find(device, &found[0]);
+    if (!status)
+        status = device_find(peer, &found[1]);
+    if (status)
         return status;
     status = device_check(found[0]);
     return status ? status : device_check(found[1]);
@@ -91,7 +98,9 @@ tarn_status tarn_device_peer_enable(int device, int peer)
     struct device *pair[2];
     bool possible = false;
     tarn_status status = find_pair(device, peer, pair);
-    if (status || (status = peer_possible(pair[0], pair[1], &possible)))
+    if (!status)
+        status = peer_possible(pair[0], pair[1], &possible);
+    if (status)
         return status;
     if (!possible)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot access the memory of device %d", device, peer);

@@ -16,9 +16,9 @@
  * that of a device for its lists. */
 #include "device/stream.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 
 #define CHUNK_SLOTS 256
@@ -332,8 +332,11 @@ static tarn_status vendors_per_thread(struct device *device, const struct thread
         stream = NULL;
     }
     const struct native native = {.stream = driver->per_thread, .origin = STREAM_IS_THREADS};
-    if (!status && !stream && !(status = stream_enter(device, &native, &stream)))
-        stream->owner = thread; /* nobody else knows it yet */
+    if (!status && !stream) {
+        status = stream_enter(device, &native, &stream);
+        if (!status)
+            stream->owner = thread; /* nobody else knows it yet */
+    }
     *result = stream;
     return status;
 }
@@ -349,8 +352,11 @@ static tarn_status stream_per_thread(int number, struct stream **result)
         tarn_status status = TARN_OK;
         if (driver->per_thread)
             status = vendors_per_thread(device, thread, &stream);
-        else if (!(stream = ended_take(device)))
-            status = stream_create(device, 0, STREAM_IS_THREADS, &stream);
+        else {
+            stream = ended_take(device);
+            if (!stream)
+                status = stream_create(device, 0, STREAM_IS_THREADS, &stream);
+        }
         if (status)
             return status;
         thread->per_thread[number] = stream;
@@ -442,7 +448,11 @@ tarn_status tarn_stream_get(int device, tarn_stream *stream)
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = stream_current(device, &current)))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = stream_current(device, &current);
+    if (status)
         return status;
     *stream = stream_value(current);
     return TARN_OK;
@@ -452,7 +462,9 @@ tarn_status tarn_stream_set(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     struct thread *thread = thread_self();
     if (!thread)
@@ -497,7 +509,9 @@ static tarn_status find_native(int number, void *native, const tarn_stream *stre
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(number, device)))
+    if (!status)
+        status = device_find(number, device);
+    if (status)
         return status;
     return stream_of_constant(*device, native, constant);
 }
@@ -619,9 +633,11 @@ tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream)
     status = driver->stream_number(device, native, &new.number);
     if (status && status != TARN_ERROR_CAPTURE)
         return status == TARN_ERROR_NOT_SUPPORTED ? refuse_numberless(found) : device_note(found, status);
-    if (!find_at_once(found, native, new.number, &known, &incarnation) &&
-        (status = find_or_enter(found, &new, &known, &incarnation)))
-        return status;
+    if (!find_at_once(found, native, new.number, &known, &incarnation)) {
+        status = find_or_enter(found, &new, &known, &incarnation);
+        if (status)
+            return status;
+    }
     stream_prove(known, incarnation);
     *stream = value_of(known, incarnation);
     return TARN_OK;
@@ -637,7 +653,9 @@ tarn_status tarn_stream_retire(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     stream = value_named(stream, found);
     bool constant =
@@ -653,8 +671,11 @@ tarn_status tarn_stream_retire(tarn_stream stream)
                         "only a stream that was adopted or found can be retired; a leased one is returned");
     else if (found->adoptions > 1 || !callers)
         found->adoptions--;
-    else if (!(status = retire_named(found)))
-        found->adoptions = 0;
+    else {
+        status = retire_named(found);
+        if (!status)
+            found->adoptions = 0;
+    }
     mutex_unlock(&entering);
     return status;
 }
@@ -680,7 +701,11 @@ tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = priority_index(found, &priority, &index)))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = priority_index(found, &priority, &index);
+    if (status)
         return status;
 
     mutex_lock(&found->lock);
@@ -722,7 +747,11 @@ tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = priority_index(found, &priority, &index)))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = priority_index(found, &priority, &index);
+    if (status)
         return status;
 
     mutex_lock(&found->lock);
@@ -777,7 +806,9 @@ tarn_status tarn_stream_return(tarn_stream stream)
 {
     struct stream *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     stream = value_named(stream, found);
     bool leased = false;
@@ -788,7 +819,8 @@ tarn_status tarn_stream_return(tarn_stream stream)
     if (stream_awaits_end(found))
         return failed(TARN_ERROR_CAPTURE, "a return: stream %#llx of device %d captures; first end the capture",
                       (unsigned long long)stream, found->device);
-    if ((status = stream_refuse_capture(found, "a return")))
+    status = stream_refuse_capture(found, "a return");
+    if (status)
         return status;
     struct device *device = device_at(found->device);
     mutex_lock(&entering);
@@ -833,7 +865,9 @@ tarn_status tarn_stream_native_get(tarn_stream stream, void **native)
 {
     struct stream *found = NULL;
     tarn_status status = find_for(stream, native, &found);
-    if (!status && !(status = stream_refuse_foreign(found, "the native value")))
+    if (!status)
+        status = stream_refuse_foreign(found, "the native value");
+    if (!status)
         *native = found->native;
     return status;
 }
@@ -842,7 +876,9 @@ tarn_status tarn_stream_info_get(tarn_stream stream, tarn_stream_info *info)
 {
     struct stream *found = NULL;
     tarn_status status = sized_check("tarn_stream_info", info, sizeof *info);
-    if (status || (status = find_for(stream, info, &found)))
+    if (!status)
+        status = find_for(stream, info, &found);
+    if (status)
         return status;
     tarn_stream_info now = {.size = sizeof now, .device = found->device, .priority = found->priority};
     sized_write(info, &now, sizeof now);
@@ -853,7 +889,9 @@ tarn_status tarn_stream_info_get(tarn_stream stream, tarn_stream_info *info)
 static tarn_status find_to_ask(tarn_stream value, struct stream **stream, const char *what)
 {
     tarn_status status = find_for(value, stream, stream);
-    if (status || (status = stream_refuse_foreign(*stream, what)))
+    if (!status)
+        status = stream_refuse_foreign(*stream, what);
+    if (status)
         return status;
     return stream_refuse_capture(*stream, what);
 }

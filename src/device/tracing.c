@@ -3,11 +3,11 @@
 
 /* Owns the settings of the trace, from TARN_TRACE and tarn_trace_start(), and what a thread needs to write to it. */
 #include "device/tracing.h"
-#include "base/cancel.h"
 #include "base/nvtx.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "record/stack.h"
 
 #include <stdlib.h>
@@ -237,7 +237,9 @@ tarn_status tarn_trace_start(const tarn_trace_options *given)
     static const tarn_trace_options by_default = {.size = sizeof by_default};
     tarn_trace_options read, *options = &read;
     tarn_status status = device_layer_ready();
-    if (status || (status = sized_read("tarn_trace_options", given ? given : &by_default, options, sizeof *options)))
+    if (!status)
+        status = sized_read("tarn_trace_options", given ? given : &by_default, options, sizeof *options);
+    if (status)
         return status;
     if (options->records > MOST_RECORDS || (unsigned)options->stacks > TARN_TRACE_STACKS_ALL)
         return failed(TARN_ERROR_INVALID_ARGUMENT,

@@ -5,11 +5,11 @@
  * succeed may read it without. Vendors' drivers are looked for with no lock, by each thread that finds none chosen: the loader runs one
  * thread's dlopen() at a time, constructors included, and a constructor may use tarn. */
 #include "driver/driver.h"
-#include "base/cancel.h"
-#include "base/lock.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/lock.h"
+#include "base/thread/process.h"
 #include "driver/cuda/cuda.h"
 #include "driver/hip/hip.h"
 #include "driver/host/host.h"

@@ -6,7 +6,7 @@
 #ifndef TARN_DRIVER_LAUNCHED_H
 #define TARN_DRIVER_LAUNCHED_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 
 struct launched;
 

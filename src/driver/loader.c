@@ -3,7 +3,7 @@
 
 /* Opens the vendors' libraries. Owns nothing but the list of names that a test wants missing. */
 #include "driver/loader.h"
-#include "base/cancel.h"
+#include "base/thread/cancel.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The calls of a library's functions. Each stands alone in a function, so that tarn knows what to undo if the library throws or ends the
- * thread (base/callback.h). Owns nothing. */
-#include "base/callback.h"
+ * thread (base/thread/callback.h). Owns nothing. */
 #include "base/pages.h"
+#include "base/thread/callback.h"
 #include "handle/registry.h"
 
 CALLS_BACK static int create(int (*function)(void **handle), void **place)

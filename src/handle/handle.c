@@ -9,16 +9,15 @@
  * thread binds it. Locks: shelf, then handle; `holders_lock` with no other. tests/spin/handle_pool.pml is a model of it (docs/testing.md):
  * if you change one, change the other. */
 #include "handle/handle.h"
-#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "device/tracing.h"
 #include "memory/pool/pool.h"
-#include "memory/pressure/ladder.h"
-#include "memory/pressure/shortage.h"
+#include "memory/settings/hooks.h"
 
 #include <string.h>
 #include <time.h>
@@ -42,11 +41,11 @@ static void layer_register(void)
 {
     thread_on_end(THREAD_HANDLES, handles_thread_end);
     device_on_shutdown_first(handles_shutdown);
-    pools_on_end(workspaces_of_pool_end);
+    atomic_store(&upper_hooks.pool_ended, workspaces_of_pool_end);
     captures_on_drop(workspaces_of_capture_drop);
     captures_on_graph(workspaces_of_graph);
-    shortage_on_workspaces(workspaces_sum);
-    ladder_on_shortage(workspaces_relieve);
+    atomic_store(&upper_hooks.sum_workspaces, workspaces_sum);
+    atomic_store(&upper_hooks.relieve, workspaces_relieve);
 }
 
 /* Gives the thread a holder: one of an ended thread, whose slots are empty, or a new one. */
@@ -86,8 +85,11 @@ tarn_status call_begin(struct holder **result)
     struct thread *thread = thread_self();
     if (!thread)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
-    if (!thread->handles && (status = holder_make(thread)))
-        return status;
+    if (!thread->handles) {
+        status = holder_make(thread);
+        if (status)
+            return status;
+    }
     /* First set `busy`, then check whether the process still runs; tarn_shutdown() does it the other way round. */
     struct holder *holder = thread->handles;
     atomic_fetch_add(&holder->busy, 1);
@@ -159,8 +161,11 @@ static tarn_status slot_take(struct slot *slot, struct holder *holder, struct en
     struct handle *handle = NULL;
     unsigned incarnation = atomic_load_explicit(&stream->incarnation, memory_order_acquire);
     tarn_status status = entry_usable(entry);
-    if (status || (status = shelf_of(entry, device_at(stream->device), &shelf)) ||
-        (status = shelf_take(entry, shelf, stream, holder->wait_ns, &handle)))
+    if (!status)
+        status = shelf_of(entry, device_at(stream->device), &shelf);
+    if (!status)
+        status = shelf_take(entry, shelf, stream, holder->wait_ns, &handle);
+    if (status)
         return status;
     mutex_lock(&shelf->lock);
     handle->holder = holder;
@@ -185,7 +190,9 @@ static tarn_status held_or_taken(struct holder *holder, struct entry *entry, str
     struct slot *slot = slot_of(holder, stream->device, entry->number);
     unsigned incarnation = atomic_load_explicit(&stream->incarnation, memory_order_acquire);
     tarn_status status = stream_refuse_foreign(stream, "a handle");
-    if (status || (status = device_check(device_at(stream->device))))
+    if (!status)
+        status = device_check(device_at(stream->device));
+    if (status)
         return status;
     slot->changes = 0;
     bool by_stream = entry->row->by_stream && slot->held;
@@ -233,7 +240,10 @@ static tarn_status get_slowly(tarn_library library, tarn_stream value, void **re
     (void)workspaces_collect();
     /* Read before everything whose changes it counts. */
     uint64_t changes = atomic_load(&process_changes);
-    if (!(status = entry_find(library, &entry)) && !(status = stream_find(value, thread_device(), &stream)))
+    status = entry_find(library, &entry);
+    if (!status)
+        status = stream_find(value, thread_device(), &stream);
+    if (!status)
         status = handle_of_thread(holder, entry, stream, &handle);
     if (!status) {
         struct slot *slot = slot_of(holder, stream->device, library);
@@ -253,7 +263,9 @@ static tarn_status get_on(tarn_library library, tarn_stream stream, void **handl
     if (LIKELY(thread && thread->handles && handle && (unsigned)library < LIBRARIES)) {
         uint64_t changes = atomic_load_explicit(&process_changes, memory_order_acquire);
         tarn_status status = process_check();
-        if (status || (status = stream_find(stream, thread->device, &found)))
+        if (!status)
+            status = stream_find(stream, thread->device, &found);
+        if (status)
             return status;
         const struct slot *slot = slot_of(thread->handles, found->device, library);
         if (LIKELY(slot->changes == changes && slot->stream == stream_value(found))) {
@@ -276,8 +288,12 @@ static tarn_status get_plain(tarn_library library, void **result)
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = entry_find(library, &entry)) && !(status = stream_current(thread_device(), &stream)) &&
-        !(status = handle_of_thread_plain(holder, entry, stream, &handle)))
+    status = entry_find(library, &entry);
+    if (!status)
+        status = stream_current(thread_device(), &stream);
+    if (!status)
+        status = handle_of_thread_plain(holder, entry, stream, &handle);
+    if (!status)
         *result = handle->vendor;
     call_end(holder);
     return status;

@@ -5,9 +5,9 @@
 #ifndef TARN_HANDLE_HANDLE_H
 #define TARN_HANDLE_HANDLE_H
 
-#include "base/callback.h"
-#include "base/cancel.h"
-#include "base/lock.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/lock.h"
 #include "device/device.h"
 #include "device/stream.h"
 #include "handle/registry.h"
@@ -254,7 +254,8 @@ tarn_status workspace_call_begin(struct handle *handle, struct stream *stream, t
 
 /* Called by the owner with handle->lock held: the workspace that the handle should have; NULL if the policy sets none. To create one, the
  * lock is released meanwhile. */
-tarn_status workspace_wanted_locked(struct handle *handle, const struct purpose *purpose, struct workspace **workspace);
+tarn_status workspace_wanted_relocking(struct handle *handle, const struct purpose *purpose,
+                                       struct workspace **workspace);
 /* Whether tarn sets workspaces on a handle now, in a capture or out of one. */
 bool workspace_is_ours(const struct handle *handle);
 /* Adds a workspace of the smallest size for a stream to the handle's list. Called by its owner, with no lock held. */

@@ -16,10 +16,17 @@ static tarn_status lease(struct holder *holder, tarn_library library, tarn_strea
     struct shelf *shelf = NULL;
     struct handle *handle = NULL;
     tarn_status status = entry_find(library, &entry);
-    if (status || (status = stream_find(value, thread_device(), &stream)) ||
-        (status = stream_refuse_foreign(stream, "a handle")) || (status = entry_usable(entry)) ||
-        (status = shelf_of(entry, device_at(stream->device), &shelf)) ||
-        (status = shelf_take(entry, shelf, stream, holder->wait_ns, &handle)))
+    if (!status)
+        status = stream_find(value, thread_device(), &stream);
+    if (!status)
+        status = stream_refuse_foreign(stream, "a handle");
+    if (!status)
+        status = entry_usable(entry);
+    if (!status)
+        status = shelf_of(entry, device_at(stream->device), &shelf);
+    if (!status)
+        status = shelf_take(entry, shelf, stream, holder->wait_ns, &handle);
+    if (status)
         return status;
     struct taken taken;
     taken_begin(&taken, handle);
@@ -102,15 +109,20 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
     struct handle *handle = lease_claim(given);
     if (!handle)
         status = failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
-    if (!status && !(status = refuse_in_call(handle)) && !(status = stream_find(value, thread_device(), &stream)) &&
-        stream->device != handle->shelf->device->number)
+    if (!status)
+        status = refuse_in_call(handle);
+    if (!status)
+        status = stream_find(value, thread_device(), &stream);
+    if (!status && stream->device != handle->shelf->device->number)
         status = failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the lease of device %d", stream->device,
                         handle->shelf->device->number);
     if (!status)
         status = stream_refuse_foreign(stream, "a handle");
     bool other = !status && handle->library->row->by_stream && handle->used_on != stream;
     tarn_lease next = {0};
-    if (other && !(status = lease(holder, handle->library->number, value, &next))) {
+    if (other)
+        status = lease(holder, handle->library->number, value, &next);
+    if (other && !status) {
         handle_give_back(handle);
         handle = NULL;
         *given = next;
@@ -151,7 +163,8 @@ tarn_status tarn_workspace_get_of(const tarn_lease *given, void **pointer, size_
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = lease_renew(given, &handle))) {
+    status = lease_renew(given, &handle);
+    if (!status) {
         status = workspace_refuse_in_handle(handle->library);
         if (!status)
             status = workspace_give(handle, NULL, handle->stream, pointer, size);
@@ -170,7 +183,8 @@ tarn_status tarn_workspace_begin_of(const tarn_lease *given, tarn_workspace_call
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = lease_renew(given, &handle))) {
+    status = lease_renew(given, &handle);
+    if (!status) {
         status = workspace_call_begin(handle, handle->stream, call);
         lease_unclaim(handle, given);
     }
@@ -187,7 +201,9 @@ tarn_status tarn_handle_return(tarn_lease *given)
     bool runs = !status;
     struct handle *handle = lease_claim(given);
     status = handle ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
-    if (handle && runs && (status = refuse_in_call(handle))) {
+    if (handle && runs)
+        status = refuse_in_call(handle);
+    if (handle && runs && status) {
         lease_unclaim(handle, given);
     } else if (handle) {
         handle_give_back(handle);

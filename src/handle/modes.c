@@ -4,8 +4,8 @@
 /* The modes that handles are to have. Those for all threads are in the library's entry; those of one thread are in its holder, which only
  * that thread uses. A handle gets them when it is next bound (vendor.c); nothing here calls a vendor. A lease belongs to no thread, so it has
  * the modes for all threads. */
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "handle/handle.h"
 
 #define TOLD_NEVER UINT64_MAX /* an epoch of modes that no library comes to */
@@ -42,7 +42,11 @@ tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, in
     struct entry *entry = NULL;
     int place = 0;
     tarn_status status = process_check();
-    if (status || (status = value_check(value)) || (status = mode_find(library, mode, &entry, &place)))
+    if (!status)
+        status = value_check(value);
+    if (!status)
+        status = mode_find(library, mode, &entry, &place);
+    if (status)
         return status;
     int before = atomic_exchange(&entry->mode_values[place], value);
     atomic_fetch_add(&entry->mode_changes, 1);
@@ -79,7 +83,10 @@ tarn_status tarn_handle_mode_guard_set(tarn_handle_mode_guard *guard, tarn_libra
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = value_check(value)) && !(status = mode_find(library, mode, &entry, &place))) {
+    status = value_check(value);
+    if (!status)
+        status = mode_find(library, mode, &entry, &place);
+    if (!status) {
         *guard = (tarn_handle_mode_guard){
             .library = library, .mode = mode, .previous = (int)(holder->modes[library][place] - 1), .active = true};
         set_own(holder, library, place, value);
@@ -100,8 +107,10 @@ tarn_status tarn_handle_mode_guard_restore(tarn_handle_mode_guard *guard)
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = value_check(guard->previous)) &&
-        !(status = mode_find(guard->library, guard->mode, &entry, &place))) {
+    status = value_check(guard->previous);
+    if (!status)
+        status = mode_find(guard->library, guard->mode, &entry, &place);
+    if (!status) {
         set_own(holder, guard->library, place, guard->previous);
         guard->active = false;
     }

@@ -6,11 +6,11 @@
  * none done: the loader runs one thread's dlopen() at a time, with the constructors of libraries that are not our code. Neither lock is
  * held together with another. */
 #include "handle/registry.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "driver/driver.h"
 #include "handle/search.h"
 
@@ -224,7 +224,11 @@ tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info)
 {
     struct entry *entry = NULL;
     tarn_status status = sized_check("tarn_library_info", info, sizeof *info);
-    if (status || (status = process_check()) || (status = entry_find(library, &entry)))
+    if (!status)
+        status = process_check();
+    if (!status)
+        status = entry_find(library, &entry);
+    if (status)
         return status;
 
     tarn_library_info result = {.size = sizeof result, .platform = entry->row->platform};
@@ -381,7 +385,11 @@ tarn_status tarn_library_register(const tarn_library_row *given, tarn_library *l
     struct library *made = NULL;
     tarn_library_row read, *row = &read;
     tarn_status status = process_check();
-    if (status || (status = sized_read("tarn_library_row", given, row, sizeof *row)) || (status = row_check(row)))
+    if (!status)
+        status = sized_read("tarn_library_row", given, row, sizeof *row);
+    if (!status)
+        status = row_check(row);
+    if (status)
         return status;
     if (!library)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "library is NULL");

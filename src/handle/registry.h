@@ -5,7 +5,7 @@
 #ifndef TARN_HANDLE_REGISTRY_H
 #define TARN_HANDLE_REGISTRY_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "driver/loader.h"
 #include "handle/library.h"
 

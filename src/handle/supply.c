@@ -7,11 +7,11 @@
  * Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time: the thread that takes it out of
  * the list of available ones has it until it is pushed there again. Locks: shelf, then handle. tests/spin/handle_pool.pml is a model of it
  * (docs/testing.md): if you change one, change the other. */
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "device/tracing.h"
 #include "handle/handle.h"
@@ -237,7 +237,7 @@ static void create_undo(struct undo *undo)
 }
 
 /* Creates a handle; the shelf's lock is released meanwhile. The new handle is neither in use nor available. */
-static tarn_status create_locked(struct entry *entry, struct shelf *shelf, struct handle **result)
+static tarn_status create_relocking(struct entry *entry, struct shelf *shelf, struct handle **result)
 {
     struct holder *holder = thread_here->handles;
     struct making making = {.shelf = shelf, .outer = holder->making, .first = shelf->first == FIRST_TO_COME};
@@ -322,10 +322,13 @@ static tarn_status may_create(const struct entry *entry, struct shelf *shelf, st
     bool ours = false;
     *again = false;
     tarn_status status = observe_refuse_moving("the creation of a handle");
-    if (status || (status = refuse_within_create(shelf, entry)) || entry->row->create_in_capture)
+    if (!status)
+        status = refuse_within_create(shelf, entry);
+    if (status || entry->row->create_in_capture)
         return status;
     unsigned open = captures_going_on(device);
-    if ((status = ask_capture(device, stream, &ours)))
+    status = ask_capture(device, stream, &ours);
+    if (status)
         return status;
     if (!open && !ours)
         return TARN_OK;
@@ -353,7 +356,7 @@ static uint64_t first_deadline(void)
 }
 
 /* Waits until another thread's first create is over, or until the deadline. */
-static tarn_status wait_for_first_locked(struct shelf *shelf, const struct entry *entry, uint64_t deadline)
+static tarn_status wait_for_first_relocking(struct shelf *shelf, const struct entry *entry, uint64_t deadline)
 {
     const struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000), .tv_nsec = (long)(deadline % 1000000000)};
     if (condition_wait(&shelf->first_over, &shelf->lock, &until) != ETIMEDOUT || shelf->first != FIRST_UNDER_WAY)
@@ -387,14 +390,20 @@ static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct str
         mutex_unlock(&shelf->lock);
         status = may_create(entry, shelf, stream, deadline, returned, &again);
         mutex_lock(&shelf->lock);
-        if (status || (handle = pop_for_locked(shelf, entry, stream, foreign)))
+        if (status)
+            break;
+        handle = pop_for_locked(shelf, entry, stream, foreign);
+        if (handle)
             break;
         if (again)
             continue;
         if (shelf->first == FIRST_UNDER_WAY && !thread_here->handles->making) {
-            status = wait_for_first_locked(shelf, entry, first);
-        } else if (!(status = create_locked(entry, shelf, &handle))) {
-            count_use_locked(shelf);
+            status = wait_for_first_relocking(shelf, entry, first);
+        } else {
+            status = create_relocking(entry, shelf, &handle);
+            if (!status) {
+                count_use_locked(shelf);
+            }
         }
     }
     mutex_unlock(&shelf->lock);
@@ -412,7 +421,8 @@ tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *
         tarn_status status = take_one(entry, shelf, stream, deadline, foreign, &handle);
         if (status)
             return status;
-        if (!(status = handle_follow(handle, stream))) {
+        status = handle_follow(handle, stream);
+        if (!status) {
             *result = handle;
             return TARN_OK;
         }
@@ -430,7 +440,9 @@ static tarn_status find_shelf(tarn_library library, int device, struct entry **e
 {
     struct device *found = NULL;
     tarn_status status = entry_find(library, entry);
-    if (status || (status = device_find(device, &found)))
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
     return shelf_of(*entry, found, shelf);
 }
@@ -506,8 +518,8 @@ static void unready_undo(struct undo *undo)
 
 /* Makes one more handle ready, if fewer than `count` are: an available one while `tries` of these remain to be tried, otherwise a new one.
  * Called with the shelf's lock, which is released meanwhile. */
-static tarn_status prewarm_one_locked(struct shelf *shelf, struct entry *entry, struct stream *stream, size_t count,
-                                      uint64_t *tries, uint64_t first)
+static tarn_status prewarm_one_relocking(struct shelf *shelf, struct entry *entry, struct stream *stream, size_t count,
+                                         uint64_t *tries, uint64_t first)
 {
     struct handle *handle = NULL;
     if (count_ready_locked(shelf, stream) >= count)
@@ -519,9 +531,12 @@ static tarn_status prewarm_one_locked(struct shelf *shelf, struct entry *entry, 
     bool found = handle;
     tarn_status status = TARN_OK;
     if (!found && shelf->first == FIRST_UNDER_WAY && !thread_here->handles->making)
-        return wait_for_first_locked(shelf, entry, first);
-    if (!found && (status = create_locked(entry, shelf, &handle)))
-        return status;
+        return wait_for_first_relocking(shelf, entry, first);
+    if (!found) {
+        status = create_relocking(entry, shelf, &handle);
+        if (status)
+            return status;
+    }
     mutex_unlock(&shelf->lock);
     struct taken unready = {.handle = handle};
     undo_push(&unready.undo, unready_undo);
@@ -548,7 +563,7 @@ static tarn_status prewarm(struct holder *holder, struct entry *entry, struct sh
         status = may_create(entry, shelf, stream, deadline, returned, &again);
         mutex_lock(&shelf->lock);
         if (!status && !again)
-            status = prewarm_one_locked(shelf, entry, stream, count, &tries, first);
+            status = prewarm_one_relocking(shelf, entry, stream, count, &tries, first);
     }
     mutex_unlock(&shelf->lock);
     return status;
@@ -565,11 +580,16 @@ static tarn_status prewarm_where(tarn_stream value, int *device, struct stream *
     struct device *found = NULL;
     int wanted = *device == TARN_CURRENT_DEVICE ? thread_device() : *device;
     tarn_status status = device_find(wanted, &found);
-    if (!status && value != TARN_STREAM_NONE && !(status = stream_find(value, wanted, stream)) &&
-        !(status = stream_refuse_foreign(*stream, "a handle")) && (*stream)->device != wanted) {
-        if (*device != TARN_CURRENT_DEVICE)
-            return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not %d", (*stream)->device, wanted);
-        wanted = (*stream)->device;
+    if (!status && value != TARN_STREAM_NONE) {
+        status = stream_find(value, wanted, stream);
+        if (!status)
+            status = stream_refuse_foreign(*stream, "a handle");
+        if (!status && (*stream)->device != wanted) {
+            if (*device != TARN_CURRENT_DEVICE)
+                return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not %d", (*stream)->device,
+                              wanted);
+            wanted = (*stream)->device;
+        }
     }
     *device = wanted;
     return status;
@@ -582,9 +602,14 @@ tarn_status tarn_handle_prewarm(tarn_library library, int device, tarn_stream va
     struct stream *stream = NULL;
     struct shelf *shelf = NULL;
     tarn_status status = refuse_count(count);
-    if (status || (status = call_begin(&holder)))
+    if (!status)
+        status = call_begin(&holder);
+    if (status)
         return status;
-    if (!(status = prewarm_where(value, &device, &stream)) && !(status = find_shelf(library, device, &entry, &shelf)))
+    status = prewarm_where(value, &device, &stream);
+    if (!status)
+        status = find_shelf(library, device, &entry, &shelf);
+    if (!status)
         status = prewarm(holder, entry, shelf, stream, count);
     call_end(holder);
     return status;
@@ -686,10 +711,14 @@ static tarn_status trim(tarn_library library, int device, size_t *destroyed)
     struct shelf *shelf = NULL;
     size_t count = 0;
     tarn_status status = find_shelf(library, device, &entry, &shelf);
-    if (status || (status = device_check(shelf->device)))
+    if (!status)
+        status = device_check(shelf->device);
+    if (status)
         return status;
-    if ((status = observe_refuse_moving("destroying handles")) ||
-        (status = captures_bar_all("destroying handles, which waits for the device")))
+    status = observe_refuse_moving("destroying handles");
+    if (!status)
+        status = captures_bar_all("destroying handles, which waits for the device");
+    if (status)
         return status;
     struct undo barred;
     undo_push(&barred, unbar);
@@ -717,7 +746,11 @@ tarn_status tarn_handle_stats_get(tarn_library library, int device, tarn_handle_
     struct entry *entry = NULL;
     struct shelf *shelf = NULL;
     tarn_status status = sized_check("tarn_handle_stats", stats, sizeof *stats);
-    if (status || (status = device_layer_ready()) || (status = find_shelf(library, device, &entry, &shelf)))
+    if (!status)
+        status = device_layer_ready();
+    if (!status)
+        status = find_shelf(library, device, &entry, &shelf);
+    if (status)
         return status;
     mutex_lock(&shelf->lock);
     tarn_handle_stats result = shelf->stats;

@@ -5,12 +5,12 @@
  * create, success with NULL counts as a failure, and a handle after a failure is ignored (cuSOLVER leaves a dangling pointer, hipSPARSE
  * returns success without a device). Calls that may allocate run in the device's context and in relaxed capture mode, so that a capture
  * that tarn does not know survives them if the driver allows it. */
-#include "base/cancel.h"
 #include "base/debug_words.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "handle/handle.h"
 #include "memory/malloc.h"
@@ -333,11 +333,17 @@ static tarn_status tell_locked(struct handle *handle, struct stream *stream, str
     int code = 0;
     bool has_workspaces = calls->set_workspace && !entry->row->workspace_by_call;
     bool unset = !workspace && handle->points && (entry->row->unset_workspace || !calls->set_stream);
-    if (has_workspaces && unset && (code = library_set_workspace(entry, handle->vendor, NULL, 0)))
-        return refused_locked(handle, entry->row->set_workspace, code);
+    if (has_workspaces && unset) {
+        code = library_set_workspace(entry, handle->vendor, NULL, 0);
+        if (code)
+            return refused_locked(handle, entry->row->set_workspace, code);
+    }
     handle->points = handle->points && !unset;
-    if (calls->set_stream && (code = library_set_stream(entry, handle->vendor, stream->native)))
-        return refused_locked(handle, entry->row->set_stream, code);
+    if (calls->set_stream) {
+        code = library_set_stream(entry, handle->vendor, stream->native);
+        if (code)
+            return refused_locked(handle, entry->row->set_stream, code);
+    }
     if (has_workspaces && workspace) {
         code = set_workspace_locked(handle, workspace->pointer, workspace->size);
         handle->points = true;
@@ -349,7 +355,7 @@ static tarn_status tell_locked(struct handle *handle, struct stream *stream, str
     return set_modes_locked(handle);
 }
 
-static tarn_status bind_locked(struct handle *handle, struct stream *stream, unsigned incarnation)
+static tarn_status bind_relocking(struct handle *handle, struct stream *stream, unsigned incarnation)
 {
     struct purpose purpose = {.stream = stream, .incarnation = incarnation};
     struct workspace *workspace = NULL;
@@ -368,7 +374,7 @@ static tarn_status bind_locked(struct handle *handle, struct stream *stream, uns
     if (keeps_own_memory(handle, stream))
         handle->own_captured = true;
     else
-        status = workspace_wanted_locked(handle, &purpose, &workspace);
+        status = workspace_wanted_relocking(handle, &purpose, &workspace);
     if (status)
         return status;
     struct tell tell;
@@ -389,7 +395,7 @@ static tarn_status bind_locked(struct handle *handle, struct stream *stream, uns
 tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned incarnation)
 {
     mutex_lock(&handle->lock);
-    tarn_status status = bind_locked(handle, stream, incarnation);
+    tarn_status status = bind_relocking(handle, stream, incarnation);
     struct workspace *gone = status ? NULL : workspaces_sweep_locked(handle, false);
     mutex_unlock(&handle->lock);
     workspaces_free(gone);
@@ -401,7 +407,7 @@ tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned i
 tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned incarnation)
 {
     mutex_lock(&handle->lock);
-    tarn_status status = handle->points && !handle->bound ? bind_locked(handle, stream, incarnation) : TARN_OK;
+    tarn_status status = handle->points && !handle->bound ? bind_relocking(handle, stream, incarnation) : TARN_OK;
     handle->stream = NULL;
     handle->reset = true; /* the next bind reads the modes that the caller has set */
     handle->used_on = stream;

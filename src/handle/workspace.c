@@ -8,11 +8,11 @@
  * bind releases it. The same is true for a workspace that serves the owner's calls of another library (handle->lent), until the next one
  * replaces it. PyTorch's clear cannot promise this (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear between a get and its GEMM). Locks:
  * shelf, then handle; memory is allocated and freed with neither held. */
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "handle/handle.h"
 #include "memory/malloc.h"
@@ -171,7 +171,7 @@ static struct workspace *find_locked(const struct handle *handle, const struct p
 }
 
 /* The cached workspace for a purpose, large enough; to create one, the lock is released. Only the owner adds to the list. */
-static tarn_status cached_locked(struct handle *handle, const struct purpose *purpose, struct workspace **result)
+static tarn_status cached_relocking(struct handle *handle, const struct purpose *purpose, struct workspace **result)
 {
     size_t size = workspace_bytes(handle->library, handle->shelf->device);
     struct workspace *found = find_locked(handle, purpose), *made = NULL;
@@ -264,14 +264,15 @@ bool workspace_is_given(const struct handle *handle, const struct stream *stream
     return given && !given->cleared && given->stream == stream && !is_stale(given);
 }
 
-tarn_status workspace_wanted_locked(struct handle *handle, const struct purpose *purpose, struct workspace **workspace)
+tarn_status workspace_wanted_relocking(struct handle *handle, const struct purpose *purpose,
+                                       struct workspace **workspace)
 {
     *workspace = NULL;
     tarn_workspace_policy now = workspace_policy();
     if (!sets_workspace(handle) || now == TARN_WORKSPACE_LIBRARY ||
         (now == TARN_WORKSPACE_PER_CALL && purpose->capture == 0))
         return TARN_OK;
-    tarn_status status = cached_locked(handle, purpose, workspace);
+    tarn_status status = cached_relocking(handle, purpose, workspace);
     if (!status && !purpose->capture)
         note_sharing(*workspace);
     return status;
@@ -322,7 +323,7 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
         lender = lends ? lender : NULL;
     }
     if (!lender)
-        status = cached_locked(handle, &purpose, &workspace);
+        status = cached_relocking(handle, &purpose, &workspace);
     if (!status && workspace && !purpose.capture && handle->bound != workspace)
         note_sharing(workspace);
     if (!status && workspace) {
@@ -354,11 +355,18 @@ tarn_status tarn_workspace_get(tarn_library library, tarn_stream value, void **p
     if (!pointer || !size)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", pointer ? "size" : "pointer");
     tarn_status status = process_check();
-    if (status || (status = entry_find(library, &entry)) || (status = workspace_refuse_in_handle(entry)) ||
-        (status = call_begin(&holder)))
+    if (!status)
+        status = entry_find(library, &entry);
+    if (!status)
+        status = workspace_refuse_in_handle(entry);
+    if (!status)
+        status = call_begin(&holder);
+    if (status)
         return status;
-    if (!(status = stream_find(value, thread_device(), &stream)) &&
-        !(status = handle_of_thread(holder, entry, stream, &handle)))
+    status = stream_find(value, thread_device(), &stream);
+    if (!status)
+        status = handle_of_thread(holder, entry, stream, &handle);
+    if (!status)
         status = workspace_give(handle, lender_for(holder, entry, stream), stream, pointer, size);
     call_end(holder);
     return status;
@@ -416,8 +424,11 @@ tarn_status workspace_call_begin(struct handle *handle, struct stream *stream, t
     tarn_status status = TARN_OK;
     tarn_workspace_call result = {.handle = handle->vendor};
     if (sets_workspace(handle) && !handle->own_captured && workspace_policy() == TARN_WORKSPACE_PER_CALL &&
-        !stream_is_known(stream) && !(status = ask_capture(stream, &capture)) && !capture)
-        status = begin_with(handle, stream, &result);
+        !stream_is_known(stream)) {
+        status = ask_capture(stream, &capture);
+        if (!status && !capture)
+            status = begin_with(handle, stream, &result);
+    }
     if (!status)
         *call = result;
     return status;
@@ -434,8 +445,12 @@ tarn_status tarn_workspace_begin(tarn_library library, tarn_stream value, tarn_w
     tarn_status status = call_begin(&holder);
     if (status)
         return status;
-    if (!(status = entry_find(library, &entry)) && !(status = stream_find(value, thread_device(), &stream)) &&
-        !(status = handle_of_thread(holder, entry, stream, &handle)))
+    status = entry_find(library, &entry);
+    if (!status)
+        status = stream_find(value, thread_device(), &stream);
+    if (!status)
+        status = handle_of_thread(holder, entry, stream, &handle);
+    if (!status)
         status = workspace_call_begin(handle, stream, call);
     call_end(holder);
     return status;
@@ -839,7 +854,9 @@ tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice, tarn_works
     tarn_status status = sized_read("tarn_workspace_choice", choice ? choice : &all, &chosen, sizeof chosen);
     if (!status && cleared)
         status = sized_check("tarn_workspace_cleared", cleared, sizeof *cleared);
-    if (status || (status = call_begin(&clearing.holder)))
+    if (!status)
+        status = call_begin(&clearing.holder);
+    if (status)
         return status;
     (void)workspaces_collect();
     status = choose(&chosen, &clearing);
@@ -864,7 +881,11 @@ tarn_status tarn_workspace_stats_get(int device, tarn_workspace_stats *result)
 {
     struct device *found = NULL;
     tarn_status status = sized_check("tarn_workspace_stats", result, sizeof *result);
-    if (status || (status = device_layer_ready()) || (status = device_find(device, &found)))
+    if (!status)
+        status = device_layer_ready();
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
     (void)workspaces_collect();
     mutex_lock(&stats_lock);

@@ -4,8 +4,8 @@
 /* The policy and the sizes of workspaces, from callers, the environment and the libraries' rows. Owns these, and the epoch, which each change
  * increases. All of them are atomic; there is no lock. */
 #include "base/log.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "handle/handle.h"
 
 #include <stdlib.h>
@@ -164,7 +164,9 @@ tarn_status workspace_refuse_in_handle(const struct entry *entry)
 static tarn_status entry_with_workspace(tarn_library library, struct entry **entry)
 {
     tarn_status status = process_check();
-    if (status || (status = entry_find(library, entry)))
+    if (!status)
+        status = entry_find(library, entry);
+    if (status)
         return status;
     return refuse_without(*entry);
 }

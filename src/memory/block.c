@@ -4,10 +4,10 @@
 /* The public calls that look at a block, or grow it. Owns nothing. */
 #include "base/sized.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/traced.h"
 #include "memory/pinned/pinned.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/import.h"
 #include "memory/share/pointer.h"
 
@@ -46,7 +46,9 @@ tarn_status tarn_extend(void *pointer, size_t size)
 {
     struct block block;
     tarn_status status = memory_ready();
-    if (status || (status = pointer_lock(pointer, true, &block)))
+    if (!status)
+        status = pointer_lock(pointer, true, &block);
+    if (status)
         return status;
     if (size > TARN_MAX_SIZE)
         status = failed(TARN_ERROR_NO_ROOM, "%zu bytes are more than 1 EiB", size);
@@ -72,7 +74,9 @@ tarn_status tarn_usable_size_get(const void *pointer, size_t *size)
     if (tarn_pinned_contains(pointer))
         return pinned_usable(pointer, size);
     tarn_status status = memory_ready();
-    if (status || (status = pointer_lock(pointer, true, &block)))
+    if (!status)
+        status = pointer_lock(pointer, true, &block);
+    if (status)
         return status;
     block_unlock(&block);
     *size = block_usable(&block);
@@ -90,7 +94,9 @@ tarn_status tarn_pointer_info_get(const void *pointer, tarn_block_info *info)
 {
     tarn_block_info found;
     tarn_status status = sized_check("tarn_block_info", info, sizeof *info);
-    if (status || (status = memory_ready()))
+    if (!status)
+        status = memory_ready();
+    if (status)
         return status;
     if (!import_info(pointer, &found))
         status = pointer_do(pointer, note_info, &found);

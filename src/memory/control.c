@@ -2,10 +2,10 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The public calls on a device's memory as a whole: trim, limits, statistics. Owns nothing. */
-#include "base/callback.h"
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
 #include "device/capture.h"
 #include "memory/arena/map.h"
 #include "memory/heap/traced.h"
@@ -23,7 +23,11 @@ static tarn_status arena_find(int device, struct arena **arena)
 {
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)) || (status = memory_config_use()))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = memory_config_use();
+    if (status)
         return status;
     return arena_of(found, arena);
 }
@@ -33,7 +37,9 @@ static tarn_status arena_look_up(int device, struct arena **arena)
 {
     struct device *found = NULL;
     tarn_status status = device_layer_ready();
-    if (status || (status = device_find(device, &found)))
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
     *arena = arena_if_used(device);
     return TARN_OK;
@@ -90,7 +96,9 @@ tarn_status tarn_device_limit_get(int device, size_t *bytes)
     if (!bytes)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "bytes is NULL");
     tarn_status status = arena_look_up(device, &arena);
-    if (status || (status = memory_config_ready()))
+    if (!status)
+        status = memory_config_ready();
+    if (status)
         return status;
     if (!arena) {
         *bytes = config_limit(memory_config(), device_at(device)->properties.memory);
@@ -106,7 +114,9 @@ tarn_status tarn_device_stats_get(int device, tarn_stats *stats)
 {
     struct arena *arena = NULL;
     tarn_status status = sized_check("tarn_stats", stats, sizeof *stats);
-    if (status || (status = arena_look_up(device, &arena)))
+    if (!status)
+        status = arena_look_up(device, &arena);
+    if (status)
         return status;
     tarn_stats now = {.size = sizeof now, .max_split_size = -1};
     if (arena)

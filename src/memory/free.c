@@ -4,7 +4,6 @@
 /* The public calls that free blocks, and those that record uses by other streams. Owns nothing. The fast paths use caches and kept spans;
  * the rest ends a block under the lock of its heap. */
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"
@@ -12,6 +11,7 @@
 #include "memory/heap/wait.h"
 #include "memory/malloc.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/pointer.h"
 
 /* Frees a small block of another thread's cache, without a lock. False if that is not possible. */
@@ -147,7 +147,9 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
     struct stream *found = NULL;
     tarn_status status = memory_ready();
     debug_enter(__builtin_return_address(0));
-    if (status || (status = stream_find(stream, thread_device(), &found)) || !pointer)
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status || !pointer)
         return status;
     status = block_lock_to_free(pointer, &block);
     if (status)
@@ -169,7 +171,9 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
     struct block block;
     tarn_status status = memory_ready();
     debug_enter(__builtin_return_address(0));
-    if (status || (status = event_check(event)) || !pointer)
+    if (!status)
+        status = event_check(event);
+    if (status || !pointer)
         return status;
     status = block_lock_to_free(pointer, &block);
     if (status)
@@ -194,7 +198,9 @@ tarn_status tarn_record_stream(void *pointer, tarn_stream stream)
     struct block block;
     struct stream *found = NULL;
     tarn_status status = memory_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)) || !pointer)
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status || !pointer)
         return status;
     status = pointer_lock(pointer, false, &block);
     if (status)

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The beginning and the end of the memory layer, and what its lower rooms have of the higher ones. Owns nothing. */
-#include "memory/arena/hooks.h"
-#include "base/process.h"
+#include "memory/settings/hooks.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "memory/arena/observe.h"
 #include "memory/debug/debug.h"
@@ -68,13 +68,20 @@ static void memory_begin(void)
     device_on_lost(memory_lost);
     captures_on_end(graph_capture_ended);
     captures_on_keep(graph_capture_keeps);
-    pinned_on_collect(collect_pools);
     tracing_on_turn(heaps_trace_turned);
     debug_init();
 }
 
+static void memory_configured(void)
+{
+    arenas_configure();
+    pinned_configure();
+}
+
 const struct hooks hooks = {
     .begin = memory_begin,
+    .configured = memory_configured,
+    .collect_pools = collect_pools,
     .debug_turn = debug_turn,
     .debug_free_locked = debug_free_locked,
     .debug_ended_locked = debug_ended_locked,

@@ -24,10 +24,9 @@
  *
  * The first four ways are barred while debug mode, a tool or the driver's checker must see each block. */
 #include "memory/malloc.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
+#include "base/thread/process.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"
@@ -38,6 +37,7 @@
 #include "memory/pressure/ladder.h"
 #include "memory/pressure/shortage.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 #include "memory/watch/verify.h"
 
 #include <string.h>
@@ -219,8 +219,9 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
     if (status)
         return status;
     status = heap_block_alloc(heap, request, true, address, &size, used);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && !request->own &&
-        (other = spare_block_alloc(heap, request, address, &size)))
+    if (status == TARN_ERROR_OUT_OF_MEMORY && !request->own)
+        other = spare_block_alloc(heap, request, address, &size);
+    if (other)
         status = TARN_OK;
     else if (status == TARN_ERROR_OUT_OF_MEMORY)
         status = shortage_refuse(heap, request->size);
@@ -284,7 +285,9 @@ static tarn_status alloc_for(struct stream *stream, const struct asked *asked, v
     }
     struct route route = {0};
     tarn_status status = request_make(asked, &request);
-    if (status || (status = route_of(stream, &route)))
+    if (!status)
+        status = route_of(stream, &route);
+    if (status)
         return status;
     status = alloc_of(route.store, stream, &request, pointer, used);
     if (!route.holds_on)
@@ -327,8 +330,11 @@ tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id
     }
     tarn_status status = memory_ready();
     debug_enter(__builtin_return_address(0));
-    if (status || (status = request_make(&(struct asked){.size = size, .tag = wanted->tag, .own = true}, &request)) ||
-        (status = route_past_scopes(wanted->stream, wanted->captured, &route)))
+    if (!status)
+        status = request_make(&(struct asked){.size = size, .tag = wanted->tag, .own = true}, &request);
+    if (!status)
+        status = route_past_scopes(wanted->stream, wanted->captured, &route);
+    if (status)
         return status;
     status = alloc_of(route.store, wanted->stream, &request, pointer, &used);
     if (!status)
@@ -439,7 +445,9 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
     tarn_status status = memory_ready();
     debug_enter(caller);
     memory_of_routes_renew();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     status = alloc_for(found, &(struct asked){.size = size}, pointer, &used);
     struct thread *thread = used.heap ? thread_self() : NULL;
@@ -513,7 +521,10 @@ tarn_status tarn_alloc(const tarn_alloc_options *given, size_t size, void **poin
     int number = options->device != TARN_CURRENT_DEVICE ? options->device
                  : store                                ? store->arena->device->number
                                                         : thread_device();
-    if ((status = device_find(number, &device)) || (status = stream_find(options->stream, number, &stream)))
+    status = device_find(number, &device);
+    if (!status)
+        status = stream_find(options->stream, number, &stream);
+    if (status)
         return status;
     if (store && store->arena->device != device)
         return failed(TARN_ERROR_INVALID_DEVICE, "the pool is of device %d, not of device %d",
@@ -537,7 +548,8 @@ tarn_status tarn_pool_alloc(tarn_pool *public, tarn_stream stream, size_t size, 
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     int device = store->arena->device->number;
-    if ((status = stream_find(stream, device, &found)))
+    status = stream_find(stream, device, &found);
+    if (status)
         return status;
     if (found->device != device)
         return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d", found->device,

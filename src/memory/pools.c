@@ -7,10 +7,10 @@
 #include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/traced.h"
 #include "memory/pool/pool.h"
 #include "memory/pressure/trim.h"
+#include "memory/settings/hooks.h"
 #include "memory/watch/statistics.h"
 
 #include <tarn/sleep.h>
@@ -122,10 +122,17 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
     if (!result)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
     tarn_status status = read_options(given, &wanted);
-    if (status || (status = check_options(options)) || (status = memory_ready()))
+    if (!status)
+        status = check_options(options);
+    if (!status)
+        status = memory_ready();
+    if (status)
         return status;
     int number = options->device == TARN_CURRENT_DEVICE ? thread_device() : options->device;
-    if ((status = device_find(number, &device)) || (status = arena_of(device, &arena)))
+    status = device_find(number, &device);
+    if (!status)
+        status = arena_of(device, &arena);
+    if (status)
         return status;
     if (options->segments == TARN_SEGMENTS_VIRTUAL && !device->properties.virtual_memory)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory: %s", number, device->properties.name);
@@ -136,9 +143,13 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", number);
     if (shared && !arena->store.kind.pieces && options->segments != TARN_SEGMENTS_VIRTUAL)
         return failed(TARN_ERROR_NOT_SUPPORTED, "plain segments cannot be exported; the pool needs virtual ones");
-    if (options->segments == TARN_SEGMENTS_VIRTUAL && (status = arena_addresses(arena)))
-        return status;
-    if ((status = pool_create(arena, false, &pool)))
+    if (options->segments == TARN_SEGMENTS_VIRTUAL) {
+        status = arena_addresses(arena);
+        if (status)
+            return status;
+    }
+    status = pool_create(arena, false, &pool);
+    if (status)
         return status;
     pool_configure(pool, options);
     atomic_store(&pool->users, 1);
@@ -155,7 +166,11 @@ tarn_status tarn_pool_default(int device, tarn_pool **pool)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
     tarn_status status = memory_ready();
     int number = device == TARN_CURRENT_DEVICE ? thread_device() : device;
-    if (status || (status = device_find(number, &found)) || (status = arena_of(found, &arena)))
+    if (!status)
+        status = device_find(number, &found);
+    if (!status)
+        status = arena_of(found, &arena);
+    if (status)
         return status;
     *pool = (tarn_pool *)&arena->store;
     return TARN_OK;
@@ -216,7 +231,9 @@ tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
 tarn_status tarn_pool_info_get(tarn_pool *public, tarn_pool_info *info)
 {
     tarn_status status = pool_check_any(public);
-    if (status || (status = sized_check("tarn_pool_info", info, sizeof *info)))
+    if (!status)
+        status = sized_check("tarn_pool_info", info, sizeof *info);
+    if (status)
         return status;
     const struct store *store = store_of_public(public);
     const struct pool *pool = store_is_default(store) ? NULL : pool_of_public(public);
@@ -238,7 +255,9 @@ tarn_status tarn_pool_stats_get(tarn_pool *public, tarn_stats *stats)
 {
     struct store *store = store_of_public(public);
     tarn_status status = pool_check_any(public);
-    if (status || (status = sized_check("tarn_stats", stats, sizeof *stats)))
+    if (!status)
+        status = sized_check("tarn_stats", stats, sizeof *stats);
+    if (status)
         return status;
     tarn_stats now = {.size = sizeof now};
     statistics_read(store->arena, store, &now);

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns the texts of tags. */
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "record/intern.h"
 
 #include <string.h>

@@ -3,10 +3,10 @@
 
 /* The public call that turns the mode without caching on and off. Owns nothing. Each device's memory of that mode belongs to its
  * arena's store `uncached`. With backend:cudaMallocAsync the mode is always on, and the segments come from the driver's own pools. */
-#include "base/process.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
+#include "base/thread/process.h"
 #include "memory/pressure/trim.h"
+#include "memory/settings/hooks.h"
 
 #include <tarn/memory.h>
 

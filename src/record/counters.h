@@ -7,7 +7,7 @@
 #ifndef TARN_RECORD_COUNTERS_H
 #define TARN_RECORD_COUNTERS_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 
 #include <pthread.h>
 #include <stdbool.h>

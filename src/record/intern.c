@@ -89,7 +89,9 @@ static atomic_uint *buckets_make(struct intern *table)
 uint32_t intern(struct intern *table, const void *value)
 {
     atomic_uint *buckets = atomic_load_explicit(&table->buckets, memory_order_acquire);
-    if (!buckets && !(buckets = buckets_make(table)))
+    if (!buckets)
+        buckets = buckets_make(table);
+    if (!buckets)
         return 0;
     atomic_uint *bucket = &buckets[bucket_of(value, table->size)];
     uint32_t number = find(table, bucket, value);

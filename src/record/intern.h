@@ -6,7 +6,7 @@
 #ifndef TARN_RECORD_INTERN_H
 #define TARN_RECORD_INTERN_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -118,7 +118,10 @@ static uint32_t number_of_locked(const struct trace_place *place)
     uint32_t *bucket = bucket_of(place), number = *bucket;
     while (number && memcmp(&entry_of(number)->place, place, sizeof *place) != 0)
         number = entry_of(number)->next;
-    if (number || !(number = number_new_locked()))
+    if (number)
+        return number;
+    number = number_new_locked();
+    if (!number)
         return number;
     *entry_of(number) = (struct entry){.place = *place, .next = *bucket, .used = true};
     *bucket = number;

@@ -6,7 +6,7 @@
  * musl has not. Under the thread sanitizer libc's too: at a thread's end libunwind takes a lock when the sanitizer has forgotten the
  * thread. */
 #include "record/stack.h"
-#include "base/cancel.h"
+#include "base/thread/cancel.h"
 #include "record/trace.h"
 
 #include <dlfcn.h>

@@ -4,8 +4,8 @@
 /* Owns what a look-up of symbols needs while it is open. libdw is opened when the first snapshot with stacks is written, and stays;
  * its prototypes are those of elfutils/libdwfl.h. */
 #include "record/symbols.h"
-#include "base/lock.h"
 #include "base/pages.h"
+#include "base/thread/lock.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

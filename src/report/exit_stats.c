@@ -3,11 +3,11 @@
 
 /* Statistics on standard error when the program ends, or at tarn_shutdown() where that comes first: what TARN_STATS=1 asks for. Owns whether
  * they are wanted and were printed. The last survey is made by the thread that ends the process, with no lock held. */
-#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "report/start.h"
 #include "report/survey.h"
 

@@ -7,13 +7,13 @@
  * `control` is held by code that starts or stops something, also while it waits for the thread; `lock`, inside it, is for a few
  * instructions. No lock is held over a survey or over writing. Code that removes the page first waits for the work in progress. Lock
  * order: the setup of devices, control, lock. */
-#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
-#include "base/thread.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
+#include "base/thread/thread.h"
 #include "device/device.h"
 #include "report/metrics.h"
 #include "report/page.h"
@@ -79,7 +79,7 @@ static bool is_due_locked(struct job *job, uint64_t time)
     return true;
 }
 
-static void sleep_locked(void)
+static void sleep_relocking(void)
 {
     uint64_t next = UINT64_MAX, time = now();
     if (reporter.live.on)
@@ -119,7 +119,7 @@ static void *report(void *argument)
         uint64_t time = now();
         bool live = is_due_locked(&reporter.live, time), metrics = is_due_locked(&reporter.metrics, time);
         if (!live && !metrics) {
-            sleep_locked();
+            sleep_relocking();
             continue;
         }
         reporter.works = true;
@@ -251,7 +251,8 @@ static tarn_status live_begin_controlled(const char *directory, const char *name
     tarn_status status = page_create(directory, &head, &reporter.page);
     if (status)
         return status;
-    if ((status = thread_begin_controlled())) {
+    status = thread_begin_controlled();
+    if (status) {
         page_remove(&reporter.page);
         return status;
     }
@@ -448,7 +449,9 @@ tarn_status tarn_live_start(const tarn_live_options *given)
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_live_options read, *options = &read;
     tarn_status status = read_options(given, options);
-    if (status || (status = device_layer_ready()))
+    if (!status)
+        status = device_layer_ready();
+    if (status)
         return status;
     mutex_lock(&reporter.control);
     status = process_check(); /* a shutdown has ended the reporter under this lock, or will */

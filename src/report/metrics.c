@@ -11,9 +11,9 @@
  * counter's family has the name of its samples, with "_total"
  * (prometheus.io/docs/instrumenting/exposition_formats/#text-based-format). */
 #include "report/metrics.h"
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "base/utf8.h"
 #include "device/device.h"
 

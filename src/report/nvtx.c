@@ -15,7 +15,7 @@
 #include "base/tree.h"
 #include "device/device.h"
 #include "driver/loader.h"
-#include "memory/settings/announce.h"
+#include "memory/settings/hooks.h"
 #include "report/nvtx_abi.h"
 #include "report/start.h"
 

@@ -4,11 +4,11 @@
 /* Writes the files of an out-of-memory error, if TARN_OOM_SNAPSHOT names a folder: tarn-oom-<process>-<n>.pickle, a snapshot, and
  * .txt, the error with the largest holders. At most MOST per process, so that a program that handles such errors does not fill the
  * disk. Owns the count. A failure here is reported at the end of the error's text and in the log, and changes nothing else. */
-#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/thread/cancel.h"
 #include "memory/pressure/shortage.h"
 #include "report/snapshot/notes.h"
 #include "report/snapshot/snapshot.h"

@@ -8,8 +8,8 @@
  * The memory is requested when the file is created: a full disk is an error then, and no SIGBUS later. */
 #include "report/page.h"
 #include "base/file.h"
-#include "base/quiet.h"
 #include "base/status.h"
+#include "base/thread/quiet.h"
 
 #include <dirent.h>
 #include <errno.h>

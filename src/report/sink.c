@@ -3,10 +3,10 @@
 
 /* Owns nothing. A file is made for its owner alone, beside the name that it will have, and never through a link. */
 #include "report/sink.h"
-#include "base/callback.h"
 #include "base/file.h"
-#include "base/quiet.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/quiet.h"
 
 #include <errno.h>
 #include <fcntl.h>

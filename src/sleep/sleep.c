@@ -9,12 +9,12 @@
  * them. Up to that point each step can be undone, and pools still have contents that are to be discarded. The commit of a sleeper may be
  * collective, so no failure undoes it by itself: other ranks would not take part in that. Caches (workspaces, handles, idle and pinned
  * memory) go last, since they can be created again. */
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "handle/handle.h"
 #include "memory/arena/observe.h"
@@ -81,7 +81,9 @@ static tarn_status change_begin(int from, const char *what)
     tarn_status status = device_layer_ready();
     if (!status)
         pthread_once(&once, register_end);
-    if (status || (status = observe_refuse_moving(what)))
+    if (!status)
+        status = observe_refuse_moving(what);
+    if (status)
         return status;
     return atomic_compare_exchange_strong(&sleeping.state, &state, TARN_SLEEP_CHANGES) ? TARN_OK
                                                                                        : refuse(from, state, what);
@@ -97,8 +99,11 @@ static tarn_status change_end(int state, tarn_status status)
 static tarn_status barred_begin(int from, const char *what)
 {
     tarn_status status = change_begin(from, what);
-    if (!status && (status = captures_bar_all(what)))
-        return change_end(from, status);
+    if (!status) {
+        status = captures_bar_all(what);
+        if (status)
+            return change_end(from, status);
+    }
     return status;
 }
 
@@ -570,7 +575,11 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
     struct error_before before;
     bool waited[TARN_MAX_DEVICES] = {false};
     tarn_status lost = TARN_OK, status = read_options(given, &options);
-    if (status || (status = residue_check(residue)) || (status = barred_begin(TARN_SLEEP_AWAKE, "a sleep")))
+    if (!status)
+        status = residue_check(residue);
+    if (!status)
+        status = barred_begin(TARN_SLEEP_AWAKE, "a sleep");
+    if (status)
         return status;
     sleeping.what = options.what;
     sleeping.before = reserved_in_all();
@@ -613,9 +622,12 @@ tarn_status tarn_sleep_commit(tarn_residue *residue)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_status status = residue_check(residue);
-    if (status || (status = barred_begin(TARN_SLEEP_PREPARED, "commit of a sleep")))
+    if (!status)
+        status = barred_begin(TARN_SLEEP_PREPARED, "commit of a sleep");
+    if (status)
         return status;
-    if (!(status = sleepers_commit())) {
+    status = sleepers_commit();
+    if (!status) {
         anchored_stay();
         ended_stay();
         status = unmap_all();
@@ -644,12 +656,17 @@ tarn_status tarn_sleep_cancel(void)
     if (status)
         return status;
     bool wakes = sleepers_any_asleep();
-    if (wakes && (status = captures_bar_all(what)))
-        return change_end(TARN_SLEEP_PREPARED, status);
-    if (!(status = resume_all(&lost))) {
+    if (wakes) {
+        status = captures_bar_all(what);
+        if (status)
+            return change_end(TARN_SLEEP_PREPARED, status);
+    }
+    status = resume_all(&lost);
+    if (!status) {
         cancel_all();
         list_free();
-        if (!(status = sleepers_wake()))
+        status = sleepers_wake();
+        if (!status)
             sleepers_cancel();
     }
     if (wakes)
@@ -661,7 +678,10 @@ tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue)
 {
     struct error_before before;
     tarn_status status = tarn_sleep_prepare(options, residue);
-    if (status || !(status = tarn_sleep_commit(residue)))
+    if (status)
+        return status;
+    status = tarn_sleep_commit(residue);
+    if (!status)
         return status;
     if (atomic_load(&sleeping.state) == TARN_SLEEP_PREPARED) {
         error_attempt_begin(&before);

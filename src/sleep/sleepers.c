@@ -4,13 +4,13 @@
 /* Owns the list of sleepers, the oldest first. A callback runs without the lock of the list. Meanwhile its sleeper is marked as `running`,
  * and cannot be removed. The walks below find their next sleeper by its number, so others may come and go. */
 #include "sleep/sleepers.h"
-#include "base/callback.h"
-#include "base/lock.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/thread/callback.h"
+#include "base/thread/lock.h"
+#include "base/thread/process.h"
 #include "memory/pool/pool.h"
 
 #include <stdio.h>
@@ -278,7 +278,10 @@ tarn_status tarn_sleeper_add(const tarn_sleeper_options *given, tarn_sleeper *nu
         return status;
     if (!number)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "sleeper is NULL");
-    if ((status = process_check()) || (status = check(&options)))
+    status = process_check();
+    if (!status)
+        status = check(&options);
+    if (status)
         return status;
     struct sleeper *sleeper = object_alloc(&sleeper_objects);
     if (!sleeper)
@@ -331,7 +334,9 @@ tarn_status tarn_sleeper_info_get(tarn_sleeper number, tarn_sleeper_info *info)
 {
     tarn_sleeper_info own;
     tarn_status status = sized_check("tarn_sleeper_info", info, sizeof own);
-    if (status || (status = process_check()))
+    if (!status)
+        status = process_check();
+    if (status)
         return status;
     mutex_lock(&sleepers_lock);
     const struct sleeper *sleeper = number ? after_locked(number - 1) : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-#include "base/crew.h"
+#include "base/thread/crew.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 /* The lock that many share: who wants it alone gets it though those who share it never all let go by themselves. The quick mutex: one thread
  * has it at a time, others sleep meanwhile and are woken. And, where it is
  * compiled in, the check of the order: each wrong order ends a process, and no right one does. */
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "support/host.h"
 
 #include <errno.h>

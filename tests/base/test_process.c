@@ -4,8 +4,8 @@
 /* The ends of a process: tarn_shutdown(), and the first error after a fork; all else of fork() is in life.fork. Each is tried in a
  * child of its own, as it ends the use of tarn there. */
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "support/every_call.h"
 
 #include <pthread.h>

@@ -49,15 +49,26 @@ printf '%s\n' '#include <stdint.h>' '#include <sys/mman.h>' '#include <tarn/pool
 printf '%s\n' '#include "snapshot.h"' '#include "report/html.h"' >"$work/tree/tools/tarn/main.c"
 "$check" "$work/tree" || fail "refused a tree in which nothing climbs"
 
-# Pointers to functions are in struct hooks, and in the files that the script names.
+# Pointers to functions are in hooks.h, or a public callback, or in the files that the script names.
 expect src/memory/heap/heap.c 2 'int plain(int *(x));' 'static void (*upper)(struct heap *heap);'
 expect src/memory/heap/heap.h 1 'typedef bool (*predicate)(int);'
+expect src/memory/heap/heap.h 1 'typedef bool predicate(int);'
 expect src/memory/pool/scope.c 1 'static int (*const table[])(void) = {0};'
 expect src/memory/plan/plan.c 1 'static bool (*_Atomic callback)(int device);'
+expect src/memory/control.c 1 'static void (*each)(const tarn_kind *kind, void *user);' # no header has it
 rm -rf "$work/tree"
-mkdir -p "$work/tree/src/memory/arena"
-printf '%s\n' 'struct hooks {' '    void (*begin)(void);' '};' >"$work/tree/src/memory/arena/hooks.h"
-"$check" "$work/tree" || fail "refused struct hooks"
-printf '%s\n' 'struct hooks {' '};' >"$work/tree/src/memory/arena/hooks.h"
+mkdir -p "$work/tree/src/memory/settings" "$work/tree/src/memory/pool" "$work/tree/include/tarn"
+printf '%s\n' 'struct hooks {' '    void (*begin)(void);' '};' >"$work/tree/src/memory/settings/hooks.h"
+printf '%s\n' 'TARN_API void tarn_list(void (*each)(const tarn_kind *kind, size_t size, void *user), void *user);' \
+    'TARN_API void tarn_go(void (*go)(int kind));' >"$work/tree/include/tarn/pool.h"
+printf '%s\n' 'static void (*each)(const tarn_kind *, size_t, void *);' 'void f(void (*each)(const tarn_kind *of, size_t bytes, void *user));' \
+    >"$work/tree/src/memory/control.c"
+"$check" "$work/tree" || fail "refused struct hooks, or a public callback"
+printf '%s\n' 'static void (*each)(const tarn_kind *, size_t *, void *);' >"$work/tree/src/memory/control.c"
+! "$check" "$work/tree" >"$work/out" || fail "accepted a callback of another type"
+printf '%s\n' 'static void (*go)(int kind);' >"$work/tree/src/memory/control.c"
+! "$check" "$work/tree" >"$work/out" || fail "accepted one that has no user"
+rm "$work/tree/src/memory/control.c"
+printf '%s\n' 'struct visitor;' >"$work/tree/src/memory/pool/pool.h"
 ! "$check" "$work/tree" >"$work/out" || fail "accepted a file that is named and has none"
-grep -q '^src/memory/arena/hooks.h: ' "$work/out" || fail "did not name the file but: $(cat "$work/out")"
+grep -q '^src/memory/pool/pool.h: ' "$work/out" || fail "did not name the file but: $(cat "$work/out")"

@@ -3,7 +3,7 @@
 
 /* Signals that come all the time, to threads that are anywhere in tarn, with handlers that do nothing: calls of the system are
  * interrupted, and none of that is seen by the caller. tarn's own threads get none. */
-#include "base/thread.h"
+#include "base/thread/thread.h"
 #include "support/every_call.h"
 
 #include <errno.h>

@@ -508,30 +508,6 @@ static void what_has_no_effect_is_named(void **state)
     OK(tarn_configuration_set("all:default"));
 }
 
-static int told;
-static const struct memory_config *told_of;
-
-static void tell(const struct memory_config *now)
-{
-    told++;
-    told_of = now;
-    OK(tarn_configuration_get(NULL, 0, NULL)); /* no lock is held */
-}
-
-static void who_registered_is_told_of_changes(void **state)
-{
-    (void)state;
-    memory_config_on_change(tell);
-    memory_config_on_change(tell);
-    OK(tarn_configuration_set("leave_free_mb:8"));
-    CHECK(told == 1 && told_of == memory_config() && told_of->leave_free == 8 * MIB);
-    OK(tarn_configuration_set("leave_free_mb:8"));
-    GIVES(tarn_configuration_set("nonsense"), TARN_ERROR_CONFIGURATION);
-    CHECK(told == 1); /* nothing changed */
-    OK(tarn_configuration_set("all:default"));
-    CHECK(told == 2);
-}
-
 static void the_same_settings_take_no_more_memory(void **state)
 {
     (void)state;
@@ -733,7 +709,6 @@ int main(void)
         cmocka_unit_test(a_failed_change_changes_nothing),
         cmocka_unit_test(settings_are_given_as_text),
         cmocka_unit_test(what_has_no_effect_is_named),
-        cmocka_unit_test(who_registered_is_told_of_changes),
         cmocka_unit_test(the_same_settings_take_no_more_memory),
         cmocka_unit_test(what_counts_at_load_time_stays),
         cmocka_unit_test(divisions_round_large_blocks),

@@ -4,6 +4,7 @@
 /* Pinned memory and captures: what a capture used is kept, what it did not use is not, a capture is never touched, and pools
  * of their own keep each other's memory apart until they die. The first tests are PyTorch's
  * TestCachingHostAllocatorCudaGraph (test/test_cuda.py). */
+#include "memory/settings/hooks.h"
 #include "support/pinned.h"
 
 /* How a capture begins: the first two are known. */
@@ -213,7 +214,7 @@ static void pools_keep_their_memory_apart(void)
     }
     char *standard = pinned_take(MIB), *mine[2];
     OK(tarn_pinned_free(standard));
-    pinned_on_route(choose);
+    atomic_store(&upper_hooks.pinned_route, choose);
     begin(routes.stream[0], BY_TARN);
     begin(routes.stream[1], UNKNOWN);
     for (int i = 0; i < 2; i++) {
@@ -254,7 +255,7 @@ static void pools_keep_their_memory_apart(void)
 
     pinned_pool_release(routes.pool[1]);
     routes.pool[1] = NULL;
-    pinned_on_route(NULL);
+    atomic_store(&upper_hooks.pinned_route, NULL);
     CHECK(pinned_stats().kept_bytes == 0);
     OK(tarn_pinned_free(one));
     OK(tarn_pinned_free(two));
@@ -269,7 +270,7 @@ static void pools_give_back_and_die(void)
     tarn_stream other = lease(0);
     routes.stream[0] = lease(0);
     OK(pinned_pool_create(&routes.pool[0]));
-    pinned_on_route(choose);
+    atomic_store(&upper_hooks.pinned_route, choose);
     char *a = take_on(routes.stream[0], 2 * MIB), *b = take_on(routes.stream[0], 3 * MIB);
     char *c = take_on(routes.stream[0], 4 * MIB);
     OK(tarn_pinned_free(a));

@@ -5,6 +5,7 @@
  * are counted, then once for each of them, with that one failing, and with it and all later ones failing. A call that fails
  * leaves its results, what lives, and the books as they were; a free never fails; and once nothing fails the scenario
  * succeeds again and leaves nothing behind. */
+#include "memory/settings/hooks.h"
 #include "support/failures.h"
 #include "support/pinned.h"
 
@@ -171,7 +172,7 @@ static void lost(void)
 
 static void set_up(void)
 {
-    pinned_on_route(choose);
+    atomic_store(&upper_hooks.pinned_route, choose);
     for (int i = 0; i < 2; i++)
         t.streams[i] = lease(0);
 }

@@ -4,6 +4,7 @@
 /* A random program on pinned memory beside a model of it: which bytes are whose, until when streams use them, which are
  * kept. No request may be given memory that somebody else has or that work still uses; blocks keep their contents; the
  * host device's checker sees no memory go back under work; and the invariants hold throughout. */
+#include "memory/settings/hooks.h"
 #include "support/pinned.h"
 
 #include <stdio.h>
@@ -280,7 +281,7 @@ static void run(void)
     for (int i = 1; i < POOLS; i++)
         OK(pinned_pool_create(&m.pools[i]));
     OK(tarn_pinned_limit_set(40 * MIB));
-    pinned_on_route(choose);
+    atomic_store(&upper_hooks.pinned_route, choose);
     for (int i = 0; i < STEPS; i++) {
         step();
         if (i % 50 == 0 && !pinned_settings().background_threads)

@@ -6,7 +6,7 @@
 #include "base/nvtx.h"
 #include "driver/loader.h"
 #include "injection.h"
-#include "memory/settings/announce.h"
+#include "memory/settings/hooks.h"
 #include "support/failures.h"
 #include "support/host.h"
 

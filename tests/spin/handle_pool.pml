@@ -140,7 +140,7 @@ inline own(who)
     fi
 }
 
-/* create_locked(), up to where it gives the lock up. */
+/* create_relocking(), up to where it gives the lock up. */
 inline create_begin_locked()
 {
     alone = first == FIRST_TO_COME;
@@ -175,7 +175,7 @@ inline vendor_create()
     fi
 }
 
-/* The rest of create_locked(), and of pool_take() after it. */
+/* The rest of create_relocking(), and of pool_take() after it. */
 inline create_end_locked()
 {
     creating--;

@@ -5,8 +5,8 @@
  * cuda_enter() and cuda_leave(). What a global capture of any thread forbids runs in relaxed mode: allocations, mappings,
  * queries, waits. What belongs in a capture does not: recordings, waits of streams, copies, host functions. */
 #include "driver/cuda/cuda.h"
-#include "base/cancel.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +78,11 @@ tarn_status cuda_activate(int device)
         return cuda_no_device(device);
     struct cuda_scope scope; /* for the relaxed mode, in which a context can be made during a capture */
     tarn_status status = cuda_enter(device, true, &scope);
-    if (status || (status = cuda_leave(&scope, CU_OK, "cuCtxSetCurrent")) || (status = cuda_context(device, &context)))
+    if (!status)
+        status = cuda_leave(&scope, CU_OK, "cuCtxSetCurrent");
+    if (!status)
+        status = cuda_context(device, &context);
+    if (status)
         return status;
     cu_result code = cuda.call.cuCtxSetCurrent(context);
     return code ? cuda_failed(code, "cuCtxSetCurrent") : TARN_OK;
@@ -96,7 +100,8 @@ tarn_status cuda_current(int *device)
         *device = 0;
         return TARN_OK;
     }
-    if ((code = cuda.call.cuCtxGetDevice(&handle)))
+    code = cuda.call.cuCtxGetDevice(&handle);
+    if (code)
         return cuda_failed(code, "cuCtxGetDevice");
     for (int i = 0; i < cuda.devices; i++) {
         if (cuda.device[i].handle == handle) {
@@ -147,7 +152,8 @@ tarn_status cuda_memory_info(int device, size_t *free_bytes, size_t *total_bytes
     if (status)
         return status;
     cu_result code = cuda.call.cuMemGetInfo_v2(&available, &total);
-    if ((status = cuda_leave(&scope, code, "cuMemGetInfo")))
+    status = cuda_leave(&scope, code, "cuMemGetInfo");
+    if (status)
         return status;
     *free_bytes = available;
     *total_bytes = total;
@@ -173,7 +179,8 @@ tarn_status cuda_alloc(int device, size_t size, uintptr_t *address)
     if (status)
         return status;
     cu_result code = cuda.call.cuMemAlloc_v2(&result, size);
-    if ((status = cuda_leave(&scope, code, "cuMemAlloc of %zu bytes", size)))
+    status = cuda_leave(&scope, code, "cuMemAlloc of %zu bytes", size);
+    if (status)
         return status;
     *address = (uintptr_t)result;
     return TARN_OK;
@@ -202,10 +209,13 @@ tarn_status cuda_alloc_async(int device, size_t size, driver_stream stream, uint
     if (!cuda.call.cuMemAllocAsync || !cuda.call.cuMemFreeAsync)
         return cuda_missing("cuMemAllocAsync");
     tarn_status status = refuse_captured("cuMemAllocAsync", device, stream);
-    if (status || (status = cuda_enter(device, true, &scope)))
+    if (!status)
+        status = cuda_enter(device, true, &scope);
+    if (status)
         return status;
     cu_result code = cuda.call.cuMemAllocAsync(&result, size, stream);
-    if ((status = cuda_leave(&scope, code, "cuMemAllocAsync of %zu bytes", size)))
+    status = cuda_leave(&scope, code, "cuMemAllocAsync of %zu bytes", size);
+    if (status)
         return status;
     *address = (uintptr_t)result;
     return TARN_OK;
@@ -217,7 +227,9 @@ tarn_status cuda_free_async(int device, uintptr_t address, driver_stream stream)
     if (!cuda.call.cuMemFreeAsync)
         return cuda_missing("cuMemFreeAsync");
     tarn_status status = refuse_captured("cuMemFreeAsync", device, stream);
-    if (status || (status = cuda_enter(device, true, &scope)))
+    if (!status)
+        status = cuda_enter(device, true, &scope);
+    if (status)
         return status;
     cu_result code = cuda.call.cuMemFreeAsync(address, stream);
     return cuda_leave(&scope, code, "cuMemFreeAsync of %p", (void *)address);
@@ -234,7 +246,8 @@ tarn_status cuda_host_alloc(int device, size_t size, uintptr_t *address)
     if (status)
         return status;
     cu_result code = cuda.call.cuMemHostAlloc(&result, size, CU_HOST_PORTABLE);
-    if ((status = cuda_leave(&scope, code, "cuMemHostAlloc of %zu bytes", size)))
+    status = cuda_leave(&scope, code, "cuMemHostAlloc of %zu bytes", size);
+    if (status)
         return status;
     if (!result)
         return failed(TARN_ERROR_DRIVER, "cuMemHostAlloc of %zu bytes succeeded and gave nothing", size);
@@ -296,7 +309,8 @@ tarn_status cuda_reserve(int device, size_t size, size_t alignment, uintptr_t *a
     if (status)
         return status;
     cu_result code = cuda.call.cuMemAddressReserve(&result, size, alignment, 0, 0);
-    if ((status = cuda_leave(&scope, code, "cuMemAddressReserve of %zu bytes", size)))
+    status = cuda_leave(&scope, code, "cuMemAddressReserve of %zu bytes", size);
+    if (status)
         return status;
     *address = (uintptr_t)result;
     return TARN_OK;
@@ -338,7 +352,8 @@ tarn_status cuda_create(int device, size_t size, unsigned flags, driver_piece *p
     };
     properties.flags.rdma = (flags & DRIVER_PIECE_RDMA) && found->rdma;
     cu_result code = cuda.call.cuMemCreate(&result, size, &properties, 0);
-    if ((status = cuda_leave(&scope, code, "cuMemCreate of %zu bytes", size)))
+    status = cuda_leave(&scope, code, "cuMemCreate of %zu bytes", size);
+    if (status)
         return status;
     if (!result)
         return failed(TARN_ERROR_DRIVER, "cuMemCreate of %zu bytes on device %d succeeded and gave nothing", size,
@@ -421,7 +436,8 @@ tarn_status cuda_export(int device, driver_piece piece, int *file)
     if (status)
         return status;
     cu_result code = cuda.call.cuMemExportToShareableHandle(&result, piece, CU_HANDLE_POSIX_FD, 0);
-    if ((status = cuda_leave(&scope, code, "cuMemExportToShareableHandle")))
+    status = cuda_leave(&scope, code, "cuMemExportToShareableHandle");
+    if (status)
         return status;
     if (result < 0)
         return failed(TARN_ERROR_DRIVER, "cuMemExportToShareableHandle on device %d succeeded and gave nothing",
@@ -440,7 +456,8 @@ tarn_status cuda_import(int device, int file, size_t size, driver_piece *piece)
     if (status)
         return status;
     cu_result code = cuda.call.cuMemImportFromShareableHandle(&result, (void *)(intptr_t)file, CU_HANDLE_POSIX_FD);
-    if ((status = cuda_leave(&scope, code, "cuMemImportFromShareableHandle of %zu bytes", size)))
+    status = cuda_leave(&scope, code, "cuMemImportFromShareableHandle of %zu bytes", size);
+    if (status)
         return status;
     if (!result)
         return failed(TARN_ERROR_DRIVER, "cuMemImportFromShareableHandle on device %d succeeded and gave nothing",
@@ -460,7 +477,8 @@ tarn_status cuda_stream_create(int device, int priority, bool blocking, driver_s
         return status;
     unsigned flags = blocking ? CU_STREAM_BLOCKING : CU_STREAM_NOT_BLOCKING;
     cu_result code = cuda.call.cuStreamCreateWithPriority(&result, flags, priority);
-    if ((status = cuda_leave(&scope, code, "cuStreamCreateWithPriority")))
+    status = cuda_leave(&scope, code, "cuStreamCreateWithPriority");
+    if (status)
         return status;
     if (!result)
         return failed(TARN_ERROR_DRIVER, "cuStreamCreateWithPriority on device %d succeeded and gave nothing", device);
@@ -501,9 +519,14 @@ static cu_result is_primary(const struct cuda_device *device, cu_stream stream, 
     if (cuda.call.cuStreamGetCtx_v2) {
         code = cuda.call.cuStreamGetCtx_v2(stream, &context, &green);
         *is = context == atomic_load_explicit(&device->context, memory_order_relaxed);
-    } else if (cuda.call.cuStreamGetCtx && !(code = cuda.call.cuStreamGetCtx(stream, &context))) {
-        code = device_of(context, &found);
-        *is = found == device->handle;
+    } else {
+        if (cuda.call.cuStreamGetCtx) {
+            code = cuda.call.cuStreamGetCtx(stream, &context);
+            if (!code) {
+                code = device_of(context, &found);
+                *is = found == device->handle;
+            }
+        }
     }
     return code;
 }
@@ -516,7 +539,8 @@ tarn_status cuda_stream_check(int device, driver_stream stream)
     if (status)
         return status;
     cu_result code = is_primary(&cuda.device[device], stream, &is);
-    if ((status = cuda_leave(&scope, code, "cuStreamGetCtx")) || is)
+    status = cuda_leave(&scope, code, "cuStreamGetCtx");
+    if (status || is)
         return status;
     return failed(TARN_ERROR_INVALID_STREAM, "cuStreamGetCtx: stream %p is not of the primary context of device %d",
                   stream, device);
@@ -536,14 +560,18 @@ tarn_status cuda_stream_number(int device, driver_stream stream, uint64_t *numbe
     if (status)
         return status;
     cu_result code = CU_OK;
-    if (cuda.call.cuStreamGetCaptureInfo && (code = cuda.call.cuStreamGetCaptureInfo(stream, &state, &capture)))
-        return cuda_leave(&scope, code, "cuStreamGetCaptureInfo"); /* it may capture */
+    if (cuda.call.cuStreamGetCaptureInfo) {
+        code = cuda.call.cuStreamGetCaptureInfo(stream, &state, &capture);
+        if (code)
+            return cuda_leave(&scope, code, "cuStreamGetCaptureInfo"); /* it may capture */
+    }
     if (state != CU_CAPTURE_IS_NONE) {
         (void)cuda_leave_silently(&scope, CU_OK);
         return TARN_ERROR_CAPTURE;
     }
     code = cuda.call.cuStreamGetId(stream, &id);
-    if ((status = cuda_leave(&scope, code, "cuStreamGetId")))
+    status = cuda_leave(&scope, code, "cuStreamGetId");
+    if (status)
         return status;
     *number = id + 1;
     return TARN_OK;
@@ -592,7 +620,8 @@ tarn_status cuda_event_create(int device, driver_event *event)
     if (status)
         return status;
     cu_result code = cuda.call.cuEventCreate(&result, CU_EVENT_WITHOUT_TIMING);
-    if ((status = cuda_leave(&scope, code, "cuEventCreate")))
+    status = cuda_leave(&scope, code, "cuEventCreate");
+    if (status)
         return status;
     if (!result)
         return failed(TARN_ERROR_DRIVER, "cuEventCreate on device %d succeeded and gave nothing", device);

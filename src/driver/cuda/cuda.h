@@ -7,7 +7,7 @@
 #ifndef TARN_DRIVER_CUDA_H
 #define TARN_DRIVER_CUDA_H
 
-#include "base/cancel.h"
+#include "base/thread/cancel.h"
 #include "driver/cuda/cuda_abi.h"
 #include "driver/driver.h"
 #include "driver/loader.h"

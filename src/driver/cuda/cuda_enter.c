@@ -4,8 +4,8 @@
 /* The way into a call of CUDA's and out of it: the primary context, the capture mode, and the text of a failure. Only
  * primary contexts are used, because that is the one thing that every copy of the CUDA runtime in a process has in
  * common. They are retained and never released: a release by the last holder would destroy live memory. */
-#include "base/cancel.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "driver/cuda/cuda.h"
 
 #include <stdarg.h>
@@ -80,7 +80,8 @@ tarn_status cuda_enter(int device, bool relaxed, struct cuda_scope *scope)
     tarn_status status = TARN_OK;
     if (relaxed && cuda.call.cuThreadExchangeStreamCaptureMode) {
         /* Where the mode stays as it is, the call would invalidate another thread's capture. */
-        if ((code = cuda.call.cuThreadExchangeStreamCaptureMode(&scope->mode)))
+        code = cuda.call.cuThreadExchangeStreamCaptureMode(&scope->mode);
+        if (code)
             status = cuda_failed(code, "cuThreadExchangeStreamCaptureMode");
         scope->exchanged = !code;
     }
@@ -88,13 +89,15 @@ tarn_status cuda_enter(int device, bool relaxed, struct cuda_scope *scope)
         status = cuda_context(device, &wanted);
     if (status)
         goto fail;
-    if ((code = cuda.call.cuCtxGetCurrent(&current))) {
+    code = cuda.call.cuCtxGetCurrent(&current);
+    if (code) {
         status = cuda_failed(code, "cuCtxGetCurrent");
         goto fail;
     }
     if (current == wanted)
         return TARN_OK;
-    if ((code = cuda.call.cuCtxPushCurrent_v2(wanted))) {
+    code = cuda.call.cuCtxPushCurrent_v2(wanted);
+    if (code) {
         status = cuda_failed(code, "cuCtxPushCurrent");
         goto fail;
     }

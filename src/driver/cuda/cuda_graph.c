@@ -3,8 +3,8 @@
 
 /* CUDA's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
  * of what was made so is kept here under a lock that is held over no vendor call. */
-#include "base/cancel.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "driver/cuda/cuda.h"
 #include "driver/held.h"
 #include "driver/launched.h"
@@ -50,7 +50,8 @@ tarn_status cuda_capture_end(int device, driver_stream stream, driver_graph *gra
         if (stale)
             (void)cuda.call.cuGraphExecDestroy(stale);
     }
-    if ((status = cuda_leave(&scope, code, "cuStreamEndCapture")))
+    status = cuda_leave(&scope, code, "cuStreamEndCapture");
+    if (status)
         return status;
     *graph = result;
     return TARN_OK;
@@ -95,7 +96,8 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
     if (status)
         return status;
     cu_result code = ask(stream, &state, &id, &nodes, &count, &partial);
-    if ((status = cuda_leave_silently(&scope, code)))
+    status = cuda_leave_silently(&scope, code);
+    if (status)
         return status;
     bool active = state == CU_CAPTURE_IS_ACTIVE;
     *capture = (struct driver_capture){
@@ -151,7 +153,8 @@ tarn_status cuda_node_before(int device, driver_node node, driver_node *nodes, s
     cu_result code = room ? cuda.call.cuGraphNodeGetDependencies(node, list, &given) : CU_OK;
     if (!code && given == room) /* all that there was room for, and perhaps more */
         code = cuda.call.cuGraphNodeGetDependencies(node, NULL, &given);
-    if (!(status = cuda_leave_silently(&scope, code)))
+    status = cuda_leave_silently(&scope, code);
+    if (!status)
         *count = given;
     return status;
 }
@@ -187,9 +190,13 @@ tarn_status cuda_graph_launch(int device, driver_graph graph, driver_stream stre
         (!call->cuGraphInstantiateWithFlags && !call->cuGraphInstantiate_v2))
         return cuda_missing("cuGraphLaunch");
     cu_graph_exec exec = launched_find(&launched, graph);
-    if (!exec && (status = instantiate(device, graph, &exec)))
-        return status;
-    if ((status = cuda_enter(device, false, &scope)))
+    if (!exec) {
+        status = instantiate(device, graph, &exec);
+        if (status)
+            return status;
+    }
+    status = cuda_enter(device, false, &scope);
+    if (status)
         return status;
     return cuda_leave(&scope, call->cuGraphLaunch(exec, stream), "cuGraphLaunch");
 }

@@ -222,16 +222,22 @@ static tarn_status start(struct cuda *found, char *why, size_t size)
     tarn_status status = find_all(found, why, size);
     if (status)
         return status;
-    if ((code = call->cuDriverGetVersion(&found->version)))
+    code = call->cuDriverGetVersion(&found->version);
+    if (code)
         return refuse(found, why, size, "cuDriverGetVersion", code);
     int count = 0;
-    if ((code = call->cuDeviceGetCount(&count)) || (count <= 0 && (code = CU_NO_DEVICE)))
+    code = call->cuDeviceGetCount(&count);
+    if (!code && count <= 0)
+        code = CU_NO_DEVICE;
+    if (code)
         return refuse(found, why, size, "cuDeviceGetCount", code);
     if (count > TARN_MAX_DEVICES)
         count = TARN_MAX_DEVICES;
-    for (int i = 0; i < count; i++)
-        if ((code = device_init(call, &found->device[i], i)))
+    for (int i = 0; i < count; i++) {
+        code = device_init(call, &found->device[i], i);
+        if (code)
             return refuse(found, why, size, "the properties of a device", code);
+    }
     found->devices = count;
     return TARN_OK;
 }

@@ -4,8 +4,8 @@
 /* Who else has memory on a device: NVML, where the driver's package has brought it. It is opened at the first question, stays, and
  * whatever is wrong with it only means that nothing is known (pytorch/pytorch#185240). Prototypes are those of nvml.h. A device is
  * found by its PCI address, since NVML's numbers do not follow CUDA_VISIBLE_DEVICES. */
-#include "base/cancel.h"
-#include "base/lock.h"
+#include "base/thread/cancel.h"
+#include "base/thread/lock.h"
 #include "driver/cuda/cuda.h"
 
 #include <stdio.h>

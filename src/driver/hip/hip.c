@@ -5,9 +5,9 @@
  * between hip_enter() and hip_leave(). What a capture of any thread could bar runs in relaxed mode: allocations,
  * queries, waits. What belongs in a capture does not: recordings, waits of streams, copies, host functions. */
 #include "driver/hip/hip.h"
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -100,7 +100,8 @@ tarn_status hip_memory_info(int device, size_t *free_bytes, size_t *total_bytes)
     if (status)
         return status;
     hip_result code = hip.call.hipMemGetInfo(&available, &total);
-    if ((status = hip_leave(&scope, code, "hipMemGetInfo")))
+    status = hip_leave(&scope, code, "hipMemGetInfo");
+    if (status)
         return status;
     *free_bytes = available;
     *total_bytes = total;
@@ -131,7 +132,8 @@ tarn_status hip_alloc(int device, size_t size, uintptr_t *address)
     hip_result code = hip.call.hipMalloc(&result, size);
     if (!code && !result) /* what HIP answers to 0 bytes */
         code = HIP_INVALID_VALUE;
-    if ((status = hip_leave(&scope, code, "hipMalloc of %zu bytes", size)))
+    status = hip_leave(&scope, code, "hipMalloc of %zu bytes", size);
+    if (status)
         return status;
     *address = (uintptr_t)result;
     return TARN_OK;
@@ -162,12 +164,15 @@ tarn_status hip_alloc_async(int device, size_t size, driver_stream stream, uintp
     void *result = NULL;
     struct hip_scope scope;
     tarn_status status = refuse_captured("hipMallocAsync", device, stream);
-    if (status || (status = hip_enter(device, true, &scope)))
+    if (!status)
+        status = hip_enter(device, true, &scope);
+    if (status)
         return status;
     hip_result code = hip.call.hipMallocAsync(&result, size, stream);
     if (!code && !result) /* what HIP answers to 0 bytes */
         code = HIP_INVALID_VALUE;
-    if ((status = hip_leave(&scope, code, "hipMallocAsync of %zu bytes", size)))
+    status = hip_leave(&scope, code, "hipMallocAsync of %zu bytes", size);
+    if (status)
         return status;
     *address = (uintptr_t)result;
     return TARN_OK;
@@ -177,7 +182,9 @@ tarn_status hip_free_async(int device, uintptr_t address, driver_stream stream)
 {
     struct hip_scope scope;
     tarn_status status = refuse_captured("hipFreeAsync", device, stream);
-    if (status || (status = hip_enter(device, true, &scope)))
+    if (!status)
+        status = hip_enter(device, true, &scope);
+    if (status)
         return status;
     hip_result code = address ? hip.call.hipFreeAsync((void *)address, stream) : HIP_INVALID_VALUE;
     return hip_leave(&scope, code, "hipFreeAsync of %p", (void *)address);
@@ -193,7 +200,8 @@ tarn_status hip_host_alloc(int device, size_t size, uintptr_t *address)
     hip_result code = hip.call.hipHostMalloc(&result, size, HIP_HOST_PORTABLE);
     if (!code && !result)
         code = HIP_INVALID_VALUE;
-    if ((status = hip_leave(&scope, code, "hipHostMalloc of %zu bytes", size)))
+    status = hip_leave(&scope, code, "hipHostMalloc of %zu bytes", size);
+    if (status)
         return status;
     *address = (uintptr_t)result;
     return TARN_OK;
@@ -240,7 +248,8 @@ tarn_status hip_stream_create(int device, int priority, bool blocking, driver_st
         return status;
     unsigned flags = blocking ? HIP_STREAM_BLOCKING : HIP_STREAM_NOT_BLOCKING;
     hip_result code = hip.call.hipStreamCreateWithPriority(&result, flags, priority);
-    if ((status = hip_leave(&scope, code, "hipStreamCreateWithPriority")))
+    status = hip_leave(&scope, code, "hipStreamCreateWithPriority");
+    if (status)
         return status;
     if (!result)
         return failed(TARN_ERROR_DRIVER, "hipStreamCreateWithPriority on device %d succeeded and gave nothing", device);
@@ -267,7 +276,8 @@ tarn_status hip_stream_check(int device, driver_stream stream)
     if (status)
         return status;
     hip_result code = hip.call.hipStreamGetDevice(stream, &found);
-    if ((status = hip_leave(&scope, code, "hipStreamGetDevice")) || found == device)
+    status = hip_leave(&scope, code, "hipStreamGetDevice");
+    if (status || found == device)
         return status;
     return failed(TARN_ERROR_INVALID_STREAM, "hipStreamGetDevice: stream %p is of device %d, not of device %d", stream,
                   found, device);
@@ -291,7 +301,8 @@ tarn_status hip_stream_number(int device, driver_stream stream, uint64_t *number
         return TARN_ERROR_CAPTURE;
     }
     code = hip.call.hipStreamGetId(stream, &id);
-    if ((status = hip_leave(&scope, code, "hipStreamGetId")))
+    status = hip_leave(&scope, code, "hipStreamGetId");
+    if (status)
         return status;
     *number = id + 1;
     return TARN_OK;
@@ -340,7 +351,8 @@ tarn_status hip_event_create(int device, driver_event *event)
     if (status)
         return status;
     hip_result code = hip.call.hipEventCreateWithFlags(&result, HIP_EVENT_WITHOUT_TIMING);
-    if ((status = hip_leave(&scope, code, "hipEventCreateWithFlags")))
+    status = hip_leave(&scope, code, "hipEventCreateWithFlags");
+    if (status)
         return status;
     if (!result)
         return failed(TARN_ERROR_DRIVER, "hipEventCreateWithFlags on device %d succeeded and gave nothing", device);

@@ -7,7 +7,7 @@
 #ifndef TARN_DRIVER_HIP_H
 #define TARN_DRIVER_HIP_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "driver/driver.h"
 #include "driver/hip/hip_abi.h"
 #include "driver/loader.h"

@@ -3,8 +3,8 @@
 
 /* The way into a call of HIP's and out of it: the current device, the capture mode, and the text of a failure. HIP has
  * no stack of contexts worth the name; the current device is a value of the thread, saved and put back. */
-#include "base/cancel.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "driver/hip/hip.h"
 
 #include <stdarg.h>

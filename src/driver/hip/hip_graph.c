@@ -3,8 +3,8 @@
 
 /* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
  * of what was made so is kept here under a lock that is held over no vendor call. */
-#include "base/cancel.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "driver/held.h"
 #include "driver/hip/hip.h"
 #include "driver/launched.h"
@@ -47,7 +47,8 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
         if (stale)
             (void)hip.call.hipGraphExecDestroy(stale);
     }
-    if ((status = hip_leave(&scope, code, "hipStreamEndCapture")))
+    status = hip_leave(&scope, code, "hipStreamEndCapture");
+    if (status)
         return status;
     *graph = result;
     return TARN_OK;
@@ -75,7 +76,8 @@ tarn_status hip_capture_status(int device, driver_stream stream, struct driver_c
     if (status)
         return status;
     hip_result code = ask(stream, &state, &id, &nodes, &count);
-    if ((status = hip_leave_silently(&scope, code)))
+    status = hip_leave_silently(&scope, code);
+    if (status)
         return status;
     bool active = state == HIP_CAPTURE_IS_ACTIVE;
     *capture = (struct driver_capture){
@@ -125,7 +127,8 @@ tarn_status hip_node_before(int device, driver_node node, driver_node *nodes, si
     hip_result code = hip.call.hipGraphNodeGetDependencies(node, NULL, &all);
     if (!code && all && all <= room)
         code = hip.call.hipGraphNodeGetDependencies(node, (hip_graph_node *)(void *)nodes, &all);
-    if (!(status = hip_leave_silently(&scope, code)))
+    status = hip_leave_silently(&scope, code);
+    if (!status)
         *count = all;
     return status;
 }
@@ -155,9 +158,13 @@ tarn_status hip_graph_launch(int device, driver_graph graph, driver_stream strea
     struct hip_scope scope;
     tarn_status status;
     hip_graph_exec exec = launched_find(&launched, graph);
-    if (!exec && (status = instantiate(device, graph, &exec)))
-        return status;
-    if ((status = hip_enter(device, false, &scope)))
+    if (!exec) {
+        status = instantiate(device, graph, &exec);
+        if (status)
+            return status;
+    }
+    status = hip_enter(device, false, &scope);
+    if (status)
         return status;
     return hip_leave(&scope, hip.call.hipGraphLaunch(exec, stream), "hipGraphLaunch");
 }

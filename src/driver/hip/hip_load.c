@@ -205,17 +205,24 @@ static tarn_status start(struct hip *found, char *why, size_t size)
     hip_result code = call->hipInit(0);
     if (code)
         return refuse(found, why, size, "hipInit", code);
-    if ((code = call->hipRuntimeGetVersion(&found->version)))
+    code = call->hipRuntimeGetVersion(&found->version);
+    if (code)
         return refuse(found, why, size, "hipRuntimeGetVersion", code);
-    if ((code = call->hipGetDeviceCount(&count)) || (count <= 0 && (code = HIP_NO_DEVICE)))
+    code = call->hipGetDeviceCount(&count);
+    if (!code && count <= 0)
+        code = HIP_NO_DEVICE;
+    if (code)
         return refuse(found, why, size, "hipGetDeviceCount", code);
-    if ((status = read_wish(found, &virtual_memory, why, size)))
+    status = read_wish(found, &virtual_memory, why, size);
+    if (status)
         return status;
     if (count > TARN_MAX_DEVICES)
         count = TARN_MAX_DEVICES;
-    for (int i = 0; i < count; i++)
-        if ((code = device_init(found, &found->device[i], i, virtual_memory)))
+    for (int i = 0; i < count; i++) {
+        code = device_init(found, &found->device[i], i, virtual_memory);
+        if (code)
             return refuse(found, why, size, "hipDeviceTotalMem", code);
+    }
     found->devices = count;
     return TARN_OK;
 }

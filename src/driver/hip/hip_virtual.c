@@ -6,9 +6,9 @@
  * ROCm/clr, hipamd/src/hip_vm.cpp), so that it must never be given one; and its hipMemUnmap takes one mapping at a time,
  * where the driver table allows many in a row, and means all of them or none. Map and unmap wait for the legacy stream: they order
  * the device. */
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "base/tree.h"
 #include "driver/hip/hip.h"
 
@@ -154,7 +154,8 @@ tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *ad
     hip_result code = hip.call.hipMemAddressReserve(&result, size, alignment, NULL, 0);
     if (!code && !result)
         code = HIP_OUT_OF_MEMORY;
-    if ((status = hip_leave(&scope, code, "hipMemAddressReserve of %zu bytes", size))) {
+    status = hip_leave(&scope, code, "hipMemAddressReserve of %zu bytes", size);
+    if (status) {
         range_end(range);
         return status;
     }
@@ -223,7 +224,8 @@ tarn_status hip_create(int device, size_t size, unsigned flags, driver_piece *pi
         .location = {.type = HIP_LOCATION_DEVICE, .id = device},
     };
     hip_result code = hip.call.hipMemCreate(&result, size, &properties, 0);
-    if ((status = hip_leave(&scope, code, "hipMemCreate of %zu bytes", size)))
+    status = hip_leave(&scope, code, "hipMemCreate of %zu bytes", size);
+    if (status)
         return status;
     if (!result)
         return failed(TARN_ERROR_DRIVER, "hipMemCreate of %zu bytes on device %d succeeded and gave nothing", size,
@@ -268,7 +270,8 @@ tarn_status hip_export(int device, driver_piece piece, int *file)
         return status;
     hip_result code = piece ? hip.call.hipMemExportToShareableHandle(&result, theirs(piece), HIP_HANDLE_POSIX_FD, 0)
                             : HIP_INVALID_VALUE;
-    if ((status = hip_leave(&scope, code, "hipMemExportToShareableHandle")))
+    status = hip_leave(&scope, code, "hipMemExportToShareableHandle");
+    if (status)
         return status;
     if (result < 0)
         return failed(TARN_ERROR_DRIVER, "hipMemExportToShareableHandle on device %d succeeded and gave nothing",
@@ -288,7 +291,8 @@ tarn_status hip_import(int device, int file, size_t size, driver_piece *piece)
         return status;
     hip_result code =
         hip.call.hipMemImportFromShareableHandle(&result, hip_import_handle(hip.version, &file), HIP_HANDLE_POSIX_FD);
-    if ((status = hip_leave(&scope, code, "hipMemImportFromShareableHandle of %zu bytes", size)))
+    status = hip_leave(&scope, code, "hipMemImportFromShareableHandle of %zu bytes", size);
+    if (status)
         return status;
     if (!result)
         return failed(TARN_ERROR_DRIVER, "hipMemImportFromShareableHandle on device %d succeeded and gave nothing",
@@ -388,7 +392,8 @@ tarn_status hip_unmap(int device, uintptr_t address, size_t size)
                          address);
     while (at < end) {
         size_t mapped = first_of_row(device, at, end).size;
-        if ((code = hip.call.hipMemUnmap((void *)at, mapped)))
+        code = hip.call.hipMemUnmap((void *)at, mapped);
+        if (code)
             break;
         at += mapped;
     }

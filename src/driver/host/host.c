@@ -4,10 +4,10 @@
 /* The host device's configuration, its devices, the way into a call, and the failures that tests ask for. Owns `host`,
  * whose configuration changes only under `configuration.lock` while no device is started. */
 #include "driver/host/host.h"
-#include "base/lock.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
+#include "base/thread/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -470,7 +470,9 @@ tarn_status tarn_host_ledger_get(int number, tarn_host_ledger *result)
 {
     struct host_device *device = NULL;
     tarn_status status = sized_check("tarn_host_ledger", result, sizeof *result);
-    if (status || (status = host_use(number, &device)))
+    if (!status)
+        status = host_use(number, &device);
+    if (status)
         return status;
     tarn_host_ledger ledger = {.size = sizeof ledger};
     host_memory_ledger(device, &ledger);

@@ -12,7 +12,7 @@
 #ifndef TARN_DRIVER_HOST_H
 #define TARN_DRIVER_HOST_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "driver/driver.h"
 
 #include <stdatomic.h>
@@ -272,7 +272,7 @@ tarn_status host_peers_check(const char *call, int owner, const int *devices, in
 void host_streams_lock(void);
 void host_streams_unlock(void);
 /* Waits on `condition` with the streams lock. */
-void host_streams_sleep_locked(pthread_cond_t *condition);
+void host_streams_sleep_relocking(pthread_cond_t *condition);
 tarn_status host_streams_start(void);
 /* Waits for all queued work, then gives up streams and events. */
 void host_streams_drain(void);

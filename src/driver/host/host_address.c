@@ -452,7 +452,7 @@ static bool freed_wait(struct host_device *device)
         return due;
     }
     host_streams_lock();
-    uint64_t waited = host_stream_wait_locked(stream, position);
+    uint64_t waited = host_stream_wait_relocking(stream, position);
     host_streams_leave();
     host_charge_wait(device, waited);
     return true;

@@ -10,9 +10,9 @@
  *
  * Owners, uses and the list of reports are under the streams lock, which every `_locked` function here assumes. Where
  * the host has no memory, an owner or a report's text is lost, a report's count never is. */
-#include "base/lock.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
 #include "base/tree.h"
 #include "driver/host/host.h"
 

@@ -151,7 +151,7 @@ tarn_status host_event_synchronize(int number, driver_event handle)
     if (!status)
         status = host_capture_bar_event_locked("event_synchronize", event);
     if (!status && event->stream)
-        waited = host_stream_wait_locked(event->stream, event->position);
+        waited = host_stream_wait_relocking(event->stream, event->position);
     host_streams_leave();
     host_charge_wait(device, waited);
     if (!status)
@@ -188,7 +188,7 @@ tarn_status host_event_wait_any(const driver_event *handles, size_t count, size_
             if (!first || host_stream_ends_before_locked(holds_up, first))
                 first = holds_up;
         }
-        waited += host_stream_wait_step_locked(first);
+        waited += host_stream_wait_step_relocking(first);
     }
     host_streams_leave();
     host_charge_wait(device, waited);

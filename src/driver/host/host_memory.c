@@ -13,11 +13,11 @@
  *
  * Everything is under host_memory_lock. */
 #include "driver/host/host_memory.h"
-#include "base/cancel.h"
 #include "base/file.h"
 #include "base/pages.h"
-#include "base/quiet.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/quiet.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -317,7 +317,8 @@ tarn_status host_import(int number, int file, size_t size, driver_piece *piece)
         return status;
     if (host_off_granule(0, size))
         return refuse_off_granule("import", 0, size);
-    if ((status = import_check(file, size)))
+    status = import_check(file, size);
+    if (status)
         return status;
     mutex_lock(&host_memory_lock);
     status = import_locked(device, file, size, piece);

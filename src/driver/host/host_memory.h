@@ -7,7 +7,7 @@
 #ifndef TARN_DRIVER_HOST_MEMORY_H
 #define TARN_DRIVER_HOST_MEMORY_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "base/tree.h"
 #include "driver/host/host.h"
 

@@ -4,9 +4,9 @@
 /* Pinned host memory of the host device: ranges that it allocated, as anonymous memory of whole pages that is hidden from
  * fork children, and ranges that were registered. To work all host memory is alike; what is kept here is who may be freed
  * or unregistered, and the ledger. Under host_memory_lock. */
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "driver/host/host_memory.h"
 
 #include <errno.h>
@@ -89,7 +89,9 @@ static void range_leave(struct pinned *range)
 static tarn_status host_alloc_locked(struct host_device *device, size_t size, uintptr_t *address)
 {
     tarn_status status = refuse_beyond_machine("host_alloc", size);
-    if (status || (status = host_budget_take("host_alloc")))
+    if (!status)
+        status = host_budget_take("host_alloc");
+    if (status)
         return status;
     struct pinned *range = object_alloc(&range_objects);
     void *memory = MAP_FAILED;

@@ -15,8 +15,8 @@
  * Everything here is under `lock`, after the memory lock in the order of locks. A stream waits only for positions that
  * were queued before its wait, so there are no cycles. */
 #include "driver/host/host_stream.h"
-#include "base/lock.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
 
 #include <string.h>
 
@@ -50,7 +50,7 @@ uint64_t host_now_locked(void)
     return now;
 }
 
-void host_streams_sleep_locked(pthread_cond_t *condition)
+void host_streams_sleep_relocking(pthread_cond_t *condition)
 {
     (void)condition_wait(condition, &queues_lock, NULL);
 }
@@ -240,7 +240,7 @@ bool host_stream_ends_before_locked(const struct host_stream *a, const struct ho
     return timer_before(a, b);
 }
 
-uint64_t host_stream_wait_step_locked(const struct host_stream *holds_up)
+uint64_t host_stream_wait_step_relocking(const struct host_stream *holds_up)
 {
     uint64_t before = now;
     if (holds_up->state == HOST_STREAM_TIMED) {
@@ -253,11 +253,11 @@ uint64_t host_stream_wait_step_locked(const struct host_stream *holds_up)
     return 0;
 }
 
-uint64_t host_stream_wait_locked(struct host_stream *stream, uint64_t position)
+uint64_t host_stream_wait_relocking(struct host_stream *stream, uint64_t position)
 {
     uint64_t waited = 0;
     while (stream->done < position)
-        waited += host_stream_wait_step_locked(host_stream_holding_up_locked(stream));
+        waited += host_stream_wait_step_relocking(host_stream_holding_up_locked(stream));
     return waited;
 }
 
@@ -488,7 +488,7 @@ tarn_status host_stream_synchronize(int number, driver_stream handle)
     if (!status && !handle)
         status = host_stream_join_locked("stream_synchronize", stream);
     if (!status)
-        waited = host_stream_wait_locked(stream, stream->last);
+        waited = host_stream_wait_relocking(stream, stream->last);
     host_streams_leave();
     host_charge_wait(device, waited);
     if (!status)
@@ -513,7 +513,7 @@ uint64_t host_device_wait(struct host_device *device)
     mutex_lock(&queues_lock);
     uint64_t until = orders;
     for (struct host_stream *stream; (stream = stream_unfinished(device, until));)
-        waited += host_stream_wait_locked(stream, stream->head->position);
+        waited += host_stream_wait_relocking(stream, stream->head->position);
     host_streams_leave();
     return waited;
 }

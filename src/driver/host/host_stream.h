@@ -29,13 +29,13 @@ void host_streams_leave(void);
 /* The clock of queued work, in ns. */
 uint64_t host_now_locked(void);
 /* Waits until the stream is done with `position`. Gives the ns by which the clock jumped. */
-uint64_t host_stream_wait_locked(struct host_stream *stream, uint64_t position);
+uint64_t host_stream_wait_relocking(struct host_stream *stream, uint64_t position);
 /* For waits that end in other ways. The stream at which a stream with unfinished work is held up; whether timed work there ends before that
  * of another, or there is only one with such; and one step of a wait for it: the clock jumps to the end of its timed work, or some real work
  * ends. */
 struct host_stream *host_stream_holding_up_locked(struct host_stream *stream);
 bool host_stream_ends_before_locked(const struct host_stream *a, const struct host_stream *b);
-uint64_t host_stream_wait_step_locked(const struct host_stream *holds_up);
+uint64_t host_stream_wait_step_relocking(const struct host_stream *holds_up);
 /* Puts a filled operation at the end of the queue. */
 void host_enqueue_locked(struct host_stream *stream, struct host_op *op);
 tarn_status host_no_op(const char *call) __attribute__((cold));

@@ -7,9 +7,9 @@
  * block all signals and live until host_workers_finish().
  *
  * All state is under the streams lock. */
-#include "base/lock.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
 #include "driver/host/host.h"
 
 #include <errno.h>
@@ -90,7 +90,7 @@ static void *worker_main(void *unused)
             break;
         } else {
             idle_count++;
-            host_streams_sleep_locked(&work_waits);
+            host_streams_sleep_relocking(&work_waits);
             idle_count--;
         }
     }
@@ -156,7 +156,7 @@ void host_workers_settle(void)
 {
     host_streams_lock();
     while (ready_count > 0 || busy_count > 0)
-        host_streams_sleep_locked(&all_wait);
+        host_streams_sleep_relocking(&all_wait);
     host_streams_unlock();
 }
 

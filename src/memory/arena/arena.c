@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "device/capture.h"
 #include "memory/arena/generation.h"
-#include "memory/settings/announce.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 
 static mutex arenas_lock = MUTEX_INITIALIZER(LOCK_ARENAS); /* of device->memory while it is made */
 static struct object_pool arenas = OBJECT_POOL(struct arena);
@@ -98,9 +98,8 @@ static void arena_configure(struct arena *arena)
     mutex_unlock(&arena->lock);
 }
 
-static void arenas_configure(const struct memory_config *now)
+void arenas_configure(void)
 {
-    (void)now; /* each arena reads the latest settings */
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
         struct arena *arena = arena_if_used(i);
         if (arena)
@@ -217,10 +216,12 @@ tarn_status arena_of(struct device *device, struct arena **result)
         tarn_status status = TARN_OK;
         mutex_lock(&arenas_lock);
         arena = atomic_load_explicit(&by_device[device->number], memory_order_relaxed);
-        if (!arena && !(status = arena_create(device, &arena))) {
-            memory_config_on_change(arenas_configure);
-            atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
-            arena_configure(arena); /* for changes from before the callback could find the arena */
+        if (!arena) {
+            status = arena_create(device, &arena);
+            if (!status) {
+                atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
+                arena_configure(arena); /* for changes from before arenas_configure() could find it */
+            }
         }
         mutex_unlock(&arenas_lock);
         if (status)

@@ -14,13 +14,13 @@
 #define TARN_MEMORY_ARENA_H
 
 #include "base/debug_words.h"
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "base/tree.h"
 #include "device/device.h"
 #include "memory/arena/kind.h"
 #include "memory/arena/rules.h"
-#include "memory/settings/announce.h"
 #include "memory/settings/caching.h"
+#include "memory/settings/hooks.h"
 #include "memory/settings/plan_file.h"
 #include "record/counters.h"
 
@@ -198,6 +198,8 @@ tarn_status arena_of(struct device *device, struct arena **arena);
 
 /* The same without creating it: NULL if the device's memory was not used yet. */
 struct arena *arena_if_used(int device);
+/* Each arena that is used takes over what the settings say. */
+void arenas_configure(void);
 
 /* Reserves an arena's addresses, unless it has them. One whose default pool is virtual has them from the start, unless it is `plain`: so code
  * calls this before memory of another kind comes. TARN_ERROR_OUT_OF_MEMORY with a text that names what needs none. */

@@ -5,9 +5,9 @@
  * entries. Leaves are never given back. Entries are atomic: an address is only looked up by code that owns its block, or under the
  * lock of its heap. */
 #include "memory/arena/map.h"
-#include "base/lock.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/lock.h"
 
 _Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
 static atomic_uint_fast64_t leaf_bytes;

@@ -5,12 +5,12 @@
  * the observer in the list, so that a walk through the list can continue. A thread that removes an observer is counted too, until
  * only callbacks of its own thread are left. Whoever reduces the count to 0 takes the observer out of the list. */
 #include "memory/arena/observe.h"
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "base/tree.h"
 
 #include <tarn/device.h>
@@ -223,7 +223,8 @@ tarn_status tarn_observer_add(const tarn_observer_options *given, tarn_observer 
     if (options->device < TARN_ALL_DEVICES || options->device >= TARN_MAX_DEVICES)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "device %d is neither TARN_ALL_DEVICES nor below %d",
                       options->device, TARN_MAX_DEVICES);
-    if ((status = process_check()))
+    status = process_check();
+    if (status)
         return status;
     struct observer *observer = object_alloc(&observer_objects);
     if (!observer)
@@ -246,7 +247,7 @@ static struct observer *find_locked(tarn_observer number)
 }
 
 /* Waits until the callbacks that run are this thread's own. */
-static void remove_locked(struct observer *observer)
+static void remove_relocking(struct observer *observer)
 {
     unsigned own = 1; /* the removal itself */
     for (const struct frame *frame = frames; frame; frame = frame->outer)
@@ -267,7 +268,7 @@ tarn_status tarn_observer_remove(tarn_observer number)
     mutex_lock(&observers_lock);
     struct observer *observer = find_locked(number);
     if (observer)
-        remove_locked(observer);
+        remove_relocking(observer);
     mutex_unlock(&observers_lock);
     if (observer)
         return TARN_OK;

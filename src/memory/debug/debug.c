@@ -7,12 +7,12 @@
 #include "memory/debug/debug.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/debug/debug_block.h"
 #include "memory/heap/wait.h"
+#include "memory/settings/hooks.h"
 
 #include <string.h>
 
@@ -243,8 +243,11 @@ void debug_gone_locked(struct debug_block *block)
 struct debug_block *debug_take_ready_locked(void)
 {
     struct debug_block *block = ready_first;
-    if (block && !(ready_first = block->next))
-        ready_end = &ready_first;
+    if (block) {
+        ready_first = block->next;
+        if (!ready_first)
+            ready_end = &ready_first;
+    }
     return block;
 }
 
@@ -441,8 +444,11 @@ tarn_status tarn_debug_check(int number)
     struct device *device = NULL;
     uint64_t seen = 0;
     tarn_status status = memory_ready();
-    if (status || (status = device_find(number, &device)) ||
-        (status = captures_refuse(device, "a look at every block")))
+    if (!status)
+        status = device_find(number, &device);
+    if (!status)
+        status = captures_refuse(device, "a look at every block");
+    if (status)
         return status;
     struct arena *arena = arena_if_used(number);
     if (!arena || !debug_has(DEBUG_CONTENTS))

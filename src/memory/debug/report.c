@@ -4,13 +4,13 @@
 /* How debug mode speaks: call sites, texts, the count, and the reports that wait for the caller's function. Those are a list
  * under `reports_lock`, a leaf; the function runs without it. A report for which the host has no memory is printed and counted,
  * and not given to the function. */
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "memory/debug/debug_block.h"
 #include "record/stack.h"
 #include "record/symbols.h"
@@ -260,8 +260,11 @@ static struct waiting_report *take(void (**function)(const tarn_debug_report *, 
 {
     mutex_lock(&reports_lock);
     struct waiting_report *report = reports;
-    if (report && !(reports = report->next))
-        reports_end = &reports;
+    if (report) {
+        reports = report->next;
+        if (!reports)
+            reports_end = &reports;
+    }
     *function = report_function;
     *user = report_user;
     mutex_unlock(&reports_lock);

@@ -13,12 +13,12 @@
 #include "memory/growth/growth.h"
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/growth/ghost.h"
 #include "memory/growth/registrable.h"
 #include "memory/growth/segment.h"
 #include "memory/heap/kept.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 
 #define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
 

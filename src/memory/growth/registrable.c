@@ -99,8 +99,11 @@ tarn_status registrable_grow(struct heap *heap, enum zone_kind zone, size_t size
     struct piece *piece = NULL;
     uintptr_t start = 0;
     tarn_status status = fresh && run ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
-    if (!status && !(piece = unmapped_take(store, bytes)))
-        status = piece_create(store, bytes, CHARGE_GROWTH, &piece);
+    if (!status) {
+        piece = unmapped_take(store, bytes);
+        if (!piece)
+            status = piece_create(store, bytes, CHARGE_GROWTH, &piece);
+    }
     if (!status)
         status = segment_map(heap->arena, piece, &start);
     if (status) {

@@ -5,16 +5,16 @@
  * table from its allocation until it is given back; no two segments in the table overlap; a page that two segments share has the entry
  * MAP_SHARED. The table's lock is a leaf, taken under a heap's lock. */
 #include "memory/growth/segment.h"
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
 #include "device/capture.h"
 #include "memory/arena/generation.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
 #include "memory/pinned/pinned.h"
-#include "memory/settings/announce.h"
+#include "memory/settings/hooks.h"
 
 #include <stdio.h>
 
@@ -261,7 +261,9 @@ static tarn_status give_back_in_order(struct run *run)
         return status;
     status = mark ? mark_wait(mark) : TARN_OK;
     mark_release(mark);
-    if (status || (status = device_check(device)))
+    if (!status)
+        status = device_check(device);
+    if (status)
         return status;
     return device_note(device, driver->free(device->number, run->start));
 }
@@ -311,8 +313,11 @@ static tarn_status segment_get(struct run *run, size_t size)
     if (status)
         return status;
     status = ask(store, size, run->native, &address);
-    if (!status && (status = accept(run, address, size)))
-        (void)give_back(store, address, size, run->native);
+    if (!status) {
+        status = accept(run, address, size);
+        if (status)
+            (void)give_back(store, address, size, run->native);
+    }
     store_uncharge(store, status ? size : 0, size);
     if (status)
         return status;

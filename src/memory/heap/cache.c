@@ -341,8 +341,11 @@ tarn_status cache_take(struct cache *cache, const struct request *request, struc
     mutex_lock(&heap->lock);
     if (span)
         status = add_slab_locked(cache, class, span);
-    else if (!(status = store_check(heap->store)) && !has_slot_locked(cache, class))
-        status = TARN_ERROR_OUT_OF_MEMORY;
+    else {
+        status = store_check(heap->store);
+        if (!status && !has_slot_locked(cache, class))
+            status = TARN_ERROR_OUT_OF_MEMORY;
+    }
     if (!status) {
         struct magazine_entry entry = slot_take_locked(cache, class);
         *address = entry.address;

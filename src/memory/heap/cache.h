@@ -14,7 +14,7 @@
 #ifndef TARN_MEMORY_CACHE_H
 #define TARN_MEMORY_CACHE_H
 
-#include "base/process.h"
+#include "base/thread/process.h"
 #include "memory/heap/slab.h"
 #include "memory/heap/traced.h"
 

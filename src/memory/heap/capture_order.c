@@ -222,7 +222,9 @@ bool capture_order_learn(struct capture_order **place, const struct stream *stre
         return false;
     }
     struct capture_order *order = *place;
-    if (!order && !(order = *place = object_alloc(&orders)))
+    if (!order)
+        order = *place = object_alloc(&orders);
+    if (!order)
         return false;
     if (order->capture != capture.id) {
         start_anew(order);

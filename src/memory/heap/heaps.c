@@ -5,11 +5,11 @@
  * never destroyed: an empty one is reused, together with the caches that threads have for it. */
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/traced.h"
+#include "memory/settings/hooks.h"
 
 #include <string.h>
 
@@ -188,8 +188,11 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
         return status;
     struct heap *heap = heap_unused_locked(arena);
     bool fresh = !heap;
-    if (fresh && !(heap = heap_create(arena)))
-        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (fresh) {
+        heap = heap_create(arena);
+        if (!heap)
+            return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    }
 
     bool left_behind = atomic_load(&store->left_behind); /* for a request that was in progress then */
     if (fresh ? left_behind : !left_behind)

@@ -18,7 +18,7 @@
 #ifndef TARN_MEMORY_KEPT_H
 #define TARN_MEMORY_KEPT_H
 
-#include "base/process.h"
+#include "base/thread/process.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/traced.h"
 

@@ -470,8 +470,11 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
             return TARN_ERROR_NO_ROOM;
     }
     struct span *rest = NULL;
-    if (next->size > more && !(rest = span_create_locked(heap)))
-        return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (next->size > more) {
+        rest = span_create_locked(heap);
+        if (!rest)
+            return TARN_ERROR_OUT_OF_HOST_MEMORY;
+    }
     span_hold_locked(heap, next);
     if (rest) {
         span_cut(next, more, rest);

@@ -9,11 +9,11 @@
 #include "memory/heap/wait.h"
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/capture_order.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/traced.h"
+#include "memory/settings/hooks.h"
 
 static struct object_pool all_uses = OBJECT_POOL(struct use);
 static struct object_pool all_queues = OBJECT_POOL(struct use_queue);

@@ -10,8 +10,9 @@
  * copied at the next write, away from the device. */
 #include "base/log.h"
 #include "base/status.h"
-#include "base/thread.h"
+#include "base/thread/thread.h"
 #include "memory/pinned/heap.h"
+#include "memory/settings/hooks.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -382,7 +383,11 @@ static tarn_status climb_once(struct climb *climb)
     tarn_status status = search(climb);
     if (status == TARN_ERROR_NO_ROOM && climb->request->size > limit_now())
         return failed(TARN_ERROR_OUT_OF_MEMORY, "the limit alone is below that, so nothing was given back for it");
-    if (decides(status) || decides(status = grow_reserved(climb)) || decides(status = grow_usual(climb)))
+    if (!decides(status))
+        status = grow_reserved(climb);
+    if (!decides(status))
+        status = grow_usual(climb);
+    if (decides(status))
         return status;
     mutex_lock(&pinned.lock);
     pinned.stats.num_alloc_retries++;
@@ -391,7 +396,7 @@ static tarn_status climb_once(struct climb *climb)
     tarn_status full = status;
     do {
         error_attempt_begin(&refusal); /* the driver's word, or the limit's, stays the last error */
-        pinned_collect_pools();
+        hooks.collect_pools();
         status = search(climb);
         if (!decides(status))
             status = swap(climb);

@@ -90,8 +90,11 @@ static void bin_remove(struct pinned_block *block)
         block->link->link_previous = block->link_previous;
     if (block->link_previous)
         block->link_previous->link = block->link;
-    else if (!(pool->bins[zone][bin] = block->link))
-        pool->filled[zone][bin / 64] &= ~((uint64_t)1 << bin % 64);
+    else {
+        pool->bins[zone][bin] = block->link;
+        if (!pool->bins[zone][bin])
+            pool->filled[zone][bin / 64] &= ~((uint64_t)1 << bin % 64);
+    }
 }
 
 /* A free block of at least that size: the smallest of those looked at in its own bin, else any of the next one that has some. */

@@ -9,7 +9,7 @@
 #ifndef TARN_MEMORY_PINNED_HEAP_H
 #define TARN_MEMORY_PINNED_HEAP_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include "base/tree.h"
 #include "memory/pinned/pinned.h"
 #include "record/counters.h"
@@ -218,9 +218,6 @@ tarn_status pinned_climb(const struct pinned_request *request, struct pinned_blo
 tarn_status pinned_settle(uint64_t *moves);
 /* Gives wholly free segments back until `keep` bytes are left, waiting for pending blocks; `all`: the reserved one too. */
 tarn_status pinned_trim(size_t keep, bool all);
-
-/* Calls what pinned_on_collect() was given. */
-void pinned_collect_pools(void);
 
 /* ---- watch.c ---------------------------------------------------------------------------------------------- */
 

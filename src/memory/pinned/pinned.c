@@ -5,17 +5,16 @@
  * growth. A request that free memory serves, and the free of a block that no stream uses, take the lock once and call no
  * driver. `pinned_settings_lock` is held over the start and the end of the background thread, which settings alone decide. */
 #include "base/log.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
 #include "memory/pinned/heap.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 
 static mutex pinned_settings_lock = MUTEX_INITIALIZER(LOCK_PINNED_SETTINGS);
-static struct pinned_pool *(*_Atomic route)(struct stream *stream);
-static struct pinned_keeper *(*_Atomic captures_keeper)(struct stream *stream);
-static void (*_Atomic collect)(void);
+static atomic_bool follows_settings;
 
 static void pinned_shutdown(void)
 {
@@ -46,11 +45,12 @@ static void settings_apply(struct pinned_settings settings)
     mutex_unlock(&pinned.lock);
 }
 
-/* Takes over what the configuration says. A limit that it does not change stays as it was set by a call. */
-static void pinned_configure(const struct memory_config *unused)
+/* Takes over what the configuration says anew; what it does not change stays as it was set by a call. */
+void pinned_configure(void)
 {
     static const struct memory_config *seen = &memory_config_defaults; /* pinned_settings_lock */
-    (void)unused;
+    if (!atomic_load(&follows_settings))
+        return;
     mutex_lock(&pinned_settings_lock);
     const struct memory_config *now = memory_config();
     settings_apply((struct pinned_settings){
@@ -77,8 +77,8 @@ static void pinned_register(void)
     pthread_cond_init(&pinned.work, &attributes);
     pthread_condattr_destroy(&attributes);
     device_on_shutdown(pinned_shutdown);
-    memory_config_on_change(pinned_configure);
-    pinned_configure(NULL);
+    atomic_store(&follows_settings, true);
+    pinned_configure();
     atomic_store_explicit(&pinned.used, true, memory_order_release);
 }
 
@@ -105,23 +105,6 @@ static void settle_quietly(void)
 
 /* ---- Pools ------------------------------------------------------------------------------------------------------- */
 
-void pinned_on_route(struct pinned_pool *(*callback)(struct stream *stream))
-{
-    atomic_store(&route, callback);
-}
-
-void pinned_on_collect(void (*callback)(void))
-{
-    atomic_store(&collect, callback);
-}
-
-void pinned_collect_pools(void)
-{
-    void (*callback)(void) = atomic_load_explicit(&collect, memory_order_acquire);
-    if (callback)
-        callback();
-}
-
 void pinned_keeper_retain(struct pinned_keeper *keeper)
 {
     mutex_lock(&pinned.lock);
@@ -137,11 +120,6 @@ void pinned_pool_retain(struct pinned_pool *pool)
 struct pinned_keeper *pinned_pool_keeper(struct pinned_pool *pool)
 {
     return &pool->keeper;
-}
-
-void pinned_on_capture(struct pinned_keeper *(*callback)(struct stream *stream))
-{
-    atomic_store(&captures_keeper, callback);
 }
 
 void pinned_pool_own(struct pinned_pool *pool, const atomic_uint *holds)
@@ -211,7 +189,7 @@ static tarn_status serve(struct pinned_pool *pool, size_t size, void **pointer)
 /* NULL: of the thread's current stream, which only matters where somebody routes. */
 static tarn_status allocate(struct stream *stream, size_t size, void **pointer)
 {
-    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&route, memory_order_acquire);
+    pinned_route_hook *choose = atomic_load_explicit(&upper_hooks.pinned_route, memory_order_acquire);
     tarn_status status = device_check(device_at(stream ? stream->device : thread_device()));
     if (!status && choose && !stream)
         status = stream_current(thread_device(), &stream);
@@ -349,8 +327,8 @@ static void capture_locked(struct pinned_block *block, struct pinned_keeper *kee
 /* What keeps the blocks that the capture of a stream uses, retained; NULL for the default pool. */
 static struct pinned_keeper *keeper_for(struct stream *stream)
 {
-    struct pinned_keeper *(*ask)(struct stream *) = atomic_load_explicit(&captures_keeper, memory_order_acquire);
-    struct pinned_pool *(*choose)(struct stream *) = atomic_load_explicit(&route, memory_order_acquire);
+    pinned_capture_hook *ask = atomic_load_explicit(&upper_hooks.pinned_capture, memory_order_acquire);
+    pinned_route_hook *choose = atomic_load_explicit(&upper_hooks.pinned_route, memory_order_acquire);
     if (ask || !choose)
         return ask ? ask(stream) : NULL;
     struct pinned_pool *pool = choose(stream);
@@ -363,13 +341,18 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     struct driver_capture capture = {0};
     bool ours;
     tarn_status status = pinned_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     /* The legacy stream never does; asked while another one does, the driver could not tell. Where it fails to tell, a guess would
      * either keep the block for a graph that does not exist or give away what a graph uses. */
     bool known = stream_is_known(found);
-    if (found->native && !known && (status = stream_ask_capture(found, &capture)))
-        return status;
+    if (found->native && !known) {
+        status = stream_ask_capture(found, &capture);
+        if (status)
+            return status;
+    }
     bool captures = found->native && (known || capture.state != DRIVER_CAPTURE_NONE);
     struct pinned_keeper *keeper = captures ? keeper_for(found) : NULL;
     mutex_lock(&pinned.lock);
@@ -414,9 +397,11 @@ bool tarn_pinned_contains(const void *pointer)
 tarn_status tarn_pinned_trim(size_t keep)
 {
     tarn_status status = pinned_ready();
-    if (status || (status = captures_refuse_all("trimming pinned memory")))
+    if (!status)
+        status = captures_refuse_all("trimming pinned memory");
+    if (status)
         return status;
-    pinned_collect_pools();
+    hooks.collect_pools();
     return pinned_trim(keep, false);
 }
 
@@ -449,10 +434,12 @@ tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
 {
     struct error_before before;
     tarn_status status = sized_check("tarn_pinned_stats", stats, sizeof *stats);
-    if (status || (status = pinned_ready()))
+    if (!status)
+        status = pinned_ready();
+    if (status)
         return status;
     error_attempt_begin(&before);
-    pinned_collect_pools();
+    hooks.collect_pools();
     mutex_lock(&pinned.lock);
     pinned_collect_locked();
     mutex_unlock(&pinned.lock);

@@ -43,16 +43,8 @@ struct pinned_keeper *pinned_pool_keeper(struct pinned_pool *pool);
 void pinned_keeper_retain(struct pinned_keeper *keeper);
 void pinned_keeper_release(struct pinned_keeper *keeper);
 
-/* Which pool serves a request made for a stream: asked for each, with no lock held, and answered with a pool that is retained for
- * the request, or with NULL for the default pool. NULL, the initial value, asks nobody: then requests do not look for their
- * stream at all, so take the callback away while there is nothing to route. */
-void pinned_on_route(struct pinned_pool *(*route)(struct stream *stream));
-/* What keeps the blocks that a stream's capture uses, likewise retained; NULL: the pool that serves its requests does. */
-void pinned_on_capture(struct pinned_keeper *(*keeper)(struct stream *stream));
-
-/* What lets pools go that have ended, with the pinned memory that they keep: called with no lock held before memory is given back,
- * counted for a caller or refused. */
-void pinned_on_collect(void (*collect)(void));
+/* Takes over what the settings say anew. */
+void pinned_configure(void);
 
 /* Whether an address of a range, which does not wrap, is pinned memory's. */
 bool pinned_overlaps(uintptr_t start, size_t size);

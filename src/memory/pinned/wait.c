@@ -19,9 +19,12 @@ static struct object_pool keeper_objects = OBJECT_POOL(struct pinned_keeper);
 static struct pinned_queue *queue_of(struct stream *stream)
 {
     struct pinned_queue *queue = stream->pinned;
-    if (!queue && (queue = object_alloc(&queue_objects))) {
-        queue->last = &queue->first;
-        stream->pinned = queue;
+    if (!queue) {
+        queue = object_alloc(&queue_objects);
+        if (queue) {
+            queue->last = &queue->first;
+            stream->pinned = queue;
+        }
     }
     return queue;
 }

@@ -5,7 +5,7 @@
  * ended, else it sleeps. It does nothing that requests do not do by themselves when memory is short; with it blocks are free
  * sooner, and those above max_cached_size with the driver. Owns the thread. */
 #include "base/status.h"
-#include "base/thread.h"
+#include "base/thread/thread.h"
 #include "memory/pinned/heap.h"
 
 #include <time.h>
@@ -16,7 +16,7 @@ static bool runs; /* changed by one caller at a time */
 static bool ends; /* pinned.lock */
 static pthread_t watcher;
 
-static void sleep_locked(void)
+static void sleep_relocking(void)
 {
     struct timespec until;
     if (!pinned.queues) {
@@ -36,7 +36,7 @@ static void *watch(void *argument)
 {
     mutex_lock(&pinned.lock);
     while (!ends) {
-        sleep_locked();
+        sleep_relocking();
         pinned_collect_locked();
         if (!pinned.leaving)
             continue;

@@ -5,7 +5,6 @@
  * caller. It is valid only while the lock of the heap that it names is held. */
 #include "memory/pool/block.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/segment.h"
@@ -13,6 +12,7 @@
 #include "memory/heap/kept.h"
 #include "memory/heap/traced.h"
 #include "memory/heap/wait.h"
+#include "memory/settings/hooks.h"
 
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
 static bool block_in_span_locked(struct span *span, uintptr_t address, struct block *block)
@@ -107,7 +107,9 @@ static map_entry entry_lock(uintptr_t address, struct heap **heap)
             return entry;
         if (entry)
             mutex_unlock(&(*heap)->lock);
-        if (!arena && !(arena = arena_at(address)))
+        if (!arena)
+            arena = arena_at(address);
+        if (!arena)
             return map_entry_of_span(segment_lock(address, heap));
         if (page <= arena->base)
             return 0;

@@ -5,17 +5,17 @@
  * the free memory. Each gets its own span, whatever its size, because only a cache can choose a slot of its slabs. Blocks that belong to
  * the library are in no list: their owners allocate and free them, and a restore works around them. Everything that can fail comes before
  * the first change. */
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/wait.h"
 #include "memory/pool/block.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -307,7 +307,9 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
     const struct checkpoint *checkpoint = (const struct checkpoint *)public_checkpoint;
     struct list now = {0}, own = {0}, told = {0};
     tarn_status status = pool_check(public);
-    if (status || (status = store_check(&pool->store)))
+    if (!status)
+        status = store_check(&pool->store);
+    if (status)
         return status;
     if (!object_is_live(&checkpoints, checkpoint))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "%p is not a checkpoint, or was destroyed",

@@ -7,9 +7,9 @@
  * memory: while the device copies one chunk, a crew of threads copies others between pinned memory and the place where they are kept. The
  * driver copies small contents, and all contents if there is no pinned memory or no thread. */
 #include "memory/pool/contents.h"
-#include "base/crew.h"
 #include "base/pages.h"
 #include "base/status.h"
+#include "base/thread/crew.h"
 #include "device/capture.h"
 
 #include <sys/mman.h>
@@ -169,7 +169,10 @@ static bool staging_create(struct contents *contents, struct device *device, siz
     struct error_before before;
     unsigned wanted = 2 * threads;
     staging_free(contents, device); /* of an earlier change */
-    if (contents->staging || !(contents->staging = object_alloc(&staging_objects)))
+    if (contents->staging)
+        return false;
+    contents->staging = object_alloc(&staging_objects);
+    if (!contents->staging)
         return false;
     if (wanted > bytes / contents_staging.chunk)
         wanted = (unsigned)(bytes / contents_staging.chunk);

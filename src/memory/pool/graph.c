@@ -6,10 +6,10 @@
 #include "memory/pool/graph.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/heap.h"
 #include "memory/pinned/pinned.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 
 /* Runs in a thread of the driver, so it makes no calls. */
 static void graph_ended(void *argument)
@@ -69,11 +69,13 @@ static tarn_status pool_for(tarn_pool *public, struct stream *stream, struct poo
     if (status)
         return status;
     if (!public) {
-        if (!(status = pool_create(arena, true, pool)))
+        status = pool_create(arena, true, pool);
+        if (!status)
             pool_begin(*pool);
         return status;
     }
-    if ((status = pool_check(public)))
+    status = pool_check(public);
+    if (status)
         return status;
     *pool = pool_of_public(public);
     if ((*pool)->store.arena != arena)
@@ -93,12 +95,15 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     tarn_scope scope = 0;
     struct error_before before;
     tarn_status status = memory_ready();
-    if (status || (status = stream_find(stream, thread_device(), &found)))
+    if (!status)
+        status = stream_find(stream, thread_device(), &found);
+    if (status)
         return status;
     if (stream_awaits_end(found)) /* before the scope, because the capture shares it */
         return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or its capture was announced",
                       (unsigned long long)stream, found->device);
-    if ((status = pool_for(public, found, &pool)))
+    status = pool_for(public, found, &pool);
+    if (status)
         return status;
     error_attempt_begin(&before);
     heaps_learn(found);

@@ -5,22 +5,21 @@
  * any thread. pools_collect() leaves it behind. A later pools_collect() destroys it, when no heap, piece or request refers to it. Lock
  * order: collecting, then the order of heap.h and arena.h. */
 #include "memory/pool/pool.h"
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "memory/arena/moves.h"
 #include "memory/heap/traced.h"
 #include "memory/pinned/pinned.h"
+#include "memory/settings/hooks.h"
 
 #include <limits.h>
 
 static struct object_pool pools = OBJECT_POOL_NAMED(struct pool);
 static atomic_uint_fast64_t user_ids = 1, graph_ids = 1;
 static mutex collecting = MUTEX_INITIALIZER(LOCK_COLLECTING);
-static void (*_Atomic end_callback)(tarn_pool_id id);
 
 #define COLLECTED_AT_ONCE \
     16 /* pools left behind that a call tries to destroy: there may be many that have live blocks */
@@ -306,7 +305,7 @@ static void collect(struct arena *arena, unsigned most)
     if (!atomic_load(&arena->pools_ended))
         return;
     while (leave_one_behind(arena, &id)) {
-        void (*callback)(tarn_pool_id) = atomic_load(&end_callback);
+        pool_ended_hook *callback = atomic_load(&upper_hooks.pool_ended);
         if (callback)
             callback(id);
     }
@@ -332,11 +331,6 @@ void pools_collect(struct arena *arena)
 void pools_collect_all(struct arena *arena)
 {
     collect(arena, UINT_MAX);
-}
-
-void pools_on_end(void (*callback)(tarn_pool_id id))
-{
-    atomic_store(&end_callback, callback);
 }
 
 void pools_leave_behind(struct arena *arena)

@@ -126,10 +126,6 @@ struct visitor {
 void visit_blocks(struct store *store, struct visitor *visitor);
 int block_order(const void *a, const void *b); /* by address, for qsort() */
 
-/* Sets the function that is called, without a lock, for each pool that has no references any more. It frees blocks that the upper layer has
- * in the pool for its graphs. Set before the first pool is created. */
-void pools_on_end(void (*callback)(tarn_pool_id id));
-
 /* The next pool after `pool` (NULL starts) that serves requests of the default pool's heap which would otherwise fail. Its `visits` is
  * incremented until the next call. */
 struct pool *pool_spare_next(const struct heap *heap, struct pool *pool);

@@ -131,7 +131,9 @@ tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t 
     uintptr_t *addresses = pages_alloc(list);
     if (!blocks || !addresses)
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to compare %zu blocks", count);
-    if (!status && !(status = tarn_pool_blocks_get(pool, blocks, count + 1, &found))) {
+    if (!status)
+        status = tarn_pool_blocks_get(pool, blocks, count + 1, &found);
+    if (!status) {
         for (size_t i = 0; i < count; i++)
             addresses[i] = (uintptr_t)pointers[i];
         qsort(addresses, count, sizeof *addresses, by_value);

@@ -7,13 +7,13 @@
  * A request looks only at scopes that may apply to it: those of its thread, of its stream, of the whole device, and of the capture that its
  * stream takes part in, which is found by the driver's number of that capture. */
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/heap/traced.h"
 #include "memory/pinned/pinned.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 
 /* The public kinds, and the one of captures. */
 enum { SCOPE_CAPTURE = TARN_SCOPE_ALWAYS + 1 };
@@ -255,8 +255,11 @@ static tarn_status capture_scope_locked(const struct stream *stream, struct scop
     if (status || own.state != DRIVER_CAPTURE_ACTIVE)
         return status;
     *scope = find_by_capture_locked(own.id, stream->device);
-    if (!*scope && !(status = ask_unsure_locked()))
-        *scope = find_by_capture_locked(own.id, stream->device);
+    if (!*scope) {
+        status = ask_unsure_locked();
+        if (!status)
+            *scope = find_by_capture_locked(own.id, stream->device);
+    }
     return status;
 }
 
@@ -384,8 +387,8 @@ static void tell(enum trace_kind kind, const struct scope *scope)
 /* Whether pinned memory asks for the captures of streams. */
 static void route_pinned(bool asks)
 {
-    pinned_on_route(asks ? scope_pinned : NULL);
-    pinned_on_capture(asks ? scope_pinned_keeper : NULL);
+    atomic_store(&upper_hooks.pinned_route, asks ? scope_pinned : NULL);
+    atomic_store(&upper_hooks.pinned_capture, asks ? scope_pinned_keeper : NULL);
 }
 
 /* Removes a scope from the open ones. The caller drops the reference to the pool, without the lock. */

@@ -9,7 +9,6 @@
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
@@ -17,6 +16,7 @@
 #include "memory/heap/traced.h"
 #include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
+#include "memory/settings/hooks.h"
 
 /* The next of a heap's runs; NULL starts and ends. The lists do not change meanwhile. */
 static struct run *next_run(const struct heap *heap, const struct run *run)
@@ -555,10 +555,14 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     if (!status && !pool->store.kind.suspends)
         status =
             failed(TARN_ERROR_NOT_SUPPORTED, "the pool has plain segments, whose addresses are tied to their memory");
-    if (status || (status = observe_refuse_moving("a suspend")) ||
-        (status = captures_bar(pool->store.arena->device, "a suspend")))
+    if (!status)
+        status = observe_refuse_moving("a suspend");
+    if (!status)
+        status = captures_bar(pool->store.arena->device, "a suspend");
+    if (status)
         return status;
-    if (!(status = refuse_shown(&pool->store)))
+    status = refuse_shown(&pool->store);
+    if (!status)
         status = change_begin(pool, TARN_POOL_RUNS, TARN_POOL_RUNS, "a suspend", &before);
     if (!status) {
         debug_settles(&pool->store); /* while its memory can still be read */
@@ -642,8 +646,13 @@ tarn_status tarn_pool_resume(tarn_pool *public)
     struct pool *pool = pool_of_public(public);
     int before = 0;
     tarn_status status = pool_check(public);
-    if (status || (status = observe_refuse_moving("a resume")) || (status = device_check(pool->store.arena->device)) ||
-        (status = captures_bar(pool->store.arena->device, "a resume")))
+    if (!status)
+        status = observe_refuse_moving("a resume");
+    if (!status)
+        status = device_check(pool->store.arena->device);
+    if (!status)
+        status = captures_bar(pool->store.arena->device, "a resume");
+    if (status)
         return status;
     status = change_begin(pool, TARN_POOL_KEPT, TARN_POOL_DISCARDED, "a resume", &before);
     if (!status)

@@ -29,7 +29,6 @@
 #include "driver/loader.h"
 #include "memory/arena/exchange.h"
 #include "memory/arena/generation.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
@@ -37,6 +36,7 @@
 #include "memory/heap/kept.h"
 #include "memory/heap/wait.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 
 #include <time.h>
 
@@ -569,7 +569,9 @@ tarn_status compact(struct arena *arena, const struct store *wanting, size_t lea
 {
     uint64_t let_go = 0, until = now_ns() + WAIT_NS;
     tarn_status status = observe_refuse_moving("a compaction");
-    if (status || (status = captures_bar_all("a compaction")))
+    if (!status)
+        status = captures_bar_all("a compaction");
+    if (status)
         return status;
     (void)debug_relieves(arena, &let_go);
     status = wait_for_all(arena, until);

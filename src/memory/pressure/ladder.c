@@ -14,7 +14,6 @@
  * captures is not idle. Waits are for events that were recorded outside captures, never for a stream or a device. */
 #include "memory/pressure/ladder.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
@@ -24,6 +23,7 @@
 #include "memory/pressure/compact.h"
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
+#include "memory/settings/hooks.h"
 
 #define TAKINGS 16 /* times that a climb takes from others until its next wait */
 #define ENDINGS 16 /* times that it begins again for what has ended since its last look */
@@ -101,17 +101,10 @@ static tarn_status reject(const struct heap *heap)
     return TARN_ERROR_OUT_OF_MEMORY;
 }
 
-static bool (*_Atomic shortage_callback)(int device);
-
-void ladder_on_shortage(bool (*callback)(int device))
-{
-    atomic_store(&shortage_callback, callback);
-}
-
 bool ladder_relieve(const struct arena *arena)
 {
-    bool (*callback)(int device) = atomic_load(&shortage_callback);
-    return callback && callback(arena->device->number);
+    relieve_hook *relieve = atomic_load(&upper_hooks.relieve);
+    return relieve && relieve(arena->device->number);
 }
 
 /* Searching -------------------------------------------------------------------------------------------------------- */
@@ -326,20 +319,18 @@ static enum outcome step_compact(struct climb *climb)
 /* One round: each step in turn, until one frees memory or ends the climb. */
 static enum outcome climb_once(struct climb *climb)
 {
-    enum outcome outcome;
-    if ((outcome = step_own(climb)) ||         /* 1 */
-        (outcome = step_observers(climb)) ||   /* 2 */
-        (outcome = step_growth(climb)) ||      /* 3 */
-        (outcome = step_debug(climb)) ||       /* 4 */
-        (outcome = step_slabs(climb)) ||       /* 5 */
-        (outcome = step_others(climb)) ||      /* 6 */
-        (outcome = step_alone(climb)) ||       /* 7 */
-        (outcome = step_other_zone(climb)) ||  /* 8 */
-        (outcome = step_layer_above(climb)) || /* 9 */
-        (outcome = step_wait(climb)) ||        /* 10 */
-        (outcome = step_compact(climb)))       /* 11 */
-        return outcome;
-    return AGAIN;
+    enum outcome outcome = step_own(climb);                /* 1 */
+    outcome = outcome ? outcome : step_observers(climb);   /* 2 */
+    outcome = outcome ? outcome : step_growth(climb);      /* 3 */
+    outcome = outcome ? outcome : step_debug(climb);       /* 4 */
+    outcome = outcome ? outcome : step_slabs(climb);       /* 5 */
+    outcome = outcome ? outcome : step_others(climb);      /* 6 */
+    outcome = outcome ? outcome : step_alone(climb);       /* 7 */
+    outcome = outcome ? outcome : step_other_zone(climb);  /* 8 */
+    outcome = outcome ? outcome : step_layer_above(climb); /* 9 */
+    outcome = outcome ? outcome : step_wait(climb);        /* 10 */
+    outcome = outcome ? outcome : step_compact(climb);     /* 11 */
+    return outcome ? outcome : AGAIN;
 }
 
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)

@@ -11,10 +11,7 @@
  * TARN_ERROR_OUT_OF_MEMORY, without a text, if every step has failed. */
 tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
 
-/* Registers a function that frees device memory of the layer above which is not needed. It is called with no lock held, before the ladder
- * waits and before a request fails. It returns whether it freed any, in the order of its streams, and must neither allocate nor wait. Set
- * once. ladder_relieve() calls it. */
-void ladder_on_shortage(bool (*callback)(int device));
+/* Asks the layer above to free memory that is not needed: upper_hooks.relieve. Whether it freed any. */
 bool ladder_relieve(const struct arena *arena);
 
 /* Whether a request is larger than a limit or the device can hold, so that the driver is not asked. */

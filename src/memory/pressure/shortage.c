@@ -17,6 +17,7 @@
 #include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
 #include "memory/pressure/ladder.h"
+#include "memory/settings/hooks.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,20 +57,6 @@ struct facts {
     struct driver_process processes[SHOWN]; /* the largest other processes */
     bool captured;
 };
-
-static shortage_hook _Atomic on_refuse;
-
-void shortage_on_refuse(shortage_hook hook)
-{
-    atomic_store(&on_refuse, hook);
-}
-
-static void (*_Atomic sum_workspaces)(int device, size_t *bytes, size_t *captured);
-
-void shortage_on_workspaces(void (*sum)(int device, size_t *bytes, size_t *captured))
-{
-    atomic_store(&sum_workspaces, sum);
-}
 
 /* Facts ----------------------------------------------------------------------------------------------------------- */
 
@@ -224,7 +211,7 @@ static void facts_collect(struct facts *facts)
     for (struct heap *heap = heap_next(facts->arena, NULL); heap; heap = heap_next(facts->arena, heap))
         look_at_heap(facts, heap);
     qsort(facts->waits, WAITS, sizeof *facts->waits, by_waiting);
-    void (*sum)(int, size_t *, size_t *) = atomic_load(&sum_workspaces);
+    workspaces_hook *sum = atomic_load(&upper_hooks.sum_workspaces);
     if (sum)
         sum(facts->arena->device->number, &facts->workspaces, &facts->captured_workspaces);
     error_attempt_begin(&before);
@@ -555,7 +542,7 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
                                            .total = facts.total,
                                            .device = arena->device->number,
                                            .rejected = ladder_rejects(arena, facts.store, size)});
-    shortage_hook hook = atomic_load(&on_refuse);
+    shortage_hook *hook = atomic_load(&upper_hooks.leave_snapshot);
     if (hook)
         hook(arena->device->number, buffer, where, sizeof where);
     return failed(TARN_ERROR_OUT_OF_MEMORY, "%s%s", buffer, where);

@@ -15,12 +15,4 @@ tarn_status shortage_refuse(struct heap *heap, size_t size);
  * is missing, and what holds the memory. No lock held. */
 void shortage_refuse_resume(const struct store *store, size_t need);
 
-/* What the report layer does before the text is written: leaves a snapshot, and says where in `where`; `text` is everything except that. Called
- * without a lock. NULL: nothing is left. */
-typedef void (*shortage_hook)(int device, const char *text, char *where, size_t size);
-void shortage_on_refuse(shortage_hook hook);
-
-/* Registers who knows how much memory of a device is in workspaces of handles, and how much of that belongs to captures; bytes. */
-void shortage_on_workspaces(void (*sum)(int device, size_t *bytes, size_t *captured));
-
 #endif

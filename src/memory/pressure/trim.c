@@ -4,7 +4,6 @@
 /* Gives idle memory back to the driver. Owns no data; takes each lock for a moment only. */
 #include "memory/pressure/trim.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
@@ -13,6 +12,7 @@
 #include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
 #include "memory/pressure/ladder.h"
+#include "memory/settings/hooks.h"
 
 /* Bytes that a store has reserved, or with NULL a device. */
 static size_t bytes_of(struct arena *arena, struct store *store)

@@ -5,19 +5,18 @@
  * freed, so that a reader may keep one; a copy that says the same is used again, so that there are no more of them than
  * different settings. The environment is read once, at the first call that needs it and succeeds. Callbacks run without the lock. */
 #include "memory/settings/config.h"
-#include "base/cancel.h"
 #include "base/log.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "device/device.h"
-#include "memory/settings/announce.h"
+#include "memory/settings/hooks.h"
 #include "memory/settings/plan_file.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CALLBACKS 8
 #define OWN_VARIABLE "TARN_ALLOC_CONF"
 
 struct copy {
@@ -29,10 +28,9 @@ _Atomic(const struct memory_config *) memory_config_now = &memory_config_default
 
 static mutex config_lock = MUTEX_INITIALIZER(LOCK_CONFIG);
 static struct object_pool copies = OBJECT_POOL(struct copy);
-static struct copy *first_copy;                                       /* lock */
-static atomic_bool noted[CONFIG_KEYS];                                /* the log has said that the key has no effect */
-static atomic_bool is_read, is_used;                                  /* the environment was read; memory was used */
-static void (*callbacks[CALLBACKS])(const struct memory_config *now); /* lock */
+static struct copy *first_copy;        /* lock */
+static atomic_bool noted[CONFIG_KEYS]; /* the log has said that the key has no effect */
+static atomic_bool is_read, is_used;   /* the environment was read; memory was used */
 
 /* The copy that says the same, or a new one. NULL: no host memory. */
 static const struct memory_config *copy_of_locked(const struct memory_config *config)
@@ -107,26 +105,17 @@ static tarn_status read_environment_locked(const char *source, const char *text)
 {
     struct memory_config config = *memory_config();
     tarn_status status = TARN_OK;
-    if (text && !(status = config_parse(source, text, NULL, &config)))
-        status = publish_locked(source, &config);
+    if (text) {
+        status = config_parse(source, text, NULL, &config);
+        if (!status)
+            status = publish_locked(source, &config);
+    }
     if (!status)
         atomic_store_explicit(&is_read, true, memory_order_release);
     return status;
 }
 
 /* Changes ------------------------------------------------------------------------------------------------------------ */
-
-void memory_config_on_change(void (*callback)(const struct memory_config *now))
-{
-    mutex_lock(&config_lock);
-    for (int i = 0; i < CALLBACKS; i++) {
-        if (callbacks[i] && callbacks[i] != callback)
-            continue;
-        callbacks[i] = callback;
-        break;
-    }
-    mutex_unlock(&config_lock);
-}
 
 static void tell_log(const struct memory_config *now)
 {
@@ -143,15 +132,12 @@ static void tell_log(const struct memory_config *now)
 /* Lets go of the lock, and tells of what changed under it. */
 static void unlock_and_tell(const struct memory_config *before)
 {
-    void (*told[CALLBACKS])(const struct memory_config *now);
     const struct memory_config *now = memory_config();
-    memcpy(told, callbacks, sizeof told);
     mutex_unlock(&config_lock);
     if (now == before)
         return;
     tell_log(now);
-    for (int i = 0; i < CALLBACKS && told[i]; i++)
-        told[i](now);
+    hooks.configured();
 }
 
 tarn_status memory_config_ready(void)

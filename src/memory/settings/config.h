@@ -166,10 +166,6 @@ tarn_status memory_config_ready(void);
 /* The same; from then on memory is used, and what counts at load time stays. For whoever has seen device_layer_ready() succeed. */
 tarn_status memory_config_use(void);
 
-/* Makes `callback` run after each change, in the thread that makes it and without a lock. Several changes at a time may
- * come in any order: memory_config() is the last. A callback that is registered already is kept once. Registered before memory is used. */
-void memory_config_on_change(void (*callback)(const struct memory_config *now));
-
 /* A size that was asked for, up to TARN_MAX_SIZE, rounded: to a power of two's division, else to TARN_BLOCK_UNIT. */
 size_t config_round(const struct memory_config *config, size_t size);
 

@@ -4,8 +4,8 @@
 /* Owns the set of anchors that callers hold, by range: what is taken back is known to be anchored, so that the pieces there
  * can be looked at without the lock of their heap. */
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "base/tree.h"
 #include "memory/growth/segment.h"
 #include "memory/share/pointer.h"

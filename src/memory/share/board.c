@@ -10,9 +10,9 @@
  * A child of fork() shares the file descriptions, so it would hold the locks of a parent that has ended. So it closes the files, and what is
  * mapped is mapped by other descriptions. Owns no data. */
 #include "memory/share/board.h"
-#include "base/cancel.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "record/ticks.h"
 
 #include <fcntl.h>
@@ -73,7 +73,8 @@ static tarn_status fill_in(struct board *board)
     struct flock lock = lock_at(F_WRLCK, 0, 1);
     if (ftruncate(board->file, (off_t)BOARD_BYTES))
         return refused("ftruncate");
-    if (!(board->words = map_page(board->file, PROT_READ | PROT_WRITE)))
+    board->words = map_page(board->file, PROT_READ | PROT_WRITE);
+    if (!board->words)
         return refused("mmap");
     board->words->magic = BOARD_MAGIC;
     int seals = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -81,7 +82,8 @@ static tarn_status fill_in(struct board *board)
     board->words->space = process_space();
     if (fcntl(board->file, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) && fcntl(board->file, F_ADD_SEALS, seals))
         return refused("F_ADD_SEALS");
-    if ((board->own = open_anew(board->file, O_RDWR)) < 0)
+    board->own = open_anew(board->file, O_RDWR);
+    if (board->own < 0)
         return refused("open in /proc/self/fd");
     file_keep_from_children(board->own);
     if (fchmod(board->own, 0444))
@@ -145,10 +147,13 @@ tarn_status board_join(int file, struct board *board)
         lseek(file, 0, SEEK_END) < (off_t)BOARD_BYTES)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the file that came with a pool's share is not a page of an exporter");
-    if ((board->own = open_anew(file, O_RDONLY)) < 0)
+    board->own = open_anew(file, O_RDONLY);
+    if (board->own < 0)
         return refused("open in /proc/self/fd");
     tarn_status status = TARN_OK;
-    if (!(board->words = map_page(file, PROT_READ))) /* not `own`: a mapping keeps a description, and its locks */
+    board->words = map_page(file, PROT_READ);
+    if (!board->words)
+        /* not `own`: a mapping keeps a description, and its locks */
         status = refused("mmap");
     else if (board->words->magic != BOARD_MAGIC)
         status =

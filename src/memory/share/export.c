@@ -4,12 +4,12 @@
 /* Makes shares of blocks. Under the lock of the block's heap its pieces are anchored and noted; after that they stay where
  * they are, so the driver is asked for their files with no lock held. Owns the name of this process among those that
  * export: random, so that it says nothing of the process and no later one has it. */
-#include "base/cancel.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
 #include "memory/arena/generation.h"
-#include "memory/arena/hooks.h"
 #include "memory/growth/segment.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/pointer.h"
 #include "memory/share/pool_export.h"
 #include "memory/share/share.h"
@@ -45,11 +45,14 @@ tarn_status tarn_export_enable(int device)
     struct device *found = NULL;
     struct arena *arena = NULL;
     tarn_status status = memory_ready();
-    if (status || (status = device_find(device, &found)))
+    if (!status)
+        status = device_find(device, &found);
+    if (status)
         return status;
     if (!found->properties.exportable)
         return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", device);
-    if ((status = arena_of(found, &arena)))
+    status = arena_of(found, &arena);
+    if (status)
         return status;
     mutex_lock(&arena->lock);
     size_t reserved = arena->reserved;
@@ -131,8 +134,11 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
 tarn_status share_part_export(struct device *device, struct share_part *part)
 {
     tarn_status status = device_note(device, driver->export(device->number, part->piece, &part->file));
-    if (!status && (part->file = file_apart(part->file)) < 0)
-        status = failed(TARN_ERROR_SYSTEM, "no file descriptor for a share: %s", strerror(errno));
+    if (!status) {
+        part->file = file_apart(part->file);
+        if (part->file < 0)
+            status = failed(TARN_ERROR_SYSTEM, "no file descriptor for a share: %s", strerror(errno));
+    }
     file_keep_from_children(part->file);
     return status;
 }

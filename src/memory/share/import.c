@@ -9,10 +9,10 @@
  * unmaps its own again. */
 #include "memory/share/import.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "base/tree.h"
-#include "memory/arena/hooks.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/share.h"
 
 #include <string.h>
@@ -327,13 +327,24 @@ tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
-    if (status || (status = share_known(share)))
+    if (!status)
+        status = share_known(share);
+    if (status)
         return status;
     if (share_is_of_pool(share))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the share is of a pool: import it by tarn_pool_import()");
-    if ((status = device_find(device, &found)) || (status = device_check(found)) || (status = share_check(share)) ||
-        (status = import_check(share, found)) || (status = arena_of(found, &arena)) ||
-        (status = arena_addresses(arena)))
+    status = device_find(device, &found);
+    if (!status)
+        status = device_check(found);
+    if (!status)
+        status = share_check(share);
+    if (!status)
+        status = import_check(share, found);
+    if (!status)
+        status = arena_of(found, &arena);
+    if (!status)
+        status = arena_addresses(arena);
+    if (status)
         return status;
     uint64_t files = files_of(share);
     return count_like(arena, &share->head, files, pointer) ? TARN_OK : import_new(arena, share, files, pointer);
@@ -365,7 +376,9 @@ tarn_status tarn_import_close(void *pointer)
 {
     struct import *import = NULL;
     tarn_status status = process_check();
-    if (status || (status = take_out(pointer, &import)) || !import)
+    if (!status)
+        status = take_out(pointer, &import);
+    if (status || !import)
         return status;
     status = unmap_import(import);
     if (status) {

@@ -4,10 +4,10 @@
 /* Looks up a caller's pointer. Owns nothing. */
 #include "memory/share/pointer.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
 #include "memory/arena/moves.h"
 #include "memory/arena/observe.h"
 #include "memory/growth/segment.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/import.h"
 
 static tarn_status not_a_block(uintptr_t address)
@@ -60,7 +60,7 @@ static tarn_status lock(const void *pointer, struct block *block)
     return status == TARN_ERROR_DOUBLE_FREE ? TARN_ERROR_INVALID_POINTER : status;
 }
 
-static tarn_status do_locked(struct block *block, block_work work, void *argument)
+static tarn_status do_and_unlock(struct block *block, block_work work, void *argument)
 {
     tarn_block_info info = block_info_locked(block);
     tarn_status status = work(block->heap->store, &info, argument);
@@ -72,7 +72,7 @@ tarn_status pointer_do(const void *pointer, block_work work, void *argument)
 {
     struct block block;
     tarn_status status = lock(pointer, &block);
-    return status ? status : do_locked(&block, work, argument);
+    return status ? status : do_and_unlock(&block, work, argument);
 }
 
 /* Whether a compaction has a part of the block in host memory now. */
@@ -100,7 +100,7 @@ tarn_status pointer_do_settled(const void *pointer, block_work work, void *argum
         if (status)
             return status;
         if (!is_passing_locked(&block) || observe_runs_moving())
-            return do_locked(&block, work, argument);
+            return do_and_unlock(&block, work, argument);
         struct arena *arena = block.heap->arena; /* lasts as long as the process */
         block_unlock(&block);
         moves_flush(arena);

@@ -6,8 +6,8 @@
  * their files with no lock held. Owns the set of what is exported. */
 #include "memory/share/pool_export.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/process.h"
 #include "memory/arena/generation.h"
 #include "memory/growth/segment.h"
 #include "memory/pool/pool.h"
@@ -81,7 +81,8 @@ static void export_destroy(struct pool_export *export)
 /* The store's, with one share more; made where there is none. */
 static tarn_status export_of(const struct store *store, struct pool_export **result)
 {
-    if ((*result = count_in(store)))
+    *result = count_in(store);
+    if (*result)
         return TARN_OK;
     struct pool_export *made = object_alloc(&export_objects);
     if (!made)
@@ -163,8 +164,11 @@ static tarn_status each_segment(struct store *store, struct tarn_share *share, s
     tarn_status status = store_check(store);
     for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
-        if (heap->store == store && (status = store_check(store)) == TARN_OK)
-            each_segment_locked(heap, share, count);
+        if (heap->store == store) {
+            status = store_check(store);
+            if (status == TARN_OK)
+                each_segment_locked(heap, share, count);
+        }
         mutex_unlock(&heap->lock);
     }
     return status;
@@ -305,16 +309,23 @@ tarn_status tarn_pool_export(tarn_pool *public, const tarn_share *before, tarn_s
     if (store->kind.exports != EXPORTS_POOL)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the pool is not registrable, so its memory cannot be exported as a whole");
-    if ((before && (status = check_before(store, before))) || (status = store_check(store)) ||
-        (status = export_of(store, &export)))
+    if (before)
+        status = check_before(store, before);
+    if (!status)
+        status = store_check(store);
+    if (!status)
+        status = export_of(store, &export);
+    if (status)
         return status;
     if (before && before->export != export) {
         pool_export_release(export);
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the share before was revoked: what follows it must be whole");
     }
-    if ((status = share_segments(store, export, &share)))
+    status = share_segments(store, export, &share);
+    if (status)
         return status;
-    if ((status = export_files(share, before))) {
+    status = export_files(share, before);
+    if (status) {
         share_destroy(share);
         return status;
     }
@@ -325,7 +336,9 @@ tarn_status tarn_pool_export(tarn_pool *public, const tarn_share *before, tarn_s
 tarn_status tarn_share_revoke(const tarn_share *share)
 {
     tarn_status status = process_check();
-    if (status || (status = exported(share)))
+    if (!status)
+        status = exported(share);
+    if (status)
         return status;
     mutex_lock(&exports_lock);
     revoke_locked(share->export);
@@ -339,7 +352,11 @@ tarn_status tarn_share_importers_get(const tarn_share *share, size_t *count)
     if (!count)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL");
     tarn_status status = process_check();
-    if (status || (status = exported(share)) || (status = board_importers(&share->export->board, &found)))
+    if (!status)
+        status = exported(share);
+    if (!status)
+        status = board_importers(&share->export->board, &found);
+    if (status)
         return status;
     *count = found;
     return TARN_OK;

@@ -6,9 +6,9 @@
  *
  * The list of an imported pool is exchanged as a whole, under a leaf's lock, by the one thread that changes it. */
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
+#include "base/thread/process.h"
+#include "memory/settings/hooks.h"
 #include "memory/share/board.h"
 #include "memory/share/import.h"
 #include "memory/share/share.h"
@@ -157,7 +157,9 @@ static void list_retire(struct segment_list *old, const struct segment_list *lis
 static tarn_status check_share(const tarn_share *share)
 {
     tarn_status status = memory_ready();
-    if (status || (status = share_known(share)))
+    if (!status)
+        status = share_known(share);
+    if (status)
         return status;
     if (!share_is_of_pool(share))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the share is of a block: import it by tarn_import()");
@@ -177,7 +179,8 @@ static tarn_status import_pool(struct arena *arena, const tarn_share *share, str
     imported->id[0] = share->head.id[0];
     imported->id[1] = share->head.id[1];
     imported->generation = share->head.generation;
-    if ((status = list_make(arena, share, &none, &imported->list)))
+    status = list_make(arena, share, &none, &imported->list);
+    if (status)
         goto fail_mapped;
     *result = imported;
     return TARN_OK;
@@ -196,9 +199,17 @@ tarn_status tarn_pool_import(const tarn_share *share, int device, tarn_imported_
     if (!imported)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "imported is NULL");
     tarn_status status = check_share(share);
-    if (status || (status = device_find(device, &found)) || (status = device_check(found)) ||
-        (status = import_check(share, found)) || (status = arena_of(found, &arena)) ||
-        (status = arena_addresses(arena)))
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = device_check(found);
+    if (!status)
+        status = import_check(share, found);
+    if (!status)
+        status = arena_of(found, &arena);
+    if (!status)
+        status = arena_addresses(arena);
+    if (status)
         return status;
     return import_pool(arena, share, imported);
 }
@@ -217,7 +228,9 @@ static tarn_status change(struct tarn_imported_pool *imported, const tarn_share 
                       "the share is older than what was imported: generation %llu, not %llu",
                       (unsigned long long)share->head.generation, (unsigned long long)imported->generation);
     tarn_status status = import_check(share, imported->arena->device);
-    if (status || (status = list_make(imported->arena, share, &old, &list)))
+    if (!status)
+        status = list_make(imported->arena, share, &old, &list);
+    if (status)
         return status;
     mutex_lock(&imported_lock);
     imported->list = list;
@@ -230,8 +243,13 @@ static tarn_status change(struct tarn_imported_pool *imported, const tarn_share 
 tarn_status tarn_imported_pool_update(tarn_imported_pool *imported, const tarn_share *share)
 {
     tarn_status status = imported_known(imported);
-    if (status || (status = check_share(share)) || (status = device_check(imported->arena->device)) ||
-        (status = change_begin(imported)))
+    if (!status)
+        status = check_share(share);
+    if (!status)
+        status = device_check(imported->arena->device);
+    if (!status)
+        status = change_begin(imported);
+    if (status)
         return status;
     status = change(imported, share);
     change_end(imported);
@@ -293,7 +311,8 @@ static tarn_status list_close(struct tarn_imported_pool *imported)
         mutex_lock(&imported_lock);
         imported->list.count--;
         mutex_unlock(&imported_lock);
-        if ((status = import_segment_end(last, false))) {
+        status = import_segment_end(last, false);
+        if (status) {
             mutex_lock(&imported_lock);
             imported->list.count++;
             mutex_unlock(&imported_lock);
@@ -305,9 +324,13 @@ static tarn_status list_close(struct tarn_imported_pool *imported)
 tarn_status tarn_imported_pool_close(tarn_imported_pool *imported)
 {
     tarn_status status = imported ? imported_known(imported) : process_check();
-    if (status || !imported || (status = change_begin(imported)))
+    if (status || !imported)
         return status;
-    if ((status = list_close(imported))) {
+    status = change_begin(imported);
+    if (status)
+        return status;
+    status = list_close(imported);
+    if (status) {
         change_end(imported);
         return status;
     }

@@ -54,7 +54,8 @@ tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, si
     struct store *store = store_of_public(public);
     if (store->kind.exports != EXPORTS_POOL)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not registrable, so it has no segments to list");
-    if ((status = store_check(store)))
+    status = store_check(store);
+    if (status)
         return status;
     uintptr_t start = 0;
     uint64_t serial = 0;

@@ -3,12 +3,12 @@
 
 /* Owns the shares that were made or received. */
 #include "memory/share/share.h"
-#include "base/cancel.h"
 #include "base/file.h"
 #include "base/pages.h"
-#include "base/process.h"
 #include "base/sized.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "memory/growth/segment.h"
 #include "memory/share/pool_export.h"
 
@@ -161,7 +161,11 @@ tarn_status share_check(const struct tarn_share *share)
 tarn_status tarn_share_info_get(const tarn_share *share, tarn_share_info *info)
 {
     tarn_status status = sized_check("tarn_share_info", info, sizeof *info);
-    if (status || (status = process_check()) || (status = share_known(share)))
+    if (!status)
+        status = process_check();
+    if (!status)
+        status = share_known(share);
+    if (status)
         return status;
     tarn_share_info result = {
         .size = sizeof result,

@@ -6,10 +6,10 @@
  * messages apart are read alike. A pool's parts are described at greater length, and its board's file comes with its head.
  * Files come with a message's first byte. Nothing that arrives is trusted: what is not
  * expected ends the reception, and every file that came is closed. */
-#include "base/cancel.h"
 #include "base/file.h"
-#include "base/process.h"
 #include "base/status.h"
+#include "base/thread/cancel.h"
+#include "base/thread/process.h"
 #include "memory/share/share.h"
 #include "record/ticks.h"
 
@@ -240,7 +240,10 @@ static void take_files(struct msghdr *message, struct received *received)
         for (size_t i = 0; i < count; i++) {
             int file = -1;
             memcpy(&file, CMSG_DATA(header) + i * sizeof(int), sizeof file);
-            if (received->count < MOST && (file = file_apart(file)) >= 0) {
+            bool fits = received->count < MOST;
+            if (fits)
+                file = file_apart(file);
+            if (fits && file >= 0) {
                 received->files[received->count++] = file;
                 file_keep_from_children(file);
             } else {
@@ -367,7 +370,9 @@ static tarn_status receive(const struct way *way, tarn_share **result)
     share->board = board;
     for (uint32_t first = 0; !status && first < head.parts; first += MOST)
         status = receive_chunk(way, share, first);
-    if (status || (status = share_check(share))) {
+    if (!status)
+        status = share_check(share);
+    if (status) {
         share_destroy(share);
         return status;
     }

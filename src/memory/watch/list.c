@@ -3,11 +3,11 @@
 
 /* A picture as structures of the public API. Owns nothing: the picture and the parts that are shown go with the call, and the caller's
  * function runs with no lock held. */
-#include "base/callback.h"
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
+#include "base/thread/callback.h"
+#include "base/thread/cancel.h"
+#include "memory/settings/hooks.h"
 #include "memory/watch/picture.h"
 
 #include <tarn/snapshot.h>

@@ -306,7 +306,9 @@ tarn_status arena_verify(struct arena *arena)
     unsigned left_behind = 0;
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         tarn_status status = heap_verify(heap);
-        if (status || (status = sets_verify(heap)))
+        if (!status)
+            status = sets_verify(heap);
+        if (status)
             return status;
         size_t beside = 0, second = 0;
         mapped += mapped_bytes(heap, &beside, &second, &plain);

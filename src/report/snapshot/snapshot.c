@@ -593,7 +593,8 @@ static void write_particulars(struct snapshot_writer *writer, size_t index)
         return;
     case TRACE_wait:
         write_number(writer, "event", record->address);
-        if ((other = recorded_on(writer, index)))
+        other = recorded_on(writer, index);
+        if (other)
             write_number(writer, "other", other->native);
         return;
     case TRACE_scope_begin:

@@ -2,11 +2,11 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The public calls that write snapshots. Owns nothing; the picture and the sink live as long as a call. */
-#include "base/cancel.h"
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
-#include "memory/arena/hooks.h"
+#include "base/thread/cancel.h"
+#include "memory/settings/hooks.h"
 #include "report/snapshot/snapshot.h"
 
 /* Reads a caller's options, NULL for those that there are without. */

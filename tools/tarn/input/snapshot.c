@@ -407,9 +407,11 @@ static void take_texts(struct reader *reader)
     struct snapshot *snapshot = reader->snapshot;
     struct pickle_texts *texts = &reader->pickle.texts;
     for (size_t i = 0; i < texts->count; i++)
-        for (size_t at = texts->starts[i], end = texts->starts[i + 1] - 1, size; at < end; at += size ? size : 1)
-            if ((size = printable((unsigned char *)texts->bytes + at, end - at)) == 0)
+        for (size_t at = texts->starts[i], end = texts->starts[i + 1] - 1, size; at < end; at += size ? size : 1) {
+            size = printable((unsigned char *)texts->bytes + at, end - at);
+            if (size == 0)
                 texts->bytes[at] = '?';
+        }
     snapshot->text_bytes = texts->bytes;
     snapshot->text_starts = texts->starts;
     snapshot->text_count = texts->count;

@@ -248,8 +248,11 @@ bool shim_copy(const char *shim, const struct shim_kind *kind, const char *drive
         done = name_versions(&ours, &theirs);
         if (!done)
             snprintf(why, why_size, "the versions of the symbols of %s cannot be given to %s", driver, shim);
-        else if (!(done = write_file(&ours, to)))
-            snprintf(why, why_size, "%s: %s", to, strerror(errno));
+        else {
+            done = write_file(&ours, to);
+            if (!done)
+                snprintf(why, why_size, "%s: %s", to, strerror(errno));
+        }
     }
     image_close(&ours);
     image_close(&theirs);

@@ -180,9 +180,11 @@ static const char *parse_setting(struct parser *parser, const char *text)
 bool c10_policy_parse(const char *conf, struct c10_policy *policy, char *error, size_t error_size)
 {
     struct parser parser = {.policy = policy, .error = error, .error_size = error_size};
-    for (const char *at = conf; *at;)
-        if (!(at = parse_setting(&parser, at)))
+    for (const char *at = conf; *at;) {
+        at = parse_setting(&parser, at);
+        if (!at)
             return false;
+    }
     return policy->max_split >= policy->large_segment ||
            fail(&parser, "max_split_size_mb wants at least the size of a large segment, %u",
                 (unsigned)(policy->large_segment / C10_MIB));

@@ -137,8 +137,11 @@ bool c10_expandable_release(struct model *model, uint32_t number)
     if (!bytes)
         return true;
     c10_set_remove(model, number);
-    if (first > block->address && !(number = keep_before(model, number, first - block->address)))
-        return false;
+    if (first > block->address) {
+        number = keep_before(model, number, first - block->address);
+        if (!number)
+            return false;
+    }
     if (model->blocks[number].size > end - first) {
         uint32_t behind = c10_block_cut(model, number, end - first);
         if (!behind)

@@ -110,8 +110,11 @@ static bool read_workload(struct arguments *arguments, struct workload *workload
         snprintf(text, sizeof text, "device %d has no trace", arguments->device);
     else if (!done)
         snprintf(text, sizeof text, "there is no trace to plan for");
-    else if (!(done = workload_build(&snapshot, device, workload)))
-        snprintf(text, sizeof text, "there is not enough host memory for the trace");
+    else {
+        done = workload_build(&snapshot, device, workload);
+        if (!done)
+            snprintf(text, sizeof text, "there is not enough host memory for the trace");
+    }
     for (int i = 0; (size_t)i < snapshot.trace_count; i++)
         arguments->others += i != device && workload_exists(&snapshot, i);
     snapshot_finish(&snapshot);

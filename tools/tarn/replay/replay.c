@@ -309,8 +309,11 @@ static bool setup(struct replay *replay)
     uint32_t threads = replay->options->deal_threads;
     if (!threads && workload->thread_count > 1)
         threads = (uint32_t)workload->thread_count;
-    if (threads && !(replay->crew = crew_create(threads)))
-        return fail(replay, TARN_OK, "%" PRIu32 " threads could not be started", threads);
+    if (threads) {
+        replay->crew = crew_create(threads);
+        if (!replay->crew)
+            return fail(replay, TARN_OK, "%" PRIu32 " threads could not be started", threads);
+    }
 
     for (size_t i = 0; i < workload->stream_count; i++)
         if (!lane_open(replay, &replay->streams[i]))
@@ -420,8 +423,11 @@ static bool try_allocation(struct replay *replay, uint32_t number)
         result->denied = (struct replay_shortage){.there = true, .event = replay->event, .size = block->size};
     if (status && !denied)
         return fail(replay, status, "trying an allocation that failed in the recording");
-    if (replay->timed && (status = tarn_host_time_get(&replay->now)))
-        return fail(replay, status, "reading the clock");
+    if (replay->timed) {
+        status = tarn_host_time_get(&replay->now);
+        if (status)
+            return fail(replay, status, "reading the clock");
+    }
     if (denied)
         return true;
     replay->requested += block->size;

@@ -118,9 +118,11 @@ bool what_if_parse(const char *spec, struct replay_options *options, char *error
     struct parser parser = {.options = options, .error = error, .error_size = error_size};
     if (!*spec)
         return fail(&parser, "nothing is said; an item is for example memory=24G");
-    for (const char *at = spec; *at;)
-        if (!(at = parse_item(&parser, at)))
+    for (const char *at = spec; *at;) {
+        at = parse_item(&parser, at);
+        if (!at)
             return false;
+    }
     options->what_if = spec;
     if (options->policy == REPLAY_TARN)
         return true;

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Starts threads. Owns nothing. */
-#include "base/thread.h"
+#include "base/thread/thread.h"
 
 #include <signal.h>
 

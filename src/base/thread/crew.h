@@ -6,7 +6,7 @@
 #ifndef TARN_BASE_CREW_H
 #define TARN_BASE_CREW_H
 
-#include "base/lock.h"
+#include "base/thread/lock.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What happens if a callback does not return. Owns the list of what a thread would undo. */
-#include "base/callback.h"
+#include "base/thread/callback.h"
 
 #include <unwind.h>
 

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Writing without signals. Owns nothing. */
-#include "base/quiet.h"
+#include "base/thread/quiet.h"
 
 #include <errno.h>
 #include <pthread.h>

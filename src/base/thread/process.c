@@ -3,7 +3,7 @@
 
 /* Owns the state of the process. A fork child must not touch locks, queues or the driver, whose threads it does not
  * have; so the child's copy of the state says so before fork() returns there. */
-#include "base/process.h"
+#include "base/thread/process.h"
 #include "base/status.h"
 
 #include <pthread.h>

@@ -7,8 +7,8 @@
 #ifndef TARN_BASE_LOCK_H
 #define TARN_BASE_LOCK_H
 
-#include "base/cancel.h"
-#include "base/lock_order.h"
+#include "base/thread/cancel.h"
+#include "base/thread/lock_order.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -4,7 +4,7 @@
 /* The waits for quick mutexes. And the check of the order in which locks are taken, in builds with TARN_DEBUG_CHECKS: owns what each thread
  * has of locks. A lock that is waited for must come after all that the thread has; so no circle of threads waits for each other. A try is
  * never waited for. */
-#include "base/lock.h"
+#include "base/thread/lock.h"
 
 #include <errno.h>
 #include <linux/futex.h>

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The start of a call on memory. Owns that it was the first. */
-#include "memory/arena/hooks.h"
+/* The start of a call on memory. Owns that it was the first, and what layers above have registered. */
+#include "memory/settings/hooks.h"
+#include "memory/settings/caching.h"
+#include "memory/settings/config.h"
 
 #include <pthread.h>
+
+struct upper_hooks upper_hooks;
+const struct announcer *announcer;
 
 static void begin(void)
 {

@@ -3,8 +3,8 @@
 
 /* Threads that copy. A crew owns its threads and its queue; the copies are its owner's. `crew_lock` protects the queue and which
  * copies are in progress, and is not held over a copy. */
-#include "base/crew.h"
-#include "base/thread.h"
+#include "base/thread/crew.h"
+#include "base/thread/thread.h"
 
 #include <sched.h>
 #include <string.h>
