@@ -493,7 +493,8 @@ void captures_wake(void)
     mutex_unlock(&captures_lock);
 }
 
-bool captures_wait(struct device *device, uint64_t ns, const atomic_uint_fast64_t *count, uint64_t seen)
+/* A deadline of the monotonic clock. */
+static struct timespec deadline_in(uint64_t ns)
 {
     struct timespec limit;
     clock_gettime(CLOCK_MONOTONIC, &limit);
@@ -504,12 +505,33 @@ bool captures_wait(struct device *device, uint64_t ns, const atomic_uint_fast64_
         limit.tv_sec++;
         limit.tv_nsec -= 1000000000;
     }
-    mutex_lock(&captures_lock);
-    bool over;
-    while (!(over = captures_open(device) == 0 || (count && atomic_load(count) != seen)) &&
-           condition_wait(&one_ended, &captures_lock, &limit) != ETIMEDOUT)
-        ;
-    mutex_unlock(&captures_lock);
+    return limit;
+}
+
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+#define FIRST_PAUSE 1000000u  /* ns */
+#define LAST_PAUSE 100000000u /* ns */
+
+/* Nobody signals that the driver has ended a capture, or a caller one that was announced. So the driver is asked, with growing pauses. */
+bool captures_wait(struct device *device, uint64_t ns, const atomic_uint_fast64_t *count, uint64_t seen)
+{
+    const struct timespec limit = deadline_in(ns);
+    uint64_t pause = FIRST_PAUSE;
+    bool over, in_time = true;
+    while (!(over = captures_going_on(device) == 0 || (count && atomic_load(count) != seen)) && in_time) {
+        struct timespec until = deadline_in(pause);
+        in_time = is_before(&until, &limit);
+        pause = pause < LAST_PAUSE ? 2 * pause : pause;
+        mutex_lock(&captures_lock);
+        while (captures_open(device) && !(count && atomic_load(count) != seen) &&
+               condition_wait(&one_ended, &captures_lock, in_time ? &until : &limit) != ETIMEDOUT)
+            ;
+        mutex_unlock(&captures_lock);
+    }
     return over;
 }
 

@@ -247,32 +247,35 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
     return status;
 }
 
-/* Resumes a pool, unless only the sleep still has a reference to it: then it ends with the list. If its device is lost, it never gets memory
- * again, and all else wakes without it: that sets `lost`. */
-static tarn_status resume(struct member *member, tarn_status *lost)
+/* Resumes a pool, unless only the sleep still has a reference to it: then it ends with the list. */
+static tarn_status resume(const struct member *member)
 {
     struct pool *pool = member->pool;
-    if (member->state != SLEEPS || !is_suspended(pool) || atomic_load(&pool->count) == 1)
+    if (!is_suspended(pool) || atomic_load(&pool->count) == 1)
         return TARN_OK;
-    tarn_status status = tarn_pool_resume((tarn_pool *)pool);
-    if (status != TARN_ERROR_DEVICE_LOST)
-        return status;
-    *lost = status;
-    return TARN_OK;
+    return tarn_pool_resume((tarn_pool *)pool);
 }
 
-/* Resumes the pools that have no memory. Those for which this fails stay as they are. */
+/* Resumes the pools that have no memory, and returns the first failure. A pool for which this fails stays as it is, and the next ones are
+ * resumed all the same: another device has room where one has none. If a pool's device is lost, it never gets memory again, and all else
+ * wakes without it: that sets `lost`. */
 static tarn_status resume_all(tarn_status *lost)
 {
     tarn_status first = TARN_OK;
-    for (size_t i = sleeping.count; i-- > 0;) {
+    struct error_before before;
+    for (size_t i = 0; i < sleeping.count; i++) {
         struct member *member = &sleeping.members[i];
         if (member->state != SLEEPS)
             continue;
-        tarn_status status = resume(member, lost);
-        if (!status)
+        error_attempt_begin(&before);
+        tarn_status status = resume(member);
+        error_attempt_end(&before, first ? TARN_OK : status);
+        if (status == TARN_ERROR_DEVICE_LOST)
+            *lost = status;
+        else
+            first = first ? first : status;
+        if (!status || status == TARN_ERROR_DEVICE_LOST)
             member->state = STAYS;
-        first = first ? first : status;
     }
     return first;
 }
@@ -697,13 +700,7 @@ tarn_status tarn_wake(void)
     tarn_status lost = TARN_OK, status = barred_begin(TARN_SLEEP_ASLEEP, "wake");
     if (status)
         return status;
-    for (size_t i = 0; i < sleeping.count && !status; i++) {
-        struct member *member = &sleeping.members[i];
-        status = resume(member, &lost);
-        if (!status)
-            member->state = STAYS;
-    }
-    if (status) {
+    if ((status = resume_all(&lost))) {
         list_forget_awake(); /* those that were resumed, too */
         return barred_end(TARN_SLEEP_ASLEEP, status);
     }

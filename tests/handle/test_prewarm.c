@@ -169,6 +169,37 @@ static void test_a_handle_that_comes_back_ends_a_wait(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
+/* A capture that its caller or the driver ends without a word to tarn is over for a thread that waits already. */
+static void test_a_capture_that_ends_past_tarn_ends_a_wait(void **state)
+{
+    (void)state;
+    for (int announced = 0; announced < 2; announced++) {
+        pthread_t waits;
+        driver_graph graph = NULL;
+        tarn_stream stream = new_stream();
+        waiting.library = fake_register(0, false);
+        if (announced) {
+            assert_ok(tarn_capture_announce(stream));
+            assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_RELAXED));
+        } else {
+            assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
+        }
+        assert_int_equal(pthread_create(&waits, NULL, wait_for_a_handle, NULL), 0);
+        usleep(50000); /* it waits */
+        assert_int_equal(fake_calls(FAKE_CREATE), announced); /* the one of the round before */
+        assert_ok(driver->capture_end(0, native(stream), &graph));
+        pthread_join(waits, NULL);
+        assert_int_equal(waiting.status, TARN_OK);
+        assert_true(waiting.took < 15);
+        if (announced)
+            assert_ok(tarn_capture_end_announced(stream, graph));
+        else
+            assert_true(tarn_capture_abort(stream) != TARN_ERROR_CAPTURE);
+        assert_ok(driver->graph_destroy(0, graph));
+        assert_ok(tarn_stream_return(stream));
+    }
+}
+
 /* ---- What a get says --------------------------------------------------------------------------------------------- */
 
 /* A handle whose last stream is in a capture that tarn does not know cannot be ordered behind that stream; another is made. */
@@ -372,6 +403,7 @@ int main(void)
         TEST(test_handles_of_idle_streams_are_used_again),
         TEST(test_a_handle_is_kept_for_a_stream),
         TEST(test_a_handle_that_comes_back_ends_a_wait),
+        TEST(test_a_capture_that_ends_past_tarn_ends_a_wait),
         TEST(test_an_unknown_capture_of_another_stream),
         TEST(test_a_stream_that_is_gone),
         TEST(test_a_create_that_asks_for_its_own_library),

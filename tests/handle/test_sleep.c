@@ -469,6 +469,48 @@ static void a_wake_without_room_can_be_repeated(void **state)
     nothing_is_left_at_all();
 }
 
+static bool sleeps(tarn_pool *pool)
+{
+    tarn_pool_state state = TARN_POOL_CHANGES;
+    OK(tarn_pool_state_get(pool, &state));
+    return state != TARN_POOL_RUNS;
+}
+
+/* A device that is full keeps no pool of another device asleep, nor a smaller one of its own; and the text is the first failure's. */
+static void a_full_device_keeps_no_other_asleep(void **state)
+{
+    (void)state;
+    for (int full = 0; full < DEVICES; full++) {
+        struct filled large[DEVICES];
+        void *most[DEVICES];
+        for (int device = 0; device < DEVICES; device++) {
+            filled_begin(&large[device], device, NULL);
+            most[device] = alloc_in(large[device].pool, large[device].stream, 64 * MIB);
+        }
+        struct filled small;
+        filled_begin(&small, full, NULL);
+        OK(tarn_sleep(NULL, NULL));
+        OK(tarn_device_limit_set(full, reserved_on(full) + 32 * MIB));
+        GIVES(tarn_wake(), TARN_ERROR_OUT_OF_MEMORY);
+        char device[32];
+        snprintf(device, sizeof device, "on device %d", full);
+        CHECK(strstr(tarn_last_error(), device));
+        CHECK(state_now() == TARN_SLEEP_ASLEEP);
+        for (int i = 0; i < DEVICES; i++)
+            CHECK(sleeps(large[i].pool) == (i == full));
+        CHECK(!sleeps(small.pool) && filled_is_right(&small));
+        OK(tarn_device_limit_set(full, TARN_NO_LIMIT));
+        OK(tarn_wake());
+        for (int i = 0; i < DEVICES; i++) {
+            CHECK(filled_is_right(&large[i]));
+            OK(tarn_free(most[i]));
+            filled_end(&large[i]);
+        }
+        filled_end(&small);
+    }
+    nothing_is_left_at_all();
+}
+
 static void end_while_prepared(void)
 {
     struct filled filled;
@@ -787,6 +829,7 @@ int main(void)
         cmocka_unit_test(a_capture_refuses_a_sleep_and_a_sleep_a_capture),
         cmocka_unit_test(pools_that_slept_before_sleep_on),
         cmocka_unit_test(a_wake_without_room_can_be_repeated),
+        cmocka_unit_test(a_full_device_keeps_no_other_asleep),
         cmocka_unit_test(a_cancel_that_maps_waits_for_captures),
         cmocka_unit_test(a_pool_that_is_resumed_between_commits_has_left),
         cmocka_unit_test(nothing_is_lost_whatever_fails),

@@ -571,6 +571,38 @@ static void no_call_costs_more_for_all_the_others(void)
     }
 }
 
+/* Shortages ---------------------------------------------------------------------------------------------------------- */
+
+/* The device is full, and one pool helps out. */
+static void cost_of_help(void)
+{
+    void *block = NULL;
+    tarn_block_info info = {.size = sizeof info};
+    OK(tarn_alloc_on(own, 64 * MIB, &block));
+    OK(tarn_pointer_info_get(block, &info));
+    CHECK(info.pool.second); /* the helper's */
+    OK(tarn_free(block));
+}
+
+/* A request of the default pool that is short of memory looks at those pools that may help, and not at the others. */
+static void help_costs_no_more_beside_pools_that_give_none(void)
+{
+    host_start_with(1, MEMORY);
+    own = lease(0);
+    tarn_pool *helper = pool_with((tarn_pool_options){.use_on_oom = true});
+    OK(tarn_free(alloc_in(helper, own, 64 * MIB)));
+    double costs[2];
+    for (int many = 0; many < 2; many++) {
+        OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+        pools_grow(many ? MANY : FEW);
+        OK(tarn_device_limit_set(0, (size_t)stats_of(0).reserved_bytes[0].current));
+        costs[many] = cost(cost_of_help, many ? bound(costs[0]) : INFINITY);
+    }
+    printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", "help in a shortage", costs[0], FEW, costs[1], MANY);
+    fflush(stdout);
+    CHECK(costs[1] < bound(costs[0]));
+}
+
 /* Sleeps ------------------------------------------------------------------------------------------------------------- */
 
 #define SLEEPERS 64
@@ -620,6 +652,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHILD_TEST(ten_thousand_of_everything),
         CHILD_TEST(no_call_costs_more_for_all_the_others),
+        CHILD_TEST(help_costs_no_more_beside_pools_that_give_none),
         CHILD_TEST(a_sleep_waits_for_the_device_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

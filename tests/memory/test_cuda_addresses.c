@@ -54,6 +54,27 @@ static void the_default_takes_plain_segments(void)
     CHECK(calls_of(0, "map") == 0);
 }
 
+/* CUDA_ERROR_INVALID_VALUE and others, which drivers give for ranges that they do not have. */
+static const char *reason_now;
+
+static void it_takes_plain_segments_for_this_reason(void)
+{
+    refuse(reason_now, "");
+    everything_works();
+    CHECK(calls_of(0, "map") == 0);
+}
+
+static void whatever_the_reason_is(void **state)
+{
+    static const char *const reasons[] = {"cuMemAddressReserve:1:1+", "cuMemAddressReserve:1:800+",
+                                          "cuMemAddressReserve:1:801+", "cuMemAddressReserve:1:304+"};
+    (void)state;
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        reason_now = reasons[i];
+        in_child(it_takes_plain_segments_for_this_reason);
+    }
+}
+
 /* A range of four times the memory is refused; the second is half as long. */
 static void the_default_tries_smaller_ranges(void)
 {
@@ -188,6 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CHILD_TEST(the_default_takes_plain_segments),
+        cmocka_unit_test(whatever_the_reason_is),
         CHILD_TEST(the_default_tries_smaller_ranges),
         CHILD_TEST(a_range_as_long_as_the_memory_serves_large_blocks),
         CHILD_TEST(a_pool_that_needs_them_asks_again),

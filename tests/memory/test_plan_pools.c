@@ -419,6 +419,26 @@ static void an_arena_ends_while_it_begins(void)
     nothing_is_left(0);
 }
 
+/* How a heap places its blocks while it follows a plan ends with the plan. */
+static void a_heap_places_as_before_when_its_plan_ends(void)
+{
+    struct stream *stream = NULL;
+    use_plan();
+    tarn_stream leased = lease(0);
+    tarn_pool *pool = make_pool();
+    void *block = alloc_in(pool, leased, 8 * MIB);
+    OK(stream_find(leased, 0, &stream));
+    struct heap *heap = heap_if_used(&((struct pool *)pool)->store, stream);
+    mutex_lock(&heap->lock);
+    CHECK(heap->following && heap->saves);
+    plan_end_locked(heap);
+    CHECK(!heap->following && !heap->saves);
+    mutex_unlock(&heap->lock);
+    OK(tarn_free(block));
+    OK(tarn_pool_release(pool));
+    nothing_is_left(0);
+}
+
 /* The n-th driver call, or host allocation, of the beginning fails: the pool serves all the same, or fails and changes nothing. */
 static void begin_with_failure(uint64_t n, bool host)
 {
@@ -461,6 +481,7 @@ int main(void)
         CHILD_TEST(an_arena_stays_with_its_pool),
         CHILD_TEST(a_pool_ends_that_another_thread_remembers),
         CHILD_TEST(an_arena_ends_while_it_begins),
+        CHILD_TEST(a_heap_places_as_before_when_its_plan_ends),
         CHILD_TEST(failures_at_the_beginning_leave_all_as_it_was),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);

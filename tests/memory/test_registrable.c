@@ -150,6 +150,41 @@ static void the_same_calls_give_the_same_places(void **state)
 }
 
 /* The oldest segment serves, though a newer one has the lower address. */
+/* A small block that its zone does not serve goes to no leftover of the other: whether that is asked for depends on what has ended. */
+static void a_small_block_stays_in_its_zone(void **state)
+{
+    (void)state;
+    char *small[RANKS], *large[RANKS], *filled[RANKS][SEGMENT / MIB];
+    tarn_pool *pools[RANKS];
+    tarn_stream own[RANKS], other[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        pools[r] = registrable(r, TARN_NO_LIMIT);
+        own[r] = lease(r);
+        other[r] = lease(r);
+        large[r] = alloc_in(pools[r], own[r], SEGMENT - MIB / 2);
+        char *used = alloc_in(pools[r], own[r], SEGMENT);
+        OK(tarn_record_stream(used, other[r]));
+        if (r) /* on this rank the block still waits below */
+            work_on(other[r], used, 1, 1000000);
+        OK(tarn_free(used));
+        for (size_t i = 0; i < SEGMENT / MIB; i++)
+            filled[r][i] = alloc_in(pools[r], own[r], MIB);
+        small[r] = alloc_in(pools[r], own[r], MIB / 2);
+    }
+    struct place first = place_of(pools[0], small[0]), second = place_of(pools[1], small[1]);
+    CHECK(first.segment == second.segment && first.offset == second.offset);
+    for (int r = 0; r < RANKS; r++) {
+        for (size_t i = 0; i < SEGMENT / MIB; i++)
+            OK(tarn_free(filled[r][i]));
+        OK(tarn_free(small[r]));
+        OK(tarn_free(large[r]));
+        OK(tarn_pool_release(pools[r]));
+        OK(tarn_stream_return(own[r]));
+        OK(tarn_stream_return(other[r]));
+        nothing_is_left(r);
+    }
+}
+
 static void reuse_is_by_age(void **state)
 {
     (void)state;
@@ -374,6 +409,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_calls_give_the_same_places),
+        cmocka_unit_test(a_small_block_stays_in_its_zone),
         cmocka_unit_test(reuse_is_by_age),
         cmocka_unit_test(segments_that_touch_stay_two),
         cmocka_unit_test(a_segment_is_one_piece_as_others_want_it),

@@ -154,16 +154,16 @@ tarn_status arena_addresses(struct arena *arena)
     return status;
 }
 
-/* The addresses of a default pool that is virtual. Where the settings leave the choice to tarn, and the driver refuses every range, the
- * device is one without virtual memory: on some machines free memory comes without room in the driver's addresses
+/* The addresses of a default pool that is virtual. Where the settings leave the choice to tarn, and the driver refuses every range, for
+ * whatever reason, the device is one without virtual memory: on some machines free memory comes without room in the driver's addresses
  * (ggml-org/llama.cpp#29142). */
 static tarn_status addresses_of_default(struct arena *arena)
 {
     struct error_before before;
     error_attempt_begin(&before);
     tarn_status status = addresses_create(arena);
-    if (memory_config()->segments == CONFIG_SEGMENTS_BY_DRIVER &&
-        (status == TARN_ERROR_OUT_OF_MEMORY || status == TARN_ERROR_NOT_SUPPORTED)) {
+    bool refused = status && status != TARN_ERROR_DEVICE_LOST && status != TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (refused && memory_config()->segments == CONFIG_SEGMENTS_BY_DRIVER) {
         log_write(LOG_INFO, "plain segments: %s", tarn_last_error());
         arena->plain = true;
         store_is_of(&arena->store, KIND_PLAIN, 0);

@@ -86,6 +86,7 @@ struct store {
     struct store *next, *previous;
     struct tree_node by_id;
     struct store *next_left, *previous_left;
+    struct store *next_spare, *previous_spare; /* among those of pools with `use_on_oom` */
     struct store *next_ended; /* of a pool without references that is not left behind yet */
 
     /* The number of graphs and open captures that use its addresses, live or free. Whether the pool was left behind: nothing can be
@@ -127,6 +128,7 @@ struct arena {
     struct store uncached;                   /* of the default pool too, while caching is off: tarn_caching_set() */
     struct store *stores;                    /* lock: of the private pools */
     struct tree pools;                       /* lock: the same, by their ids */
+    struct store *spares;                    /* lock: of these, the ones of pools with `use_on_oom` */
     struct store *left_first, *left_from;    /* lock: of these, the ones left behind; which to destroy next */
     _Atomic(struct store *) ended;           /* a stack of those whose last reference was dropped */
     struct store *ended_taken;               /* `collecting` (pool.c): what was taken from it */

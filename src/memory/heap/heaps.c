@@ -211,6 +211,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     batches_begin_locked(heap);
     heap->splits = (struct counters_splits){0};
     heap->growths = (struct growths){0};
+    heap->saves = false;
     heap->news = 0;
     if (!left_behind)
         caches_open_locked(heap);

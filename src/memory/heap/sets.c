@@ -108,7 +108,9 @@ struct heap *heap_walk_next(struct heap_walk *walk)
     struct heap *before = walk->heap;
     mutex_lock(&walk->arena->sets_lock);
     walk->heap = NULL;
-    if (before && walk->vain >= HEAP_LOOKS) {
+    if (walk->whole) {
+        walk->heap = older_locked(set, before ? before->number : UINT64_MAX);
+    } else if (before && walk->vain >= HEAP_LOOKS) {
         set->from = before->number;
     } else {
         if (before || set->from)

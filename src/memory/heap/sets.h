@@ -31,12 +31,13 @@ struct heap_member {
 struct heap *heap_next_of(struct store *store, const struct heap *heap);
 struct heap *heap_next_serving(struct store *wanting, const struct heap *heap);
 
-/* A walk over a part of a set. A walk that has looked in vain at HEAP_LOOKS heaps ends, and the next one goes on there: so what a call costs
- * does not grow with the set. */
+/* A walk over a set. A walk over a part of it that has looked in vain at HEAP_LOOKS heaps ends, and the next one goes on there: so what a call
+ * costs does not grow with the set. */
 #define HEAP_LOOKS 64
 struct heap_walk {
     struct arena *arena;
     struct heap_set *set;
+    bool whole;
     struct heap *heap; /* the last one */
     unsigned vain;     /* looks so far; counted by the caller */
 };

@@ -396,9 +396,10 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
 
 tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **result)
 {
-    /* Nor if the heap follows a plan, which reserves that memory. */
-    struct span *span =
-        !heap->store->kind.pieces || heap->following ? NULL : span_find_aside_locked(heap, size, alignment, most);
+    /* Not where each rank must get the same place, and not if the heap follows a plan, which reserves that memory. */
+    const struct store *store = heap->store;
+    bool may = store->kind.pieces && !store->kind.fixed && !heap->following;
+    struct span *span = may ? span_find_aside_locked(heap, size, alignment, most) : NULL;
     return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
 }
 

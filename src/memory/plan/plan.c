@@ -263,6 +263,7 @@ void plan_end_locked(struct heap *heap)
     if (!follower)
         return;
     heap->following = NULL;
+    heap->saves = false; /* until the next growth finds a reason */
     site_end(&follower->following.site, heap->arena);
     follower_destroy(follower);
     if (!heap_is_left_behind_locked(heap))

@@ -100,6 +100,22 @@ struct pool *pool_of_id_locked(struct arena *arena, tarn_pool_id id)
     return node ? pool_of_store(STORE_BY_ID(node)) : NULL;
 }
 
+static void spare_push_locked(struct arena *arena, struct store *store)
+{
+    store->previous_spare = NULL;
+    store->next_spare = arena->spares;
+    if (arena->spares)
+        arena->spares->previous_spare = store;
+    arena->spares = store;
+}
+
+static void spare_remove_locked(struct arena *arena, const struct store *store)
+{
+    *(store->previous_spare ? &store->previous_spare->next_spare : &arena->spares) = store->next_spare;
+    if (store->next_spare)
+        store->next_spare->previous_spare = store->previous_spare;
+}
+
 void pool_begin(struct pool *pool)
 {
     struct arena *arena = pool->store.arena;
@@ -111,6 +127,8 @@ void pool_begin(struct pool *pool)
         arena->stores->previous = &pool->store;
     arena->stores = &pool->store;
     tree_insert_by(&arena->pools, &pool->store.by_id, is_before);
+    if (pool->use_on_oom)
+        spare_push_locked(arena, &pool->store);
     mutex_unlock(&arena->lock);
     trace_store(TRACE_pool_create, &pool->store, 0);
 }
@@ -179,6 +197,8 @@ static bool unlink_store(struct arena *arena, struct store *store)
     if (unvisited) {
         left_remove_locked(arena, store);
         tree_remove(&arena->pools, &store->by_id);
+        if (pool_of_store(store)->use_on_oom)
+            spare_remove_locked(arena, store);
         *(store->previous ? &store->previous->next : &arena->stores) = store->next;
         if (store->next)
             store->next->previous = store->previous;
@@ -371,7 +391,7 @@ void pool_release(struct pool *pool)
 static bool is_spare(struct store *store)
 {
     const struct pool *pool = pool_of_store(store);
-    return pool->use_on_oom && atomic_load(&pool->count) && atomic_load(&store->holds) == 0;
+    return atomic_load(&pool->count) && atomic_load(&store->holds) == 0;
 }
 
 struct pool *pool_spare_next(const struct heap *heap, struct pool *pool)
@@ -380,9 +400,9 @@ struct pool *pool_spare_next(const struct heap *heap, struct pool *pool)
     if (!store_is_default(heap->store))
         return NULL;
     mutex_lock(&arena->lock);
-    struct store *store = pool ? pool->store.next : arena->stores;
+    struct store *store = pool ? pool->store.next_spare : arena->spares;
     while (store && !is_spare(store))
-        store = store->next;
+        store = store->next_spare;
     struct pool *next = store ? pool_of_store(store) : NULL;
     if (next)
         atomic_fetch_add(&next->visits, 1);

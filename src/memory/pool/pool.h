@@ -23,7 +23,7 @@ struct pool {
     atomic_uint users;          /* of these, the ones that callers may release */
     atomic_uint held;           /* ... and the ones that they may unhold */
     atomic_uint visits;         /* requests in progress: they keep the object, not the pool */
-    bool use_on_oom;            /* arena lock */
+    bool use_on_oom;            /* constant */
     atomic_int state;           /* tarn_pool_state; suspend.c */
     struct contents contents;   /* of the thread that changes the state */
     bool prepared, keeps;       /* likewise: a sleep has begun, and whether it keeps contents */

@@ -41,7 +41,7 @@ struct climb {
     bool slabs_collected;                    /* since the last wait, as the two that follow */
     int takings;                             /* left */
     struct stillness since;
-    size_t waits;      /* left; SIZE_MAX: not counted yet */
+    size_t waits;      /* left; SIZE_MAX: none yet, so not counted */
     int endings;       /* left */
     uint64_t let_go;   /* references to pools that were dropped before this round */
     uint64_t relieved; /* blocks that debug mode had released at the last check */
@@ -271,9 +271,10 @@ static enum outcome step_wait(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
     tarn_status status = TARN_OK;
-    if (climb->waits == SIZE_MAX)
-        climb->waits = waits_ahead(arena, NULL);
-    if (climb->waits-- == 0 || !wait_for_any(climb->heap, &status)) {
+    bool waited = climb->waits > 0 && wait_for_any(climb->heap, &status);
+    if (waited)
+        climb->waits = climb->waits == SIZE_MAX ? waits_ahead(arena, NULL) : climb->waits - 1;
+    else {
         bool more = has_more(climb);
         if (climb->endings-- == 0 || !more)
             return ON;

@@ -74,26 +74,24 @@ static size_t take_of(struct heap *heap, struct heap *own, enum source source, s
 }
 
 /* Moves idle memory of other heaps to the unmapped pieces of this one's store until `wanted` bytes came. */
-static size_t take_from(struct heap *own, enum source source, size_t wanted)
+static size_t take_from_those_in_use(struct heap *own, size_t wanted)
 {
     struct arena *arena = own->arena;
     struct run *leaving = NULL;
     size_t total = 0;
     move_begin(arena); /* so long no pool goes away */
-    if (source == LEFT_BEHIND)
-        total = take_unmapped(own->store, wanted);
     for (struct heap *heap = heap_next_serving(own->store, NULL); heap && total < wanted;
          heap = heap_next_serving(own->store, heap))
-        total += take_of(heap, own, source, wanted - total, &leaving);
+        total += take_of(heap, own, IN_USE, wanted - total, &leaving);
     move_end(arena);
     (void)segments_release(leaving);
     return total;
 }
 
-/* The same from a set of heaps, of which it looks at a part: those that nobody uses, or that may lend. */
-static size_t take_from_set(struct heap *own, enum source source, struct heap_set *set, size_t wanted)
+/* The same from a set of heaps: those that nobody uses, or that may lend. Unless `whole`, it looks at a part of them. */
+static size_t take_from_set(struct heap *own, enum source source, struct heap_set *set, bool whole, size_t wanted)
 {
-    struct heap_walk walk = {.arena = own->arena, .set = set};
+    struct heap_walk walk = {.arena = own->arena, .set = set, .whole = whole};
     struct run *leaving = NULL;
     size_t total = 0;
     move_begin(own->arena);
@@ -102,7 +100,7 @@ static size_t take_from_set(struct heap *own, enum source source, struct heap_se
         total += taken;
         walk.vain += !taken;
         mutex_lock(&walk.heap->lock);
-        if (source == NOBODYS)
+        if (source != RETURNED)
             heap_nobodys_end_locked(walk.heap);
         else
             heap_lends_end_locked(walk.heap);
@@ -110,6 +108,20 @@ static size_t take_from_set(struct heap *own, enum source source, struct heap_se
     }
     move_end(own->arena);
     (void)segments_release(leaving);
+    return total;
+}
+
+/* What is left behind and serves the store. */
+static size_t take_from_those_left_behind(struct heap *own, size_t wanted)
+{
+    struct arena *arena = own->arena;
+    struct heap_set *sets[] = {&arena->abandoned, &own->store->retired, &arena->store.retired,
+                               &arena->uncached.retired};
+    move_begin(arena);
+    size_t total = take_unmapped(own->store, wanted);
+    move_end(arena);
+    for (size_t i = 0; i < sizeof sets / sizeof *sets && total < wanted; i++)
+        total += take_from_set(own, LEFT_BEHIND, sets[i], true, wanted - total);
     return total;
 }
 
@@ -122,8 +134,8 @@ size_t take_from_others(struct heap *own, size_t wanted)
         total = pass_on(shared, own->store, wanted, 0);
         move_end(own->arena);
     }
-    total += total < wanted ? take_from(own, LEFT_BEHIND, wanted - total) : 0;
-    return total < wanted ? total + take_from(own, IN_USE, wanted - total) : total;
+    total += total < wanted ? take_from_those_left_behind(own, wanted - total) : 0;
+    return total < wanted ? total + take_from_those_in_use(own, wanted - total) : total;
 }
 
 bool take_what_is_left_behind(struct heap *heap, size_t size)
@@ -135,14 +147,14 @@ bool take_what_is_left_behind(struct heap *heap, size_t size)
     bool any = arena->retired > 0;
     mutex_unlock(&arena->lock);
     if (any)
-        taken = take_from_set(heap, NOBODYS, &heap->store->retired, wanted);
+        taken = take_from_set(heap, NOBODYS, &heap->store->retired, false, wanted);
     if (any && taken < wanted)
-        taken += take_from_set(heap, NOBODYS, &arena->abandoned, wanted - taken);
+        taken += take_from_set(heap, NOBODYS, &arena->abandoned, false, wanted - taken);
     mutex_lock(&arena->lock);
     size_t unmapped = heap->store->unmapped.bytes;
     mutex_unlock(&arena->lock);
     if (unmapped < size && taken < size && streams_returned(arena->device))
-        taken += take_from_set(heap, RETURNED, &heap->store->lenders, size - unmapped);
+        taken += take_from_set(heap, RETURNED, &heap->store->lenders, false, size - unmapped);
     return taken;
 }
 
