@@ -80,8 +80,8 @@ struct book_holder {
 
 /* Where one thread counts, so that threads do not meet: what it changed of one account since it last added that to the account, its holder
  * and its device. All sums are those of the lists with those of the desks; a sum that is negative for a moment is 0. Peaks are exact where
- * one thread allocates, else low by at most what the desks of the others have, 1 MiB each. A process that is killed while a desk is emptied
- * may have its figures counted twice. */
+ * one thread allocates, else low or high by at most what the desks of the others have, 1 MiB each. A process that is killed while a desk is
+ * emptied may have its figures counted twice. */
 struct book_desk {
     _Atomic uint32_t taken;
     _Atomic uint32_t account; /* book_account_number(), and 1; 0: none */

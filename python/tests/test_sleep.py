@@ -256,6 +256,9 @@ def test_names_are_given_in_a_list():
     for argument in ("discard", "keep", "leave"):
         with pytest.raises(TypeError, match=f"{argument}: a list of names is wanted, .'cache'."):
             tarn.sleep(**{argument: "cache"})
+        for wrong in ([1], b"cache", [b"cache"]):
+            with pytest.raises(TypeError, match=f"{argument}: names are texts"):
+                tarn.sleep(**{argument: wrong})
     assert tarn.sleep_state() == "awake"
 
 

@@ -2,8 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Tensors for other processes. What PyTorch sends along is bytes: here they name a socket of the sender's, and a block. The receiver
- * connects, and gets the block's physical memory as file descriptors (tarn/share.h). A thread of the sender's takes connections, and one
- * each answers them, so that a receiver that says nothing keeps no other waiting. They start with the first tensor that is sent.
+ * connects, and gets the block's physical memory as file descriptors (tarn/share.h). A thread of the sender's takes connections and waits for
+ * the keys of all of them at once, and one each answers what has a key, so that a receiver that says nothing keeps no other waiting. They start
+ * with the first tensor that is sent.
  *
  * The name of a socket is known to all users of the machine, and free for all once the sender has ended. So each side asks the system which
  * user the other is, before it sends the first byte.
@@ -11,6 +12,7 @@
  * PyTorch keeps a tensor live in the sender until its receivers have let go of it, so a block is offered until it is freed. */
 #include "allocator.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -18,10 +20,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <thread>
+#include <vector>
 
 namespace tarn_torch
 {
@@ -41,7 +46,8 @@ struct Handle {
 
 /* The most that one side waits for the other: both are at the end of one local socket, and what is sent fits into it. */
 constexpr timeval patience = {30, 0};
-constexpr int answers_most = 64; /* at once; the next one waits */
+constexpr int answers_most = 64;     /* at once, to receivers that have a key; the next one waits */
+constexpr size_t callers_most = 256; /* connections without a key yet; the oldest of more is closed */
 
 struct Share {
     tarn_share *share = nullptr;
@@ -136,13 +142,18 @@ static bool is_own_user(int connection)
 
 /* ---- The sender ---- */
 
+/* A connection whose key is not whole yet. */
+struct Caller {
+    std::shared_ptr<File> connection;
+    std::chrono::steady_clock::time_point until;
+    uint64_t key[2];
+    size_t got; /* bytes of the key */
+};
+
 /* Gives a receiver the block that it names. */
-static void answer(int connection)
+static void answer(int connection, const uint64_t key[2])
 {
-    uint64_t key[2] = {};
     be_patient(connection);
-    if (recv(connection, key, sizeof key, MSG_WAITALL) != sizeof key)
-        return;
     std::shared_ptr<Share> share;
     {
         std::lock_guard<std::mutex> guard(exports().lock);
@@ -154,33 +165,68 @@ static void answer(int connection)
         (void)tarn_share_send(connection, share->share);
 }
 
-static void take(int number)
+static void answer_beside(const Caller &caller)
 {
-    auto connection = std::make_shared<File>(number);
-    if (!is_own_user(number))
-        return;
     while (exports().answers >= answers_most)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     exports().answers++;
     try {
-        std::thread([connection] {
-            answer(connection->number);
+        std::thread([caller] {
+            answer(caller.connection->number, caller.key);
             exports().answers--;
         }).detach();
     } catch (const std::exception &) { /* no thread is available now */
         exports().answers--;
-        answer(number);
+        answer(caller.connection->number, caller.key);
     }
+}
+
+/* Takes what has come of a key. Whether the caller stays. */
+static bool listen_to(Caller &caller)
+{
+    ssize_t more = recv(caller.connection->number, reinterpret_cast<char *>(caller.key) + caller.got,
+                        sizeof caller.key - caller.got, MSG_DONTWAIT);
+    if (more < 0 && (errno == EAGAIN || errno == EINTR))
+        return std::chrono::steady_clock::now() < caller.until;
+    caller.got += more > 0 ? static_cast<size_t>(more) : 0;
+    if (caller.got == sizeof caller.key)
+        answer_beside(caller);
+    return more > 0 && caller.got < sizeof caller.key;
+}
+
+static void take(int listener, std::deque<Caller> &callers)
+{
+    int number = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (number < 0) {
+        if (errno == EINTR || errno == ECONNABORTED)
+            return;
+        if (callers.empty()) /* no file is available now */
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        else
+            callers.pop_front();
+        return;
+    }
+    auto connection = std::make_shared<File>(number);
+    if (!is_own_user(number))
+        return;
+    if (callers.size() == callers_most)
+        callers.pop_front();
+    callers.push_back({connection, std::chrono::steady_clock::now() + std::chrono::seconds(patience.tv_sec), {}, 0});
 }
 
 static void serve(int listener)
 {
+    std::deque<Caller> callers;
     for (;;) {
-        int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-        if (connection >= 0)
-            take(connection);
-        else if (errno != EINTR && errno != ECONNABORTED)
-            std::this_thread::sleep_for(std::chrono::milliseconds(100)); /* no file is available now */
+        std::vector<pollfd> files{{listener, POLLIN, 0}};
+        for (const Caller &caller : callers)
+            files.push_back({caller.connection->number, POLLIN, 0});
+        if (poll(files.data(), files.size(), callers.empty() ? -1 : 1000) < 0)
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        for (auto caller = callers.begin(); caller != callers.end();)
+            caller = listen_to(*caller) ? caller + 1 : callers.erase(caller);
+        if (files[0].revents)
+            take(listener, callers);
     }
 }
 

@@ -368,6 +368,21 @@ static void memory_that_goes_and_comes_back(void **state)
         "0.98 GiB were returned to the driver in 10 pieces from 4.00 ms to 49.0 ms, and 900 MiB were taken again "
         "afterwards. Each return is a driver call, and the program waits for the device. Leave out calls of "
         "empty_cache(), or leave more memory free on the device.\n");
+    for (uint64_t pooled = 50 * MIB; pooled <= 100 * MIB; pooled += 50 * MIB) { /* what pools served went nowhere */
+        recording = record();
+        recording->snapshot.of_driver = true;
+        recording->snapshot.pooled = pooled;
+        for (size_t i = 0; i < 10; i++) {
+            put(recording, SNAPSHOT_SEGMENT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
+            put(recording, SNAPSHOT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, STACK_WORK, 0);
+            give(recording, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB);
+            put(recording, SNAPSHOT_SEGMENT_FREE, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
+        }
+        if (pooled < 100 * MIB)
+            expect_part(recording, "or run the program with a larger SIZE of tarn run --pool=SIZE.");
+        else
+            expect_advice(recording, "");
+    }
     recording = record(); /* little of it */
     segments(recording, 10, 100 * MIB, false);
     give(recording, UINT64_C(1) << 40, 100 * MIB);

@@ -87,6 +87,14 @@ row '^  all together +6.14 MiB '
 run 0 "$probe" desks && row '^  probe +5.00 MiB +[0-9.]+ MiB +8,000  plain'
 run 0 -o "$work/run.pickle" "$probe" kinds
 run 0 --stacks -o "$work/run.pickle" "$probe" kinds
+for pool in 16M ""; do # what a pool served was not returned to the driver
+    command=(env "LD_LIBRARY_PATH=$folder" "$tarn" run ${pool:+--pool=$pool} --limit 64M)
+    run 0 -o "$work/storm.pickle" "$probe" threads
+    command=("$tarn" report --text)
+    run 0 "$work/storm.pickle"
+    if [ "$pool" ]; then lacks out 'returned to the driver'; else says out 'returned to the driver'; fi
+done
+command=("${with[@]}")
 run 0 --pool=64M "$probe" one && row "^  tarn's pools, beyond that +14.0 MiB" && lacks err 'nothing was pooled'
 
 # The rest of the shim.

@@ -22,6 +22,9 @@ for bad in 11 11.x 0.1 11.4x; do run 2 "$tarn" sim "--cuda-version=$bad" true &&
 for bad in a a:1 a:0:2 a:1:0 a:1:2x :1:2 'a,b:1:2' a:1:2+x; do run 2 "$tarn" sim "--fail=$bad" true && says err '--fail wants'; done
 for bad in a a:x a:1:2; do run 2 "$tarn" sim "--slow=$bad" true && says err '--slow wants'; done
 for rule in --fail=nosuch:1:2 --slow=cuMem:3 --fail=cuMemCreat:1:2; do run 2 "$tarn" sim $rule true && says err 'have no call "[a-zA-Z]*"$'; done
+for rule in FAIL=nosuch:1:2 FAIL=cuInit:9:2,nosuch:1:2 SLOW=nosuch:3; do
+    run 2 env "TARN_SIM_$rule" "$tarn" sim --fail cuInit:8:1 true && says err 'have no call "nosuch"$'
+done
 for bad in foo CUDA ''; do run 2 "$tarn" sim "--driver=$bad" true && says err '--driver wants auto, cuda, hip or host'; done
 run 127 "$tarn" sim "$work/nothing" && says err 'No such file'
 run 126 "$tarn" sim "$work" && says err 'Permission denied'

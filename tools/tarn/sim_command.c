@@ -54,13 +54,9 @@ static const char help[] =
     "  LD_LIBRARY_PATH=$(tarn sim --path) gdb ./my-program\n"
     "      The same folder, by hand.\n";
 
-enum { RULES_MOST = 32 };
-
 struct arguments {
     const char *driver;
     bool path;
-    const char *calls[RULES_MOST]; /* of --fail and --slow: texts that begin with the name of a call */
-    size_t call_count;
     int status; /* COMMAND_OK, or COMMAND_FAILED when a variable could not be set */
 };
 
@@ -154,25 +150,14 @@ static bool take_version(void *arguments, const char *value)
     return parse_version(value, &version) && set(arguments, set_number("TARN_SIM_CUDA_VERSION", version));
 }
 
-static bool note_call(void *arguments, const char *rule)
-{
-    struct arguments *own = arguments;
-    if (own->call_count == RULES_MOST)
-        return false;
-    own->calls[own->call_count++] = rule;
-    return true;
-}
-
 static bool take_failure(void *arguments, const char *value)
 {
-    return is_rule(value, true) && note_call(arguments, value) &&
-           set(arguments, set_variable("TARN_SIM_FAIL", value, true));
+    return is_rule(value, true) && set(arguments, set_variable("TARN_SIM_FAIL", value, true));
 }
 
 static bool take_delay(void *arguments, const char *value)
 {
-    return is_rule(value, false) && note_call(arguments, value) &&
-           set(arguments, set_variable("TARN_SIM_SLOW", value, true));
+    return is_rule(value, false) && set(arguments, set_variable("TARN_SIM_SLOW", value, true));
 }
 
 static bool take_driver(void *arguments, const char *value)
@@ -222,7 +207,7 @@ static bool has_text(const char *path, const char *text, size_t length)
 static bool is_call(const char *folder, const char *rule)
 {
     static const char *const drivers[] = {"libcuda.so.1", "libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7"};
-    size_t length = strcspn(rule, ":");
+    size_t length = strcspn(rule, ":,");
     bool found = length == 3 && memcmp(rule, "any", 3) == 0;
     for (size_t i = 0; i < sizeof drivers / sizeof *drivers && !found; i++) {
         char path[2 * PATH_MAX];
@@ -230,6 +215,17 @@ static bool is_call(const char *folder, const char *rule)
         found = has_text(path, rule, length);
     }
     return found;
+}
+
+/* The first rule of a variable, options included, that is of no call of a simulated driver; NULL: none. */
+static const char *rule_of_no_call(const char *folder, const char *variable)
+{
+    const char *rule = getenv(variable);
+    while (rule && *rule && is_call(folder, rule)) {
+        rule += strcspn(rule, ",");
+        rule += *rule == ',';
+    }
+    return rule && *rule ? rule : NULL;
 }
 
 /* Becomes the command. Gives a status only where that failed. */
@@ -268,10 +264,11 @@ static int run(int argc, char **argv)
               stderr);
         return COMMAND_FAILED;
     }
-    for (size_t i = 0; i < arguments.call_count; i++)
-        if (!is_call(folder, arguments.calls[i]))
-            return command_usage_error("sim", "the simulated drivers have no call \"%.*s\"",
-                                       (int)strcspn(arguments.calls[i], ":"), arguments.calls[i]);
+    const char *rule = rule_of_no_call(folder, "TARN_SIM_FAIL");
+    rule = rule ? rule : rule_of_no_call(folder, "TARN_SIM_SLOW");
+    if (rule)
+        return command_usage_error("sim", "the simulated drivers have no call \"%.*s\"", (int)strcspn(rule, ":,"),
+                                   rule);
     if (arguments.path) {
         puts(folder);
         return COMMAND_OK;

@@ -208,12 +208,15 @@ def sleep(*, keep_contents: bool = True, discard: Iterable[str] = (), keep: Iter
     Contents are kept in host memory, or not, as `keep_contents` says; pools with the names in `discard`, `keep` and `leave`
     (set_pool_tag()) are treated as those say, `leave` being that they stay awake. Nothing may use memory that sleeps until wake().
     After a failure the process is awake, with its contents, unless what failed came too late to undo: sleep_state() tells."""
-    for argument, names in (("discard", discard), ("keep", keep), ("leave", leave)):
-        if isinstance(names, (str, bytes)):
+    kinds, named = _c.tarn_sleep_contents, []
+    for argument, names, kind in (("discard", discard, kinds.TARN_SLEEP_DISCARD), ("keep", keep, kinds.TARN_SLEEP_KEEP),
+                                  ("leave", leave, kinds.TARN_SLEEP_LEAVE)):
+        if isinstance(names, str):
             raise TypeError(f"{argument}: a list of names is wanted, [{names!r}] instead of {names!r}")
-    kinds = _c.tarn_sleep_contents
-    named = [(name, kind) for names, kind in ((discard, kinds.TARN_SLEEP_DISCARD), (keep, kinds.TARN_SLEEP_KEEP),
-                                              (leave, kinds.TARN_SLEEP_LEAVE)) for name in names]
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"{argument}: names are texts, which {name!r} is not")
+            named.append((name, kind))
     rules = (_c.tarn_sleep_rule * len(named))(*(_c.tarn_sleep_rule(tag=tag_number(name), contents=kind) for name, kind in named))
     what = pools * _c.TARN_SLEEP_POOLS | handles * _c.TARN_SLEEP_HANDLES | pinned * _c.TARN_SLEEP_PINNED | \
         sleepers * _c.TARN_SLEEP_SLEEPERS

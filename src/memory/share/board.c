@@ -199,14 +199,14 @@ struct range {
 };
 
 /* Counts the locks of others. The kernel gives one of a range, whichever, and the rest is to the left and to the right of it. So each lock that
- * is found leaves one range more to look through. */
+ * is found leaves one range more to look through. The first look is made however late it is, as a count of 0 says that there is no importer. */
 tarn_status board_importers(const struct board *board, size_t *count)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct range ranges[BOARD_IMPORTERS + 2] = {{1, (uint64_t)INT64_MAX}};
     uint64_t deadline = ticks_of_system() + BOARD_COUNT_NS;
     *count = 0;
-    for (size_t left = 1; left && *count < BOARD_IMPORTERS && ticks_of_system() < deadline;) {
+    for (size_t left = 1; left && *count < BOARD_IMPORTERS && (!*count || ticks_of_system() < deadline);) {
         struct range range = ranges[--left];
         struct flock lock = lock_at(F_WRLCK, range.start, range.end - range.start);
         if (fcntl(board->own, F_OFD_GETLK, &lock))

@@ -498,16 +498,31 @@ static bool advise_optimizer(const struct analysis *analysis, struct advice_list
     return true;
 }
 
-/* Memory goes to the driver and comes back: calls, and waits, that nothing asked for. */
+/* What keeps memory between uses, for the program that was recorded. */
+static const char *what_keeps(const struct analysis *analysis)
+{
+    if (!analysis->snapshot->of_driver)
+        return "Leave out calls of empty_cache(), or leave more memory free on the device.";
+    return analysis->snapshot->pooled
+               ? "To keep the memory between uses, allocate from a pool, or run the program with a larger SIZE of "
+                 "tarn run --pool=SIZE."
+               : "To keep the memory between uses, allocate from a pool, or run the program with tarn run --pool.";
+}
+
+/* Memory goes to the driver and comes back: calls, and waits, that nothing asked for. What tarn run --pool served did not. */
 static bool advise_returns(const struct analysis *analysis, struct advice_list *list)
 {
     uint64_t returned = 0, again = 0;
     uint32_t first = ANALYSIS_NEVER, last = 0;
     size_t count = 0;
+    uint64_t pooled = analysis->snapshot->of_driver ? analysis->snapshot->pooled : 0;
     for (size_t i = 0; i < analysis->range_count; i++)
-        first = analysis->ranges[i].end < first ? analysis->ranges[i].end : first;
+        if (analysis->ranges[i].size > pooled && analysis->ranges[i].end < first)
+            first = analysis->ranges[i].end;
     for (size_t i = 0; i < analysis->range_count; i++) {
         const struct analysis_range *range = &analysis->ranges[i];
+        if (range->size <= pooled)
+            continue;
         again += range->begin > first ? range->size : 0;
         if (range->end == ANALYSIS_NEVER)
             continue;
@@ -525,10 +540,7 @@ static bool advise_returns(const struct analysis *analysis, struct advice_list *
         say(advice, " from %s to %s", units_time(analysis->times[first]).text, units_time(analysis->times[last]).text);
     say(advice,
         ", and %s were taken again afterwards. Each return is a driver call, and the program waits for the device. %s",
-        units_bytes(again).text,
-        analysis->snapshot->of_driver
-            ? "To keep the memory between uses, allocate from a pool, or run the program with tarn run --pool."
-            : "Leave out calls of empty_cache(), or leave more memory free on the device.");
+        units_bytes(again).text, what_keeps(analysis));
     return true;
 }
 

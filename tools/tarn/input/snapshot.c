@@ -352,6 +352,9 @@ static void read_source(struct reader *reader, const struct pickle_place *record
     reader->snapshot->of_driver = known && pickle_number(source->value) == WORD_TARN_RUN;
     reader->snapshot->modelled =
         source && !reader->snapshot->of_driver && (!known || pickle_number(source->value) != WORD_CUDA);
+    const struct pickle_place *pooled = field(&fields, KEY_POOLED);
+    if (pooled && pickle_get_unsigned(&reader->pickle, pooled->value, &reader->snapshot->pooled))
+        reader->snapshot->pooled = 0;
 }
 
 static bool read_top(struct reader *reader, const struct pickle_place *top)

@@ -38,6 +38,7 @@ const char *const reader_words[WORD_COUNT] = {
     [KEY_POOL_ID] = "pool_id",
     [KEY_TARN_RECORDED] = "tarn_recorded",
     [KEY_SOURCE] = "source",
+    [KEY_POOLED] = "pooled",
     [KEY_FRAMES] = "frames",
     [KEY_HISTORY] = "history",
     [KEY_NAME] = "name",

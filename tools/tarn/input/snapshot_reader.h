@@ -38,6 +38,7 @@ enum word {
     KEY_POOL_ID,
     KEY_TARN_RECORDED,
     KEY_SOURCE,
+    KEY_POOLED,
     KEY_FRAMES,
     KEY_HISTORY,
     KEY_NAME,

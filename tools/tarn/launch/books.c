@@ -223,6 +223,8 @@ struct books_sums books_holder(const struct book *book, unsigned device, uint32_
             sums.made += atomic_load(&book->account[device][library][kind].made);
             sums.made_bytes += atomic_load(&book->account[device][library][kind].made_bytes);
         }
+    uint64_t most = book->exact ? atomic_load(&book->device[device].peak) : UINT64_MAX;
+    sums.peak = sums.peak < most ? sums.peak : most; /* a library's is not exact, and may not pass a limit */
     return sums;
 }
 

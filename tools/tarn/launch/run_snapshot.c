@@ -248,6 +248,7 @@ static bool write_all(struct writing *writing, struct sink *sink)
     pickle_text(&writing->pickle, "tarn_recorded");
     pickle_dict_begin(&writing->pickle);
     key_text(writing, "source", "tarn run");
+    key_number(writing, "pooled", writing->book->pool);
     pickle_dict_end(&writing->pickle);
     pickle_dict_end(&writing->pickle);
     pickle_end(&writing->pickle);

@@ -357,8 +357,8 @@ static void print_limits(const struct arguments *arguments, const struct workloa
 {
     if (workload->initial_count)
         printf(
-            "  not planned: what came before the recording, with %s block%s still there; record from the start of the "
-            "program\n",
+            "  not planned: what was freed before the recording began, and the order of the %s block%s from before; "
+            "record from the start of the program\n",
             units_count(workload->initial_count).text, workload->initial_count == 1 ? "" : "s");
     if (arguments->others)
         printf("  not planned: %d other device%s of this file; --device N plans device N\n", arguments->others,
