@@ -185,7 +185,7 @@ static void test_a_capture_that_ends_past_tarn_ends_a_wait(void **state)
             assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
         }
         assert_int_equal(pthread_create(&waits, NULL, wait_for_a_handle, NULL), 0);
-        usleep(50000); /* it waits */
+        usleep(50000);                                        /* it waits */
         assert_int_equal(fake_calls(FAKE_CREATE), announced); /* the one of the round before */
         assert_ok(driver->capture_end(0, native(stream), &graph));
         pthread_join(waits, NULL);

@@ -471,9 +471,9 @@ static void a_wake_without_room_can_be_repeated(void **state)
 
 static bool sleeps(tarn_pool *pool)
 {
-    tarn_pool_state state = TARN_POOL_CHANGES;
-    OK(tarn_pool_state_get(pool, &state));
-    return state != TARN_POOL_RUNS;
+    tarn_pool_info info = {.size = sizeof info};
+    OK(tarn_pool_info_get(pool, &info));
+    return info.state != TARN_POOL_RUNS;
 }
 
 /* A device that is full keeps no pool of another device asleep, nor a smaller one of its own; and the text is the first failure's. */

@@ -87,7 +87,7 @@ struct store {
     struct tree_node by_id;
     struct store *next_left, *previous_left;
     struct store *next_spare, *previous_spare; /* among those of pools with `use_on_oom` */
-    struct store *next_ended; /* of a pool without references that is not left behind yet */
+    struct store *next_ended;                  /* of a pool without references that is not left behind yet */
 
     /* The number of graphs and open captures that use its addresses, live or free. Whether the pool was left behind: nothing can be
      * allocated from it, and its idle memory serves the default pool. Whether it is suspended: its addresses have no memory (suspend.c). */
