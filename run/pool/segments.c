@@ -203,8 +203,10 @@ void *segment_alloc(size_t size, int device, void *stream, void *user)
     cu_address address = take(size, lane);
     if (address && add(address, size, (unsigned)device, lane, 0))
         return (void *)(uintptr_t)address;
-    if (address)
-        (void)(lane ? lane_give(lane, address, false) : !PASS(cuMemFree_v2, (address)));
+    if (address && lane)
+        (void)lane_give(lane, address, false);
+    else if (address)
+        (void)PASS(cuMemFree_v2, (address));
     charge_segment_free((unsigned)device, size);
     return NULL;
 }
