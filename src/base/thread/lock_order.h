@@ -110,7 +110,7 @@
     X(NVML, "nvml_lock (cuda_monitor.c)", "what one thread has found of NVML becomes all threads'")                    \
     X(SYMBOLS, "symbols_lock (symbols.c)", "what one thread has found of libdw becomes all threads'")                  \
     X(COPIERS, "copiers_lock (base/thread/copiers.h)",                                                                 \
-      "the copies that the copiers has before it, not held over a copy")                                               \
+      "the copies that copiers have before them, not held over a copy")                                                \
     X(DEBUG_NAMES, "names_lock (debug/report.c)", "the names of frames in debug mode's reports")                       \
     X(OBJECTS, "an object pool's lock (pages.h)", "its list of free objects. Taken under any")                         \
     X(SPIN, "the counters' lock (counters.h)",                                                                         \
