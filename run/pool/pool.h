@@ -5,9 +5,10 @@
  * observe of a block is as if it were an allocation of its own; what cannot be kept so is passed on. The shim without pools has none of
  * this, and calls that do nothing.
  *
- * tarn is in the shim as it is in a program, with all its names hidden, and with its host device for a driver: it keeps the books of addresses, and
- * never calls CUDA. Segments are allocated and freed by the shim, on the thread whose call needs them. A plain block is free only when the
- * work that may use it has ended, so no block waits for a stream. Stream-ordered blocks are in pools of their stream: lane.h. */
+ * tarn is in the shim as it is in a program, with all its names hidden, and with its host device for a driver: it keeps the books of
+ * addresses, and never calls CUDA (a drawing: docs/run.md). Segments are allocated and freed by the shim, on the thread whose call needs
+ * them. A plain block is free only when the work that may use it has ended, so no block waits for a stream. Stream-ordered blocks are in
+ * pools of their stream: lane.h. */
 #ifndef TARN_RUN_POOL_H
 #define TARN_RUN_POOL_H
 
