@@ -13,12 +13,12 @@
 
 enum { FILE_LEAST = 256 };
 
-static int move_apart(int file)
+static int renumber(int file)
 {
-    int apart = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, FILE_LEAST);
-    if (apart >= 0)
+    int moved = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, FILE_LEAST);
+    if (moved >= 0)
         close(file);
-    return apart >= 0 ? apart : file;
+    return moved >= 0 ? moved : file;
 }
 
 static bool is_ours(const struct own_file *own, int file)
@@ -31,7 +31,7 @@ int own_file_open(struct own_file *own, const char *path, int flags)
 {
     struct stat about;
     *own = (struct own_file){.number = -1};
-    int file = move_apart(open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0600));
+    int file = renumber(open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (file < 0)
         return -1;
     own->path = fstat(file, &about) ? NULL : strdup(path);
@@ -49,7 +49,7 @@ int own_file(struct own_file *own)
 {
     if (is_ours(own, own->number))
         return own->number;
-    int file = own->path ? move_apart(open(own->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC)) : -1;
+    int file = own->path ? renumber(open(own->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC)) : -1;
     if (file >= 0 && !is_ours(own, file)) {
         close(file);
         file = -1;

@@ -31,19 +31,19 @@ static void end(struct charge *charge, cu_result code, cu_address address, size_
     charge_end(charge, code, SPACE_ADDRESS, address, size);
 }
 
-static unsigned device_of_pool(cu_pool pool, enum run_kind *kind, unsigned *store)
+static unsigned device_of_pool(cu_pool pool, enum run_kind *kind, unsigned *source)
 {
     struct block known;
     cu_context context;
     *kind = RUN_ORDERED;
-    *store = 0;
+    *source = 0;
     if (!blocks_find(SPACE_POOL, (uint64_t)(uintptr_t)pool, &known)) {
         unsigned device = current_device(&context);
-        *store = pool_store_known(pool, device);
+        *source = pool_source_known(pool, device);
         return device;
     }
     *kind = known.kind;
-    *store = known.owner;
+    *source = known.owner;
     return known.device;
 }
 
@@ -53,14 +53,14 @@ HOOK cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream strea
     cu_context context;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync, (address, size, stream));
-    unsigned device = current_device(&context), store = pool_store_of_device(device);
-    if (pool_alloc_ordered(address, &(struct ordered_request){size, store, device, context, stream, false, CALLER})) {
+    unsigned device = current_device(&context), source = pool_source_of_device(device);
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, context, stream, false, CALLER})) {
         shim_leave();
         return CU_OK;
     }
     cu_result code = charge_begin(&charge, RUN_ORDERED, device, size, CALLER);
     if (!code) {
-        charge.block.owner = (uint16_t)store;
+        charge.block.owner = (uint16_t)source;
         code = AGAIN(device, PASS(cuMemAllocAsync, (address, size, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, false);
     }
@@ -74,14 +74,14 @@ HOOK cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream 
     cu_context context;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync_ptsz, (address, size, stream));
-    unsigned device = current_device(&context), store = pool_store_of_device(device);
-    if (pool_alloc_ordered(address, &(struct ordered_request){size, store, device, context, stream, true, CALLER})) {
+    unsigned device = current_device(&context), source = pool_source_of_device(device);
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, context, stream, true, CALLER})) {
         shim_leave();
         return CU_OK;
     }
     cu_result code = charge_begin(&charge, RUN_ORDERED, device, size, CALLER);
     if (!code) {
-        charge.block.owner = (uint16_t)store;
+        charge.block.owner = (uint16_t)source;
         code = AGAIN(device, PASS(cuMemAllocAsync_ptsz, (address, size, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, true);
     }
@@ -95,14 +95,14 @@ HOOK cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool
     enum run_kind kind;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream));
-    unsigned store, device = device_of_pool(pool, &kind, &store);
-    if (pool_alloc_ordered(address, &(struct ordered_request){size, store, device, NULL, stream, false, CALLER})) {
+    unsigned source, device = device_of_pool(pool, &kind, &source);
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, NULL, stream, false, CALLER})) {
         shim_leave();
         return CU_OK;
     }
     cu_result code = charge_begin(&charge, kind, device, size, CALLER);
     if (!code) {
-        charge.block.owner = (uint16_t)store;
+        charge.block.owner = (uint16_t)source;
         code = AGAIN(device, PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, false);
     }
@@ -116,14 +116,14 @@ HOOK cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu
     enum run_kind kind;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream));
-    unsigned store, device = device_of_pool(pool, &kind, &store);
-    if (pool_alloc_ordered(address, &(struct ordered_request){size, store, device, NULL, stream, true, CALLER})) {
+    unsigned source, device = device_of_pool(pool, &kind, &source);
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, NULL, stream, true, CALLER})) {
         shim_leave();
         return CU_OK;
     }
     cu_result code = charge_begin(&charge, kind, device, size, CALLER);
     if (!code) {
-        charge.block.owner = (uint16_t)store;
+        charge.block.owner = (uint16_t)source;
         code = AGAIN(device, PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream)));
         end(&charge, code, code ? 0 : *address, size, stream, true);
     }
@@ -192,7 +192,7 @@ HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
 
 /* Pools: whose memory is in them. */
 
-static void know_pool(cu_pool pool, enum run_kind kind, int device, bool can_be_store)
+static void know_pool(cu_pool pool, enum run_kind kind, int device, bool can_be_source)
 {
     struct block block = {
         .key = (uint64_t)(uintptr_t)pool, .space = SPACE_POOL, .kind = (uint8_t)kind, .references = 1};
@@ -200,8 +200,8 @@ static void know_pool(cu_pool pool, enum run_kind kind, int device, bool can_be_
     if (device < 0 || (unsigned)device >= book->devices)
         return;
     block.device = (uint8_t)device;
-    if (can_be_store)
-        block.owner = (uint16_t)pool_store(pool, (unsigned)device);
+    if (can_be_source)
+        block.owner = (uint16_t)pool_source(pool, (unsigned)device);
     (void)blocks_put(&block, &old); /* without it, the device of the context is charged */
 }
 
@@ -214,7 +214,7 @@ HOOK cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *p
     pool_sees_handles(properties->handle_types);
     if (!code)
         know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST, of_device ? properties->location.id : 0,
-                  of_device && pool_can_be_store(properties));
+                  of_device && pool_can_be_source(properties));
     shim_leave();
     return code;
 }
@@ -236,12 +236,12 @@ HOOK cu_result cuMemPoolDestroy(cu_pool pool)
     if (!shim_enter())
         return PASS(cuMemPoolDestroy, (pool));
     bool known = blocks_take(SPACE_POOL, (uint64_t)(uintptr_t)pool, &block);
-    pool_store_leaves(pool);
+    pool_source_leaves(pool);
     cu_result code = PASS(cuMemPoolDestroy, (pool));
     if (known && code)
         (void)blocks_put(&block, &old);
     if (!code)
-        pool_store_gone(pool);
+        pool_source_gone(pool);
     shim_leave();
     return code;
 }

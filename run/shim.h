@@ -121,7 +121,7 @@ struct block {
     uint8_t space, kind, device;
     bool pooled;    /* part of a segment, which counts as used in its place */
     bool synced;    /* pooled: SYNC_MEMOPS is on for it */
-    uint16_t owner; /* pooled: its lane; else the store that it, or the pool, is: pool/lane.h. 0: none */
+    uint16_t owner; /* pooled: its lane; else the source that it, or the pool, is: pool/lane.h. 0: none */
 };
 
 /* Enters a block with its key. One that had the key before, whose free was not seen, is given out: else old->space is SPACE_NONE. False

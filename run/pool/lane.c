@@ -24,8 +24,8 @@ static struct lane {
     pthread_mutex_t lock;
     _Atomic enum state state;
     tarn_pool *pool;
-    _Atomic unsigned store, device; /* the device of both, store and context */
-    _Atomic(cu_context) context;    /* NULL: it has gone */
+    _Atomic unsigned source, device; /* the device of both, source and context */
+    _Atomic(cu_context) context;     /* NULL: it has gone */
     _Atomic(cu_stream) stream;
     _Atomic uint64_t thread; /* whose default stream it is; 0: any thread may use it */
     _Atomic int count;       /* segments */
@@ -54,7 +54,7 @@ static _Thread_local struct {
     cu_context context;
     cu_stream stream;
     uint64_t changes;
-    unsigned store, lane;
+    unsigned source, lane;
 } last __attribute__((tls_model("initial-exec")));
 static _Thread_local uint64_t own_number __attribute__((tls_model("initial-exec")));
 
@@ -196,9 +196,9 @@ void lanes_end(unsigned device)
 
 /* Segments ---------------------------------------------------------------------------------------------------------- */
 
-unsigned lane_store(unsigned lane)
+unsigned lane_source(unsigned lane)
 {
-    return lanes[lane - 1].store;
+    return lanes[lane - 1].source;
 }
 
 cu_context lane_context(unsigned lane)
@@ -210,7 +210,7 @@ cu_address lane_take(unsigned number, size_t size)
 {
     struct lane *lane = &lanes[number - 1];
     cu_address address = 0;
-    cu_pool pool = store_pool(lane->store);
+    cu_pool pool = source_pool(lane->source);
     if (!pool || real.cuMemAllocFromPoolAsync(&address, size, pool, lane->stream))
         return 0;
     atomic_fetch_add(&lane->count, 1);
@@ -277,13 +277,13 @@ void lane_lose(unsigned lane)
     atomic_fetch_sub(&lanes[lane - 1].count, 1);
 }
 
-/* A lane that was left, or whose store was destroyed, and that has nothing more is no lane any more. */
+/* A lane that was left, or whose source was destroyed, and that has nothing more is no lane any more. */
 static void end_changing(struct lane *lane)
 {
     pthread_mutex_lock(&lane->lock);
     enum state state = atomic_load(&lane->state);
     bool ends = state != NONE && !atomic_load(&lane->count) &&
-                (state == LEFT ? has_ended_locked(lane) : !store_pool(lane->store));
+                (state == LEFT ? has_ended_locked(lane) : !source_pool(lane->source));
     if (ends)
         atomic_store(&lane->state, NONE);
     all.changes += ends;
@@ -292,7 +292,7 @@ static void end_changing(struct lane *lane)
         return;
     (void)tarn_pool_release(lane->pool);
     lane->pool = NULL;
-    store_refer(lane->store, -1);
+    source_refer(lane->source, -1);
 }
 
 /* Whether this thread can give back what the lane has. */
@@ -324,23 +324,23 @@ static void trim_changing(struct lane *lane, const struct lane_wait *wait)
     end_changing(lane);
 }
 
-static void trim_store(unsigned store, const struct lane_wait *wait)
+static void trim_source(unsigned source, const struct lane_wait *wait)
 {
     pthread_mutex_lock(&changing);
     for (unsigned i = 0; i < atomic_load(&all.most); i++)
-        if (atomic_load(&lanes[i].state) != NONE && lanes[i].store == store)
+        if (atomic_load(&lanes[i].state) != NONE && lanes[i].source == source)
             trim_changing(&lanes[i], wait);
     pthread_mutex_unlock(&changing);
 }
 
-void lanes_trim(unsigned store, unsigned device)
+void lanes_trim(unsigned source, unsigned device)
 {
     if (!atomic_load_explicit(&all.most, memory_order_acquire))
         return;
     pthread_mutex_lock(&changing);
     for (unsigned i = 0; i < atomic_load(&all.most); i++)
         if (atomic_load(&lanes[i].state) != NONE &&
-            (store ? lanes[i].store == store : store_device(lanes[i].store) == device))
+            (source ? lanes[i].source == source : source_device(lanes[i].source) == device))
             trim_changing(&lanes[i], &no_wait);
     pthread_mutex_unlock(&changing);
 }
@@ -350,7 +350,7 @@ void lanes_take_out(unsigned device)
 {
     pthread_mutex_lock(&changing);
     for (unsigned i = 0; i < atomic_load(&all.most); i++)
-        if (atomic_load(&lanes[i].state) != NONE && store_device(lanes[i].store) == device &&
+        if (atomic_load(&lanes[i].state) != NONE && source_device(lanes[i].source) == device &&
             atomic_load(&lanes[i].count) && !can_give(&lanes[i]))
             (void)tarn_pool_trim(lanes[i].pool, 0);
     pthread_mutex_unlock(&changing);
@@ -360,7 +360,7 @@ void lanes_trim_closed(void)
 {
     pthread_mutex_lock(&changing);
     for (unsigned i = 0; i < atomic_load(&all.most); i++)
-        if (atomic_load(&lanes[i].state) != NONE && !store_pool(lanes[i].store))
+        if (atomic_load(&lanes[i].state) != NONE && !source_pool(lanes[i].source))
             trim_changing(&lanes[i], &no_wait);
     pthread_mutex_unlock(&changing);
 }
@@ -384,18 +384,18 @@ static bool may_give(const struct lane *lane)
 
 bool lanes_before_wait(const struct lane_wait *wait)
 {
-    bool asked[STORES] = {false};
+    bool asked[SOURCES] = {false};
     uint64_t before = segments_given();
     if (!atomic_load_explicit(&all.most, memory_order_acquire) || pool_captures())
         return false;
     late_look();
     for (unsigned i = 0; i < atomic_load(&all.most); i++) {
-        unsigned store = may_give(&lanes[i]) ? lanes[i].store : 0;
-        if (!store || asked[store - 1])
+        unsigned source = may_give(&lanes[i]) ? lanes[i].source : 0;
+        if (!source || asked[source - 1])
             continue;
-        asked[store - 1] = true;
-        if (segments_may_be_idle(store) && store_is_above(store))
-            trim_store(store, wait);
+        asked[source - 1] = true;
+        if (segments_may_be_idle(source) && source_is_above(source))
+            trim_source(source, wait);
     }
     return segments_given() != before;
 }
@@ -432,36 +432,36 @@ void lanes_after_wait(uint64_t turn)
         any = atomic_load(&lanes[i].state) == LEFT && may_give(&lanes[i]);
     gave = (any && lanes_before_wait(&no_wait)) || gave;
     if (gave)
-        stores_settle();
+        sources_settle();
 }
 
 /* Nobody finds its lanes any more. A stream that comes later, at the place of one of theirs, is not theirs. */
-void lanes_close(unsigned store)
+void lanes_close(unsigned source)
 {
-    (void)store;
+    (void)source;
     all.changes++;
     lanes_trim_closed();
 }
 
 /* Requests ---------------------------------------------------------------------------------------------------------- */
 
-static unsigned find_open(cu_context context, cu_stream stream, uint64_t thread, unsigned store)
+static unsigned find_open(cu_context context, cu_stream stream, uint64_t thread, unsigned source)
 {
     unsigned found = 0;
     word_lock_take(&all.lock);
     for (unsigned i = 0; !found && i < atomic_load(&all.most); i++)
         if (atomic_load(&lanes[i].state) == OPEN && lanes[i].stream == stream && lanes[i].context == context &&
-            lanes[i].thread == thread && lanes[i].store == store)
+            lanes[i].thread == thread && lanes[i].source == source)
             found = i + 1;
     word_lock_give(&all.lock);
     return found;
 }
 
-/* One that has served another stream of this store, whose work has ended. */
-static struct lane *left_changing(unsigned store)
+/* One that has served another stream of this source, whose work has ended. */
+static struct lane *left_changing(unsigned source)
 {
     for (unsigned i = 0; i < atomic_load(&all.most); i++) {
-        if (atomic_load(&lanes[i].state) != LEFT || lanes[i].store != store)
+        if (atomic_load(&lanes[i].state) != LEFT || lanes[i].source != source)
             continue;
         pthread_mutex_lock(&lanes[i].lock);
         bool ended = has_ended_locked(&lanes[i]);
@@ -472,12 +472,12 @@ static struct lane *left_changing(unsigned store)
     return NULL;
 }
 
-static struct lane *make_changing(unsigned store, unsigned device)
+static struct lane *make_changing(unsigned source, unsigned device)
 {
     unsigned at = 0;
     while (at < LANES && atomic_load(&lanes[at].state) != NONE)
         at++;
-    for (unsigned i = 0; at == LANES && i < LANES; i++) { /* of another store, and empty */
+    for (unsigned i = 0; at == LANES && i < LANES; i++) { /* of another source, and empty */
         end_changing(&lanes[i]);
         at = atomic_load(&lanes[i].state) == NONE ? i : at;
     }
@@ -487,7 +487,7 @@ static struct lane *make_changing(unsigned store, unsigned device)
     if (!lanes[at].pool)
         return NULL;
     atomic_store(&lanes[at].count, 0);
-    store_refer(store, 1);
+    source_refer(source, 1);
     return &lanes[at];
 }
 
@@ -504,20 +504,20 @@ static bool is_stream_of(cu_context context, cu_stream stream)
     return (code == CU_OK || code == CU_NOT_READY) && own == context;
 }
 
-static unsigned open_changing(cu_context context, cu_stream stream, uint64_t thread, unsigned store, unsigned device)
+static unsigned open_changing(cu_context context, cu_stream stream, uint64_t thread, unsigned source, unsigned device)
 {
-    unsigned number = find_open(context, stream, thread, store);
-    if (number || !store_is_fit(store) || !is_stream_of(context, stream))
+    unsigned number = find_open(context, stream, thread, source);
+    if (number || !source_is_fit(source) || !is_stream_of(context, stream))
         return number;
-    struct lane *lane = left_changing(store);
+    struct lane *lane = left_changing(source);
     if (!lane)
-        lane = make_changing(store, device);
+        lane = make_changing(source, device);
     if (!lane)
         return 0;
     number = (unsigned)(lane - lanes) + 1;
     pthread_mutex_lock(&lane->lock);
     word_lock_take(&all.lock);
-    lane->store = store;
+    lane->source = source;
     lane->device = device;
     lane->context = context;
     lane->stream = stream;
@@ -531,24 +531,25 @@ static unsigned open_changing(cu_context context, cu_stream stream, uint64_t thr
     return number;
 }
 
-static unsigned lane_of(cu_context context, cu_stream stream, unsigned store, unsigned device)
+static unsigned lane_of(cu_context context, cu_stream stream, unsigned source, unsigned device)
 {
     uint64_t changes = atomic_load_explicit(&all.changes, memory_order_acquire);
-    if (last.lane && last.stream == stream && last.context == context && last.store == store && last.changes == changes)
+    if (last.lane && last.stream == stream && last.context == context && last.source == source &&
+        last.changes == changes)
         return last.lane;
     pthread_once(&once, begin);
     uint64_t thread = stream == PER_THREAD ? number_of_thread() : 0;
     if (stream == PER_THREAD && !thread)
         return 0;
-    unsigned number = find_open(context, stream, thread, store);
+    unsigned number = find_open(context, stream, thread, source);
     if (!number) {
         pthread_mutex_lock(&changing);
-        number = open_changing(context, stream, thread, store, device);
+        number = open_changing(context, stream, thread, source, device);
         pthread_mutex_unlock(&changing);
     }
     last.context = context;
     last.stream = stream;
-    last.store = store;
+    last.source = source;
     last.changes = changes;
     last.lane = number;
     return number;
@@ -557,28 +558,28 @@ static unsigned lane_of(cu_context context, cu_stream stream, unsigned store, un
 /* The driver's pool and the context are of one device. */
 bool pool_alloc_ordered(cu_address *address, const struct ordered_request *request)
 {
-    unsigned store = request->store, device = request->device;
+    unsigned source = request->source, device = request->device;
     cu_context context = request->context;
-    if (!store || request->size > book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) ||
-        pool_captures() || !store_is_fit(store) || !pool_may_go_on() ||
+    if (!source || request->size > book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) ||
+        pool_captures() || !source_is_fit(source) || !pool_may_go_on() ||
         stream_captures(request->stream, request->per_thread))
         return false;
     if (!context)
         device = current_device(&context);
-    if (device != store_device(store) || !pool_is_of(device, context))
+    if (device != source_device(source) || !pool_is_of(device, context))
         return false;
     late_look();
     cu_stream stream = name_of(request->stream, request->per_thread);
-    unsigned lane = lane_of(context, stream, store, device);
+    unsigned lane = lane_of(context, stream, source, device);
     struct block block = {.size = request->size,
-                          .context = store_context(store),
+                          .context = source_context(source),
                           .references = 1,
                           .kind = RUN_ORDERED,
                           .device = (uint8_t)device,
                           .owner = (uint16_t)lane};
     if (!lane || !pool_cut(lanes[lane - 1].pool, &block, stream, request->caller))
         return false;
-    store_block(store, (int64_t)request->size);
+    source_block(source, (int64_t)request->size);
     *address = block.key;
     return true;
 }

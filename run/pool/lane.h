@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Stream-ordered requests under --pool. A *store* is a pool of the driver. A *lane* is what one stream has of one store: a pool in tarn, whose
- * segments are allocated from that store, and freed, in the order of that stream. So a block is the store's memory: whose it is, which
+/* Stream-ordered requests under --pool. A *source* is a pool of the driver. A *lane* is what one stream has of one source: a pool in tarn, whose
+ * segments are allocated from that source, and freed, in the order of that stream. So a block is the source's memory: whose it is, which
  * devices reach it and how much is reserved are the driver's own answers. */
 #ifndef TARN_RUN_LANE_H
 #define TARN_RUN_LANE_H
@@ -12,45 +12,45 @@
 #define LEGACY ((cu_stream)(uintptr_t)1) /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
 #define PER_THREAD ((cu_stream)(uintptr_t)2)
 
-/* Stores, store.c --------------------------------------------------------------------------------------------------- */
+/* Sources, source.c ------------------------------------------------------------------------------------------------- */
 
 /* Numbers are from 1; 0 is none. */
-enum { STORES = 64, LANES = 256 };
+enum { SOURCES = 64, LANES = 256 };
 
 /* The driver's pool; NULL when it was destroyed. */
-cu_pool store_pool(unsigned store);
-unsigned store_device(unsigned store);
+cu_pool source_pool(unsigned source);
+unsigned source_device(unsigned source);
 /* Whether blocks may be cut from its memory. */
-bool store_is_fit(unsigned store);
+bool source_is_fit(unsigned source);
 /* Bytes that lanes have of it, and blocks of these. */
-void store_segment(unsigned store, int64_t bytes);
-void store_block(unsigned store, int64_t bytes);
-/* What the store's pooled blocks have for a context: they go when its memory has gone. */
-cu_context store_context(unsigned store);
-/* A lane more or less refers to it. A store that was destroyed goes with its last lane. */
-void store_refer(unsigned store, int change);
-/* The primary context of a device has gone: of stores whose memory went with it, what lanes have is forgotten. */
-void stores_end(unsigned device);
+void source_segment(unsigned source, int64_t bytes);
+void source_block(unsigned source, int64_t bytes);
+/* What the source's pooled blocks have for a context: they go when its memory has gone. */
+cu_context source_context(unsigned source);
+/* A lane more or less refers to it. A source that was destroyed goes with its last lane. */
+void source_refer(unsigned source, int change);
+/* The primary context of a device has gone: of sources whose memory went with it, what lanes have is forgotten. */
+void sources_end(unsigned device);
 /* Whether more is reserved than the release threshold, so that the next wait of the program gives it back. */
-bool store_is_above(unsigned store);
-/* What the driver has free of stores above their thresholds goes back to the device. */
-void stores_settle(void);
-/* Whether a store was destroyed of which lanes still have memory. */
-bool stores_are_closing(void);
+bool source_is_above(unsigned source);
+/* What the driver has free of sources above their thresholds goes back to the device. */
+void sources_settle(void);
+/* Whether a source was destroyed of which lanes still have memory. */
+bool sources_are_closing(void);
 
 /* Lanes, lane.c ----------------------------------------------------------------------------------------------------- */
 
-/* For segments.c. Memory of the lane's store, in the order of its stream; 0: none. */
+/* For segments.c. Memory of the lane's source, in the order of its stream; 0: none. */
 cu_address lane_take(unsigned lane, size_t size);
 /* Frees it in that order, or, where no work uses it any more, without one. False where that is not possible now. */
 bool lane_give(unsigned lane, cu_address address, bool is_idle);
-unsigned lane_store(unsigned lane);
+unsigned lane_source(unsigned lane);
 
-/* Gives the driver what no block is in: of one store, or with 0 of all stores of a device. */
-void lanes_trim(unsigned store, unsigned device);
+/* Gives the driver what no block is in: of one source, or with 0 of all sources of a device. */
+void lanes_trim(unsigned source, unsigned device);
 /* Takes out of a device's lanes what no block is in and this thread cannot give the driver before a wait: for segments_retry(). */
 void lanes_take_out(unsigned device);
-/* Gives what no block is in of stores that were destroyed. */
+/* Gives what no block is in of sources that were destroyed. */
 void lanes_trim_closed(void);
 /* A block of a lane was freed, or of any. */
 void lane_freed(unsigned lane);
@@ -60,7 +60,7 @@ struct lane_wait {
     cu_stream stream;
     cu_context context;
 };
-/* Before it: after a wait the driver gives back what a store has above its threshold. Whether lanes gave it any. */
+/* Before it: after a wait the driver gives back what a source has above its threshold. Whether lanes gave it any. */
 bool lanes_before_wait(const struct lane_wait *wait);
 /* The current context, where there are lanes. */
 struct lane_wait lanes_wait_for_context(void);
@@ -70,8 +70,8 @@ void lanes_after_wait(uint64_t turn);
 uint64_t lanes_turn(void);
 /* A stream is about to be destroyed. */
 void lanes_leave_stream(cu_stream stream);
-/* The store's pool was destroyed. */
-void lanes_close(unsigned store);
+/* The source's pool was destroyed. */
+void lanes_close(unsigned source);
 /* The primary context of a device has gone. */
 void lanes_end(unsigned device);
 

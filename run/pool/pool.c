@@ -160,7 +160,7 @@ void late_look(void)
     mode_restore(mode);
     if (any)
         lanes_freed();
-    if (stores_are_closing())
+    if (sources_are_closing())
         lanes_trim_closed();
 }
 
@@ -333,17 +333,17 @@ void pool_gone(cu_device device)
     if (pool)
         (void)tarn_pool_release(pool);
     lanes_end((unsigned)device);
-    stores_end((unsigned)device);
+    sources_end((unsigned)device);
 }
 
 void pool_forget(const struct block *block)
 {
     if (block->owner)
-        store_block(lane_store(block->owner), -(int64_t)block->size);
+        source_block(lane_source(block->owner), -(int64_t)block->size);
     give_back(block->key);
     if (block->owner)
         lane_freed(block->owner);
-    if (stores_are_closing() && !pool_captures())
+    if (sources_are_closing() && !pool_captures())
         lanes_trim_closed();
 }
 
@@ -483,7 +483,7 @@ cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_
     }
     charge_free(block, stream);
     if (block->owner)
-        store_block(lane_store(block->owner), -(int64_t)block->size);
+        source_block(lane_source(block->owner), -(int64_t)block->size);
     waits.turn = waits.event ? 0 : lanes_turn();
     if (!late_add(&waits) && waits.event)
         (void)PASS(cuEventDestroy_v2, (waits.event));
@@ -551,7 +551,7 @@ bool pool_trim(unsigned device)
         return false;
     give_idle(device, pool, 0);
     wait_for_memory(device, pool);
-    stores_settle();
+    sources_settle();
     context_leave(pushed);
     return segments_held(device) < before;
 }

@@ -5,9 +5,10 @@
  * observe of a block is as if it were an allocation of its own; what cannot be kept so is passed on. The shim without pools has none of
  * this, and calls that do nothing.
  *
- * tarn is in the shim as it is in a program, with all its names hidden, and with its host device for a driver: it keeps the books of addresses, and
- * never calls CUDA. Segments are allocated and freed by the shim, on the thread whose call needs them. A plain block is free only when the
- * work that may use it has ended, so no block waits for a stream. Stream-ordered blocks are in pools of their stream: lane.h. */
+ * tarn is in the shim as it is in a program, with all its names hidden, and with its host device for a driver: it keeps the books of
+ * addresses, and never calls CUDA (a drawing: docs/run.md). Segments are allocated and freed by the shim, on the thread whose call needs
+ * them. A plain block is free only when the work that may use it has ended, so no block waits for a stream. Stream-ordered blocks are in
+ * pools of their stream: lane.h. */
 #ifndef TARN_RUN_POOL_H
 #define TARN_RUN_POOL_H
 
@@ -17,7 +18,7 @@
 /* For memory in the order of a stream. */
 struct ordered_request {
     size_t size;
-    unsigned store; /* the number of the driver's pool that it is from; 0: one that is not known */
+    unsigned source; /* the number of the driver's pool that it is from; 0: one that is not known */
     unsigned device;
     cu_context context; /* the current one, of that device; NULL: not asked for yet */
     cu_stream stream;
@@ -36,16 +37,16 @@ bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context co
 /* One for a request in the order of a stream. */
 bool pool_alloc_ordered(cu_address *address, const struct ordered_request *request);
 /* The number of a pool of the driver, from which blocks may be cut; of that which a device's own requests come from. 0: none. */
-unsigned pool_store(cu_pool pool, unsigned device);
-unsigned pool_store_of_device(unsigned device);
+unsigned pool_source(cu_pool pool, unsigned device);
+unsigned pool_source_of_device(unsigned device);
 /* Of a pool that no hook has told: the device's own, by another call. */
-unsigned pool_store_known(cu_pool pool, unsigned device);
-bool pool_can_be_store(const struct cu_pool_properties *properties);
+unsigned pool_source_known(cu_pool pool, unsigned device);
+bool pool_can_be_source(const struct cu_pool_properties *properties);
 /* A block of one that the driver served, or its free. */
-void pool_passes(unsigned store, int64_t bytes);
+void pool_passes(unsigned source, int64_t bytes);
 /* One is about to be destroyed, and was. */
-void pool_store_leaves(cu_pool pool);
-void pool_store_gone(cu_pool pool);
+void pool_source_leaves(cu_pool pool);
+void pool_source_gone(cu_pool pool);
 
 /* The free of a pooled block, which was taken out: waits as the driver's would, and gives the code that it would. */
 cu_result pool_free(const struct block *block);
@@ -123,41 +124,41 @@ static inline bool pool_alloc_ordered(cu_address *address, const struct ordered_
     return false;
 }
 
-static inline unsigned pool_store(cu_pool pool, unsigned device)
+static inline unsigned pool_source(cu_pool pool, unsigned device)
 {
     (void)pool, (void)device;
     return 0;
 }
 
-static inline unsigned pool_store_of_device(unsigned device)
+static inline unsigned pool_source_of_device(unsigned device)
 {
     (void)device;
     return 0;
 }
 
-static inline unsigned pool_store_known(cu_pool pool, unsigned device)
+static inline unsigned pool_source_known(cu_pool pool, unsigned device)
 {
     (void)pool, (void)device;
     return 0;
 }
 
-static inline bool pool_can_be_store(const struct cu_pool_properties *properties)
+static inline bool pool_can_be_source(const struct cu_pool_properties *properties)
 {
     (void)properties;
     return false;
 }
 
-static inline void pool_passes(unsigned store, int64_t bytes)
+static inline void pool_passes(unsigned source, int64_t bytes)
 {
-    (void)store, (void)bytes;
+    (void)source, (void)bytes;
 }
 
-static inline void pool_store_leaves(cu_pool pool)
+static inline void pool_source_leaves(cu_pool pool)
 {
     (void)pool;
 }
 
-static inline void pool_store_gone(cu_pool pool)
+static inline void pool_source_gone(cu_pool pool)
 {
     (void)pool;
 }

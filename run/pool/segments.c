@@ -54,14 +54,14 @@ uint64_t segments_idle(unsigned device, bool of_lanes)
     return bytes;
 }
 
-bool segments_may_be_idle(unsigned store)
+bool segments_may_be_idle(unsigned source)
 {
     bool may = false;
     word_lock_take(&segments.lock);
     for (size_t i = 0; !may && i < segments.count; i++) {
         const struct segment *segment = &segments.list[i];
         bool is_whole = (segment->start | segment->end) % ((cu_address)1 << GRANULE_BITS) == 0;
-        may = segment->lane && lane_store(segment->lane) == store && (!is_whole || is_idle(segment));
+        may = segment->lane && lane_source(segment->lane) == source && (!is_whole || is_idle(segment));
     }
     word_lock_give(&segments.lock);
     return may;
@@ -116,7 +116,7 @@ static bool add(cu_address start, size_t size, unsigned device, unsigned lane, u
             atomic_store(&segments.highest, start + size);
         atomic_fetch_add(&segments.held[device], size);
         if (lane)
-            store_segment(lane_store(lane), (int64_t)size);
+            source_segment(lane_source(lane), (int64_t)size);
     }
     word_lock_give(&segments.lock);
     return there;
@@ -126,7 +126,7 @@ static void uncount(const struct segment *segment)
 {
     atomic_fetch_sub(&segments.held[segment->device], segment->end - segment->start);
     if (segment->lane)
-        store_segment(lane_store(segment->lane), -(int64_t)(segment->end - segment->start));
+        source_segment(lane_source(segment->lane), -(int64_t)(segment->end - segment->start));
 }
 
 static void remove_locked(size_t at)
@@ -203,8 +203,10 @@ void *segment_alloc(size_t size, int device, void *stream, void *user)
     cu_address address = take(size, lane);
     if (address && add(address, size, (unsigned)device, lane, 0))
         return (void *)(uintptr_t)address;
-    if (address)
-        (void)(lane ? lane_give(lane, address, false) : !PASS(cuMemFree_v2, (address)));
+    if (address && lane)
+        (void)lane_give(lane, address, false);
+    else if (address)
+        (void)PASS(cuMemFree_v2, (address));
     charge_segment_free((unsigned)device, size);
     return NULL;
 }
@@ -242,15 +244,16 @@ uint64_t segments_held(unsigned device)
     return atomic_load(&segments.held[device]);
 }
 
-/* Of a store, or with 0 the plain ones of a device. */
-static void forget(unsigned store, unsigned device)
+/* Of a source, or with 0 the plain ones of a device. */
+static void forget(unsigned source, unsigned device)
 {
     uint64_t bytes = 0;
     size_t kept = 0;
     word_lock_take(&segments.lock);
     for (size_t i = 0; i < segments.count; i++) {
         const struct segment *segment = &segments.list[i];
-        if (store ? !segment->lane || lane_store(segment->lane) != store : segment->lane || segment->device != device) {
+        if (source ? !segment->lane || lane_source(segment->lane) != source
+                   : segment->lane || segment->device != device) {
             segments.list[kept++] = *segment;
             continue;
         }
@@ -269,7 +272,7 @@ void segments_end(unsigned device)
     forget(0, device);
 }
 
-void segments_end_of(unsigned store)
+void segments_end_of(unsigned source)
 {
-    forget(store, store_device(store));
+    forget(source, source_device(source));
 }

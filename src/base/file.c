@@ -27,14 +27,14 @@ static atomic_uint_fast64_t *word_of(int file, uint_fast64_t *bit)
     return &kept[file / 64];
 }
 
-int file_apart(int file)
+int file_renumber(int file)
 {
     if (file < 0 || file >= FILE_LEAST)
         return file;
-    int apart = fcntl(file, F_DUPFD_CLOEXEC, FILE_LEAST), code = errno;
+    int moved = fcntl(file, F_DUPFD_CLOEXEC, FILE_LEAST), code = errno;
     close(file);
     errno = code;
-    return apart;
+    return moved;
 }
 
 /* process.c has registered its handler before. A child of a process that has not used tarn may use it, with the files. */

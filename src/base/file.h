@@ -15,7 +15,7 @@ enum { FILE_LEAST = 3 };
 
 /* Takes over an open file, or -1: gives it under a number that it may have, closed by exec. -1 with errno where it was that, or where
  * there is no number left; then it is closed. */
-int file_apart(int file);
+int file_renumber(int file);
 
 /* From now on a child of fork() that cannot use tarn closes the file: otherwise it would keep what a file alone keeps, such as memory of a
  * device or a lock. Without a lock, since a fork may come at any moment. Such a file is closed by file_close(). */

@@ -162,7 +162,10 @@ tarn_status tarn_free_on(void *pointer, tarn_stream stream)
         trace_stream_event(TRACE_free_on, found, block.start, block.requested);
     if (!status)
         block_free_locked(&block, true);
-    status ? block_unlock_refused(&block) : block_unlock_freed(&block);
+    if (status)
+        block_unlock_refused(&block);
+    else
+        block_unlock_freed(&block);
     return status;
 }
 
@@ -188,7 +191,10 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
     }
     if (!status)
         block_free_locked(&block, true);
-    status ? block_unlock_refused(&block) : block_unlock_freed(&block);
+    if (status)
+        block_unlock_refused(&block);
+    else
+        block_unlock_freed(&block);
     mark_release(mark);
     return status;
 }

@@ -94,7 +94,7 @@ static int file_make(const char *directory, uint64_t process, char *path, size_t
             errno = ENAMETOOLONG;
             return -1;
         }
-        int file = file_apart(open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
+        int file = file_renumber(open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
         if (file < 0 && errno != EEXIST)
             return -1;
         if (file < 0) {

@@ -82,7 +82,7 @@ tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
     for (int i = 0; i < NAMES && sink->file < 0; i++) { /* what has the name may be anybody's, and left there for us */
         if (!name_temporary(sink))
             return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is not a file name", path);
-        sink->file = file_apart(open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights));
+        sink->file = file_renumber(open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights));
         if (sink->file < 0 && errno != EEXIST)
             break;
     }

@@ -109,7 +109,8 @@
     X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                                       \
     X(NVML, "nvml_lock (cuda_monitor.c)", "what one thread has found of NVML becomes all threads'")                    \
     X(SYMBOLS, "symbols_lock (symbols.c)", "what one thread has found of libdw becomes all threads'")                  \
-    X(CREW, "crew_lock (base/thread/crew.h)", "the copies that a crew of threads has before it, not held over a copy") \
+    X(COPIERS, "copiers_lock (base/thread/copiers.h)",                                                                 \
+      "the copies that copiers have before them, not held over a copy")                                                \
     X(DEBUG_NAMES, "names_lock (debug/report.c)", "the names of frames in debug mode's reports")                       \
     X(OBJECTS, "an object pool's lock (pages.h)", "its list of free objects. Taken under any")                         \
     X(SPIN, "the counters' lock (counters.h)",                                                                         \

@@ -98,7 +98,7 @@ struct host_stream {
 
     struct host_capture *capture;      /* that it takes part in, or NULL */
     struct host_stream *next_captured; /* of the capture's streams */
-    unsigned lane;                     /* its number there; 0: the capture began on it */
+    unsigned branch;                   /* its number there; 0: the capture began on it */
     struct host_nodes nodes;           /* its last ones there, with room for one at least */
 };
 

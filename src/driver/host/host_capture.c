@@ -206,12 +206,12 @@ tarn_status host_capture_mode(enum driver_capture_mode *mode)
 static tarn_status take_part(const char *call, struct host_capture *capture, struct host_stream *stream,
                              const struct host_nodes *nodes)
 {
-    unsigned lane;
-    if (!host_nodes_copy(&stream->nodes, nodes) || !host_graph_lane_locked(capture->graph, stream, &lane)) {
+    unsigned branch;
+    if (!host_nodes_copy(&stream->nodes, nodes) || !host_graph_branch_locked(capture->graph, stream, &branch)) {
         host_nodes_free(&stream->nodes);
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for a stream of the capture", call);
     }
-    stream->lane = lane;
+    stream->branch = branch;
     stream->capture = capture;
     stream->next_captured = capture->streams;
     capture->streams = stream;
@@ -324,7 +324,7 @@ static struct host_graph *capture_over(struct host_capture *capture)
 
 bool host_capture_end_with_origin_locked(struct host_stream *stream)
 {
-    if (stream->lane)
+    if (stream->branch)
         return false;
     host_graph_destroy_locked(capture_over(stream->capture));
     return true;
@@ -348,7 +348,7 @@ static tarn_status end_locked(struct host_device *device, driver_stream handle, 
     struct host_capture *capture = stream->capture;
     if (!capture)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_end: stream %p does not capture", handle);
-    if (stream->lane) {
+    if (stream->branch) {
         invalidate(capture);
         return failed(TARN_ERROR_CAPTURE,
                       "host capture_end: capture %" PRIu64 " began on another stream (903) and is invalidated",

@@ -4,9 +4,9 @@
 /* Graphs of the host device: what a capture recorded, and its launches.
  *
  * A graph is a list of nodes in the order in which they were recorded, each with the nodes that it waits for, all of them
- * earlier in the list. Nodes of the same captured stream are a lane. A launch queues each lane on a stream of its own,
- * the origin's lane on the stream of the launch, with a wait wherever an edge goes from lane to lane: so branches run
- * beside each other as they would on a device, and the checker sees them so. All lanes start behind what the launching
+ * earlier in the list. Nodes of the same captured stream are a branch. A launch queues each branch on a stream of its own,
+ * the origin's branch on the stream of the launch, with a wait wherever an edge goes from branch to branch: so they run
+ * beside each other as they would on a device, and the checker sees them so. All branches start behind what the launching
  * stream has queued, which goes on when all have ended; launches of one graph run one after the other.
  *
  * What a node uses belongs to the owners at the time of its capture. A launch that fails has queued nothing. Who holds a
@@ -189,7 +189,7 @@ void host_graph_destroy_locked(struct host_graph *graph)
 {
     nodes_destroy(graph);
     holds_leave(graph);
-    pages_free(graph->lanes, graph->lane_room * sizeof *graph->lanes);
+    pages_free(graph->branches, graph->branch_room * sizeof *graph->branches);
     if (graph->previous)
         graph->previous->next = graph->next;
     else
@@ -200,21 +200,21 @@ void host_graph_destroy_locked(struct host_graph *graph)
     object_free(&graph_objects, graph);
 }
 
-bool host_graph_lane_locked(struct host_graph *graph, const struct host_stream *stream, unsigned *lane)
+bool host_graph_branch_locked(struct host_graph *graph, const struct host_stream *stream, unsigned *branch)
 {
-    if (graph->lane_count == graph->lane_room) {
-        unsigned room = graph->lane_room ? 2 * graph->lane_room : 2;
-        struct host_lane *lanes = pages_alloc(room * sizeof *lanes);
-        if (!lanes)
+    if (graph->branch_count == graph->branch_room) {
+        unsigned room = graph->branch_room ? 2 * graph->branch_room : 2;
+        struct host_branch *branches = pages_alloc(room * sizeof *branches);
+        if (!branches)
             return false;
-        if (graph->lane_count)
-            memcpy(lanes, graph->lanes, graph->lane_count * sizeof *lanes);
-        pages_free(graph->lanes, graph->lane_room * sizeof *lanes);
-        graph->lanes = lanes;
-        graph->lane_room = room;
+        if (graph->branch_count)
+            memcpy(branches, graph->branches, graph->branch_count * sizeof *branches);
+        pages_free(graph->branches, graph->branch_room * sizeof *branches);
+        graph->branches = branches;
+        graph->branch_room = room;
     }
-    *lane = graph->lane_count++;
-    graph->lanes[*lane] = (struct host_lane){.device = stream->device, .priority = stream->priority};
+    *branch = graph->branch_count++;
+    graph->branches[*branch] = (struct host_branch){.device = stream->device, .priority = stream->priority};
     return true;
 }
 
@@ -228,7 +228,7 @@ tarn_status host_graph_add_locked(const char *call, struct host_graph *graph, st
     }
     node->live = true;
     node->graph = graph;
-    node->lane = stream->lane;
+    node->branch = stream->branch;
     node->op = *op;
     node->previous = graph->last;
     if (graph->last)
@@ -304,8 +304,8 @@ static tarn_status check_memory(const struct host_graph *graph)
     for (const struct host_node *node = graph->first; node && !status; node = node->next) {
         const struct host_op *op = &node->op;
         if (op->kind == HOST_OP_FILL)
-            status =
-                host_memory_accessible("graph_launch", graph->lanes[node->lane].device, op->move.to, op->move.size);
+            status = host_memory_accessible("graph_launch", graph->branches[node->branch].device, op->move.to,
+                                            op->move.size);
         if (op->kind == HOST_OP_COPY)
             status = host_memory_accessible("graph_launch", NULL, op->move.to, op->move.size);
         if (op->kind == HOST_OP_COPY && !status)
@@ -361,11 +361,11 @@ static bool make_waits(struct launch *launch, size_t count)
 static bool make_lanes(struct launch *launch)
 {
     struct host_graph *graph = launch->graph;
-    graph->lanes[0].stream = launch->stream;
-    for (unsigned i = 1; i < graph->lane_count; i++) {
-        struct host_lane *lane = &graph->lanes[i];
-        lane->stream = host_stream_make_locked(lane->device, lane->priority, false);
-        if (!lane->stream)
+    graph->branches[0].stream = launch->stream;
+    for (unsigned i = 1; i < graph->branch_count; i++) {
+        struct host_branch *branch = &graph->branches[i];
+        branch->stream = host_stream_make_locked(branch->device, branch->priority, false);
+        if (!branch->stream)
             return false;
     }
     return true;
@@ -373,17 +373,17 @@ static bool make_lanes(struct launch *launch)
 
 static void end_lanes(struct host_graph *graph)
 {
-    for (unsigned i = 0; i < graph->lane_count; i++) {
-        if (i && graph->lanes[i].stream)
-            host_stream_end_locked(graph->lanes[i].stream);
-        graph->lanes[i].stream = NULL;
+    for (unsigned i = 0; i < graph->branch_count; i++) {
+        if (i && graph->branches[i].stream)
+            host_stream_end_locked(graph->branches[i].stream);
+        graph->branches[i].stream = NULL;
     }
 }
 
 static tarn_status prepare(struct launch *launch)
 {
     const struct host_graph *graph = launch->graph;
-    size_t waits = 1 + 2 * (size_t)graph->lane_count;
+    size_t waits = 1 + 2 * (size_t)graph->branch_count;
     bool made = true, real = false;
     for (const struct host_node *node = graph->first; node && made; node = node->next) {
         made = make_op(launch, &node->op);
@@ -413,13 +413,13 @@ static void queue(struct launch *launch)
     if (graph->last_stream)
         wait_for(launch, origin, graph->last_stream, graph->last_position);
     const uint64_t start = origin->last;
-    for (unsigned i = 1; i < graph->lane_count; i++)
-        wait_for(launch, graph->lanes[i].stream, origin, start);
+    for (unsigned i = 1; i < graph->branch_count; i++)
+        wait_for(launch, graph->branches[i].stream, origin, start);
     for (struct host_node *node = graph->first; node; node = node->next) {
-        struct host_stream *stream = graph->lanes[node->lane].stream;
+        struct host_stream *stream = graph->branches[node->branch].stream;
         for (unsigned i = 0; i < node->before.count; i++) {
             const struct host_node *before = node->before.list[i];
-            wait_for(launch, stream, graph->lanes[before->lane].stream, before->position);
+            wait_for(launch, stream, graph->branches[before->branch].stream, before->position);
         }
         struct host_op *op = launch->ops;
         launch->ops = op->next;
@@ -427,8 +427,8 @@ static void queue(struct launch *launch)
         node->position = stream->last + 1;
         host_enqueue_locked(stream, op);
     }
-    for (unsigned i = 1; i < graph->lane_count; i++)
-        wait_for(launch, origin, graph->lanes[i].stream, graph->lanes[i].stream->last);
+    for (unsigned i = 1; i < graph->branch_count; i++)
+        wait_for(launch, origin, graph->branches[i].stream, graph->branches[i].stream->last);
     graph->last_stream = origin;
     graph->last_position = origin->last;
 }

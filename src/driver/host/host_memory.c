@@ -107,7 +107,7 @@ static int grow(int file, size_t size)
 static tarn_status piece_place(struct host_device *device, struct host_piece *piece)
 {
     if (device->file < 0) {
-        device->file = file_apart(memfd_create("tarn-device", MFD_CLOEXEC));
+        device->file = file_renumber(memfd_create("tarn-device", MFD_CLOEXEC));
         if (device->file < 0)
             return host_system_failed("create", "memfd_create");
     }
@@ -126,7 +126,7 @@ static tarn_status piece_place(struct host_device *device, struct host_piece *pi
 static tarn_status piece_open(struct host_piece *piece)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    piece->file = file_apart(memfd_create("tarn-piece", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    piece->file = file_renumber(memfd_create("tarn-piece", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (piece->file < 0)
         return host_system_failed("create", "memfd_create");
     if (grow(piece->file, piece->size) == 0 &&

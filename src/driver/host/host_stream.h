@@ -95,14 +95,14 @@ struct host_node {
     struct host_node *next, *previous; /* of the graph, in the order of recording */
     bool live;
     struct host_graph *graph;
-    unsigned lane;            /* the stream that it was recorded on */
+    unsigned branch;          /* the stream that it was recorded on */
     struct host_op op;        /* of timed work, `due` is how long it takes */
     struct host_nodes before; /* that it waits for */
-    uint64_t position;        /* in its lane's stream, during a launch */
+    uint64_t position;        /* in its branch's stream, during a launch */
     uint64_t seen;            /* the walk that reached it last */
 };
 
-struct host_lane {
+struct host_branch {
     struct host_device *device;
     int priority;
     struct host_stream *stream; /* during a launch */
@@ -115,16 +115,16 @@ struct host_graph {
     bool live;
     struct host_hold *holds; /* notified of its end */
     struct host_node *first, *last;
-    struct host_lane *lanes; /* 0 is the origin's */
-    unsigned lane_count, lane_room;
+    struct host_branch *branches; /* 0 is the origin's */
+    unsigned branch_count, branch_room;
     struct host_stream *last_stream; /* where and up to which position it was launched last: launches are in order */
     uint64_t last_position;
 };
 
 struct host_graph *host_graph_create_locked(void);
 void host_graph_destroy_locked(struct host_graph *graph);
-/* Adds a lane for a stream that joins; its number in `*lane`. False where the host has no memory. */
-bool host_graph_lane_locked(struct host_graph *graph, const struct host_stream *stream, unsigned *lane);
+/* Adds a branch for a stream that joins; its number in `*branch`. False where the host has no memory. */
+bool host_graph_branch_locked(struct host_graph *graph, const struct host_stream *stream, unsigned *branch);
 /* Records an operation behind the stream's last nodes, and makes it the last. Takes over the uses of `op`. */
 tarn_status host_graph_add_locked(const char *call, struct host_graph *graph, struct host_stream *stream,
                                   const struct host_op *op);

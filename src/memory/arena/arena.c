@@ -312,25 +312,25 @@ tarn_status store_charge(struct store *store, size_t size, enum charge charge, u
                   arena->device->number, reserved);
 }
 
-static tarn_status create(struct store *store, size_t size, bool apart, enum charge charge, struct piece **result)
+static tarn_status create(struct store *store, size_t size, bool temporary, enum charge charge, struct piece **result)
 {
     struct arena *arena = store->arena;
     struct piece *piece = object_alloc(&pieces);
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
     piece->flags = DRIVER_PIECE_HOST;
-    tarn_status status = apart ? TARN_OK : store_charge(store, size, charge, &piece->flags);
+    tarn_status status = temporary ? TARN_OK : store_charge(store, size, charge, &piece->flags);
     if (status)
         goto fail;
     status = device_note(arena->device, driver->create(arena->device->number, size, piece->flags, &piece->handle));
-    if (!apart)
+    if (!temporary)
         store_uncharge(store, status ? size : 0, size);
     if (status)
         goto fail;
     piece->store = store;
     piece->size = size;
-    piece->apart = apart;
-    if (!apart)
+    piece->temporary = temporary;
+    if (!temporary)
         piece->oversize = counters_segment(store->counters, size, true);
     *result = piece;
     return TARN_OK;
@@ -345,7 +345,7 @@ tarn_status piece_create(struct store *store, size_t size, enum charge charge, s
     return create(store, size, false, charge, piece);
 }
 
-tarn_status piece_create_apart(struct store *store, size_t size, struct piece **piece)
+tarn_status piece_create_temporary(struct store *store, size_t size, struct piece **piece)
 {
     return create(store, size, true, CHARGE_RETURN, piece);
 }
@@ -353,9 +353,9 @@ tarn_status piece_create_apart(struct store *store, size_t size, struct piece **
 void piece_join(struct piece *piece)
 {
     struct arena *arena = piece->store->arena;
-    if (!piece->apart)
+    if (!piece->temporary)
         return;
-    piece->apart = false;
+    piece->temporary = false;
     mutex_lock(&arena->lock);
     arena->reserved += piece->size;
     piece->store->reserved += piece->size;
@@ -400,11 +400,11 @@ tarn_status piece_release(struct piece *piece)
 {
     struct store *store = piece->store;
     struct arena *arena = store->arena;
-    bool counted = store->counters && !piece->apart;
+    bool counted = store->counters && !piece->temporary;
     if (counted)
         counters_segment_gone(store->counters, piece->size, true, piece->oversize);
     tarn_status status = release(piece);
-    if (status && piece->apart) /* once more: a failure would count host memory as the device's */
+    if (status && piece->temporary) /* once more: a failure would count host memory as the device's */
         status = release(piece);
     if (status) {
         if (counted)
@@ -415,7 +415,7 @@ tarn_status piece_release(struct piece *piece)
         mutex_unlock(&arena->lock);
         return status;
     }
-    if (!piece->apart)
+    if (!piece->temporary)
         store_uncharge(store, piece->size, 0); /* last: a store without memory may go */
     object_free(&pieces, piece);
     return TARN_OK;

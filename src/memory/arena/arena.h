@@ -40,7 +40,7 @@ struct piece {
     atomic_uint seconds;        /* second addresses: while there are any, the driver keeps its memory */
     unsigned flags;             /* DRIVER_PIECE_*, from its creation: it serves only stores with the same flags */
     counters_oversize oversize; /* which counter has it as oversize */
-    bool apart;                 /* temporary host memory: counted nowhere. Of a mapped piece: heap's lock */
+    bool temporary;             /* temporary host memory: counted nowhere. Of a mapped piece: heap's lock */
     struct piece *next;         /* in its list */
 };
 
@@ -255,7 +255,7 @@ enum charge {
 tarn_status piece_create(struct store *store, size_t size, enum charge charge, struct piece **piece);
 /* A piece of host memory, which replaces device memory while contents move. It is not counted and no limit applies, unless it must stay:
  * then it is counted. TARN_ERROR_NOT_SUPPORTED if the driver has no such memory. */
-tarn_status piece_create_apart(struct store *store, size_t size, struct piece **piece);
+tarn_status piece_create_temporary(struct store *store, size_t size, struct piece **piece);
 void piece_join(struct piece *piece);
 /* Creates pieces of `size` bytes in total, each of about `largest` at most; none on failure. */
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, enum charge charge,

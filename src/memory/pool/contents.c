@@ -4,17 +4,17 @@
 /* The contents of suspended pools. Owns the host memory that keeps them, and the pinned memory that they are copied through.
  *
  * A driver copies pageable memory through its own buffer, with one thread. Large contents are copied faster in chunks through pinned
- * memory: while the device copies one chunk, a crew of threads copies others between pinned memory and the place where they are kept. The
+ * memory: while the device copies one chunk, copiers copy others between pinned memory and the place where they are kept. The
  * driver copies small contents, and all contents if there is no pinned memory or no thread. */
 #include "memory/pool/contents.h"
 #include "base/pages.h"
 #include "base/status.h"
-#include "base/thread/crew.h"
+#include "base/thread/copiers.h"
 #include "device/capture.h"
 
 #include <sys/mman.h>
 
-#define STAGES (2 * CREW_MOST) /* one chunk per thread, and as many for the device */
+#define STAGES (2 * COPIERS_MOST) /* one chunk per thread, and as many for the device */
 
 /* Getting pinned memory takes about 0.25 ms per MiB. */
 struct contents_staging contents_staging = {.least = (size_t)64 << 20, .chunk = (size_t)4 << 20};
@@ -30,7 +30,7 @@ struct kept {
 
 /* A chunk's place in pinned memory, and an event at the end of the device's copy to or from it. */
 struct stage {
-    struct crew_copy copy;
+    struct copiers_copy copy;
     driver_event copied;
     uintptr_t memory;
 };
@@ -196,9 +196,9 @@ static tarn_status stage_queue(struct contents *contents, struct device *device,
     return driver->event_record(device->number, stage->copied, device->legacy->native);
 }
 
-/* The device copies a chunk into its stage while the crew copies earlier chunks out of theirs. */
+/* The device copies a chunk into its stage while the copiers copy earlier chunks out of theirs. */
 static tarn_status staged_out(struct contents *contents, struct device *device, struct staging *staging,
-                              struct crew *crew)
+                              struct copiers *copiers)
 {
     struct walk walk = {contents->kept, 0};
     struct chunk chunk;
@@ -208,14 +208,14 @@ static tarn_status staged_out(struct contents *contents, struct device *device, 
         struct stage *stage = NULL;
         if (walk_on(&walk, contents_staging.chunk, &chunk)) {
             stage = &staging->stages[n % staging->count];
-            crew_wait(crew, &stage->copy);
+            copiers_wait(copiers, &stage->copy);
             status = stage_queue(contents, device, stage, &chunk, false);
-            stage->copy = (struct crew_copy){.to = chunk.copy, .from = (void *)stage->memory, .size = chunk.size};
+            stage->copy = (struct copiers_copy){.to = chunk.copy, .from = (void *)stage->memory, .size = chunk.size};
         }
         if (!status && before) {
             status = driver->event_synchronize(device->number, before->copied);
             if (!status)
-                crew_give(crew, &before->copy);
+                copiers_give(copiers, &before->copy);
         }
         if (!stage)
             break;
@@ -224,9 +224,9 @@ static tarn_status staged_out(struct contents *contents, struct device *device, 
     return status;
 }
 
-/* The crew fills stages, and is half of them ahead of the device. */
+/* The copiers fill stages, and are half of them ahead of the device. */
 static tarn_status staged_back(struct contents *contents, struct device *device, struct staging *staging,
-                               struct crew *crew)
+                               struct copiers *copiers)
 {
     struct walk filled = {contents->kept, 0}, queued = filled;
     struct chunk chunk;
@@ -239,15 +239,15 @@ static tarn_status staged_back(struct contents *contents, struct device *device,
                 status = driver->event_synchronize(device->number, stage->copied);
             if (status)
                 break;
-            stage->copy = (struct crew_copy){.to = (void *)stage->memory, .from = chunk.copy, .size = chunk.size};
-            crew_give(crew, &stage->copy);
+            stage->copy = (struct copiers_copy){.to = (void *)stage->memory, .from = chunk.copy, .size = chunk.size};
+            copiers_give(copiers, &stage->copy);
         }
         if (n < ahead)
             continue;
         if (!walk_on(&queued, contents_staging.chunk, &chunk))
             break;
         stage = &staging->stages[(n - ahead) % staging->count];
-        crew_wait(crew, &stage->copy);
+        copiers_wait(copiers, &stage->copy);
         status = stage_queue(contents, device, stage, &chunk, true);
     }
     return status;
@@ -257,13 +257,13 @@ static tarn_status staged_back(struct contents *contents, struct device *device,
 static bool copy_staged(struct contents *contents, struct device *device, bool back, tarn_status *status)
 {
     size_t bytes = contents_bytes(contents);
-    struct crew crew;
-    if (bytes < contents_staging.least || !crew_start(&crew, CREW_MOST))
+    struct copiers copiers;
+    if (bytes < contents_staging.least || !copiers_start(&copiers, COPIERS_MOST))
         return false;
-    bool staged = staging_create(contents, device, bytes, crew.count);
+    bool staged = staging_create(contents, device, bytes, copiers.count);
     if (staged)
-        *status = (back ? staged_back : staged_out)(contents, device, contents->staging, &crew);
-    crew_end(&crew);
+        *status = (back ? staged_back : staged_out)(contents, device, contents->staging, &copiers);
+    copiers_end(&copiers);
     return staged;
 }
 

@@ -347,7 +347,7 @@ static tarn_status create_all(struct exchange *exchange, bool of_host)
     enum charge charge = is_of_host(exchange->piece) ? CHARGE_RETURN : CHARGE_GROWTH;
     tarn_status status = TARN_OK;
     for (struct exchange_part *part = exchange->parts; part && !status; part = part->next)
-        status = of_host ? piece_create_apart(store, part->size, &part->piece)
+        status = of_host ? piece_create_temporary(store, part->size, &part->piece)
                          : piece_create(store, part->size, charge, &part->piece);
     if (!status)
         return TARN_OK;
@@ -441,7 +441,7 @@ static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end)
             if (status && !done) /* once more: it would stay where it is slow */
                 status = exchange_at(heap, NULL, at, false, &done);
             first = first ? first : status;
-            if (!done && piece->apart) {
+            if (!done && piece->temporary) {
                 mutex_lock(&heap->lock);
                 piece_join(piece);
                 mutex_unlock(&heap->lock);

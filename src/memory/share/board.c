@@ -47,7 +47,7 @@ static int open_anew(int file, int flags)
 {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    return file_apart(open(path, flags | O_CLOEXEC));
+    return file_renumber(open(path, flags | O_CLOEXEC));
 }
 
 static struct flock lock_at(short type, uint64_t start, uint64_t bytes)
@@ -101,7 +101,7 @@ tarn_status board_create(struct board *board)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     *board = (struct board){.own = -1, .process = -1};
-    board->file = file_apart(memfd_create("tarn-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    board->file = file_renumber(memfd_create("tarn-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     file_keep_from_children(board->file);
     tarn_status status = board->file < 0 ? refused("memfd_create") : fill_in(board);
     if (status)
@@ -132,7 +132,7 @@ static void watch_exporter(struct board *board)
     uint64_t process = board->words->process, space = board->words->space; /* the exporter may write on */
     if (!space || space != process_space())
         return;
-    board->process = file_apart((int)syscall(SYS_pidfd_open, (pid_t)process, 0));
+    board->process = file_renumber((int)syscall(SYS_pidfd_open, (pid_t)process, 0));
     board->gone = board->process < 0 && errno == ESRCH;
     file_keep_from_children(board->process);
 }

@@ -135,7 +135,7 @@ tarn_status share_part_export(struct device *device, struct share_part *part)
 {
     tarn_status status = device_note(device, driver->export(device->number, part->piece, &part->file));
     if (!status) {
-        part->file = file_apart(part->file);
+        part->file = file_renumber(part->file);
         if (part->file < 0)
             status = failed(TARN_ERROR_SYSTEM, "no file descriptor for a share: %s", strerror(errno));
     }

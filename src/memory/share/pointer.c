@@ -87,7 +87,7 @@ static bool is_passing_locked(const struct block *block)
         piece = arena_piece(arena, at);
         if (!piece)
             return false; /* its pool is suspended */
-        passing = piece->apart;
+        passing = piece->temporary;
     }
     return passing;
 }

@@ -242,7 +242,7 @@ static void take_files(struct msghdr *message, struct received *received)
             memcpy(&file, CMSG_DATA(header) + i * sizeof(int), sizeof file);
             bool fits = received->count < MOST;
             if (fits)
-                file = file_apart(file);
+                file = file_renumber(file);
             if (fits && file >= 0) {
                 received->files[received->count++] = file;
                 file_keep_from_children(file);

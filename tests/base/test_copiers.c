@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-#include "base/thread/crew.h"
+#include "base/thread/copiers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,12 +14,12 @@
 #define BYTES ((size_t)40000)
 
 static unsigned char from[COPIES][BYTES], to[COPIES][BYTES];
-static struct crew_copy copies[COPIES];
+static struct copiers_copy copies[COPIES];
 
 static void fill(int i, int round)
 {
     memset(from[i], i + 7 * round, BYTES);
-    copies[i] = (struct crew_copy){.to = to[i], .from = from[i], .size = BYTES};
+    copies[i] = (struct copiers_copy){.to = to[i], .from = from[i], .size = BYTES};
 }
 
 static bool is_copied(int i)
@@ -30,33 +30,33 @@ static bool is_copied(int i)
 static void copies_are_done_when_they_were_waited_for(void **state)
 {
     (void)state;
-    struct crew crew;
-    assert_true(crew_start(&crew, CREW_MOST));
+    struct copiers copiers;
+    assert_true(copiers_start(&copiers, COPIERS_MOST));
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < COPIES; i++) {
             fill(i, round);
-            crew_give(&crew, &copies[i]);
+            copiers_give(&copiers, &copies[i]);
         }
         for (int i = COPIES; i-- > 0;) {
-            crew_wait(&crew, &copies[i]);
+            copiers_wait(&copiers, &copies[i]);
             assert_true(is_copied(i));
         }
     }
-    crew_end(&crew);
+    copiers_end(&copiers);
 }
 
 static void an_end_waits_for_what_was_handed_out(void **state)
 {
     (void)state;
-    for (unsigned threads = 1; threads <= CREW_MOST + 1; threads++) {
-        struct crew crew;
-        assert_true(crew_start(&crew, threads));
-        assert_true(crew.count <= threads && crew.count <= CREW_MOST);
+    for (unsigned threads = 1; threads <= COPIERS_MOST + 1; threads++) {
+        struct copiers copiers;
+        assert_true(copiers_start(&copiers, threads));
+        assert_true(copiers.count <= threads && copiers.count <= COPIERS_MOST);
         for (int i = 0; i < COPIES; i++) {
             fill(i, (int)threads);
-            crew_give(&crew, &copies[i]);
+            copiers_give(&copiers, &copies[i]);
         }
-        crew_end(&crew);
+        copiers_end(&copiers);
         for (int i = 0; i < COPIES; i++)
             assert_true(is_copied(i) && !copies[i].under_way);
     }
@@ -65,12 +65,12 @@ static void an_end_waits_for_what_was_handed_out(void **state)
 static void what_was_never_handed_out_is_not_waited_for(void **state)
 {
     (void)state;
-    struct crew crew;
-    struct crew_copy idle = {0};
-    assert_true(crew_start(&crew, 2));
-    crew_wait(&crew, &idle);
-    crew_end(&crew);
-    assert_false(crew_start(&crew, 0));
+    struct copiers copiers;
+    struct copiers_copy idle = {0};
+    assert_true(copiers_start(&copiers, 2));
+    copiers_wait(&copiers, &idle);
+    copiers_end(&copiers);
+    assert_false(copiers_start(&copiers, 0));
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pools of the driver: which of them blocks may be cut from, and what the program asks of them. Of a store with lanes the driver counts whole
- * segments as used, so `used` is answered from blocks; `reserved` is the driver's. Keeps: a store's number stays its own as long as lanes
+/* Pools of the driver: which of them blocks may be cut from, and what the program asks of them. Of a source with lanes the driver counts whole
+ * segments as used, so `used` is answered from blocks; `reserved` is the driver's. Keeps: a source's number stays its own as long as lanes
  * refer to it. Its lock is a leaf. */
 #include "../lock.h"
 #include "lane.h"
@@ -16,90 +16,90 @@ enum attribute { /* CU_MEMPOOL_ATTR_ */
                  USED_HIGH = 8,
 };
 
-static struct store {
-    _Atomic(cu_pool) pool; /* NULL: destroyed, or no store */
+static struct source {
+    _Atomic(cu_pool) pool; /* NULL: destroyed, or no source */
     unsigned device;
-    _Atomic int references; /* lanes, and one for the driver's pool; 0: no store */
+    _Atomic int references; /* lanes, and one for the driver's pool; 0: no source */
     _Atomic bool unfit;
     _Atomic uint64_t threshold;
     _Atomic uint64_t segments, blocks; /* bytes of lanes, and of blocks in these */
     _Atomic uint64_t passed;           /* bytes of blocks that the driver served */
     _Atomic uint64_t high;             /* the most of both kinds of blocks */
-} stores[STORES];
+} sources[SOURCES];
 static struct word_lock lock;
 static _Atomic unsigned closing;
 
-/* The store that a device's own requests come from, and behind it how often any device's was changed. 0: not known. */
+/* The source that a device's own requests come from, and behind it how often any device's was changed. 0: not known. */
 static _Atomic uint64_t current[BOOK_DEVICES];
 static _Atomic uint32_t current_changes;
 
-cu_pool store_pool(unsigned store)
+cu_pool source_pool(unsigned source)
 {
-    return store ? atomic_load_explicit(&stores[store - 1].pool, memory_order_acquire) : NULL;
+    return source ? atomic_load_explicit(&sources[source - 1].pool, memory_order_acquire) : NULL;
 }
 
-unsigned store_device(unsigned store)
+unsigned source_device(unsigned source)
 {
-    return stores[store - 1].device;
+    return sources[source - 1].device;
 }
 
-bool store_is_fit(unsigned store)
+bool source_is_fit(unsigned source)
 {
-    return store_pool(store) && !atomic_load_explicit(&stores[store - 1].unfit, memory_order_relaxed);
+    return source_pool(source) && !atomic_load_explicit(&sources[source - 1].unfit, memory_order_relaxed);
 }
 
-bool stores_are_closing(void)
+bool sources_are_closing(void)
 {
     return atomic_load_explicit(&closing, memory_order_relaxed) > 0;
 }
 
-void store_segment(unsigned store, int64_t bytes)
+void source_segment(unsigned source, int64_t bytes)
 {
-    atomic_fetch_add(&stores[store - 1].segments, (uint64_t)bytes);
+    atomic_fetch_add(&sources[source - 1].segments, (uint64_t)bytes);
 }
 
-static void raise_high(struct store *store, uint64_t now)
+static void raise_high(struct source *source, uint64_t now)
 {
-    uint64_t before = atomic_load(&store->high);
-    while (before < now && !atomic_compare_exchange_weak(&store->high, &before, now))
+    uint64_t before = atomic_load(&source->high);
+    while (before < now && !atomic_compare_exchange_weak(&source->high, &before, now))
         ;
 }
 
 /* The driver said how much of the pool is used, which includes blocks that no hook saw come or go. */
-static uint64_t learn_used(struct store *store, uint64_t said)
+static uint64_t learn_used(struct source *source, uint64_t said)
 {
-    uint64_t segments = atomic_load(&store->segments), passed = said > segments ? said - segments : 0;
-    atomic_store(&store->passed, passed);
-    uint64_t used = passed + atomic_load(&store->blocks);
-    raise_high(store, used);
+    uint64_t segments = atomic_load(&source->segments), passed = said > segments ? said - segments : 0;
+    atomic_store(&source->passed, passed);
+    uint64_t used = passed + atomic_load(&source->blocks);
+    raise_high(source, used);
     return used;
 }
 
-void store_block(unsigned number, int64_t bytes)
+void source_block(unsigned number, int64_t bytes)
 {
-    struct store *store = &stores[number - 1];
-    uint64_t blocks = atomic_fetch_add(&store->blocks, (uint64_t)bytes) + (uint64_t)bytes;
+    struct source *source = &sources[number - 1];
+    uint64_t blocks = atomic_fetch_add(&source->blocks, (uint64_t)bytes) + (uint64_t)bytes;
     if (bytes > 0)
-        raise_high(store, blocks + atomic_load(&store->passed));
+        raise_high(source, blocks + atomic_load(&source->passed));
 }
 
 void pool_passes(unsigned number, int64_t bytes)
 {
     if (!number)
         return;
-    struct store *store = &stores[number - 1];
-    uint64_t before = atomic_load(&store->passed);
-    while (!atomic_compare_exchange_weak(&store->passed, &before, book_positive(before + (uint64_t)bytes)))
+    struct source *source = &sources[number - 1];
+    uint64_t before = atomic_load(&source->passed);
+    while (!atomic_compare_exchange_weak(&source->passed, &before, book_positive(before + (uint64_t)bytes)))
         ;
     if (bytes > 0)
-        raise_high(store, before + (uint64_t)bytes + atomic_load(&store->blocks));
+        raise_high(source, before + (uint64_t)bytes + atomic_load(&source->blocks));
 }
 
-void store_refer(unsigned number, int change)
+void source_refer(unsigned number, int change)
 {
-    struct store *store = &stores[number - 1];
+    struct source *source = &sources[number - 1];
     word_lock_take(&lock);
-    if (atomic_fetch_add(&store->references, change) == -change && !atomic_load(&store->pool))
+    if (atomic_fetch_add(&source->references, change) == -change && !atomic_load(&source->pool))
         closing--;
     word_lock_give(&lock);
 }
@@ -113,21 +113,21 @@ static uint64_t ask(cu_pool pool, enum attribute attribute)
     return code ? 0 : value;
 }
 
-bool store_is_above(unsigned number)
+bool source_is_above(unsigned number)
 {
-    const struct store *store = &stores[number - 1];
-    cu_pool pool = store_pool(number);
-    uint64_t threshold = atomic_load(&store->threshold);
-    uint64_t segments = atomic_load(&store->segments);
+    const struct source *source = &sources[number - 1];
+    cu_pool pool = source_pool(number);
+    uint64_t threshold = atomic_load(&source->threshold);
+    uint64_t segments = atomic_load(&source->segments);
     return pool && segments && threshold != UINT64_MAX &&
            (segments > threshold || ask(pool, RESERVED_CURRENT) > threshold);
 }
 
-void stores_settle(void)
+void sources_settle(void)
 {
-    for (unsigned number = 1; number <= STORES; number++) {
-        cu_pool pool = store_pool(number);
-        uint64_t threshold = atomic_load(&stores[number - 1].threshold);
+    for (unsigned number = 1; number <= SOURCES; number++) {
+        cu_pool pool = source_pool(number);
+        uint64_t threshold = atomic_load(&sources[number - 1].threshold);
         if (!pool || threshold == UINT64_MAX || ask(pool, RESERVED_CURRENT) <= threshold)
             continue;
         cu_capture_mode mode = mode_relax();
@@ -136,37 +136,37 @@ void stores_settle(void)
     }
 }
 
-cu_context store_context(unsigned store)
+cu_context source_context(unsigned source)
 {
-    return (cu_context)(void *)&stores[store - 1];
+    return (cu_context)(void *)&sources[source - 1];
 }
 
 /* The driver says of its pool how much is in use. */
 static bool is_gone(unsigned number)
 {
-    const struct store *store = &stores[number - 1];
-    cu_pool pool = store_pool(number);
-    uint64_t segments = atomic_load(&store->segments);
+    const struct source *source = &sources[number - 1];
+    cu_pool pool = source_pool(number);
+    uint64_t segments = atomic_load(&source->segments);
     return segments && (!pool || ask(pool, USED_CURRENT) < segments);
 }
 
-void stores_end(unsigned device)
+void sources_end(unsigned device)
 {
     current_changes++; /* its default pool may be another from now on */
-    for (unsigned number = 1; number <= STORES; number++) {
-        if (stores[number - 1].device != device || !atomic_load(&stores[number - 1].references) || !is_gone(number))
+    for (unsigned number = 1; number <= SOURCES; number++) {
+        if (sources[number - 1].device != device || !atomic_load(&sources[number - 1].references) || !is_gone(number))
             continue;
         segments_end_of(number);
-        charge_drop(store_context(number));
+        charge_drop(source_context(number));
         lanes_trim(number, device);
     }
 }
 
-/* The store of a pool that is there. */
+/* The source of a pool that is there. */
 static unsigned find(cu_pool pool)
 {
-    for (unsigned i = 0; pool && i < STORES; i++)
-        if (atomic_load_explicit(&stores[i].pool, memory_order_acquire) == pool)
+    for (unsigned i = 0; pool && i < SOURCES; i++)
+        if (atomic_load_explicit(&sources[i].pool, memory_order_acquire) == pool)
             return i + 1;
     return 0;
 }
@@ -179,31 +179,31 @@ static bool can_cut(void)
            !atomic_load(&book->pool_ended);
 }
 
-unsigned pool_store(cu_pool pool, unsigned device)
+unsigned pool_source(cu_pool pool, unsigned device)
 {
     unsigned number = find(pool);
     if (number || !book->pool || !pool || device >= book->devices || pool_captures() || !can_cut())
         return number;
-    const struct store made = {.device = device,
-                               .threshold = ask(pool, RELEASE_THRESHOLD),
-                               .passed = ask(pool, USED_CURRENT),
-                               .high = ask(pool, USED_HIGH),
-                               .unfit = !ask(pool, REUSE_ALLOW_OPPORTUNISTIC)};
+    const struct source made = {.device = device,
+                                .threshold = ask(pool, RELEASE_THRESHOLD),
+                                .passed = ask(pool, USED_CURRENT),
+                                .high = ask(pool, USED_HIGH),
+                                .unfit = !ask(pool, REUSE_ALLOW_OPPORTUNISTIC)};
     word_lock_take(&lock);
     unsigned at = 0;
-    while (at < STORES && stores[at].references)
+    while (at < SOURCES && sources[at].references)
         at++;
     number = find(pool);
-    if (!number && at < STORES) {
-        stores[at].device = made.device;
-        atomic_store(&stores[at].unfit, made.unfit);
-        atomic_store(&stores[at].threshold, made.threshold);
-        atomic_store(&stores[at].segments, 0);
-        atomic_store(&stores[at].blocks, 0);
-        atomic_store(&stores[at].passed, made.passed);
-        atomic_store(&stores[at].high, made.high);
-        atomic_store(&stores[at].references, 1);
-        atomic_store_explicit(&stores[at].pool, pool, memory_order_release);
+    if (!number && at < SOURCES) {
+        sources[at].device = made.device;
+        atomic_store(&sources[at].unfit, made.unfit);
+        atomic_store(&sources[at].threshold, made.threshold);
+        atomic_store(&sources[at].segments, 0);
+        atomic_store(&sources[at].blocks, 0);
+        atomic_store(&sources[at].passed, made.passed);
+        atomic_store(&sources[at].high, made.high);
+        atomic_store(&sources[at].references, 1);
+        atomic_store_explicit(&sources[at].pool, pool, memory_order_release);
         number = at + 1;
     }
     word_lock_give(&lock);
@@ -211,7 +211,7 @@ unsigned pool_store(cu_pool pool, unsigned device)
 }
 
 /* A limit of its own, handles for others and what this code does not know are the driver's to keep. */
-bool pool_can_be_store(const struct cu_pool_properties *properties)
+bool pool_can_be_source(const struct cu_pool_properties *properties)
 {
     bool plain = properties->type == CU_ALLOCATION_PINNED && !properties->handle_types && !properties->win32 &&
                  !properties->most && !properties->usage;
@@ -226,10 +226,10 @@ static unsigned find_current(unsigned device)
     cu_pool pool = NULL, first = NULL;
     if (!can_cut() || real.cuDeviceGetMemPool(&pool, (cu_device)device) || find(pool))
         return find(pool);
-    return real.cuDeviceGetDefaultMemPool(&first, (cu_device)device) || pool != first ? 0 : pool_store(pool, device);
+    return real.cuDeviceGetDefaultMemPool(&first, (cu_device)device) || pool != first ? 0 : pool_source(pool, device);
 }
 
-unsigned pool_store_of_device(unsigned device)
+unsigned pool_source_of_device(unsigned device)
 {
     if (!book->pool || device >= book->devices)
         return 0;
@@ -239,15 +239,15 @@ unsigned pool_store_of_device(unsigned device)
         return (unsigned)(known & UINT32_MAX) - 1;
     if (pool_captures())
         return 0;
-    unsigned store = find_current(device);
-    atomic_store(&current[device], (uint64_t)changes << 32 | (store + 1));
-    return store;
+    unsigned source = find_current(device);
+    atomic_store(&current[device], (uint64_t)changes << 32 | (source + 1));
+    return source;
 }
 
-unsigned pool_store_known(cu_pool pool, unsigned device)
+unsigned pool_source_known(cu_pool pool, unsigned device)
 {
-    unsigned store = pool_store_of_device(device);
-    return store_pool(store) == pool ? store : 0;
+    unsigned source = pool_source_of_device(device);
+    return source_pool(source) == pool ? source : 0;
 }
 
 /* What the program asks ----------------------------------------------------------------------------------------------- */
@@ -276,10 +276,11 @@ HOOK cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep)
 {
     if (!shim_enter())
         return PASS(cuMemPoolTrimTo, (pool, keep));
-    unsigned store = find(pool);
-    if (store && atomic_load(&stores[store - 1].segments) && !pool_captures() && ask(pool, RESERVED_CURRENT) > keep) {
+    unsigned source = find(pool);
+    if (source && atomic_load(&sources[source - 1].segments) && !pool_captures() &&
+        ask(pool, RESERVED_CURRENT) > keep) {
         late_look();
-        lanes_trim(store, store_device(store));
+        lanes_trim(source, source_device(source));
     }
     cu_result code = PASS(cuMemPoolTrimTo, (pool, keep));
     shim_leave();
@@ -293,10 +294,10 @@ HOOK cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *val
         return code;
     unsigned number = find(pool);
     if (number) {
-        struct store *store = &stores[number - 1];
+        struct source *source = &sources[number - 1];
         uint64_t *said = value;
-        uint64_t used = learn_used(store, attribute == USED_CURRENT ? *said : ask(pool, USED_CURRENT));
-        *said = attribute == USED_CURRENT ? used : atomic_load(&store->high);
+        uint64_t used = learn_used(source, attribute == USED_CURRENT ? *said : ask(pool, USED_CURRENT));
+        *said = attribute == USED_CURRENT ? used : atomic_load(&source->high);
     }
     shim_leave();
     return code;
@@ -309,14 +310,14 @@ HOOK cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *val
     cu_result code = PASS(cuMemPoolSetAttribute, (pool, attribute, value));
     unsigned number = find(pool);
     if (!code && value && number) {
-        struct store *store = &stores[number - 1];
+        struct source *source = &sources[number - 1];
         if (attribute == RELEASE_THRESHOLD) {
-            atomic_store(&store->threshold, *(const uint64_t *)value);
+            atomic_store(&source->threshold, *(const uint64_t *)value);
         } else if (attribute == REUSE_ALLOW_OPPORTUNISTIC) {
-            atomic_store(&store->unfit, !*(const int *)value);
+            atomic_store(&source->unfit, !*(const int *)value);
         } else if (attribute == USED_HIGH) {
-            atomic_store(&store->high, 0);
-            (void)learn_used(store, ask(pool, USED_CURRENT));
+            atomic_store(&source->high, 0);
+            (void)learn_used(source, ask(pool, USED_CURRENT));
         }
     }
     shim_leave();
@@ -324,21 +325,21 @@ HOOK cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *val
 }
 
 /* Its blocks stay, and the driver keeps its memory until they are freed. */
-void pool_store_leaves(cu_pool pool)
+void pool_source_leaves(cu_pool pool)
 {
-    unsigned store = find(pool);
-    if (store && atomic_load(&stores[store - 1].segments) && !pool_captures())
-        lanes_trim(store, store_device(store));
+    unsigned source = find(pool);
+    if (source && atomic_load(&sources[source - 1].segments) && !pool_captures())
+        lanes_trim(source, source_device(source));
 }
 
-void pool_store_gone(cu_pool pool)
+void pool_source_gone(cu_pool pool)
 {
-    unsigned store = find(pool);
+    unsigned source = find(pool);
     current_changes++;
-    if (!store)
+    if (!source)
         return;
-    atomic_store(&stores[store - 1].pool, NULL);
+    atomic_store(&sources[source - 1].pool, NULL);
     closing++;
-    store_refer(store, -1);
-    lanes_close(store);
+    source_refer(source, -1);
+    lanes_close(source);
 }
