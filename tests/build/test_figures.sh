@@ -3,7 +3,7 @@
 # Copyright (c) 2026 The tarn authors
 #
 # What documents show as printed by a command is what the command prints now. The counts that they give are right, every variable that
-# the code reads is in docs/configuration.md or docs/building.md, and every option of the build in the latter.
+# the code reads is in docs/configuration.md or docs/building.md, and every setting in the former and in the fuzzer's words.
 set -euo pipefail
 cd "$TARN_SOURCE"
 fail() { echo "test_figures: $*" >&2; exit 1; }
@@ -32,5 +32,13 @@ done < <(grep -nE '^<!-- counted: [a-z-]+ [0-9]+ -->$' README.md CONTRIBUTING.md
 
 for variable in $(grep -rhoE '"TARN_[A-Z_]+"' src tools sim python/src | tr -d '"' | sort -u | grep -vE '^TARN_(ERROR|UNKNOWN)'); do
     grep -qE "\`$variable(=[^\`]*)?\`" docs/configuration.md docs/building.md || fail "$variable is read, and in neither docs/configuration.md nor docs/building.md"
+done
+
+# A setting of tarn: the first word of a row of MEMORY_CONFIG_LIST.
+keys=$(sed -n '/define MEMORY_CONFIG_LIST/,/^$/s/^    X(\([a-z_0-9]*\),.*/\1/p' src/memory/settings/config.h)
+[ "$(wc -l <<<"$keys")" -gt 20 ] || fail "no list of settings in src/memory/settings/config.h"
+for key in $keys; do
+    grep -q "^| .*\`$key\`" docs/configuration.md || fail "$key is a setting that docs/configuration.md does not have"
+    grep -q "^\"$key[:\"]" tests/fuzz/config.dict || fail "$key is a setting that tests/fuzz/config.dict does not have"
 done
 exit "$printed"
