@@ -13,7 +13,8 @@
  * take them from each other repeatedly, with fewer than 64 blocks in between. Each such stream then publishes its
  * counts at 128 MiB of difference in large blocks, at 8 MiB in small ones, and at 1,024 blocks of each class. The peak
  * may be off by that much per such stream, until the counters are the same thread's twice in a row or the peaks are
- * reset. For blocks up to 64 KiB a peak may be off by 1 MiB per thread and stream. */
+ * reset. Where threads wait for each other on one stream, the same holds per thread, for up to 16 threads of a stream.
+ * For blocks up to 64 KiB a peak may be off by 1 MiB per thread and stream. */
 #ifndef TARN_STATS_H
 #define TARN_STATS_H
 

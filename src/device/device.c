@@ -205,6 +205,8 @@ tarn_status device_check(struct device *device)
     return TARN_OK;
 }
 
+static atomic_uint thread_numbers;
+
 struct thread *thread_self(void)
 {
     if (thread_here)
@@ -219,6 +221,7 @@ struct thread *thread_self(void)
         (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread-specific value");
         return NULL;
     }
+    thread->number = atomic_fetch_add_explicit(&thread_numbers, 1, memory_order_relaxed);
     return thread_here = thread;
 }
 

@@ -66,6 +66,7 @@ void device_on_lost(void (*callback)(struct device *device));
 /* What a thread holds: made at its first use of tarn, given up at its end without a driver call. */
 struct thread {
     _Alignas(64) int device;
+    unsigned number;                             /* constant: in the order of first uses, of all threads */
     tarn_stream current[TARN_MAX_DEVICES];       /* TARN_STREAM_LEGACY until set */
     struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
     struct holder *handles;                      /* the handle layer's; NULL until used */

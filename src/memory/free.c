@@ -87,27 +87,38 @@ static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t 
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
     if (!heap || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT))
         return false;
-    mutex_lock(&heap->lock);
+    bool waited = mutex_lock_telling(&heap->lock);
     bool ends = map_span(map_get(address)) == span && atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
                 span->start == address && span->state == SPAN_BLOCK && !span->front && !span->uses && heap_keeps(heap);
     size_t requested = span->requested;
     if (ends && span_end_locked(heap, span)) {
         trace_block(TRACE_free, heap, address, requested, span->tag);
-        kept_flush_locked(heap);
+        kept_flush_stack_locked(heap);
+        if (hands_are_open(heap))
+            hands_spill_locked(heap, thread_here, span->size);
         span_leave_map_locked(heap, span);
         span_give_locked(heap, span);
     } else {
         ends = false;
     }
+    hands_consider_locked(heap, waited);
     mutex_unlock(&heap->lock);
     return ends;
+}
+
+/* Frees a block under a short lock. */
+static bool give_shortly(struct span *span, uintptr_t address)
+{
+    struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
+    return heap && hands_are_open(heap) ? hand_give(heap, span, address, thread_here)
+                                        : kept_give(span, address, thread_here);
 }
 
 /* A block with its own span, or NULL: span, under a short lock, or its heap's. */
 static __attribute__((noinline)) tarn_status free_large(void *pointer, struct span *span, void *caller)
 {
     uintptr_t address = (uintptr_t)pointer;
-    bool given = span && (kept_give(span, address, thread_here) || give_quickly(span, address));
+    bool given = span && (give_shortly(span, address) || give_quickly(span, address));
     return given ? TARN_OK : free_slowly(pointer, caller);
 }
 

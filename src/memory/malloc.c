@@ -46,7 +46,7 @@
 /* Allocation ------------------------------------------------------------------------------------------------------ */
 
 /* What a thread can use again for its next request, without a look-up. */
-struct hand {
+struct used {
     struct heap *heap;
     struct cache *cache; /* NULL if no slab served */
 };
@@ -157,7 +157,7 @@ static tarn_status slab_block_alloc(struct cache *cache, const struct request *r
 
 /* A block of a heap, in a slab of the thread's cache or with its own span. TARN_ERROR_OUT_OF_MEMORY without a text. */
 static tarn_status heap_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
-                                    size_t *size, struct hand *used)
+                                    size_t *size, struct used *used)
 {
     used->heap = heap;
     if (!request->slab)
@@ -201,7 +201,7 @@ static struct heap *spare_block_alloc(struct heap *heap, const struct request *r
     struct heap *found = NULL;
     for (struct pool *pool = pool_spare_next(heap, NULL); pool; pool = pool_spare_next(heap, pool)) {
         struct heap *other = found ? NULL : heap_if_used(&pool->store, heap->stream);
-        struct hand used = {0};
+        struct used used = {0};
         struct request own = *request;
         request_round(&pool->store, &own);
         if (other && heap_block_alloc(other, &own, false, address, size, &used) == TARN_OK)
@@ -211,7 +211,7 @@ static struct heap *spare_block_alloc(struct heap *heap, const struct request *r
 }
 
 /* A block for a request; `used` receives what can serve again without a look-up. */
-static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address, struct hand *used)
+static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address, struct used *used)
 {
     size_t size = 0;
     struct heap *other = NULL;
@@ -263,7 +263,7 @@ static tarn_status request_make(const struct asked *asked, struct request *reque
 
 /* A block of a store, for a request that is not rounded yet. */
 static tarn_status alloc_of(struct store *store, struct stream *stream, struct request *request, void **pointer,
-                            struct hand *used)
+                            struct used *used)
 {
     struct heap *heap = NULL;
     uintptr_t address = 0;
@@ -276,7 +276,7 @@ static tarn_status alloc_of(struct store *store, struct stream *stream, struct r
     return status;
 }
 
-static tarn_status alloc_for(struct stream *stream, const struct asked *asked, void **pointer, struct hand *used)
+static tarn_status alloc_for(struct stream *stream, const struct asked *asked, void **pointer, struct used *used)
 {
     struct request request;
     if (asked->size == 0) {
@@ -291,7 +291,7 @@ static tarn_status alloc_for(struct stream *stream, const struct asked *asked, v
         return status;
     status = alloc_of(route.store, stream, &request, pointer, used);
     if (!route.holds_on)
-        *used = (struct hand){0};
+        *used = (struct used){0};
     route_end(&route);
     return status;
 }
@@ -300,7 +300,7 @@ static tarn_status alloc_for(struct stream *stream, const struct asked *asked, v
 static tarn_status alloc_in(struct store *store, struct stream *stream, const struct asked *asked, void **pointer)
 {
     struct request request;
-    struct hand used = {0};
+    struct used used = {0};
     if (asked->size == 0) {
         *pointer = NULL;
         return TARN_OK;
@@ -321,7 +321,7 @@ static tarn_status alloc_in(struct store *store, struct stream *stream, const st
 tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id *pool, void **pointer)
 {
     struct request request;
-    struct hand used = {0};
+    struct used used = {0};
     struct route route = {0};
     *pool = (tarn_pool_id){0};
     if (size == 0) {
@@ -363,7 +363,7 @@ static uintptr_t take_traced(struct cache *cache, size_t size)
 static __attribute__((noinline)) void *malloc_slowly(size_t size, void *caller)
 {
     struct stream *stream = NULL;
-    struct hand used = {0};
+    struct used used = {0};
     void *pointer = NULL;
     tarn_status status = memory_ready();
     debug_enter(caller);
@@ -398,19 +398,21 @@ static __attribute__((noinline)) uintptr_t take_quickly(struct heap *heap, const
     uintptr_t address = 0;
     if (requested > TARN_MAX_SIZE || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT) || plan_may_begin(heap, size))
         return 0;
-    mutex_lock(&heap->lock);
+    bool waited = mutex_lock_telling(&heap->lock);
     if (heap_keeps(heap) && thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed) &&
         !heap->following && span_have_locked(heap, size, TARN_BLOCK_UNIT, &span) == TARN_OK)
         address = block_begin_locked(heap, span, &request);
+    hands_consider_locked(heap, waited);
     mutex_unlock(&heap->lock);
     return address;
 }
 
-/* The same, but a kept block of the size is first, under a short lock. */
+/* The same, but a kept block of the size is first, or one in the thread's hand, under a short lock. */
 static __attribute__((noinline)) uintptr_t take_large(struct heap *heap, const struct thread *thread, size_t requested)
 {
     size_t size = config_round(memory_config(), requested);
-    uintptr_t address = kept_take(heap, thread, size, requested);
+    uintptr_t address =
+        hands_are_open(heap) ? hand_take(heap, thread, size, requested) : kept_take(heap, thread, size, requested);
     return address ? address : take_quickly(heap, thread, size, requested);
 }
 
@@ -439,7 +441,7 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
                                                              void *caller)
 {
     struct stream *found = NULL;
-    struct hand used = {0};
+    struct used used = {0};
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     tarn_status status = memory_ready();
@@ -532,7 +534,7 @@ tarn_status tarn_alloc(const tarn_alloc_options *given, size_t size, void **poin
     if ((store || options->device != TARN_CURRENT_DEVICE) && stream->device != number)
         return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not of device %d", stream->device,
                       number);
-    struct hand used = {0};
+    struct used used = {0};
     struct asked asked = {.size = size, .alignment = alignment, .tag = options->tag};
     return store ? alloc_in(store, stream, &asked, pointer) : alloc_for(stream, &asked, pointer, &used);
 }

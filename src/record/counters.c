@@ -324,6 +324,11 @@ void counters_return(struct counters *root, struct counters_part *part, struct c
     counters_unlock(root);
 }
 
+void counters_part_compete(struct counters_part *part)
+{
+    part->lost = LOST_MOST;
+}
+
 void counters_part_close(struct counters_part *part)
 {
     counters_part_lock(part);

@@ -177,6 +177,8 @@ void counters_return(struct counters *device, struct counters_part *part, struct
 void counters_freed_and_completed(struct counters *counters, struct counters_part *part, size_t size, size_t requested,
                                   counters_oversize oversize);
 
+/* For a new part, of threads that compete: it is apart from its first opening on. */
+void counters_part_compete(struct counters_part *part);
 /* Closes a part whose heap is about to be of another set. */
 void counters_part_close(struct counters_part *part);
 

@@ -86,14 +86,23 @@ static inline void quick_mutex_init(quick_mutex *m, enum lock_rank rank)
     *m = (quick_mutex){QUICK_FREE, rank};
 }
 
-static inline void quick_mutex_lock_from(quick_mutex *m, const char *file, int line)
+/* True if somebody else had it. */
+static inline bool mutex_lock_telling_from(quick_mutex *m, const char *file, int line)
 {
     unsigned state = QUICK_FREE;
     lock_before(m->rank, file, line);
-    if (!atomic_compare_exchange_strong_explicit(&m->state, &state, QUICK_HELD, memory_order_acquire,
-                                                 memory_order_relaxed))
+    bool waited = !atomic_compare_exchange_strong_explicit(&m->state, &state, QUICK_HELD, memory_order_acquire,
+                                                           memory_order_relaxed);
+    if (waited)
         quick_mutex_wait(m);
     lock_taken(m, m->rank, file, line);
+    return waited;
+}
+#define mutex_lock_telling(m) mutex_lock_telling_from(m, __FILE__, __LINE__)
+
+static inline void quick_mutex_lock_from(quick_mutex *m, const char *file, int line)
+{
+    (void)mutex_lock_telling_from(m, file, line);
 }
 
 static inline void quick_mutex_unlock(quick_mutex *m)

@@ -25,6 +25,7 @@ struct ghost;
 struct cache;
 struct capture_order;
 struct following;
+struct hands;
 
 #define SLAB_CLASSES 40
 #define HEAP_KEPT 8
@@ -83,8 +84,11 @@ struct heap {
         struct span *span;
     } kept[HEAP_KEPT];
     atomic_uint kept_count;
-    atomic_bool keeps; /* whether blocks may be kept */
-    bool kept_before;  /* lock, while the heap is held: `keeps` as it was */
+    atomic_bool keeps;             /* whether blocks may be kept */
+    bool kept_before;              /* lock, while the heap is held: `keeps` as it was */
+    atomic_bool handed;            /* blocks are kept in hands (hands.h), not here; also under `lock` to change */
+    int contention;                /* lock: how much threads compete for it */
+    _Atomic(struct hands *) hands; /* lock to change: NULL until threads compete */
 };
 
 /* The heap of a stream in a pool, created at its first use. */

@@ -201,6 +201,7 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
     if (!fresh) {
         counters_keep_splits(heap->store->counters, &heap->splits);
         counters_part_close(&heap->part);
+        hands_counters_close(heap);
     }
     heap->store = store;
     zones_init(heap);
@@ -328,6 +329,7 @@ bool heaps_give_up(struct store *store)
         }
         caches_publish_locked(heap); /* while the pool's counters still exist */
         counters_part_close(&heap->part);
+        hands_counters_close(heap);
         spare_spans_destroy_locked(heap);
         heap->retired = true;
         hooks.plan_end_locked(heap); /* which a request in progress may have begun after the pool was left behind */

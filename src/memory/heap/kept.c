@@ -79,7 +79,8 @@ void kept_close_locked(struct heap *heap)
 bool kept_pause_locked(struct heap *heap)
 {
     bool before = set_keeps(heap, false);
-    kept_flush_locked(heap);
+    kept_flush_stack_locked(heap);
+    hands_close_locked(heap);
     return before;
 }
 
@@ -114,10 +115,11 @@ void span_begin_locked(struct heap *heap, struct span *span)
 bool span_end_locked(struct heap *heap, struct span *span)
 {
     counters_part_lock(&heap->part);
-    bool ends = atomic_load_explicit(&span->live, memory_order_relaxed) &&
-                counters_part_freed_locked(&heap->part, span->size, span->requested, span->oversize);
-    if (ends)
-        atomic_store_explicit(&span->live, false, memory_order_relaxed);
+    bool live = hands_are_open(heap) ? atomic_exchange_explicit(&span->live, false, memory_order_acq_rel)
+                                     : atomic_load_explicit(&span->live, memory_order_relaxed);
+    bool ends = live && counters_part_freed_locked(&heap->part, span->size, span->requested, span->oversize);
+    if (live)
+        atomic_store_explicit(&span->live, !ends, memory_order_release);
     counters_part_unlock(&heap->part);
     return ends;
 }
@@ -125,7 +127,7 @@ bool span_end_locked(struct heap *heap, struct span *span)
 static bool set_live(struct heap *heap, struct span *span, bool live)
 {
     counters_part_lock(&heap->part);
-    bool before = atomic_exchange_explicit(&span->live, live, memory_order_relaxed);
+    bool before = atomic_exchange_explicit(&span->live, live, memory_order_acq_rel);
     counters_part_unlock(&heap->part);
     return before;
 }
@@ -140,11 +142,13 @@ void span_unclaim_locked(struct heap *heap, struct span *span)
     (void)set_live(heap, span, true);
 }
 
-bool span_is_live_locked(struct heap *heap, const struct span *span, size_t *requested)
+bool span_is_live_locked(struct heap *heap, struct span *span, size_t *requested, tarn_tag *tag)
 {
-    counters_part_lock(&heap->part);
-    bool live = atomic_load_explicit(&span->live, memory_order_relaxed);
-    *requested = span->requested;
-    counters_part_unlock(&heap->part);
+    bool live = span_claim_locked(heap, span); /* nobody hands it out anew meanwhile */
+    if (live) {
+        *requested = span->requested;
+        *tag = span->tag;
+        span_unclaim_locked(heap, span);
+    }
     return live;
 }

@@ -19,6 +19,7 @@
 #define TARN_MEMORY_KEPT_H
 
 #include "base/thread/process.h"
+#include "memory/heap/hands.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/traced.h"
 
@@ -47,7 +48,7 @@ static inline unsigned kept_find_locked(const struct heap *heap, const struct th
     while (i > 0 && heap->kept[i - 1].size != size)
         i--;
     bool told = !trace_is_on() || trace_is_quick(heap, thread);
-    return i > 0 && heap_keeps(heap) && routed && told &&
+    return i > 0 && heap_keeps(heap) && !atomic_load_explicit(&heap->handed, memory_order_relaxed) && routed && told &&
                    kept_state(heap, heap->kept[i - 1].span) == heap->kept[i - 1].before
                ? i
                : 0;
@@ -99,7 +100,8 @@ static inline bool kept_may_give_locked(const struct heap *heap, const struct sp
 {
     return atomic_load_explicit(&span->live, memory_order_relaxed) &&
            atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && span->start == address && !span->uses &&
-           heap_keeps(heap) && atomic_load_explicit(&heap->kept_count, memory_order_relaxed) < HEAP_KEPT &&
+           heap_keeps(heap) && !atomic_load_explicit(&heap->handed, memory_order_relaxed) &&
+           atomic_load_explicit(&heap->kept_count, memory_order_relaxed) < HEAP_KEPT &&
            kept_state(heap, span) == atomic_load_explicit(&span->after, memory_order_relaxed) &&
            (!trace_is_on() || trace_is_quick(heap, thread));
 }
@@ -136,10 +138,17 @@ static inline bool kept_give(struct span *span, uintptr_t address, const struct 
 
 /* Turns the heap's kept spans into free spans of the open batch. */
 void kept_give_back_locked(struct heap *heap);
-static inline void kept_flush_locked(struct heap *heap)
+static inline void kept_flush_stack_locked(struct heap *heap)
 {
     if (atomic_load_explicit(&heap->kept_count, memory_order_relaxed))
         kept_give_back_locked(heap);
+}
+/* The same, and what is in hands. */
+static inline void kept_flush_locked(struct heap *heap)
+{
+    kept_flush_stack_locked(heap);
+    if (hands_are_open(heap))
+        hands_flush_locked(heap);
 }
 
 /* Starts keeping blocks, at the start of a heap's life, unless a checker watches who owns which memory; and stops it. */
@@ -160,7 +169,7 @@ bool span_end_locked(struct heap *heap, struct span *span);
  * block ends, or is given back. */
 bool span_claim_locked(struct heap *heap, struct span *span);
 void span_unclaim_locked(struct heap *heap, struct span *span);
-/* Whether a span's block is live at this moment; if so, returns the requested size. */
-bool span_is_live_locked(struct heap *heap, const struct span *span, size_t *requested);
+/* Whether a span's block is live at this moment; if so, returns the requested size and the tag. */
+bool span_is_live_locked(struct heap *heap, struct span *span, size_t *requested, tarn_tag *tag);
 
 #endif

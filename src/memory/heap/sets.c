@@ -160,6 +160,9 @@ void heap_lends_end_locked(struct heap *heap)
     kept_flush_locked(heap);
     if (heap_has_free_locked(heap, heap->arena->granule))
         return;
+    hands_close_locked(heap);
+    if (heap_has_free_locked(heap, heap->arena->granule)) /* what was freed into a hand a moment ago */
+        return;
     zones_change_locked(heap);
     heap->lends = false;
     if (heap->news > heap->arena->granule)
@@ -172,6 +175,7 @@ void heap_lends_end_locked(struct heap *heap)
 /* Each zone has a new state, so that no block that was cut before is kept. */
 void heap_unmarked_end_locked(struct heap *heap)
 {
+    hands_close_locked(heap);
     if (heap->batches.open_used)
         return;
     zones_change_locked(heap);

@@ -363,8 +363,11 @@ tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr
 tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                              struct span **result)
 {
-    kept_flush_locked(heap);
+    kept_flush_stack_locked(heap);
     struct span *span = span_find_locked(heap, zone, size, alignment);
+    for (unsigned hand = 0; !span && hands_are_open(heap) && hand < HANDS; hand++)
+        if (hand_flush_locked(heap, hand))
+            span = span_find_locked(heap, zone, size, alignment);
     return span ? span_cut_locked(heap, span, size, alignment, result) : TARN_ERROR_OUT_OF_MEMORY;
 }
 

@@ -179,7 +179,7 @@ void block_free_locked(struct block *block, bool look)
     if (block->slab) {
         cache_give_locked(block->slab, block->slot);
     } else {
-        kept_flush_locked(heap); /* the block may be the only one that it keeps */
+        kept_flush_stack_locked(heap); /* the block may be the only one that it keeps */
         span_leave_map_locked(heap, block->span);
         span_give_locked(heap, block->span);
     }

@@ -16,14 +16,15 @@ static bool is_used(const struct slab *slab, unsigned slot)
     return uses && uses[slot];
 }
 
-static void visit_span(struct heap *heap, const struct span *span, tarn_stream stream, struct visitor *visitor)
+static void visit_span(struct heap *heap, struct span *span, tarn_stream stream, struct visitor *visitor)
 {
     size_t requested = 0;
-    if (span->state == SPAN_BLOCK && span_is_live_locked(heap, span, &requested)) {
+    tarn_tag tag = 0;
+    if (span->state == SPAN_BLOCK && span_is_live_locked(heap, span, &requested, &tag)) {
         struct visited visited = {{(void *)span->start, span->size, requested, stream, {0}},
                                   heap,
                                   span->front,
-                                  span->tag,
+                                  tag,
                                   span->uses,
                                   span->own,
                                   heap->stream,
@@ -55,7 +56,7 @@ void visit_blocks(struct store *store, struct visitor *visitor)
         tarn_stream stream = heap_stream_value(heap);
         for (int zone = 0; heap->store == store && zone < ZONES; zone++)
             for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
-                for (const struct span *span = run->first; span; span = span->next)
+                for (struct span *span = run->first; span; span = span->next)
                     visit_span(heap, span, stream, visitor);
         mutex_unlock(&heap->lock);
     }

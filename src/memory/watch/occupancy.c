@@ -6,6 +6,7 @@
  * heap, to the pool with the same id. Ids are never reused, so a pool that ended meanwhile is not mistaken for another. */
 #include "memory/watch/occupancy.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/hands.h"
 #include "memory/heap/heap.h"
 #include "memory/pool/pool.h"
 
@@ -114,6 +115,7 @@ static void add_kept_locked(struct heap *heap, struct heap_occupancy *view)
 
 static struct heap_occupancy occupancy_heap_locked(struct heap *heap)
 {
+    hands_flush_locked(heap);
     struct heap_occupancy view = {
         .pool = {heap->store->id[0], heap->store->id[1]},
         .slot = heap->stream ? heap->stream->slot : 0,

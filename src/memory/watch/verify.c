@@ -8,6 +8,7 @@
 #include "memory/growth/ghost.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/following.h"
+#include "memory/heap/hands.h"
 
 #define BROKEN(address, text) \
     failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
@@ -148,10 +149,38 @@ static tarn_status kept_verify(const struct heap *heap)
     return TARN_OK;
 }
 
+/* The same of what is in a hand, which is empty while it is closed. */
+static const char *hand_contradiction_locked(const struct heap *heap, const struct hand *hand)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; i < atomic_load(&hand->count); i++) {
+        const struct span *span = hand->spans[i].span;
+        bytes += span->size;
+        if (!hand->open || span->state != SPAN_BLOCK || span->size != hand->spans[i].size ||
+            atomic_load(&span->heap) != heap || atomic_load(&span->live) || span->uses)
+            return "what is in a hand is not a block that was freed";
+    }
+    return bytes == hand->bytes ? NULL : "a hand's bytes are not the sum over its blocks";
+}
+
+static tarn_status hands_verify(const struct heap *heap)
+{
+    struct hands *hands = atomic_load(&heap->hands);
+    const char *contradiction = NULL;
+    for (unsigned i = 0; hands && i < HANDS && !contradiction; i++) {
+        counters_part_lock(&hands->of[i].part);
+        contradiction = hand_contradiction_locked(heap, &hands->of[i]);
+        counters_part_unlock(&hands->of[i].part);
+    }
+    return contradiction ? BROKEN(0, contradiction) : TARN_OK;
+}
+
 static tarn_status verify_locked(struct heap *heap, bool alone)
 {
     const char *contradiction = store_contradiction(heap->store);
     tarn_status kept = alone ? kept_verify(heap) : TARN_OK;
+    if (alone && !kept)
+        kept = hands_verify(heap);
     if (contradiction)
         return BROKEN(0, contradiction);
     if (kept)

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* Owns hands. A block's end is claimed by the exchange of its `live`, because threads with different hands may free one block at the same
+ * time: one of them ends it. Hands open and close under the heap's lock; a hand's lock is taken inside that, or alone. */
+#include "memory/heap/hands.h"
+#include "base/pages.h"
+#include "memory/heap/kept.h"
+
+static struct object_pool pool = OBJECT_POOL(struct hands);
+
+static struct hand *hand_of(const struct heap *heap, const struct thread *thread)
+{
+    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_acquire);
+    return hands ? &hands->of[thread->number % HANDS] : NULL;
+}
+
+static unsigned count_of(const struct hand *hand)
+{
+    return atomic_load_explicit(&hand->count, memory_order_relaxed);
+}
+
+/* Whether the thread may take from the hand, or give: as for kept blocks. */
+static bool hand_serves_locked(const struct heap *heap, const struct hand *hand, const struct thread *thread)
+{
+    return hand->open && heap_keeps(heap) && (!trace_is_on() || trace_is_quick(heap, thread));
+}
+
+/* Taking ---------------------------------------------------------------------------------------------------------- */
+
+/* Which block serves, from 1; 0 for none. */
+static unsigned find_locked(const struct heap *heap, const struct hand *hand, const struct thread *thread, size_t size)
+{
+    unsigned i = count_of(hand);
+    while (i > 0 && hand->spans[i - 1].size != size)
+        i--;
+    bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
+    return i > 0 && routed && hand_serves_locked(heap, hand, thread) ? i : 0;
+}
+
+/* Hands out a block, which is counted. */
+static uintptr_t take_locked(struct heap *heap, struct hand *hand, const struct thread *thread, unsigned place,
+                             size_t requested, counters_oversize oversize)
+{
+    unsigned count = count_of(hand) - 1;
+    struct span *span = hand->spans[place].span;
+    uintptr_t address = span->start;
+    hand->bytes -= span->size;
+    for (; place < count; place++)
+        hand->spans[place] = hand->spans[place + 1];
+    atomic_store_explicit(&hand->count, count, memory_order_relaxed);
+    span->requested = requested;
+    span->tag = 0;
+    span->oversize = oversize;
+    if (trace_is_on())
+        trace_quickly(TRACE_alloc, heap, thread, address, requested, 0);
+    atomic_store_explicit(&span->live, true, memory_order_release);
+    return address;
+}
+
+/* For cases that the hand's part cannot count. */
+static uintptr_t take_counted(struct heap *heap, struct hand *hand, const struct thread *thread, size_t size,
+                              size_t requested)
+{
+    struct counters *counters = NULL;
+    uintptr_t address = 0;
+    counters_take_up(&heap->arena->counters, &hand->part);
+    unsigned place = find_locked(heap, hand, thread, size);
+    if (place) {
+        counters = heap->store->counters; /* constant while hands are open */
+        address = take_locked(heap, hand, thread, place - 1, requested,
+                              counters_allocated_locked(counters, &hand->part, size, requested));
+    }
+    counters_return(&heap->arena->counters, &hand->part, counters);
+    return address;
+}
+
+uintptr_t hand_take(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
+{
+    struct hand *hand = hand_of(heap, thread);
+    uintptr_t address = 0;
+    if (!hand || !count_of(hand))
+        return 0;
+    counters_part_lock(&hand->part);
+    unsigned place = find_locked(heap, hand, thread, size);
+    bool counted = place && counters_part_allocated_locked(&hand->part, size, requested);
+    if (counted)
+        address = take_locked(heap, hand, thread, place - 1, requested, 0);
+    counters_part_unlock(&hand->part);
+    return place && !counted ? take_counted(heap, hand, thread, size, requested) : address;
+}
+
+/* Giving ---------------------------------------------------------------------------------------------------------- */
+
+static bool has_room(const struct hand *hand, size_t size)
+{
+    return !count_of(hand) || (count_of(hand) < HAND_SPANS && hand->bytes + size <= HAND_BYTES);
+}
+
+/* Claims a block that its free may put into the hand; then it is not live. A block with `after` 0 is never kept (kept.h). */
+static bool claim_locked(const struct heap *heap, const struct hand *hand, struct span *span, uintptr_t address,
+                         const struct thread *thread)
+{
+    if (!hand_serves_locked(heap, hand, thread) || !atomic_load_explicit(&span->live, memory_order_acquire) ||
+        span->start != address || !atomic_exchange_explicit(&span->live, false, memory_order_acq_rel))
+        return false;
+    if (span->start == address && atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && !span->uses &&
+        atomic_load_explicit(&span->after, memory_order_relaxed) && has_room(hand, span->size))
+        return true;
+    atomic_store_explicit(&span->live, true, memory_order_release);
+    return false;
+}
+
+/* Takes a claimed block, whose free is counted. */
+static void put_locked(struct heap *heap, struct hand *hand, struct span *span, const struct thread *thread)
+{
+    unsigned count = count_of(hand);
+    if (trace_is_on())
+        trace_quickly(TRACE_free, heap, thread, span->start, span->requested, span->tag);
+    hand->spans[count] = (struct hand_span){span->size, span};
+    hand->bytes += span->size;
+    atomic_store_explicit(&hand->count, count + 1, memory_order_relaxed);
+}
+
+static bool give_counted(struct heap *heap, struct hand *hand, struct span *span, uintptr_t address,
+                         const struct thread *thread)
+{
+    struct counters *counters = NULL;
+    counters_take_up(&heap->arena->counters, &hand->part);
+    bool claimed = claim_locked(heap, hand, span, address, thread);
+    if (claimed) {
+        counters = heap->store->counters;
+        counters_freed_and_completed_locked(counters, &hand->part, span->size, span->requested, span->oversize);
+        put_locked(heap, hand, span, thread);
+    }
+    counters_return(&heap->arena->counters, &hand->part, counters);
+    return claimed;
+}
+
+bool hand_give(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread)
+{
+    struct hand *hand = hand_of(heap, thread);
+    if (!hand)
+        return false;
+    counters_part_lock(&hand->part);
+    bool claimed = claim_locked(heap, hand, span, address, thread);
+    bool counted = claimed && counters_part_freed_locked(&hand->part, span->size, span->requested, span->oversize);
+    if (counted)
+        put_locked(heap, hand, span, thread);
+    else if (claimed)
+        atomic_store_explicit(&span->live, true, memory_order_release);
+    counters_part_unlock(&hand->part);
+    return claimed && !counted ? give_counted(heap, hand, span, address, thread) : counted;
+}
+
+/* Back to the heap ------------------------------------------------------------------------------------------------ */
+
+/* Turns all blocks of a hand but the newest `keep` into free spans. */
+static bool empty_locked(struct heap *heap, struct hand *hand, unsigned keep, bool open)
+{
+    struct span *spans[HAND_SPANS];
+    counters_part_lock(&hand->part);
+    hand->open = open;
+    unsigned count = count_of(hand), gone = count > keep ? count - keep : 0;
+    for (unsigned i = 0; i < gone; i++) {
+        spans[i] = hand->spans[i].span;
+        hand->bytes -= hand->spans[i].size;
+    }
+    for (unsigned i = gone; i < count; i++)
+        hand->spans[i - gone] = hand->spans[i];
+    atomic_store_explicit(&hand->count, count - gone, memory_order_relaxed);
+    counters_part_unlock(&hand->part);
+    for (unsigned i = 0; i < gone; i++) {
+        span_leave_map_locked(heap, spans[i]);
+        span_give_locked(heap, spans[i]);
+    }
+    return gone;
+}
+
+void hands_spill_locked(struct heap *heap, const struct thread *thread, size_t size)
+{
+    struct hand *hand = hand_of(heap, thread);
+    counters_part_lock(&hand->part);
+    unsigned count = has_room(hand, size) ? 0 : count_of(hand);
+    counters_part_unlock(&hand->part);
+    if (count)
+        (void)empty_locked(heap, hand, count / 2, true);
+}
+
+bool hand_flush_locked(struct heap *heap, unsigned which)
+{
+    struct hand *hand = &atomic_load_explicit(&heap->hands, memory_order_relaxed)->of[which];
+    return count_of(hand) && empty_locked(heap, hand, 0, true); /* what was freed before is seen */
+}
+
+void hands_flush_locked(struct heap *heap)
+{
+    for (unsigned i = 0; i < HANDS && hands_are_open(heap); i++)
+        (void)hand_flush_locked(heap, i);
+}
+
+static void handed_set_locked(struct heap *heap, bool handed)
+{
+    counters_part_lock(&heap->part);
+    atomic_store_explicit(&heap->handed, handed, memory_order_relaxed);
+    counters_part_unlock(&heap->part);
+}
+
+void hands_close_locked(struct heap *heap)
+{
+    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
+    if (!hands_are_open(heap))
+        return;
+    for (unsigned i = 0; i < HANDS; i++)
+        (void)empty_locked(heap, &hands->of[i], 0, false);
+    handed_set_locked(heap, false);
+}
+
+/* The blocks that are kept otherwise become free spans. If the host has no memory, hands stay closed. */
+static void open_locked(struct heap *heap)
+{
+    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
+    if (!hands && !pages_fail_armed() && (hands = object_alloc(&pool))) {
+        for (unsigned i = 0; i < HANDS; i++)
+            counters_part_compete(&hands->of[i].part);
+        atomic_store_explicit(&heap->hands, hands, memory_order_release);
+    }
+    if (!hands)
+        return;
+    handed_set_locked(heap, true);
+    kept_flush_stack_locked(heap);
+    for (unsigned i = 0; i < HANDS; i++)
+        (void)empty_locked(heap, &hands->of[i], 0, true);
+}
+
+void hands_weigh_locked(struct heap *heap, bool waited)
+{
+    int weight = heap->contention + (waited ? HANDS_WAIT : -1);
+    heap->contention = weight < 0 ? 0 : weight > HANDS_MOST ? HANDS_MOST : weight;
+    if (!hands_are_open(heap) && weight >= HANDS_OPEN && heap_keeps(heap) && heap->news == SIZE_MAX && !heap->following)
+        open_locked(heap);
+    else if (weight <= 0)
+        hands_close_locked(heap);
+}
+
+void hands_counters_close(struct heap *heap)
+{
+    struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
+    for (unsigned i = 0; hands && i < HANDS; i++)
+        counters_part_close(&hands->of[i].part);
+}
