@@ -66,8 +66,8 @@ def test_errors_say_what_python_calls_them():
         tarn.alloc(100, alignment=3)
     with pytest.raises(tarn.InvalidDeviceError):
         tarn.alloc(100, device=7)
-    with pytest.raises(tarn.ConfigurationError, match="profil"):
-        tarn.configure("profil:footprint")
+    with pytest.raises(tarn.ConfigurationError, match="segment"):
+        tarn.configure("segment:plain")
 
 
 def test_a_block_grows_in_place_or_stays():

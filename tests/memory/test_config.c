@@ -41,7 +41,7 @@ static void says(const char *text)
 /* The text is refused in these words, and nothing is changed. */
 static void refused(const char *text, const char *words)
 {
-    struct memory_config before = parsed("max_split_size_mb:77,profile:footprint,expandable_segments:True,"
+    struct memory_config before = parsed("max_split_size_mb:77,compaction:on_oom,expandable_segments:True,"
                                          "roundup_power2_divisions:8,large_segment_size_mb:30"),
                          config = before;
     char wanted[400];
@@ -85,13 +85,12 @@ static void every_key_is_read(void **state)
     GIVES_FIELD("pinned_free_catch_all:True", pinned_free_catch_all, 1);
     GIVES_FIELD("pinned_max_round_threshold_mb:0", pinned_max_round_threshold, 0);
     GIVES_FIELD("pinned_max_cached_size_mb:3", pinned_max_cached_size, 3 * MIB);
-    GIVES_FIELD("profile:footprint", profile, CONFIG_PROFILE_FOOTPRINT);
     GIVES_FIELD("segments:plain", segments, CONFIG_SEGMENTS_PLAIN);
     GIVES_FIELD("segments:exact", segments, CONFIG_SEGMENTS_EXACT);
     GIVES_FIELD("limit_mb:5", limit, 5 * MIB);
     GIVES_FIELD("leave_free_mb:6", leave_free, 6 * MIB);
     GIVES_FIELD("pinned_limit_mb:7", pinned_limit, 7 * MIB);
-    CHECK(strcmp(parsed("plan:\t/a folder/x.plan ,profile:footprint").plan, "/a folder/x.plan") == 0);
+    CHECK(strcmp(parsed("plan:\t/a folder/x.plan ,compaction:on_oom").plan, "/a folder/x.plan") == 0);
     CHECK(strcmp(parsed("plan:/a,plan:none").plan, "") == 0);
 }
 
@@ -130,17 +129,17 @@ static void a_parse_resets_four_keys_and_no_others(void **state)
     (void)state;
     struct memory_config config = parsed("large_segment_size_mb:30,max_split_size_mb:40,max_non_split_rounding_mb:50,"
                                          "garbage_collection_threshold:0.5,roundup_power2_divisions:4,"
-                                         "expandable_segments:True,leave_free_mb:3,profile:footprint");
+                                         "expandable_segments:True,leave_free_mb:3,compaction:on_oom");
     OK(config_parse("here", "pinned_num_register_threads:2", NULL, &config));
     struct memory_config wanted = parsed("large_segment_size_mb:30,expandable_segments:True,leave_free_mb:3,"
-                                         "profile:footprint,pinned_num_register_threads:2");
+                                         "compaction:on_oom,pinned_num_register_threads:2");
     CHECK(same(&config, &wanted));
     CHECK(config.max_split_size == CONFIG_NONE && config.max_non_split_rounding == 30 * MIB);
     OK(config_parse("here", "all:default", NULL, &config));
     CHECK(same(&config, &memory_config_defaults));
-    OK(config_parse("here", "profile:footprint", NULL, &config));
+    OK(config_parse("here", "compaction:on_oom", NULL, &config));
     OK(config_parse("here", "all:default,leave_free_mb:3", NULL, &config));
-    CHECK(config.profile == CONFIG_PROFILE_DEFAULT && config.leave_free == 3 * MIB);
+    CHECK(config.compaction == CONFIG_COMPACTION_OFF && config.leave_free == 3 * MIB);
 }
 
 static void the_large_segment_is_read_first(void **state)
@@ -211,10 +210,10 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
     refused("max_split_size_mb", "18: \":\" and a value is missing before the end");
     refused("max_split_size_mb:", "19: the value of max_split_size_mb is missing before the end");
     refused("max_split_size_mb::64", "19: the value of max_split_size_mb is missing before :");
-    refused("max_split_size_mb:64,,profile:footprint", "22: a key is missing before ,");
+    refused("max_split_size_mb:64,,compaction:on_oom", "22: a key is missing before ,");
     refused(",", "1: a key is missing before ,");
-    refused("profile:default]", "16: \",\" is missing before ]");
-    refused("profile:default:2", "16: \",\" is missing before :");
+    refused("segments:plain]", "15: \",\" is missing before ]");
+    refused("segments:plain:2", "15: \",\" is missing before :");
     refused("max_split_size_mb:64MB", "19: max_split_size_mb is 64MB, but must be a whole number of MiB");
     refused("max_split_size_mb:-1", "19: max_split_size_mb is -1, but must be a whole number of MiB");
     refused("max_split_size_mb:99999999999999999999",
@@ -231,12 +230,11 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
     refused("pinned_num_register_threads:[1:2]",
             "29: pinned_num_register_threads is [, but must be a power of two from 1 to 128");
     refused("compaction:on", "12: compaction is on, but must be off, on_oom or on_oom_quiet");
-    refused("profile:small", "9: profile is small, but must be default or footprint");
     refused("segments:any", "10: segments is any, but must be driver, virtual, plain or exact");
-    refused("profile:default,all:default", "17: all:default may only stand at the beginning");
+    refused("segments:plain,all:default", "16: all:default may only stand at the beginning");
     refused("all:none", "5: all is none, but must be default");
     refused("all", "4: \":default\" is missing before the end");
-    refused("all:default;profile:default", "5: all is default;profile, but must be default");
+    refused("all:default;segments:plain", "5: all is default;segments, but must be default");
     refused("expandable_segments_reserve:0G", "29: expandable_segments_reserve is 0G, but must be a fraction of the "
                                               "memory above 0 and below 10, or a number of GiB such as 40G");
     refused("expandable_segments_reserve_by_class:[a:1G,a:1G]",
@@ -269,7 +267,7 @@ static void a_written_text_gives_the_same_settings(void **state)
         "roundup_power2_divisions:8,garbage_collection_threshold:0.123456789",
         "per_process_memory_fraction:0.05,expandable_segments_reserve:40G,backend:cudaMallocAsync",
         "expandable_segments_reserve_by_class:[one:0.5,two:7G],pinned_num_register_threads:16",
-        "profile:footprint,compaction:on_oom,segments:virtual,limit_mb:0,leave_free_mb:1,pinned_limit_mb:9",
+        "compaction:on_oom,segments:virtual,limit_mb:0,leave_free_mb:1,pinned_limit_mb:9",
         "plan:/a folder/of plans/x.plan",
         "per_process_memory_fraction:0,release_lock_on_cudamalloc:True,throw_on_cudamalloc_oom:True",
         "pinned_max_round_threshold_mb:0,pinned_max_cached_size_mb:1,pinned_reserve_segment_size_mb:2",

@@ -338,8 +338,6 @@ static void any_failure_leaves_what_lives_and_passes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(any_failure_leaves_what_lives_and_passes)};
-    /* The profile whose growth does not depend on what a heap has moved before: each run of a scenario makes the same calls. */
-    setenv("TARN_ALLOC_CONF", "profile:footprint", 0);
     host_start_with(1, MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

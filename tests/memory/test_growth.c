@@ -191,22 +191,18 @@ static void a_small_block_holds_no_large_piece_in_place(void **state)
 static void what_moves_is_in_proportion_to_what_is_created(void **state)
 {
     (void)state;
-    for (int footprint = 0; footprint < 2; footprint++) {
-        OK(tarn_configuration_set(footprint ? "profile:footprint" : "profile:default"));
-        void *walls[5], *block = alloc_on(own, PIECE);
-        uint64_t unmaps = calls_of(0, "unmap");
-        for (size_t i = 0; i < 5; i++) {
-            walls[i] = alloc_on(own, 2 * MIB);
-            OK(tarn_free(block));
-            block = alloc_on(own, PIECE + (i + 1) * 2 * MIB);
-        }
-        CHECK(footprint ? calls_of(0, "unmap") >= unmaps + 5 : calls_of(0, "unmap") < unmaps + 5);
-        for (size_t i = 0; i < 5; i++)
-            OK(tarn_free(walls[i]));
+    void *walls[5], *block = alloc_on(own, PIECE);
+    uint64_t unmaps = calls_of(0, "unmap");
+    for (size_t i = 0; i < 5; i++) {
+        walls[i] = alloc_on(own, 2 * MIB);
         OK(tarn_free(block));
-        nothing_is_left(0);
+        block = alloc_on(own, PIECE + (i + 1) * 2 * MIB);
     }
-    OK(tarn_configuration_set("profile:default"));
+    CHECK(calls_of(0, "unmap") < unmaps + 5);
+    for (size_t i = 0; i < 5; i++)
+        OK(tarn_free(walls[i]));
+    OK(tarn_free(block));
+    nothing_is_left(0);
 }
 
 static void idle_memory_of_another_stream_is_used_before_any_is_created(void **state)
@@ -232,23 +228,6 @@ static void idle_memory_of_another_stream_is_used_before_any_is_created(void **s
     block = alloc_on(own, PIECE); /* nor in larger pieces than are missing */
     CHECK(created() == 11 * PIECE);
     OK(tarn_free(block));
-    nothing_is_left(0);
-}
-
-static void the_profile_footprint_creates_what_is_missing_and_no_more(void **state)
-{
-    (void)state;
-    OK(tarn_configuration_set("profile:footprint"));
-    void *small = alloc_on(own, 1), *large = alloc_on(own, 3 * MIB), *larger = alloc_on(own, 128 * MIB);
-    CHECK(created() == 2 * MIB + 4 * MIB + 128 * MIB);
-    CHECK(ledger_of(0).pieces == 1 + 2 + 32);
-    OK(tarn_configuration_set("profile:default"));
-    OK(tarn_free(large));
-    void *more = alloc_on(own, 5 * MIB); /* at once, for what is created from now on */
-    CHECK(created() >= 2 * MIB + 4 * MIB + 128 * MIB && ledger_of(0).pieces <= 1 + 2 + 32 + 1);
-    OK(tarn_free(more));
-    OK(tarn_free(small));
-    OK(tarn_free(larger));
     nothing_is_left(0);
 }
 
@@ -461,7 +440,6 @@ int main(void)
         cmocka_unit_test(a_small_block_holds_no_large_piece_in_place),
         cmocka_unit_test(what_moves_is_in_proportion_to_what_is_created),
         cmocka_unit_test(idle_memory_of_another_stream_is_used_before_any_is_created),
-        cmocka_unit_test(the_profile_footprint_creates_what_is_missing_and_no_more),
         cmocka_unit_test(pieces_move_between_streams_only_when_idle_and_keep_what_is_beside_them),
         cmocka_unit_test(a_growth_that_fails_leaves_live_blocks_and_can_be_repeated),
         cmocka_unit_test(a_heap_that_joined_a_pool_sheds_nothing_for_another),

@@ -193,16 +193,6 @@ static void a_lender_behind_many_is_found_in_turn(void **state)
     end();
 }
 
-static void the_profile_footprint_makes_any_loan(void **state)
-{
-    (void)state;
-    OK(tarn_configuration_set("profile:footprint"));
-    begin(MUCH);
-    CHECK(lends(LITTLE));
-    end();
-    OK(tarn_configuration_set("profile:default"));
-}
-
 /* ---- Streams that are gone ----------------------------------------------------------------------------------------- */
 
 #define PARTS 20
@@ -353,7 +343,6 @@ int main(void)
         cmocka_unit_test(where_memory_is_short_any_loan_is_made),
         cmocka_unit_test(a_heap_that_had_nothing_lends_what_it_gets),
         cmocka_unit_test(a_lender_behind_many_is_found_in_turn),
-        cmocka_unit_test(the_profile_footprint_makes_any_loan),
         cmocka_unit_test(all_of_a_stream_that_is_gone_is_used_first),
         cmocka_unit_test(a_stream_that_is_gone_is_not_waited_for),
     };

@@ -271,7 +271,7 @@ static void settings_with_a_plan_that_is_refused_change_nothing(void)
     struct plan_header header = header_of(LENGTH(four), 16 * MIB, 0);
     char text[96];
     write_file(&header, sizeof header, four, sizeof four);
-    snprintf(text, sizeof text, "profile:footprint,plan: %s ", path);
+    snprintf(text, sizeof text, "compaction:on_oom,plan: %s ", path);
     GIVES(tarn_configuration_set(text), TARN_ERROR_CONFIGURATION);
     CHECK(strstr(tarn_last_error(), "tarn_configuration_set(): plan:/tmp/"));
     OK(tarn_configuration_get(text, sizeof text, NULL));

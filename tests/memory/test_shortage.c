@@ -157,17 +157,13 @@ static void free_memory_that_live_blocks_hold_in_place_is_told_so(void)
     refused(200 * MIB);
     SAYS("in pieces that live blocks hold in place)");
     SAYS("enough is free, but live blocks hold ");
-    SAYS("the profile footprint");
     SAYS("compaction:on_oom");
     SAYS("live blocks lie between what is free");
     SAYS_NOTHING_OF("fill it");
     OK(tarn_configuration_set("compaction:on_oom_quiet"));
     refused(240 * MIB);
-    SAYS("the profile footprint");
     SAYS_NOTHING_OF("compaction:"); /* it is on */
-    OK(tarn_configuration_set("compaction:off,profile:footprint"));
-    refused(200 * MIB);
-    SAYS_NOTHING_OF("the profile footprint"); /* it is on */
+    OK(tarn_configuration_set("compaction:off"));
     for (int i = 0; i < 52; i++)
         if (i % 5 >= 2)
             OK(tarn_free(blocks[i]));

@@ -114,7 +114,7 @@ static void configure(uint64_t seed)
     static const char *const settings[] = {"",
                                            "",
                                            "",
-                                           "profile:footprint",
+                                           "large_segment_size_mb:24",
                                            "segments:plain",
                                            "max_split_size_mb:32",
                                            "segments:exact,garbage_collection_threshold:0.5",

@@ -156,7 +156,7 @@ TMPDIR=$work/none run 1 plan "$data/small-4.pickle" && says err 'cannot be writt
 for file in late-frees pools wrapped small-4; do
     run 0 plan "$data/$file.pickle" -o "$work/plan" && says out 'TARN_ALLOC_CONF=plan:'
     [ $file != pools ] || { says out 'above 64 KiB .*in 3 private pools' && says out '^ *pool 1, stream 0x0, 1\.0'; }
-    run 0 replay --json --what-if "conf=plan:$work/plan" --what-if "conf=segments:plain,plan:$work/plan" --what-if "vary=3,lag=1,conf=profile:footprint,plan:$work/plan" "$data/$file.pickle"
+    run 0 replay --json --what-if "conf=plan:$work/plan" --what-if "conf=segments:plain,plan:$work/plan" --what-if "vary=3,lag=1,conf=large_segment_size_mb:24,plan:$work/plan" "$data/$file.pickle"
     json 'all(o["divergences"] == 0 and o["fits"] for o in a)'
 done
 run 0 plan --json --device 1 "$data/small-4.pickle" -o "$work/plan" && json 'a["device"] == 1'

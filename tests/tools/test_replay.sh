@@ -28,7 +28,6 @@ for bad in 0 -1 1.5 10001 x; do run 2 replay "--repeat=$bad" file && says err '-
 for bad in 0 -1 1.5 257 x; do run 2 replay "--deal-streams=$bad" file && says err '--deal-streams wants'; done
 for bad in 0 -1 1.5 1025 x; do run 2 replay "--deal-threads=$bad" file && says err '--deal-threads wants'; done
 for bad in 0 -1 x 1000000001; do run 2 replay "--vary=$bad" file && says err '--vary wants'; done
-run 2 replay --profile small file && says err '--profile wants default or footprint, not "small"'
 for bad in 0 1M 80Q 1.5 -80G 99999999999999999999 9E; do
     run 2 replay "--device-memory=$bad" file && says err '--device-memory wants'
 done
@@ -163,7 +162,7 @@ run 0 replay --json --lag 2.5 --repeat 4 "$data/streams.pickle"
 json 'all(o["divergences"] == 0 and o["lag_ms"] == 2.5 and len(o["repeat"]) == 4 for o in a)'
 json 'all(o["peak_reserved"] == max(r["peak_reserved"] for r in o["repeat"]) for o in a)'
 
-# Dealt over streams and threads, and in the other profile: the same each time, whatever the threads do.
+# Dealt over streams and threads, the same each time, whatever the threads do.
 for options in '--deal-streams 4 --lag 2' '--deal-threads 8' '--deal-streams 3 --deal-threads 5 --lag 1 --repeat 2'; do
     # shellcheck disable=SC2086
     run 0 replay --json $options "$data"/{streams,late-frees,pools,wrapped}.pickle && silent err
@@ -181,10 +180,8 @@ json 'all(o["deal_streams"] == 3 and o["deal_threads"] == 5 and o["streams"] == 
 run 0 replay --json --deal-streams 4 "$data/small-4.pickle"
 json 'all(o["late_frees"] > 0 and o["pytorch_driver_calls"]["event_record"] > 0 and "deal_threads" not in o for o in a)'
 run 0 replay --json "$data/small-4.pickle" && cp "$work/out" "$work/first"
-run 0 replay --json --profile footprint "$data/small-4.pickle"
-json 'all(o["profile"] == "footprint" and o["peak_reserved"] <= p["peak_reserved"] for o, p in zip(a, json.load(open(sys.argv[1].replace("/out", "/first")))))'
-run 0 replay --deal-streams 2 --deal-threads 3 --profile default "$data/small-4.pickle"
-says out 'dealt over 2 streams, dealt over 3 threads, profile default' && says out 'reserved / active'
+run 0 replay --deal-streams 2 --deal-threads 3 "$data/small-4.pickle"
+says out 'dealt over 2 streams, dealt over 3 threads' && says out 'reserved / active'
 
 # A run that differs a little: by its seed.
 run 0 replay --json "$data"/{streams,late-frees,pools,wrapped}.pickle && cp "$work/out" "$work/first"

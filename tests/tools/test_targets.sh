@@ -3,7 +3,7 @@
 # Copyright (c) 2026 The tarn authors
 #
 # What `tarn replay` must hold on real training and inference traces, beside PyTorch with expandable segments: memory reserved, the
-# smallest device on which the trace runs, and the driver's time by table C; the same in the profile footprint and dealt over
+# smallest device on which the trace runs, and the driver's time by table C; the same dealt over
 # threads and streams; and that a repeated trace leaves the driver alone. Of files below 1 GiB only the smallest device is judged. All from the
 # ledger and the virtual clock, so the same on every machine. TARN_TRACES names the folders.
 set -euo pipefail
@@ -92,7 +92,6 @@ def judge(options, worst, average, time, below_expandable=True, to="requested"):
 
 for lag in "0", "2", "20", "100":
     judge(["--lag", lag], 1.035, 1.022, 0.85)
-judge(["--profile", "footprint"], 1.03, 1.02, 8, below_expandable=False)
 judge(["--deal-threads", "8", "--lag", "20"], 1.05, 1.035, 0.85, below_expandable=False, to="active")
 judge(["--deal-streams", "4", "--lag", "20"], 1.15, 1.13, 0.95, below_expandable=False, to="active")
 

@@ -30,22 +30,22 @@ memory=3G,,lag=1 "" is no item
 memory=3G, nothing follows the last comma
 conf= conf wants what TARN_ALLOC_CONF may say
 policy=pytorch,deal-threads=2 deal-threads is tarn's
-policy=pytorch,conf=profile:footprint conf: "profile" is not a PyTorch setting that the model knows
+policy=pytorch,conf=segments:plain conf: "segments" is not a PyTorch setting that the model knows
 policy=expandable,conf=max_split_size_mb:4 conf: max_split_size_mb wants a number of MiB from 20 on, not "4"
 END
 run 2 --what-if '' "$work/missing" && says err 'nothing is said'
 run 2 --what-if
 
 # The options of the command line count where a SPEC says nothing else; a conf has its own commas, and names its errors.
-run 0 --json --lag 2 --what-if lag=5 --what-if repeat=3,conf=profile:footprint,max_split_size_mb:32 --what-if policy=pytorch "$data/small-4.pickle"
+run 0 --json --lag 2 --what-if lag=5 --what-if repeat=3,conf=leave_free_mb:1,max_split_size_mb:32 --what-if policy=pytorch "$data/small-4.pickle"
 silent err
 json 'len(a) == 8 and [o["device"] for o in a] == [0, 1] * 4 and all(o["divergences"] == 0 for o in a)'
-json '[o["what_if"] for o in a[::2]] == [None, "lag=5", "repeat=3,conf=profile:footprint,max_split_size_mb:32", "policy=pytorch"]'
+json '[o["what_if"] for o in a[::2]] == [None, "lag=5", "repeat=3,conf=leave_free_mb:1,max_split_size_mb:32", "policy=pytorch"]'
 json '[o["lag_ms"] for o in a[::2]] == [2, 5, 2, 2] and [len(o["repeat"]) for o in a[:6:2]] == [1, 1, 3]'
 json 'all(o["fits"] and o["out_of_memory"] is None and 0 <= o["wasted"] < o["peak_reserved"] for o in a)'
 json 'a[6]["policy"] == "pytorch" and a[6]["peak_reserved"] == a[0]["pytorch_peak_reserved"] and a[6]["driver_calls"] == a[0]["pytorch_driver_calls"]'
-run 1 --json --what-if conf=profile:small "$data/small-4.pickle" && says err "conf=profile:small: conf=profile:small: tarn_configuration_set(), column 9"
-json 'len(a) == 3 and "column 9" in a[2]["error"] and a[2]["what_if"] == "conf=profile:small" and a[0]["fits"]'
+run 1 --json --what-if conf=segments:small "$data/small-4.pickle" && says err "conf=segments:small: conf=segments:small: tarn_configuration_set(), column 10"
+json 'len(a) == 3 and "column 10" in a[2]["error"] and a[2]["what_if"] == "conf=segments:small" and a[0]["fits"]'
 
 # PyTorch's policies, and its settings; the smallest devices, on which it runs, and on which a granule less is too little.
 run 0 --json --what-if policy=expandable --what-if policy=pytorch,conf=expandable_segments:True --what-if policy=pytorch,conf=large_segment_size_mb:64 "$data/small-4.pickle"

@@ -10,7 +10,7 @@ from .errors import check
 
 
 def configure(text: str) -> None:
-    """Changes the settings that `text` names, for the whole process: `tarn.configure("profile:footprint")`."""
+    """Changes the settings that `text` names, for the whole process: `tarn.configure("compaction:on_oom")`."""
     check(lib.tarn_configuration_set(text.encode()))
 
 

@@ -48,7 +48,7 @@
 /* If piece_largest_locked() returns less, the device or the limit is nearly full. Bytes. */
 #define SHORT_PIECE ((size_t)8 << 20)
 
-/* The profiles of the settings: how much a growth creates, and when it moves pieces within the heap. */
+/* How much a growth creates, and when it moves pieces within the heap. */
 struct profile {
     size_t least_piece[ZONES]; /* the least bytes that are created */
     size_t part;               /* of what a growth creates a piece is this part; 0: largest_locked() */
@@ -56,19 +56,17 @@ struct profile {
     bool saves;                /* blocks go where they hold little in place, however much memory there is */
 };
 
-static const struct profile profiles[] = {
-    /* With 20 MiB the cost of a piece is small for its size; c10 allocates as much. */
-    [CONFIG_PROFILE_DEFAULT] = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}},
-    /* Exactly the missing bytes, in many pieces: the smaller a piece, the less memory one live block holds in place. */
-    [CONFIG_PROFILE_FOOTPRINT] = {.part = 32, .moves_freely = true, .saves = true},
-};
+/* With 20 MiB the cost of a piece is small for its size; c10 allocates as much. */
+static const struct profile unplanned = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}};
 
-/* With a plan, too, only the missing bytes are created, after free memory of the plan's arena was taken. Otherwise requests that differ
- * from the plan, and those of heaps that follow none, would need memory in addition to it. */
+/* With a plan only the missing bytes are created, after free memory of the plan's arena was taken. Otherwise requests that differ
+ * from the plan, and those of heaps that follow none, would need memory in addition to it. In many pieces: the smaller a piece, the less
+ * memory one live block holds in place. */
+static const struct profile planned = {.part = 32, .moves_freely = true, .saves = true};
+
 static const struct profile *profile_now(void)
 {
-    bool planned = atomic_load_explicit(&plan_now, memory_order_relaxed) != NULL;
-    return &profiles[planned ? CONFIG_PROFILE_FOOTPRINT : memory_config()->profile];
+    return atomic_load_explicit(&plan_now, memory_order_relaxed) ? &planned : &unplanned;
 }
 
 /* A free span that gives up the pieces at [start, end), which lie inside it. */
@@ -121,7 +119,7 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) / unit * unit;
 }
 
-/* Bytes: about the largest piece that the default profile creates. */
+/* Bytes: about the largest piece that a growth without a plan creates. */
 static size_t largest_locked(const struct arena *arena)
 {
     size_t beside = round_up(arena->reserved / RESERVED_PART, arena->granule), largest = piece_largest_locked(arena);
@@ -373,8 +371,8 @@ static tarn_status growth_plan_locked(struct growth *growth)
         growth->reserved = arena->reserved;
         growth->freely = growth->spare || profile->moves_freely;
         growth->borrows = growth->freely || heap->growths.moved / MOVED_MOST <= heap->growths.gained;
-        bool planned = heap->following && small; /* the plan's memory is for large blocks */
-        if (!planned && (growth->freely || (growth->borrows && slack)))
+        bool apart = heap->following && small; /* the plan's memory is for large blocks */
+        if (!apart && (growth->freely || (growth->borrows && slack)))
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
 
         size_t total = growth->pieces.bytes + growth->donation.bytes;

@@ -45,12 +45,8 @@
 
 /* The largest piece is about this part of the arena, and at least so large. A piece is what can be mapped elsewhere, and costs the same
  * driver calls whatever its size: so pieces are smaller once the program has left the plan. */
-static const struct {
-    size_t part[2], least; /* while it does what the plan says, and after; bytes */
-} cuts[] = {
-    [CONFIG_PROFILE_DEFAULT] = {{256, 1024}, (size_t)4 << 20},
-    [CONFIG_PROFILE_FOOTPRINT] = {{1024, 1024}, (size_t)2 << 20},
-};
+static const size_t cuts[2] = {256, 1024}; /* while it does what the plan says, and after */
+#define CUT_LEAST ((size_t)4 << 20)        /* bytes */
 
 /* What a heap has that follows an arena of a plan. Made by plan_begin(), destroyed by plan_end_locked(). The heap's lock. */
 struct plan_follower {
@@ -697,15 +693,14 @@ static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *s
         return 0;
     const struct site *site = &heap->following->site;
     const size_t granule = heap->arena->granule, count = site->size / granule;
-    size_t profile = memory_config()->profile, least = cuts[profile].least;
     size_t at = from > site->start && from < site->start + site->size ? (from - site->start) / granule : 0;
     size_t first = bits_next(follower->wanted, count, at, true);
     first = first < count ? first : bits_next(follower->wanted, count, 0, true);
     size_t behind = bits_next(follower->wanted, count, first, false);
     bits_mark(follower->wanted, first, behind, false);
     *start = site->start + first * granule;
-    *largest = site->size / cuts[profile].part[follower->strayed] / granule * granule;
-    *largest = *largest > least ? *largest : least;
+    *largest = site->size / cuts[follower->strayed] / granule * granule;
+    *largest = *largest > CUT_LEAST ? *largest : CUT_LEAST;
     return (behind - first) * granule;
 }
 

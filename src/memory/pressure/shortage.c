@@ -472,16 +472,13 @@ static bool is_free_enough(const struct facts *facts)
 static bool say_tied(struct text *text, const struct facts *facts)
 {
     size_t movable = facts->own_free - (facts->own_tied < facts->own_free ? facts->own_tied : facts->own_free);
-    bool can = facts->store->kind.pieces && memory_config()->profile != CONFIG_PROFILE_FOOTPRINT;
+    bool can = facts->store->kind.compacts && !memory_config()->compaction;
     if (!can || !is_free_enough(facts) || movable >= lacking_of(facts))
         return false;
     say(text,
-        "enough is free, but live blocks hold %s of it in place: the profile footprint, set before the memory is "
-        "used, makes smaller pieces%s",
-        BYTES(facts->own_tied),
-        memory_config()->compaction || !facts->store->kind.compacts
-            ? ""
-            : ", and compaction:on_oom exchanges those that there are");
+        "enough is free, but live blocks hold %s of it in place: compaction:on_oom exchanges such pieces for smaller "
+        "ones",
+        BYTES(facts->own_tied));
     return true;
 }
 

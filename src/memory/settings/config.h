@@ -25,7 +25,6 @@
 #define CONFIG_RESERVE_MOST (CONFIG_ONE / 8 * 9) /* of the device's memory */
 
 enum config_backend { CONFIG_NATIVE, CONFIG_ASYNC };
-enum config_profile { CONFIG_PROFILE_DEFAULT, CONFIG_PROFILE_FOOTPRINT };
 enum config_compaction { CONFIG_COMPACTION_OFF, CONFIG_COMPACTION_ON_OOM, CONFIG_COMPACTION_ON_OOM_QUIET };
 enum config_segments {
     CONFIG_SEGMENTS_BY_DRIVER,
@@ -68,7 +67,6 @@ struct memory_config {
     size_t pinned_max_round_threshold, pinned_max_cached_size; /* bytes; CONFIG_NONE */
 
     /* tarn's own */
-    size_t profile;               /* enum config_profile */
     size_t compaction;            /* enum config_compaction */
     size_t segments;              /* enum config_segments */
     size_t limit;                 /* bytes, CONFIG_NONE: config_limit() */
@@ -82,7 +80,6 @@ struct memory_config {
 enum config_kind {
     CONFIG_BOOLEAN,
     CONFIG_BACKEND,
-    CONFIG_PROFILE,
     CONFIG_SEGMENTS,
     CONFIG_COMPACTION,
     CONFIG_MEBIBYTES,
@@ -139,7 +136,6 @@ enum config_rule {
       CONFIG_MOST_MIB, "")                                                                                             \
     X(pinned_max_cached_size_mb, pinned_max_cached_size, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,               \
       CONFIG_MOST_MIB, "")                                                                                             \
-    X(profile, profile, CONFIG_PROFILE, CONFIG_STAYS, CONFIG_PROFILE_DEFAULT, 0, 0, "")                                \
     X(compaction, compaction, CONFIG_COMPACTION, CONFIG_STAYS, CONFIG_COMPACTION_OFF, 0, 0, "")                        \
     X(segments, segments, CONFIG_SEGMENTS, CONFIG_LOADED, CONFIG_SEGMENTS_BY_DRIVER, 0, 0, "")                         \
     X(limit_mb, limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")                            \

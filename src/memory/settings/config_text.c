@@ -67,7 +67,6 @@ const struct memory_config memory_config_defaults = {
 static const char *const words[][5] = {
     [CONFIG_BOOLEAN] = {"False", "True"},
     [CONFIG_BACKEND] = {"native", "cudaMallocAsync"},
-    [CONFIG_PROFILE] = {"default", "footprint"},
     [CONFIG_SEGMENTS] = {"driver", "virtual", "plain", "exact"},
     [CONFIG_COMPACTION] = {"off", "on_oom", "on_oom_quiet"},
 };

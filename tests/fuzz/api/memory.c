@@ -465,7 +465,6 @@ static void fuzz_tarn_configuration_set(void)
                                            "segments:plain",
                                            "segments:exact",
                                            "segments:virtual",
-                                           "profile:footprint",
                                            "limit_mb:32",
                                            "max_split_size_mb:21",
                                            "garbage_collection_threshold:0.5",

@@ -83,7 +83,7 @@ static bool may_expand(const struct analysis *analysis)
 static void say_what_may_join(struct advice *advice, const struct analysis *analysis)
 {
     if (analysis->snapshot->tarn.there)
-        say(advice, " TARN_ALLOC_CONF=profile:footprint moves free memory more often, and may help");
+        say(advice, " A plan of the run (tarn plan) may leave fewer");
     else if (may_expand(analysis))
         say(advice, " What may join such holes: " SEGMENTS ", or %s", tarn_named(analysis));
     else

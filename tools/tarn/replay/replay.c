@@ -129,14 +129,6 @@ bool replay_configure(const struct replay_options *options, int devices, uint64_
                  memory, REPLAY_MAX_MEMORY);
         return false;
     }
-    if (options->profile) {
-        char text[64];
-        snprintf(text, sizeof text, "profile:%s", options->profile);
-        if (tarn_configuration_set(text)) {
-            snprintf(error, error_size, "the profile cannot be %s: %s", options->profile, tarn_last_error());
-            return false;
-        }
-    }
     if (options->conf && tarn_configuration_set(options->conf)) {
         snprintf(error, error_size, "conf=%s: %s", options->conf, tarn_last_error());
         return false;

@@ -41,10 +41,9 @@ struct replay_options {
     uint32_t deal_streams;  /* streams that the blocks are dealt over; 0: those of the recording */
     uint32_t deal_threads;  /* threads that they are dealt over; 0: one */
     uint64_t vary;          /* seed of a run that differs a little: workload_vary(); 0: none */
-    const char *profile;    /* of tarn's settings; NULL: what TARN_ALLOC_CONF says */
 
     const char *what_if;       /* the text that these options are from; NULL for those of the command line */
-    const char *conf;          /* settings beside the profile, or of PyTorch's policy; NULL: none */
+    const char *conf;          /* settings, or of PyTorch's policy; NULL: none */
     enum replay_policy policy; /* a model is run alone; tarn beside all of them */
     bool least;                /* the smallest devices are searched */
     bool compare; /* runs are compared: it is an answer that one does not fit, and what is wasted is measured */

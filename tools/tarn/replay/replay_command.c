@@ -38,7 +38,6 @@ static const char help[] =
     "      --deal-threads N       Distribute them over N threads, with 30 % of the frees by another thread\n"
     "      --vary SEED            Vary the run a little: 1 % of the sizes changed, 0.5 % of the blocks left\n"
     "                             out, 0.5 % added, 1 % of neighbours swapped\n"
-    "      --profile NAME         The profile of tarn's settings: default or footprint\n"
     "      --least                Search the smallest device on which each trace runs to its end, and what failed\n"
     "                             in it does not fail, for tarn and for both of PyTorch's policies\n"
     "      --what-if SPEC         Run each trace with other settings too, and show all runs side by side; may be\n"
@@ -64,7 +63,7 @@ static const char help[] =
     "      Which driver calls remain once the allocator has warmed up.\n"
     "  tarn replay --deal-streams 4 --lag 20 train.pickle\n"
     "      What the same run would take on four streams.\n"
-    "  tarn replay --what-if memory=24G --what-if memory=24G,policy=pytorch --what-if conf=profile:footprint "
+    "  tarn replay --what-if memory=24G --what-if memory=24G,policy=pytorch --what-if conf=compaction:on_oom "
     "train.pickle\n"
     "      Whether it fits into 24 GiB with tarn, and with PyTorch's allocator.\n"
     "  tarn replay --what-if policy=pytorch,conf=max_split_size_mb:256 --what-if policy=expandable train.pickle\n"
@@ -83,12 +82,6 @@ struct arguments {
 };
 
 enum { COMMAND_UNFIT = 3 }; /* an exit status beside those of every command */
-
-static bool take_profile(void *arguments, const char *value)
-{
-    ((struct arguments *)arguments)->options.profile = value;
-    return strcmp(value, "default") == 0 || strcmp(value, "footprint") == 0;
-}
 
 static bool take_what_if(void *arguments, const char *value)
 {
@@ -112,8 +105,7 @@ static const struct command_option options[] = {
 #define X(field, text, what) {.name = (text), .wants = (what), .take = run_take_##field},
     RUN_OPTION_LIST(X)
 #undef X
-        {.name = "profile", .wants = "default or footprint", .take = take_profile},
-    {.name = "least", .flag = offsetof(struct arguments, options.least)},
+        {.name = "least", .flag = offsetof(struct arguments, options.least)},
     {.name = "what-if", .wants = "a list of items, and that no more than 64 times", .take = take_what_if},
     {.name = "driver", .wants = "a driver's name", .take = take_driver},
     {.name = NULL},

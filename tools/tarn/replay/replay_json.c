@@ -119,7 +119,7 @@ static json_t *json_stopped(json_t *object, const struct replay_result *result)
     return NULL;
 }
 
-/* What a trace was dealt over, where it was, and the profile, where one was asked for. Not 0 when it fails. */
+/* What a trace was dealt over, where it was. Not 0 when it fails. */
 static int json_options(json_t *object, const struct replay_options *options)
 {
     int failed = object ? 0 : -1;
@@ -127,8 +127,6 @@ static int json_options(json_t *object, const struct replay_options *options)
         failed = json_object_set_new(object, "deal_streams", json_integer(options->deal_streams));
     if (!failed && options->deal_threads)
         failed = json_object_set_new(object, "deal_threads", json_integer(options->deal_threads));
-    if (!failed && options->profile)
-        failed = json_object_set_new(object, "profile", json_string(options->profile));
     return failed;
 }
 

@@ -310,8 +310,6 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
         fprintf(out, ", %s threads", units_count(result->threads).text);
     if (options->deal_threads)
         fprintf(out, ", dealt over %" PRIu32 " threads", options->deal_threads);
-    if (options->profile)
-        fprintf(out, ", profile %s", options->profile);
     fputc('\n', out);
     notes_write(out, result, device->repetition_count);
 

@@ -67,7 +67,7 @@ static const struct item {
 #undef X
         {"policy", "tarn, pytorch or expandable", take_policy},
     {"least", "yes or no", take_least},
-    {"conf", "what TARN_ALLOC_CONF may say, as conf=profile:footprint", take_conf},
+    {"conf", "what TARN_ALLOC_CONF may say, as conf=segments:plain", take_conf},
 };
 
 static const struct item *item_find(const char *name, size_t length)
