@@ -82,9 +82,15 @@ def never_blank(browser):
     browser.check()
 
 
+# The ends of what is in view, by the page's link, which is written a moment later.
+VIEW = """await new Promise(resolve => setTimeout(resolve, 500));
+    const view = new URLSearchParams(location.hash.slice(1)).get('view');
+    return view ? view.split(',').map(value => Number(value).toPrecision(6)) : null;"""
+
+
 def exact_after_moves(browser, name):
     """After zooms, pans and resizes the chart of generated data has the pixels of its newest picture, which is of that very view, and no
-    others. The margins are those of timeline.js."""
+    others; and a resize leaves in view what was. The margins are those of timeline.js."""
     browser.open(make_page(name, "--no-what-if", os.path.join(DATA, name + ".pickle")))
     browser.run("""
         const drawing = CanvasRenderingContext2D.prototype, draw = drawing.drawImage;
@@ -97,6 +103,7 @@ def exact_after_moves(browser, name):
              ["key", "ArrowDown"], ["wheel", 500, 0.2, False], ["resize", "60%"], ["wheel", -500, 0.8, False], ["resize", ""], ["key", "PageUp"],
              ["wheel", 3000, 0.5, True], ["wheel", 300, 0.5, False], ["key", "Home"])
     for i, move in enumerate(moves):
+        view = browser.run(VIEW) if move[0] == "resize" else None
         wrong = browser.run("""
             const [kind, value, at, shiftKey] = arguments[0], canvas = document.querySelector('canvas.areas');
             const box = canvas.getBoundingClientRect();
@@ -111,7 +118,7 @@ def exact_after_moves(browser, name):
             }
             const begun = performance.now(), near = (x, y) => Math.abs(x - y) < 0.01;
             const whole = ([, left, top, width, height], now) => near(left, 76) && near(top, 14) &&
-                near(width, now.width - 76 - 26) && near(height, now.height - 14 - 26);
+                near(width, Math.floor(now.width - 76 - 26)) && near(height, now.height - 14 - 26);
             do
                 await new Promise(resolve => setTimeout(resolve, 40));
             while (performance.now() < begun + 5000 && !(window.newest && performance.now() > Math.max(begun, newest.at) + 120 &&
@@ -131,6 +138,8 @@ def exact_after_moves(browser, name):
             const seen = copy.getImageData(0, 0, canvas.width, canvas.height).data;
             return wanted.reduce((sum, value, k) => sum + (Math.abs(value - seen[k]) > 8), 0);""", move)
         expect(f"{name}.pickle, move {i + 1} {move}: values of pixels that are not those of a fresh drawing", wrong, 0)
+        if move[0] == "resize":
+            expect(f"{name}.pickle, move {i + 1} {move}: what is in view", browser.run(VIEW), view)
     browser.check()
 
 

@@ -26,12 +26,13 @@ with open(evil + ".broken", "wb") as file:
     file.write(b"\x80\x04]\x8c\x03\033[m")
 END
 cat >shown.py <<'END'
-"""Runs a command at a terminal, or not, and wants nothing that a terminal acts upon, except for bold, red and plain type at one."""
+"""Runs a command at a terminal, or not, and wants nothing that a terminal acts upon, except for bold, red and plain type at one that is
+not dumb."""
 import os, pty, re, subprocess, sys, unicodedata
-for terminal in (False, True):
+for terminal in ("", "dumb", "xterm"):
     if terminal:
         main, side = pty.openpty()
-        ended = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=side, stderr=side)
+        ended = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=side, stderr=side, env={**os.environ, "TERM": terminal})
         os.close(side)
         said = b""
         while True:
@@ -44,7 +45,8 @@ for terminal in (False, True):
             said += part
         ended.wait()
         text = said.decode("utf-8", "replace").replace("\r\n", "\n")
-        text = re.sub(r"\033\[(0|1|1;31)m|\r\033\[K", "", text)
+        if terminal != "dumb":
+            text = re.sub(r"\033\[(0|1|1;31)m|\r(\033\[K|(?=  [0-9]))", "", text)
     else:
         ended = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         text = ended.stdout.decode("utf-8", "replace")
@@ -62,6 +64,8 @@ for command in 'report --text' 'report --json' replay 'replay --least' 'plan --s
     # shellcheck disable=SC2086
     shown "$tarn" $command "none$evil"
 done
+cp "$TARN_SOURCE/tests/tools/recordings/cnn-sgd.pickle.zst" "$evil.zst" # one that takes long enough to show how far it is
+shown "$tarn" plan --seconds 1 -o out.plan "$evil.zst"
 shown "$tarn" diff "$evil.pickle" "$evil.pickle"
 shown "$tarn" report --text "$evil.pickle" "$evil.pickle"
 shown "$tarn" "$evil"

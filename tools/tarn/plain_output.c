@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -108,6 +109,12 @@ void plain_output_begin(void)
     FILE *out = open_over(&outputs[0], STDOUT_FILENO, _IOFBF), *error = open_over(&outputs[1], STDERR_FILENO, _IONBF);
     stdout = out ? out : stdout;
     stderr = error ? error : stderr;
+}
+
+bool plain_output_moves(void)
+{
+    const char *terminal = getenv("TERM");
+    return isatty(STDERR_FILENO) && terminal && *terminal && strcmp(terminal, "dumb") != 0;
 }
 
 void plain_output_move(const char *text)

@@ -6,11 +6,15 @@
 #ifndef TOOLS_PLAIN_OUTPUT_H
 #define TOOLS_PLAIN_OUTPUT_H
 
+#include <stdbool.h>
+
 /* Puts the streams in place; before anything is printed. From then on what is not a plain character (base/text.h), a newline or a tab is
  * printed as "?", byte by byte. On a terminal the three sequences for bold, red and plain type pass too. */
 void plain_output_begin(void);
 
-/* Moves the cursor of the terminal at standard error: `text` is a literal. */
+/* Whether standard error is a terminal whose cursor moves, so that it can be shown how far something is. */
+bool plain_output_moves(void);
+/* Moves it: `text` is a literal. */
 void plain_output_move(const char *text);
 
 #endif

@@ -8,6 +8,7 @@
 #include "input/once.h"
 #include "json_print.h"
 #include "name.h"
+#include "plain_output.h"
 #include "replay/least.h"
 #include "replay/plan_intervals.h"
 #include "replay/plan_make.h"
@@ -138,7 +139,7 @@ static bool run_replay(const struct arguments *arguments, const char *conf, uint
                                            .compare = true};
     struct replay_file file;
     bool found = false;
-    (void)replay_file_run(arguments->path, &options, isatty(STDERR_FILENO), &file);
+    (void)replay_file_run(arguments->path, &options, plain_output_moves(), &file);
     for (size_t i = 0; i < file.device_count; i++)
         if (file.devices[i].result.device == arguments->device) {
             *result = file.devices[i].result;
@@ -242,7 +243,7 @@ static bool make_plan(const struct arguments *arguments, const struct workload *
                       struct findings *findings)
 {
     const struct packing_limits limits = {
-        .steps = arguments->steps, .seconds = arguments->seconds, .show = isatty(STDERR_FILENO) == 1};
+        .steps = arguments->steps, .seconds = arguments->seconds, .show = plain_output_moves()};
     char error[256];
     if (!plan_draft_make(workload, PLAN_ARENAS_MOST, EFFORT, &limits, draft, error, sizeof error))
         return complain(arguments->path, error);
@@ -356,10 +357,9 @@ static void describe_arenas(const struct plan_draft *draft, char *text, size_t s
 static void print_limits(const struct arguments *arguments, const struct workload *workload)
 {
     if (workload->initial_count)
-        printf(
-            "  not planned: what was freed before the recording began, and the order of the %s block%s from before; "
-            "record from the start of the program\n",
-            units_count(workload->initial_count).text, workload->initial_count == 1 ? "" : "s");
+        printf("  not planned: what was freed before the recording began, and the order of the %s block%s from before; "
+               "record from the start of the program\n",
+               units_count(workload->initial_count).text, workload->initial_count == 1 ? "" : "s");
     if (arguments->others)
         printf("  not planned: %d other device%s of this file; --device N plans device N\n", arguments->others,
                arguments->others == 1 ? "" : "s");

@@ -6,6 +6,7 @@
 #include "input/intervals.h"
 #include "json_print.h"
 #include "name.h"
+#include "plain_output.h"
 #include "replay/packing.h"
 #include "report/sink.h"
 #include "units.h"
@@ -17,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define EFFORT UINT64_C(100000000) /* steps of the first placement: a part of a second */
 
@@ -91,7 +91,7 @@ static bool solve(struct instance *instance)
     instance->places = calloc(count, sizeof *instance->places);
     bool done = moments && begins && instance->blocks && instance->places;
     const struct packing_limits limits = {
-        .steps = options->steps, .seconds = options->seconds, .show = isatty(STDERR_FILENO) == 1};
+        .steps = options->steps, .seconds = options->seconds, .show = plain_output_moves()};
     clock_t begun = clock();
     if (done) {
         number_moments(instance, moments, begins);

@@ -4,6 +4,7 @@
 /* `tarn replay`: the command line. Files are replayed one after the other, so that their times can be compared. */
 #include "command.h"
 #include "input/once.h"
+#include "plain_output.h"
 #include "replay/replay_report.h"
 #include "replay/run_options.h"
 #include "replay/what_if.h"
@@ -136,7 +137,7 @@ static bool run_file(const struct session *session, size_t number, enum replay_v
 {
     struct replay_file *runs = &session->files[number * session->run_count];
     for (size_t i = 0; i < session->run_count; i++) {
-        (void)replay_file_run(session->paths[number], &session->runs[i], isatty(STDERR_FILENO), &runs[i]);
+        (void)replay_file_run(session->paths[number], &session->runs[i], plain_output_moves(), &runs[i]);
         enum replay_verdict own = replay_file_verdict(&runs[i]);
         *verdict = own > *verdict ? own : *verdict;
     }

@@ -105,7 +105,11 @@ class Timeline {
         if (box.width < 1 || box.height < 1)
             return false;
         this.box = {width: box.width, height: box.height, lower: lower.height};
-        this.width = Math.max(50, box.width - MARGIN.left - MARGIN.right);
+        const width = Math.max(50, Math.floor(box.width - MARGIN.left - MARGIN.right)); // half a pixel cannot be cleared
+        const {k, x, y} = d3.zoomTransform(this.canvas), still = MARGIN.left * (1 - k); // what is in view stays when the width changes
+        if (this.width && this.width !== width)
+            this.canvas.__zoom = d3.zoomIdentity.translate(still + (x - still) * width / this.width, y).scale(k);
+        this.width = width;
         this.height = Math.max(50, box.height - MARGIN.top - MARGIN.bottom);
         this.lowerHeight = Math.max(10, lower.height - 12);
         this.fit(box, lower);
