@@ -19,7 +19,6 @@ from tarn._library import PACKAGE, path, program
 
 HERE = Path(__file__).resolve().parent
 EMULATOR = sys.argv[1:]
-NEEDED = {"libc", "libm", "libpthread", "libdl"}
 
 
 def run(*command, **environment):
@@ -28,12 +27,6 @@ def run(*command, **environment):
                            check=False, env={**os.environ, **environment})
     assert ended.returncode == 0, f"{command}: {ended.returncode}: {ended.stdout}"
     return ended.stdout
-
-
-def needed(file):
-    """The libraries that a file of ELF needs, by its dynamic strings: none but those of the C library may be among them."""
-    return {word.split(b".so")[0].decode() for word in file.read_bytes().split(b"\0") if word.startswith(b"lib") and b".so." in word
-            and word.split(b".so")[0].isalnum()}
 
 
 def library(folder):
@@ -47,7 +40,7 @@ def library(folder):
     tarn.dump_snapshot(str(folder / "own.pickle"))
     try:
         tarn.handle("cublas")
-    except tarn.LibraryNotFoundError:
+    except tarn.NotSupportedError:  # of the host device
         pass
 
 
@@ -56,20 +49,19 @@ def reports(folder):
     text = run(program(), "report", recording)
     assert "19,954 events" in text, text
     assert json.loads(run(program(), "report", "--json", recording))
-    assert "weights" in run(program(), "report", folder / "own.pickle")
+    assert "recorded by tarn" in run(program(), "report", folder / "own.pickle")
     run(program(), "report", "-o", folder / "page.html", recording)
     assert "d3js.org" in (folder / "page.html").read_text()
     assert run(program(), "--version") == f"tarn {tarn.__version__}\n"
 
 
 def served():
-    server = subprocess.Popen([*EMULATOR, program(), "metrics", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
-    try:
-        with urllib.request.urlopen(server.stdout.readline().strip(), timeout=60) as answer:
-            assert b"# TYPE tarn_" in answer.read()
-    finally:
-        server.terminate()
-        server.wait()
+    with subprocess.Popen([*EMULATOR, program(), "metrics", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            with urllib.request.urlopen(server.stdout.readline().strip(), timeout=60) as answer:
+                assert b"# TYPE tarn_" in answer.read()
+        finally:
+            server.terminate()
 
 
 def shims():
@@ -77,16 +69,16 @@ def shims():
     for options in ([], ["--audit"], ["--pool"]):
         text = run(program(), "run", *options, "--", HERE / "probe", "kinds", LD_LIBRARY_PATH=str(HERE))
         assert "GPU 1, fake device 1" in text and "shim" not in text and "cannot" not in text, text
-    for shim in ("libcuda.so.1", "libamdhip64.so.0", "libtarn_run_audit.so", "pool/libcuda.so.1"):
-        assert needed(PACKAGE / "bin" / "run" / shim) <= NEEDED | {"libcuda", "libamdhip64"}, shim
 
 
 def main():
     with tempfile.TemporaryDirectory() as name:
+        os.chdir(name)  # where programs write
         library(Path(name))
         reports(Path(name))
+        assert "runs with" in run(HERE / "program")  # C, by `--config`
+        os.chdir("/")
     served()
-    assert "runs with" in run(HERE / "program")  # C, by `--config`
     if not EMULATOR:  # which would have to run what `tarn run` becomes
         shims()
     print(f"tarn {tarn.__version__}: glibc {os.confstr('CS_GNU_LIBC_VERSION').split()[1]}, Python {sys.version.split()[0]}, {os.uname().machine}"
