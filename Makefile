@@ -68,11 +68,11 @@ bench: ## Build the release and run every benchmark
 	@cmake --build build --parallel $(JOBS) --target product benchmarks
 	@scripts/bench build
 
-wheels: ## Build the Python package for any Linux on x86-64 and aarch64 into build/wheels/wheel, and run its tests (PROCESSORS=x86_64)
+wheels: ## Build the Python package for x86-64 and aarch64 into build/wheels/wheel, and test it (PROCESSORS=x86_64)
 	@scripts/setup demo wheel
 	@scripts/wheels build/wheels $(PROCESSORS)
 
-dist: ## Pack the sources of the last commit into build/dist/tarn-VERSION.tar.xz, the same bytes from any clone
+dist: ## Pack the sources of the last commit as build/dist/tarn-VERSION.tar.xz
 	@scripts/dist build/dist
 
 mutants: ## Check that tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names>, MUTANTS_PART=0/12 for a twelfth)
