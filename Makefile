@@ -12,6 +12,8 @@ CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 # libfuzzer, or afl.
 ENGINE ?= libfuzzer
+# Of make wheels; none: both.
+PROCESSORS ?=
 # Parts of make portability and of make nightly; none: all.
 PARTS ?=
 SOAK_SECONDS ?= 3600
@@ -32,7 +34,7 @@ mpi_packages = $(if $(filter true,$(CI)),scripts/mpi-packages,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 export TARN_ADAPTOR_PACKAGES ?= $(CURDIR)/build/adaptor-packages
 
-.PHONY: all build demo test docs bench wheel mutants models fuzz fuzz-coverage soak mixed mixed-worth nightly portability coverage lint format install uninstall clean help require-cmake
+.PHONY: all build demo test docs bench wheels dist mutants models fuzz fuzz-coverage soak mixed mixed-worth nightly portability coverage lint format install uninstall clean help require-cmake
 
 all: build
 
@@ -68,9 +70,12 @@ bench: ## Build the release and run every benchmark
 	@cmake --build build --parallel $(JOBS) --target product benchmarks
 	@scripts/bench build
 
-wheel: ## Build the Python package as pip does, install it into build/python, and run its tests there
+wheels: ## Build the Python package for x86-64 and aarch64 into build/wheels/wheel, and test it (PROCESSORS=x86_64)
 	@scripts/setup demo wheel
-	@scripts/wheel build/python
+	@scripts/wheels build/wheels $(PROCESSORS)
+
+dist: ## Pack the sources of the last commit as build/dist/tarn-VERSION.tar.xz
+	@scripts/dist build/dist
 
 mutants: ## Check that tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names>, MUTANTS_PART=0/12 for a twelfth)
 	@scripts/setup demo test docs

@@ -44,7 +44,7 @@
 /* The version of these headers. */
 /* clang-format off */
 #define TARN_VERSION_MAJOR 0
-#define TARN_VERSION_MINOR 1
+#define TARN_VERSION_MINOR 2
 #define TARN_VERSION_PATCH 0
 /* clang-format on */
 
@@ -69,7 +69,7 @@
 extern "C" {
 #endif
 
-/* Returns the version of the loaded library, such as "0.1.0". It may differ from the headers' version. The string is
+/* Returns the version of the loaded library, such as "0.2.0". It may differ from the headers' version. The string is
  * constant. */
 TARN_API const char *tarn_version(void);
 

@@ -17,6 +17,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <tarn/memory.h>
 #include <time.h>
 #include <unistd.h>
@@ -229,7 +230,7 @@ static void watch_locked(struct handle *handle)
         return;
     debug_say("the caller broke the contract of pooled handles: %s handle %p of thread %ld was bound to stream %p, and "
               "has stream %p now; make a handle of your own to set its stream",
-              entry->row->name, handle->vendor, (long)gettid(), handle->stream->native, native);
+              entry->row->name, handle->vendor, syscall(SYS_gettid), handle->stream->native, native);
     handle->stream = NULL;
     atomic_fetch_add_explicit(&handle->shelf->contract_breaks, 1, memory_order_relaxed);
 }

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MOST_NAMES 16 /* of one process number */
@@ -205,7 +206,7 @@ bool page_each(const char *directory, void (*visit)(void *argument, const char *
     ssize_t bytes = -1;
     if (folder < 0)
         return false;
-    while ((bytes = getdents64(folder, (void *)entries, sizeof entries)) > 0) {
+    while ((bytes = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) { /* by name in glibc 2.30 only */
         for (ssize_t at = 0; at < bytes;) {
             const struct dirent64 *entry = (const struct dirent64 *)(const void *)(entries + at);
             if (strncmp(entry->d_name, PAGE_PREFIX, strlen(PAGE_PREFIX)) == 0)

@@ -35,16 +35,17 @@ downloads()
             $line = defined $line ? $line . $_ : $_;
             if ($line =~ /\\\n\z/ and not eof) { next }
             my $pip = $line =~ /(-m pip|\/pip"?|"pip",) +"?(install|download|wheel)\b/ && $line !~ /--require-hashes|--no-index|--dry-run|pip install torch/;
-            my $web = $line =~ /(?<![\w-])(curl|wget)(?![\w-])|urlretrieve|git clone +(--\S+ +)*https?:/;
+            my $web = $line =~ /(?<![\w-])(curl|wget)(?![\w-])|urlretrieve|download-file(?!.*"SHA256:\$)|git clone +(--\S+ +)*https?:/;
             print "$ARGV: $line" if ($pip or $web) and $line !~ /^\s*#/;
             undef $line;'
 }
 unknown=$(downloads .)
 [ -z "$unknown" ] || fail "a download without a hash: $unknown"
+grep -vE '^#|^[0-9a-f]{64} pool/[^ ]+$' scripts/wheel-sources.txt && fail "scripts/wheel-sources.txt has a file without a hash"
 grep -vE '^#|^[a-z0-9-]+==[^ ]+( --hash=sha256:[0-9a-f]{64})+$' scripts/wheels.txt && fail "scripts/wheels.txt has a wheel without a version or a hash"
 # shellcheck disable=SC2016 # of the scripts
 for way in 'python3 -m pip install pytest' '"$python" -m pip download \
-    --no-deps numpy' 'command = [sys.executable, "-m", "pip", "download", "--no-deps"]' 'curl -O https://example.org/x' 'git clone https://example.org/x'; do
+    --no-deps numpy' 'command = [sys.executable, "-m", "pip", "download", "--no-deps"]' '/usr/lib/apt/apt-helper download-file http://example.org/x x' 'curl -O https://example.org/x' 'git clone https://example.org/x'; do
     rm -rf "$work"
     mkdir -p "$work"/{scripts,.ci,tests}
     touch "$work/Makefile"

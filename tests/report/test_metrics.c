@@ -101,7 +101,7 @@ static void the_values_are_those_of_the_statistics(void **state)
     has("tarn_pool_allocated_bytes\tdevice='0'\tpool='0,0'", 5 * (double)MIB + 512);
     has("tarn_handles_in_use\tdevice='0'\tlibrary='a \"b\" \\\\ c\\nd'", 1);
     has("tarn_pinned_requested_bytes", 5000);
-    has("tarn_build_info\tdriver='host'\tversion='0.1.0'", 1);
+    has("tarn_build_info\tdriver='host'\tversion='0.2.0'", 1);
     CHECK(!has_line("tarn_limit_bytes") && !has_line("tarn_reserved_bytes\tblocks='large'\tdevice='1'"));
     OK(tarn_device_limit_set(0, 512 * MIB));
     OK(write_metrics(path));

@@ -12,6 +12,12 @@
 
 Importing it touches no GPU. What fails raises a subclass of TarnError. docs/python.md of the source is its manual."""
 
+import os.path as _path
+
+from . import _clash
+
+_clash.look(_path.dirname(__file__))
+
 from ._c import tarn_status as Status
 from ._library import lib as _lib
 from .adaptors import EnableError, use

@@ -1,16 +1,31 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 
-"""`python -m tarn ARGUMENT...` and the command `tarn` of the package: the program `tarn`."""
+"""`python -m tarn ARGUMENT...` and the command `tarn` of the package: the program `tarn`. `python -m tarn --config [--cflags] [--libs]` prints
+what a C compiler takes to build a program with the headers and the library of the package."""
 
 import os
 import sys
 
-from ._library import program
+from ._library import PACKAGE, program
+
+
+def config(wanted: list[str]) -> str:
+    """The compiler's arguments. A wheel has no symbolic links, so the library is named in full."""
+    library = PACKAGE / "lib"
+    if not (library / "libtarn.so.0").exists():
+        sys.exit("tarn: this package has no library of its own; `pkg-config --cflags --libs tarn` names the one that is installed")
+    flags = {"--cflags": f"-I{PACKAGE / 'include'}", "--libs": f"-L{library} -l:libtarn.so.0 -Wl,-rpath,{library}"}
+    if not wanted or set(wanted) - set(flags):
+        sys.exit("usage: python -m tarn --config [--cflags] [--libs]")
+    return " ".join(flags[name] for name in wanted)
 
 
 def main() -> None:
     """Becomes the program, with this process's arguments."""
+    if sys.argv[1:2] == ["--config"]:
+        print(config(sys.argv[2:]))
+        return
     try:
         path = program()
         os.execv(path, ["tarn", *sys.argv[1:]])

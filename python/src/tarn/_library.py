@@ -7,13 +7,15 @@ needs it."""
 import ctypes
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 from . import _c
 from ._integers import checked
 
-PACKAGE = Path(__file__).resolve().parent
+#: Where the package's files lie that are not Python: beside them, except where pip installed it as editable.
+PACKAGE = next((folder for folder in map(Path, sys.modules["tarn"].__path__) if (folder / "lib").is_dir()), Path(__file__).resolve().parent)
 
 
 def _path() -> str:
@@ -70,6 +72,6 @@ def program() -> str:
     bundled = PACKAGE / "bin" / "tarn"
     found = os.environ.get("TARN_PROGRAM") or (str(bundled) if bundled.exists() else shutil.which("tarn"))
     if not found:
-        raise FileNotFoundError("tarn: the program is not installed: pip install builds it where zstd, jansson and smartcols are, "
-                                "`make install` of the source does too, and TARN_PROGRAM names one")
+        raise FileNotFoundError("tarn: the program is not installed: the wheels of tarn-gpu bring it, `make install` of the source "
+                                "installs it too, and TARN_PROGRAM names one")
     return found
