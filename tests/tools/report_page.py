@@ -607,7 +607,7 @@ def accessible(browser):
 def full_map(browser):
     """Blocks that lie in several ranges cover all of them: what is painted as free is what is free."""
     file = os.path.join(DATA, "expandable.pickle")
-    browser.open(make_page("full", file))
+    browser.open(make_page("full", "--device", "0", file)) # the other one has more
     compare_moment(browser, file)
     at = ask(file, "peak")["at"]
     painted, free = browser.run("""
@@ -680,7 +680,7 @@ def printed(browser):
 
 def state_only(browser):
     file = os.path.join(DATA, "state-only.pickle")
-    browser.open(make_page("state", file))
+    browser.open(make_page("state", "--device", "0", file)) # the other one has more
     said = ask(file, "peak")
     expect("allocated in a state", float(browser.run("return document.getElementById('sums').dataset.allocated")),
            float(said["at"]["allocated"]))

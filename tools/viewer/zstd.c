@@ -472,7 +472,7 @@ static enum error begin_frame(struct ZSTD_DCtx_s *c)
     uint8_t about = c->input[0];
     static const uint8_t id_sizes[] = {0, 1, 2, 4}, size_sizes[] = {0, 2, 4, 8};
     bool single = about >> 5 & 1;
-    size_t sized = size_sizes[about >> 6] + (single && !(about >> 6)), ids = id_sizes[about & 3], at = 1 + !single;
+    size_t sized = size_sizes[about >> 6] + (single && !(about >> 6) ? 1U : 0U), ids = id_sizes[about & 3], at = single ? 1 : 2;
     if (c->need < at + ids + sized) { /* now it is known how long the header is */
         c->need = at + ids + sized;
         return FINE;
