@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The part of Jansson's interface that the program's analysis uses, for the page: the library is not there for WebAssembly. A value is its
- * text from the beginning, so nothing but writing it can be done. */
+/* The part of Jansson's interface that the program's analysis uses, for the page: the library is not there for
+ * WebAssembly. A value is its text from the beginning, so nothing but writing it can be done. */
 #ifndef VIEWER_JANSSON_H
 #define VIEWER_JANSSON_H
 
