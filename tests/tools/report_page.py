@@ -19,8 +19,7 @@ from selenium.webdriver.common.keys import Keys
 
 from page_browser import (COLOURED, DATA, OUT, PROGRAM, WHAT, Browser, ask, click_in_chart, compare_moment, expect, fail, make_page)
 from page_many import exact_moves, many_events, speed
-
-RECORDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recordings")
+from page_send import RECORDINGS, above_the_fold, legend_labels, sent_to_others
 
 
 def walk_around(browser, scheme):
@@ -210,10 +209,6 @@ def type_into(browser, field, text):
 
 def pair(block):
     return block["address"], block["bytes"]
-
-
-def legend_labels(browser):
-    return browser.run("return [...document.querySelectorAll('#legend .label')].map(node => node.textContent)")
 
 
 def map_colours(browser):
@@ -705,7 +700,7 @@ def hostile_texts(browser):
 
 PARTS = {
     "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, hostile_texts],
-    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible],
+    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible, above_the_fold, sent_to_others],
     "open": [several_ranks, viewer, made_by, snapshots_opened],
     "many": [many_events],
 }
