@@ -8,24 +8,26 @@ const PYTHON_STACKS = "torch.cuda.memory._record_memory_history(enabled=\"all\",
 
 const timeOf = (model, moment) => model.device.hasTimes ? formatTime(model.times[moment]) : "event " + formatCount(moment);
 
-// What matters of a device's recording, found once: {peak, reserved, failed} are states with all their sums; `failed` is the last error.
+// What matters of a device's recording, found once: states with all their sums at the peak, at that of reserved memory, and where holes matter
+// most, which is at the last error, if there is one (`failed`).
 function figuresOf(model) {
     const {device} = model, last = device.ooms[device.ooms.length - 1];
-    model.figures = model.figures || {peak: model.stateAt(device.peak), reserved: model.stateAt(device.peakReserved), failed: last || null};
+    model.figures = model.figures || {peak: model.stateAt(device.peak), reserved: model.stateAt(device.peakReserved), failed: last || null,
+        holes: model.stateAt(last ? last.moment : device.peakReserved)};
     return model.figures;
 }
 
 // [what, how much, more] of each card.
 function cardsOf(model) {
-    const {device, file} = model, {peak, reserved, failed} = figuresOf(model), about = file.devices.find(item => item.number === device.device);
-    const when = moment => device.hasTrace ? "at " + timeOf(model, moment) : "in the recorded state", known = reserved.reserved > 0;
+    const {device, file} = model, {peak, reserved, holes, failed} = figuresOf(model), about = file.devices.find(item => item.number === device.device);
+    const when = moment => device.hasTrace ? "at " + timeOf(model, moment) : "in the recorded state", known = reserved.reserved > 0, most = device.hasTrace ? "peak " : "";
     return [
-        ["peak allocated", formatBytes(peak.allocated), when(device.peak) + ", " + plural(peak.blocks, "block")],
-        ["peak reserved", known ? formatBytes(reserved.reserved) : "not recorded", known ? when(device.peakReserved) : "the file shows no segments"],
-        ["free in holes", known ? formatBytes(reserved.free) : "\u2013", known ? formatShare(reserved.free, reserved.reserved) + " of it, then, in " +
-            plural(reserved.holes, "hole") : ""],
-        ["out of memory", failed ? "at " + timeOf(model, failed.moment) : "never", failed ? formatBytes(failed.asked) + " requested, " +
-            formatBytes(failed.deviceFree) + " free on the device" : device.hasTrace ? "in this recording" : "that a state would show"],
+        [most + "allocated", formatBytes(peak.allocated), when(device.peak) + ", " + plural(peak.blocks, "block")],
+        [most + "reserved", known ? formatBytes(reserved.reserved) : "not recorded", known ? when(device.peakReserved) : "the file shows no segments"],
+        ["free in holes", known ? formatBytes(holes.free) : "\u2013", known ? formatShare(holes.free, holes.reserved) + " of what is reserved" +
+            (failed ? " at the error" : device.hasTrace ? " then" : "") + ", in " + plural(holes.holes, "hole") : ""],
+        ["out of memory", failed ? "at " + timeOf(model, failed.moment) : device.hasTrace ? "never" : "not known", failed ? formatBytes(failed.asked) + " requested, " +
+            formatBytes(failed.deviceFree) + " free on the device" : device.hasTrace ? "in this recording" : "a state does not show it"],
         ["device", device.name || "device " + device.device, about ? formatBytes(about.total) + " of memory" : device.name ? "device " + device.device : ""],
         ["recorded by", file.by, device.hasTrace ? plural(model.events, "event") + (device.hasTimes ? " in " + formatTime(model.times[model.events]) : "") : "a state without a trace"],
     ];
@@ -45,15 +47,15 @@ const asMarkdown = text => text.replace(/[\x00-\x1f\x7f]/g, "?").replace(/[\\`*_
 
 // Three sentences: who has the peak, what is reserved, and what went wrong.
 function sentencesOf(model) {
-    const {device, file} = model, {peak, reserved, failed} = figuresOf(model), by = firstGrouping(device);
+    const {device, file} = model, {peak, reserved, holes, failed} = figuresOf(model), by = firstGrouping(device);
     const most = model.groupsAt(device.peak, by, new Set())[0], when = moment => device.hasTrace ? ", at " + timeOf(model, moment) : "";
-    const found = ["**" + asMarkdown(file.name) + "**, device " + device.device + ", has at most " + formatBytes(peak.allocated) + " allocated" + when(device.peak) +
+    const found = ["**" + asMarkdown(file.name) + "**, device " + device.device + (device.hasTrace ? ", has at most " : ", has ") + formatBytes(peak.allocated) + " allocated" + when(device.peak) +
         (most ? "; most of it by " + BY_NAMES[by] + ": " + asMarkdown(most.label) + " (" + formatShare(most.bytes, peak.allocated) + ")" : "") + "."];
-    found.push(reserved.reserved ? "It reserves at most " + formatBytes(reserved.reserved) + when(device.peakReserved) + "; then " + formatBytes(reserved.free) + " of it (" +
-        formatShare(reserved.free, reserved.reserved) + ") are free, in " + plural(reserved.holes, "hole") + " of at most " + formatBytes(reserved.largest) + "."
+    found.push(reserved.reserved ? "It reserves " + (device.hasTrace ? "at most " : "") + formatBytes(reserved.reserved) + when(device.peakReserved) + (failed ? "; at the error " : device.hasTrace ? "; then " : "; ") + formatBytes(holes.free) + " of it (" +
+        formatShare(holes.free, holes.reserved) + ") are free, in " + plural(holes.holes, "hole") + " of at most " + formatBytes(holes.largest) + "."
         : "What it reserves was not recorded.");
     found.push(device.advice.length ? asMarkdown(device.advice[0].text) : failed ? "It ran out of memory" + when(failed.moment) + ", when it requested " +
-        formatBytes(failed.asked) + "." : "It never ran out of memory in this recording.");
+        formatBytes(failed.asked) + "." : device.hasTrace ? "It never ran out of memory in this recording." : "The file is a state without a trace, so it shows no errors.");
     return found;
 }
 
