@@ -683,6 +683,23 @@ def state_only(browser):
     browser.screenshot("report-state")
 
 
+def wide_numbers(browser):
+    """Addresses, sizes and times of more than 32 bits, whose parts a page adds up in two words."""
+    file = os.path.join(OUT, "wide.pickle")
+    events = [{"action": "alloc", "addr": (1 << 47) + (i << 33), "size": (5 << 30) + i, "stream": 0, "time_us": time, "frames": []}
+              for i, time in enumerate((7, 3_000_007, 4_000_007, 5_000_007, 9_000_007))]
+    with open(file, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
+    browser.open(make_page("wide", file))
+    browser.run("const by = document.getElementById('groups-by'); by.value = 'site'; by.dispatchEvent(new Event('change'))")
+    for moment, time in ((4, "5.00 s"), (5, "9.00 s")):
+        browser.run("location.hash = 'group=site&at=' + arguments[0]", moment)
+        browser.wait(f"document.body.dataset.moment === '{moment}'", "the address does not choose a moment")
+        browser.filtered()
+        compare_moment(browser, file)
+        expect("time", browser.run("return document.getElementById('moment-title').textContent.split(', ').pop().replace(/\u00a0/g, ' ')"), time)
+
+
 def hostile_texts(browser):
     """What a file says is text, never part of the page."""
     evil = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>"
@@ -699,7 +716,7 @@ def hostile_texts(browser):
 
 
 PARTS = {
-    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, hostile_texts],
+    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, wide_numbers, hostile_texts],
     "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible, above_the_fold, sent_to_others],
     "open": [several_ranks, viewer, made_by, snapshots_opened],
     "many": [many_events],
