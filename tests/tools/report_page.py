@@ -11,6 +11,7 @@ DATA is the folder that make_snapshots.py filled; pages and screenshots go into 
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -90,7 +91,13 @@ def two_files(browser):
     browser.run("document.getElementById('compare-section').scrollIntoView()")
     browser.screenshot("report-two")
     printed = subprocess.run([PROGRAM, "diff", "--json", "--device", "0", before, after], check=True, capture_output=True, text=True)
-    wanted = [change["name"] for change in json.loads(printed.stdout)[0]["changes"]["call_site"]]
+    said = json.loads(printed.stdout)[0]
+    wanted = [change["name"] for change in said["changes"]["call_site"]]
+    grown = said["after"]["peak"]["allocated"] > said["before"]["peak"]["allocated"]
+    most = next(change["name"] for change in said["changes"]["call_site"] if (change["after"] > change["before"]) == grown)
+    expect("what is said of both", re.sub("[0-9,.]+", "N", browser.run("return document.getElementById('compare-said').textContent.replace(/\u00a0/g, ' ')").split(" by ")[0]),
+           "+N MiB at the peak; +N MiB" if grown else "\u2212N MiB at the peak; \u2212N MiB")
+    expect("who has most of it", most in browser.run("return document.getElementById('compare-said').textContent"), True)
     rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
         row => row.lastChild.textContent)""")
     expect("what changed", rows, wanted[:40])
