@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# cmake -DPAGES=FOLDER -DLIBRARY=FILE -DOUTPUT=FILE -P join-page.cmake
-# Joins the page of `tarn report`: our HTML, style and scripts, and the drawing library; and writes it as an array of C.
-# With an empty LIBRARY the array is empty, and the program says what is missing.
+# cmake -DPAGES=FOLDER -DLIBRARY=FILE -DANALYSIS=FILE -DLICENCE=FILE -DVERSION=X.Y.Z -DHOME=ADDRESS -DOUTPUT=FILE -P join-page.cmake
+# Joins the page of `tarn report`: our HTML, style and scripts, the drawing library, and the analysis in WebAssembly; and writes it as an array
+# of C. With an empty LIBRARY the array is empty, and the program says what is missing. With an empty ANALYSIS the page opens no snapshots.
 
 cmake_minimum_required(VERSION 3.25)
 
-set(scripts format data filter model frame timeline events map calls tables range compare ranks save link pickle stacks recording open main)
+set(scripts format data filter model frame timeline events map calls tables range compare ranks summary save link analyse open main)
 
 # The bytes of a hexadecimal text in base64.
 function(base64 hex result)
@@ -49,6 +49,20 @@ if(LIBRARY)
     string(CONCAT code "\n" "${library}" "\n;(() => {\n\"use strict\";\n" "${script}" "})();\n")
     string(SHA256 hash "${code}")
     base64(${hash} hash)
+    set(name tarn)
+    if(HOME)
+        set(name "<a href=\"${HOME}\">tarn</a>")
+    endif()
+    set(analysis "")
+    set(licence "")
+    if(ANALYSIS)
+        file(READ ${LICENCE} licence)
+        execute_process(COMMAND gzip -9nc ${ANALYSIS} COMMAND base64 -w0 OUTPUT_VARIABLE analysis COMMAND_ERROR_IS_FATAL ANY)
+    endif()
+    string(REPLACE "@NAME@" "${name}" page "${page}")
+    string(REPLACE "@VERSION@" "${VERSION}" page "${page}")
+    string(REPLACE "@LICENCE@" "${licence}" page "${page}")
+    string(REPLACE "@ANALYSIS@" "${analysis}" page "${page}")
     string(REPLACE "@STYLE@" "${style}" page "${page}")
     string(REPLACE "@HASH@" "sha256-${hash}" page "${page}")
     string(REPLACE "@CODE@" "${code}" page "${page}")
@@ -59,4 +73,8 @@ file(WRITE ${joined} "${page}")
 file(READ ${joined} bytes HEX)
 string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
-file(WRITE ${OUTPUT} "#include \"analysis/report_page.h\"\n\nconst unsigned char report_page[] = {\n${bytes}0};\n")
+set(reads false)
+if(ANALYSIS)
+    set(reads true)
+endif()
+file(WRITE ${OUTPUT} "#include \"analysis/report_page.h\"\n\nconst bool report_page_reads = ${reads};\nconst unsigned char report_page[] = {\n${bytes}0};\n")

@@ -87,7 +87,9 @@ for file in docs/pictures/*.png examples/*.c* examples/cuda/* examples/consumer/
     cmp "$file" "$doc/$file" || fail "$file was not installed"
 done
 scripts/check-links "$doc" || fail "links of the installed documents lead nowhere"
-[ ! -x "$TARN_BUILD/tarn" ] || cmp licences/d3.txt "$doc/licences/d3.txt" || fail "the program came without D3's licence"
+for licence in d3 wasi-libc; do
+    [ ! -x "$TARN_BUILD/tarn" ] || cmp "licences/$licence.txt" "$doc/licences/$licence.txt" || fail "the program came without the licence of $licence"
+done
 
 echo "starting a program"
 # As root `make install` runs ldconfig, which is for the folders of /etc/ld.so.conf; elsewhere it says what to set.

@@ -19,6 +19,7 @@ import sys
 
 import commands_programs
 import make_snapshots as make
+from page_data import description_of
 from truth import log_as_snapshot, read, recordings, truths_of
 
 PROGRAM, FOLDER = sys.argv[1:3]
@@ -189,11 +190,9 @@ def check_diff(arguments, said, truths):
 
 
 def check_page(arguments, ran, truths):
-    page = ran.stdout.decode()
-    if not page.rstrip().endswith("</html>"):
+    if not ran.stdout.decode().rstrip().endswith("</html>"):
         fail(arguments, "the page has no end")
-    description = json.loads(re.search(r'id="description">(.*?)</script>', page, re.DOTALL).group(1))
-    for item in description["files"][0]["traces"]:
+    for item in description_of(ran.stdout)["files"][0]["traces"]:
         truth = truths[item["device"]]
         expect(arguments, "the page's peaks", (item["peak"], item["peakReserved"], len(item["ooms"])),
                (truth.peak, truth.peak_reserved, len(truth.ooms)))

@@ -11,6 +11,7 @@ DATA is the folder that make_snapshots.py filled; pages and screenshots go into 
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -19,8 +20,7 @@ from selenium.webdriver.common.keys import Keys
 
 from page_browser import (COLOURED, DATA, OUT, PROGRAM, WHAT, Browser, ask, click_in_chart, compare_moment, expect, fail, make_page)
 from page_many import exact_moves, many_events, speed
-
-RECORDINGS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recordings")
+from page_send import RECORDINGS, above_the_fold, legend_labels, sent_to_others
 
 
 def walk_around(browser, scheme):
@@ -91,7 +91,13 @@ def two_files(browser):
     browser.run("document.getElementById('compare-section').scrollIntoView()")
     browser.screenshot("report-two")
     printed = subprocess.run([PROGRAM, "diff", "--json", "--device", "0", before, after], check=True, capture_output=True, text=True)
-    wanted = [change["name"] for change in json.loads(printed.stdout)[0]["changes"]["call_site"]]
+    said = json.loads(printed.stdout)[0]
+    wanted = [change["name"] for change in said["changes"]["call_site"]]
+    grown = said["after"]["peak"]["allocated"] > said["before"]["peak"]["allocated"]
+    most = next(change["name"] for change in said["changes"]["call_site"] if (change["after"] > change["before"]) == grown)
+    expect("what is said of both", re.sub("[0-9,.]+", "N", browser.run("return document.getElementById('compare-said').textContent.replace(/\u00a0/g, ' ')").split(" by ")[0]),
+           "+N MiB at the peak; +N MiB" if grown else "\u2212N MiB at the peak; \u2212N MiB")
+    expect("who has most of it", most in browser.run("return document.getElementById('compare-said').textContent"), True)
     rows = browser.run("""return [...document.querySelectorAll('#compare-tables table:nth-of-type(2) tbody tr')].map(
         row => row.lastChild.textContent)""")
     expect("what changed", rows, wanted[:40])
@@ -210,10 +216,6 @@ def type_into(browser, field, text):
 
 def pair(block):
     return block["address"], block["bytes"]
-
-
-def legend_labels(browser):
-    return browser.run("return [...document.querySelectorAll('#legend .label')].map(node => node.textContent)")
 
 
 def map_colours(browser):
@@ -352,7 +354,7 @@ def dropped_and_saved(browser):
     browser.filtered()
     compare_moment(browser, after)
     expect("names of both", browser.run("return document.getElementById('compare-title').textContent"), "tarn.pickle and oom.pickle")
-    expect("title", browser.run("return [document.querySelector('h1').textContent, document.title]"), ["tarn.pickle and oom.pickle"] * 2)
+    expect("title", browser.run("return [document.querySelector('#report h1').textContent, document.title.split(' \u00b7 ')[0]]"), ["tarn.pickle and oom.pickle"] * 2)
     facts = browser.run("return ['head-facts', 'advice-of'].map(id => document.getElementById(id).textContent)")
     if not all(text.startswith("B: oom.pickle, device 0") for text in facts):
         fail(f"after a file is dropped, the facts and the advice are said of {facts}")
@@ -364,7 +366,7 @@ def dropped_and_saved(browser):
         window.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))""")
     browser.wait("!document.getElementById('said').hidden", "what is dropped and nothing the page reads is passed over in silence")
     said = browser.run("return document.getElementById('said').textContent")
-    expect("of a log", "tarn report -o page.html some.log" in said, True)
+    expect("of a log", said, "some.log: byte 0: this is text; a memory snapshot is a pickle of protocol 2 to 5")
 
     browser.open(os.path.join(OUT, "tarn.html"))
     browser.settle()
@@ -406,11 +408,54 @@ class Runs:
         return (os.system, ("touch " + os.path.join(OUT, "was-run"),))
 
 
+def viewer(browser):
+    """The page without a file: says what it takes, and by whom it was made; a file that is dropped on it is shown, and several are ranks."""
+    page = make_page("viewer")
+    browser.driver.get("file://" + page)
+    browser.wait("document.body.dataset.ready", "the viewer was not ready")
+    shown = "return ['welcome', 'report', 'reading'].map(id => !document.getElementById(id).hidden)"
+    expect("an empty viewer", browser.run(shown), [True, False, False])
+    version = subprocess.run([PROGRAM, "--version"], check=True, capture_output=True, text=True).stdout.strip()
+    expect("title of the viewer", browser.run("return document.title"), "tarn report \u00b7 " + version)
+    expect("foot of the viewer", browser.run("return [maker.textContent, made.textContent]"), [version, "tarn report -o viewer.html"])
+    policy = browser.run("return document.querySelector('meta[http-equiv]').content")
+    expect("what may run", [part.strip().split(" ")[0::2] for part in policy.split(";") if "script-src" in part], [["script-src", "'wasm-unsafe-eval'"]])
+    browser.screenshot("report-viewer")
+    file = os.path.join(DATA, "small-4.pickle.zst")
+    browser.get("#open-first").send_keys(file)
+    browser.wait("document.body.dataset.moment", "the viewer does not show the file")
+    browser.filtered()
+    expect("a viewer with a file", browser.run(shown), [False, True, False])
+    expect("its title", browser.run("return [document.querySelector('#report h1').textContent, document.title]"),
+           ["small-4.pickle.zst", "small-4.pickle.zst \u00b7 " + version])
+    compare_moment(browser, file)
+    browser.check()
+
+    browser.driver.get("about:blank")
+    browser.driver.get("file://" + page)
+    browser.wait("document.body.dataset.ready", "the viewer was not ready")
+    paths = [os.path.join(OUT, "ranks", f"rank{number}.pickle") for number in range(3)] # of several_ranks()
+    browser.get("#open-first").send_keys("\n".join(paths))
+    browser.wait("document.body.dataset.moment", "the viewer does not show ranks")
+    said = json.loads(subprocess.run([PROGRAM, "report", "--json", *paths], check=True, capture_output=True, text=True).stdout)
+    expect("sentences of dropped ranks", browser.run("return [...document.querySelectorAll('#ranks-advice li')].map(node => node.textContent)"),
+           said["advice"])
+    browser.check()
+
+
+def made_by(browser):
+    """What a page says of the command that made it would do the same, and names no folder."""
+    file = os.path.join(OUT, "it's a <b>.pickle")
+    with open(os.path.join(DATA, "well.pickle"), "rb") as source, open(file, "wb") as out:
+        out.write(source.read())
+    browser.open(make_page("made", "--fold", "a b", "--top", "3", file))
+    expect("command", browser.run("return made.textContent"), "tarn report -o made.html --fold 'a b' --top 3 'it'\\''s a <b>.pickle'")
+
+
 def snapshots_opened(browser):
-    """Snapshots that the page reads itself show what the program says of them, moment by moment; what would run code is refused."""
+    """Snapshots that the page reads itself show what the program says of them, moment by moment, advice and categories included; what would
+    run code is refused, with the program's words."""
     browser.open(make_page("well", os.path.join(DATA, "well.pickle")))
-    unpacked = os.path.join(OUT, "gpt-adamw.pickle")
-    subprocess.run(["zstd", "-q", "-d", "-f", "-o", unpacked, os.path.join(RECORDINGS, "gpt-adamw.pickle.zst")], check=True)
     names = ("tarn", "streams", "expandable", "old", "late-frees", "wrapped", "state")
     sites = os.path.join(OUT, "sites.pickle")
     files = ("torch/nn/x.py", "/a/torch/_y.py", "torch/functional.py", "torch/model.py", "/home/torch/m.py", "/a/mytorch/nn/l.py", "torch", "/torch/nn.py")
@@ -418,9 +463,15 @@ def snapshots_opened(browser):
         {"name": "inner", "filename": name, "line": 3 if i else {"no": "number"}}, {"name": "outer", "filename": "/home/a.py", "line": 4}]} for i, name in enumerate(files)]
     with open(sites, "wb") as out:
         pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
-    for path in [*(os.path.join(DATA, name + ".pickle") for name in names), unpacked, sites]:
+    log = os.path.join(OUT, "rmm.csv")
+    with open(log, "w", encoding="ascii") as out:
+        out.write("Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00:000001,allocate,0x1000,4096,0\n1,00:00:00:000002,allocate,0x4000,512,0\n"
+                  "1,00:00:00:000003,free,0x1000,4096,0\n")
+    recording = os.path.join(RECORDINGS, "gpt-adamw.pickle.zst")
+    for path in [*(os.path.join(DATA, name + ".pickle") for name in names), recording, sites, log]:
         expect("opening " + path, open_file(browser, path), "")
         browser.wait("document.body.dataset.filtering === undefined", "the file is not shown")
+        browser.run("const by = document.getElementById('groups-by'); by.value = 'site'; by.dispatchEvent(new Event('change'))")
         said = json.loads(subprocess.run([PROGRAM, "report", "--json", path], check=True, capture_output=True, text=True).stdout)
         device = said[0]["device"]
         if not said[0]["trace"]:
@@ -434,26 +485,38 @@ def snapshots_opened(browser):
         expect("peak of " + path, compare_moment(browser, path, device), said[0]["peak"]["event"])
         browser.get("#at-peak-reserved").click()
         expect("peak of reserved memory of " + path, compare_moment(browser, path, device), said[0]["peak_reserved"]["event"])
-        for part in (0.6,):
-            click_in_chart(browser, part)
-            compare_moment(browser, path, device)
+        click_in_chart(browser, 0.6)
+        compare_moment(browser, path, device)
         expect("ooms of " + path, len(browser.run("return [...document.querySelectorAll('#ooms tbody tr')].map(row => row.textContent)")),
                len(said[0]["out_of_memory"]))
-        expect("what the program would say more of " + path, "tarn report -o page.html " + os.path.basename(path) in
-               browser.run("return document.getElementById('partial').textContent"), True)
+        expect("advice of " + path, browser.run("return [...document.querySelectorAll('#advice li')].map(item => item.dataset.kind)"),
+               [item["kind"] for item in said[0]["advice"]])
     browser.screenshot("report-opened")
+    replayed_here(browser)
 
     hostile = os.path.join(OUT, "hostile.pickle")
-    for content, wanted in ((pickle.dumps({"segments": Runs()}), "would run code"), (b"\x80\x04}", "has no end"), (b"\x80\x04]K\x01K\x02u.", "needs a mark"),
-                            (b"\x80\x04N.", "not a snapshot"), (b"\x80\x09N.", "later than 5"), (pickle.dumps({"__proto__": {"a": 1}}), "nothing to show"),
-                            (b"\x80\x04\x8e" + b"\xff" * 8 + b".", "ends in the middle")):
+    for content in (pickle.dumps({"segments": Runs()}), b"\x80\x04}", b"\x80\x04]K\x01K\x02u.", b"\x80\x04N.", b"\x80\x09N.", pickle.dumps({"__proto__": {"a": 1}}),
+                    b"\x80\x04\x8e" + b"\xff" * 8 + b".", b"\x28\xb5\x2f\xfd\xff\xff\xff", b"PK\x03\x04", b""):
         with open(hostile, "wb") as file:
             file.write(content)
-        said = open_file(browser, hostile)
-        expect(f"of {content[:20]}", wanted in said, True)
+        wanted = subprocess.run([PROGRAM, "report", hostile], check=False, capture_output=True, text=True).stderr.strip()
+        said, wanted = [text.split("hostile.pickle: ")[-1] for text in (open_file(browser, hostile), wanted)]
+        expect(f"of {content[:20]}", said, wanted)
     expect("run", os.path.exists(os.path.join(OUT, "was-run")), False)
-    expect("of zstd", "zstd -d" in open_file(browser, os.path.join(DATA, "small-4.pickle.zst")), True)
     browser.check()
+
+
+def replayed_here(browser):
+    """PyTorch's allocators as `tarn replay` has them, in a page that read the file itself."""
+    file = os.path.join(RECORDINGS, "gpt-adamw.pickle.zst") # of one stream, so the smallest devices are searched
+    expect("opening " + file, open_file(browser, file), "")
+    browser.filtered()
+    said = json.loads(subprocess.run([PROGRAM, "replay", "--json", "--least", file], check=True, capture_output=True, text=True).stdout)[0]
+    shown = browser.run("return {...document.getElementById('what-if').dataset}")
+    expect("what if", [int(shown[key]) for key in ("reserved0", "least0", "reserved1", "least1")],
+           [said[name] for name in ("pytorch_peak_reserved", "pytorch_least", "expandable_peak_reserved", "expandable_least")])
+    rows = browser.run("return [...document.querySelectorAll('#what-if tbody tr')].map(row => [row.cells[0].textContent, row.cells[2].textContent])")
+    expect("the row of tarn", rows[2], ["tarn", "not replayed here"])
 
 
 def what_happened(browser):
@@ -494,8 +557,8 @@ def what_if(browser):
     file = os.path.join(DATA, "small-4.pickle")
     said = json.loads(subprocess.run([PROGRAM, "replay", "--json", "--least", file], check=True, capture_output=True, text=True).stdout)[0]
     browser.open(make_page("what-if", "--least", file))
-    shown = browser.run("return JSON.parse(document.getElementById('description').textContent).files[0].traces[0].whatIf")
-    expect("what if", [(row["reserved"], row["least"], round(row["driverNs"])) for row in shown["rows"]],
+    shown = {key: float(value) for key, value in browser.run("return {...document.getElementById('what-if').dataset}").items()}
+    expect("what if", [(shown[f"reserved{i}"], shown[f"least{i}"], round(shown[f"time{i}"])) for i in range(3)],
            [(said[name + "peak_reserved"], said[name + "least"], round(1000 * said[name + "driver_time_us"]["C"])) for name in ("pytorch_", "expandable_", "")])
     expect("peak requested", shown["requested"], said["peak_requested"])
     rows = browser.run("return [...document.querySelectorAll('#what-if tbody tr')].map(row => row.firstChild.textContent)")
@@ -503,8 +566,8 @@ def what_if(browser):
     hidden = "return document.getElementById('what-if-section').hidden"
     expect("what if", browser.run(hidden), False)
     browser.open(make_page("quick", file)) # of several streams
-    shown = browser.run("return JSON.parse(document.getElementById('description').textContent).files[0].traces[0].whatIf")
-    expect("what if, quickly", [(row["reserved"] > 0, row["least"]) for row in shown["rows"]], [(True, 0)] * 3)
+    shown = {key: float(value) for key, value in browser.run("return {...document.getElementById('what-if').dataset}").items()}
+    expect("what if, quickly", [(shown[f"reserved{i}"] > 0, shown[f"least{i}"]) for i in range(3)], [(True, 0)] * 3)
     browser.open(make_page("no-what-if", "--no-what-if", file))
     expect("no what if", browser.run(hidden), True)
     browser.open(make_page("state", os.path.join(DATA, "state-only.pickle")))
@@ -546,7 +609,7 @@ def accessible(browser):
 def full_map(browser):
     """Blocks that lie in several ranges cover all of them: what is painted as free is what is free."""
     file = os.path.join(DATA, "expandable.pickle")
-    browser.open(make_page("full", file))
+    browser.open(make_page("full", "--device", "0", file)) # the other one has more
     compare_moment(browser, file)
     at = ask(file, "peak")["at"]
     painted, free = browser.run("""
@@ -619,12 +682,29 @@ def printed(browser):
 
 def state_only(browser):
     file = os.path.join(DATA, "state-only.pickle")
-    browser.open(make_page("state", file))
+    browser.open(make_page("state", "--device", "0", file)) # the other one has more
     said = ask(file, "peak")
     expect("allocated in a state", float(browser.run("return document.getElementById('sums').dataset.allocated")),
            float(said["at"]["allocated"]))
     expect("chart of a state", browser.run("return document.getElementById('timeline-section').hidden"), True)
     browser.screenshot("report-state")
+
+
+def wide_numbers(browser):
+    """Addresses, sizes and times of more than 32 bits, whose parts a page adds up in two words."""
+    file = os.path.join(OUT, "wide.pickle")
+    events = [{"action": "alloc", "addr": (1 << 47) + (i << 33), "size": (5 << 30) + i, "stream": 0, "time_us": time, "frames": []}
+              for i, time in enumerate((7, 3_000_007, 4_000_007, 5_000_007, 9_000_007))]
+    with open(file, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
+    browser.open(make_page("wide", file))
+    browser.run("const by = document.getElementById('groups-by'); by.value = 'site'; by.dispatchEvent(new Event('change'))")
+    for moment, time in ((4, "5.00 s"), (5, "9.00 s")):
+        browser.run("location.hash = 'group=site&at=' + arguments[0]", moment)
+        browser.wait(f"document.body.dataset.moment === '{moment}'", "the address does not choose a moment")
+        browser.filtered()
+        compare_moment(browser, file)
+        expect("time", browser.run("return document.getElementById('moment-title').textContent.split(', ').pop().replace(/\u00a0/g, ' ')"), time)
 
 
 def hostile_texts(browser):
@@ -637,15 +717,15 @@ def hostile_texts(browser):
     with open(file, "wb") as out:
         pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
     browser.open(make_page("hostile", file))
-    expect("title", browser.run("return document.querySelector('h1').textContent"), os.path.basename(file))
+    expect("title", browser.run("return document.querySelector('#report h1').textContent"), os.path.basename(file))
     expect("legend", browser.run("return document.querySelector('#legend .label').textContent"), evil.split("/")[0])
     expect("pictures and scripts", browser.run("return document.querySelectorAll('img, #report script').length"), 0)
 
 
 PARTS = {
-    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, hostile_texts],
-    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible],
-    "open": [several_ranks, snapshots_opened],
+    "show": [advice, categories, call_trees, full_map, without_room, resized_while_read, printed, two_files, state_only, wide_numbers, hostile_texts],
+    "look": [exact_moves, filters, ranges_and_links, dropped_and_saved, what_happened, what_if, accessible, above_the_fold, sent_to_others],
+    "open": [several_ranks, viewer, made_by, snapshots_opened],
     "many": [many_events],
 }
 

@@ -92,8 +92,10 @@ bool report_text_write(FILE *out, const struct report_file *file, const struct r
 bool report_json_write(FILE *out, const struct report_file *file, const struct report_options *options);
 /* Whether the build found what draws the page. */
 bool report_page_exists(void);
-/* Of two files the page compares both, of more the ranks that they are. */
-bool report_page_write(FILE *out, const struct report_file *files, size_t count);
+/* Whether it found what compiles the page's own analysis too: then a page reads files that are dropped on it. */
+bool report_viewer_exists(void);
+/* Of two files the page compares both, of more the ranks that they are; without one it waits for files. `made_by` is the command line. */
+bool report_page_write(FILE *out, const struct report_file *files, size_t count, const char *made_by);
 
 bool report_diff_text(FILE *out, const struct report_file *before, const struct report_file *after,
                       const struct report_options *options);

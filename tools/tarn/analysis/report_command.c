@@ -23,7 +23,7 @@
 
 static const char report_help[] =
     "Usage: tarn report [OPTION]... FILE...\n"
-    "       tarn report [OPTION]... -o PAGE.html FILE...\n"
+    "       tarn report [OPTION]... -o PAGE.html [FILE]...\n"
     "\n"
     "Shows what used a GPU's memory, and when. A FILE is a memory snapshot of tarn, or one of PyTorch\n"
     "(torch.cuda.memory._dump_snapshot()), plain or compressed with zstd. It is read as data; nothing in it\n"
@@ -36,6 +36,7 @@ static const char report_help[] =
     "With -o it writes one page that a browser shows without a network: memory over time by tag, call site, stream or\n"
     "pool, down to single allocations; the live blocks of any moment; where they lay, and the free memory between "
     "them.\n"
+    "Without a FILE the page is a viewer, on which snapshots are dropped. They stay in the browser.\n"
     "Without -o it prints a screen of text for each device, after a comparison where there are several.\n"
     "\n"
     "Several files are compared. They are the ranks of one job if each has a number of its own behind \"rank\" in its\n"
@@ -75,6 +76,8 @@ static const char report_help[] =
     "      What has the memory at the peak, as text.\n"
     "  tarn report -o page.html train.pickle && xdg-open page.html\n"
     "      The same as a page to explore.\n"
+    "  tarn report -o viewer.html\n"
+    "      A page that reads snapshots itself, for where tarn is not installed.\n"
     "  ssh node zstd -dc train.pickle.zst | tarn report --at oom --by call_site --depth 3 -\n"
     "      What had the memory when it ran out, with callers.\n"
     "  tarn report rank*.pickle\n"
@@ -125,6 +128,7 @@ struct arguments {
     const char *folds[RULES];
     struct category_rule categories[RULES];
     const char *output;
+    const char *made_by; /* the command line, for the foot of a page */
     int device;
     bool json, text, no_what_if, least;
 };
@@ -252,10 +256,10 @@ static int parse(const struct command *command, const struct command_option *own
 }
 
 /* Writes the page beside its place and moves it there when it is whole. */
-static bool write_page(const char *path, const struct report_file *files, size_t count)
+static bool write_page(const char *path, const struct report_file *files, size_t count, const char *made_by)
 {
     if (strcmp(path, "-") == 0) {
-        if (report_page_write(stdout, files, count))
+        if (report_page_write(stdout, files, count, made_by))
             return true;
         fputs("tarn report: the page could not be written\n", stderr);
         return false;
@@ -272,7 +276,7 @@ static bool write_page(const char *path, const struct report_file *files, size_t
     FILE *out = file >= 0 ? fdopen(file, "w") : NULL;
     mode_t mask = umask(0);
     umask(mask);
-    bool done = out && fchmod(file, 0666 & ~mask) == 0 && report_page_write(out, files, count);
+    bool done = out && fchmod(file, 0666 & ~mask) == 0 && report_page_write(out, files, count, made_by);
     int reason = errno;
     if (file >= 0 && !out)
         close(file);
@@ -334,7 +338,7 @@ static void say_no_error(const struct arguments *arguments, const char *command,
 
 static int report(const struct arguments *arguments, const char *command, char **paths, size_t count)
 {
-    struct report_file *files = calloc(count, sizeof *files);
+    struct report_file *files = calloc(count + 1, sizeof *files);
     bool done = files != NULL;
     if (!done)
         fprintf(stderr, "tarn %s: memory is short\n", command);
@@ -346,7 +350,7 @@ static int report(const struct arguments *arguments, const char *command, char *
         report_what_if_run(&files[i], arguments->output, arguments->least);
     if (done && arguments->output) {
         errno = 0;
-        done = write_page(arguments->output, files, count);
+        done = write_page(arguments->output, files, count, arguments->made_by);
     } else if (done) {
         done = show(arguments, files, count);
         if (!done)
@@ -358,6 +362,30 @@ static int report(const struct arguments *arguments, const char *command, char *
     return done ? COMMAND_OK : COMMAND_FAILED;
 }
 
+/* A command line as a shell would take it, without the folders of its files: a page is sent to others. */
+static char *describe_command(int argc, char **argv, const struct arguments *arguments)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    fputs("tarn report", out);
+    for (int i = 1; i < argc; i++) {
+        bool file = i >= optind || argv[i] == arguments->output;
+        const char *word = file && strcmp(argv[i], "-") != 0 ? report_base_name(argv[i]) : argv[i];
+        bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")];
+        fputs(plain ? " " : " '", out);
+        for (; *word; word++)
+            fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, out);
+        fputs(plain ? "" : "'", out);
+    }
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 static int run_report(int argc, char **argv)
 {
     struct arguments arguments;
@@ -365,7 +393,7 @@ static int run_report(int argc, char **argv)
     if (status != COMMAND_GO_ON)
         return status;
     int count = argc - optind;
-    if (count < 1)
+    if (count < 1 && !arguments.output)
         return command_usage_error("report", "no file was named");
     if ((arguments.output != NULL) + arguments.text + arguments.json > 1)
         return command_usage_error("report", "-o, --text and --json are different ways to show it: choose one");
@@ -378,7 +406,17 @@ static int run_report(int argc, char **argv)
               stderr);
         return COMMAND_FAILED;
     }
-    return report(&arguments, "report", argv + optind, (size_t)count);
+    if (count < 1 && !report_viewer_exists()) {
+        fputs("tarn report: this tarn was built without the viewer. Install what compiles it (Debian: clang, lld, wasi-libc and\n"
+              "libclang-rt-14-dev-wasm32; `scripts/setup demo` does) and build again; with a FILE there is a page.\n",
+              stderr);
+        return COMMAND_FAILED;
+    }
+    char *made_by = describe_command(argc, argv, &arguments);
+    arguments.made_by = made_by ? made_by : "tarn report";
+    status = report(&arguments, "report", argv + optind, (size_t)count);
+    free(made_by);
+    return status;
 }
 
 static int run_diff(int argc, char **argv)

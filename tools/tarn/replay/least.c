@@ -15,44 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STEPS_MOST 64
 #define CLIMB_PARTS 256               /* of what is requested: a step on the way up is one */
-#define UNLIMITED (UINT64_C(1) << 48) /* bytes */
 
 enum trial { TRIAL_FITS, TRIAL_UNFIT, TRIAL_FAILED }; /* exit statuses of children */
-
-/* From a device that is too small and one that does, down to a granule. */
-static bool halve(uint64_t small, uint64_t large, bool (*fits)(void *context, uint64_t memory, bool *fits),
-                  void *context, uint64_t *least)
-{
-    while (large - small > LEAST_GRANULE) {
-        uint64_t middle = small + (large - small) / 2 / LEAST_GRANULE * LEAST_GRANULE;
-        bool enough;
-        if (!fits(context, middle, &enough))
-            return false;
-        if (enough)
-            large = middle;
-        else
-            small = middle;
-    }
-    *least = large;
-    return true;
-}
-
-bool least_search(uint64_t small, uint64_t large, bool (*fits)(void *context, uint64_t memory, bool *fits),
-                  void *context, uint64_t *least)
-{
-    bool found = false;
-    for (int i = 0; i < STEPS_MOST && !found; i++) {
-        if (!fits(context, large, &found))
-            return false;
-        if (!found) {
-            small = large;
-            large += large / 64 / LEAST_GRANULE * LEAST_GRANULE + LEAST_GRANULE;
-        }
-    }
-    return !found || halve(small, large, fits, context, least);
-}
 
 /* The way up, to twice what is requested at most; then on as above. */
 static bool climb(uint64_t small, uint64_t requested, bool (*fits)(void *context, uint64_t memory, bool *fits),
@@ -64,32 +29,9 @@ static bool climb(uint64_t small, uint64_t requested, bool (*fits)(void *context
         if (!fits(context, small + step, &enough))
             return false;
         if (enough)
-            return halve(small, small + step, fits, context, least);
+            return least_halve(small, small + step, fits, context, least);
     }
     return least_search(small, small + step, fits, context, least);
-}
-
-/* --- the models ---------------------------------------------------------------------------------------------------- */
-
-struct modelled {
-    const struct workload *workload;
-    struct c10_policy policy;
-};
-
-static bool fits_model(void *context, uint64_t memory, bool *fits)
-{
-    const struct modelled *modelled = context;
-    return c10_fits(modelled->workload, &modelled->policy, memory, fits);
-}
-
-/* What a model reserves without a limit is enough for it. */
-static bool find_model(const struct replay_options *options, const struct workload *workload, enum replay_policy policy,
-                       uint64_t small, uint64_t *least)
-{
-    struct modelled modelled = {workload, replay_policy_settings(options, policy)};
-    struct c10_result unlimited;
-    return c10_run(workload, &modelled.policy, UNLIMITED, &unlimited) &&
-           least_search(small, least_round_up(unlimited.peak_reserved), fits_model, &modelled, least);
 }
 
 /* --- tarn ---------------------------------------------------------------------------------------------------------- */
@@ -150,7 +92,7 @@ bool least_find(const struct replay_options *options, const struct workload *wor
         least[policy] = 0;
     for (enum replay_policy policy = REPLAY_NATIVE; policy < REPLAY_POLICIES; policy++) {
         bool wanted = options->policy == REPLAY_TARN || options->policy == policy;
-        if (wanted && !find_model(options, workload, policy, small, &least[policy])) {
+        if (wanted && !least_find_model(options, workload, policy, small, &least[policy])) {
             snprintf(error, error_size, "out of host memory");
             return false;
         }

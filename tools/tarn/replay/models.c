@@ -9,15 +9,6 @@
 #include <string.h>
 #include <tarn/host.h>
 
-struct c10_policy replay_policy_settings(const struct replay_options *options, enum replay_policy policy)
-{
-    struct c10_policy settings = c10_policy_default(policy == REPLAY_EXPANDABLE);
-    char error[256];
-    if (options->policy == policy && options->conf) /* which what_if_parse() has tried */
-        (void)c10_policy_parse(options->conf, &settings, error, sizeof error);
-    return settings;
-}
-
 static int call_kind(enum c10_call call)
 {
     int kind = 0;

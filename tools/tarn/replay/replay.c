@@ -36,7 +36,6 @@
 #include <tarn/tarn.h>
 #include <time.h>
 
-#define GRANULE (UINT64_C(2) << 20) /* bytes: the host device's memory is a multiple */
 #define MAX_HELPERS 64
 #define NO_HELPER UINT8_MAX
 #define PROGRESS_STEP 256 /* operations */
@@ -95,20 +94,6 @@ static double seconds_now(void)
 }
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
-
-uint64_t replay_device_memory(const struct replay_options *options, const struct workload *workload)
-{
-    uint64_t memory = workload->device_memory < REPLAY_MAX_MEMORY ? workload->device_memory : REPLAY_MAX_MEMORY;
-    if (options->device_memory)
-        memory = options->device_memory;
-    if (memory == 0) {
-        uint64_t peak = workload->recorded_peak_reserved;
-        if (peak == WORKLOAD_NOT_KNOWN)
-            peak = workload->peak_requested;
-        memory = peak / 4 * 5 > REPLAY_DEFAULT_MEMORY ? peak / 4 * 5 : REPLAY_DEFAULT_MEMORY;
-    }
-    return (memory + (options->device_memory ? 0 : GRANULE - 1)) / GRANULE * GRANULE;
-}
 
 const struct replay_shortage *replay_lack(const struct replay_result *result)
 {

@@ -62,14 +62,14 @@ function stackLines(model, i) {
 
 class Calls {
     constructor(root, listeners) {
-        this.listeners = listeners; // onHover(text or null, event)
+        this.listeners = listeners; // onHover(text or null, event), onFocus(labels)
         this.svg = d3.select(root.querySelector("svg"));
         this.list = root.querySelector("ul");
         this.crumbs = root.querySelector("p");
     }
 
     // The blocks are numbers of model.blocks.
-    show(model, blocks) {
+    show(model, blocks, labels = []) {
         const paths = new Map();
         const path = i => { // both ways
             const key = model.blocks.stack[i] || (model.blocks.begin[i] ? -1 : -2);
@@ -80,6 +80,8 @@ class Calls {
             return paths.get(key);
         };
         this.root = this.focus = makeTree(model, blocks, i => path(i).outwards);
+        for (const label of labels) // as far as they are there
+            this.focus = this.focus.children.get(label) || this.focus;
         const callers = makeTree(model, blocks, i => path(i).inwards);
         this.list.replaceChildren(...childrenOf(callers).map(node => this.branch(node, callers.bytes)));
         this.draw();
@@ -127,8 +129,12 @@ class Calls {
     }
 
     zoomTo(node) {
+        const labels = [];
+        for (let at = node; at.parent; at = at.parent)
+            labels.unshift(at.label);
         this.focus = node;
         this.listeners.onHover(null);
+        this.listeners.onFocus(labels);
         this.draw();
     }
 

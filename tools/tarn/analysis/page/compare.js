@@ -21,6 +21,7 @@ function showComparison(before, after, by) {
         ["free share of reserved", formatShare(states[0].free, states[0].reserved), formatShare(states[1].free, states[1].reserved), ""],
         ["out of memory", plural(before.device.ooms.length, "time"), plural(after.device.ooms.length, "time"), ""]);
     const changes = compareGroups(before, after, by);
+    byId("compare-said").textContent = sayComparison(before, after, by, changes, states[1].allocated - states[0].allocated);
     const most = Math.max(1, ...changes.map(change => Math.abs(change.after - change.before)));
     replaceContent("compare-tables",
         makeTable("At the peak", [{name: ""}, number(a), number(b), number("growth")], rows),
@@ -30,6 +31,27 @@ function showComparison(before, after, by) {
                     makeBar(Math.abs(change.after - change.before) / most, change.after > change.before ? "more" : "less"),
                     change.label)])));
     drawComparison("compare-chart", [before, after].map((model, i) => ({model, kind: "line-" + "ab"[i]})));
+}
+
+// How the peak changed, and the group that has most of it.
+function sayComparison(before, after, by, changes, growth) {
+    const most = changes.filter(change => Math.sign(change.after - change.before) === Math.sign(growth))[0];
+    if (!growth)
+        return "The peaks are as high as each other.";
+    const text = formatGrowth(growth) + " at the peak", [a, b] = [before, after].map(model => countAllocations(model, by, most && most.label));
+    if (!most)
+        return text + ".";
+    const times = b !== a && before.device.hasTrace && after.device.hasTrace ? ", allocated " + formatCount(Math.abs(b - a)) + (b > a ? " times more" : " times less") : "";
+    return text + "; " + formatGrowth(most.after - most.before) + " by " + most.label + times + ".";
+}
+
+// How often a group was allocated in a trace.
+function countAllocations(model, by, name) {
+    const label = model.labeller(by, new Set());
+    let count = 0;
+    for (let i = 0; i < model.blocks.count; i++)
+        count += model.blocks.begin[i] > 0 && label(i) === name;
+    return count;
 }
 
 function compareGroups(before, after, by) {

@@ -7,6 +7,7 @@
 const asText = {put: value => value, take: text => text};
 const asNumber = {put: String, take: text => /^-?[0-9.e+]+$/.test(text) ? Number(text) : undefined};
 const asSorting = {put: ({key, down}) => (down ? "-" : "") + key, take: text => ({key: text.replace(/^-/, ""), down: text[0] === "-"})};
+const LONGEST_CALLS = 4000; // characters; a recursion has more
 const LINKED = [
     ["at", "moment", asNumber], ["block", "block", asNumber], ["by", "by", asText], ["group", "groupsBy", asText],
     ["axis", "axis", asText], ["lines", "lines", asNumber], ["find", "search", asText], ["from", "least", asText], ["to", "most", asText],
@@ -20,6 +21,12 @@ const LINKED = [
     ["view", "view", {put: view => view.join(","), take: text => {
         const view = text.split(",").map(Number);
         return view.length === 2 && view[1] > view[0] ? view : undefined;
+    }}],
+    ["calls", "calls", {put: labels => (labels.join("\n").length > LONGEST_CALLS ? "" : labels.join("\n")), take: text => text.split("\n")}],
+    ["compare", "compareBy", asText], ["differences", "ranksBy", asText],
+    ["height", "height", {put: ({low, high}) => low + "-" + high, take: text => {
+        const [low, high] = text.split("-").map(Number);
+        return low >= 0 && high <= 1 && low < high ? {low, high} : undefined;
     }}],
     ["groups", "sortGroups", asSorting], ["blocks", "sortBlocks", asSorting], ["changes", "sortRange", asSorting],
 ];

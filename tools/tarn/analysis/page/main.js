@@ -5,7 +5,7 @@
 
 // What a reader chooses. `first` is what is chosen without him: what a link leaves out.
 const chosen = {model: null, place: 0, grouping: null, moment: 0, block: -1, by: "tag", groupsBy: "site", axis: "time", opened: new Set(),
-    search: "", least: "", most: "", filter: null, legend: new Set(), range: null, view: null, lines: 12,
+    search: "", least: "", most: "", filter: null, legend: new Set(), range: null, view: null, height: null, lines: 12, calls: [], compareBy: "site", ranksBy: "",
     sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
 let first = {};
 const models = []; // by file: by device
@@ -31,6 +31,11 @@ const tell = {
     onRangeEnd: side => chooseRangeEnd(side),
     onView: () => {
         chosen.view = timeline.view;
+        chosen.height = timeline.yZoom.high - timeline.yZoom.low === 1 ? null : timeline.yZoom;
+        saveLink();
+    },
+    onFocus: labels => {
+        chosen.calls = labels;
         saveLink();
     },
     onPresent: () => events.draw(timeline),
@@ -101,7 +106,7 @@ function showCalls() {
     const model = chosen.model;
     byId("calls").hidden = !model.device.hasStacks;
     if (model.device.hasStacks)
-        calls.show(model, model.alive(chosen.moment));
+        calls.show(model, model.alive(chosen.moment), chosen.calls);
 }
 
 function showGroupTable() {
@@ -252,45 +257,54 @@ function clearFilters() {
 
 // --- the link ---
 
-let saving = 0;
+const STEP_MS = 1000; // choices that follow each other sooner are one step of the browser's history
+let saving = 0, stepped = 0, following = false;
 function saveLink() {
     clearTimeout(saving);
     saving = setTimeout(() => {
-        const text = writeLink(chosen, first), address = text ? "#" + text : location.href.split("#")[0];
-        if (text !== location.hash.slice(1))
+        const text = writeLink(chosen, first), address = text ? "#" + text : location.href.split("#")[0], now = performance.now();
+        if (text === location.hash.slice(1))
+            return;
+        if (following || now - stepped < STEP_MS)
             history.replaceState(null, "", address);
+        else
+            history.pushState(null, "", address);
+        stepped = now;
     }, 150);
 }
 
-// Without a link: the first device that ran out of memory, if one did.
+// Without a link: the first device that ran out of memory, if one did; else of several ranks or devices the one with the highest peak.
 function firstPlace() {
-    return Math.max(0, choices.findIndex(choice => choice.model.device.ooms.length));
+    const failed = choices.findIndex(choice => choice.model.device.ooms.length), peaks = choices.map(choice => choice.model.device.states.peak.allocated);
+    return failed >= 0 || !ranks ? Math.max(0, failed) : peaks.indexOf(Math.max(...peaks));
 }
 
 async function followLink() {
     const link = readLink(location.hash), choice = choices[link.place] || choices[firstPlace()];
+    following = true;
     await chooseModel(choice.model, link);
+    setTimeout(() => { following = false; }, 400); // what it chose is saved by then
 }
 
 // With `link` what it says, else what the recording suggests.
 async function chooseModel(model, link = {}) {
-    const {hasTags, hasStacks, hasCategories, hasTrace, hasTimes} = model.device;
-    const by = hasTags ? "tag" : hasCategories ? "category" : hasStacks ? "site" : "stream";
+    const {hasStacks, hasTrace, hasTimes} = model.device;
+    const by = firstGrouping(model.device);
     const failed = model.device.ooms[model.device.ooms.length - 1];
     first = {place: firstPlace(), moment: failed ? failed.moment : model.device.peak, block: null, by, groupsBy: hasStacks ? "site" : by, axis: hasTimes ? "time" : "events", lines: 12,
-        search: "", least: "", most: "", filter: null, legend: new Set(), opened: new Set(), range: null, view: null,
-        sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
+        search: "", least: "", most: "", filter: null, legend: new Set(), opened: new Set(), range: null, view: null, height: null, calls: [], compareBy: "site",
+        ranksBy: ranks ? ranks.by : "", sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
     const choice = (field, values) => link[field] === undefined || values.includes(link[field]) ? {} : {[field]: first[field]};
     const groupings = Object.keys(BY_NAMES), inTrace = moment => moment >= 0 && moment <= model.events && moment % 1 === 0;
     Object.assign(chosen, first, {legend: new Set(), opened: new Set()}, link, choice("by", groupings), choice("groupsBy", groupings),
-        choice("axis", hasTimes ? ["time", "events"] : ["events"]), choice("lines", [12, 40, 150]),
+        choice("compareBy", groupings), choice("ranksBy", Object.keys(RANK_BY_NAMES)), choice("axis", hasTimes ? ["time", "events"] : ["events"]), choice("lines", [12, 40, 150]),
         choice("moment", inTrace(link.moment) ? [link.moment] : []));
     for (const [field, known] of [["sortGroups", GROUP_VALUES], ["sortBlocks", {bytes: 1, lived: 1, address: 1, name: 1}], ["sortRange", RANGE_VALUES]])
         if (!Object.prototype.hasOwnProperty.call(known, chosen[field].key))
             chosen[field] = first[field];
     if (chosen.range && !(inTrace(chosen.range.from) && inTrace(chosen.range.to)))
         chosen.range = null;
-    const view = chosen.view, block = chosen.block;
+    const view = chosen.view, height = chosen.height, block = chosen.block;
     chosen.model = model;
     chosen.grouping = null;
     chosen.place = choices.findIndex(choice => choice.model === model);
@@ -300,6 +314,8 @@ async function chooseModel(model, link = {}) {
     byId("by").value = chosen.by;
     byId("axis").value = chosen.axis;
     byId("lines").value = chosen.lines;
+    byId("compare-by").value = chosen.compareBy;
+    byId("ranks-by").value = chosen.ranksBy;
     byId("axis").disabled = !hasTimes;
     for (const id of ["timeline-section", "ranging"])
         byId(id).hidden = !hasTrace;
@@ -310,6 +326,7 @@ async function chooseModel(model, link = {}) {
     timeline.selectRange(chosen.range);
     replaceContent("block", element("p", {class: "note"}, "Select a block in a chart or in the list to see its details."));
     byId("head-facts").textContent = headFacts(model);
+    showCards(model);
     replaceContent("partial", model.device.partial ? element("p", {class: "warning"}, model.device.partial) : null);
     showAdvice(model, choices.length > 1 ? nameOf(choices[chosen.place]) : "", chooseMoment);
     showOoms(model, chooseMoment);
@@ -320,8 +337,12 @@ async function chooseModel(model, link = {}) {
     await refilter(ALL_FACETS);
     if (chosen.model !== model)
         return;
+    if (height && hasTrace)
+        timeline.yZoom = height;
     if (view && hasTrace)
         timeline.view = view;
+    else if (height && hasTrace)
+        timeline.draw();
     const largest = block !== null && block >= 0 && block < model.blocks.count && block % 1 === 0 ? block : model.alive(chosen.moment)[0];
     if (largest !== undefined)
         chooseBlock(largest);
@@ -369,8 +390,8 @@ function listModels() {
     byId("model").hidden = choices.length < 2;
     const [first, second] = models.map(devices => devices[0].file.name);
     const title = first + (models.length === 2 ? " and " + second : models.length > 2 ? " and " + (models.length - 1) + " more" : "");
-    document.querySelector("h1").textContent = title;
-    document.title = title;
+    document.querySelector("#report h1").textContent = title;
+    document.title = title + " \u00b7 " + byId("maker").textContent;
 }
 
 function say(text) {
@@ -381,22 +402,37 @@ function say(text) {
 // Pages and snapshots that a reader dropped: each becomes one more file to look at, and to compare with the first.
 async function openFiles(files) {
     say("");
+    const reading = byId("reading"), first = !models.length;
+    reading.hidden = !files.length;
+    reading.textContent = "Reading " + files.map(file => file.name).join(", ") + "\u2026";
+    await new Promise(resolve => setTimeout(resolve, 50)); // until that is seen
     try {
+        const snapshots = [], read = [];
         for (const file of files) {
             const page = await readPage(file);
             if (page)
-                await readModels(page.description, page.textOf);
+                read.push(await readModels(page));
             else
-                models.push(await readSnapshot(file));
-            ranks = null; // they are of other files; a dropped one is compared with the first
+                snapshots.push(file);
         }
+        if (snapshots.length)
+            read.push(await readModels(await analyse(snapshots), true));
+        ranks = first && read.length === 1 ? read[0].ranks : null; // a file that comes later is compared with the first
     } catch (error) {
         say(error.message);
     }
-    listModels();
-    const last = models[models.length - 1];
-    if (last[0] !== chosen.model && files.length)
-        await chooseModel(last[0]);
+    reading.hidden = true;
+    if (models.length) {
+        listRankGroupings(ranks);
+        listModels();
+        const last = models[first ? 0 : models.length - 1];
+        byId("report").hidden = false;
+        byId("welcome").hidden = true;
+        if (first)
+            await followLink();
+        else if (last[0] !== chosen.model && files.length)
+            await chooseModel(last[0]);
+    }
     document.body.dataset.files = String(models.length);
 }
 
@@ -452,6 +488,7 @@ function bind() {
         "ranging": () => showRanging(byId("ranging").getAttribute("aria-pressed") !== "true"),
         "range-from": () => chooseRangeEnd("from"), "range-to": () => chooseRangeEnd("to"), "range-clear": () => chooseRange(null),
         "clear": clearFilters, "print": () => window.print(),
+        "copy-summary": () => copyText(summaryOf(chosen.model)).then(() => say("The summary is in the clipboard, as Markdown."), error => say(error.message)),
         "save-png": () => savePng(timeline, chosen.model, chosen.grouping).catch(error => say(error.message)),
         "save-svg": () => saveSvg(timeline, chosen.model, chosen.grouping),
         "save-csv": () => saveFile(saveName(chosen.model) + "-chart.csv", "text/csv", chartCsv(timeline, chosen.model, chosen.grouping)),
@@ -468,7 +505,7 @@ function bind() {
             byId("search").focus();
         }
     });
-    acceptFiles(byId("drop"), byId("open-file"), openFiles);
+    acceptFiles(byId("drop"), [byId("open-file"), byId("open-first")], openFiles);
     let resizing = 0;
     const redraw = () => {
         cancelAnimationFrame(resizing);
@@ -484,27 +521,31 @@ function bind() {
     };
     window.addEventListener("resize", redraw);
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-    byId("compare-by").addEventListener("change", redraw);
-    byId("ranks-by").addEventListener("change", redraw);
-    window.addEventListener("hashchange", followLink);
+    for (const [id, field] of [["compare-by", "compareBy"], ["ranks-by", "ranksBy"]])
+        byId(id).addEventListener("change", event => {
+            chosen[field] = event.target.value;
+            saveLink();
+            redraw();
+        });
+    byId("ranks-details").addEventListener("toggle", redraw);
+    window.addEventListener("hashchange", () => models.length && followLink());
 }
 
-// `textOf` gives the element of an array; those of this page are in it.
-async function readModels(description, textOf) {
-    const found = [];
+// The files of a page's data, which `here` says were read by the page itself. Gives the description.
+async function readModels(bytes, here = false) {
+    const found = [], description = readDescription(bytes);
     for (const file of description.files) {
-        const shared = await inSlices(decodeArrays(file.arrays, textOf));
-        Object.assign(file, shared);
+        Object.assign(file, await inSlices(decodeArrays(file.arrays, bytes)), {here});
         const devices = [];
         for (const device of file.traces) {
-            const arrays = await inSlices(decodeArrays(device.arrays, textOf));
-            const model = new Model(file, device, arrays);
+            const model = new Model(file, device, await inSlices(decodeArrays(device.arrays, bytes)));
             await inSlices(model.prepare());
             devices.push(model);
         }
         found.push(devices);
     }
     models.push(...found);
+    return description;
 }
 
 async function start() {
@@ -513,14 +554,19 @@ async function start() {
     calls = new Calls(byId("calls"), tell);
     events = new EventRows(byId("events"), tell);
     await nextTask();
-    const description = JSON.parse(byId("description").textContent);
-    await readModels(description, byId);
-    ranks = description.ranks;
+    const data = byId("data");
+    bind();
+    if (!data) {
+        byId("reading").hidden = true;
+        byId("welcome").hidden = false;
+        document.body.dataset.ready = String(Math.round(performance.now()));
+        return;
+    }
+    ranks = (await readModels(await unpackData(data))).ranks;
     listRankGroupings(ranks);
     byId("reading").hidden = true;
     byId("report").hidden = false;
     listModels();
-    bind();
     await followLink();
     document.body.dataset.ready = String(Math.round(performance.now()));
 }

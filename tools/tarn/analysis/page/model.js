@@ -7,6 +7,18 @@
 const CHECKPOINT = 2048; // moments
 const GROUPS_SHOWN = 14; // with a colour of their own
 
+// What blocks are put under by their size, and by their life as a part of the recording.
+const SIZES = [[4096, "up to 4 KiB"], [2 ** 20, "up to 1 MiB"], [20 * 2 ** 20, "up to 20 MiB"], [200 * 2 ** 20, "up to 200 MiB"], [2 ** 30, "up to 1 GiB"], [Infinity, "over 1 GiB"]];
+const LIVES = [[0.001, "under 0.1 % of the recording"], [0.01, "under 1 % of the recording"], [0.1, "under 10 % of the recording"], [Infinity, "over 10 % of the recording"]];
+
+// These groups have the same colour in every recording.
+const FIXED_COLOURS = {weights: "#4e79a7", gradients: "#e15759", optimizer: "#b07aa1", activations: "#f28e2b", caches: "#76b7b2", workspaces: "#9c755f",
+    temporaries: "#edc948", "kept from before": "#a0cbe8", unknown: "#8a8f98", "from before the recording": "#4e79a7", "in the recorded state": "#4e79a7",
+    "to the end of the recording": "#59a14f", "over 10 % of the recording": "#76b7b2", "under 10 % of the recording": "#edc948",
+    "under 1 % of the recording": "#f28e2b", "under 0.1 % of the recording": "#e15759", "up to 4 KiB": "#e15759", "up to 1 MiB": "#f28e2b",
+    "up to 20 MiB": "#edc948", "up to 200 MiB": "#76b7b2", "up to 1 GiB": "#59a14f", "over 1 GiB": "#4e79a7"};
+const HAS_FIXED = new Set(["category", "life", "size"]);
+
 class Model {
     constructor(file, device, arrays) {
         this.file = file;
@@ -185,6 +197,14 @@ class Model {
         return frames;
     }
 
+    // How long a block lives, where nothing else tells blocks apart.
+    lifeLabel(i) {
+        const {begin, freed} = this.blocks, whole = this.device.hasTimes ? this.times[this.events] : this.events;
+        if (!begin[i])
+            return this.device.hasTrace ? "from before the recording" : "in the recorded state";
+        return freed[i] === NEVER ? "to the end of the recording" : LIVES.find(([most]) => this.ends(i) - this.starts(i) <= most * whole)[1];
+    }
+
     // The part of a tag that is looked at: one step deeper wherever the reader has opened it.
     tagLabel(tag, opened) {
         if (!tag)
@@ -216,6 +236,8 @@ class Model {
         }
         case "module": return remember(stack, key => this.file.moduleLabels[this.file.modules[key]]);
         case "category": return remember(this.blocks.category, key => this.file.categories[key]);
+        case "size": return i => SIZES.find(([most]) => this.blocks.size[i] <= most)[1];
+        case "life": return i => this.lifeLabel(i);
         case "stream": return remember(stream, key => this.streamLabel(key));
         case "pool": return remember(pool, key => this.poolLabel(key));
         default: return remember(thread, key => this.threadLabel(key));
@@ -290,7 +312,8 @@ class Model {
         const shown = order.length > GROUPS_SHOWN + 1 ? order.slice(0, GROUPS_SHOWN) : order;
         const place = new Uint16Array(names.length).fill(shown.length);
         shown.forEach((number, at) => { place[number] = at; });
-        const groups = shown.map(number => ({label: names[number], most: most[number], opens: children.has(names[number])}));
+        const groups = shown.map(number => ({label: names[number], most: most[number], opens: children.has(names[number]),
+            colour: HAS_FIXED.has(by) ? FIXED_COLOURS[names[number]] : undefined}));
         if (shown.length < order.length)
             groups.push({label: plural(order.length - shown.length, "other"), most: 0, rest: true});
         const of = new Uint16Array(count).fill(HIDDEN);

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: MIT
 // Copyright (c) 2026 The tarn authors
 //
-// Files that a reader drops on the page: pages of `tarn report`, which have all of a recording in them, and snapshots (recording.js). They
+// Files that a reader drops on the page: pages of `tarn report`, which have all of a recording in them, and snapshots (analyse.js). They
 // are read here, and nothing is sent anywhere.
 
-// The descriptions of a page's files, with the texts of their arrays.
+// The data of a page, or null for what is no page.
 async function readPage(file) {
     if (!/^\s*</.test(await file.slice(0, 64).text()))
         return null;
-    const text = await file.text();
-    const page = new DOMParser().parseFromString(text, "text/html"); // runs nothing
-    const description = page.getElementById("description");
-    if (!description)
-        throw new Error(file.name + " is not a page of `tarn report`");
-    return {description: JSON.parse(description.textContent), textOf: id => page.getElementById(id)};
+    const page = new DOMParser().parseFromString(await file.text(), "text/html"), data = page.getElementById("data"); // runs nothing
+    if (!data)
+        throw new Error(file.name + " is not a page of `tarn report`, or one of another version");
+    return unpackData(data);
 }
 
 // Calls onFiles with what is dropped or chosen; `overlay` is shown while something is dragged over the page.
-function acceptFiles(overlay, input, onFiles) {
+function acceptFiles(overlay, inputs, onFiles) {
     const hasFiles = event => event.dataTransfer && [...event.dataTransfer.types].includes("Files");
     let depth = 0;
     const listen = (name, listener) => window.addEventListener(name, event => {
@@ -34,8 +32,9 @@ function acceptFiles(overlay, input, onFiles) {
         depth = 0;
         onFiles([...event.dataTransfer.files]);
     });
-    input.addEventListener("change", () => {
-        onFiles([...input.files]);
-        input.value = "";
-    });
+    for (const input of inputs)
+        input.addEventListener("change", () => {
+            onFiles([...input.files]);
+            input.value = "";
+        });
 }

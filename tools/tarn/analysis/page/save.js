@@ -20,14 +20,26 @@ function cssColour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// The chart as it is seen, drawn anew: groups as areas, reserved memory, axes, and a legend. Gives an element.
+const PICTURE = {title: 34, legend: 300, below: 34, beside: 18}; // room around the chart, pixels
+
+// The chart as it is seen, drawn anew: groups as areas, reserved memory, axes, a legend, and whose it is. Gives an element.
 function chartSvg(timeline, model, grouping) {
-    const {seen, x, y, width, height} = timeline, groups = grouping.groups.length, legendWidth = 300;
-    const all = [MARGIN.left + width + MARGIN.right + legendWidth, MARGIN.top + height + MARGIN.bottom];
-    const svg = d3.select(document.createElementNS(SVG_SPACE, "svg")).attr("xmlns", SVG_SPACE).attr("viewBox", `0 0 ${all[0]} ${all[1]}`)
+    const {seen, x, y, width, height} = timeline, groups = grouping.groups.length;
+    const lines = (groups + 1) * 18, tall = Math.max(MARGIN.top + height + MARGIN.bottom, MARGIN.top + lines);
+    const all = [PICTURE.beside + MARGIN.left + width + MARGIN.right + PICTURE.legend, PICTURE.title + tall + PICTURE.below];
+    const outer = d3.select(document.createElementNS(SVG_SPACE, "svg")).attr("xmlns", SVG_SPACE).attr("viewBox", `0 0 ${all[0]} ${all[1]}`)
         .attr("width", all[0]).attr("height", all[1]).attr("font-family", "sans-serif").attr("font-size", 12);
-    svg.append("title").text(model.file.name + ", device " + model.device.device);
-    svg.append("rect").attr("width", all[0]).attr("height", all[1]).attr("fill", cssColour("--page"));
+    const whose = model.file.name + ", device " + model.device.device;
+    outer.append("title").text(whose);
+    outer.append("rect").attr("width", all[0]).attr("height", all[1]).attr("fill", cssColour("--page"));
+    const write = (text, at, top, kind) => outer.append("text").attr("x", at).attr("y", top).attr("fill", cssColour(kind)).text(text);
+    write(cutText(whose, 110), PICTURE.beside, 22, "--text").attr("font-size", 15).attr("font-weight", "bold");
+    write("tarn report", all[0] - 10, 22, "--dim").attr("text-anchor", "end");
+    const svg = outer.append("g").attr("transform", `translate(${PICTURE.beside},${PICTURE.title})`);
+    const bottom = PICTURE.title + MARGIN.top + height + MARGIN.bottom + 16;
+    write(timeline.axis === "time" ? "time since the first event" : "events", PICTURE.beside + MARGIN.left + width / 2, bottom, "--dim").attr("text-anchor", "middle");
+    outer.append("text").attr("transform", `translate(14,${PICTURE.title + MARGIN.top + height / 2}) rotate(-90)`).attr("text-anchor", "middle")
+        .attr("fill", cssColour("--dim")).text("allocated memory, by " + BY_NAMES[grouping.by]);
     svg.append("clipPath").attr("id", "inside").append("rect").attr("x", MARGIN.left).attr("y", MARGIN.top).attr("width", width)
         .attr("height", height);
     const inside = svg.append("g").attr("clip-path", "url(#inside)"), columns = d3.range(seen.count);
@@ -47,12 +59,15 @@ function chartSvg(timeline, model, grouping) {
     svg.append("g").attr("class", "axis").attr("transform", `translate(${MARGIN.left},0)`).call(axis(d3.axisLeft(y), ticks.y));
     svg.selectAll(".axis text").attr("fill", cssColour("--dim"));
     svg.selectAll(".axis path, .axis line").attr("stroke", cssColour("--edge"));
-    grouping.groups.forEach((group, g) => {
-        const line = svg.append("g").attr("transform", `translate(${MARGIN.left + width + 40},${MARGIN.top + g * 18})`);
-        line.append("rect").attr("width", 12).attr("height", 12).attr("fill", groupColour(group, g));
-        line.append("text").attr("x", 18).attr("y", 11).attr("fill", cssColour("--text")).text(cutText(group.label, 40));
-    });
-    return svg.node();
+    const entry = (label, line, paint) => {
+        const at = svg.append("g").attr("transform", `translate(${MARGIN.left + width + 40},${MARGIN.top + line * 18})`);
+        paint(at);
+        at.append("text").attr("x", 18).attr("y", 11).attr("fill", cssColour("--text")).text(cutText(label, 40));
+    };
+    entry("reserved", 0, at => at.append("line").attr("x2", 12).attr("y1", 6).attr("y2", 6).attr("stroke", cssColour("--reserved")).attr("stroke-width", 1.5));
+    grouping.groups.forEach((group, g) =>
+        entry(group.label, g + 1, at => at.append("rect").attr("width", 12).attr("height", 12).attr("fill", groupColour(group, g))));
+    return outer.node();
 }
 
 function saveSvg(timeline, model, grouping) {

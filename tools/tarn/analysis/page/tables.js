@@ -6,7 +6,12 @@
 
 const BLOCK_ROWS = 100;
 
-const BY_NAMES = {tag: "tag", last: "last part of the tag", category: "category", site: "call site", module: "module", stream: "stream", pool: "pool", thread: "thread"};
+const BY_NAMES = {tag: "tag", last: "last part of the tag", category: "category", site: "call site", module: "module", stream: "stream", pool: "pool", thread: "thread", life: "lifetime",
+    size: "size"};
+
+// By what a device's blocks are told apart, where nobody has chosen.
+const firstGrouping = ({hasTags, hasCategories, hasStacks, hasTrace}) =>
+    hasTags ? "tag" : hasCategories ? "category" : hasStacks ? "site" : hasTrace ? "life" : "size";
 
 // The groups at a moment; choosing one leaves only its blocks everywhere else. `view` is what is chosen (main.js), `tell` what to call
 // when the reader chooses.
@@ -133,8 +138,12 @@ function showWhatIf(model) {
         return;
     const share = bytes => bytes ? formatBytes(bytes) + " (" + (bytes / found.requested).toFixed(3) + "\u00a0\u00d7)" : "not searched; use --least";
     const rows = found.rows.map(row => row.fits
-        ? [row.name, formatBytes(found.requested), share(row.reserved), share(row.least), formatTime(row.driverNs)]
-        : [row.name, formatBytes(found.requested), "runs out of memory", "", ""]);
+        ? [row.name, formatBytes(found.requested), share(row.reserved), share(row.least), row.driverNs ? formatTime(row.driverNs) : "\u2014"]
+        : [row.name, formatBytes(found.requested), model.file.here && row.name === "tarn" ? "not replayed here" : "runs out of memory", "", ""]);
+    Object.assign(byId("what-if").dataset, {requested: found.requested});
+    found.rows.forEach((row, i) => Object.assign(byId("what-if").dataset, {["reserved" + i]: row.reserved, ["least" + i]: row.least, ["time" + i]: row.driverNs}));
+    byId("what-if-here").hidden = !model.file.here;
+    byId("what-if-command").textContent = "tarn report -o page.html " + model.file.name;
     replaceContent("what-if", makeTable(null, [{name: "allocator"}, number("peak requested"), number("peak reserved"),
         number("smallest device"), number("driver time")], rows));
 }

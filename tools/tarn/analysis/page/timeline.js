@@ -687,7 +687,7 @@ const PALETTE = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948
 // Where blocks are drawn one by one, neighbours of a group differ a little.
 const SHADES = new Map();
 function groupColour(group, number, block) {
-    const colour = group.rest ? "#8a8f98" : PALETTE[number % PALETTE.length];
+    const colour = group.rest ? "#8a8f98" : group.colour || PALETTE[number % PALETTE.length];
     if (block === undefined)
         return colour;
     const key = colour + (block * 7) % 5;
