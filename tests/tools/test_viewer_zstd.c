@@ -31,7 +31,8 @@ enum kind { ZEROS, NOISE, WORDS, NUMBERS, MIXED, KINDS };
 
 static void fill(uint8_t *data, size_t size, enum kind kind)
 {
-    static const char *const words[] = {"alloc", "free_completed", "segment_map", "frames", "addr", "size", "stream", "/srv/train.py", "\x94\x8c"};
+    static const char *const words[] = {"alloc", "free_completed", "segment_map",   "frames",  "addr",
+                                        "size",  "stream",         "/srv/train.py", "\x94\x8c"};
     for (size_t at = 0; at < size;) {
         enum kind each = kind == MIXED ? (enum kind)draw(MIXED) : kind;
         size_t part = kind == MIXED ? 1 + draw(9000) : size;
@@ -77,7 +78,8 @@ static size_t decompress(const uint8_t *packed, size_t size, uint8_t *to, size_t
     return ZSTD_isError(result) ? SIZE_MAX : out.pos;
 }
 
-static size_t compress(const uint8_t *data, size_t size, uint8_t *packed, size_t room, int level, int window, bool checksum, bool sized)
+static size_t compress(const uint8_t *data, size_t size, uint8_t *packed, size_t room, int level, int window,
+                       bool checksum, bool sized)
 {
     ZSTD_CCtx *context = ZSTD_createCCtx();
     ZSTD_inBuffer in = {data, size, 0};
@@ -92,7 +94,8 @@ static size_t compress(const uint8_t *data, size_t size, uint8_t *packed, size_t
     do {
         in.size = in.pos + 1 + (sized ? size : draw(300000));
         in.size = in.size < size ? in.size : size;
-        left = ZSTD_compressStream2(context, &out, &in, in.size < size ? draw(2) ? ZSTD_e_continue : ZSTD_e_flush : ZSTD_e_end);
+        left = ZSTD_compressStream2(context, &out, &in,
+                                    in.size < size ? draw(2) ? ZSTD_e_continue : ZSTD_e_flush : ZSTD_e_end);
         assert_true(left <= room);
     } while (in.pos < size || left);
     ZSTD_freeCCtx(context);
@@ -111,8 +114,10 @@ static void everything_comes_back(void **state)
             for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
                 bool ended;
                 fill(data, sizes[k], (enum kind)kind);
-                size_t size = compress(data, sizes[k], packed, room, levels[l], draw(2) ? 10 + (int)draw(10) : 0, draw(2), draw(2));
-                assert_int_equal(decompress(packed, size, got, DATA_MOST + 2, 1 + draw(k < 4 ? 7 : 90000), &ended), sizes[k]);
+                size_t size = compress(data, sizes[k], packed, room, levels[l], draw(2) ? 10 + (int)draw(10) : 0,
+                                       draw(2), draw(2));
+                assert_int_equal(decompress(packed, size, got, DATA_MOST + 2, 1 + draw(k < 4 ? 7 : 90000), &ended),
+                                 sizes[k]);
                 assert_true(ended);
                 assert_memory_equal(got, data, sizes[k]);
             }

@@ -14,7 +14,8 @@ static bool replay_model(const struct replay_options *options, struct workload *
 {
     uint64_t memory = replay_device_memory(options, workload), small = least_round_up(workload->peak_tried);
     small -= small ? LEAST_GRANULE : 0;
-    *result = (struct replay_result){.device = workload->device, .peak_requested = workload->peak_requested, .error = "tarn is not here"};
+    *result = (struct replay_result){
+        .device = workload->device, .peak_requested = workload->peak_requested, .error = "tarn is not here"};
     for (enum replay_policy policy = REPLAY_NATIVE; options->least && policy < REPLAY_POLICIES; policy++)
         if (!least_find_model(options, workload, policy, small, &result->least[policy]))
             return false;

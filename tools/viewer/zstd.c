@@ -249,7 +249,8 @@ static size_t huffman_read(struct huffman_table *table, const uint8_t *data, siz
     return count && huffman_build(table, weights, count) ? 1 + used : 0;
 }
 
-static bool huffman_stream(const struct huffman_table *table, const uint8_t *data, size_t size, uint8_t *to, size_t count)
+static bool huffman_stream(const struct huffman_table *table, const uint8_t *data, size_t size, uint8_t *to,
+                           size_t count)
 {
     struct backward stream;
     if (!backward_begin(&stream, data, size))
@@ -317,12 +318,12 @@ static size_t read_literals(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t s
     return done ? head + packed : 0;
 }
 
-static const int16_t default_lengths[] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1,  2,  2,
+static const int16_t default_lengths[] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1,  1,  2,  2,
                                           2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
-static const int16_t default_offsets[] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1,
+static const int16_t default_offsets[] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1,  1,  1,  1,  1, 1,
                                           1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
-static const int16_t default_matches[] = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                                          1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+static const int16_t default_matches[] = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1,  1,  1,  1,  1,  1,  1, 1,
+                                          1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,  1,  1,  1,  1,  1,  1, 1,
                                           1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
 static const struct {
     const int16_t *probabilities;
@@ -332,7 +333,8 @@ static const struct {
                   [MATCH_LENGTH] = {default_matches, 53, 6, 9, 53}};
 
 /* Gives the bytes of a table's description; SIZE_MAX where it makes no sense. */
-static size_t read_table(struct fse_table *table, enum sequence_part part, unsigned mode, const uint8_t *data, size_t size)
+static size_t read_table(struct fse_table *table, enum sequence_part part, unsigned mode, const uint8_t *data,
+                         size_t size)
 {
     switch (mode) {
     case 0:
@@ -352,9 +354,11 @@ static size_t read_table(struct fse_table *table, enum sequence_part part, unsig
 }
 
 /* Codes of lengths: what they begin at, and how many bits follow. */
-static const uint32_t length_bases[] = {16, 18, 20, 22, 24, 28, 32, 40, 48, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
+static const uint32_t length_bases[] = {16,  18,  20,  22,   24,   28,   32,   40,    48,    64,
+                                        128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
 static const uint8_t length_bits[] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-static const uint32_t match_bases[] = {35, 37, 39, 41, 43, 47, 51, 59, 67, 83, 99, 131, 259, 515, 1027, 2051, 4099, 8195, 16387, 32771, 65539};
+static const uint32_t match_bases[] = {35,  37,  39,  41,   43,   47,   51,   59,    67,    83,   99,
+                                       131, 259, 515, 1027, 2051, 4099, 8195, 16387, 32771, 65539};
 static const uint8_t match_bits[] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
 static uint32_t read_length(struct backward *stream, unsigned code)
@@ -398,7 +402,8 @@ static bool put_match(struct ZSTD_DCtx_s *c, uint32_t offset, size_t count, size
     return true;
 }
 
-static bool run_sequences(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size, uint32_t count, size_t limit, size_t *taken)
+static bool run_sequences(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size, uint32_t count, size_t limit,
+                          size_t *taken)
 {
     struct backward stream;
     uint32_t states[PARTS];
@@ -443,7 +448,8 @@ static bool decode_block(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size
             return false;
         unsigned modes = data[at++];
         for (int part = 0; part < PARTS; part++) {
-            size_t used = read_table(&c->tables[part], (enum sequence_part)part, modes >> (6 - 2 * part) & 3, data + at, size - at);
+            size_t used = read_table(&c->tables[part], (enum sequence_part)part, modes >> (6 - 2 * part) & 3, data + at,
+                                     size - at);
             if (used == SIZE_MAX)
                 return false;
             at += used;
@@ -472,7 +478,8 @@ static enum error begin_frame(struct ZSTD_DCtx_s *c)
     uint8_t about = c->input[0];
     static const uint8_t id_sizes[] = {0, 1, 2, 4}, size_sizes[] = {0, 2, 4, 8};
     bool single = about >> 5 & 1;
-    size_t sized = size_sizes[about >> 6] + (single && !(about >> 6) ? 1U : 0U), ids = id_sizes[about & 3], at = single ? 1 : 2;
+    size_t sized = size_sizes[about >> 6] + (single && !(about >> 6) ? 1U : 0U), ids = id_sizes[about & 3],
+           at = single ? 1 : 2;
     if (c->need < at + ids + sized) { /* now it is known how long the header is */
         c->need = at + ids + sized;
         return FINE;
@@ -482,7 +489,8 @@ static enum error begin_frame(struct ZSTD_DCtx_s *c)
     if (little(c->input + at, ids))
         return DICTIONARY;
     uint64_t base = UINT64_C(1) << (10 + (c->input[1] >> 3));
-    c->window = single ? little(c->input + at + ids, sized) + (sized == 2 ? 256 : 0) : base + base / 8 * (c->input[1] & 7);
+    c->window =
+        single ? little(c->input + at + ids, sized) + (sized == 2 ? 256 : 0) : base + base / 8 * (c->input[1] & 7);
     if (c->window > WINDOW_MOST)
         return TOO_LARGE;
     c->checksum = about >> 2 & 1;

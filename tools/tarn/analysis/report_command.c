@@ -374,7 +374,8 @@ static char *describe_command(int argc, char **argv, const struct arguments *arg
     for (int i = 1; i < argc; i++) {
         bool file = i >= optind || argv[i] == arguments->output;
         const char *word = file && strcmp(argv[i], "-") != 0 ? report_base_name(argv[i]) : argv[i];
-        bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")];
+        bool plain =
+            *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")];
         fputs(plain ? " " : " '", out);
         for (; *word; word++)
             fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, out);
@@ -407,7 +408,8 @@ static int run_report(int argc, char **argv)
         return COMMAND_FAILED;
     }
     if (count < 1 && !report_viewer_exists()) {
-        fputs("tarn report: this tarn was built without the viewer. Install what compiles it (Debian: clang, lld, wasi-libc and\n"
+        fputs("tarn report: this tarn was built without the viewer. Install what compiles it (Debian: clang, lld, "
+              "wasi-libc and\n"
               "libclang-rt-14-dev-wasm32; `scripts/setup demo` does) and build again; with a FILE there is a page.\n",
               stderr);
         return COMMAND_FAILED;

@@ -21,8 +21,8 @@
 /* Data under construction. The first failure makes all that follows do nothing. */
 struct page {
     FILE *out;
-    uint64_t at;            /* bytes so far */
-    unsigned char *planes;  /* of a chunk */
+    uint64_t at;           /* bytes so far */
+    unsigned char *planes; /* of a chunk */
     bool failed;
 };
 
@@ -64,11 +64,11 @@ static void put_column(struct page *page, json_t *list, const char *name, enum c
         size_t size;
     } types[] = {{"f64", 8}, {"u32", 4}, {"u8", 1}};
     size_t size = types[type].size;
-    if (page->failed ||
-        json_object_set_new(list, name,
-                            json_pack("{s:s, s:I, s:I, s:s, s:i}", "type", types[type].name, "at", (json_int_t)page->at,
-                                      "length", (json_int_t)count, "from", from->name ? *from->name ? from->name : "before" : "",
-                                      "round", (int)from->round))) {
+    if (page->failed || json_object_set_new(list, name,
+                                            json_pack("{s:s, s:I, s:I, s:s, s:i}", "type", types[type].name, "at",
+                                                      (json_int_t)page->at, "length", (json_int_t)count, "from",
+                                                      from->name ? *from->name ? from->name : "before" : "", "round",
+                                                      (int)from->round))) {
         page->failed = true;
         return;
     }
@@ -96,17 +96,17 @@ static void put_array(struct page *page, json_t *list, const char *name, enum co
 }
 
 /* One function a column: a list of them is all that there is to say. */
-#define BLOCK_COLUMNS(X)                                               \
-    X(address, COLUMN_F64, NULL, NULL, 0)                              \
-    X(size, COLUMN_F64, NULL, NULL, 0)                                 \
+#define BLOCK_COLUMNS(X)                                                 \
+    X(address, COLUMN_F64, NULL, NULL, 0)                                \
+    X(size, COLUMN_F64, NULL, NULL, 0)                                   \
     X(room, COLUMN_F64, "size", block_size, 512) /* as PyTorch rounds */ \
-    X(begin, COLUMN_U32, "", NULL, 0)                                  \
-    X(freed, COLUMN_U32, "begin", block_begin, 0)                      \
-    X(end, COLUMN_U32, "freed", block_freed, 0)                        \
-    X(stream, COLUMN_U32, NULL, NULL, 0)                               \
-    X(pool, COLUMN_U32, NULL, NULL, 0)                                 \
-    X(stack, COLUMN_U32, NULL, NULL, 0)                                \
-    X(tag, COLUMN_U32, NULL, NULL, 0)                                  \
+    X(begin, COLUMN_U32, "", NULL, 0)                                    \
+    X(freed, COLUMN_U32, "begin", block_begin, 0)                        \
+    X(end, COLUMN_U32, "freed", block_freed, 0)                          \
+    X(stream, COLUMN_U32, NULL, NULL, 0)                                 \
+    X(pool, COLUMN_U32, NULL, NULL, 0)                                   \
+    X(stack, COLUMN_U32, NULL, NULL, 0)                                  \
+    X(tag, COLUMN_U32, NULL, NULL, 0)                                    \
     X(thread, COLUMN_U32, NULL, NULL, 0)
 #define RANGE_COLUMNS(X)                   \
     X(address, "rangeAddress", COLUMN_F64) \
@@ -340,8 +340,8 @@ static json_t *put_device_arrays(struct page *page, const struct analysis *analy
     page->failed = page->failed || !list;
     put_column(page, list, "times", COLUMN_F64, analysis->times, wide_value, (size_t)analysis->event_count + 1,
                &from_before);
-#define X(field, type, name, value, round)                                                                      \
-    put_column(page, list, #field, type, analysis->blocks, block_##field, analysis->block_count,                \
+#define X(field, type, name, value, round)                                                       \
+    put_column(page, list, #field, type, analysis->blocks, block_##field, analysis->block_count, \
                &(struct column_from){name, value, round});
     BLOCK_COLUMNS(X)
 #undef X

@@ -215,7 +215,7 @@ struct snapshot {
     size_t lost_lines; /* of such a log: 1 where its last line is cut off */
     bool
         of_driver; /* it is of `tarn run`: each block is a segment, which the program's own call took from the driver */
-    uint64_t pooled; /* bytes: blocks of `tarn run` of up to that size came from pools; 0: all from the driver */
+    uint64_t pooled;        /* bytes: blocks of `tarn run` of up to that size came from pools; 0: all from the driver */
     bool before_expandable; /* its layout is of a PyTorch that has no expandable segments: before 2.1 */
     bool modelled;          /* its segments were never on a GPU, by "tarn_recorded" */
 };

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CLIMB_PARTS 256               /* of what is requested: a step on the way up is one */
+#define CLIMB_PARTS 256 /* of what is requested: a step on the way up is one */
 
 enum trial { TRIAL_FITS, TRIAL_UNFIT, TRIAL_FAILED }; /* exit statuses of children */
 
