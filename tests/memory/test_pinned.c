@@ -553,6 +553,45 @@ static void a_thread_looks_for_finished_work(void)
     OK(tarn_shutdown()); /* ends it */
 }
 
+static struct driver hooked;
+static atomic_bool gives_back, trimmed;
+
+/* Lasts until another thread has trimmed, at most 100 ms. */
+static tarn_status host_free_slowly(int device, uintptr_t address)
+{
+    atomic_store(&gives_back, true);
+    for (int i = 0; i < 100 && !atomic_load(&trimmed); i++)
+        usleep(1000);
+    return driver_host.host_free(device, address);
+}
+
+static void *trims(void *argument)
+{
+    OK(tarn_pinned_trim(0));
+    return argument;
+}
+
+static void a_trim_waits_for_what_another_thread_gives_back(void)
+{
+    pthread_t other;
+    host_start_with(1, 64 * MIB);
+    hooked = driver_host;
+    hooked.host_free = host_free_slowly;
+    OK(tarn_pinned_free(pinned_take(5 * MIB)));
+    driver = &hooked;
+    CHECK(!pthread_create(&other, NULL, trims, NULL));
+    while (!atomic_load(&gives_back))
+        usleep(100);
+    OK(tarn_pinned_trim(0));
+    mutex_lock(&pinned.lock);
+    CHECK(pinned.stats.allocated_bytes.current == 0);
+    mutex_unlock(&pinned.lock);
+    atomic_store(&trimmed, true);
+    CHECK(!pthread_join(other, NULL));
+    driver = &driver_host;
+    pinned_nothing_is_left(1);
+}
+
 static void is_pinned_starts_nothing(void)
 {
     char own[10];
@@ -681,6 +720,7 @@ int main(void)
         CHILD_TEST(a_segment_is_reserved),
         CHILD_TEST(what_is_too_large_is_not_cached),
         CHILD_TEST(a_thread_looks_for_finished_work),
+        CHILD_TEST(a_trim_waits_for_what_another_thread_gives_back),
         CHILD_TEST(is_pinned_starts_nothing),
         CHILD_TEST(fork_and_shutdown_end_it),
         CHILD_TEST(devices_share_it),

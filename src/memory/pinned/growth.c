@@ -306,6 +306,15 @@ tarn_status pinned_settle(uint64_t *moves)
     }
 }
 
+/* Waits for what other threads are giving back. */
+static void returns_wait(void)
+{
+    mutex_lock(&pinned.lock);
+    while (pinned.leaving_bytes > 0 && !pinned.leaving)
+        (void)condition_wait(&pinned.moved, &pinned.lock, NULL);
+    mutex_unlock(&pinned.lock);
+}
+
 tarn_status pinned_trim(size_t keep, bool all)
 {
     tarn_status first = TARN_OK;
@@ -325,6 +334,7 @@ tarn_status pinned_trim(size_t keep, bool all)
         while (count)
             mark_release(marks[--count]);
     }
+    returns_wait();
     return first;
 }
 

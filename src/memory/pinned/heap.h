@@ -216,7 +216,8 @@ tarn_status pinned_climb(const struct pinned_request *request, struct pinned_blo
 /* Gives `leaving` segments back; without the lock. The first failure; what could not go is free as before. Counts them in
  * `moves`, where that is not NULL. */
 tarn_status pinned_settle(uint64_t *moves);
-/* Gives wholly free segments back until `keep` bytes are left, waiting for pending blocks; `all`: the reserved one too. */
+/* Gives wholly free segments back until `keep` bytes are left, waiting for pending blocks and for what other threads
+ * are giving back; `all`: the reserved one too. */
 tarn_status pinned_trim(size_t keep, bool all);
 
 /* ---- watch.c ---------------------------------------------------------------------------------------------- */
