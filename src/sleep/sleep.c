@@ -700,7 +700,8 @@ tarn_status tarn_wake(void)
     tarn_status lost = TARN_OK, status = barred_begin(TARN_SLEEP_ASLEEP, "wake");
     if (status)
         return status;
-    if ((status = resume_all(&lost))) {
+    status = resume_all(&lost);
+    if (status) {
         list_forget_awake(); /* those that were resumed, too */
         return barred_end(TARN_SLEEP_ASLEEP, status);
     }

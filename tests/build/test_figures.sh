@@ -39,6 +39,6 @@ keys=$(sed -n '/define MEMORY_CONFIG_LIST/,/^$/s/^    X(\([a-z_0-9]*\),.*/\1/p' 
 [ "$(wc -l <<<"$keys")" -gt 20 ] || fail "no list of settings in src/memory/settings/config.h"
 for key in $keys; do
     grep -q "^| .*\`$key\`" docs/configuration.md || fail "$key is a setting that docs/configuration.md does not have"
-    grep -q "^\"$key[:\"]" tests/fuzz/config.dict || fail "$key is a setting that tests/fuzz/config.dict does not have"
+    grep -q "^\"${key}[:\"]" tests/fuzz/config.dict || fail "$key is a setting that tests/fuzz/config.dict does not have"
 done
 exit "$printed"

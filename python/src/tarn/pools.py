@@ -143,12 +143,12 @@ class Pool(Owning, Enterable):
     @property
     def use_count(self) -> int:
         """How many users, open scopes, captures and graphs hold it."""
-        return self._info().use_count
+        return int(self._info().use_count)
 
     @property
     def limit(self) -> int:
         """The most bytes that it reserves; 2**64 - 1 is no limit."""
-        return self._info().limit
+        return int(self._info().limit)
 
     @limit.setter
     def limit(self, bytes: int) -> None:
@@ -157,7 +157,7 @@ class Pool(Owning, Enterable):
     @property
     def is_suspended(self) -> bool:
         """Whether its memory has been given back until resume()."""
-        return self._info().state != 0
+        return bool(self._info().state != 0)
 
     def alloc(self, size: int, *, stream: StreamLike = None, alignment: int = 0, tag: Optional[str] = None) -> Block:
         """Allocates from this pool, whatever scopes are open."""

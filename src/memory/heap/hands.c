@@ -216,15 +216,24 @@ void hands_close_locked(struct heap *heap)
     handed_set_locked(heap, false);
 }
 
+/* NULL if the host has no memory. */
+static struct hands *make_locked(struct heap *heap)
+{
+    struct hands *hands = object_alloc(&pool);
+    if (!hands)
+        return NULL;
+    for (unsigned i = 0; i < HANDS; i++)
+        counters_part_compete(&hands->of[i].part);
+    atomic_store_explicit(&heap->hands, hands, memory_order_release);
+    return hands;
+}
+
 /* The blocks that are kept otherwise become free spans. If the host has no memory, hands stay closed. */
 static void open_locked(struct heap *heap)
 {
     struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
-    if (!hands && !pages_fail_armed() && (hands = object_alloc(&pool))) {
-        for (unsigned i = 0; i < HANDS; i++)
-            counters_part_compete(&hands->of[i].part);
-        atomic_store_explicit(&heap->hands, hands, memory_order_release);
-    }
+    if (!hands && !pages_fail_armed())
+        hands = make_locked(heap);
     if (!hands)
         return;
     handed_set_locked(heap, true);
