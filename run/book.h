@@ -5,8 +5,8 @@
  * runs and after it has ended, however it ended. A second file, the log, has one record per allocation and free, where the user asked for a
  * snapshot. The program can write into both: `tarn run` trusts nothing in them and maps neither.
  *
- * Counters are atomic and only ever written by the process, except `residue` and `looked`, which `tarn run` writes. An entry of a list is
- * filled before its list's count covers it.
+ * Counters are atomic and written by the process. `tarn run` writes `residue` after the start, and both write `looked`. An entry of a list
+ * is filled before its list's count covers it.
  */
 #ifndef TARN_RUN_BOOK_H
 #define TARN_RUN_BOOK_H
@@ -105,8 +105,8 @@ struct book_device {
     _Atomic uint64_t used, peak; /* of the kinds that take memory of the device */
     _Atomic uint64_t blocks;     /* live, of these kinds */
     _Atomic uint32_t asks;       /* the process waits for the first look */
-    _Atomic uint32_t looked;     /* there was one; `tarn run` writes it, whatever came of it */
-    _Atomic uint64_t residue;    /* bytes of the process that no hook sees, at the last look; UINT64_MAX: not known */
+    _Atomic uint32_t looked;  /* `tarn run` has looked, whatever came of it; or the process waits no longer for that */
+    _Atomic uint64_t residue; /* bytes of the process that no hook sees, at the last look; UINT64_MAX: not known */
     _Atomic uint64_t refused, refused_bytes;
     char refusal[BOOK_TEXT]; /* the first one, filled before `refused` is 1 */
 };

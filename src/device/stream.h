@@ -18,7 +18,8 @@ enum stream_origin {
     STREAM_IS_THREADS
 };
 
-/* A slot. It is never freed, so that the incarnation of a stale value can be compared. */
+/* A slot. It is never freed, so that the incarnation of a stale value can be compared. Whoever fills it in for a new incarnation holds its
+ * lock alone: nobody else knows that incarnation yet. */
 struct stream {
     mutex lock;              /* held to retire the stream, and to record on it */
     atomic_uint incarnation; /* incremented when the stream is retired */
@@ -42,7 +43,7 @@ struct stream {
     struct mark *proof;     /* the slot's lock: the last mark that such a call recorded, for any incarnation */
     bool leased;            /* device lock */
     atomic_bool returned;   /* device lock to change: created by tarn, between two leases */
-    atomic_uint leases;     /* device lock to change: returns, ever */
+    atomic_uint leases;     /* device lock to change: returns in this incarnation */
     struct stream *next;    /* device lock: in returned or thread_ended */
     struct mark *last_work; /* table lock: the end of the last retired incarnation; NULL when finished */
     _Atomic(void *) heap;   /* the memory layer's: the default pool's heap of this stream */

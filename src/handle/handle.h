@@ -38,10 +38,10 @@ struct handle {
     intptr_t modes[LIBRARY_MODES];             /* as they were set, or read from the handle */
     intptr_t usual[LIBRARY_MODES];             /* as they were when it was created, if `knows_usual` */
     bool knows_usual[LIBRARY_MODES];
-    bool reset;        /* another thread may have changed its modes since */
-    unsigned calls;    /* begun with a workspace for one call, by its owner */
-    bool points;       /* it may point to a workspace, freed or not, unless setting the stream ends its use */
-    bool own_captured; /* a graph may use its original memory: it gets no workspace any more */
+    bool reset;     /* its modes may differ from `modes`: it is new, or its owner or another thread may have set them */
+    unsigned calls; /* begun with a workspace for one call, by its owner */
+    bool points;    /* it may point to a workspace, freed or not, unless setting the stream ends its use */
+    bool own_captured;            /* a graph may use its original memory: it gets no workspace any more */
     struct workspace *workspaces; /* by stream and capture */
     struct workspace *bound;      /* the workspace that the vendor's handle, or the caller, points to, unless freed */
     struct workspace *lent;       /* serves calls of another library by the owner; in the list, not freed either */
@@ -61,8 +61,9 @@ struct shelf {
     mutex lock; /* of all below */
     pthread_cond_t first_over;
     struct device *device;
-    enum { FIRST_TO_COME, FIRST_UNDER_WAY, FIRST_DONE } first; /* create runs alone until one has succeeded */
-    unsigned creating;                                         /* now, side by side */
+    /* A create runs alone until one has succeeded, except a create inside another. */
+    enum { FIRST_TO_COME, FIRST_UNDER_WAY, FIRST_DONE } first;
+    unsigned creating;             /* now, side by side */
     uint64_t started;              /* creates, ever: shows a create whether others ran beside it */
     atomic_uint_fast64_t returned; /* lock to change: how often a handle became available */
     struct handle *available;      /* last in, first out */

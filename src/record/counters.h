@@ -53,7 +53,7 @@ struct counters_part {
     enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
     int64_t counted;            /* of an exact part: blocks taken since it was opened, except those in `taken` */
     unsigned lost;              /* how many times in a row another thread closed it soon after it was opened */
-    pthread_t thread;           /* of an exact part: the thread that opened it */
+    pthread_t thread;           /* of a part that is open: the thread that last opened it, or took it up again */
     struct counters *counters;  /* the set that the part belongs to; NULL while the part is closed */
     struct counters_part *next; /* in the device's list of open parts; the set's lock */
 };

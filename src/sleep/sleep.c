@@ -32,7 +32,7 @@
 struct member {
     struct pool *pool;
     enum { STAYS, PREPARED, UNMAPPED, SLEEPS } state;
-    tarn_residue_reason reason; /* STAYS; 0: it slept already, or cannot be put to sleep */
+    tarn_residue_reason reason; /* STAYS; 0: it slept before, was woken or cancelled, or nobody else refers to it */
     bool keep;
 };
 

@@ -26,7 +26,8 @@ struct sleeper {
     bool in_part;           /* asleep, and a commit or a wake has failed */
 };
 
-static mutex sleepers_lock = MUTEX_INITIALIZER(LOCK_SLEEPERS); /* of everything below */
+/* Of the list. `refused` and `in_part` belong to whoever changes the state of the sleep. */
+static mutex sleepers_lock = MUTEX_INITIALIZER(LOCK_SLEEPERS);
 static struct sleeper *sleepers;
 static tarn_sleeper last_number;
 static struct object_pool sleeper_objects = OBJECT_POOL(struct sleeper);

@@ -28,7 +28,8 @@ bool sleepers_any_asleep(void);
 /* Whether the commit of one that takes part in the sleep is to remove the anchors of a pool. */
 bool sleepers_release(const struct pool *pool);
 
-/* Calls `add` for each sleeper that stays awake although it was asked, and for each that sleeps and holds memory all the same. */
+/* Calls `add` for each sleeper that stays awake although it was asked, and for each that sleeps and holds memory all the same or
+ * whose commit or wake has failed. */
 void sleepers_residue(void (*add)(const tarn_residue_item *item, void *argument), void *argument);
 
 /* After a shutdown: all are awake, and nothing is called. */

@@ -77,7 +77,7 @@ struct store {
     atomic_uint_fast64_t searches; /* in segments, for large blocks, while garbage is collected: the age of segments */
     uint64_t id[2];                /* of the pool */
     struct piece_list unmapped;    /* arena lock: pieces that are mapped nowhere */
-    size_t reserved;               /* arena lock: bytes of its pieces */
+    size_t reserved;               /* arena lock: bytes of its pieces and plain segments */
     unsigned piece_flags;          /* DRIVER_PIECE_* of pieces that it creates, in addition to the arena's; constant */
     atomic_size_t limit;           /* arena lock to write: the most that `reserved` may reach */
     uint64_t segments;             /* of a kind whose runs are one piece each; arena lock: runs ever created */
@@ -95,7 +95,7 @@ struct store {
     atomic_bool left_behind, suspended;
 
     mutex lookup;        /* of the table below; a leaf */
-    struct heap **heaps; /* by stream slot; not of the default pool, whose heaps the streams name */
+    struct heap **heaps; /* by stream slot; NULL in the default pool's cached store, whose heaps the streams name */
     unsigned heap_slots;
     struct heap_set all;     /* its heaps, those of retired streams too */
     struct heap_set lenders; /* of these, the ones in which a whole piece may be free */
@@ -138,7 +138,7 @@ struct arena {
     struct piece_list
         stuck; /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
     struct run *stuck_segments; /* lock: segments that could not be freed, tried again at a trim */
-    size_t reserved;            /* lock: bytes of all existing pieces and segments */
+    size_t reserved;            /* lock: bytes of all pieces and segments, except imported and temporary pieces */
     size_t creating;            /* lock: of these, bytes that the driver has not created yet */
     unsigned piece_flags;       /* lock: DRIVER_PIECE_* of new pieces; constant while anything is reserved */
     size_t limit;               /* lock: bytes that reserved may reach */

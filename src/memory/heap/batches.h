@@ -26,15 +26,16 @@ struct batches {
     unsigned count;         /* of `closed` */
 };
 
-/* Finds out which batches are idle. With `close` also closes the open batch if something was freed in it. Never waits. A foreign stream's
- * batch stays open: heap_learn_foreign_locked(). */
+/* Finds out which batches are idle. With `close` also closes the open batch if something was freed in it, unless
+ * the heap is retired, has HEAP_BATCHES closed batches already, or the mark cannot be recorded. Never waits. A foreign stream's batch stays
+ * open: heap_learn_foreign_locked(). */
 void heap_learn_locked(struct heap *heap, bool close);
 /* The same, and closes the open batch of a foreign stream too. Its mark makes all blocking streams of the device wait for each other, so
  * this is for code that will wait for the mark. */
 void heap_learn_foreign_locked(struct heap *heap);
 
-/* The end of a heap's life. The first records the last mark, and on failure has changed nothing. After the second, what is freed joins the
- * batch of that mark, since nothing is queued on the stream any more. */
+/* The end of a heap's life. The first records the last mark. On failure the heap goes on, though what was in the newest closed batch may
+ * have joined the open one. After the second, what is freed joins the batch of that mark, since nothing is queued on the stream any more. */
 tarn_status batches_end_prepare_locked(struct heap *heap);
 void batches_end_locked(struct heap *heap);
 /* Whether no batch is left whose end is not known. Queries marks. */

@@ -45,11 +45,11 @@ struct heap {
     _Alignas(CACHE_LINE) quick_mutex lock;
     struct arena *arena;   /* constant */
     unsigned number;       /* constant: the index of its cache in a thread's table */
-    struct store *store;   /* of the pool; constant until the heap is reused */
+    struct store *store;   /* of the pool; once the heap is given up, the default pool's, until it is reused */
     struct stream *stream; /* constant until it is retired */
     unsigned incarnation;  /* of the stream */
     atomic_uint place;     /* in the trace (traced.h); 0: none yet in this life */
-    bool retired;          /* the stream is retired: no more work can be queued on it */
+    bool retired; /* the stream is retired, or the heap was given up with its pool: its last mark is recorded */
     struct zone zones[ZONES];
     mutex caches_lock;                   /* held beside `lock` to change the list below; takes no other */
     struct cache *caches;                /* of its threads, including threads that have ended */

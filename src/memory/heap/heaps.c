@@ -244,7 +244,7 @@ tarn_status heap_of(struct store *store, struct stream *stream, struct heap **he
     return status;
 }
 
-/* Records a mark at the end of the stream's work. If that fails, the heap is unchanged. */
+/* The part of a retirement that cannot fail, after batches_end_prepare_locked() has recorded the mark at the end of the stream's work. */
 static void retire_locked(struct heap *heap)
 {
     batches_end_locked(heap);

@@ -2,7 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The slow path of kept spans, and which blocks are live. A kept span has the state of a block and is in the page map, but is in no tree
- * and not live. Runs under the heap's lock, and takes the lock of its part of the counters inside it. */
+ * and not live. What is named _locked runs under the heap's lock, and takes the lock of its part of the counters inside it; the
+ * rest takes that lock alone. */
 #include "memory/heap/kept.h"
 
 uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size, size_t requested)

@@ -65,7 +65,8 @@ struct span {
     /* Never changes while the span is in the page map. The fields from here on are last, because a thread that found the span in the page
      * map may read them after the span has ended: an unused span object keeps them. */
     _Atomic(struct heap *) heap;
-    atomic_bool live; /* the part's lock: its owner has the block, and no code has claimed it (kept.h) */
+    /* Its owner has the block, and no code has claimed it (kept.h). To change under the lock of the heap's part, or of the hand's. */
+    atomic_bool live;
 };
 
 /* A contiguous range of mapped addresses of one heap, cut into spans. Its zone lists it. */

@@ -19,8 +19,8 @@ struct use {
     struct tree_node by_stream; /* among them, unless it is a caller's event */
     struct stream *stream;      /* NULL: the caller's event, already in `mark` */
     unsigned incarnation;
-    struct mark *mark;   /* recorded when the block is freed; NULL before, and while recording fails */
-    bool marked;         /* `mark` is final: NULL then means finished */
+    struct mark *mark; /* recorded when the block is freed; NULL before, and while recording fails */
+    bool marked; /* `mark` is recorded: NULL then means finished. The mark of the stream's retirement may replace it */
     uint64_t capture;    /* the one capture in which the stream used the block; 0: none, or it used it elsewhere too */
     struct point *point; /* the stream's position in the capture when the block was freed; NULL: unknown */
     struct debug_block *watch; /* first use: debug mode checks the block before it is free; otherwise NULL */

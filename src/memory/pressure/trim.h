@@ -11,7 +11,8 @@
  * what is left behind until the device has. Waits for work that still uses it. */
 tarn_status trim(struct arena *arena, struct store *store, size_t keep);
 
-/* Gives all of a store's idle memory back to the driver, without a wait. */
+/* Gives all of a store's idle memory back to the driver, without a wait. Nothing within a callback of an
+ * observer of moved memory. */
 void trim_without_waiting(struct arena *arena, struct store *store);
 
 /* Has what others can do without go back to the driver: what the layer above gives up, and idle memory, until the device has at most `keep`

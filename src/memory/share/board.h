@@ -23,7 +23,7 @@ struct board_words {
 struct board {
     int file;    /* the exporter's, to be sent, which is open to read alone: nobody locks by it; else -1 */
     int own;     /* that has this side's lock; -1: there is no board */
-    int process; /* an importer's pidfd of the exporter; -1: in another PID namespace, or the kernel has none */
+    int process; /* an importer's pidfd of the exporter; -1: none could be opened, as in another PID namespace */
     bool gone;   /* the exporter's process had ended when the importer came */
     struct board_words *words;
 };
