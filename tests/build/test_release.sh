@@ -28,7 +28,13 @@ mkdir -p "$1/wheel"
 for processor in "${@:2}"; do echo "$processor" >"$1/wheel/tarn_gpu-$version-py3-none-manylinux_2_27_$processor.whl"; done
 echo sources >"$1/wheel/tarn_gpu-$version.tar.gz"
 STUB
-chmod +x scripts/wheels
+cat >scripts/wheel-check <<'STUB'
+#!/usr/bin/env bash
+[ -e "$(echo "$1"/tarn_gpu-*_x86_64.whl)" ] && echo "${@:2}" >"$CHECKED"
+exit "${FAILING:-0}"
+STUB
+chmod +x scripts/wheels scripts/wheel-check
+export CHECKED=$work/checked
 git init -q
 commit() { git add . && git -c user.name=n -c user.email=e commit -qm "$1"; }
 commit one
@@ -38,11 +44,13 @@ echo before >build/release/SHA256SUMS
 refused()
 {
     local text
-    ! scripts/release >"$work/out" 2>"$work/err" || fail "does not refuse: ${1:-wheels that fail}"
+    ! scripts/release ${FAILING:+--check} >"$work/out" 2>"$work/err" || fail "does not refuse: ${1:-what fails}"
     for text; do grep -qF -- "$text" "$work/err" || fail "does not say \"$text\" but: $(cat "$work/err")"; done
-    [ "$(cat build/release/SHA256SUMS)" = before ] || fail "writes, and refuses: ${1:-wheels that fail}"
+    [ "$(cat build/release/SHA256SUMS)" = before ] || fail "writes, and refuses: ${1:-what fails}"
 }
 
+FAILING=1 refused
+[ -s "$CHECKED" ] || fail "--check does not call scripts/wheel-check"
 echo >>CHANGELOG.md
 refused 'M CHANGELOG.md'
 git checkout -q CHANGELOG.md
@@ -74,11 +82,14 @@ git revert --no-commit HEAD && commit six
 touch build/release/tarn-0.0.1.tar.xz
 scripts/release >"$work/out" 2>"$work/err" && fail "does not refuse a version that has its tag at another commit"
 git tag -d "v$version" >/dev/null
+rm "$CHECKED"
 scripts/release >"$work/out" 2>"$work/err" || fail "refuses a trial: $(cat "$work/err")"
 grep -q 'a trial' "$work/err" || fail "does not say what is a trial"
 git tag "v$version"
-(cd / && "$tree/scripts/release" "$tree/build/release" >"$work/out" 2>"$work/err") || fail "refuses: $(cat "$work/err")"
+[ ! -e "$CHECKED" ] || fail "calls scripts/wheel-check where it is not asked to"
+(cd / && "$tree/scripts/release" --check "$tree/build/release" >"$work/out" 2>"$work/err") || fail "refuses: $(cat "$work/err")"
 [ ! -s "$work/err" ] || fail "says of a release: $(cat "$work/err")"
+[ "$(uname -m)" != x86_64 ] || [ "$(cat "$CHECKED")" = 'bullseye bookworm trixie aarch64' ] || fail "tries $(cat "$CHECKED")"
 cd build/release
 sha256sum --quiet --strict --check SHA256SUMS
 [ "$(echo *)" = "$(echo SHA256SUMS "tarn-$version.tar.xz" "tarn_gpu-$version-py3-none-manylinux_2_27_"{aarch64,x86_64}.whl "tarn_gpu-$version.tar.gz")" ] || fail "makes $(echo *)"
