@@ -12,7 +12,7 @@ CMAKE_FLAGS ?=
 FUZZ_SECONDS ?= 60
 # libfuzzer, or afl.
 ENGINE ?= libfuzzer
-# Of make wheels; none: both.
+# Of make wheels and make release; none: both.
 PROCESSORS ?=
 # Parts of make portability and of make nightly; none: all.
 PARTS ?=
@@ -34,7 +34,7 @@ mpi_packages = $(if $(filter true,$(CI)),scripts/mpi-packages,true)
 export CUDSS_DIR ?= $(CURDIR)/build/cudss
 export TARN_ADAPTOR_PACKAGES ?= $(CURDIR)/build/adaptor-packages
 
-.PHONY: all build demo test docs bench wheels dist mutants models fuzz fuzz-coverage soak mixed mixed-worth nightly portability coverage lint format install uninstall clean help require-cmake
+.PHONY: all build demo test docs bench wheels dist release mutants models fuzz fuzz-coverage soak mixed mixed-worth nightly portability coverage lint format install uninstall clean help require-cmake
 
 all: build
 
@@ -76,6 +76,9 @@ wheels: ## Build the Python package for x86-64 and aarch64 into build/wheels/whe
 
 dist: ## Pack the sources of the last commit as build/dist/tarn-VERSION.tar.xz
 	@scripts/dist build/dist
+
+release: ## Make every file of a release from a clean clone, with checksums, in build/release (PROCESSORS=x86_64)
+	@scripts/release build/release $(PROCESSORS)
 
 mutants: ## Check that tests notice each deliberate fault in tests/mutants/ (MUTANTS=<names>, MUTANTS_PART=0/12 for a twelfth)
 	@scripts/setup demo test docs
