@@ -38,7 +38,9 @@ static inline bool tally_is_within(const struct tally *value, const struct tally
  *   exact   one part per device: it counts what cannot raise a peak, and what may is counted in the sets. Whoever counts more in
  *           the sets closes it first. So peaks are what they would be without parts.
  *   apart   of a heap that competes with other threads: it was closed again and again when it had hardly been opened. It counts
- *           up to COUNTERS_APART_* of difference before it publishes: a peak is off by at most that per part.
+ *           up to COUNTERS_APART_* of difference before it publishes: a peak is off by at most that per part. It is exact again
+ *           when the thread that takes it up also took up the device's last part. A reset of peaks or sums, and a change of
+ *           max_split_size, close it and forget what it lost. A part of counters_part_compete() begins apart.
  *
  * The open ones are in their device's list. Whoever reads the sets publishes all of them first. */
 struct counters_part {
@@ -52,7 +54,7 @@ struct counters_part {
     } of[2];
     enum { COUNTERS_CLOSED, COUNTERS_EXACT, COUNTERS_APART } state;
     int64_t counted;            /* of an exact part: blocks taken since it was opened, except those in `taken` */
-    unsigned lost;              /* how many times in a row another thread closed it soon after it was opened */
+    unsigned lost;              /* how often in a row another thread closed it before it had counted 64 blocks */
     pthread_t thread;           /* of a part that is open: the thread that last opened it, or took it up again */
     struct counters *counters;  /* the set that the part belongs to; NULL while the part is closed */
     struct counters_part *next; /* in the device's list of open parts; the set's lock */

@@ -97,7 +97,8 @@
       "debug mode's reports that wait for the caller's function, which is called without it")                          \
     /* The leaves. */                                                                                                  \
     X(CONFIG, "config_lock (config.c)", "the settings in force, and the list of what learns of a change, without it")  \
-    X(SLEEPERS, "sleepers_lock (sleepers.c)", "the list of sleepers, and how each sleeps; not held over callbacks")    \
+    X(SLEEPERS, "sleepers_lock (sleepers.c)",                                                                          \
+      "the list of sleepers, but not `refused`, `in_part`; not over callbacks")                                        \
     X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                                            \
     X(SETS, "an arena's sets_lock (arena.h)", "which heaps are of a store, may lend, or are nobody's")                 \
     X(CACHES, "a heap's caches_lock (heap/heap.h)", "its caches, for code that looks at them without the heap's lock") \

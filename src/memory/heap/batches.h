@@ -4,7 +4,8 @@
 /* Batches: which memory of a heap is idle, so that it may be unmapped or serve another stream.
  *
  * What is freed belongs to the open batch. A mark on the heap's stream closes the batch. When the mark has finished, the batch is idle, and
- * so are all earlier ones, because the marks of one stream end in their order. Batch 0 is memory that was never used: it is always idle. */
+ * so are all earlier ones, because the marks of one stream end in their order. A mark that cannot be
+ * queried holds up nothing: its batch is idle when a later mark has finished. Batch 0 is memory that was never used: it is always idle. */
 #ifndef TARN_MEMORY_BATCHES_H
 #define TARN_MEMORY_BATCHES_H
 

@@ -71,7 +71,9 @@ struct heap {
 
     struct heap_member sets[HEAP_SETS]; /* the sets that it is in; the arena's `sets_lock` */
     bool lends;                         /* it is in its store's `lenders` */
-    size_t news; /* a free span from this size on is news to the sets; 0: each, so that no block is kept */
+    /* A free span from this size on is news to the sets. 0, at first and when the sets' list of unmarked heaps ends: each is, and no block is
+     * kept. A granule: the sets know of small spans. SIZE_MAX: of all; only then hands open. */
+    size_t news;
     struct heap *next_unmarked, *previous_unmarked; /* sets_lock: in the list of its stream */
     bool unmarked;                                  /* sets_lock to change: it is in that list */
 

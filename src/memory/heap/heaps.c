@@ -259,6 +259,7 @@ static void retire_locked(struct heap *heap)
     unused_push_locked(heap);
 }
 
+/* All heaps are prepared before any is retired. If one fails, none is retired, and those before it keep their new mark. */
 tarn_status heap_retire(struct stream *stream)
 {
     tarn_status status = TARN_OK;

@@ -48,7 +48,8 @@
 static const size_t cuts[2] = {256, 1024}; /* while it does what the plan says, and after */
 #define CUT_LEAST ((size_t)4 << 20)        /* bytes */
 
-/* What a heap has that follows an arena of a plan. Made by plan_begin(), destroyed by plan_end_locked(). The heap's lock. */
+/* What a heap has that follows an arena of a plan. Made by plan_begin(), destroyed by plan_end_locked() under the heap's lock,
+ * or by begin() if it was never entered. */
 struct plan_follower {
     struct following following; /* first: what the heap itself knows of it */
     const struct plan *plan;

@@ -35,7 +35,8 @@ void plan_begin(struct heap *heap, size_t size);
 tarn_status plan_serve_relocking(struct heap *heap, const struct request *request, struct span **span);
 
 /* The heap follows no plan any more, because its stream is retired, its pool left behind, or all its memory given up. Another heap may follow
- * the arena then. Blocks that lie in the site stay where they are. */
+ * the arena then. Blocks that lie in the site stay where they are, and its holes are unclaimed. Blocks are kept again
+ * from here on, unless the heap is left behind. */
 void plan_end_locked(struct heap *heap);
 
 /* For tests: how many requests of the process were put where a plan has them, where it leaves room, and as without a plan. */

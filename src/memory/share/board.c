@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Boards. Byte 0 is locked by the exporter, and by each importer one byte behind it, which is its process's. The page is sealed so that the
- * file cannot shrink under a mapping and, where the kernel can, that no importer writes to it. It may be opened to read alone.
+/* Boards. The exporter locks byte 0 to write; each importer locks to read one byte behind it, by PID namespace and PID. The
+ * page is sealed so that the file cannot shrink under a mapping and, where the kernel can, that no importer writes to it. It may be opened to
+ * read alone.
  *
  * An importer is not trusted: one of the exporter's user can open the page to write nonetheless, and so lock what it likes. Then it counts
  * more than once, or keeps byte 0 when the exporter has gone: so importers ask for the exporter's process too.

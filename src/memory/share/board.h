@@ -39,7 +39,8 @@ tarn_status board_join(int file, struct board *board);
 void board_leave(struct board *board);
 
 /* An importer asks whether the exporter is there still; the exporter, how many processes are importers: at most BOARD_IMPORTERS, which it
- * counts for BOARD_COUNT_NS at most, whatever one of them has locked. */
+ * counts for BOARD_COUNT_NS at most, whatever one of them has locked. The exporter's process is asked first, where it is known. Importers
+ * whose bytes are the same count as one. */
 enum { BOARD_IMPORTERS = 1024, BOARD_COUNT_NS = 100000000 };
 bool board_has_exporter(const struct board *board);
 tarn_status board_importers(const struct board *board, size_t *count);
