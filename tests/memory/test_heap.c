@@ -281,6 +281,34 @@ static void each_batch_waits_for_its_own_mark(void **state)
     one_free_span_of(RUN);
 }
 
+/* A mark for the end of the heap's life that cannot be recorded leaves the batches as they are, also where no further batch has a place. */
+static void a_last_mark_that_fails_changes_nothing(void **state)
+{
+    (void)state;
+    struct span *spans[HEAP_BATCHES];
+    for (int i = 0; i < HEAP_BATCHES; i++)
+        spans[i] = take(UNIT, UNIT);
+    struct span *end = take(UNIT, UNIT);
+    for (int i = 0; i < HEAP_BATCHES; i++) {
+        work_on(own, NULL, 0, 1000);
+        give(spans[i]);
+        learn(true);
+    }
+    struct batches before = heap->batches;
+    CHECK(before.count == HEAP_BATCHES && !before.open_used);
+    OK(tarn_host_fail_set(kind_of("event_record"), 1, false, TARN_ERROR_DRIVER));
+    mutex_lock(&heap->lock);
+    CHECK(batches_end_prepare_locked(heap) == TARN_ERROR_DRIVER);
+    mutex_unlock(&heap->lock);
+    OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
+    CHECK(heap->batches.count == HEAP_BATCHES && !heap->batches.open_used && heap->batches.open == before.open);
+    time_pass(1000 * HEAP_BATCHES);
+    learn(false);
+    CHECK(heap->batches.count == 0);
+    give(end);
+    one_free_span_of(RUN);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -314,6 +342,7 @@ int main(void)
         cmocka_unit_test(random_cuts_and_joins_keep_best_fit_and_every_invariant),
         cmocka_unit_test(a_cut_without_host_memory_changes_nothing),
         cmocka_unit_test(each_batch_waits_for_its_own_mark),
+        cmocka_unit_test(a_last_mark_that_fails_changes_nothing),
         cmocka_unit_test(a_batch_is_idle_when_the_work_before_its_mark_has_ended),
     };
     host_start_with(1, 128 * MIB);

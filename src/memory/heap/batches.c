@@ -27,12 +27,15 @@ static void batches_advance_locked(struct heap *heap)
         heap->batches.closed[i] = heap->batches.closed[i + done];
 }
 
+/* Where no further batch has a place, the mark replaces the newest one. */
 static tarn_status batch_close_locked(struct heap *heap)
 {
     struct mark *mark = NULL;
     tarn_status status = mark_record(heap->stream, &mark);
     if (status)
         return status;
+    if (heap->batches.count == HEAP_BATCHES)
+        mark_release(heap->batches.closed[--heap->batches.count].mark);
     heap->batches.closed[heap->batches.count].number = heap->batches.open++;
     heap->batches.closed[heap->batches.count++].mark = mark;
     heap->batches.open_used = false;
@@ -64,10 +67,6 @@ tarn_status batches_end_prepare_locked(struct heap *heap)
 {
     kept_flush_locked(heap);
     batches_advance_locked(heap);
-    if (heap->batches.count == HEAP_BATCHES) { /* this mark replaces the newest one */
-        mark_release(heap->batches.closed[--heap->batches.count].mark);
-        heap->batches.open_used = true;
-    }
     return batch_close_locked(heap);
 }
 

@@ -35,8 +35,8 @@ void heap_learn_locked(struct heap *heap, bool close);
  * this is for code that will wait for the mark. */
 void heap_learn_foreign_locked(struct heap *heap);
 
-/* The end of a heap's life. The first records the last mark. On failure the heap goes on, though what was in the newest closed batch may
- * have joined the open one. After the second, what is freed joins the batch of that mark, since nothing is queued on the stream any more. */
+/* The end of a heap's life. The first records the last mark. On failure the batches are as before. After the second, what is freed
+ * joins the batch of that mark, since nothing is queued on the stream any more. */
 tarn_status batches_end_prepare_locked(struct heap *heap);
 void batches_end_locked(struct heap *heap);
 /* Whether no batch is left whose end is not known. Queries marks. */
