@@ -46,10 +46,12 @@ static void put_string(json_t *value, const char *text)
     put(value, "\"", 1);
     for (; *text; text++) {
         char escaped[8];
-        if (*text == '"' || *text == '\\' || (unsigned char)*text < 0x20)
-            put(value, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned char)*text));
-        else
+        if (*text == '"' || *text == '\\' || (unsigned char)*text < 0x20) {
+            int length = snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned char)*text);
+            put(value, escaped, (size_t)length);
+        } else {
             put(value, text, 1);
+        }
     }
     put(value, "\"", 1);
 }

@@ -372,8 +372,10 @@ static char *describe_command(int argc, char **argv, const struct arguments *arg
         return NULL;
     fputs("tarn report", out);
     for (int i = 1; i < argc; i++) {
-        bool file = i >= optind || argv[i] == arguments->output;
-        const char *word = file && strcmp(argv[i], "-") != 0 ? report_base_name(argv[i]) : argv[i];
+        const char *word = argv[i];
+        bool file = i >= optind || (arguments->output && word == arguments->output);
+        if (file && strcmp(word, "-") != 0)
+            word = report_base_name(word);
         bool plain =
             *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")];
         fputs(plain ? " " : " '", out);

@@ -197,7 +197,7 @@ static bool replay_all(const struct child *child, struct workload *workloads, si
         send_error(child, error);
         return false;
     }
-    uint64_t(*least)[REPLAY_POLICIES] = calloc(count, sizeof *least);
+    uint64_t(*least)[REPLAY_POLICIES] = calloc(count ? count : 1, sizeof *least);
     bool well = least != NULL;
     snprintf(error, sizeof error, "out of host memory");
     for (size_t i = 0; well && child->options->least && i < count; i++) /* before tarn is used here */
