@@ -126,7 +126,7 @@ TARN_API tarn_status tarn_pool_retain(tarn_pool *pool);
  *                                 every default pool has */
 TARN_API tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool);
 
-/* Whether a pool has its memory (tarn_pool_suspend()). */
+/* The states of a pool: tarn_pool_suspend() takes its memory away, and tarn_pool_resume() gives it back. */
 typedef enum tarn_pool_state {
     TARN_POOL_RUNS,     /* it is not suspended */
     TARN_POOL_CHANGES,  /* a thread is suspending or resuming it, or a sleep is prepared (sleep.h) and includes it */
@@ -134,7 +134,7 @@ typedef enum tarn_pool_state {
     TARN_POOL_DISCARDED /* suspended; live blocks will have undefined contents */
 } tarn_pool_state;
 
-/* What a pool is now. */
+/* The properties of a pool at the time of the call. */
 typedef struct tarn_pool_info {
     size_t size;           /* sizeof(tarn_pool_info), set by the caller */
     tarn_pool_id id;       /* no id but (0, 0) is given twice in a process */

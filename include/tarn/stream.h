@@ -88,7 +88,7 @@ TARN_API tarn_status tarn_stream_shared_get(int device, int priority, tarn_strea
  *   TARN_ERROR_INVALID_STREAM   also another thread's per-thread default stream */
 TARN_API tarn_status tarn_stream_native_get(tarn_stream stream, void **native);
 
-/* What a stream is. */
+/* The properties of a stream. */
 typedef struct tarn_stream_info {
     size_t size;  /* sizeof(tarn_stream_info), set by the caller */
     int device;   /* whose stream it is */

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The analysis of `tarn report`, for a page that reads snapshots itself: a program of WebAssembly whose arguments are the names of files.
- * What a page of these files would hold (report_data.h) goes to standard output, why there is none to standard error.
+ * Writes the data of a page (report_data.h) to standard output. If there is none, writes the reason to standard error.
  *
  * The page's script (page/analyse.js) is its whole system: the files are open already, in the order of their names, behind the standard
  * streams. */

@@ -37,7 +37,7 @@ struct huffman_table {
     struct {
         uint8_t symbol, bits;
     } entries[1 << HUFFMAN_LOG];
-    unsigned log; /* 0: there is none */
+    unsigned log; /* 0: no table was read yet */
 };
 
 enum sequence_part { LITERAL_LENGTH, OFFSET, MATCH_LENGTH, PARTS };
@@ -140,7 +140,7 @@ static bool fse_build(struct fse_table *table, const int16_t *probabilities, uns
     return true;
 }
 
-/* Reads a description of up to `symbols` probabilities; gives its bytes, 0 where it is none. */
+/* Reads a description of up to `symbols` probabilities; returns its size in bytes, or 0 if it is not valid. */
 static size_t fse_read(struct fse_table *table, const uint8_t *data, size_t size, unsigned symbols, unsigned most_log)
 {
     int16_t probabilities[256] = {0};
@@ -231,7 +231,7 @@ static bool huffman_build(struct huffman_table *table, uint8_t *weights, unsigne
     return at == UINT32_C(1) << log;
 }
 
-/* Gives the bytes of a tree's description, 0 where it is none. */
+/* Reads the description of a tree. Returns its size in bytes, or 0 if it is not valid. */
 static size_t huffman_read(struct huffman_table *table, const uint8_t *data, size_t size)
 {
     uint8_t weights[256] = {0};

@@ -255,7 +255,7 @@ static uint32_t moment_of_time(const struct analysis *analysis, int64_t time_us,
     return low;
 }
 
-/* The beginning that an annotation ends: the last of its name that is open. Gives the count where there is none. */
+/* Returns the index of the last open beginning with the name of this end, or the count if there is none. */
 static size_t find_open(const struct snapshot *snapshot, const bool *closed, size_t end)
 {
     for (size_t i = end; i-- > 0;)

@@ -22,7 +22,7 @@ function cssColour(name) {
 
 const PICTURE = {title: 34, legend: 300, below: 34, beside: 18}; // room around the chart, pixels
 
-// The chart as it is seen, drawn anew: groups as areas, reserved memory, axes, a legend, and whose it is. Gives an element.
+// Draws the visible chart as a new SVG element, with axes, a legend and the name of the file.
 function chartSvg(timeline, model, grouping) {
     const {seen, x, y, width, height} = timeline, groups = grouping.groups.length;
     const lines = (groups + 1) * 18, tall = Math.max(MARGIN.top + height + MARGIN.bottom, MARGIN.top + lines);
