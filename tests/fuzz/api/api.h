@@ -90,6 +90,9 @@ uint8_t take(void);
 bool take_bool(void);
 uint64_t take_number(void); /* any, small ones more often */
 
+/* The entry of a table that `number` selects: every number selects one. */
+#define PICK(table, number) ((table)[(number) % (sizeof(table) / sizeof *(table))])
+
 /* ---- Arguments ---- */
 int any_device(void);
 size_t any_size(void);

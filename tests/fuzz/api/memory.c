@@ -250,7 +250,7 @@ static int any_socket(void)
     uint8_t choice = take();
     if (choice < 224)
         return world.sockets[choice % 2];
-    return choice < 240 ? wrong[choice % 4] : world.wrong_file;
+    return choice < 240 ? PICK(wrong, choice) : world.wrong_file;
 }
 
 static void fuzz_tarn_export_enable(void)
@@ -452,7 +452,7 @@ static void fuzz_tarn_configuration_set(void)
                                            "all:default,all:default",
                                            "segments"};
     uint8_t choice = take();
-    (void)tarn_configuration_set(choice < 224 ? settings[choice % 16] : any_text());
+    (void)tarn_configuration_set(choice < 224 ? PICK(settings, choice) : any_text());
 }
 
 static void fuzz_tarn_configuration_get(void)

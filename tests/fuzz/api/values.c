@@ -40,7 +40,7 @@ int any_device(void)
     static const int others[] = {
         TARN_CURRENT_DEVICE, DEVICES, TARN_MAX_DEVICES - 1, TARN_MAX_DEVICES, INT_MAX, INT_MIN, -2, DEVICES + 1};
     uint8_t choice = take();
-    return choice < 200 ? choice % DEVICES : others[choice % 8];
+    return choice < 200 ? choice % DEVICES : PICK(others, choice);
 }
 
 size_t any_size(void)
@@ -66,7 +66,7 @@ size_t any_size(void)
         return (size_t)take() << (choice % 16);
     if (choice < 128)
         return (size_t)take_number();
-    return edges[choice % 16] + (choice / 16) % 3 - 1;
+    return PICK(edges, choice) + (choice / 16) % 3 - 1;
 }
 
 /* Pointers of which none is an object of tarn; several are not mapped. */
@@ -113,9 +113,9 @@ void *any_pointer(void)
     if (choice < 176)
         return block->pointer;
     static const size_t into[] = {1, 8, 511, 512, 4096};
-    uintptr_t places[] = {start + into[choice % 5], start - into[choice % 5], start + block->size - 1,
+    uintptr_t places[] = {start + PICK(into, choice), start - PICK(into, choice), start + block->size - 1,
                           start + block->size, start + block->size / 2};
-    return (void *)places[choice / 8 % 5];
+    return (void *)PICK(places, choice / 8);
 }
 
 tarn_stream any_stream(void)
@@ -139,7 +139,7 @@ void *any_object(const struct slot *slots)
     if (choice < 208)
         return slots[choice % SLOTS].object;
     if (choice < 224)
-        return kinds[choice % 5][take() % SLOTS].object;
+        return PICK(kinds, choice)[take() % SLOTS].object;
     if (choice < 240)
         return (void *)((uintptr_t)slots[choice % SLOTS].object + 1 + take() % 64);
     return wrong_pointer();
@@ -170,7 +170,7 @@ const char *any_text(void)
     if (choice >= 240)
         return NULL;
     if (choice < 160)
-        return texts[choice % 12];
+        return PICK(texts, choice);
     char *text = room[next++ % 2];
     size_t length = choice < 200 ? take() : 256 + take();
     memset(text, 'x', length);
@@ -190,7 +190,7 @@ const char *any_path(void)
         memset(path, 'a', sizeof path - 1);
         return path;
     }
-    snprintf(path, sizeof path, "%s/%s", world.directory, names[choice % 10]);
+    snprintf(path, sizeof path, "%s/%s", world.directory, PICK(names, choice));
     return path;
 }
 
@@ -200,7 +200,7 @@ size_t struct_size(size_t right)
     if (choice < 224)
         return right;
     static const size_t wrong[] = {0, 1, 8, SIZE_MAX};
-    return choice < 240 ? wrong[choice % 4] : right + 8 * (choice % 2) - 4;
+    return choice < 240 ? PICK(wrong, choice) : right + 8 * (choice % 2) - 4;
 }
 
 void *or_null(void *pointer)
