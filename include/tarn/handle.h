@@ -289,7 +289,7 @@ typedef struct tarn_handle_stats {
  *   TARN_ERROR_INVALID_ARGUMENT   `stats` is NULL, its size is unknown, or the library number is unknown */
 TARN_API tarn_status tarn_handle_stats_get(tarn_library library, int device, tarn_handle_stats *stats);
 
-/* Workspaces ------------------------------------------------------------------------------------------------------
+/* Workspaces --------------------------------------------------------------------------------
  *
  * cuBLAS, rocBLAS and hipBLAS handles need scratch memory. By default the libraries allocate it themselves, once more
  * per captured graph (pytorch/pytorch#83461). TARN_WORKSPACE in the environment (cached, per_call or library) sets the

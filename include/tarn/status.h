@@ -16,7 +16,7 @@
 #define TARN_STATUS_H
 
 #if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ != 8
-#error "tarn needs 64 bits: it reserves several times a GPU's memory as addresses. Compile without -m32 or -mx32."
+#error "tarn needs 64 bits: it reserves several times a GPU's memory. Compile without -m32 or -mx32."
 #endif
 
 #ifdef __cplusplus

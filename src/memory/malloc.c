@@ -1,28 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls that allocate. They check arguments, find the heap, take its lock, and leave the work to heap, slab and ladder. These are
- * the ways of a request. The first that serves it ends the search.
+/* The public calls that allocate. They check arguments, find the heap, take its lock, and leave the
+ * work to heap, slab and ladder. These are the ways of a request. The first that serves it ends the
+ * search.
  *
- *   the request                                    is served by            from                                   locks
- *   small (a slab serves it), no trace             cache_take_fast()       a slot of the thread's last cache      none
- *   small, while the trace is on                   take_traced()           the same                               none
- *   large, not the first on its route              kept_take()             a kept block of exactly its size       the part's
- *   the same                                       take_quickly()          a free span of the thread's last heap  the heap's
- *   any other, or one that these cannot serve      block_alloc(), after a search for its pool and heap:
- *     small                                        slab_block_alloc()      a slot, of a new slab if necessary     the heap's
- *     large, aligned, or of a kind without slabs   span_block_alloc()      the plan's place, a free span, then    the heap's,
- *                                                                          the ladder: new memory, other heaps    the ladder's
- *     nothing has memory, in the default pool      spare_block_alloc()     a pool with use_on_oom                 the heap's
+ *   the request                     is served by          from                           locks
+ *   small, no trace                 cache_take_fast()     a slot of the last cache       none
+ *   small, while the trace is on    take_traced()         the same                       none
+ *   large, not the first on its
+ *     route                         kept_take()           a kept block of its size       the part's
+ *   the same                        take_quickly()        a free span of the last heap   the heap's
+ *   any other, or one that these
+ *     cannot serve                  block_alloc(), after a search for its pool and heap:
+ *     small                         slab_block_alloc()    a slot; if necessary, of a     the heap's
+ *                                                         new slab
+ *     large, aligned, or of a
+ *       kind without slabs          span_block_alloc()    the plan's place, a free span  the heap's
+ *                                                         the ladder                     its own
+ *     nothing has memory, in the
+ *       default pool                spare_block_alloc()   a pool with use_on_oom         the heap's
  *
- *   the call             its stream       its pool                                          what the thread remembers for it
- *   tarn_malloc()        the current one  alloc_for(): by the open scopes                   current_heap, current_cache
- *   tarn_alloc_on()      an argument      alloc_for()                                       named_heap, named_cache
- *   tarn_alloc()         an option        alloc_for(); alloc_in() with a pool as an option  nothing
- *   tarn_pool_alloc()    an argument      alloc_in(): an argument                           nothing
- *   memory_alloc_own()   an argument      route_past_scopes()                               nothing
+ * A request is small if a slab serves its size. "Last" is what served the thread's request before.
  *
- * The first four ways are barred while debug mode, a tool or the driver's checker must see each block. */
+ *   the call             its stream       its pool                     what the thread remembers
+ *   tarn_malloc()        the current one  alloc_for(): by the scopes   current_heap, current_cache
+ *   tarn_alloc_on()      an argument      alloc_for()                  named_heap, named_cache
+ *   tarn_alloc()         an option        alloc_for(); alloc_in() for  nothing
+ *                                         a pool as an option
+ *   tarn_pool_alloc()    an argument      alloc_in(): an argument      nothing
+ *   memory_alloc_own()   an argument      route_past_scopes()          nothing
+ *
+ * The first four ways are barred while debug mode, a tool or the driver's checker must see each
+ * block. */
 #include "memory/malloc.h"
 #include "base/sized.h"
 #include "base/status.h"

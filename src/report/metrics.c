@@ -53,7 +53,7 @@ enum value_kind {
     KNOWN,      /* the same; no line where it is SURVEY_UNKNOWN */
     FLAG,       /* bits of a 32-bit number: `part` says which */
     STAT,       /* a tarn_stat: `part` is the offset of what is wanted of it */
-    STAT_CLASS, /* three of them by class: a line each for small and large, with the label "blocks" */
+    STAT_CLASS, /* three by class: lines for small and large, with the label "blocks" */
     RATIO       /* 1 - the number / the one `part` bytes from it; 0 where that is 0 */
 };
 

@@ -29,7 +29,8 @@
 struct subject {
     tarn_library library;
     const char *knob;    /* as in TARN_SIM_<knob>_FAIL */
-    const char *version; /* as the vendor writes that of the library found; "": not before the first handle */
+    /* As the vendor writes that of the library found; "": not before the first handle. */
+    const char *version;
 };
 
 static const struct library *row_of(const struct subject *subject)

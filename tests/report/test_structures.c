@@ -46,36 +46,38 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
     return status;
 }
 
+#define POOL(...) ((tarn_pool_options){.size = sizeof(tarn_pool_options), __VA_ARGS__})
+
 /* X(call, structure, whether NULL is fine, the call with `it`): a `_get` asks for the structure, and so does
  * a clear; others are given it. */
 /* clang-format off */
-#define LIST(X)                                                                                                \
-    X(device, tarn_device_properties, false, tarn_device_properties_get(0, it))                                \
-    X(row, tarn_library_row, false, tarn_library_register(it, &(tarn_library){0}))                             \
-    X(library, tarn_library_info, false, tarn_library_info_get(library, it))                                   \
-    X(handles, tarn_handle_stats, false, tarn_handle_stats_get(library, 0, it))                                \
-    X(workspaces, tarn_workspace_stats, false, tarn_workspace_stats_get(0, it))                                \
-    X(choice, tarn_workspace_choice, true, tarn_workspace_clear(it, NULL))                                     \
-    X(cleared, tarn_workspace_cleared, true, tarn_workspace_clear(NULL, it))                                   \
-    X(host, tarn_host_configuration, false, tarn_host_configuration_set(it))                                                  \
-    X(ledger, tarn_host_ledger, false, tarn_host_ledger_get(0, it))                                            \
-    X(live, tarn_live_options, true, tarn_live_start(it))                                                      \
-    X(alloc, tarn_alloc_options, false, tarn_alloc(it, 100, &(void *){0}))                                     \
-    X(block, tarn_block_info, false, tarn_pointer_info_get(block, it))                                             \
-    X(observer, tarn_observer_options, false, tarn_observer_add(it, &(tarn_observer){0}))                      \
-    X(pinned, tarn_pinned_stats, false, tarn_pinned_stats_get(it))                                             \
-    X(allocator, tarn_pool_allocator, true, of_a_new_pool(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .allocator = it})) \
-    X(stream, tarn_stream_info, false, tarn_stream_info_get(TARN_STREAM_LEGACY, it))                                       \
-    X(pool_info, tarn_pool_info, false, tarn_pool_info_get(pool, it))                                          \
-    X(sizes, tarn_segment_sizes, true, of_a_new_pool(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .sizes = it})) \
-    X(pool, tarn_pool_options, true, of_a_new_pool(it))                                                        \
-    X(share, tarn_share_info, false, tarn_share_info_get(share, it))                                           \
-    X(snapshot, tarn_snapshot_options, true, tarn_snapshot_print(take, NULL, it))                              \
-    X(snapshot_file, tarn_snapshot_options, true, tarn_snapshot_write("/dev/null/none", it))                   \
-    X(stats, tarn_stats, false, tarn_device_stats_get(0, it))                                                         \
-    X(pool_stats, tarn_stats, false, tarn_pool_stats_get(pool, it))                                            \
-    X(sleeper, tarn_sleeper_options, false, tarn_sleeper_add(it, &(tarn_sleeper){0}))                          \
-    X(sleeper_get, tarn_sleeper_info, false, tarn_sleeper_info_get(sleeper, it))                               \
+#define LIST(X) \
+    X(device, tarn_device_properties, false, tarn_device_properties_get(0, it)) \
+    X(row, tarn_library_row, false, tarn_library_register(it, &(tarn_library){0})) \
+    X(library, tarn_library_info, false, tarn_library_info_get(library, it)) \
+    X(handles, tarn_handle_stats, false, tarn_handle_stats_get(library, 0, it)) \
+    X(workspaces, tarn_workspace_stats, false, tarn_workspace_stats_get(0, it)) \
+    X(choice, tarn_workspace_choice, true, tarn_workspace_clear(it, NULL)) \
+    X(cleared, tarn_workspace_cleared, true, tarn_workspace_clear(NULL, it)) \
+    X(host, tarn_host_configuration, false, tarn_host_configuration_set(it)) \
+    X(ledger, tarn_host_ledger, false, tarn_host_ledger_get(0, it)) \
+    X(live, tarn_live_options, true, tarn_live_start(it)) \
+    X(alloc, tarn_alloc_options, false, tarn_alloc(it, 100, &(void *){0})) \
+    X(block, tarn_block_info, false, tarn_pointer_info_get(block, it)) \
+    X(observer, tarn_observer_options, false, tarn_observer_add(it, &(tarn_observer){0})) \
+    X(pinned, tarn_pinned_stats, false, tarn_pinned_stats_get(it)) \
+    X(allocator, tarn_pool_allocator, true, of_a_new_pool(&POOL(.allocator = it))) \
+    X(stream, tarn_stream_info, false, tarn_stream_info_get(TARN_STREAM_LEGACY, it)) \
+    X(pool_info, tarn_pool_info, false, tarn_pool_info_get(pool, it)) \
+    X(sizes, tarn_segment_sizes, true, of_a_new_pool(&POOL(.sizes = it))) \
+    X(pool, tarn_pool_options, true, of_a_new_pool(it)) \
+    X(share, tarn_share_info, false, tarn_share_info_get(share, it)) \
+    X(snapshot, tarn_snapshot_options, true, tarn_snapshot_print(take, NULL, it)) \
+    X(snapshot_file, tarn_snapshot_options, true, tarn_snapshot_write("/dev/null/none", it)) \
+    X(stats, tarn_stats, false, tarn_device_stats_get(0, it)) \
+    X(pool_stats, tarn_stats, false, tarn_pool_stats_get(pool, it)) \
+    X(sleeper, tarn_sleeper_options, false, tarn_sleeper_add(it, &(tarn_sleeper){0})) \
+    X(sleeper_get, tarn_sleeper_info, false, tarn_sleeper_info_get(sleeper, it)) \
     X(trace, tarn_trace_options, true, tarn_trace_start(it))
 /* clang-format on */
 

@@ -89,8 +89,9 @@ struct analysis {
     size_t module_count;
     uint8_t *categories; /* by block: enum category */
     uint64_t renewed;    /* bytes that were freed while an optimizer ran: its own, and of before the trace */
-    uint32_t
-        *tops; /* by text: a text that begins with the same part before the first "/" and stands for all of these */
+    /* By text: a text that begins with the same part before the first "/" and stands for all of
+     * these. */
+    uint32_t *tops;
 
     uint32_t peak;          /* the first moment at which `allocated` is highest */
     uint32_t peak_reserved; /* of the moments at which `reserved` is highest the first at which most is allocated */

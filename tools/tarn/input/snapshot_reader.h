@@ -116,8 +116,9 @@ extern const char *const reader_words[WORD_COUNT];
 /* Where in the snapshot a dict is, for error texts. */
 struct path {
     enum { PATH_TOP, PATH_SEGMENT, PATH_BLOCK, PATH_TRACE, PATH_EVENT, PATH_TARN, PATH_PART } kind;
-    size_t outer, inner; /* segment and block, trace and event, or key (enum word) and item of a part of "tarn" */
-    uint64_t offset;     /* of the dict */
+    /* Segment and block, trace and event, or key (enum word) and item of a part of "tarn". */
+    size_t outer, inner;
+    uint64_t offset; /* of the dict */
 };
 
 /* The entries of one dict by key. */

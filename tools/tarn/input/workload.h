@@ -78,9 +78,9 @@ struct workload {
     size_t wait_count, capture_count;
     size_t trim_count; /* of the program's own */
     bool has_order;    /* a recording by tarn: what streams, captures and private pools did is in it */
-    uint64_t
-        device_memory; /* bytes: of the recorded device, or its limit, by tarn's recording or by the last out-of-memory error;
-                               0 where it is not known */
+    /* Bytes of the recorded device, or its limit, by tarn's recording or by the last out-of-memory
+     * error; 0 where it is not known. */
+    uint64_t device_memory;
     size_t lost_count; /* events that the recording must have lost, or that contradict the others */
     bool has_times;
     uint64_t peak_requested;         /* bytes: sum of sizes from allocation to free */

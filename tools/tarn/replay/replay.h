@@ -34,13 +34,14 @@ enum replay_policy {
 
 struct replay_options {
     const char *driver;
-    uint64_t device_memory; /* bytes; 0: the recorded device's where that is known, else the larger of 80 GiB and 1.25 x
-                               the recorded peak */
-    uint64_t lag;           /* ns from a block's free to the end of its last use */
-    uint32_t repeat;        /* at least 1 */
-    uint32_t deal_streams;  /* streams that the blocks are dealt over; 0: those of the recording */
-    uint32_t deal_threads;  /* threads that they are dealt over; 0: one */
-    uint64_t vary;          /* seed of a run that differs a little: workload_vary(); 0: none */
+    /* Bytes; 0: the recorded device's where that is known, else the larger of 80 GiB and 1.25 x the
+     * recorded peak. */
+    uint64_t device_memory;
+    uint64_t lag;          /* ns from a block's free to the end of its last use */
+    uint32_t repeat;       /* at least 1 */
+    uint32_t deal_streams; /* streams that the blocks are dealt over; 0: those of the recording */
+    uint32_t deal_threads; /* threads that they are dealt over; 0: one */
+    uint64_t vary;         /* seed of a run that differs a little: workload_vary(); 0: none */
 
     const char *what_if;       /* the text that these options are from; NULL for those of the command line */
     const char *conf;          /* settings, or of PyTorch's policy; NULL: none */
