@@ -180,7 +180,8 @@ static bool write_advice(FILE *out, const struct report_file *file, const struct
 
 static void write_cell(FILE *out, const struct report_options *options, double filled, bool line)
 {
-    static const char *const eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const eighths[] = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
+                                          "\u2585", "\u2586", "\u2587", "\u2588"};
     int eighth = filled <= 0 ? 0 : filled >= 1 ? 8 : (int)(filled * 8 + 0.5);
     if (eighth == 0 && line)
         fputs(options->unicode ? "·" : ".", out);
