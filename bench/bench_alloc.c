@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What an allocation and a free cost, beside host allocators: pairs of one size, random slots, the requests of recorded traces
- * (TARN_TRACES names folders of PyTorch snapshots), single calls, many threads, and one thread that frees what another allocates.
+/* What an allocation and a free cost, beside host allocators: pairs of one size, random slots, the
+ * requests of recorded traces (TARN_TRACES names folders of PyTorch snapshots), single calls, many
+ * threads, and one thread that frees what another allocates.
  *
- * Every allocator runs the same sequence, in the same process. A round runs each of them twice, the first time for what the one
- * before has left of the processor's caches, in an order that rotates; what is printed is the median of the second runs, and tarn's
- * beside each peer's. Touched: the first 64 bytes of each block are written
+ * Every allocator runs the same sequence, in the same process. A round runs each of them twice, the
+ * first time for what the one before has left of the processor's caches, in an order that rotates;
+ * what is printed is the median of the second runs, and tarn's beside each peer's. Touched: the
+ * first 64 bytes of each block are written
  * after the allocation.
  *
  * usage: bench_alloc [scaling]     "scaling": only the table by the number of threads */
@@ -22,7 +24,8 @@
 #define TRACES 64
 
 /* Measures every peer on a sequence, and prints a line. The medians, in ns, go to `medians`. */
-static void measure(const struct sequence *sequence, bool touch, size_t rounds, double medians[PEERS])
+static void measure(const struct sequence *sequence, bool touch, size_t rounds,
+                    double medians[PEERS])
 {
     double times[PEERS][ROUNDS];
     void **slots = slots_make(sequence);
@@ -30,7 +33,8 @@ static void measure(const struct sequence *sequence, bool touch, size_t rounds, 
         for (size_t i = 0; i < peer_count; i++) {
             size_t peer = (i + round) % peer_count;
             (void)sequence_run(&peers[peer], sequence, slots, touch, CLOCK_MONOTONIC);
-            times[peer][round] = sequence_run(&peers[peer], sequence, slots, touch, CLOCK_MONOTONIC);
+            times[peer][round] =
+                sequence_run(&peers[peer], sequence, slots, touch, CLOCK_MONOTONIC);
         }
     free(slots);
     printf("%-26.26s", sequence->name);
@@ -45,7 +49,8 @@ static void measure(const struct sequence *sequence, bool touch, size_t rounds, 
 
 static void head(const char *title, size_t rounds)
 {
-    printf("\n%s: ns for an allocation and its free, median of %zu rounds\n%-26s", title, rounds, "");
+    printf("\n%s: ns for an allocation and its free, median of %zu rounds\n%-26s", title, rounds,
+           "");
     for (size_t i = 0; i < peer_count; i++)
         printf("  %9s", peers[i].name);
     for (size_t i = 1; i < peer_count; i++) {
@@ -66,7 +71,8 @@ static void geometric_mean(const double logs[PEERS], size_t count)
     putchar('\n');
 }
 
-static void measure_and_end(const char *name, struct sequence sequence, bool touch, double logs[PEERS])
+static void measure_and_end(const char *name, struct sequence sequence, bool touch,
+                            double logs[PEERS])
 {
     double medians[PEERS];
     if (name)
@@ -96,10 +102,11 @@ static void large_blocks(void)
     measure_and_end("pair, 16 MiB", sequence_pairs(LARGE << 4), false, NULL);
     measure_and_end("pair, 128 MiB", sequence_pairs(LARGE << 7), false, NULL);
     measure_and_end("pair, 1 GiB", sequence_pairs(LARGE << 10), false, NULL);
-    puts("(a host allocator may take such a block from the system and give it back each time; it touches none of it)");
+    puts("(a host allocator may take such a block from the system and give it back each time; it "
+         "touches none of it)");
 }
 
-/* Traces ----------------------------------------------------------------------------------------------------------- */
+/* Traces --------------------------------------------------------------------------------------- */
 
 static int is_snapshot(const struct dirent *entry)
 {
@@ -107,7 +114,8 @@ static int is_snapshot(const struct dirent *entry)
     return name && (strcmp(name, ".pickle") == 0 || strcmp(name, ".pickle.zst") == 0);
 }
 
-/* Reads the snapshots of a folder that have a trace, in the order of their names, behind the first `count`. Gives how many there are. */
+/* Reads the snapshots of a folder that have a trace, in the order of their names, behind the first
+ * `count`. Gives how many there are. */
 static size_t traces_read(const char *folder, struct sequence sequences[TRACES], size_t count)
 {
     struct dirent **entries = NULL;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a call costs beside many pools, streams, scopes, captures and observers, on the host device: with 100, 10,000 and 100,000 of each.
- * Streams, and what begins on them, go up to 60,000, since there are no more. Each column is a process of its own. Every pool has a block,
- * and every stream had one. The kernel limits the mappings of a process: so beyond the first 10,000, pools have the caller's allocator, and
- * streams give their memory back. Microseconds per call,
+/* What a call costs beside many pools, streams, scopes, captures and observers, on the host device:
+ * with 100, 10,000 and 100,000 of each. Streams, and what begins on them, go up to 60,000, since
+ * there are no more. Each column is a process of its own. Every pool has a block, and every stream
+ * had one. The kernel limits the mappings of a process: so beyond the first 10,000, pools have the
+ * caller's allocator, and streams give their memory back. Microseconds per call,
  * the best of three times a hundred calls; of listings, nanoseconds per object. Prints a table.
  *
  * usage: bench_costs [NUMBER...]     the numbers of objects, instead of those above */
@@ -97,7 +98,7 @@ static void measure_listing(const char *name, void (*call)(size_t i), size_t obj
     note(name, (now_us() - start) * 1e3 / (double)objects, true);
 }
 
-/* Pools ------------------------------------------------------------------------------------------------------------- */
+/* Pools ---------------------------------------------------------------------------------------- */
 
 static void *callers_alloc(size_t size, int device, void *stream, void *user)
 {
@@ -118,10 +119,14 @@ static void callers_free(void *pointer, size_t size, int device, void *stream, v
 
 static tarn_pool *pool_make(bool mapped)
 {
-    const tarn_pool_allocator allocator = {.size = sizeof allocator, .alloc = callers_alloc, .free = callers_free};
-    const tarn_segment_sizes sizes = {.size = sizeof sizes, .small_segment = 65536, .large_segment = 65536};
-    const tarn_pool_options options = {
-        .size = sizeof options, .device = TARN_CURRENT_DEVICE, .allocator = &allocator, .sizes = &sizes};
+    const tarn_pool_allocator allocator = {
+        .size = sizeof allocator, .alloc = callers_alloc, .free = callers_free};
+    const tarn_segment_sizes sizes = {
+        .size = sizeof sizes, .small_segment = 65536, .large_segment = 65536};
+    const tarn_pool_options options = {.size = sizeof options,
+                                       .device = TARN_CURRENT_DEVICE,
+                                       .allocator = &allocator,
+                                       .sizes = &sizes};
     tarn_pool *pool = NULL;
     must(tarn_pool_create(mapped ? NULL : &options, &pool));
     return pool;
@@ -226,7 +231,8 @@ static void memory_is_listed(size_t i)
     must(tarn_memory_list(nothing, NULL));
 }
 
-/* Looks at each heap whose memory might serve, since freed memory may lie in the caches of threads; then says what has the memory. */
+/* Looks at each heap whose memory might serve, since freed memory may lie in the caches of threads;
+ * then says what has the memory. */
 static void memory_is_short(size_t i)
 {
     void *block = NULL;
@@ -234,7 +240,8 @@ static void memory_is_short(size_t i)
     (void)i;
     must(tarn_device_stats_get(0, &stats));
     must(tarn_device_limit_set(0, (size_t)stats.reserved_bytes[0].current));
-    if (tarn_alloc_on(own, (size_t)stats.reserved_bytes[0].current, &block) != TARN_ERROR_OUT_OF_MEMORY)
+    if (tarn_alloc_on(own, (size_t)stats.reserved_bytes[0].current, &block) !=
+        TARN_ERROR_OUT_OF_MEMORY)
         exit(1);
     must(tarn_device_limit_set(0, TARN_NO_LIMIT));
 }
@@ -274,7 +281,7 @@ static void measure_pools(void)
     measure_listing("`tarn_device_trim()`", device_is_trimmed, number);
 }
 
-/* Streams ----------------------------------------------------------------------------------------------------------- */
+/* Streams -------------------------------------------------------------------------------------- */
 
 static size_t stream_count(void)
 {
@@ -334,7 +341,8 @@ static void measure_streams(void)
             must(tarn_device_trim(0, 0));
         must(tarn_record_stream(used, streams[i]));
     }
-    measure_listing("a request that no memory serves, beside streams", memory_is_short, stream_count());
+    measure_listing("a request that no memory serves, beside streams", memory_is_short,
+                    stream_count());
     measure("streams: lease one, first allocation, free", stream_begins);
     measure("`tarn_pool_suspend()`, `tarn_pool_resume()` beside streams", pool_sleeps_beside);
     measure("growth of a stream's memory", stream_grows);
@@ -346,7 +354,7 @@ static void measure_streams(void)
     free(each);
 }
 
-/* Scopes, captures, observers ---------------------------------------------------------------------------------------- */
+/* Scopes, captures, observers ------------------------------------------------------------------ */
 
 static tarn_pool *shared;
 static tarn_stream idle;
@@ -407,7 +415,8 @@ static void ignore(const tarn_shortage *shortage, void *user)
 
 static void observer(size_t i)
 {
-    const tarn_observer_options options = {.size = sizeof options, .device = TARN_ALL_DEVICES, .out_of_memory = ignore};
+    const tarn_observer_options options = {
+        .size = sizeof options, .device = TARN_ALL_DEVICES, .out_of_memory = ignore};
     tarn_observer added;
     (void)i;
     must(tarn_observer_add(&options, &added));
@@ -416,14 +425,15 @@ static void observer(size_t i)
 
 static void measure_observers(void)
 {
-    const tarn_observer_options options = {.size = sizeof options, .device = TARN_ALL_DEVICES, .out_of_memory = ignore};
+    const tarn_observer_options options = {
+        .size = sizeof options, .device = TARN_ALL_DEVICES, .out_of_memory = ignore};
     tarn_observer added;
     for (size_t i = 0; i < number; i++)
         must(tarn_observer_add(&options, &added));
     measure("observers: add one, remove", observer);
 }
 
-/* The table ---------------------------------------------------------------------------------------------------------- */
+/* The table ------------------------------------------------------------------------------------ */
 
 static void child(int to, void (*measures)(void))
 {
@@ -485,7 +495,8 @@ int main(int count, char **arguments)
     for (size_t line = 0; line < lines; line++) {
         printf("\n| %s |", rows[0][line].name);
         for (size_t i = 0; i < columns; i++)
-            printf(rows[i][line].listing ? " %.0f ns per object |" : " %.1f us |", rows[i][line].value);
+            printf(rows[i][line].listing ? " %.0f ns per object |" : " %.1f us |",
+                   rows[i][line].value);
     }
     putchar('\n');
     return 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a get costs: stream unchanged, changed at every get, the same with a workspace; on 1 and on 2 threads. The library
- * is opened at run time, as by a program that was not linked with it, and its vendor is a set of empty functions: so what
- * is measured is tarn. Nothing in it waits, so the clock is the thread's processor time, which other programs disturb
- * less. Median of 9 runs, ns a get; for threads the slower one, beside a loop of pure computation on as many, to tell how
- * much of the time is the machine. */
+/* What a get costs: stream unchanged, changed at every get, the same with a workspace; on 1 and on
+ * 2 threads. The library is opened at run time, as by a program that was not linked with it, and
+ * its vendor is a set of empty functions: so what is measured is tarn. Nothing in it waits, so the
+ * clock is the thread's processor time, which other programs disturb less. Median of 9 runs, ns a
+ * get; for threads the slower one, beside a loop of pure computation on as many, to tell how much
+ * of the time is the machine. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static struct {
     const char *(*last_error)(void);
 } tarn;
 
-/* The vendor ------------------------------------------------------------------------------------------------------ */
+/* The vendor ----------------------------------------------------------------------------------- */
 
 static int create(void **handle)
 {
@@ -53,7 +54,7 @@ static int set_workspace(void *handle, void *pointer, size_t size)
     return 0;
 }
 
-/* Measuring ------------------------------------------------------------------------------------------------------- */
+/* Measuring ------------------------------------------------------------------------------------ */
 
 enum kind { UNCHANGED, UNCHANGED_ON, CHANGED, CHANGED_ON, SET_ALONE, COMPUTE, KINDS };
 static const char *const names[KINDS] = {
@@ -192,9 +193,13 @@ static void load(const char *path)
 
 int main(int argc, char **argv)
 {
-    tarn_library_row row = {
-        .size = sizeof row, .name = "bench", .create = create, .destroy = destroy, .set_stream = set_stream};
-    const tarn_host_configuration config = {.size = sizeof config, .devices = 1, .memory = (size_t)1 << 30};
+    tarn_library_row row = {.size = sizeof row,
+                            .name = "bench",
+                            .create = create,
+                            .destroy = destroy,
+                            .set_stream = set_stream};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = 1, .memory = (size_t)1 << 30};
     load(argc > 1 ? argv[1] : TARN_LIBRARY);
     must(tarn.host_configuration_set(&config));
     must(tarn.library_register(&row, &plain));
@@ -208,9 +213,9 @@ int main(int argc, char **argv)
     for (int kind = 0; kind < KINDS; kind++)
         printf("%-46s %10.2f %10.2f\n", names[kind], measure((enum kind)kind, plain, 1),
                measure((enum kind)kind, plain, 2));
-    printf("%-46s %10.2f %10.2f\n", "get, stream unchanged, with a workspace", measure(UNCHANGED, with_workspace, 1),
-           measure(UNCHANGED, with_workspace, 2));
-    printf("%-46s %10.2f %10.2f\n", "get_on, stream changed, with a workspace", measure(CHANGED_ON, with_workspace, 1),
-           measure(CHANGED_ON, with_workspace, 2));
+    printf("%-46s %10.2f %10.2f\n", "get, stream unchanged, with a workspace",
+           measure(UNCHANGED, with_workspace, 1), measure(UNCHANGED, with_workspace, 2));
+    printf("%-46s %10.2f %10.2f\n", "get_on, stream changed, with a workspace",
+           measure(CHANGED_ON, with_workspace, 1), measure(CHANGED_ON, with_workspace, 2));
     return 0;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned host memory, on the host device: what an allocation and its free cost on one thread where free memory serves, and
- * how much memory a sequence of requests takes, beside what rounding each block up to a power of two takes, with whole
- * blocks that are used again (PyTorch's CachingHostAllocator.h). */
+/* Pinned host memory, on the host device: what an allocation and its free cost on one thread where
+ * free memory serves, and how much memory a sequence of requests takes, beside what rounding each
+ * block up to a power of two takes, with whole blocks that are used again (PyTorch's
+ * CachingHostAllocator.h). */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,8 @@ static uint64_t random_next(uint64_t *state)
     return *state;
 }
 
-/* Sizes as batches have them: three quarters of one of a few shapes that vary by the batch, the rest small. */
+/* Sizes as batches have them: three quarters of one of a few shapes that vary by the batch, the
+ * rest small. */
 static size_t random_size(uint64_t *state)
 {
     uint64_t kind = random_next(state) % 4, value = random_next(state);
@@ -117,7 +119,8 @@ static void waste(void)
     tarn_pinned_stats stats = {.size = sizeof stats};
     if (tarn_pinned_stats_get(&stats))
         die("tarn_pinned_stats_get");
-    printf("\n%d random requests, %d at a time at most: peak of what is asked for %.1f MiB\n%-24s  %9s  %9s  %9s\n",
+    printf("\n%d random requests, %d at a time at most: peak of what is asked for %.1f MiB\n%-24s  "
+           "%9s  %9s  %9s\n",
            STEPS, SLOTS, (double)live_peak / 1048576, "", "MiB", "of asked", "calls");
     printf("%-24s  %9.1f  %9.2f  %9lld\n", "tarn", (double)stats.allocated_bytes.peak / 1048576,
            (double)stats.allocated_bytes.peak / (double)live_peak, (long long)stats.num_host_alloc);
@@ -132,10 +135,10 @@ int main(void)
     tarn_host_configuration config = {.size = sizeof config};
     if (tarn_host_configuration_set(&config))
         die("tarn_host_configuration_set");
-    printf(
-        "tarn %s, pinned host memory, one thread of the host device\n\nns for an allocation and its free, median of %d "
-        "rounds\n",
-        tarn_version(), ROUNDS);
+    printf("tarn %s, pinned host memory, one thread of the host device\n\nns for an allocation and "
+           "its free, median of %d "
+           "rounds\n",
+           tarn_version(), ROUNDS);
     pairs("pair, 512 B", 512);
     pairs("pair, 64 KiB", 65536);
     pairs("pair, 1 MiB", 1 << 20);

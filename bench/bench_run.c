@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the shim of `tarn run` adds to a call, in ns: calls by way of it less the same calls of the driver behind it, which is the one of the
- * tests, does next to nothing, and gives each thread addresses of its own. Charged calls are an allocation and a free; passed ones a query, a free of nothing and, for what is not
- * hooked, nothing at all. Then the charged calls again under --pool: one that a pool serves beside one that is too large for it. The driver's wait for its context, which a pooled
- * free makes as a passed one does, takes no time here. On 1 and on 2 threads, whose own stack of blocks is 64 deep. Median of 9 interleaved runs; processor time.
+/* What the shim of `tarn run` adds to a call, in ns: calls by way of it less the same calls of the
+ * driver behind it, which is the one of the tests, does next to nothing, and gives each thread
+ * addresses of its own. Charged calls are an allocation and a free; passed ones a query, a free of
+ * nothing and, for what is not hooked, nothing at all. Then the charged calls again under --pool:
+ * one that a pool serves beside one that is too large for it. The driver's wait for its context,
+ * which a pooled free makes as a passed one does, takes no time here. On 1 and on 2 threads, whose
+ * own stack of blocks is 64 deep. Median of 9 interleaved runs; processor time.
  *
  * Runs itself under `tarn run`: the program is found beside the benchmark's folder. */
 #include "run/abi.h"
@@ -62,8 +65,9 @@ static double now(void)
 }
 
 enum kind { ALLOC, LARGE, ORDERED, INFO, FREE_NOTHING, KINDS };
-static const char *const names[KINDS] = {"cuMemAlloc or cuMemFree", "the same of 2 MiB", "cuMemAllocAsync or cuMemFree",
-                                         "cuMemGetInfo", "cuMemFree(0)"};
+static const char *const names[KINDS] = {"cuMemAlloc or cuMemFree", "the same of 2 MiB",
+                                         "cuMemAllocAsync or cuMemFree", "cuMemGetInfo",
+                                         "cuMemFree(0)"};
 static bool is_charged(enum kind kind)
 {
     return kind == ALLOC || kind == LARGE || kind == ORDERED;
@@ -131,9 +135,11 @@ static void report(int threads)
 {
     for (int kind = 0; kind < KINDS; kind++)
         for (int i = 0; i < threads && is_measured(kind); i++) {
-            double driver = median(bench.results[i][0][kind]), shim = median(bench.results[i][1][kind]);
-            printf("%d thread%s  %-32s driver %6.1f  with %s %6.1f  adds %6.1f ns\n", threads, threads > 1 ? "s" : " ",
-                   names[kind], driver, is_pooled ? "--pool  " : "the shim", shim, shim - driver);
+            double driver = median(bench.results[i][0][kind]),
+                   shim = median(bench.results[i][1][kind]);
+            printf("%d thread%s  %-32s driver %6.1f  with %s %6.1f  adds %6.1f ns\n", threads,
+                   threads > 1 ? "s" : " ", names[kind], driver,
+                   is_pooled ? "--pool  " : "the shim", shim, shim - driver);
         }
 }
 
@@ -159,8 +165,8 @@ static int run_again(void)
     for (int with_pools = 0; with_pools < 2 && !status; with_pools++) {
         pid_t child = fork();
         if (child == 0) {
-            execl(TARN_PROGRAM_FILE, "tarn", "run", "--quiet", with_pools ? "--pool" : "--", with_pools ? "--" : self,
-                  with_pools ? self : NULL, (char *)NULL);
+            execl(TARN_PROGRAM_FILE, "tarn", "run", "--quiet", with_pools ? "--pool" : "--",
+                  with_pools ? "--" : self, with_pools ? self : NULL, (char *)NULL);
             perror(TARN_PROGRAM_FILE);
             _exit(1);
         }

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Slots of mixed sizes on several streams: how soon the heaps have the memory that they need, and what a step costs then. Each stream has
- * 256 slots. A step picks one at random: a full slot is freed, an empty one is filled with 256 KiB to 32 MiB. How much a stream has live goes up
- * and down, and at different times in each stream, so idle memory of one stream is often what another is short of.
+/* Slots of mixed sizes on several streams: how soon the heaps have the memory that they need, and
+ * what a step costs then. Each stream has 256 slots. A step picks one at random: a full slot is
+ * freed, an empty one is filled with 256 KiB to 32 MiB. How much a stream has live goes up and
+ * down, and at different times in each stream, so idle memory of one stream is often what another
+ * is short of.
  *
  * Usage: bench_slots [--turns] [--streams N] [--steps N]
  *
- *   --turns      one thread steps all streams in turn, so that the counts are the same in each run; otherwise each stream has a
- *                thread, and times are printed
- *   --streams N  only with N streams (1, 2, 4 and so on up to 16, or with threads to the number of processors)
+ *   --turns      one thread steps all streams in turn, so that the counts are the same in each run;
+ *                otherwise each stream has a thread, and times are printed
+ *   --streams N  only with N streams (1, 2, 4 and so on up to 16, or with threads to the number of
+ *                processors)
  *   --steps N    of each stream (100,000; with --turns 20,000)
  *
- * Uses the GPU where there is one, otherwise the host device: then TARN_HOST_COSTS names the cost table by which --turns prints the driver's
- * time. Blocks are not touched. */
+ * Uses the GPU where there is one, otherwise the host device: then TARN_HOST_COSTS names the cost
+ * table by which --turns prints the driver's time. Blocks are not touched. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -49,7 +52,8 @@ static _Thread_local size_t window_here;
 static struct {
     atomic_size_t calls, bytes;
 } mapped[MOST_WINDOWS];
-static uint64_t driver_ns[MOST_WINDOWS + 1]; /* in turns: the driver's time at the beginning of a window */
+static uint64_t driver_ns[MOST_WINDOWS + 1]; /* in turns: the driver's time at the beginning of a
+                                                window */
 
 static void die(const char *what)
 {
@@ -162,7 +166,8 @@ static int order(const void *left, const void *right)
 }
 
 /* A pair's ns in part of a run: the median over the windows of all streams, and the mean. */
-static void times(const struct runner *runners, size_t streams, size_t from, size_t to, double *median, double *mean)
+static void times(const struct runner *runners, size_t streams, size_t from, size_t to,
+                  double *median, double *mean)
 {
     static double all[MOST_STREAMS * MOST_WINDOWS];
     size_t known = 0;
@@ -187,11 +192,13 @@ static void show(const struct runner *runners, size_t streams, size_t windows, b
         settled = atomic_load(&mapped[window].calls) ? window + 1 : settled;
     must(tarn_device_stats_get(0, &stats), "tarn_device_stats_get");
     double reserved = (double)stats.reserved_bytes[TARN_STAT_ALL].peak;
-    printf("%zu streams: reserved %.2f GiB, %.3f of the most that was live, %.3f of the sum of each stream's most; ",
+    printf("%zu streams: reserved %.2f GiB, %.3f of the most that was live, %.3f of the sum of "
+           "each stream's most; ",
            streams, reserved / (1 << 30), reserved / (double)stats.active_bytes[TARN_STAT_ALL].peak,
            reserved / (double)most_live);
     printf("last mapped in step %zu\n", settled * WINDOW);
-    printf("%16s %20s%s%s\n", "up to step", "MiB mapped in 1,000", driver_ns[windows] ? "  driver's us in 1,000" : "",
+    printf("%16s %20s%s%s\n", "up to step", "MiB mapped in 1,000",
+           driver_ns[windows] ? "  driver's us in 1,000" : "",
            turns ? "" : "  ns per pair: median, mean");
     for (size_t part = 0; part < SHOWN; part++) {
         size_t from = windows * part / SHOWN, to = windows * (part + 1) / SHOWN, bytes = 0;
@@ -266,7 +273,9 @@ int main(int argc, char **argv)
     size_t most = turns || cores > MOST_STREAMS ? MOST_STREAMS : (size_t)(cores < 1 ? 1 : cores);
     size_t windows = ((steps ? steps : turns ? 20000 : 100000) + WINDOW - 1) / WINDOW;
     must(tarn_device_set(0), "tarn_device_set");
-    must(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .mapped = count}, &observer),
+    must(tarn_observer_add(
+             &(tarn_observer_options){.size = sizeof(tarn_observer_options), .mapped = count},
+             &observer),
          "tarn_observer_add");
     printf("256 slots per stream, 256 KiB to 32 MiB; a step is an allocation or a free\n");
     for (size_t streams = only ? only : 1; streams <= (only ? only : most); streams *= 2)

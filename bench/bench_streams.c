@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What it costs to come from a native stream to tarn's, for code that is given a native one with each call: found, and adopted for the
- * call, with few streams and with 1,000. The streams are made by libcuda: the machine's, or under `tarn sim --driver cuda` the simulated one,
- * whose answers cost what the host device's do. Each stream has a heap, as it would. Median of 9 runs, ns a call. */
+/* What it costs to come from a native stream to tarn's, for code that is given a native one with
+ * each call: found, and adopted for the call, with few streams and with 1,000. The streams are made
+ * by libcuda: the machine's, or under `tarn sim --driver cuda` the simulated one, whose answers
+ * cost what the host device's do. Each stream has a heap, as it would. Median of 9 runs, ns a
+ * call. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +95,8 @@ int main(void)
     for (int streams = 4; streams <= MOST; streams = streams == 4 ? MOST : MOST + 1) {
         make(streams == 4 ? 0 : 4, streams);
         printf("find, %d streams: %.1f ns\n", streams, measure(find, streams, 1000000));
-        printf("adopt and retire, %d streams: %.1f ns\n", streams, measure(adopt_and_retire, streams, 10000));
+        printf("adopt and retire, %d streams: %.1f ns\n", streams,
+               measure(adopt_and_retire, streams, 10000));
     }
     return 0;
 }

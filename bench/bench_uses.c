@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Blocks that other streams use, on the host device: what an allocation, its record on another stream and its free cost while many
- * blocks wait; and what a pair of a small size costs before its slabs' blocks were ever recorded, while a few of them are, and once
- * none is any more. */
+/* Blocks that other streams use, on the host device: what an allocation, its record on another
+ * stream and its free cost while many blocks wait; and what a pair of a small size costs before its
+ * slabs' blocks were ever recorded, while a few of them are, and once none is any more. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tarn/host.h>
@@ -76,8 +76,9 @@ static void waiting(int streams, size_t size)
             leave(own, others[done % streams], size);
         times[part] = (now() - start) / MORE;
     }
-    printf("alloc, record, free of %6zu B, %2d streams   %7.0f ns at the start, %7.0f with %d pending\n", size, streams,
-           times[0], times[1], PENDING);
+    printf("alloc, record, free of %6zu B, %2d streams   %7.0f ns at the start, %7.0f with %d "
+           "pending\n",
+           size, streams, times[0], times[1], PENDING);
     end_all();
     for (int i = 0; i < streams; i++)
         must(tarn_stream_return(others[i]), "tarn_stream_return");
@@ -114,8 +115,9 @@ static void small_pairs(void)
     for (int i = 0; i < COUNT; i += 4)
         must(tarn_free(blocks[i]), "tarn_free");
     must(tarn_stream_synchronize(other), "tarn_stream_synchronize");
-    printf("malloc, free of %d B   %.1f ns at the start, %.1f beside recorded blocks, %.1f when they are free\n", SMALL,
-           before, beside, pair());
+    printf("malloc, free of %d B   %.1f ns at the start, %.1f beside recorded blocks, %.1f when "
+           "they are free\n",
+           SMALL, before, beside, pair());
     must(tarn_stream_return(other), "tarn_stream_return");
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Handles of a library, pooled: here of one that the program itself registers, so that no GPU is needed. cuBLAS and the
- * other built-in ones are asked for in the same way. */
+/* Handles of a library, pooled: here of one that the program itself registers, so that no GPU is
+ * needed. cuBLAS and the other built-in ones are asked for in the same way. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tarn/tarn.h>

@@ -22,12 +22,13 @@ int main(void)
     must(tarn_stream_lease(0, 0, &one)); /* device 0, priority 0 */
     must(tarn_stream_lease(0, 0, &two));
     must(tarn_alloc_on(one, 3 << 20, &first));
-    /* Launch kernels that use `first` on stream `one` here; tarn_stream_native_get() gives the cudaStream_t. */
+    /* Launch kernels that use `first` on stream `one` here; tarn_stream_native_get() gives the
+     * cudaStream_t. */
     must(tarn_free(first)); /* waits for nothing: later work of `one` runs after its earlier work */
     must(tarn_alloc_on(one, 3 << 20, &again));
     must(tarn_alloc_on(two, 3 << 20, &other));
-    printf("same stream: %s memory; another stream: %s memory\n", again == first ? "the same" : "other",
-           other == first ? "the same" : "other");
+    printf("same stream: %s memory; another stream: %s memory\n",
+           again == first ? "the same" : "other", other == first ? "the same" : "other");
     must(tarn_free(again));
     must(tarn_free(other));
     must(tarn_shutdown());

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A server of a language model in miniature: no mathematics, but the memory of one. It keeps what it has computed for a
- * prompt, so that the next request with that prompt need not compute it again. It has a fault, and runs out of memory:
- * docs/tutorial-out-of-memory.md finds it. With an argument it leaves a snapshot there at the end. */
+/* A server of a language model in miniature: no mathematics, but the memory of one. It keeps what
+ * it has computed for a prompt, so that the next request with that prompt need not compute it
+ * again. It has a fault, and runs out of memory: docs/tutorial-out-of-memory.md finds it. With an
+ * argument it leaves a snapshot there at the end. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A whole pool goes to another process. This program is the exporter, and starts itself again as the importer. */
+/* A whole pool goes to another process. This program is the exporter, and starts itself again as
+ * the importer. */
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,11 +46,13 @@ static int import(int socket)
         if (word == 'e')
             break;
         must(tarn_share_receive(socket, &share));
-        must(imported ? tarn_imported_pool_update(imported, share) : tarn_pool_import(share, 0, &imported));
+        must(imported ? tarn_imported_pool_update(imported, share)
+                      : tarn_pool_import(share, 0, &imported));
         must(tarn_share_close(share));
         check(recv(socket, &theirs, sizeof theirs, MSG_WAITALL) == sizeof theirs, "recv");
         must(tarn_imported_pool_find(imported, theirs, BLOCK, &block));
-        printf("importer: a block, %zu MiB\n", BLOCK >> 20); /* launch kernels that use `block` here */
+        /* Launch kernels that use `block` here */
+        printf("importer: a block, %zu MiB\n", BLOCK >> 20);
         check(send(socket, "d", 1, MSG_NOSIGNAL) == 1, "send");
     }
     must(tarn_imported_pool_state_get(imported, &state));
@@ -87,7 +90,8 @@ int main(int argc, char **argv)
     check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 3);
-    check(posix_spawn(&importer, "/proc/self/exe", &actions, NULL, arguments, environ) == 0, "posix_spawn");
+    check(posix_spawn(&importer, "/proc/self/exe", &actions, NULL, arguments, environ) == 0,
+          "posix_spawn");
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
 

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the elements of an array need: a little less than the driver takes, which does not say how much, as an array is laid out in tiles.
- * HIP's formats are CUDA's. */
+/* What the elements of an array need: a little less than the driver takes, which does not say how
+ * much, as an array is laid out in tiles. HIP's formats are CUDA's. */
 #ifndef TARN_RUN_ARRAY_SIZE_H
 #define TARN_RUN_ARRAY_SIZE_H
 
 #include <stddef.h>
 
-/* Bits per element of `channels` channels; formats that are not known count as a byte per channel. */
+/* Bits per element of `channels` channels; formats that are not known count as a byte per
+ * channel. */
 static inline unsigned array_bits(unsigned format, unsigned channels)
 {
-    static const unsigned char normalized[] = {8, 16, 32, 16, 32, 64}; /* 1, 2 and 4 channels of 8 and 16 bits */
+    /* 1, 2 and 4 channels of 8 and 16 bits */
+    static const unsigned char normalized[] = {8, 16, 32, 16, 32, 64};
     if (format >= 0xc0 && format <= 0xcb)
         return normalized[(format - 0xc0) % 6];
     switch (format) {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Live blocks: hash tables by key, in shards with a lock each, which is a leaf. There are so many shards that threads with blocks of their own
- * rarely meet at one; the first two blocks of each lie in it. More memory is from mmap, since the program's malloc may be what is calling. A slot whose space is SPACE_NONE is empty; probing is linear and a removal moves what follows back, so that there are no tombs. */
+/* Live blocks: hash tables by key, in shards with a lock each, which is a leaf. There are so many
+ * shards that threads with blocks of their own rarely meet at one; the first two blocks of each lie
+ * in it. More memory is from mmap, since the program's malloc may be what is calling. A slot whose
+ * space is SPACE_NONE is empty; probing is linear and a removal moves what follows back, so that
+ * there are no tombs. */
 #include "lock.h"
 #include "shim.h"
 
@@ -32,7 +35,8 @@ static struct shard *shard_of(unsigned space, uint64_t key)
 static size_t slot_of(const struct shard *shard, unsigned space, uint64_t key)
 {
     size_t at = hash(space, key) & (shard->room - 1);
-    while (shard->slots[at].space && (shard->slots[at].key != key || shard->slots[at].space != space))
+    while (shard->slots[at].space &&
+           (shard->slots[at].key != key || shard->slots[at].space != space))
         at = (at + 1) & (shard->room - 1);
     return at;
 }
@@ -45,14 +49,15 @@ static bool grow(struct shard *shard)
         shard->room = INLINE_SLOTS;
         return true;
     }
-    void *memory =
-        mmap(NULL, larger.room * sizeof(struct block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, larger.room * sizeof(struct block), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return false;
     larger.slots = memory;
     for (size_t i = 0; i < shard->room; i++)
         if (shard->slots[i].space)
-            larger.slots[slot_of(&larger, shard->slots[i].space, shard->slots[i].key)] = shard->slots[i];
+            larger.slots[slot_of(&larger, shard->slots[i].space, shard->slots[i].key)] =
+                shard->slots[i];
     if (shard->slots != shard->own)
         munmap(shard->slots, shard->room * sizeof(struct block));
     shard->slots = larger.slots;
@@ -126,7 +131,8 @@ bool blocks_find(enum block_space space, uint64_t key, struct block *block)
     return found;
 }
 
-enum block_change blocks_refer(enum block_space space, uint64_t key, int change, struct block *block)
+enum block_change blocks_refer(enum block_space space, uint64_t key, int change,
+                               struct block *block)
 {
     struct shard *shard = shard_of(space, key);
     enum block_change result = BLOCK_UNKNOWN;
@@ -147,7 +153,8 @@ enum block_change blocks_refer(enum block_space space, uint64_t key, int change,
     return result;
 }
 
-bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const bool *synced, struct block *block)
+bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const bool *synced,
+                 struct block *block)
 {
     struct shard *shard = shard_of(space, key);
     word_lock_take(&shard->lock);
@@ -167,7 +174,8 @@ bool blocks_note(enum block_space space, uint64_t key, uint64_t id, const bool *
 bool blocks_take_of(run_context context, struct block_cursor *cursor, struct block *block)
 {
     bool found = false;
-    for (; cursor->shard < SHARDS && !found; cursor->shard += !found, cursor->slot = found ? cursor->slot : 0) {
+    for (; cursor->shard < SHARDS && !found;
+         cursor->shard += !found, cursor->slot = found ? cursor->slot : 0) {
         struct shard *shard = &shards[cursor->shard];
         word_lock_take(&shard->lock);
         for (; cursor->slot < shard->room && !found; cursor->slot += !found) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The book of one process under `tarn run`: a file that the shim in the process maps and writes, and that `tarn run` reads while the process
- * runs and after it has ended, however it ended. A second file, the log, has one record per allocation and free, where the user asked for a
+/* The book of one process under `tarn run`: a file that the shim in the process maps and writes,
+ * and that `tarn run` reads while the process runs and after it has ended, however it ended. A
+ * second file, the log, has one record per allocation and free, where the user asked for a
  * snapshot. The program can write into both: `tarn run` trusts nothing in them and maps neither.
  *
- * Counters are atomic and written by the process. `tarn run` writes `residue` after the start, and both write `looked`. An entry of a list
- * is filled before its list's count covers it.
+ * Counters are atomic and written by the process. `tarn run` writes `residue` after the start, and
+ * both write `looked`. An entry of a list is filled before its list's count covers it.
  */
 #ifndef TARN_RUN_BOOK_H
 #define TARN_RUN_BOOK_H
@@ -33,7 +34,9 @@ enum {
     BOOK_PATH = 240,
     BOOK_FRAMES = 48
 };
-#define BOOK_LOG_BYTES (UINT64_C(1) << 32)    /* the most that a log has; a process maps as many addresses for it */
+#define BOOK_LOG_BYTES \
+    (UINT64_C(1) << 32)                       /* the most that a log has; a process maps as many
+                                                 addresses for it */
 #define BOOK_STACKS_BYTES (UINT64_C(1) << 26) /* likewise of the file of stacks */
 
 /* What an allocation is. X(name, text, whether it takes memory of the device) */
@@ -66,8 +69,8 @@ static inline bool run_kind_counts(unsigned kind)
     return kind < RUN_KINDS && counts[kind];
 }
 
-/* What one library has of one kind on one device; bytes. Of graph nodes only what was made is known, and of kinds that take memory of the
- * device what is live is in its holder. */
+/* What one library has of one kind on one device; bytes. Of graph nodes only what was made is
+ * known, and of kinds that take memory of the device what is live is in its holder. */
 struct book_account {
     _Atomic uint64_t made, made_bytes; /* since the start */
     _Atomic uint64_t live, peak;
@@ -78,10 +81,11 @@ struct book_holder {
     _Atomic uint64_t live, peak;
 };
 
-/* Where one thread counts, so that threads do not meet: what it changed of one account since it last added that to the account, its holder
- * and its device. All sums are those of the lists with those of the desks; a sum that is negative for a moment is 0. Peaks are exact where
- * one thread allocates, else low or high by at most what the desks of the others have, 1 MiB each. A process that is killed while a desk is
- * emptied may have its figures counted twice. */
+/* Where one thread counts, so that threads do not meet: what it changed of one account since it
+ * last added that to the account, its holder and its device. All sums are those of the lists with
+ * those of the desks; a sum that is negative for a moment is 0. Peaks are exact where one thread
+ * allocates, else low or high by at most what the desks of the others have, 1 MiB each. A process
+ * that is killed while a desk is emptied may have its figures counted twice. */
 struct book_desk {
     _Atomic uint32_t taken;
     _Atomic uint32_t account; /* book_account_number(), and 1; 0: none */
@@ -101,18 +105,22 @@ struct book_device {
     char address[32]; /* on the PCI bus, as NVML wants it; empty where it is not known */
     char name[96];
     uint64_t total;              /* bytes, as the driver says */
-    _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. May be changed while the process runs */
+    _Atomic uint64_t limit;      /* bytes; UINT64_MAX: none. May be changed while the process
+                                    runs */
     _Atomic uint64_t used, peak; /* of the kinds that take memory of the device */
     _Atomic uint64_t blocks;     /* live, of these kinds */
     _Atomic uint32_t asks;       /* the process waits for the first look */
-    _Atomic uint32_t looked;  /* `tarn run` has looked, whatever came of it; or the process waits no longer for that */
-    _Atomic uint64_t residue; /* bytes of the process that no hook sees, at the last look; UINT64_MAX: not known */
+    _Atomic uint32_t looked;  /* `tarn run` has looked, whatever came of it; or the process waits no
+                                 longer for that */
+    _Atomic uint64_t residue; /* bytes of the process that no hook sees, at the last look;
+                                 UINT64_MAX: not known */
     _Atomic uint64_t refused, refused_bytes;
     char refusal[BOOK_TEXT]; /* the first one, filled before `refused` is 1 */
 };
 
 struct book_library {
-    char path[BOOK_PATH]; /* of its file, or "..." and its end; empty: code that belongs to no file */
+    char path
+        [BOOK_PATH]; /* of its file, or "..." and its end; empty: code that belongs to no file */
 };
 
 /* Where calls come from. Site 0 is "not known". */
@@ -131,18 +139,22 @@ struct book {
     char command[128];
     uint32_t devices;
     uint32_t
-        exact; /* `used` of the devices is kept with each call, for a limit, a group or pools, and desks have no part in it */
+        exact; /* `used` of the devices is kept with each call, for a limit, a group or pools, and
+                  desks have no part in it */
     _Atomic uint32_t limited; /* a device may have a limit */
     uint32_t watched;         /* the book is a file: `tarn run` sees it */
     _Atomic uint32_t libraries, sites;
-    _Atomic uint64_t unhooked;    /* entry points of versions that are newer than what the shim knows */
-    _Atomic uint64_t unfollowed;  /* allocations that could not be written down, for lack of host memory */
+    _Atomic uint64_t unhooked;    /* entry points of versions that are newer than what the shim
+                                     knows */
+    _Atomic uint64_t unfollowed;  /* allocations that could not be written down, for lack of host
+                                     memory */
     _Atomic uint64_t log_count;   /* records in the log */
     _Atomic uint64_t log_lost;    /* and those that found no place */
     _Atomic uint64_t stack_words; /* of 4 bytes, in the file of stacks */
     _Atomic uint32_t ended;       /* the process went through exit() */
     char unhooked_name[64];       /* the first one, filled before `unhooked` is 1 */
-    char limit_unmet[48]; /* what the first limit that is of no device calls one, or its beginning; empty: none */
+    char limit_unmet[48]; /* what the first limit that is of no device calls one, or its beginning;
+                             empty: none */
     uint64_t pool;        /* bytes of the largest block that is pooled; 0: none is */
     _Atomic uint32_t pool_ended; /* nothing is pooled any more */
     char pool_why[96];           /* filled before `pool_ended` is 1 */
@@ -154,16 +166,16 @@ struct book {
     _Alignas(64) struct book_desk desk[BOOK_DESKS];
 };
 
-/* What the desks have of an account, or, with RUN_KINDS, of all kinds of a library that take memory of the device; of all libraries with
- * BOOK_LIBRARIES. */
+/* What the desks have of an account, or, with RUN_KINDS, of all kinds of a library that take memory
+ * of the device; of all libraries with BOOK_LIBRARIES. */
 struct book_unsettled {
     uint64_t made, made_bytes;
     uint64_t live, blocks; /* sums of signed figures: book_positive() */
     int64_t high;          /* the most of one desk */
 };
 
-static inline struct book_unsettled book_unsettled(const struct book *book, unsigned device, uint32_t library,
-                                                   unsigned kind)
+static inline struct book_unsettled book_unsettled(const struct book *book, unsigned device,
+                                                   uint32_t library, unsigned kind)
 {
     struct book_unsettled sum = {0};
     for (unsigned i = 0; i < BOOK_DESKS; i++) {
@@ -197,11 +209,13 @@ static inline uint64_t book_held(const struct book *book, unsigned device, uint3
                          book_unsettled(book, device, library, RUN_KINDS).live);
 }
 
-/* A record of the log. It is what it says where it has an address or is a refusal; others have no meaning. */
+/* A record of the log. It is what it says where it has an address or is a refusal; others have no
+ * meaning. */
 enum book_what { BOOK_ALLOC, BOOK_FREE, BOOK_REFUSED };
 struct book_record {
     uint64_t time_ns;       /* since `start_ns` of the book */
-    uint64_t address, size; /* of a refusal by a limit, what was left below that, and what was asked for */
+    uint64_t address, size; /* of a refusal by a limit, what was left below that, and what was asked
+                               for */
     uint64_t stream;        /* the driver's pointer */
     uint32_t thread;
     uint16_t site;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Charges: what a hook does to the book before and after the driver's call. Under a limit a device's `used` is taken before the call, so that
- * two threads cannot pass it together, and given back if the driver fails; without one nothing is shared: a thread counts at its desk, and
- * adds that up now and then. A free that was never charged, or was charged to a context that has gone, changes nothing. */
+/* Charges: what a hook does to the book before and after the driver's call. Under a limit a
+ * device's `used` is taken before the call, so that two threads cannot pass it together, and given
+ * back if the driver fails; without one nothing is shared: a thread counts at its desk, and adds
+ * that up now and then. A free that was never charged, or was charged to a context that has gone,
+ * changes nothing. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -24,7 +26,7 @@ static void subtract(_Atomic uint64_t *from, uint64_t value)
         ;
 }
 
-/* Desks ------------------------------------------------------------------------------------------------------------ */
+/* Desks ---------------------------------------------------------------------------------------- */
 
 enum { DESK_BYTES = 1 << 20, DESK_CALLS = 4096 }; /* after which a desk is emptied */
 
@@ -34,11 +36,14 @@ static bool desks_are_there;
 
 static void bump(_Atomic uint64_t *value, uint64_t by)
 {
-    atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + by, memory_order_relaxed);
+    atomic_store_explicit(value, atomic_load_explicit(value, memory_order_relaxed) + by,
+                          memory_order_relaxed);
 }
 
-/* To an account, its holder and its device. Sums may be negative for a moment: what one thread made another may have freed. */
-static void settle(uint32_t number, uint64_t made, uint64_t made_bytes, int64_t live, int64_t high, int64_t blocks)
+/* To an account, its holder and its device. Sums may be negative for a moment: what one thread made
+ * another may have freed. */
+static void settle(uint32_t number, uint64_t made, uint64_t made_bytes, int64_t live, int64_t high,
+                   int64_t blocks)
 {
     unsigned kind = number % RUN_KINDS, index = number / RUN_KINDS / BOOK_LIBRARIES;
     uint32_t library = number / RUN_KINDS % BOOK_LIBRARIES;
@@ -65,8 +70,8 @@ static void desk_empty(struct book_desk *desk)
 {
     uint32_t number = atomic_load_explicit(&desk->account, memory_order_relaxed);
     if (number)
-        settle(number - 1, atomic_load(&desk->made), atomic_load(&desk->made_bytes), atomic_load(&desk->live),
-               atomic_load(&desk->high), atomic_load(&desk->blocks));
+        settle(number - 1, atomic_load(&desk->made), atomic_load(&desk->made_bytes),
+               atomic_load(&desk->live), atomic_load(&desk->high), atomic_load(&desk->blocks));
     atomic_store_explicit(&desk->account, 0, memory_order_release);
     atomic_store_explicit(&desk->made, 0, memory_order_release);
     atomic_store_explicit(&desk->made_bytes, 0, memory_order_release);
@@ -109,9 +114,12 @@ static struct book_desk *desk_take(void)
 
 static void count(const struct block *block, bool is_made)
 {
-    uint32_t number = book_account_number(block->device, book->site[block->site].library, block->kind);
+    uint32_t number =
+        book_account_number(block->device, book->site[block->site].library, block->kind);
     bool counts = run_kind_counts(block->kind);
-    int64_t bytes = block->kind == RUN_GRAPH ? 0 : is_made ? (int64_t)block->size : -(int64_t)block->size;
+    int64_t bytes = block->kind == RUN_GRAPH ? 0
+                    : is_made                ? (int64_t)block->size
+                                             : -(int64_t)block->size;
     struct book_desk *desk = own_desk ? own_desk : desk_take();
     if (!desk) {
         settle(number, is_made, is_made ? block->size : 0, bytes, bytes > 0 ? bytes : 0,
@@ -136,15 +144,17 @@ static void count(const struct block *block, bool is_made)
     }
     if (counts)
         atomic_store_explicit(&desk->blocks,
-                              atomic_load_explicit(&desk->blocks, memory_order_relaxed) + (is_made ? 1 : -1),
+                              atomic_load_explicit(&desk->blocks, memory_order_relaxed) +
+                                  (is_made ? 1 : -1),
                               memory_order_relaxed);
-    if (live > DESK_BYTES || live < -DESK_BYTES || atomic_load_explicit(&desk->made, memory_order_relaxed) > DESK_CALLS)
+    if (live > DESK_BYTES || live < -DESK_BYTES ||
+        atomic_load_explicit(&desk->made, memory_order_relaxed) > DESK_CALLS)
         desk_empty(desk);
 }
 
 #define MOST_BYTES (UINT64_C(1) << 56) /* that anybody can mean; sums of more would overflow */
 
-/* Limits ----------------------------------------------------------------------------------------------------------- */
+/* Limits --------------------------------------------------------------------------------------- */
 
 /* What is in use of a device, in the book and in the group. */
 static void use(unsigned device, uint64_t size)
@@ -184,7 +194,8 @@ static bool reserve(struct charge *charge, uint64_t size)
         return false;
     if (shared) {
         atomic_fetch_add(&device->used, size);
-    } else { /* nothing is added that does not fit, not for a moment: another thread's request may */
+        /* Nothing is added that does not fit, not for a moment: another thread's request may */
+    } else {
         uint64_t used = atomic_load(&device->used);
         do
             if (size > limit || used + unseen > limit - size)
@@ -195,14 +206,17 @@ static bool reserve(struct charge *charge, uint64_t size)
     return true;
 }
 
-run_result charge_begin(struct charge *charge, enum run_kind kind, unsigned device, uint64_t size, void *caller)
+run_result charge_begin(struct charge *charge, enum run_kind kind, unsigned device, uint64_t size,
+                        void *caller)
 {
     *charge = (struct charge){
-        .caller = caller, .block = {.kind = (uint8_t)kind, .device = (uint8_t)device, .size = size, .references = 1}};
+        .caller = caller,
+        .block = {.kind = (uint8_t)kind, .device = (uint8_t)device, .size = size, .references = 1}};
     if (device >= book->devices)
         return RUN_OK;
     charge->block.site = (uint16_t)site_of(caller);
-    if (!run_kind_counts(kind) || reserve(charge, size) || (pool_trim(device) && reserve(charge, size)))
+    if (!run_kind_counts(kind) || reserve(charge, size) ||
+        (pool_trim(device) && reserve(charge, size)))
         return RUN_OK;
     limits_refuse(device, size, charge->block.site);
     struct block refused = charge->block;
@@ -225,7 +239,8 @@ static void leave(const struct block *block)
         unuse(block->device, block->size);
 }
 
-void charge_end(struct charge *charge, run_result code, enum block_space space, uint64_t key, uint64_t size)
+void charge_end(struct charge *charge, run_result code, enum block_space space, uint64_t key,
+                uint64_t size)
 {
     struct block *block = &charge->block;
     if (block->device >= book->devices)
@@ -235,7 +250,8 @@ void charge_end(struct charge *charge, run_result code, enum block_space space, 
         return;
     }
     uint64_t takes =
-        run_kind_counts(block->kind) ? size : 0; /* the kind may be another than was thought before the call */
+        run_kind_counts(block->kind) ? size : 0; /* the kind may be another than was thought before
+                                                    the call */
     if (charge->reserved < takes)
         use(block->device, takes - charge->reserved);
     else

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the shim asks CUDA: its devices, and which of them is current. And cuInit(), before which nothing is asked. */
+/* What the shim asks CUDA: its devices, and which of them is current. And cuInit(), before which
+ * nothing is asked. */
 #include "shim.h"
 
 #include <string.h>
 
-/* The device of a context, by thread: contexts rarely change. `context_changes` grows when one goes, as its pointer may come again. */
+/* The device of a context, by thread: contexts rarely change. `context_changes` grows when one
+ * goes, as its pointer may come again. */
 static _Atomic uint64_t context_changes;
 static _Thread_local struct {
     cu_context context;
@@ -23,7 +25,8 @@ unsigned current_device(cu_context *context)
         return NO_DEVICE;
     if (*context == last.context && changes == last.changes)
         return last.device;
-    if (!real.cuCtxGetDevice || real.cuCtxGetDevice(&device) || device < 0 || (unsigned)device >= book->devices)
+    if (!real.cuCtxGetDevice || real.cuCtxGetDevice(&device) || device < 0 ||
+        (unsigned)device >= book->devices)
         return NO_DEVICE;
     last.context = *context;
     last.changes = changes;
@@ -53,7 +56,8 @@ void describe_devices(void)
             code = real.cuDeviceGetUuid(&uuid, i);
         if (!code)
             memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
-        if (real.cuDeviceGetPCIBusId && real.cuDeviceGetPCIBusId(device->address, sizeof device->address, i))
+        if (real.cuDeviceGetPCIBusId &&
+            real.cuDeviceGetPCIBusId(device->address, sizeof device->address, i))
             device->address[0] = '\0';
         if (real.cuDeviceGetName && real.cuDeviceGetName(device->name, sizeof device->name, i))
             device->name[0] = '\0';

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Files of the shim that stay open. They have numbers that few programs use, but one that closes all numbers closes them too, and may then
- * have another file at the same number: so a number is used only as long as the file behind it is the one that it was. */
+/* Files of the shim that stay open. They have numbers that few programs use, but one that closes
+ * all numbers closes them too, and may then have another file at the same number: so a number is
+ * used only as long as the file behind it is the one that it was. */
 #include "shim.h"
 
 #include <fcntl.h>
@@ -24,7 +25,8 @@ static int renumber(int file)
 static bool is_ours(const struct own_file *own, int file)
 {
     struct stat about;
-    return file >= 0 && fstat(file, &about) == 0 && about.st_dev == own->device && about.st_ino == own->node;
+    return file >= 0 && fstat(file, &about) == 0 && about.st_dev == own->device &&
+           about.st_ino == own->node;
 }
 
 int own_file_open(struct own_file *own, const char *path, int flags)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* This process in its group: one slot, from cuInit() to its end. A child of fork() has none, and lets go of the file, so that it does not
- * hold its parent's lock. */
+/* This process in its group: one slot, from cuInit() to its end. A child of fork() has none, and
+ * lets go of the file, so that it does not hold its parent's lock. */
 #include "group.h"
 #include "shim.h"
 
@@ -95,7 +95,7 @@ void group_forked(void)
     own.group = NULL;
 }
 
-/* Limits ----------------------------------------------------------------------------------------------------------- */
+/* Limits --------------------------------------------------------------------------------------- */
 
 /* They may be changed while processes run. Of two threads that see it both do it. */
 void group_limits(void)
@@ -115,7 +115,7 @@ void group_limits(void)
     atomic_store(&own.generation, generation);
 }
 
-/* Memory ----------------------------------------------------------------------------------------------------------- */
+/* Memory --------------------------------------------------------------------------------------- */
 
 static struct group_amount *amount_of(unsigned device)
 {
@@ -149,7 +149,8 @@ void group_subtract(unsigned device, uint64_t size)
         subtract(&amount->used, size);
 }
 
-/* The lock of this process is its mapping's too, so it lasts where the program has closed the file. */
+/* The lock of this process is its mapping's too, so it lasts where the program has closed the
+ * file. */
 static void reap(void)
 {
     pthread_mutex_lock(&reaping);

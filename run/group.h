@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A group: processes that share one limit, by a file that each maps. A process has a slot, and a lock of one byte of the file (F_OFD_SETLK)
- * as long as it lives: the kernel drops it, however the process ends, and whoever finds a slot without its lock empties it. No lock is
- * ever waited for.
+/* A group: processes that share one limit, by a file that each maps. A process has a slot, and a
+ * lock of one byte of the file (F_OFD_SETLK) as long as it lives: the kernel drops it, however the
+ * process ends, and whoever finds a slot without its lock empties it. No lock is ever waited for.
  *
- * Who wants memory writes it into its slot as pending, then sums all slots; what fits becomes used. Two that ask at once both see each
- * other, so they never pass the limit together; both may see too much, take back what they wrote, and try again. A reader takes `pending`
- * before `used`, a writer adds to `used` before it takes from `pending`: nothing is overlooked. */
+ * Who wants memory writes it into its slot as pending, then sums all slots; what fits becomes used.
+ * Two that ask at once both see each other, so they never pass the limit together; both may see too
+ * much, take back what they wrote, and try again. A reader takes `pending` before `used`, a writer
+ * adds to `used` before it takes from `pending`: nothing is overlooked. */
 #ifndef TARN_RUN_GROUP_H
 #define TARN_RUN_GROUP_H
 
@@ -37,7 +38,8 @@ struct group {
     char limits[GROUP_LIMITS];   /* as RUN_LIMIT_VARIABLE has them; empty: none */
     char name[GROUP_NAME];
     _Atomic uint32_t slots;                /* above the greatest that was ever in use */
-    _Atomic uint64_t device[BOOK_DEVICES]; /* of a row its device: what group_device() gives; 0: free */
+    _Atomic uint64_t device[BOOK_DEVICES]; /* of a row its device: what group_device() gives; 0:
+                                              free */
     struct group_slot slot[GROUP_SLOTS];
 };
 
@@ -56,7 +58,9 @@ static inline unsigned group_row(struct group *group, uint64_t device, bool add)
     for (unsigned i = 0; i < BOOK_DEVICES; i++) {
         uint64_t there = atomic_load(&group->device[i]);
         if (there == device ||
-            (add && !there && (atomic_compare_exchange_strong(&group->device[i], &there, device) || there == device)))
+            (add && !there &&
+             (atomic_compare_exchange_strong(&group->device[i], &there, device) ||
+              there == device)))
             return i;
     }
     return BOOK_DEVICES;
@@ -78,12 +82,14 @@ static inline void group_empty(struct group_slot *slot)
     atomic_store(&slot->process, 0);
 }
 
-/* Empties the slots of processes that are gone. `own` is the caller's, whose lock it could take again; GROUP_SLOTS: it has none. */
+/* Empties the slots of processes that are gone. `own` is the caller's, whose lock it could take
+ * again; GROUP_SLOTS: it has none. */
 static inline void group_reap(struct group *group, int file, unsigned own)
 {
     uint32_t slots = atomic_load(&group->slots);
     for (unsigned i = 0; i < slots && i < GROUP_SLOTS; i++)
-        if (i != own && atomic_load(&group->slot[i].process) && group_lock(file, (long)i, F_WRLCK)) {
+        if (i != own && atomic_load(&group->slot[i].process) &&
+            group_lock(file, (long)i, F_WRLCK)) {
             group_empty(&group->slot[i]);
             (void)group_lock(file, (long)i, F_UNLCK);
         }

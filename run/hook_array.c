@@ -21,7 +21,8 @@ static size_t size_of(const struct cu_array3d_descriptor *shape, unsigned levels
     return bytes;
 }
 
-static cu_result begin(struct charge *charge, const struct cu_array3d_descriptor *shape, unsigned levels, void *caller)
+static cu_result begin(struct charge *charge, const struct cu_array3d_descriptor *shape,
+                       unsigned levels, void *caller)
 {
     cu_context context;
     unsigned device = current_device(&context);
@@ -65,7 +66,8 @@ HOOK cu_result cuArray3DCreate_v2(cu_array *array, const struct cu_array3d_descr
     return code;
 }
 
-HOOK cu_result cuMipmappedArrayCreate(cu_mipmapped *array, const struct cu_array3d_descriptor *descriptor,
+HOOK cu_result cuMipmappedArrayCreate(cu_mipmapped *array,
+                                      const struct cu_array3d_descriptor *descriptor,
                                       unsigned levels)
 {
     struct charge charge;
@@ -73,7 +75,8 @@ HOOK cu_result cuMipmappedArrayCreate(cu_mipmapped *array, const struct cu_array
         return PASS(cuMipmappedArrayCreate, (array, descriptor, levels));
     cu_result code = begin(&charge, descriptor, levels, CALLER);
     if (!code) {
-        code = AGAIN(charge.block.device, PASS(cuMipmappedArrayCreate, (array, descriptor, levels)));
+        code =
+            AGAIN(charge.block.device, PASS(cuMipmappedArrayCreate, (array, descriptor, levels)));
         end(&charge, code, code ? NULL : *array);
     }
     shim_leave();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a device has, under a limit as if it were smaller; and the ends of contexts, which free what the program did not. */
+/* What a device has, under a limit as if it were smaller; and the ends of contexts, which free what
+ * the program did not. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -10,7 +11,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Whether a question is answered otherwise than the driver does; then the hook ends with shim_leave(). */
+/* Whether a question is answered otherwise than the driver does; then the hook ends with
+ * shim_leave(). */
 static bool enter_limited(void)
 {
     if (!shim_enter())
@@ -84,14 +86,17 @@ static bool is_active(cu_device device)
 {
     unsigned flags;
     int active = 0;
-    return real.cuDevicePrimaryCtxGetState && !real.cuDevicePrimaryCtxGetState(device, &flags, &active) && active;
+    return real.cuDevicePrimaryCtxGetState &&
+           !real.cuDevicePrimaryCtxGetState(device, &flags, &active) && active;
 }
 
-/* The primary context of a device, if it is active: retained once more and released at once, which changes nothing. */
+/* The primary context of a device, if it is active: retained once more and released at once, which
+ * changes nothing. */
 cu_context primary_context(cu_device device)
 {
     cu_context context = NULL;
-    if (!is_active(device) || !real.cuDevicePrimaryCtxRetain || real.cuDevicePrimaryCtxRetain(&context, device))
+    if (!is_active(device) || !real.cuDevicePrimaryCtxRetain ||
+        real.cuDevicePrimaryCtxRetain(&context, device))
         return NULL;
     if (real.cuDevicePrimaryCtxRelease_v2)
         (void)real.cuDevicePrimaryCtxRelease_v2(device);

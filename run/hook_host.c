@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Host memory that the driver has pinned, and memory of another process. Neither takes memory of the device, so neither counts against a
- * limit: the first is shown as host memory of the device that was current, the second was charged by its owner. */
+/* Host memory that the driver has pinned, and memory of another process. Neither takes memory of
+ * the device, so neither counts against a limit: the first is shown as host memory of the device
+ * that was current, the second was charged by its owner. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -14,7 +15,8 @@ static void begin(struct charge *charge, enum run_kind kind, size_t size, void *
     charge->block.context = context;
 }
 
-static void end(struct charge *charge, cu_result code, enum block_space space, const void *memory, size_t size)
+static void end(struct charge *charge, cu_result code, enum block_space space, const void *memory,
+                size_t size)
 {
     charge_end(charge, code, space, (uint64_t)(uintptr_t)memory, size);
 }
@@ -93,7 +95,8 @@ static void imported(cu_address address, cu_result code, void *caller)
     struct charge charge;
     cu_address base;
     size_t size = 0;
-    if (code || (real.cuMemGetAddressRange_v2 && real.cuMemGetAddressRange_v2(&base, &size, address)))
+    if (code ||
+        (real.cuMemGetAddressRange_v2 && real.cuMemGetAddressRange_v2(&base, &size, address)))
         return;
     begin(&charge, RUN_IMPORTED, size, caller);
     charge_end(&charge, CU_OK, SPACE_ADDRESS, address, size);

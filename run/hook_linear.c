@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory of a context: plain, pitched and managed, and what cuMemFree() frees, which is more. A block is taken out before it is freed,
- * since another thread may be given its address at once; a free that fails puts it back. */
+/* Memory of a context: plain, pitched and managed, and what cuMemFree() frees, which is more. A
+ * block is taken out before it is freed, since another thread may be given its address at once; a
+ * free that fails puts it back. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -29,7 +30,8 @@ HOOK cu_result cuMemAlloc_v2(cu_address *address, size_t size)
 }
 
 /* The pitch is the driver's to say, so what a row takes more is charged afterwards. */
-HOOK cu_result cuMemAllocPitch_v2(cu_address *address, size_t *pitch, size_t width, size_t height, unsigned element)
+HOOK cu_result cuMemAllocPitch_v2(cu_address *address, size_t *pitch, size_t width, size_t height,
+                                  unsigned element)
 {
     struct charge charge;
     cu_context context;

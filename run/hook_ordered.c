@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory in the order of streams, from pools (pool/lane.c) or one to one. It is charged to the device of its pool, which is that of the context where no pool is named; by blocks,
- * though the driver's pools keep what is free. What a capture makes is a node of its graph: its memory comes and goes with launches. */
+/* Memory in the order of streams, from pools (pool/lane.c) or one to one. It is charged to the
+ * device of its pool, which is that of the context where no pool is named; by blocks, though the
+ * driver's pools keep what is free. What a capture makes is a node of its graph: its memory comes
+ * and goes with launches. */
 #include "pool/pool.h"
 #include "shim.h"
 
@@ -19,8 +21,8 @@ bool stream_captures(cu_stream stream, bool per_thread)
     return code == CU_OK && status != CU_CAPTURE_IS_NONE;
 }
 
-static void end(struct charge *charge, cu_result code, cu_address address, size_t size, cu_stream stream,
-                bool per_thread)
+static void end(struct charge *charge, cu_result code, cu_address address, size_t size,
+                cu_stream stream, bool per_thread)
 {
     if (!code && stream_captures(stream, per_thread))
         charge->block.kind = RUN_GRAPH;
@@ -54,7 +56,8 @@ HOOK cu_result cuMemAllocAsync(cu_address *address, size_t size, cu_stream strea
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync, (address, size, stream));
     unsigned device = current_device(&context), source = pool_source_of_device(device);
-    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, context, stream, false, CALLER})) {
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, context, stream,
+                                                              false, CALLER})) {
         shim_leave();
         return CU_OK;
     }
@@ -75,7 +78,8 @@ HOOK cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream 
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocAsync_ptsz, (address, size, stream));
     unsigned device = current_device(&context), source = pool_source_of_device(device);
-    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, context, stream, true, CALLER})) {
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, context, stream,
+                                                              true, CALLER})) {
         shim_leave();
         return CU_OK;
     }
@@ -89,14 +93,16 @@ HOOK cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream 
     return code;
 }
 
-HOOK cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+HOOK cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool,
+                                       cu_stream stream)
 {
     struct charge charge;
     enum run_kind kind;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocFromPoolAsync, (address, size, pool, stream));
     unsigned source, device = device_of_pool(pool, &kind, &source);
-    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, NULL, stream, false, CALLER})) {
+    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, NULL, stream,
+                                                              false, CALLER})) {
         shim_leave();
         return CU_OK;
     }
@@ -110,14 +116,16 @@ HOOK cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool
     return code;
 }
 
-HOOK cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+HOOK cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool,
+                                            cu_stream stream)
 {
     struct charge charge;
     enum run_kind kind;
     if (!address || !size || !shim_enter())
         return PASS(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream));
     unsigned source, device = device_of_pool(pool, &kind, &source);
-    if (pool_alloc_ordered(address, &(struct ordered_request){size, source, device, NULL, stream, true, CALLER})) {
+    if (pool_alloc_ordered(
+            address, &(struct ordered_request){size, source, device, NULL, stream, true, CALLER})) {
         shim_leave();
         return CU_OK;
     }
@@ -145,11 +153,13 @@ static void freed(bool known, cu_result code, const struct block *block, cu_stre
 
 static cu_result pass_free(cu_address address, cu_stream stream, bool per_thread)
 {
-    return per_thread ? PASS(cuMemFreeAsync_ptsz, (address, stream)) : PASS(cuMemFreeAsync, (address, stream));
+    return per_thread ? PASS(cuMemFreeAsync_ptsz, (address, stream))
+                      : PASS(cuMemFreeAsync, (address, stream));
 }
 
-/* A free that a capture records happens when the graph is launched, and again with each launch: the block stays. For a pooled block such a stream
- * gets the driver's own refusal: of an address at which nothing of its own begins. */
+/* A free that a capture records happens when the graph is launched, and again with each launch: the
+ * block stays. For a pooled block such a stream gets the driver's own refusal: of an address at
+ * which nothing of its own begins. */
 static cu_result free_of_capture(cu_address address, cu_stream stream, bool per_thread)
 {
     struct block block;
@@ -194,8 +204,10 @@ HOOK cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
 
 static void know_pool(cu_pool pool, enum run_kind kind, int device, bool can_be_source)
 {
-    struct block block = {
-        .key = (uint64_t)(uintptr_t)pool, .space = SPACE_POOL, .kind = (uint8_t)kind, .references = 1};
+    struct block block = {.key = (uint64_t)(uintptr_t)pool,
+                          .space = SPACE_POOL,
+                          .kind = (uint8_t)kind,
+                          .references = 1};
     struct block old;
     if (device < 0 || (unsigned)device >= book->devices)
         return;
@@ -213,7 +225,8 @@ HOOK cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *p
     bool of_device = properties->location.type == CU_LOCATION_DEVICE;
     pool_sees_handles(properties->handle_types);
     if (!code)
-        know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST, of_device ? properties->location.id : 0,
+        know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST,
+                  of_device ? properties->location.id : 0,
                   of_device && pool_can_be_source(properties));
     shim_leave();
     return code;
@@ -246,7 +259,8 @@ HOOK cu_result cuMemPoolDestroy(cu_pool pool)
     return code;
 }
 
-HOOK cu_result cuGraphAddMemAllocNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before, size_t count,
+HOOK cu_result cuGraphAddMemAllocNode(cu_graph_node *node, cu_graph graph,
+                                      const cu_graph_node *before, size_t count,
                                       struct cu_alloc_node *wanted)
 {
     struct charge charge;

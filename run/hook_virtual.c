@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Physical memory of the virtual-memory calls. A piece takes memory from its creation until the last of its handle, the handles that were
- * retained and its mappings has gone. Pieces of the host and imported ones are not the device's: the former count as host memory, the latter
- * were charged to the process that exported them. */
+/* Physical memory of the virtual-memory calls. A piece takes memory from its creation until the
+ * last of its handle, the handles that were retained and its mappings has gone. Pieces of the host
+ * and imported ones are not the device's: the former count as host memory, the latter were charged
+ * to the process that exported them. */
 #include "pool/pool.h"
 #include "shim.h"
 
-HOOK cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
+HOOK cu_result cuMemCreate(cu_piece *piece, size_t size,
+                           const struct cu_allocation_properties *properties,
                            unsigned long long flags)
 {
     struct charge charge;
@@ -15,8 +17,11 @@ HOOK cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocat
         return PASS(cuMemCreate, (piece, size, properties, flags));
     pool_sees_handles(properties->handle_types);
     bool of_device = properties->location.type == CU_LOCATION_DEVICE;
-    unsigned device = !of_device ? 0 : properties->location.id < 0 ? NO_DEVICE : (unsigned)properties->location.id;
-    cu_result code = charge_begin(&charge, of_device ? RUN_VIRTUAL : RUN_HOST, device, size, CALLER);
+    unsigned device = !of_device                    ? 0
+                      : properties->location.id < 0 ? NO_DEVICE
+                                                    : (unsigned)properties->location.id;
+    cu_result code =
+        charge_begin(&charge, of_device ? RUN_VIRTUAL : RUN_HOST, device, size, CALLER);
     if (!code) {
         code = AGAIN(device, PASS(cuMemCreate, (piece, size, properties, flags)));
         charge_end(&charge, code, SPACE_PIECE, code ? 0 : *piece, size);
@@ -66,14 +71,16 @@ HOOK cu_result cuMemRetainAllocationHandle(cu_piece *piece, void *address)
     return code;
 }
 
-HOOK cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)
+HOOK cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece,
+                        unsigned long long flags)
 {
     struct block block, old;
     if (!shim_enter())
         return PASS(cuMemMap, (address, size, offset, piece, flags));
     uint64_t own = blocks_refer(SPACE_PIECE, piece, 1, &block) == BLOCK_KEPT ? piece : NOBODYS;
     cu_result code = PASS(cuMemMap, (address, size, offset, piece, flags));
-    struct block mapping = {.key = address, .size = size, .other = own, .space = SPACE_MAPPING, .references = 1};
+    struct block mapping = {
+        .key = address, .size = size, .other = own, .space = SPACE_MAPPING, .references = 1};
     if (code || !blocks_put(&mapping, &old))
         unrefer(own);
     else if (old.space) /* its unmap was not seen */
@@ -82,16 +89,18 @@ HOOK cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece
     return code;
 }
 
-/* One call may unmap several mappings that lie side by side, also of pieces that are not known. Their addresses stay reserved, and nobody
- * maps there before the program knows that the call has succeeded, so the mappings can be taken out after it. One that is not known, for
- * lack of host memory, ends the walk. */
+/* One call may unmap several mappings that lie side by side, also of pieces that are not known.
+ * Their addresses stay reserved, and nobody maps there before the program knows that the call has
+ * succeeded, so the mappings can be taken out after it. One that is not known, for lack of host
+ * memory, ends the walk. */
 HOOK cu_result cuMemUnmap(cu_address address, size_t size)
 {
     struct block mapping;
     if (!shim_enter())
         return PASS(cuMemUnmap, (address, size));
     cu_result code = PASS(cuMemUnmap, (address, size));
-    for (size_t done = 0; !code && done < size && blocks_take(SPACE_MAPPING, address + done, &mapping);) {
+    for (size_t done = 0;
+         !code && done < size && blocks_take(SPACE_MAPPING, address + done, &mapping);) {
         unrefer(mapping.other);
         done += mapping.size;
     }

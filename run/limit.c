@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Limits: "20G,1=10G,GPU-8a2b=5G". A size alone is every device's; one behind a number is that of the device that the program knows by this
- * number; one behind a UUID, or the beginning of one, that device's. `tarn run` has checked the text, so what makes no sense is passed over. */
+/* Limits: "20G,1=10G,GPU-8a2b=5G". A size alone is every device's; one behind a number is that of
+ * the device that the program knows by this number; one behind a UUID, or the beginning of one,
+ * that device's. `tarn run` has checked the text, so what makes no sense is passed over. */
 #include "base/text.h"
 #include "shim.h"
 
@@ -13,14 +14,19 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAMED_MOST = 4, LOOKS_MOST = 300 }; /* libraries that a refusal names; ms that the first look is waited for */
+enum {
+    NAMED_MOST = 4,
+    LOOKS_MOST = 300
+}; /* libraries that a refusal names; ms that the first look
+      is waited for */
 
 /* The UUID as the driver's tools print it, without what is before the first "-". */
 static void uuid_text(const struct book_device *device, char text[static 40])
 {
     char *at = text;
     for (int i = 0; i < 16; i++)
-        at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", (unsigned char)device->uuid[i]);
+        at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+                      (unsigned char)device->uuid[i]);
 }
 
 static bool is_meant(const char *name, size_t length, unsigned index)
@@ -116,17 +122,21 @@ static void describe(struct book_device *device, unsigned index, uint64_t size, 
 {
     char text[BOOK_TEXT];
     uint64_t residue = atomic_load(&device->residue);
-    int length = snprintf(text, sizeof text, "GPU %u: %.1f MiB refused to %s: limit %.1f MiB, in use %.1f MiB", index,
+    int length = snprintf(text, sizeof text,
+                          "GPU %u: %.1f MiB refused to %s: limit %.1f MiB, in use %.1f MiB", index,
                           (double)size / 1048576, library_name(book->site[site].library),
-                          (double)atomic_load(&device->limit) / 1048576, (double)atomic_load(&device->used) / 1048576);
+                          (double)atomic_load(&device->limit) / 1048576,
+                          (double)atomic_load(&device->used) / 1048576);
     size_t used = (size_t)length;
     if (group_has(index) && used < sizeof text)
-        used += (size_t)snprintf(text + used, sizeof text - used, " of %.1f MiB of group %s",
-                                 (double)group_used(index, residue == UINT64_MAX ? 0 : residue) / 1048576, book->group);
+        used += (size_t)snprintf(
+            text + used, sizeof text - used, " of %.1f MiB of group %s",
+            (double)group_used(index, residue == UINT64_MAX ? 0 : residue) / 1048576, book->group);
     if (used < sizeof text)
         used = add_holders(index, text, sizeof text, used);
     if (residue != UINT64_MAX && used < sizeof text)
-        snprintf(text + used, sizeof text - used, "; contexts and modules %.1f MiB", (double)residue / 1048576);
+        snprintf(text + used, sizeof text - used, "; contexts and modules %.1f MiB",
+                 (double)residue / 1048576);
     text_make_plain(text); /* the names of libraries are anybody's */
     memcpy(device->refusal, text, sizeof device->refusal);
     char line[BOOK_TEXT + 16];
@@ -139,7 +149,8 @@ uint64_t limits_left(unsigned index)
     const struct book_device *device = &book->device[index];
     uint64_t residue = atomic_load(&device->residue), limit = atomic_load(&device->limit);
     residue = residue == UINT64_MAX ? 0 : residue;
-    uint64_t used = group_has(index) ? group_used(index, residue) : atomic_load(&device->used) + residue;
+    uint64_t used =
+        group_has(index) ? group_used(index, residue) : atomic_load(&device->used) + residue;
     return limit > used ? limit - used : 0;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A lock of one word for what every charged call takes: an exchange to take it, one to give it back, and the kernel only where two threads
- * meet. It is a leaf: nothing else is taken, and no call is made, while it is held, but mmap() for a table that grows. Zeroed, it is free. */
+/* A lock of one word for what every charged call takes: an exchange to take it, one to give it
+ * back, and the kernel only where two threads meet. It is a leaf: nothing else is taken, and no
+ * call is made, while it is held, but mmap() for a table that grows. Zeroed, it is free. */
 #ifndef TARN_RUN_LOCK_H
 #define TARN_RUN_LOCK_H
 
@@ -19,7 +20,8 @@ struct word_lock {
 static inline void word_lock_take(struct word_lock *lock)
 {
     uint32_t state = 0;
-    if (atomic_compare_exchange_strong_explicit(&lock->state, &state, 1, memory_order_acquire, memory_order_relaxed))
+    if (atomic_compare_exchange_strong_explicit(&lock->state, &state, 1, memory_order_acquire,
+                                                memory_order_relaxed))
         return;
     while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire))
         (void)syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 2, NULL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The real driver: the one library that this one needs by a path with a slash in it, which `tarn run` has written into this copy.
- * Its exports are found by their own names, never by the resolver, and never through this library. */
+/* The real driver: the one library that this one needs by a path with a slash in it, which `tarn
+ * run` has written into this copy. Its exports are found by their own names, never by the resolver,
+ * and never through this library. */
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -22,7 +23,8 @@ HOOK const char *tarn_run_driver(void)
     for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
         if (entry->d_tag == DT_STRTAB) /* glibc has made it an address, musl has not */
             strings =
-                (const char *)(entry->d_un.d_ptr < map->l_addr ? map->l_addr + entry->d_un.d_ptr : entry->d_un.d_ptr);
+                (const char *)(entry->d_un.d_ptr < map->l_addr ? map->l_addr + entry->d_un.d_ptr
+                                                               : entry->d_un.d_ptr);
     for (const ElfW(Dyn) *entry = map->l_ld; strings && entry->d_tag != DT_NULL; entry++)
         if (entry->d_tag == DT_NEEDED && strings[entry->d_un.d_val] == '/')
             return strings + entry->d_un.d_val;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuGetProcAddress(). The driver answers first; its answer is exchanged for a hook only where it is certain that the hook has the
- * prototype of what was found: the row of that name with the greatest version that is not above the one asked for and that this driver has,
- * for the stream mode asked for. Of a version that is newer than the list, the driver is asked again for the newest that the list was
- * compared with: the same function has the same prototype. All else is passed on as it is: empty names, flags of another meaning, failures. */
+/* cuGetProcAddress(). The driver answers first; its answer is exchanged for a hook only where it is
+ * certain that the hook has the prototype of what was found: the row of that name with the greatest
+ * version that is not above the one asked for and that this driver has, for the stream mode asked
+ * for. Of a version that is newer than the list, the driver is asked again for the newest that the
+ * list was compared with: the same function has the same prototype. All else is passed on as it is:
+ * empty names, flags of another meaning, failures. */
 #include "shim.h"
 
 #include <string.h>
@@ -38,8 +40,9 @@ static const struct row *find(const char *name, int version, uint64_t flags)
         return NULL;
     unsigned mode = flags == RUN_PER_THREAD ? RUN_PER_THREAD : RUN_LEGACY;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if ((rows[i].modes & mode) && rows[i].version <= version && strcmp(rows[i].name, name) == 0 &&
-            (!best || rows[i].version > best->version) && driver_has(&rows[i]))
+        if ((rows[i].modes & mode) && rows[i].version <= version &&
+            strcmp(rows[i].name, name) == 0 && (!best || rows[i].version > best->version) &&
+            driver_has(&rows[i]))
             best = &rows[i];
     return best;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The life of the shim in a process: asleep until cuInit() has succeeded, awake from then on, and only passing calls on in a child of
- * fork(). Owns the book and the log. */
+/* The life of the shim in a process: asleep until cuInit() has succeeded, awake from then on, and
+ * only passing calls on in a child of fork(). Owns the book and the log. */
 #include "shim.h"
 #include "pool/pool.h"
 
@@ -32,7 +32,7 @@ static struct {
     pthread_mutex_t growing;
 } log_ = {.file = {.number = -1}, .growing = PTHREAD_MUTEX_INITIALIZER};
 
-/* Time ------------------------------------------------------------------------------------------------------------- */
+/* Time ----------------------------------------------------------------------------------------- */
 
 static uint64_t clock_ns(void)
 {
@@ -47,21 +47,23 @@ uint64_t shim_now(void)
     return now > book->start_ns ? now - book->start_ns : 0;
 }
 
-/* The log ---------------------------------------------------------------------------------------------------------- */
+/* The log -------------------------------------------------------------------------------------- */
 
 void log_open(const char *path)
 {
     int file = own_file_open(&log_.file, path, O_RDWR | O_CREAT | O_EXCL);
     if (file < 0)
         return;
-    void *memory = mmap(NULL, BOOK_LOG_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *memory =
+        mmap(NULL, BOOK_LOG_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     if (memory == MAP_FAILED)
         own_file_close(&log_.file);
     else
         log_.records = memory;
 }
 
-/* Room in the file for record `index`: blocks of the disk too, since a store into a hole of a full disk would kill the process. */
+/* Room in the file for record `index`: blocks of the disk too, since a store into a hole of a full
+ * disk would kill the process. */
 static bool log_grow(uint64_t index)
 {
     if (index < atomic_load_explicit(&log_.room, memory_order_acquire))
@@ -114,7 +116,7 @@ void log_write(const struct block *block, run_stream stream, uint32_t stack, enu
     };
 }
 
-/* The book --------------------------------------------------------------------------------------------------------- */
+/* The book ------------------------------------------------------------------------------------- */
 
 /* One line, whatever its arguments have in them. */
 static void describe_process(void)
@@ -165,9 +167,10 @@ static struct book *book_open(char *path, size_t size, bool *is_file)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Life ------------------------------------------------------------------------------------------------------------- */
+/* Life ----------------------------------------------------------------------------------------- */
 
-/* Locks may be held by threads that are not here any more, so nothing that takes one is done again. */
+/* Locks may be held by threads that are not here any more, so nothing that takes one is done
+ * again. */
 static void forked(void)
 {
     if (atomic_load(&shim_state) == SHIM_AWAKE)
@@ -177,7 +180,8 @@ static void forked(void)
     shim_depth = 0;
 }
 
-/* What programs free after this, in destructors of static objects, is still passed on, and written down. */
+/* What programs free after this, in destructors of static objects, is still passed on, and written
+ * down. */
 static void ended(void)
 {
     if (atomic_load(&shim_state) == SHIM_AWAKE)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Who calls: from a return address to a site in the book. A table by address, which is only ever added to, answers what was asked before
- * without a lock. A library that is closed and another that is loaded at its addresses share sites; programs rarely do that with a library
- * that allocates on a GPU.
+/* Who calls: from a return address to a site in the book. A table by address, which is only ever
+ * added to, answers what was asked before without a lock. A library that is closed and another that
+ * is loaded at its addresses share sites; programs rarely do that with a library that allocates on
+ * a GPU.
  *
- * Programs that link the CUDA runtime as a shared library call the driver from within it, all of them. There the stack is walked. */
+ * Programs that link the CUDA runtime as a shared library call the driver from within it, all of
+ * them. There the stack is walked. */
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -23,7 +25,8 @@ static struct {
     _Atomic uintptr_t address; /* 0: empty. Written last */
     uint32_t site;
 } known[SLOTS];
-static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* a leaf, except for calls that take none */
+/* A leaf, except for calls that take none */
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 static size_t slot_of(uintptr_t address)
 {
@@ -33,7 +36,8 @@ static size_t slot_of(uintptr_t address)
 static bool find(uintptr_t address, uint32_t *site)
 {
     size_t at = slot_of(address);
-    for (uintptr_t there; (there = atomic_load_explicit(&known[at].address, memory_order_acquire));) {
+    for (uintptr_t there;
+         (there = atomic_load_explicit(&known[at].address, memory_order_acquire));) {
         if (there == address) {
             *site = known[at].site;
             return true;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Whole stacks, where they were asked for: a file beside the log, to which each stack is written once, as its number of frames and their
- * sites. A stack's number is where it begins, in words, and never 0. Nobody reads what lies behind the count of words in the book. */
+/* Whole stacks, where they were asked for: a file beside the log, to which each stack is written
+ * once, as its number of frames and their sites. A stack's number is where it begins, in words, and
+ * never 0. Nobody reads what lies behind the count of words in the book. */
 #include "shim.h"
 
 #include <execinfo.h>
@@ -25,9 +26,9 @@ static struct {
 void stack_open(const char *path)
 {
     int file = own_file_open(&stacks.file, path, O_RDWR | O_CREAT | O_EXCL);
-    void *memory = file < 0
-                       ? MAP_FAILED
-                       : mmap(NULL, BOOK_STACKS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *memory = file < 0 ? MAP_FAILED
+                            : mmap(NULL, BOOK_STACKS_BYTES, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_NORESERVE, file, 0);
     if (memory == MAP_FAILED) {
         own_file_close(&stacks.file);
         return;
@@ -36,7 +37,8 @@ void stack_open(const char *path)
     atomic_store(&book->stack_words, 1);
 }
 
-/* Apart from what does not begin as 0, so that it takes no room in the file of the shim. Under the same lock. */
+/* Apart from what does not begin as 0, so that it takes no room in the file of the shim. Under the
+ * same lock. */
 static struct {
     uint64_t hash;
     uint32_t number; /* 0: empty */

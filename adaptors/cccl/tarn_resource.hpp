@@ -1,24 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A memory resource for CCCL 3: for cuda::mr::any_resource and resource_ref, and by these for RMM, cuDF, CUB's and Thrust's environments.
+/* A memory resource for CCCL 3: for cuda::mr::any_resource and resource_ref, and by these for RMM,
+ * cuDF, CUB's and Thrust's environments.
  *
  *     tarn::resource memory(tarn::default_pool(0));
- *     auto keys = cuda::make_buffer<int>(stream, memory, 1000, cuda::no_init);        // or any other taker of a resource
+ *     auto keys = cuda::make_buffer<int>(stream, memory, 1000, cuda::no_init);        // or any
+ *                                                                                     other taker
+ *                                                                                     of a resource
  *
- *     tarn::basic_resource<rmm::out_of_memory> for_rmm(tarn::default_pool(0));        // what RMM's users catch
+ *     tarn::basic_resource<rmm::out_of_memory> for_rmm(tarn::default_pool(0));        // what RMM's
+ *                                                                                     users catch
  *     rmm::mr::set_per_device_resource(rmm::cuda_device_id{0}, for_rmm);
  *
- * A resource is a pointer to its pool and can be copied. The pool must outlive the resource and everything allocated from it. Two resources
- * are equal if their pools are. An allocation throws `OutOfMemory` if the device has no memory left, and tarn::error for any other failure.
- * A deallocation never throws, and is ordered after the work queued on its stream. allocate_sync() and deallocate_sync() have no stream and
- * wait: memory from allocate_sync() may be used on any stream at once, and deallocate_sync() waits for the device's work. No memory is
- * given out while work may use it: where deallocate_sync() cannot wait, because a known capture is open on the device, or where tarn cannot
- * find a deallocation's stream, the block stays allocated until a later call can wait (tarn_late_free.h). An allocation makes such a wait
- * only if memory is short. allocate_sync() throws tarn::error if it cannot wait for the legacy stream.
+ * A resource is a pointer to its pool and can be copied. The pool must outlive the resource and
+ * everything allocated from it. Two resources are equal if their pools are. An allocation throws
+ * `OutOfMemory` if the device has no memory left, and tarn::error for any other failure. A
+ * deallocation never throws, and is ordered after the work queued on its stream. allocate_sync()
+ * and deallocate_sync() have no stream and wait: memory from allocate_sync() may be used on any
+ * stream at once, and deallocate_sync() waits for the device's work. No memory is given out while
+ * work may use it: where deallocate_sync() cannot wait, because a known capture is open on the
+ * device, or where tarn cannot find a deallocation's stream, the block stays allocated until a
+ * later call can wait (tarn_late_free.h). An allocation makes such a wait only if memory is short.
+ * allocate_sync() throws tarn::error if it cannot wait for the legacy stream.
  *
- * Header-only, C++20; needs CCCL's headers (<cuda/stream_ref>) and the CUDA runtime's types. The names are those of CCCL 3.1 and newer, and
- * those of 3.0 beside them. Thread-safe. See docs/adaptors/cccl.md. */
+ * Header-only, C++20; needs CCCL's headers (<cuda/stream_ref>) and the CUDA runtime's types. The
+ * names are those of CCCL 3.1 and newer, and those of 3.0 beside them. Thread-safe. See
+ * docs/adaptors/cccl.md. */
 #ifndef TARN_RESOURCE_HPP
 #define TARN_RESOURCE_HPP
 
@@ -47,15 +55,17 @@ template <class OutOfMemory = out_of_memory> class basic_resource
         device_ = info.device;
     }
 
-    void *allocate(cuda::stream_ref stream, std::size_t bytes, std::size_t alignment = default_alignment)
+    void *allocate(cuda::stream_ref stream, std::size_t bytes,
+                   std::size_t alignment = default_alignment)
     {
         return take(find(stream), bytes, alignment);
     }
-    void deallocate(cuda::stream_ref stream, void *pointer, std::size_t, std::size_t = default_alignment) noexcept
+    void deallocate(cuda::stream_ref stream, void *pointer, std::size_t,
+                    std::size_t = default_alignment) noexcept
     {
         tarn_stream found = 0;
-        if (pointer &&
-            (tarn_stream_find(device_, stream.get(), &found) != TARN_OK || tarn_free_on(pointer, found) != TARN_OK))
+        if (pointer && (tarn_stream_find(device_, stream.get(), &found) != TARN_OK ||
+                        tarn_free_on(pointer, found) != TARN_OK))
             (void)tarn_late_free(device_, pointer);
     }
 
@@ -80,7 +90,8 @@ template <class OutOfMemory = out_of_memory> class basic_resource
     {
         return allocate_sync(bytes, alignment);
     }
-    void deallocate(void *pointer, std::size_t bytes, std::size_t alignment = default_alignment) noexcept
+    void deallocate(void *pointer, std::size_t bytes,
+                    std::size_t alignment = default_alignment) noexcept
     {
         deallocate_sync(pointer, bytes, alignment);
     }
@@ -88,7 +99,8 @@ template <class OutOfMemory = out_of_memory> class basic_resource
     {
         return allocate(stream, bytes, alignment);
     }
-    void deallocate_async(void *pointer, std::size_t bytes, std::size_t alignment, cuda::stream_ref stream) noexcept
+    void deallocate_async(void *pointer, std::size_t bytes, std::size_t alignment,
+                          cuda::stream_ref stream) noexcept
     {
         deallocate(stream, pointer, bytes, alignment);
     }

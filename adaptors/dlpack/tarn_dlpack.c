@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Tensors whose memory is a tarn block. The record of a tensor is one host allocation, followed by its shape and strides. The deleter frees
- * the block first, then the record. */
+/* Tensors whose memory is a tarn block. The record of a tensor is one host allocation, followed by
+ * its shape and strides. The deleter frees the block first, then the record. */
 #include "tarn_dlpack.h"
 
 #include "tarn_dlpack_abi.h"
@@ -24,7 +24,8 @@ void tarn_dlpack_stream_source_set(tarn_dlpack_stream_source source)
     atomic_store(&stream_source, source);
 }
 
-/* Stores the bytes of a compact tensor. Returns false if the shape is invalid or the size overflows. */
+/* Stores the bytes of a compact tensor. Returns false if the shape is invalid or the size
+ * overflows. */
 static bool size_of(const struct dl_tensor *tensor, size_t *size)
 {
     size_t bits = (size_t)tensor->type.bits * tensor->type.lanes, count = 1;
@@ -37,7 +38,8 @@ static bool size_of(const struct dl_tensor *tensor, size_t *size)
     return true;
 }
 
-/* DLPack and tarn number devices alike. DLPack's CPU means tarn's host device, if that is the driver. */
+/* DLPack and tarn number devices alike. DLPack's CPU means tarn's host device, if that is the
+ * driver. */
 static bool is_ours(const struct dl_tensor *tensor)
 {
     int device = tensor->device.type == DEVICE_CPU ? 0 : tensor->device.id;
@@ -64,8 +66,8 @@ static void delete_tensor(struct dl_managed *managed)
     free(managed);
 }
 
-static int fail(void *context, void (*set_error)(void *, const char *, const char *), const char *kind,
-                const char *text)
+static int fail(void *context, void (*set_error)(void *, const char *, const char *),
+                const char *kind, const char *text)
 {
     if (set_error)
         set_error(context, kind, text);
@@ -73,15 +75,18 @@ static int fail(void *context, void (*set_error)(void *, const char *, const cha
 }
 
 int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_context,
-                         void (*set_error)(void *error_context, const char *kind, const char *message))
+                         void (*set_error)(void *error_context, const char *kind,
+                                           const char *message))
 {
     const struct dl_tensor *wanted = prototype;
     size_t size = 0;
     if (!wanted || !managed || wanted->dimensions < 0 || (wanted->dimensions && !wanted->shape) ||
         !size_of(wanted, &size))
-        return fail(error_context, set_error, "ValueError", "tarn: invalid shape, or its size overflows");
+        return fail(error_context, set_error, "ValueError",
+                    "tarn: invalid shape, or its size overflows");
     if (!is_ours(wanted))
-        return fail(error_context, set_error, "ValueError", "tarn: the tensor's device is not one that tarn uses");
+        return fail(error_context, set_error, "ValueError",
+                    "tarn: the tensor's device is not one that tarn uses");
 
     size_t dimensions = (size_t)wanted->dimensions;
     struct tensor *tensor = calloc(1, sizeof *tensor + 2 * dimensions * sizeof *tensor->lengths);
@@ -95,7 +100,8 @@ int tarn_dlpack_allocate(const void *prototype, void **managed, void *error_cont
         status = tarn_alloc(&options, size, &made->tensor.data);
     if (status) {
         free(tensor);
-        return fail(error_context, set_error, status == TARN_ERROR_OUT_OF_MEMORY ? "MemoryError" : "RuntimeError",
+        return fail(error_context, set_error,
+                    status == TARN_ERROR_OUT_OF_MEMORY ? "MemoryError" : "RuntimeError",
                     tarn_last_error());
     }
     made->major = DLPACK_MAJOR;

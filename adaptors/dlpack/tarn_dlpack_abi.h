@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The structures of DLPack 1 (dmlc/dlpack, include/dlpack/dlpack.h), whose ABI is stable. tests/adaptors/dlpack.c compares them with
- * the header. */
+/* The structures of DLPack 1 (dmlc/dlpack, include/dlpack/dlpack.h), whose ABI is stable.
+ * tests/adaptors/dlpack.c compares them with the header. */
 #ifndef TARN_DLPACK_ABI_H
 #define TARN_DLPACK_ABI_H
 

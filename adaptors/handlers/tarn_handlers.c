@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Callbacks for libraries that ask for memory in the order of streams. Nothing is kept here: the context is the pool. */
+/* Callbacks for libraries that ask for memory in the order of streams. Nothing is kept here: the
+ * context is the pool. */
 #include "tarn_handlers.h"
 
 #include "tarn_late_free.h"
@@ -22,7 +23,9 @@ static int free_late(tarn_pool *pool, void *pointer, tarn_status failed)
 {
     tarn_pool_info info = {.size = sizeof info};
     bool is_pointers = failed == TARN_ERROR_INVALID_POINTER || failed == TARN_ERROR_DOUBLE_FREE;
-    return (int)(is_pointers || tarn_pool_info_get(pool, &info) ? failed : tarn_late_free(info.device, pointer));
+    return (int)(is_pointers || tarn_pool_info_get(pool, &info)
+                     ? failed
+                     : tarn_late_free(info.device, pointer));
 }
 
 int tarn_handler_alloc(void *context, void **pointer, size_t size, struct CUstream_st *native)
@@ -46,7 +49,8 @@ int tarn_handler_free(void *context, void *pointer, size_t size, struct CUstream
     return status ? free_late(context, pointer, status) : TARN_OK;
 }
 
-int tarn_handler_pinned_alloc(void *context, void **pointer, size_t size, struct CUstream_st *native)
+int tarn_handler_pinned_alloc(void *context, void **pointer, size_t size,
+                              struct CUstream_st *native)
 {
     tarn_stream stream = 0;
     tarn_status status = find_stream(context, native, &stream);

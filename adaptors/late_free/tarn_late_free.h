@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Frees blocks whose last use is on streams that nobody names: after all work of their device. The other adaptors include this.
+/* Frees blocks whose last use is on streams that nobody names: after all work of their device. The
+ * other adaptors include this.
  *
- * A wait for a device is refused while a known capture is open there, and can fail. Then nobody knows when the block is unused, so it stays
- * allocated: it is noted, and a later call frees it. The notes are the process's: any adaptor's call frees what another has noted.
+ * A wait for a device is refused while a known capture is open there, and can fail. Then nobody
+ * knows when the block is unused, so it stays allocated: it is noted, and a later call frees it.
+ * The notes are the process's: any adaptor's call frees what another has noted.
  *
  * Header-only; C11 and C++17. Thread-safe. */
 #ifndef TARN_LATE_FREE_H
@@ -32,22 +34,26 @@ __attribute__((weak)) struct tarn_late_note *tarn_late_notes;
 static inline void tarn_late_note_add(struct tarn_late_note *note)
 {
     note->next = __atomic_load_n(&tarn_late_notes, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n(&tarn_late_notes, &note->next, note, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+    while (!__atomic_compare_exchange_n(&tarn_late_notes, &note->next, note, true, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED))
         ;
 }
 
-/* Waits for the device, and frees. Returns false if it could not wait: the block may be in use. The memory of a lost device, and of a
- * process that has been shut down or forked, is no longer used; tarn_free() says what it does then. */
+/* Waits for the device, and frees. Returns false if it could not wait: the block may be in use. The
+ * memory of a lost device, and of a process that has been shut down or forked, is no longer used;
+ * tarn_free() says what it does then. */
 static inline bool tarn_late_try(int device, void *pointer, tarn_status *status)
 {
     *status = tarn_device_synchronize(device);
-    if (*status && *status != TARN_ERROR_DEVICE_LOST && *status != TARN_ERROR_SHUTDOWN && *status != TARN_ERROR_FORKED)
+    if (*status && *status != TARN_ERROR_DEVICE_LOST && *status != TARN_ERROR_SHUTDOWN &&
+        *status != TARN_ERROR_FORKED)
         return false;
     *status = tarn_pinned_contains(pointer) ? tarn_pinned_free(pointer) : tarn_free(pointer);
     return true;
 }
 
-/* Frees what was noted, if its devices can be waited for now. Returns whether anything was freed. */
+/* Frees what was noted, if its devices can be waited for now. Returns whether anything was
+ * freed. */
 static inline bool tarn_late_flush(void)
 {
     bool any = false;
@@ -68,8 +74,9 @@ static inline bool tarn_late_flush(void)
     return any;
 }
 
-/* Frees a block, on the device or pinned, after all work that `device` has now. Waits for the device. If that is not possible, the block
- * stays allocated until one of these calls can wait; without host memory for the note, for good. NULL is allowed.
+/* Frees a block, on the device or pinned, after all work that `device` has now. Waits for the
+ * device. If that is not possible, the block stays allocated until one of these calls can wait;
+ * without host memory for the note, for good. NULL is allowed.
  *   TARN_ERROR_INVALID_POINTER, TARN_ERROR_DOUBLE_FREE   as tarn_free(), if it could wait */
 static inline tarn_status tarn_late_free(int device, void *pointer)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Registers the segments of a registrable pool with NCCL, each once per communicator, as a local buffer or as a window. Header-only: it is
- * compiled with NCCL's <nccl.h>, and links to nothing that the program does not link to already.
+/* Registers the segments of a registrable pool with NCCL, each once per communicator, as a local
+ * buffer or as a window. Header-only: it is compiled with NCCL's <nccl.h>, and links to nothing
+ * that the program does not link to already.
  *
  *     tarn_pool_options options = {.size = sizeof options, .device = device, .registrable = true};
  *     tarn_pool_create(&options, &pool);
@@ -14,16 +15,20 @@
  *     ncclAllReduce(buffer, buffer, ...);
  *     tarn_nccl_deregister(&registered);                on every rank, when no collective runs
  *
- * With tarn_nccl_sleeper_add() all this sleeps with the process: tarn_sleep() deregisters, and tarn_wake() registers again (tarn/sleep.h).
+ * With tarn_nccl_sleeper_add() all this sleeps with the process: tarn_sleep() deregisters, and
+ * tarn_wake() registers again (tarn/sleep.h).
  *
- * NCCL keeps its own handles to registered memory. If that memory were unmapped, it would stay allocated, and collectives would go on using
- * it. So a registered segment is anchored: no trim, shortage, compaction or suspend touches it until tarn_nccl_deregister().
+ * NCCL keeps its own handles to registered memory. If that memory were unmapped, it would stay
+ * allocated, and collectives would go on using it. So a registered segment is anchored: no trim,
+ * shortage, compaction or suspend touches it until tarn_nccl_deregister().
  *
- * Memory is registered only in these calls, in the calling thread. Windows are collective: every rank must make the same calls in the same
- * order, while no collective runs. If all ranks allocate alike, the pool has the same segments on all of them (tarn/pool.h).
+ * Memory is registered only in these calls, in the calling thread. Windows are collective: every
+ * rank must make the same calls in the same order, while no collective runs. If all ranks allocate
+ * alike, the pool has the same segments on all of them (tarn/pool.h).
  *
- * A tarn_nccl belongs to one communicator and is used by one thread at a time. Each function returns a tarn_status. With TARN_ERROR_LIBRARY,
- * `result` is what NCCL returned; for other statuses tarn_last_error() has the detail. */
+ * A tarn_nccl belongs to one communicator and is used by one thread at a time. Each function
+ * returns a tarn_status. With TARN_ERROR_LIBRARY, `result` is what NCCL returned; for other
+ * statuses tarn_last_error() has the detail. */
 #ifndef TARN_NCCL_H
 #define TARN_NCCL_H
 
@@ -57,7 +62,8 @@ typedef struct tarn_nccl_segment {
     ncclWindow_t window; /* of a window */
 } tarn_nccl_segment;
 
-/* What of a pool is registered with a communicator. Callers may read it; only the functions change it, except what says so. */
+/* What of a pool is registered with a communicator. Callers may read it; only the functions change
+ * it, except what says so. */
 typedef struct tarn_nccl {
     ncclComm_t comm;
     tarn_pool *pool; /* NULL: only the communicator's own memory sleeps */
@@ -69,16 +75,17 @@ typedef struct tarn_nccl {
     bool unsupported;    /* NCCL has no windows here: collectives copy */
     bool suspended;      /* by tarn_nccl_suspend() */
     bool asleep;         /* the process sleeps, and its sleeper called that */
-    bool
-        leaves_comm; /* set by the caller, after tarn_nccl_begin(): another tarn_nccl suspends and resumes the communicator */
-    bool has_graphs;      /* set by the caller: captured graphs contain collectives of the communicator */
-    bool graphs_ended;    /* graphs that contain windows must be captured again */
+    bool leaves_comm;  /* set by the caller, after tarn_nccl_begin(): another tarn_nccl suspends and
+                          resumes the communicator */
+    bool has_graphs;   /* set by the caller: captured graphs contain collectives of the
+                          communicator */
+    bool graphs_ended; /* graphs that contain windows must be captured again */
     tarn_sleeper sleeper; /* of tarn_nccl_sleeper_add(); 0: none */
 } tarn_nccl;
 
 /* Begins with nothing registered. `flags` are those of ncclCommWindowRegister(). */
-static inline void tarn_nccl_begin(tarn_nccl *registered, ncclComm_t comm, tarn_pool *pool, tarn_nccl_kind kind,
-                                   int flags)
+static inline void tarn_nccl_begin(tarn_nccl *registered, ncclComm_t comm, tarn_pool *pool,
+                                   tarn_nccl_kind kind, int flags)
 {
     memset(registered, 0, sizeof *registered);
     registered->comm = comm;
@@ -88,21 +95,23 @@ static inline void tarn_nccl_begin(tarn_nccl *registered, ncclComm_t comm, tarn_
 }
 
 /* Returns the registered segment that contains an address, or NULL. */
-static inline const tarn_nccl_segment *tarn_nccl_find(const tarn_nccl *registered, const void *pointer)
+static inline const tarn_nccl_segment *tarn_nccl_find(const tarn_nccl *registered,
+                                                      const void *pointer)
 {
     for (size_t i = 0; i < registered->count; i++) {
         const tarn_nccl_segment *segment = &registered->segments[i];
         size_t offset = (size_t)((const char *)pointer - (const char *)segment->range.address);
-        if ((const char *)pointer >= (const char *)segment->range.address && offset < segment->range.bytes)
+        if ((const char *)pointer >= (const char *)segment->range.address &&
+            offset < segment->range.bytes)
             return segment;
     }
     return NULL;
 }
 
-/* Stores the window that contains an address, and the offset of the address in it, for calls that take a window. Returns false if no window
- * contains it. */
-static inline bool tarn_nccl_window_get(const tarn_nccl *registered, const void *pointer, ncclWindow_t *window,
-                                        size_t *offset)
+/* Stores the window that contains an address, and the offset of the address in it, for calls that
+ * take a window. Returns false if no window contains it. */
+static inline bool tarn_nccl_window_get(const tarn_nccl *registered, const void *pointer,
+                                        ncclWindow_t *window, size_t *offset)
 {
     const tarn_nccl_segment *segment = tarn_nccl_find(registered, pointer);
     if (!segment || registered->kind != TARN_NCCL_WINDOW)
@@ -112,18 +121,22 @@ static inline bool tarn_nccl_window_get(const tarn_nccl *registered, const void 
     return true;
 }
 
-/* Internal, for the functions below: returns a byte of a live block in a range, by which the range can be anchored, or NULL. */
-static inline const void *tarn_nccl_live_byte(const tarn_pool_block *blocks, size_t count, const tarn_mapping *range)
+/* Internal, for the functions below: returns a byte of a live block in a range, by which the range
+ * can be anchored, or NULL. */
+static inline const void *tarn_nccl_live_byte(const tarn_pool_block *blocks, size_t count,
+                                              const tarn_mapping *range)
 {
     for (size_t i = 0; i < count; i++) {
         const char *address = (const char *)blocks[i].address;
-        if (address >= (const char *)range->address && address < (const char *)range->address + range->bytes)
+        if (address >= (const char *)range->address &&
+            address < (const char *)range->address + range->bytes)
             return address;
     }
     return NULL;
 }
 
-static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const tarn_mapping *range, const void *byte)
+static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const tarn_mapping *range,
+                                                 const void *byte)
 {
     tarn_nccl_segment segment;
     tarn_mapping now;
@@ -144,10 +157,11 @@ static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const ta
     if (!status && (now.address != range->address || now.generation != range->generation))
         status = TARN_ERROR_BUSY; /* another thread has trimmed or suspended the pool meanwhile */
     if (!status) {
-        registered->result = registered->kind == TARN_NCCL_LOCAL
-                                 ? ncclCommRegister(registered->comm, range->address, range->bytes, &segment.handle)
-                                 : ncclCommWindowRegister(registered->comm, range->address, range->bytes,
-                                                          &segment.window, registered->flags);
+        registered->result =
+            registered->kind == TARN_NCCL_LOCAL
+                ? ncclCommRegister(registered->comm, range->address, range->bytes, &segment.handle)
+                : ncclCommWindowRegister(registered->comm, range->address, range->bytes,
+                                         &segment.window, registered->flags);
         status = registered->result == ncclSuccess ? TARN_OK : TARN_ERROR_LIBRARY;
     }
     if (!status && registered->kind == TARN_NCCL_WINDOW && !segment.window) {
@@ -164,8 +178,9 @@ static inline tarn_status tarn_nccl_register_one(tarn_nccl *registered, const ta
     return TARN_OK;
 }
 
-/* Registers the segments of the pool that have a live block and are not registered yet, the oldest first. If there are none, or no pool, it
- * does not call NCCL. If a registration fails, the segments before it stay registered.
+/* Registers the segments of the pool that have a live block and are not registered yet, the oldest
+ * first. If there are none, or no pool, it does not call NCCL. If a registration fails, the
+ * segments before it stay registered.
  *   TARN_ERROR_LIBRARY        NCCL refused: `result`
  *   TARN_ERROR_NOT_SUPPORTED  NCCL has no windows here; collectives work, and copy
  *   TARN_ERROR_SUSPENDED      the pool, or the communicator, is suspended
@@ -185,8 +200,9 @@ static inline tarn_status tarn_nccl_register(tarn_nccl *registered)
         return status;
     tarn_mapping *segments = (tarn_mapping *)calloc(room, sizeof *segments);
     tarn_pool_block *blocks = (tarn_pool_block *)calloc(block_room, sizeof *blocks);
-    status = segments && blocks ? tarn_pool_segments_get(registered->pool, segments, room, &segment_count)
-                                : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    status = segments && blocks
+                 ? tarn_pool_segments_get(registered->pool, segments, room, &segment_count)
+                 : TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (!status)
         status = tarn_pool_blocks_get(registered->pool, blocks, block_room, &block_count);
     block_count = block_count < block_room ? block_count : block_room;
@@ -200,11 +216,13 @@ static inline tarn_status tarn_nccl_register(tarn_nccl *registered)
     return status;
 }
 
-/* Deregisters all segments, the newest first, then removes their anchors. No collective of the communicator may run. If NCCL refuses,
- * returns TARN_ERROR_LIBRARY, and the remaining segments stay registered and anchored. */
+/* Deregisters all segments, the newest first, then removes their anchors. No collective of the
+ * communicator may run. If NCCL refuses, returns TARN_ERROR_LIBRARY, and the remaining segments
+ * stay registered and anchored. */
 static inline tarn_status tarn_nccl_deregister(tarn_nccl *registered)
 {
-    registered->graphs_ended |= registered->has_graphs && registered->kind == TARN_NCCL_WINDOW && registered->count;
+    registered->graphs_ended |=
+        registered->has_graphs && registered->kind == TARN_NCCL_WINDOW && registered->count;
     while (registered->count) {
         const tarn_nccl_segment *segment = &registered->segments[registered->count - 1];
         registered->result = registered->kind == TARN_NCCL_LOCAL
@@ -223,8 +241,10 @@ static inline tarn_status tarn_nccl_deregister(tarn_nccl *registered)
     return TARN_OK;
 }
 
-/* Call it before tarn_pool_suspend(), after waiting for the communicator's work; a sleep calls it by itself (tarn_nccl_sleeper_add()). Deregisters all segments. From NCCL 2.29.7
- * on it also makes the communicator release its own memory (ncclCommSuspend()). Collective, as ncclCommSuspend() is. */
+/* Call it before tarn_pool_suspend(), after waiting for the communicator's work; a sleep calls it
+ * by itself (tarn_nccl_sleeper_add()). Deregisters all segments. From NCCL 2.29.7 on it also makes
+ * the communicator release its own memory (ncclCommSuspend()). Collective, as ncclCommSuspend()
+ * is. */
 static inline tarn_status tarn_nccl_suspend(tarn_nccl *registered)
 {
     tarn_status status = tarn_nccl_deregister(registered);
@@ -241,8 +261,8 @@ static inline tarn_status tarn_nccl_suspend(tarn_nccl *registered)
     return TARN_OK;
 }
 
-/* Call it after the pool was resumed. Resumes the communicator and registers the pool's current segments. The windows are new: graphs that
- * contain the old ones must be captured again. */
+/* Call it after the pool was resumed. Resumes the communicator and registers the pool's current
+ * segments. The windows are new: graphs that contain the old ones must be captured again. */
 static inline tarn_status tarn_nccl_resume(tarn_nccl *registered)
 {
 #if NCCL_VERSION_CODE >= 22907
@@ -257,11 +277,13 @@ static inline tarn_status tarn_nccl_resume(tarn_nccl *registered)
 }
 
 /* Internal, for the callbacks below: stores why a call has failed. */
-static inline tarn_status tarn_nccl_why(const tarn_nccl *registered, tarn_status status, char *why, size_t room)
+static inline tarn_status tarn_nccl_why(const tarn_nccl *registered, tarn_status status, char *why,
+                                        size_t room)
 {
     if (status)
         snprintf(why, room, "%s",
-                 status == TARN_ERROR_LIBRARY ? ncclGetErrorString(registered->result) : tarn_last_error());
+                 status == TARN_ERROR_LIBRARY ? ncclGetErrorString(registered->result)
+                                              : tarn_last_error());
     return status;
 }
 
@@ -281,7 +303,8 @@ static inline tarn_status tarn_nccl_sleeper_prepare(void *user, char *why, size_
         snprintf(why, room, "graphs hold registrations of their own: set NCCL_GRAPH_REGISTER=0");
         return TARN_ERROR_BUSY;
     }
-    return tarn_nccl_why(registered, registered->result == ncclSuccess ? TARN_OK : TARN_ERROR_LIBRARY, why, room);
+    return tarn_nccl_why(
+        registered, registered->result == ncclSuccess ? TARN_OK : TARN_ERROR_LIBRARY, why, room);
 }
 
 static inline tarn_status tarn_nccl_sleeper_commit(void *user, char *why, size_t room)
@@ -311,7 +334,8 @@ static inline size_t tarn_nccl_sleeper_held(void *user)
 #if NCCL_VERSION_CODE >= 22907
     const tarn_nccl *registered = (const tarn_nccl *)user;
     if (registered->leaves_comm ||
-        ncclCommMemStats(registered->comm, registered->suspended ? ncclStatGpuMemPersist : ncclStatGpuMemTotal,
+        ncclCommMemStats(registered->comm,
+                         registered->suspended ? ncclStatGpuMemPersist : ncclStatGpuMemTotal,
                          &bytes) != ncclSuccess)
         bytes = 0;
 #else
@@ -320,15 +344,17 @@ static inline size_t tarn_nccl_sleeper_held(void *user)
     return (size_t)bytes;
 }
 
-/* Makes the communicator and its registrations sleep with the process. tarn_sleep_commit() then does what tarn_nccl_suspend() does, and
- * tarn_wake() does what tarn_nccl_resume() does, in the thread that makes that call. Both are collective, so all ranks must add their
- * sleepers in the same order, and sleep together. The sleep is refused, with the communicator as residue, while a call of the communicator
- * is in progress, and while there are graphs of its collectives (`has_graphs`) unless the environment has NCCL_GRAPH_REGISTER=0. Work on
- * streams must have been waited for. What tarn_nccl_suspend() has suspended before stays suspended. `registered` must stay where it is until
- * tarn_nccl_sleeper_remove().
+/* Makes the communicator and its registrations sleep with the process. tarn_sleep_commit() then
+ * does what tarn_nccl_suspend() does, and tarn_wake() does what tarn_nccl_resume() does, in the
+ * thread that makes that call. Both are collective, so all ranks must add their sleepers in the
+ * same order, and sleep together. The sleep is refused, with the communicator as residue, while a
+ * call of the communicator is in progress, and while there are graphs of its collectives
+ * (`has_graphs`) unless the environment has NCCL_GRAPH_REGISTER=0. Work on streams must have been
+ * waited for. What tarn_nccl_suspend() has suspended before stays suspended. `registered` must stay
+ * where it is until tarn_nccl_sleeper_remove().
  *
- * If several pools are registered with one communicator, the tarn_nccl whose sleeper is added first suspends the communicator, and the others
- * set `leaves_comm`: the newest sleeps first.
+ * If several pools are registered with one communicator, the tarn_nccl whose sleeper is added first
+ * suspends the communicator, and the others set `leaves_comm`: the newest sleeps first.
  *   TARN_ERROR_LIBRARY            NCCL does not know the communicator's device: `result`
  *   others                        as tarn_sleeper_add() */
 static inline tarn_status tarn_nccl_sleeper_add(tarn_nccl *registered, const char *name)

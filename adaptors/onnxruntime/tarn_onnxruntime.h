@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* ONNX Runtime's OrtAllocator, stream-aware (AllocOnStream, from version 1.23 on): a session's device memory from tarn.
+/* ONNX Runtime's OrtAllocator, stream-aware (AllocOnStream, from version 1.23 on): a session's
+ * device memory from tarn.
  *
  *     tarn_ort_allocator allocator;
  *     OrtStatus *failed = tarn_ort_allocator_init(&allocator, api, pool, "Cuda");
  *     if (!failed) failed = api->RegisterAllocator(environment, &allocator.base);
  *     if (!failed) failed = api->AddSessionConfigEntry(options, "session.use_env_allocators", "1");
  *
- * Without the last line ONNX Runtime never uses the allocator, and reports nothing. The allocator must outlive the environment; or
- * unregister it after the last session has ended and everything that the sessions returned was released. It always allocates from its pool,
- * whatever scopes are open.
+ * Without the last line ONNX Runtime never uses the allocator, and reports nothing. The allocator
+ * must outlive the environment; or unregister it after the last session has ended and everything
+ * that the sessions returned was released. It always allocates from its pool, whatever scopes are
+ * open.
  *
- * A block that was allocated for a stream is freed in that stream's order; ONNX Runtime itself orders uses on other streams. A block without
- * a stream (mostly initialisers) may be used on any stream: its allocation waits for the work of the legacy stream, and its free for the
- * device's. No memory is given out while work may use it: where such a free cannot wait, because a known capture is open on the device, the
- * block stays allocated until a later call can wait (tarn_late_free.h), and where such an allocation cannot wait, it fails.
+ * A block that was allocated for a stream is freed in that stream's order; ONNX Runtime itself
+ * orders uses on other streams. A block without a stream (mostly initialisers) may be used on any
+ * stream: its allocation waits for the work of the legacy stream, and its free for the device's. No
+ * memory is given out while work may use it: where such a free cannot wait, because a known capture
+ * is open on the device, the block stays allocated until a later call can wait (tarn_late_free.h),
+ * and where such an allocation cannot wait, it fails.
  *
- * Header-only; C11 and C++17. If onnxruntime_c_api.h has another path, include it first. Thread-safe. See docs/adaptors/onnxruntime.md. */
+ * Header-only; C11 and C++17. If onnxruntime_c_api.h has another path, include it first.
+ * Thread-safe. See docs/adaptors/onnxruntime.md. */
 #ifndef TARN_ONNXRUNTIME_H
 #define TARN_ONNXRUNTIME_H
 
@@ -48,7 +53,8 @@ typedef struct tarn_ort_allocator {
     OrtMemoryInfo *info;
     tarn_pool *pool;
     int device;
-    tarn_stream legacy; /* the device's legacy stream: blocks that were allocated without a stream belong to it */
+    tarn_stream legacy; /* the device's legacy stream: blocks that were allocated without a stream
+                           belong to it */
 } tarn_ort_allocator;
 
 static inline void *tarn_ort_take(tarn_ort_allocator *allocator, tarn_stream stream, size_t size)
@@ -76,7 +82,8 @@ static inline void *ORT_API_CALL tarn_ort_alloc(OrtAllocator *base, size_t size)
     return tarn_ort_take_for_all(allocator, size);
 }
 
-static inline void *ORT_API_CALL tarn_ort_alloc_on_stream(OrtAllocator *base, size_t size, OrtSyncStream *stream)
+static inline void *ORT_API_CALL tarn_ort_alloc_on_stream(OrtAllocator *base, size_t size,
+                                                          OrtSyncStream *stream)
 {
     tarn_ort_allocator *allocator = (tarn_ort_allocator *)(void *)base;
     if (!stream)
@@ -106,8 +113,10 @@ static inline const OrtMemoryInfo *ORT_API_CALL tarn_ort_info(const OrtAllocator
     return ((const tarn_ort_allocator *)(const void *)base)->info;
 }
 
-/* The same keys as ONNX Runtime's own arena. The values are the pool's, so they include its other users. */
-static inline OrtStatus *ORT_API_CALL tarn_ort_stats(const OrtAllocator *base, OrtKeyValuePairs **pairs) NO_EXCEPTION
+/* The same keys as ONNX Runtime's own arena. The values are the pool's, so they include its other
+ * users. */
+static inline OrtStatus *ORT_API_CALL tarn_ort_stats(const OrtAllocator *base,
+                                                     OrtKeyValuePairs **pairs) NO_EXCEPTION
 {
     const tarn_ort_allocator *allocator = (const tarn_ort_allocator *)(const void *)base;
     tarn_stats stats;
@@ -139,10 +148,11 @@ static inline OrtStatus *ORT_API_CALL tarn_ort_stats(const OrtAllocator *base, O
     return NULL;
 }
 
-/* Initialises an allocator of `pool`. `name` is ONNX Runtime's name for the memory of the pool's device: "Cuda" for the CUDA provider.
- * Returns NULL, or an error that the caller releases; then there is nothing to finish. */
-static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, const OrtApi *api, tarn_pool *pool,
-                                                 const char *name)
+/* Initialises an allocator of `pool`. `name` is ONNX Runtime's name for the memory of the pool's
+ * device: "Cuda" for the CUDA provider. Returns NULL, or an error that the caller releases; then
+ * there is nothing to finish. */
+static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, const OrtApi *api,
+                                                 tarn_pool *pool, const char *name)
 {
     memset(allocator, 0, sizeof *allocator);
     allocator->api = api;
@@ -153,8 +163,8 @@ static inline OrtStatus *tarn_ort_allocator_init(tarn_ort_allocator *allocator, 
     if (tarn_pool_info_get(pool, &info) || tarn_stream_find(info.device, NULL, &allocator->legacy))
         return api->CreateStatus(ORT_FAIL, tarn_last_error());
     allocator->device = info.device;
-    OrtStatus *failed =
-        api->CreateMemoryInfo(name, OrtDeviceAllocator, allocator->device, OrtMemTypeDefault, &allocator->info);
+    OrtStatus *failed = api->CreateMemoryInfo(name, OrtDeviceAllocator, allocator->device,
+                                              OrtMemTypeDefault, &allocator->info);
     if (failed)
         return failed;
     allocator->base.version = 23; /* of this structure's last member that is set */

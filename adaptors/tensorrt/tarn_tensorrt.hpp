@@ -4,14 +4,17 @@
 /* TensorRT's stream-ordered allocator, of TensorRT 10 and 11.
  *
  *     tarn::tensorrt_allocator allocator(pool);
- *     runtime->setGpuAllocator(&allocator);       // IBuilder and IExecutionContext have such a call too
+ *     runtime->setGpuAllocator(&allocator);       // IBuilder and IExecutionContext have such a
+ *                                                 call too
  *
- * It must outlive every builder, runtime, engine and context that it was passed to. It always allocates from its pool, whatever scopes
- * are open. reallocate() grows a block in place (tarn_extend()) or returns NULL; then TensorRT allocates a new block and copies. A free
- * without a stream waits for the device's work, as cudaFree() does. No memory is given out while work may use it: where such a free cannot
- * wait, because a known capture is open on the device, or where tarn cannot find a free's stream, the block stays allocated until a later
- * call can wait (tarn_late_free.h). An allocation without a stream waits for the work of the legacy stream, so it fails while that cannot
- * be waited for.
+ * It must outlive every builder, runtime, engine and context that it was passed to. It always
+ * allocates from its pool, whatever scopes are open. reallocate() grows a block in place
+ * (tarn_extend()) or returns NULL; then TensorRT allocates a new block and copies. A free without a
+ * stream waits for the device's work, as cudaFree() does. No memory is given out while work may use
+ * it: where such a free cannot wait, because a known capture is open on the device, or where tarn
+ * cannot find a free's stream, the block stays allocated until a later call can wait
+ * (tarn_late_free.h). An allocation without a stream waits for the work of the legacy stream, so it
+ * fails while that cannot be waited for.
  *
  * Header-only, C++17; needs only TensorRT's headers. Thread-safe. See docs/adaptors/tensorrt.md. */
 #ifndef TARN_TENSORRT_HPP
@@ -41,8 +44,8 @@ class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
         device_ = info.device;
     }
 
-    void *allocateAsync(std::uint64_t const size, std::uint64_t const alignment, nvinfer1::AllocatorFlags const flags,
-                        cudaStream_t native) noexcept override
+    void *allocateAsync(std::uint64_t const size, std::uint64_t const alignment,
+                        nvinfer1::AllocatorFlags const flags, cudaStream_t native) noexcept override
     {
         (void)flags;
         tarn_alloc_options options{};
@@ -64,11 +67,13 @@ class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
         tarn_stream stream = 0;
         if (!memory)
             return true;
-        return (tarn_stream_find(device_, native, &stream) == TARN_OK && tarn_free_on(memory, stream) == TARN_OK) ||
+        return (tarn_stream_find(device_, native, &stream) == TARN_OK &&
+                tarn_free_on(memory, stream) == TARN_OK) ||
                tarn_late_free(device_, memory) == TARN_OK;
     }
 
-    void *reallocate(void *const memory, std::uint64_t alignment, std::uint64_t size) noexcept override
+    void *reallocate(void *const memory, std::uint64_t alignment,
+                     std::uint64_t size) noexcept override
     {
         (void)alignment; /* as before: the address stays */
         return memory && tarn_extend(memory, size) == TARN_OK ? memory : nullptr;
@@ -80,8 +85,8 @@ class tensorrt_allocator final : public nvinfer1::IGpuAsyncAllocator
     {
         void *pointer = allocateAsync(size, alignment, flags, nullptr);
         tarn_stream legacy = 0;
-        if (!pointer ||
-            (tarn_stream_find(device_, nullptr, &legacy) == TARN_OK && tarn_stream_synchronize(legacy) == TARN_OK))
+        if (!pointer || (tarn_stream_find(device_, nullptr, &legacy) == TARN_OK &&
+                         tarn_stream_synchronize(legacy) == TARN_OK))
             return pointer; /* for work on any stream */
         (void)tarn_free(pointer);
         return nullptr;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How long single calls take: each is timed by itself, with the processor's counter where there is one. What reading the clock
- * takes is subtracted; the machine's own interruptions are not. */
+/* How long single calls take: each is timed by itself, with the processor's counter where there is
+ * one. What reading the clock takes is subtracted; the machine's own interruptions are not. */
 #include "measure.h"
 
 #include <stdio.h>
@@ -50,8 +50,8 @@ struct latencies {
     size_t alloc_count, free_count;
 };
 
-static void run(const struct peer *peer, const struct sequence *sequence, void **slots, double scale,
-                struct latencies *latencies)
+static void run(const struct peer *peer, const struct sequence *sequence, void **slots,
+                double scale, struct latencies *latencies)
 {
     for (size_t i = 0; i < sequence->count; i++) {
         const struct step *step = &sequence->steps[i];
@@ -95,9 +95,11 @@ void bench_latencies(const struct sequence *sequence)
 {
     double scale = ns_a_tick(), cost = clock_cost(scale);
     size_t most = LATENCY_ROUNDS * sequence->count;
-    printf("\nLatencies, %s: ns a call\n%-17s  %9s  %9s  %9s\n", sequence->name, "", "p50", "p99", "p99.9");
+    printf("\nLatencies, %s: ns a call\n%-17s  %9s  %9s  %9s\n", sequence->name, "", "p50", "p99",
+           "p99.9");
     for (size_t i = 0; i < peer_count; i++) {
-        struct latencies latencies = {malloc(most * sizeof(double)), malloc(most * sizeof(double)), 0, 0};
+        struct latencies latencies = {malloc(most * sizeof(double)), malloc(most * sizeof(double)),
+                                      0, 0};
         void **slots = slots_make(sequence);
         if (!latencies.allocs || !latencies.frees)
             die("malloc", "no memory for latencies");

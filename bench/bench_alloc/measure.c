@@ -14,8 +14,10 @@ void **slots_make(const struct sequence *sequence)
     return slots;
 }
 
-/* Made for each kind of peer, touched and untouched, so that the loop decides nothing but what the sequence says. */
-static inline __attribute__((always_inline)) void steps_run(const struct peer *peer, const struct sequence *sequence,
+/* Made for each kind of peer, touched and untouched, so that the loop decides nothing but what the
+ * sequence says. */
+static inline __attribute__((always_inline)) void steps_run(const struct peer *peer,
+                                                            const struct sequence *sequence,
                                                             void **slots, bool touch, bool checked)
 {
     void *(*alloc)(size_t size) = peer->alloc;
@@ -40,7 +42,8 @@ static inline __attribute__((always_inline)) void steps_run(const struct peer *p
     }
 }
 
-double sequence_run(const struct peer *peer, const struct sequence *sequence, void **slots, bool touch, clockid_t clock)
+double sequence_run(const struct peer *peer, const struct sequence *sequence, void **slots,
+                    bool touch, clockid_t clock)
 {
     double start = clock_ns(clock);
     if (peer->free_checked && touch)

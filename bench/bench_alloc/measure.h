@@ -22,9 +22,10 @@ static inline double clock_ns(clockid_t clock)
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* Runs a sequence once and gives back what is left. Gives ns a pair of allocation and free, by a clock. `slots` are empty. */
-double sequence_run(const struct peer *peer, const struct sequence *sequence, void **slots, bool touch,
-                    clockid_t clock);
+/* Runs a sequence once and gives back what is left. Gives ns a pair of allocation and free, by a
+ * clock. `slots` are empty. */
+double sequence_run(const struct peer *peer, const struct sequence *sequence, void **slots,
+                    bool touch, clockid_t clock);
 
 /* Of `count` values, which are sorted. */
 double median(double *values, size_t count);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* tarn runs on the host device, its library opened with dlopen() (TARN_LIBRARY names another build). The peers hand out host
- * memory: they say what an allocator's bookkeeping can cost, no more. */
+/* tarn runs on the host device, its library opened with dlopen() (TARN_LIBRARY names another
+ * build). The peers hand out host memory: they say what an allocator's bookkeeping can cost, no
+ * more. */
 #include "peers.h"
 
 #include <dlfcn.h>
@@ -97,7 +98,8 @@ static void mimalloc_open(void)
 
 static void glibc_open(void)
 {
-    /* By name out of the C library: mimalloc's shared library replaces malloc() where a program links it. */
+    /* By name out of the C library: mimalloc's shared library replaces malloc() where a program
+     * links it. */
     const char *(*version)(void);
     struct peer *glibc = &peers[peer_count++];
     void *library = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
@@ -110,7 +112,8 @@ static void glibc_open(void)
     printf("glibc %s\n", version());
 }
 
-/* oneAPI's Unified Memory Framework: its disjoint pool over the system's memory, with its defaults (umf/pools/pool_disjoint.h). */
+/* oneAPI's Unified Memory Framework: its disjoint pool over the system's memory, with its defaults
+ * (umf/pools/pool_disjoint.h). */
 static struct {
     void *pool;
     void *(*alloc)(void *pool, size_t size);
@@ -132,7 +135,8 @@ static void umf_free(void *block)
 static const char *umf_pool_make(void *library)
 {
     int (*provider_params_create)(void **), (*provider_create)(const void *, const void *, void **);
-    int (*pool_params_create)(void **), (*pool_create)(const void *, void *, const void *, uint32_t, void **);
+    int (*pool_params_create)(void **),
+        (*pool_create)(const void *, void *, const void *, uint32_t, void **);
     const void *(*provider_ops)(void), *(*pool_ops)(void);
     void *provider_params = NULL, *provider = NULL, *pool_params = NULL;
     FUNCTION(library, "umfOsMemoryProviderParamsCreate", provider_params_create);
@@ -146,7 +150,8 @@ static const char *umf_pool_make(void *library)
     if (provider_params_create(&provider_params) != 0 ||
         provider_create(provider_ops(), provider_params, &provider) != 0)
         return "no provider of the system's memory";
-    if (pool_params_create(&pool_params) != 0 || pool_create(pool_ops(), provider, pool_params, 0, &umf.pool) != 0)
+    if (pool_params_create(&pool_params) != 0 ||
+        pool_create(pool_ops(), provider, pool_params, 0, &umf.pool) != 0)
         return "no disjoint pool";
     return NULL;
 }

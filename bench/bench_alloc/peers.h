@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The allocators that are measured, tarn first. Each is opened at run time, as a program that loads it would have it, and called
- * through function pointers. */
+/* The allocators that are measured, tarn first. Each is opened at run time, as a program that loads
+ * it would have it, and called through function pointers. */
 #ifndef BENCH_ALLOC_PEERS_H
 #define BENCH_ALLOC_PEERS_H
 
@@ -17,7 +17,8 @@ struct peer {
     void (*free)(void *block);
     tarn_status (*free_checked)(void *block); /* in place of `free`, for one whose frees may fail */
     void (*stream_use)(
-        int stream); /* gives the calling thread one of 16 streams; -1: the default one. NULL: it knows none */
+        int stream); /* gives the calling thread one of 16 streams; -1: the default one. NULL: it
+                        knows none */
 };
 
 extern struct peer peers[PEERS];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How a pair of allocation and free scales from one thread to 16: each thread with a stream of its own, and all with one stream. Only
- * tarn knows streams, so the peers have one row each. Wall-clock time, as a wait is what threads may cost each other; so there are no
- * more threads than processors. What is printed is the mean over the threads, the median of the rounds. */
+/* How a pair of allocation and free scales from one thread to 16: each thread with a stream of its
+ * own, and all with one stream. Only tarn knows streams, so the peers have one row each. Wall-clock
+ * time, as a wait is what threads may cost each other; so there are no more threads than
+ * processors. What is printed is the mean over the threads, the median of the rounds. */
 #include "measure.h"
 
 #include <pthread.h>
@@ -45,14 +46,16 @@ static void *run(void *argument)
     return NULL;
 }
 
-static double run_all(const struct peer *peer, const struct sequence *sequence, int threads, bool own)
+static double run_all(const struct peer *peer, const struct sequence *sequence, int threads,
+                      bool own)
 {
     static struct runner runners[MOST_THREADS];
     pthread_barrier_t barrier;
     double sum = 0;
     pthread_barrier_init(&barrier, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++) {
-        runners[i] = (struct runner){.barrier = &barrier, .peer = peer, .sequence = sequence, .stream = own ? i : -1};
+        runners[i] = (struct runner){
+            .barrier = &barrier, .peer = peer, .sequence = sequence, .stream = own ? i : -1};
         if (pthread_create(&runners[i].thread, NULL, run, &runners[i]))
             die("pthread_create", "failed");
     }
@@ -71,7 +74,10 @@ static void row(const struct sequence *sequence, const struct peer *peer, bool o
         for (int i = 0; i < COUNTS && 1 << i <= most; i++)
             times[i][round] = run_all(peer, sequence, 1 << i, own);
     char name[64];
-    snprintf(name, sizeof name, "%s%s", peer->name, !peer->stream_use ? "" : own ? ", own stream" : ", one stream");
+    snprintf(name, sizeof name, "%s%s", peer->name,
+             !peer->stream_use ? ""
+             : own             ? ", own stream"
+                               : ", one stream");
     printf("%-26.26s %-18s", sequence->name, name);
     for (int i = 0; i < COUNTS && 1 << i <= most; i++)
         printf("  %9.1f", median(times[i], SCALING_ROUNDS));
@@ -93,7 +99,8 @@ void bench_scaling(void)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int most = cores < 2 ? 2 : cores > MOST_THREADS ? MOST_THREADS : (int)cores;
-    printf("\nScaling: ns for an allocation and its free, by the number of threads, median of %d rounds\n%-45s",
+    printf("\nScaling: ns for an allocation and its free, by the number of threads, median of %d "
+           "rounds\n%-45s",
            SCALING_ROUNDS, "");
     for (int i = 0; i < COUNTS && 1 << i <= most; i++)
         printf("  %9d", 1 << i);

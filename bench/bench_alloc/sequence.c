@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes sequences. A trace's addresses become slots: the slot of a block is given anew when it was freed. */
+/* Makes sequences. A trace's addresses become slots: the slot of a block is given anew when it was
+ * freed. */
 #include "sequence.h"
 #include "peers.h"
 
@@ -19,7 +20,8 @@
 
 static struct sequence sequence_make(size_t count, size_t slots)
 {
-    struct sequence sequence = {.steps = calloc(count + 1, sizeof(struct step)), .count = count, .slots = slots};
+    struct sequence sequence = {
+        .steps = calloc(count + 1, sizeof(struct step)), .count = count, .slots = slots};
     if (!sequence.steps)
         die("calloc", "no memory for a sequence");
     return sequence;
@@ -53,7 +55,8 @@ static struct sequence sequence_random_of(const size_t *sizes, size_t count)
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        sequence.steps[i] = (struct step){sizes[(state >> 40) % count], (uint32_t)(state >> 16) % RANDOM_SLOTS};
+        sequence.steps[i] =
+            (struct step){sizes[(state >> 40) % count], (uint32_t)(state >> 16) % RANDOM_SLOTS};
     }
     return sequence;
 }
@@ -66,7 +69,8 @@ struct sequence sequence_random(void)
 
 struct sequence sequence_random_large(void)
 {
-    static const size_t sizes[] = {256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20};
+    static const size_t sizes[] = {256 << 10, 512 << 10, 1 << 20,  2 << 20,
+                                   4 << 20,   8 << 20,   16 << 20, 32 << 20};
     return sequence_random_of(sizes, sizeof sizes / sizeof *sizes);
 }
 
@@ -102,11 +106,13 @@ static void steps_of(const struct snapshot_trace *trace, struct table *table, ui
         bool alloc = event->action == SNAPSHOT_ALLOC;
         struct live *live = find(table, event->address);
         bool is_live = live->address && !live->freed;
-        if (event->size == 0 || (!alloc && (event->action != SNAPSHOT_FREE_REQUESTED || !is_live)) ||
+        if (event->size == 0 ||
+            (!alloc && (event->action != SNAPSHOT_FREE_REQUESTED || !is_live)) ||
             (alloc && is_live))
             continue; /* no request, or one whose other half is not in the trace */
         if (alloc)
-            *live = (struct live){event->address, spares ? spare[--spares] : (uint32_t)sequence->slots++, false};
+            *live = (struct live){event->address,
+                                  spares ? spare[--spares] : (uint32_t)sequence->slots++, false};
         else
             live->freed = true, spare[spares++] = live->slot;
         sequence->steps[sequence->count++] = (struct step){(size_t)event->size, live->slot};

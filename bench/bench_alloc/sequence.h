@@ -27,11 +27,13 @@ struct sequence {
 struct sequence sequence_pairs(size_t size);
 /* The same, with one more block of that size that stays. */
 struct sequence sequence_held(size_t size);
-/* Random slots of 256: one that is empty is filled with 512 B, 4 KiB or 64 KiB, one that is full is emptied. */
+/* Random slots of 256: one that is empty is filled with 512 B, 4 KiB or 64 KiB, one that is full is
+ * emptied. */
 struct sequence sequence_random(void);
 /* The same with blocks of 256 KiB to 32 MiB. */
 struct sequence sequence_random_large(void);
-/* The requests of a PyTorch snapshot's longest trace, in its order; without steps where it has none. */
+/* The requests of a PyTorch snapshot's longest trace, in its order; without steps where it has
+ * none. */
 struct sequence sequence_of_trace(const char *path);
 void sequence_finish(struct sequence *sequence);
 

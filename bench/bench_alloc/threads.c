@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Many threads: each with random slots of its own, and one that frees what another has allocated. A loop of pure computation, and a
- * ring that passes pointers and no blocks, run beside them as controls: they say how much of a figure is the machine. */
+/* Many threads: each with random slots of its own, and one that frees what another has allocated. A
+ * loop of pure computation, and a ring that passes pointers and no blocks, run beside them as
+ * controls: they say how much of a figure is the machine. */
 #include "measure.h"
 
 #include <pthread.h>
@@ -17,7 +18,7 @@
 #define RING 1024   /* pointers */
 #define PASSED 100000
 
-/* Threads, each with slots of its own ------------------------------------------------------------------------------- */
+/* Threads, each with slots of its own ---------------------------------------------------------- */
 
 struct worker {
     pthread_t thread;
@@ -48,10 +49,12 @@ static void *work(void *argument)
     struct worker *worker = argument;
     void **slots = slots_make(worker->sequence);
     if (worker->peer)
-        (void)sequence_run(worker->peer, worker->sequence, slots, false, CLOCK_THREAD_CPUTIME_ID); /* warm */
+        /* Warm */
+        (void)sequence_run(worker->peer, worker->sequence, slots, false, CLOCK_THREAD_CPUTIME_ID);
     pthread_barrier_wait(worker->barrier);
-    worker->ns =
-        worker->peer ? sequence_run(worker->peer, worker->sequence, slots, false, CLOCK_THREAD_CPUTIME_ID) : compute();
+    worker->ns = worker->peer ? sequence_run(worker->peer, worker->sequence, slots, false,
+                                             CLOCK_THREAD_CPUTIME_ID)
+                              : compute();
     pthread_barrier_wait(worker->barrier); /* nobody is alone before all have ended */
     free(slots);
     return NULL;
@@ -91,17 +94,20 @@ static void measure_threads(const struct sequence *sequence, size_t count)
         for (size_t many = 0; many < 2; many++)
             medians[i][many] = median(times[i][many], ROUNDS);
     double control = medians[peer_count][1] / medians[peer_count][0];
-    printf("\nThreads, each with 256 random slots of its own, one stream: ns for an allocation and its free, processor "
-           "time,\nmedian of %d rounds; of many threads the slowest\n%-20s  %9s  %6zu thr.  %9s  %9s\n",
+    printf("\nThreads, each with 256 random slots of its own, one stream: ns for an allocation and "
+           "its free, processor "
+           "time,\nmedian of %d rounds; of many threads the slowest\n%-20s  %9s  %6zu thr.  %9s  "
+           "%9s\n",
            ROUNDS, "", "1 thread", count, "ratio", "/ control");
     for (size_t i = 0; i <= peer_count; i++) {
         double ratio = medians[i][1] / medians[i][0];
-        printf("%-20s  %9.1f  %11.1f  %9.2f  %9.2f\n", i < peer_count ? peers[i].name : "computation, control",
-               medians[i][0], medians[i][1], ratio, ratio / control);
+        printf("%-20s  %9.1f  %11.1f  %9.2f  %9.2f\n",
+               i < peer_count ? peers[i].name : "computation, control", medians[i][0],
+               medians[i][1], ratio, ratio / control);
     }
 }
 
-/* Producer and consumer --------------------------------------------------------------------------------------------- */
+/* Producer and consumer ------------------------------------------------------------------------ */
 
 static struct {
     _Alignas(64) atomic_size_t put;
@@ -156,10 +162,12 @@ static void measure_passing(void)
         }
     for (size_t i = 0; i <= peer_count; i++)
         medians[i] = median(times[i], ROUNDS);
-    printf("\nProducer to consumer, 512 B, 4 KiB and 64 KiB in turn: ns per block, median of %d rounds\n", ROUNDS);
+    printf("\nProducer to consumer, 512 B, 4 KiB and 64 KiB in turn: ns per block, median of %d "
+           "rounds\n",
+           ROUNDS);
     for (size_t i = 0; i <= peer_count; i++)
-        printf("%-20s  %9.1f  %9.2f\n", i < peer_count ? peers[i].name : "the ring alone", medians[i],
-               medians[0] / medians[i]);
+        printf("%-20s  %9.1f  %9.2f\n", i < peer_count ? peers[i].name : "the ring alone",
+               medians[i], medians[0] / medians[i]);
     puts("(the second figure is tarn's time beside it)");
 }
 

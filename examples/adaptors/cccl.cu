@@ -23,9 +23,11 @@ int main()
     auto *sum = static_cast<long long *>(memory.allocate(stream, sizeof(long long)));
     thrust::sequence(thrust::cuda::par_nosync.on(native), numbers, numbers + count, 1);
     std::size_t bytes = 0;
-    cub::DeviceReduce::Reduce(nullptr, bytes, numbers, sum, count, cuda::std::plus<long long>{}, 0ll, native);
+    cub::DeviceReduce::Reduce(nullptr, bytes, numbers, sum, count, cuda::std::plus<long long>{},
+                              0ll, native);
     void *scratch = memory.allocate(stream, bytes);
-    cub::DeviceReduce::Reduce(scratch, bytes, numbers, sum, count, cuda::std::plus<long long>{}, 0ll, native);
+    cub::DeviceReduce::Reduce(scratch, bytes, numbers, sum, count, cuda::std::plus<long long>{},
+                              0ll, native);
     memory.deallocate(stream, scratch, bytes);
     memory.deallocate(stream, numbers, count * sizeof(int));
     long long found = 0;

@@ -26,7 +26,8 @@ int main(void)
         return 1;
     tarn_stats stats = {.size = sizeof stats};
     tarn_device_stats_get(0, &stats);
-    printf("a tensor of %lld bytes from tarn\n", (long long)stats.allocated_bytes[TARN_STAT_ALL].current);
+    printf("a tensor of %lld bytes from tarn\n",
+           (long long)stats.allocated_bytes[TARN_STAT_ALL].current);
     TVMFFIObjectDecRef(tensor);
     return 0;
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* nvJPEG on tarn: an image on the device becomes a JPEG, and all memory that nvJPEG takes for it is tarn's.
+/* nvJPEG on tarn: an image on the device becomes a JPEG, and all memory that nvJPEG takes for it is
+ * tarn's.
  *
- *     cc nvjpeg.c -I/usr/local/cuda/include -L/usr/local/cuda/lib64 -ltarn_adaptors -ltarn -lnvjpeg -lcudart */
+ *     cc nvjpeg.c -I/usr/local/cuda/include -L/usr/local/cuda/lib64 -ltarn_adaptors -ltarn -lnvjpeg
+ *     -lcudart */
 #include <nvjpeg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +31,8 @@ int main(void)
     nvjpegDevAllocatorV2_t on_device = {tarn_handler_alloc, tarn_handler_free, pool};
     nvjpegPinnedAllocatorV2_t on_host = {tarn_handler_pinned_alloc, tarn_handler_pinned_free, pool};
     nvjpegHandle_t handle = NULL;
-    OK(nvjpegCreateExV2(NVJPEG_BACKEND_DEFAULT, &on_device, &on_host, NVJPEG_FLAGS_DEFAULT, &handle));
+    OK(nvjpegCreateExV2(NVJPEG_BACKEND_DEFAULT, &on_device, &on_host, NVJPEG_FLAGS_DEFAULT,
+                        &handle));
 
     tarn_stream leased = 0;
     void *native = NULL, *pixels = NULL;
@@ -45,7 +48,8 @@ int main(void)
     OK(nvjpegEncoderParamsCreate(handle, &parameters, stream));
     OK(nvjpegEncoderParamsSetSamplingFactors(parameters, NVJPEG_CSS_444, stream));
     nvjpegImage_t image = {.channel = {pixels}, .pitch = {3 * WIDTH}};
-    OK(nvjpegEncodeImage(handle, state, parameters, &image, NVJPEG_INPUT_RGBI, WIDTH, HEIGHT, stream));
+    OK(nvjpegEncodeImage(handle, state, parameters, &image, NVJPEG_INPUT_RGBI, WIDTH, HEIGHT,
+                         stream));
     size_t length = 0;
     OK(nvjpegEncodeRetrieveBitstream(handle, state, NULL, &length, stream));
     OK(cudaStreamSynchronize(stream));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A session of ONNX Runtime on tarn: MODEL is loaded with the CUDA provider, and its device memory is tarn's.
+/* A session of ONNX Runtime on tarn: MODEL is loaded with the CUDA provider, and its device memory
+ * is tarn's.
  *
  *     cc onnxruntime.c -ltarn -lonnxruntime && ./a.out MODEL */
 #include <stdio.h>
@@ -44,7 +45,8 @@ int main(int count, char **arguments)
 
     tarn_stats stats = {.size = sizeof stats};
     tarn_device_stats_get(0, &stats);
-    printf("the session has %lld bytes from tarn\n", (long long)stats.allocated_bytes[TARN_STAT_ALL].current);
+    printf("the session has %lld bytes from tarn\n",
+           (long long)stats.allocated_bytes[TARN_STAT_ALL].current);
     api->ReleaseSession(session);
     api->ReleaseCUDAProviderOptions(cuda);
     api->ReleaseSessionOptions(options);

@@ -30,7 +30,8 @@ int main(int count, char **arguments)
     tarn::tensorrt_allocator allocator(tarn::default_pool(0)); // outlives all of what follows
     std::unique_ptr<nvinfer1::IRuntime> runtime(nvinfer1::createInferRuntime(log));
     runtime->setGpuAllocator(&allocator);
-    std::unique_ptr<nvinfer1::ICudaEngine> engine(runtime->deserializeCudaEngine(data.data(), data.size()));
+    std::unique_ptr<nvinfer1::ICudaEngine> engine(
+        runtime->deserializeCudaEngine(data.data(), data.size()));
     if (!engine)
         return 1;
     tarn_stats stats{};

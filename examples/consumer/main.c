@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The smallest program that uses tarn: it takes a block of the current device's memory and gives it back. */
+/* The smallest program that uses tarn: it takes a block of the current device's memory and gives it
+ * back. */
 #include <stdio.h>
 #include <tarn/tarn.h>
 

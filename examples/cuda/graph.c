@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A CUDA graph whose memory is a pool of its own, from capture to destroy, by CUDA's driver API. It needs no kernel, so that
- * it runs on the simulated driver too:
- *   cc graph.c -I/usr/local/cuda/include -L/usr/local/cuda/lib64/stubs -lcuda $(pkg-config --cflags --libs tarn) -o graph
+/* A CUDA graph whose memory is a pool of its own, from capture to destroy, by CUDA's driver API. It
+ * needs no kernel, so that it runs on the simulated driver too:
+ *   cc graph.c -I/usr/local/cuda/include -L/usr/local/cuda/lib64/stubs -lcuda $(pkg-config --cflags
+ *   --libs tarn) -o graph
  *   tarn sim -- ./graph      (without a GPU; with one, ./graph) */
 #include <cuda.h>
 #include <stdio.h>
@@ -53,11 +54,13 @@ int main(void)
     must(tarn_stream_native_get(stream, &native)); /* a CUstream, which is a cudaStream_t */
     must(tarn_pool_create(NULL, &pool));
 
-    /* What the graph reads must be allocated before the capture, and stay allocated while the graph is launched. */
+    /* What the graph reads must be allocated before the capture, and stay allocated while the graph
+     * is launched. */
     must(tarn_pool_alloc(pool, stream, size, &input));
     cuda(cuMemsetD8Async((CUdeviceptr)input, 7, size, native));
 
-    /* 1. Capture. Allocations for the stream come from the pool; what is freed is reused inside the graph. */
+    /* 1. Capture. Allocations for the stream come from the pool; what is freed is reused inside the
+     *    graph. */
     must(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_THREAD_LOCAL));
     must(tarn_alloc_on(stream, size, &scratch));
     cuda(cuMemcpyDtoDAsync((CUdeviceptr)scratch, (CUdeviceptr)input, size, native));
@@ -75,13 +78,15 @@ int main(void)
     cuda(cuMemcpyDtoH(&last, (CUdeviceptr)output + size - 1, 1));
     printf("%-18s the last byte of the output is %d\n", "launched:", last);
 
-    /* 3. Free what is live and drop the reference. The graph still has one, so the memory stays mapped. */
+    /* 3. Free what is live and drop the reference. The graph still has one, so the memory stays
+     *    mapped. */
     must(tarn_free(input));
     must(tarn_free(output));
     print("freed:", pool);
     must(tarn_pool_release(pool));
 
-    /* 4. Destroy the graph and its executable. That drops the last reference: no call of tarn is needed. */
+    /* 4. Destroy the graph and its executable. That drops the last reference: no call of tarn is
+     *    needed. */
     cuda(cuGraphExecDestroy(executable));
     cuda(cuGraphDestroy(graph));
     must(tarn_stream_synchronize(stream));

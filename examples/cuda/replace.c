@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuMemAllocAsync() and cuMemFreeAsync() replaced by tarn in two functions; the program around them stays as it is. Without
- * -DUSE_TARN it is the program as it was. It uses CUDA's driver API and no kernel, so that it runs on the simulated driver too. */
+/* cuMemAllocAsync() and cuMemFreeAsync() replaced by tarn in two functions; the program around them
+ * stays as it is. Without -DUSE_TARN it is the program as it was. It uses CUDA's driver API and no
+ * kernel, so that it runs on the simulated driver too. */
 #include <cuda.h>
 #include <stdio.h>
 
@@ -25,7 +26,8 @@ static CUresult allocate(CUdeviceptr *pointer, size_t size, CUstream stream)
     CUresult error = cuCtxGetDevice(&device);
     if (error != CUDA_SUCCESS)
         return error;
-    tarn_status status = tarn_stream_find(device, stream, &queue); /* no lock for a stream that tarn knows */
+    /* No lock for a stream that tarn knows */
+    tarn_status status = tarn_stream_find(device, stream, &queue);
     if (status == TARN_OK)
         status = tarn_alloc_on(queue, size, &block);
     if (status == TARN_OK)
@@ -81,7 +83,8 @@ int main(void)
         return 1;
     for (int step = 0; step < 1000; step++)
         if (failed("allocate", allocate(&block, 1 << 20, stream)) ||
-            failed("cuMemsetD8Async", cuMemsetD8Async(block, (unsigned char)step, 1 << 20, stream)) ||
+            failed("cuMemsetD8Async",
+                   cuMemsetD8Async(block, (unsigned char)step, 1 << 20, stream)) ||
             failed("release", release(block, stream)))
             return 1;
     if (failed("cuStreamSynchronize", cuStreamSynchronize(stream)))

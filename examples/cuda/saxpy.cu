@@ -55,7 +55,8 @@ int main()
     fill<<<blocks, threads, 0, stream>>>((float *)y, 2, n);
     saxpy<<<blocks, threads, 0, stream>>>(3, (float *)x, (float *)y, n);
     must(cudaGetLastError());
-    must(tarn_free(x)); /* while the kernels may still run: the memory is reused behind them, on this stream */
+    must(tarn_free(x)); /* while the kernels may still run: the memory is reused behind them, on
+                           this stream */
     must(cudaMemcpyAsync(&last, (float *)y + n - 1, sizeof last, cudaMemcpyDeviceToHost, stream));
     must(cudaStreamSynchronize(stream));
     must(tarn_free(y));

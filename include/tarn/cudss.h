@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUDSS. `handle` must not be NULL. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUDSS. `handle` must not be
+ * NULL. */
 static inline tarn_status tarn_cudss_handle(tarn_stream stream, cudssHandle_t *handle)
 {
     void *found = NULL;

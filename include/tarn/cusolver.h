@@ -14,7 +14,8 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_DN. `handle` must not be NULL. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_DN. `handle` must not be
+ * NULL. */
 static inline tarn_status tarn_cusolver_dn_handle(tarn_stream stream, cusolverDnHandle_t *handle)
 {
     void *found = NULL;
@@ -24,7 +25,8 @@ static inline tarn_status tarn_cusolver_dn_handle(tarn_stream stream, cusolverDn
     return status;
 }
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_SP. `handle` must not be NULL. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSOLVER_SP. `handle` must not be
+ * NULL. */
 static inline tarn_status tarn_cusolver_sp_handle(tarn_stream stream, cusolverSpHandle_t *handle)
 {
     void *found = NULL;

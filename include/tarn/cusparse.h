@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSPARSE. `handle` must not be NULL. */
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSPARSE. `handle` must not be
+ * NULL. */
 static inline tarn_status tarn_cusparse_handle(tarn_stream stream, cusparseHandle_t *handle)
 {
     void *found = NULL;

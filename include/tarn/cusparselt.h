@@ -13,8 +13,10 @@
 extern "C" {
 #endif
 
-/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSPARSELT. `handle` must not be NULL. */
-static inline tarn_status tarn_cusparselt_handle(tarn_stream stream, const cusparseLtHandle_t **handle)
+/* Returns the thread's handle: tarn_handle_get() for TARN_LIBRARY_CUSPARSELT. `handle` must not be
+ * NULL. */
+static inline tarn_status tarn_cusparselt_handle(tarn_stream stream,
+                                                 const cusparseLtHandle_t **handle)
 {
     void *found = NULL;
     tarn_status status = tarn_handle_get(TARN_LIBRARY_CUSPARSELT, stream, &found);

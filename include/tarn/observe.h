@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Observers: callbacks about device memory. They are for code that caches registrations by address (NCCL, UCX, RDMA),
- * code that reports out-of-memory errors, and code that can free memory before more is requested from the driver.
+/* Observers: callbacks about device memory. They are for code that caches registrations by address
+ * (NCCL, UCX, RDMA), code that reports out-of-memory errors, and code that can free memory before
+ * more is requested from the driver.
  *
- * A range of addresses may be mapped, unmapped, and mapped again with other physical memory. Each mapping has a
- * *generation*, a number that grows over the process and is never reused: two mappings of one address have different
- * generations. The memory under a live block is neither unmapped nor moved, except by suspending its pool
- * (tarn_pool_suspend(), sleep.h) and by compaction (tarn_compact()). So a registration made for a live block, with the
- * generation that tarn_mapping_get() returns, stays valid until `unmapping` names a range that overlaps it.
+ * A range of addresses may be mapped, unmapped, and mapped again with other physical memory. Each
+ * mapping has a *generation*, a number that grows over the process and is never reused: two
+ * mappings of one address have different generations. The memory under a live block is neither
+ * unmapped nor moved, except by suspending its pool (tarn_pool_suspend(), sleep.h) and by
+ * compaction (tarn_compact()). So a registration made for a live block, with the generation that
+ * tarn_mapping_get() returns, stays valid until `unmapping` names a range that overlaps it.
  *
  * All functions are thread-safe and may be called during a capture. Every function may also return
  * TARN_ERROR_FORKED. */
@@ -34,7 +36,8 @@ typedef struct tarn_mapping {
     int device;          /* the device */
 } tarn_mapping;
 
-/* A request that fails because memory is short. Only tarn creates this structure, so fields may be added at its end. */
+/* A request that fails because memory is short. Only tarn creates this structure, so fields may be
+ * added at its end. */
 typedef struct tarn_shortage {
     size_t requested; /* bytes needed in one range, rounded */
     size_t reserved;  /* bytes that tarn has reserved on the device */
@@ -45,22 +48,25 @@ typedef struct tarn_shortage {
     bool rejected;    /* larger than the device or the limit: nothing was tried */
 } tarn_shortage;
 
-/* The callbacks of an observer; NULL for events that it does not need. Observers are called in the order in which they
- * were added.
+/* The callbacks of an observer; NULL for events that it does not need. Observers are called in the
+ * order in which they were added.
  *
- * `mapped` is called after a range was mapped and before any of it is handed out. `unmapping` is called before a range,
- * or a part of one, is unmapped: the memory still exists. It contains live blocks only if their pool is being suspended
- * or compaction moves it. If the driver then refuses to unmap, the range stays, and `mapped` follows with a new
- * generation. Any thread may call both, several at once, from within any call that allocates, releases or moves memory,
- * also of another stream. They may free blocks, query statistics, ranges and blocks, and ask for a handle that the
- * thread has or that is available (handle.h). They must not allocate, trim, suspend, resume, create or destroy handles,
- * or wait for a thread that does: a call that would need that returns TARN_ERROR_BUSY. tarn_shutdown() calls
- * `unmapping` too; what that calls then returns TARN_ERROR_SHUTDOWN.
+ * `mapped` is called after a range was mapped and before any of it is handed out. `unmapping` is
+ * called before a range, or a part of one, is unmapped: the memory still exists. It contains live
+ * blocks only if their pool is being suspended or compaction moves it. If the driver then refuses
+ * to unmap, the range stays, and `mapped` follows with a new generation. Any thread may call both,
+ * several at once, from within any call that allocates, releases or moves memory, also of another
+ * stream. They may free blocks, query statistics, ranges and blocks, and ask for a handle that the
+ * thread has or that is available (handle.h). They must not allocate, trim, suspend, resume, create
+ * or destroy handles, or wait for a thread that does: a call that would need that returns
+ * TARN_ERROR_BUSY. tarn_shutdown() calls `unmapping` too; what that calls then returns
+ * TARN_ERROR_SHUTDOWN.
  *
- * `out_of_memory` is called before an allocation returns TARN_ERROR_OUT_OF_MEMORY, in the thread that asked, unless
- * more than TARN_MAX_SIZE bytes were requested. `before_growth` is called before memory is requested from the driver:
- * it frees what it can, and returns whether it freed anything; tarn then searches again. Both may call any tarn
- * function except tarn_shutdown(). While one of them runs, neither is called again in its thread. */
+ * `out_of_memory` is called before an allocation returns TARN_ERROR_OUT_OF_MEMORY, in the thread
+ * that asked, unless more than TARN_MAX_SIZE bytes were requested. `before_growth` is called before
+ * memory is requested from the driver: it frees what it can, and returns whether it freed anything;
+ * tarn then searches again. Both may call any tarn function except tarn_shutdown(). While one of
+ * them runs, neither is called again in its thread. */
 typedef struct tarn_observer_options {
     size_t size; /* sizeof(tarn_observer_options) */
     int device;  /* the device, or TARN_ALL_DEVICES */
@@ -79,20 +85,23 @@ typedef struct tarn_observer_options {
 typedef uint64_t tarn_observer;
 
 /* Adds an observer, also before the first use of tarn. Existing mappings are not reported.
- *   TARN_ERROR_INVALID_ARGUMENT   a NULL, an unknown size, a device that cannot exist, or no callback at all
+ *   TARN_ERROR_INVALID_ARGUMENT   a NULL, an unknown size, a device that cannot exist, or no
+ *                                 callback at all
  *   TARN_ERROR_OUT_OF_HOST_MEMORY
  *   TARN_ERROR_SHUTDOWN */
-TARN_API tarn_status tarn_observer_add(const tarn_observer_options *options, tarn_observer *observer);
+TARN_API tarn_status tarn_observer_add(const tarn_observer_options *options,
+                                       tarn_observer *observer);
 
-/* Removes an observer. After the call has returned, none of the observer's callbacks runs or will run. The call waits
- * for callbacks that run in other threads, so the caller must hold no lock that they take. A callback may remove its
- * own observer; it is then the last one to run. Callbacks of two observers must not remove each other's observer: each
- * could wait for the other for ever. The call also works after tarn_shutdown().
+/* Removes an observer. After the call has returned, none of the observer's callbacks runs or will
+ * run. The call waits for callbacks that run in other threads, so the caller must hold no lock that
+ * they take. A callback may remove its own observer; it is then the last one to run. Callbacks of
+ * two observers must not remove each other's observer: each could wait for the other for ever. The
+ * call also works after tarn_shutdown().
  *   TARN_ERROR_INVALID_ARGUMENT   not an observer, or one that was removed */
 TARN_API tarn_status tarn_observer_remove(tarn_observer observer);
 
-/* Returns the mapping that a pointer into a live block lies in, with its generation. Takes a lock, so it is not for a
- * hot path.
+/* Returns the mapping that a pointer into a live block lies in, with its generation. Takes a lock,
+ * so it is not for a hot path.
  *   TARN_ERROR_INVALID_POINTER    `pointer` is not in a live block, or is imported memory (share.h)
  *   TARN_ERROR_INVALID_ARGUMENT   `mapping` is NULL
  *   TARN_ERROR_SUSPENDED          the block's pool is suspended

@@ -1,31 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Puts the whole process to sleep: one call gives tarn's device memory back to the drivers, another call takes memory
- * again. Live blocks keep their addresses, and graphs stay valid. Communicators and other libraries that hold device
- * memory, or have registered tarn's, take part as *sleepers* (tarn_sleeper_add()).
+/* Puts the whole process to sleep: one call gives tarn's device memory back to the drivers, another
+ * call takes memory again. Live blocks keep their addresses, and graphs stay valid. Communicators
+ * and other libraries that hold device memory, or have registered tarn's, take part as *sleepers*
+ * (tarn_sleeper_add()).
  *
- * A sleep has two steps, for programs with several ranks. tarn_sleep_prepare() waits for work, and copies the contents
- * that are to be kept into host memory. It gives back no device memory, so tarn_sleep_cancel() can undo it without a
- * driver call. When all ranks have prepared, tarn_sleep_commit() gives the memory back. tarn_sleep() does both steps.
- * Memory that cannot be given back is reported as *residue*, with the reason.
+ * A sleep has two steps, for programs with several ranks. tarn_sleep_prepare() waits for work, and
+ * copies the contents that are to be kept into host memory. It gives back no device memory, so
+ * tarn_sleep_cancel() can undo it without a driver call. When all ranks have prepared,
+ * tarn_sleep_commit() gives the memory back. tarn_sleep() does both steps. Memory that cannot be
+ * given back is reported as *residue*, with the reason.
  *
- * From the prepare until the wake, nothing may use memory of pools that sleep, and no work that does may be queued. An
- * allocation from such a pool returns TARN_ERROR_SUSPENDED. Blocks of such a pool may be freed. Memory that
- * communication libraries have registered must be deregistered, by a sleeper or before the prepare (tarn_unanchor()).
+ * From the prepare until the wake, nothing may use memory of pools that sleep, and no work that
+ * does may be queued. An allocation from such a pool returns TARN_ERROR_SUSPENDED. Blocks of such a
+ * pool may be freed. Memory that communication libraries have registered must be deregistered, by a
+ * sleeper or before the prepare (tarn_unanchor()).
  *
- * A pool that was suspended before stays suspended, and the wake does not resume it. A pool created after the prepare
- * is awake. While the process sleeps, tarn_pool_resume() can wake a single pool. tarn_shutdown() ends a sleep.
+ * A pool that was suspended before stays suspended, and the wake does not resume it. A pool created
+ * after the prepare is awake. While the process sleeps, tarn_pool_resume() can wake a single pool.
+ * tarn_shutdown() ends a sleep.
  *
- * All functions are thread-safe. There is one sleep at a time: a call returns TARN_ERROR_BUSY while another thread is
- * in one of these calls. A prepare, a commit and a wake keep captures from beginning: tarn_capture_begin() then returns
- * TARN_ERROR_BUSY. Between these calls captures may begin. A prepare waits for all work of a device if a graph holds a
- * pool or a found stream used one, and a commit destroys handles, which waits too. This ends a capture that does not
- * show (stream.h).
+ * All functions are thread-safe. There is one sleep at a time: a call returns TARN_ERROR_BUSY while
+ * another thread is in one of these calls. A prepare, a commit and a wake keep captures from
+ * beginning: tarn_capture_begin() then returns TARN_ERROR_BUSY. Between these calls captures may
+ * begin. A prepare waits for all work of a device if a graph holds a pool or a found stream used
+ * one, and a commit destroys handles, which waits too. This ends a capture that does not show
+ * (stream.h).
  *
- * All functions except tarn_sleep_state_get() and tarn_residue_reason_text() may also return TARN_ERROR_FORKED,
- * TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION, TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST,
- * TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_BUSY from within an observer. */
+ * All functions except tarn_sleep_state_get() and tarn_residue_reason_text() may also return
+ * TARN_ERROR_FORKED, TARN_ERROR_SHUTDOWN, TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION,
+ * TARN_ERROR_DRIVER, TARN_ERROR_DEVICE_LOST, TARN_ERROR_OUT_OF_HOST_MEMORY, and TARN_ERROR_BUSY
+ * from within an observer. */
 #ifndef TARN_SLEEP_H
 #define TARN_SLEEP_H
 
@@ -47,12 +53,15 @@ typedef enum tarn_sleep_contents {
 } tarn_sleep_contents;
 
 /* What a sleep gives back. Bits. */
-#define TARN_SLEEP_POOLS 1u    /* memory of private pools, including those of graphs; idle memory of other pools */
+#define TARN_SLEEP_POOLS \
+    1u                         /* memory of private pools, including those of graphs; idle memory of
+                                  other pools */
 #define TARN_SLEEP_HANDLES 2u  /* library handles that no thread or lease has, and workspaces */
 #define TARN_SLEEP_PINNED 4u   /* free pinned host memory */
 #define TARN_SLEEP_SLEEPERS 8u /* what the sleepers of tarn_sleeper_add() have */
 
-/* A rule for all pools with a tag. Of several rules for one tag the first counts. The structure does not grow. */
+/* A rule for all pools with a tag. Of several rules for one tag the first counts. The structure
+ * does not grow. */
 typedef struct tarn_sleep_rule {
     tarn_tag tag;                 /* that tarn_pool_tag_set() has set; 0: pools without a tag */
     tarn_sleep_contents contents; /* of their live blocks */
@@ -68,17 +77,20 @@ typedef struct tarn_sleep_options {
 } tarn_sleep_options;
 
 /* X(name, value, what stays on the device, or in the host's memory) */
-#define TARN_RESIDUE_REASON_LIST(X)                                                                                   \
-    X(CONTEXT, 1, "contexts, modules, and what libraries allocate by themselves; where the driver's monitor says it") \
-    X(HANDLES, 2, "handles that threads, leases or captures have")                                                    \
-    X(WORKSPACES, 3, "workspaces of handles that are in use")                                                         \
-    X(DEFAULT_POOL, 4, "blocks of a default pool, which always runs")                                                 \
-    X(PLAIN, 5, "blocks in plain segments, whose addresses go with their memory")                                     \
-    X(REGISTERED, 6, "a pool with memory that is anchored: others have registered it")                                \
-    X(EXPORTED, 7, "a pool with memory that is exported to other processes")                                          \
-    X(LEFT, 8, "a pool that the options leave awake")                                                                 \
-    X(PINNED, 9, "pinned host memory that is in use")                                                                 \
-    X(SLEEPER, 10, "what a sleeper has: it refused to sleep, failed, or keeps memory while it sleeps")                \
+#define TARN_RESIDUE_REASON_LIST(X)                                                               \
+    X(CONTEXT, 1,                                                                                 \
+      "contexts, modules, and what libraries allocate by themselves; where the driver's monitor " \
+      "says it")                                                                                  \
+    X(HANDLES, 2, "handles that threads, leases or captures have")                                \
+    X(WORKSPACES, 3, "workspaces of handles that are in use")                                     \
+    X(DEFAULT_POOL, 4, "blocks of a default pool, which always runs")                             \
+    X(PLAIN, 5, "blocks in plain segments, whose addresses go with their memory")                 \
+    X(REGISTERED, 6, "a pool with memory that is anchored: others have registered it")            \
+    X(EXPORTED, 7, "a pool with memory that is exported to other processes")                      \
+    X(LEFT, 8, "a pool that the options leave awake")                                             \
+    X(PINNED, 9, "pinned host memory that is in use")                                             \
+    X(SLEEPER, 10,                                                                                \
+      "what a sleeper has: it refused to sleep, failed, or keeps memory while it sleeps")         \
     X(IMPORTED, 11, "memory of other processes that is imported, and so stays on the device")
 
 /* Why something stays. */
@@ -93,14 +105,16 @@ typedef struct tarn_residue_item {
     tarn_residue_reason reason; /* why */
     int device;                 /* the device; -1: host memory, or a sleeper of no single device */
     tarn_pool_id pool;          /* the pool; (0, 0) if the item is not memory of a private pool */
-    size_t bytes;               /* bytes of memory; 0 for handles, whose memory belongs to their libraries */
+    size_t bytes;               /* bytes of memory; 0 for handles, whose memory belongs to their
+                                   libraries */
     size_t count;               /* number of handles; the tarn_sleeper of SLEEPER; otherwise 0 */
 } tarn_residue_item;
 
 /* What stays, and how much was given back. */
 typedef struct tarn_residue {
     size_t size;              /* sizeof(tarn_residue), set by the caller */
-    tarn_residue_item *items; /* set by the caller: array for the items; may be NULL if `room` is 0 */
+    tarn_residue_item *items; /* set by the caller: array for the items; may be NULL if `room` is
+                                 0 */
     size_t room;              /* set by the caller: elements of `items` */
     size_t count;             /* number of items that stay; those beyond `room` are not stored */
     size_t before;            /* bytes that tarn reserved on all devices when the sleep began */
@@ -119,24 +133,28 @@ typedef enum tarn_sleep_state {
 /* Identifies a sleeper. 0 is no sleeper; no number is used twice. */
 typedef uint64_t tarn_sleeper;
 
-/* Something that is not tarn's and sleeps with the process, such as a communicator (adaptors/nccl). The callbacks run
- * in the thread that makes the call, and without a lock. During a prepare, a commit and a wake no known capture is
- * open. The callbacks may call any function of tarn except tarn_shutdown() and tarn_host_configuration_set(). Calls
- * that change a sleep return TARN_ERROR_BUSY.
+/* Something that is not tarn's and sleeps with the process, such as a communicator (adaptors/nccl).
+ * The callbacks run in the thread that makes the call, and without a lock. During a prepare, a
+ * commit and a wake no known capture is open. The callbacks may call any function of tarn except
+ * tarn_shutdown() and tarn_host_configuration_set(). Calls that change a sleep return
+ * TARN_ERROR_BUSY.
  *
- * The newest sleeper sleeps first, before all pools. The oldest wakes first, after all pools. Each callback gets
- * `user`. Those that can fail may store a reason in the `room` bytes of `why`, and return a status other than TARN_OK.
+ * The newest sleeper sleeps first, before all pools. The oldest wakes first, after all pools. Each
+ * callback gets `user`. Those that can fail may store a reason in the `room` bytes of `why`, and
+ * return a status other than TARN_OK.
  *
- * `prepare` waits for the sleeper's work, and changes nothing that is not local or that `cancel` cannot undo. If it
- * returns TARN_ERROR_BUSY, the sleeper refuses: it stays awake, it is residue, and the sleep goes on. With any other
- * status the sleep fails. `commit` gives memory back, and removes the anchors of `pool`. It may communicate: all ranks
- * have prepared. If it fails, the sleeper sleeps in part, and the next call is `commit` or `wake`. `wake` undoes a
- * commit, also of a part. If it fails, the next call is `wake` or `commit`. */
+ * `prepare` waits for the sleeper's work, and changes nothing that is not local or that `cancel`
+ * cannot undo. If it returns TARN_ERROR_BUSY, the sleeper refuses: it stays awake, it is residue,
+ * and the sleep goes on. With any other status the sleep fails. `commit` gives memory back, and
+ * removes the anchors of `pool`. It may communicate: all ranks have prepared. If it fails, the
+ * sleeper sleeps in part, and the next call is `commit` or `wake`. `wake` undoes a commit, also of
+ * a part. If it fails, the next call is `wake` or `commit`. */
 typedef struct tarn_sleeper_options {
     size_t size;      /* sizeof(tarn_sleeper_options) */
     const char *name; /* for messages; it is copied */
     int device;       /* the device whose memory it has; TARN_ALL_DEVICES: no single one */
-    tarn_pool *pool;  /* the pool whose anchors `commit` removes, so that it can sleep; NULL: none. Not retained */
+    tarn_pool *pool;  /* the pool whose anchors `commit` removes, so that it can sleep; NULL: none.
+                         Not retained */
     void *user;       /* passed to each callback; valid until tarn_sleeper_remove() has returned */
     /* Gets ready. May be NULL. */
     tarn_status (*prepare)(void *user, char *why, size_t room);
@@ -171,56 +189,66 @@ typedef struct tarn_sleeper_info {
  *   TARN_ERROR_INVALID_ARGUMENT   a default pool, not a pool, or not a tag */
 TARN_API tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag);
 
-/* Prepares a sleep. With `options` NULL everything sleeps, and contents are kept. `residue`, which may be NULL, gets
- * what would stay. Waits for the work of the sleepers and of the pools. If the call fails, the process is awake, with
- * its contents.
- *   TARN_ERROR_CAPTURE              a capture is known or shows, or a stream of a pool captures; it survives
- *   TARN_ERROR_BUSY                 the process is prepared or asleep already, another thread suspends or resumes a
- *                                   pool, or the thread is in a `mapped` or `unmapping` callback (observe.h)
+/* Prepares a sleep. With `options` NULL everything sleeps, and contents are kept. `residue`, which
+ * may be NULL, gets what would stay. Waits for the work of the sleepers and of the pools. If the
+ * call fails, the process is awake, with its contents.
+ *   TARN_ERROR_CAPTURE              a capture is known or shows, or a stream of a pool captures; it
+ *                                   survives
+ *   TARN_ERROR_BUSY                 the process is prepared or asleep already, another thread
+ *                                   suspends or resumes a pool, or the thread is in a `mapped` or
+ *                                   `unmapping` callback (observe.h)
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
- *   TARN_ERROR_LIBRARY              a sleeper could not prepare: tarn_last_error() has its name and its reason
- *   TARN_ERROR_INVALID_ARGUMENT     sizes, bits or contents that are unknown; or a NULL array whose count is not 0 */
+ *   TARN_ERROR_LIBRARY              a sleeper could not prepare: tarn_last_error() has its name and
+ *                                   its reason
+ *   TARN_ERROR_INVALID_ARGUMENT     sizes, bits or contents that are unknown; or a NULL array whose
+ *                                   count is not 0 */
 TARN_API tarn_status tarn_sleep_prepare(const tarn_sleep_options *options, tarn_residue *residue);
 
-/* Gives the memory back, and destroys the contents that are to be discarded. A failed call leaves one of two states,
- * which tarn_sleep_state_get() returns. If a sleeper fails, nothing else is done, and the process stays prepared. If
- * some memory cannot be unmapped, all of it is mapped again, with all contents, and the process stays prepared too.
- * Sleepers whose commit has succeeded then sleep on until the next call: a cancel wakes them, and a commit omits them.
- * If the driver or a library does not take something back after that, the call returns that failure, but the process
- * sleeps. In all cases `residue` is filled in. A pool that has anchors after the commits of the sleepers stays awake.
- * So does one whose last reference was dropped after the prepare began.
+/* Gives the memory back, and destroys the contents that are to be discarded. A failed call leaves
+ * one of two states, which tarn_sleep_state_get() returns. If a sleeper fails, nothing else is
+ * done, and the process stays prepared. If some memory cannot be unmapped, all of it is mapped
+ * again, with all contents, and the process stays prepared too. Sleepers whose commit has succeeded
+ * then sleep on until the next call: a cancel wakes them, and a commit omits them. If the driver or
+ * a library does not take something back after that, the call returns that failure, but the process
+ * sleeps. In all cases `residue` is filled in. A pool that has anchors after the commits of the
+ * sleepers stays awake. So does one whose last reference was dropped after the prepare began.
  *   TARN_ERROR_CAPTURE            a capture is known or shows; it survives
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared; or `residue` as in tarn_sleep_prepare()
+ *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared; or `residue` as in
+ *                                 tarn_sleep_prepare()
  *   TARN_ERROR_LIBRARY            a sleeper failed, or a handle could not be destroyed */
 TARN_API tarn_status tarn_sleep_commit(tarn_residue *residue);
 
-/* Undoes a prepare. Directly after a prepare it makes no driver call. After a failed commit it first resumes each pool
- * that the commit could neither unmap nor map again; contents of it that were to be discarded may be lost. If that
- * fails for one, the process stays prepared: pools that were resumed run, all others are as they were, and the call
- * can be repeated. Then it wakes the sleepers that sleep. If one does not wake, the process stays prepared and the
- * call can be repeated; all pools run, and a commit omits them.
+/* Undoes a prepare. Directly after a prepare it makes no driver call. After a failed commit it
+ * first resumes each pool that the commit could neither unmap nor map again; contents of it that
+ * were to be discarded may be lost. If that fails for one, the process stays prepared: pools that
+ * were resumed run, all others are as they were, and the call can be repeated. Then it wakes the
+ * sleepers that sleep. If one does not wake, the process stays prepared and the call can be
+ * repeated; all pools run, and a commit omits them.
  *   TARN_ERROR_INVALID_ARGUMENT   the process is not prepared
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
- *   TARN_ERROR_CAPTURE            after a failed commit: a capture is known or shows on the device of such a pool, or
- *                                 on any device if a sleeper sleeps
+ *   TARN_ERROR_CAPTURE            after a failed commit: a capture is known or shows on the device
+ *                                 of such a pool, or on any device if a sleeper sleeps
  *   TARN_ERROR_LIBRARY            after a failed commit: a sleeper could not wake
  *   TARN_ERROR_OUT_OF_MEMORY      after a failed commit: a device, or a limit, has no room */
 TARN_API tarn_status tarn_sleep_cancel(void);
 
-/* Prepares and commits a sleep. If the commit fails and leaves the process prepared, the sleep is cancelled. So after
- * a failure the process is awake, or asleep as tarn_sleep_commit() says; or prepared, if the cancel failed too.
- *   TARN_ERROR_CAPTURE              a capture is known or shows, or a stream of a pool captures; it survives
+/* Prepares and commits a sleep. If the commit fails and leaves the process prepared, the sleep is
+ * cancelled. So after a failure the process is awake, or asleep as tarn_sleep_commit() says; or
+ * prepared, if the cancel failed too.
+ *   TARN_ERROR_CAPTURE              a capture is known or shows, or a stream of a pool captures; it
+ *                                   survives
  *   TARN_ERROR_BUSY                 as tarn_sleep_prepare(); or in such a callback
  *   TARN_ERROR_OUT_OF_HOST_MEMORY   the contents do not fit
  *   TARN_ERROR_INVALID_ARGUMENT     as tarn_sleep_prepare()
  *   TARN_ERROR_LIBRARY              a sleeper failed, or a handle could not be destroyed */
 TARN_API tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue *residue);
 
-/* Wakes the process: gives its pools memory again, at the same addresses, with the contents that were kept. Handles,
- * workspaces and pinned memory are created again on demand, even before the wake. A pool without references is not
- * resumed. When all pools run, the sleepers wake. On failure those that woke are awake, the others sleep on and have
- * lost nothing; repeat the call. After TARN_ERROR_DEVICE_LOST all is awake except the pools of a device that is lost.
+/* Wakes the process: gives its pools memory again, at the same addresses, with the contents that
+ * were kept. Handles, workspaces and pinned memory are created again on demand, even before the
+ * wake. A pool without references is not resumed. When all pools run, the sleepers wake. On failure
+ * those that woke are awake, the others sleep on and have lost nothing; repeat the call. After
+ * TARN_ERROR_DEVICE_LOST all is awake except the pools of a device that is lost.
  *   TARN_ERROR_OUT_OF_MEMORY      a device, or its limit, has no room; as tarn_pool_resume()
  *   TARN_ERROR_CAPTURE            a capture is known or shows; it survives
  *   TARN_ERROR_BUSY               the thread is in a `mapped` or `unmapping` callback (observe.h)
@@ -228,17 +256,17 @@ TARN_API tarn_status tarn_sleep(const tarn_sleep_options *options, tarn_residue 
  *   TARN_ERROR_INVALID_ARGUMENT   the process does not sleep */
 TARN_API tarn_status tarn_wake(void);
 
-/* Adds a sleeper. It is awake, and takes part in the sleeps that begin from now on. If its callbacks communicate, all
- * ranks must add their sleepers in the same order. The call may be made during a capture and, with `pool` NULL, before
- * the first use of tarn.
- *   TARN_ERROR_INVALID_ARGUMENT     a NULL, an unknown size, no name, no `commit` or `wake`, a device that cannot
- *                                   exist, a default pool, or not a pool
+/* Adds a sleeper. It is awake, and takes part in the sleeps that begin from now on. If its
+ * callbacks communicate, all ranks must add their sleepers in the same order. The call may be made
+ * during a capture and, with `pool` NULL, before the first use of tarn.
+ *   TARN_ERROR_INVALID_ARGUMENT     a NULL, an unknown size, no name, no `commit` or `wake`, a
+ *                                   device that cannot exist, a default pool, or not a pool
  *   TARN_ERROR_OUT_OF_HOST_MEMORY */
 TARN_API tarn_status tarn_sleeper_add(const tarn_sleeper_options *options, tarn_sleeper *sleeper);
 
-/* Removes a sleeper. No callback is called, neither by this call nor later. One that is prepared or asleep no longer
- * takes part: the caller cancels or wakes what it stands for. The call may be made during a capture, and also works
- * after tarn_shutdown(), which calls no sleeper.
+/* Removes a sleeper. No callback is called, neither by this call nor later. One that is prepared or
+ * asleep no longer takes part: the caller cancels or wakes what it stands for. The call may be made
+ * during a capture, and also works after tarn_shutdown(), which calls no sleeper.
  *   TARN_ERROR_BUSY               a callback of the sleeper runs, or is about to
  *   TARN_ERROR_INVALID_ARGUMENT   not a sleeper, or one that was removed */
 TARN_API tarn_status tarn_sleeper_remove(tarn_sleeper sleeper);
@@ -247,8 +275,8 @@ TARN_API tarn_status tarn_sleeper_remove(tarn_sleeper sleeper);
  *   TARN_ERROR_INVALID_ARGUMENT   not a sleeper, one that was removed, NULL, or an unknown size */
 TARN_API tarn_status tarn_sleeper_info_get(tarn_sleeper sleeper, tarn_sleeper_info *info);
 
-/* Returns whether the process sleeps. The call starts nothing. After tarn_shutdown() the process is awake. A child of
- * fork() gets the parent's state at the fork.
+/* Returns whether the process sleeps. The call starts nothing. After tarn_shutdown() the process is
+ * awake. A child of fork() gets the parent's state at the fork.
  *   TARN_ERROR_INVALID_ARGUMENT   `state` is NULL */
 TARN_API tarn_status tarn_sleep_state_get(tarn_sleep_state *state);
 

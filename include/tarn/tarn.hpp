@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* tarn for C++17: owning classes, memory resources, and exceptions instead of statuses. Header-only. The classes can be
- * mixed with the C functions: get() returns the C value.
+/* tarn for C++17: owning classes, memory resources, and exceptions instead of statuses.
+ * Header-only. The classes can be mixed with the C functions: get() returns the C value.
  *
- * Owners are movable and not copyable. An empty owner (default-constructed, moved from, closed or released) owns
- * nothing; a member function that needs the value then throws. A destructor and a move assignment end what the owner
- * had, and cannot report a failure: what they could not end stays with tarn until tarn_shutdown(), and
- * tarn_last_error() of the thread says why. To see a failure, call close() first: it throws, and the owner keeps
- * owning. Destructors may run after tarn_shutdown().
+ * Owners are movable and not copyable. An empty owner (default-constructed, moved from, closed or
+ * released) owns nothing; a member function that needs the value then throws. A destructor and a
+ * move assignment end what the owner had, and cannot report a failure: what they could not end
+ * stays with tarn until tarn_shutdown(), and tarn_last_error() of the thread says why. To see a
+ * failure, call close() first: it throws, and the owner keeps owning. Destructors may run after
+ * tarn_shutdown().
  *
- * Functions throw tarn::failure, or tarn::out_of_memory, which is also a std::bad_alloc. Both are a tarn::error, with
- * the status and the text of tarn_last_error(), and a std::exception. For threads and captures the rules of the named C
- * function hold, also in destructors: what only one thread may end must be destroyed in that thread. Exceptions and
- * RTTI are required. */
+ * Functions throw tarn::failure, or tarn::out_of_memory, which is also a std::bad_alloc. Both are a
+ * tarn::error, with the status and the text of tarn_last_error(), and a std::exception. For threads
+ * and captures the rules of the named C function hold, also in destructors: what only one thread
+ * may end must be destroyed in that thread. Exceptions and RTTI are required. */
 #ifndef TARN_TARN_HPP
 #define TARN_TARN_HPP
 
@@ -33,9 +34,10 @@
 namespace tarn
 {
 
-/* A status other than TARN_OK. what() is the name of the status and the text of tarn_last_error(), such as
- * "TARN_ERROR_INVALID_DEVICE: there is no device 7: ...". It is the base of both exceptions, and no std::exception
- * itself: tarn::out_of_memory would then be one twice, so that no handler of std::exception caught it. */
+/* A status other than TARN_OK. what() is the name of the status and the text of tarn_last_error(),
+ * such as "TARN_ERROR_INVALID_DEVICE: there is no device 7: ...". It is the base of both
+ * exceptions, and no std::exception itself: tarn::out_of_memory would then be one twice, so that no
+ * handler of std::exception caught it. */
 class error
 {
   public:
@@ -207,8 +209,9 @@ struct lease_traits {
     }
 };
 
-/* Wraps a guard of the C API. The destructor restores, so it must run in the thread that made the guard. restore() does
- * it earlier and throws on failure; the destructor then does nothing. Not movable. */
+/* Wraps a guard of the C API. The destructor restores, so it must run in the thread that made the
+ * guard. restore() does it earlier and throws on failure; the destructor then does nothing. Not
+ * movable. */
 template <class Guard, tarn_status (*Restore)(Guard *)> class guard
 {
   public:
@@ -230,7 +233,7 @@ template <class Guard, tarn_status (*Restore)(Guard *)> class guard
 
 } // namespace detail
 
-/* Devices and streams ---------------------------------------------------------------------------------------------- */
+/* Devices and streams -------------------------------------------------------------------------- */
 
 /* Makes a device current until the guard is destroyed (tarn_device_guard_set()). */
 class device_guard : public detail::guard<tarn_device_guard, tarn_device_guard_restore>
@@ -272,8 +275,8 @@ inline bool is_idle(tarn_stream stream)
     return status == TARN_OK;
 }
 
-/* A leased stream, which nobody else gets until this object ends (tarn_stream_lease(), tarn_stream_return()). Its end
- * does not wait for the stream's work. */
+/* A leased stream, which nobody else gets until this object ends (tarn_stream_lease(),
+ * tarn_stream_return()). Its end does not wait for the stream's work. */
 class leased_stream : public detail::owner<detail::stream_ended_by<tarn_stream_return>>
 {
   public:
@@ -288,8 +291,8 @@ class leased_stream : public detail::owner<detail::stream_ended_by<tarn_stream_r
     }
 };
 
-/* A stream that the program created, registered until this object ends (tarn_stream_adopt(), tarn_stream_retire()). End
- * this object before the stream is destroyed. */
+/* A stream that the program created, registered until this object ends (tarn_stream_adopt(),
+ * tarn_stream_retire()). End this object before the stream is destroyed. */
 class adopted_stream : public detail::owner<detail::stream_ended_by<tarn_stream_retire>>
 {
   public:
@@ -335,10 +338,10 @@ class event : public detail::owner<detail::ended_by<tarn_event *, tarn_event_des
     }
 };
 
-/* Memory ----------------------------------------------------------------------------------------------------------- */
+/* Memory --------------------------------------------------------------------------------------- */
 
-/* A block of device memory for work on a stream (tarn_alloc_on()). It is freed in that stream's order. It may outlive
- * the pool object that it came from. A block of 0 bytes is empty. */
+/* A block of device memory for work on a stream (tarn_alloc_on()). It is freed in that stream's
+ * order. It may outlive the pool object that it came from. A block of 0 bytes is empty. */
 class block : public detail::owner<detail::ended_by<void *, tarn_free>>
 {
   public:
@@ -352,7 +355,8 @@ class block : public detail::owner<detail::ended_by<void *, tarn_free>>
         check(tarn_alloc(&options, size, &value_));
     }
 
-    /* Declares that work on another stream uses the block: its memory is not reused before that work has finished. */
+    /* Declares that work on another stream uses the block: its memory is not reused before that
+     * work has finished. */
     void record(tarn_stream stream) const
     {
         check(tarn_record_stream(get(), stream));
@@ -443,9 +447,9 @@ inline tarn_pool *default_pool(int device)
     return found;
 }
 
-/* While the scope is open, the allocations that it covers come from its pool (tarn_scope_begin()). A thread's scope
- * ends in the thread that began it, the newest first. So nothing is assigned to a scope: the new one would have begun
- * before the old one ended. */
+/* While the scope is open, the allocations that it covers come from its pool (tarn_scope_begin()).
+ * A thread's scope ends in the thread that began it, the newest first. So nothing is assigned to a
+ * scope: the new one would have begun before the old one ended. */
 class scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
 {
   public:
@@ -468,8 +472,8 @@ class scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_end>>
     }
 };
 
-/* Puts a worker thread inside a scope until this object ends, in the same thread (tarn_scope_join(),
- * tarn_scope_leave()). Nothing is assigned to it, as to a scope. */
+/* Puts a worker thread inside a scope until this object ends, in the same thread
+ * (tarn_scope_join(), tarn_scope_leave()). Nothing is assigned to it, as to a scope. */
 class joined_scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scope_leave>>
 {
   public:
@@ -484,7 +488,8 @@ class joined_scope : public detail::owner<detail::ended_by<tarn_scope, tarn_scop
 };
 
 /* Records which blocks of a pool are live (tarn_pool_checkpoint()). */
-class checkpoint : public detail::owner<detail::ended_by<tarn_checkpoint *, tarn_checkpoint_destroy>>
+class checkpoint
+    : public detail::owner<detail::ended_by<tarn_checkpoint *, tarn_checkpoint_destroy>>
 {
   public:
     checkpoint() noexcept = default;
@@ -494,15 +499,17 @@ class checkpoint : public detail::owner<detail::ended_by<tarn_checkpoint *, tarn
     }
 };
 
-/* A capture of a stream into a pool (tarn_pool_capture_begin()). end() returns the vendor's graph, which belongs to the
- * caller. If end() throws, this object still owns the capture where it goes on, and is empty where it is over. Without
- * end(), the destructor and close() discard the capture (tarn_capture_abort()). */
+/* A capture of a stream into a pool (tarn_pool_capture_begin()). end() returns the vendor's graph,
+ * which belongs to the caller. If end() throws, this object still owns the capture where it goes
+ * on, and is empty where it is over. Without end(), the destructor and close() discard the capture
+ * (tarn_capture_abort()). */
 class capture : public detail::owner<detail::stream_ended_by<tarn_capture_abort>>
 {
   public:
     capture() noexcept = default;
     /* If `pool` is NULL, the capture gets a pool of its own. */
-    explicit capture(tarn_stream stream, tarn_pool *pool = nullptr, tarn_capture_mode mode = TARN_CAPTURE_GLOBAL)
+    explicit capture(tarn_stream stream, tarn_pool *pool = nullptr,
+                     tarn_capture_mode mode = TARN_CAPTURE_GLOBAL)
     {
         check(tarn_pool_capture_begin(pool, stream, mode));
         value_ = stream;
@@ -513,19 +520,20 @@ class capture : public detail::owner<detail::stream_ended_by<tarn_capture_abort>
         tarn_stream stream = get();
         tarn_status status = tarn_capture_end(stream, &graph);
         tarn_capture_state state = TARN_CAPTURE_NONE;
-        if (status == TARN_OK ||
-            (tarn_capture_state_get(stream, &state, nullptr) == TARN_OK && state == TARN_CAPTURE_NONE))
+        if (status == TARN_OK || (tarn_capture_state_get(stream, &state, nullptr) == TARN_OK &&
+                                  state == TARN_CAPTURE_NONE))
             (void)release();
         check(status);
         return graph;
     }
 };
 
-/* Handles ---------------------------------------------------------------------------------------------------------- */
+/* Handles -------------------------------------------------------------------------------------- */
 
-/* Returns the thread's handle of a library, bound to its current stream or to `stream`. tarn keeps owning it
- * (tarn_handle_get()). `Handle` is the vendor's type, a pointer. */
-template <class Handle> Handle handle(tarn_library library, tarn_stream stream = TARN_STREAM_CURRENT)
+/* Returns the thread's handle of a library, bound to its current stream or to `stream`. tarn keeps
+ * owning it (tarn_handle_get()). `Handle` is the vendor's type, a pointer. */
+template <class Handle>
+Handle handle(tarn_library library, tarn_stream stream = TARN_STREAM_CURRENT)
 {
     void *found = nullptr;
     check(tarn_handle_get(library, stream, &found));
@@ -552,8 +560,10 @@ class handle_lease : public detail::owner<detail::lease_traits>
     }
 };
 
-/* Sets a mode of this thread's handles of a library until the guard is destroyed (tarn_handle_mode_guard_set()). */
-class handle_mode_guard : public detail::guard<tarn_handle_mode_guard, tarn_handle_mode_guard_restore>
+/* Sets a mode of this thread's handles of a library until the guard is destroyed
+ * (tarn_handle_mode_guard_set()). */
+class handle_mode_guard
+    : public detail::guard<tarn_handle_mode_guard, tarn_handle_mode_guard_restore>
 {
   public:
     handle_mode_guard(tarn_library library, tarn_handle_mode mode, int value)
@@ -562,11 +572,11 @@ class handle_mode_guard : public detail::guard<tarn_handle_mode_guard, tarn_hand
     }
 };
 
-/* Memory resources ------------------------------------------------------------------------------------------------- */
+/* Memory resources ----------------------------------------------------------------------------- */
 
-/* Pinned host memory, for containers whose contents devices copy directly (tarn_pinned_alloc()). Blocks are aligned to
- * 256 bytes: a greater alignment throws std::bad_alloc. A block that work on a stream uses must be recorded by
- * tarn_pinned_record_stream(). */
+/* Pinned host memory, for containers whose contents devices copy directly (tarn_pinned_alloc()).
+ * Blocks are aligned to 256 bytes: a greater alignment throws std::bad_alloc. A block that work on
+ * a stream uses must be recorded by tarn_pinned_record_stream(). */
 class pinned_resource : public std::pmr::memory_resource
 {
     void *do_allocate(std::size_t bytes, std::size_t alignment) override
@@ -587,14 +597,18 @@ class pinned_resource : public std::pmr::memory_resource
     }
 };
 
-/* Device memory for work on one stream, from one pool or from where tarn_alloc_on() takes it. The stream and the pool
- * must stay valid while the resource allocates; it holds no reference. An alignment above TARN_MAX_ALIGNMENT throws
- * tarn::error. The processor cannot access the memory, except on the host device. So the resource is for code that only
- * passes pointers on, and not for containers, which write to their memory. */
+/* Device memory for work on one stream, from one pool or from where tarn_alloc_on() takes it. The
+ * stream and the pool must stay valid while the resource allocates; it holds no reference. An
+ * alignment above TARN_MAX_ALIGNMENT throws tarn::error. The processor cannot access the memory,
+ * except on the host device. So the resource is for code that only passes pointers on, and not for
+ * containers, which write to their memory. */
 class device_resource : public std::pmr::memory_resource
 {
   public:
-    explicit device_resource(tarn_stream stream, tarn_pool *pool = nullptr) noexcept : stream_(stream), pool_(pool) {}
+    explicit device_resource(tarn_stream stream, tarn_pool *pool = nullptr) noexcept
+        : stream_(stream), pool_(pool)
+    {
+    }
     tarn_stream stream() const noexcept
     {
         return stream_;

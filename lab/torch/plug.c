@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table of PyTorch's pools, under `lock`, and of its streams, which live as long as the process and are
- * adopted once each. Touches tarn by its public headers only. A filter is called under the lock, as PyTorch's own
- * allocator does. */
+/* Owns the table of PyTorch's pools, under `lock`, and of its streams, which live as long as the
+ * process and are adopted once each. Touches tarn by its public headers only. A filter is called
+ * under the lock, as PyTorch's own allocator does. */
 #include "plug.h"
 
 #include <pthread.h>
@@ -50,7 +50,7 @@ static _Noreturn void end(const char *call, size_t size)
     _exit(TARN_TORCH_EXIT);
 }
 
-/* ---- Streams ----------------------------------------------------------------------------------------------------- */
+/* ---- Streams ---- */
 
 static bool find(int device, void *native, unsigned count, tarn_stream *stream)
 {
@@ -66,7 +66,8 @@ static bool find(int device, void *native, unsigned count, tarn_stream *stream)
 static tarn_stream stream_of(int device, void *native)
 {
     tarn_stream stream = TARN_STREAM_LEGACY;
-    if (!native || find(device, native, atomic_load_explicit(&stream_count, memory_order_acquire), &stream))
+    if (!native ||
+        find(device, native, atomic_load_explicit(&stream_count, memory_order_acquire), &stream))
         return stream;
     pthread_mutex_lock(&lock);
     unsigned count = atomic_load_explicit(&stream_count, memory_order_relaxed);
@@ -84,7 +85,7 @@ static tarn_stream stream_of(int device, void *native)
     return stream;
 }
 
-/* ---- Pools ------------------------------------------------------------------------------------------------------- */
+/* ---- Pools ---- */
 
 static struct plugged *find_locked(int device, struct tarn_torch_id id)
 {
@@ -128,7 +129,8 @@ static void close_locked(struct plugged *plugged)
     if (!plugged->open)
         return;
     if (plugged->filter.manager)
-        plugged->filter.manager(plugged->filter.store, plugged->filter.store, TARN_TORCH_FILTER_DESTROY);
+        plugged->filter.manager(plugged->filter.store, plugged->filter.store,
+                                TARN_TORCH_FILTER_DESTROY);
     plugged->filter = (struct tarn_torch_filter){0};
     plugged->open = false;
     atomic_fetch_sub(&opened, 1);
@@ -153,7 +155,8 @@ static tarn_pool *pool_for(int device, void *stream)
     return pool;
 }
 
-void tarn_torch_begin_allocate_to_pool(int device, struct tarn_torch_id id, struct tarn_torch_filter *filter)
+void tarn_torch_begin_allocate_to_pool(int device, struct tarn_torch_id id,
+                                       struct tarn_torch_filter *filter)
 {
     pthread_mutex_lock(&lock);
     struct plugged *plugged = make_locked(device, id);
@@ -204,11 +207,12 @@ unsigned tarn_torch_pools(void)
     return count;
 }
 
-/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+/* ---- Blocks ---- */
 
 void *tarn_torch_alloc(size_t size, int device, void *stream)
 {
-    tarn_alloc_options options = {.size = sizeof options, .device = device, .stream = stream_of(device, stream)};
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = device, .stream = stream_of(device, stream)};
     void *pointer = NULL;
     if (atomic_load_explicit(&opened, memory_order_acquire))
         options.pool = pool_for(device, stream);
@@ -228,14 +232,15 @@ void tarn_torch_free(void *pointer, size_t size, int device, void *stream)
         say("free", size);
 }
 
-/* ---- The other hooks --------------------------------------------------------------------------------------------- */
+/* ---- The other hooks ---- */
 
 void tarn_torch_init(int devices)
 {
     atomic_store(&device_count, devices);
 }
 
-/* torch.cuda.empty_cache(). What a pool that PyTorch has not released holds stays: graphs may use it. */
+/* torch.cuda.empty_cache(). What a pool that PyTorch has not released holds stays: graphs may use
+ * it. */
 void tarn_torch_reset(void)
 {
     for (int device = 0; device < atomic_load(&device_count); device++) {

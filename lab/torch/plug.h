@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* tarn as PyTorch's pluggable allocator (torch.cuda.memory.CUDAPluggableAllocator), for lab/torch-programs: the
- * two functions that it is made of and the eight hooks of torch.cuda.memory.CUDAPluggableAllocator.allocator(), which
- * take addresses of functions. PyTorch declares the last three of the hooks with types of C++. On x86-64 a std::pair
- * of two numbers arrives as a structure of two, and a std::function by value as a pointer to one
+/* tarn as PyTorch's pluggable allocator (torch.cuda.memory.CUDAPluggableAllocator), for
+ * lab/torch-programs: the two functions that it is made of and the eight hooks of
+ * torch.cuda.memory.CUDAPluggableAllocator.allocator(), which take addresses of functions. PyTorch
+ * declares the last three of the hooks with types of C++. On x86-64 a std::pair of two numbers
+ * arrives as a structure of two, and a std::function by value as a pointer to one
  * (torch/csrc/cuda/CUDAPluggableAllocator.h; the layout is that of libstdc++).
  *
  * Blocks of a pool that PyTorch opens go to a private pool of tarn. It is held until PyTorch
- * releases it, since PyTorch does not say which graphs use it: until then none of its memory is unmapped.
+ * releases it, since PyTorch does not say which graphs use it: until then none of its memory is
+ * unmapped.
  *
- * PyTorch's wrapper takes NULL for an address and C cannot throw: where memory is short, `tarn_torch_alloc` writes
- * the error to the standard error and ends the process by TARN_TORCH_EXIT. All functions are thread-safe. */
+ * PyTorch's wrapper takes NULL for an address and C cannot throw: where memory is short,
+ * `tarn_torch_alloc` writes the error to the standard error and ends the process by
+ * TARN_TORCH_EXIT. All functions are thread-safe. */
 #ifndef TARN_BENCH_TORCH_PLUG_H
 #define TARN_BENCH_TORCH_PLUG_H
 

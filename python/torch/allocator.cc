@@ -28,20 +28,23 @@ Allocator &the_allocator()
 
 void raise(tarn_status status, const char *what)
 {
-    if (status == TARN_ERROR_DEVICE_LOST) { /* an error that stays: PyTorch says it in its own words and type */
+    /* An error that stays: PyTorch says it in its own words and type */
+    if (status == TARN_ERROR_DEVICE_LOST) {
         std::string why = tarn_last_error();
         cudaError_t error = cudaStreamQuery(c10::cuda::getCurrentCUDAStream());
         if (error != cudaSuccess && error != cudaErrorNotReady)
             C10_CUDA_CHECK(error);
         TORCH_CHECK(false, "tarn: ", what, ": ", why, " (", tarn_status_name(status), ")");
     }
-    TORCH_CHECK(false, "tarn: ", what, ": ", tarn_last_error(), " (", tarn_status_name(status), ")");
+    TORCH_CHECK(false, "tarn: ", what, ": ", tarn_last_error(), " (", tarn_status_name(status),
+                ")");
 }
 
 /* ---- Streams ----
  *
- * PyTorch's own streams are never destroyed: each is adopted once, so that tarn may record on it when memory is to be free. One of the
- * user's (torch.cuda.ExternalStream) may go at any time, so tarn asks the driver who it is each time that it is passed. */
+ * PyTorch's own streams are never destroyed: each is adopted once, so that tarn may record on it
+ * when memory is to be free. One of the user's (torch.cuda.ExternalStream) may go at any time, so
+ * tarn asks the driver who it is each time that it is passed. */
 
 namespace
 {
@@ -107,7 +110,8 @@ tarn_stream stream_of(const CUDAStream &given)
     cudaStream_t native = given.stream();
     DeviceIndex device = given.device_index();
     tarn_stream stream = 0;
-    bool is_pytorchs = native && given.id() != static_cast<c10::StreamId>(reinterpret_cast<intptr_t>(native));
+    bool is_pytorchs =
+        native && given.id() != static_cast<c10::StreamId>(reinterpret_cast<intptr_t>(native));
     if (is_pytorchs && adopted(device, native, true, &stream))
         return stream;
     return stream_of(device, native);
@@ -115,13 +119,14 @@ tarn_stream stream_of(const CUDAStream &given)
 
 Device &Allocator::device_at(DeviceIndex index)
 {
-    TORCH_CHECK(index >= 0 && static_cast<size_t>(index) < devices.size(), "Invalid device argument ",
-                static_cast<int>(index), ": did you call init?");
+    TORCH_CHECK(index >= 0 && static_cast<size_t>(index) < devices.size(),
+                "Invalid device argument ", static_cast<int>(index), ": did you call init?");
     return *devices[static_cast<size_t>(index)];
 }
 
-/* The same, before the device's memory is used for the first time: tensors can be sent to other processes, unless TARN_TORCH_SEND=0. What is
- * allocated from tarn before that cannot be sent, which is said when it is tried. */
+/* The same, before the device's memory is used for the first time: tensors can be sent to other
+ * processes, unless TARN_TORCH_SEND=0. What is allocated from tarn before that cannot be sent,
+ * which is said when it is tried. */
 Device &Allocator::ready_at(DeviceIndex index)
 {
     Device &device = device_at(index);
@@ -131,7 +136,8 @@ Device &Allocator::ready_at(DeviceIndex index)
             tarn_device_properties properties = {};
             properties.size = sizeof properties;
             device.exportable = !(send && std::strcmp(send, "0") == 0) &&
-                                tarn_device_properties_get(index, &properties) == TARN_OK && properties.exportable;
+                                tarn_device_properties_get(index, &properties) == TARN_OK &&
+                                properties.exportable;
             if (device.exportable)
                 (void)tarn_export_enable(index);
             device.ready.store(true, std::memory_order_release);
@@ -172,8 +178,8 @@ bool Allocator::initialized()
 
 /* ---- Allocation and free ---- */
 
-tarn_status Allocator::request(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size, void **pointer,
-                               MempoolId_t *id)
+tarn_status Allocator::request(DeviceIndex device, cudaStream_t native, tarn_stream stream,
+                               size_t size, void **pointer, MempoolId_t *id)
 {
     *id = {0, 0};
     if (ready_at(device).open.load(std::memory_order_acquire))
@@ -182,7 +188,8 @@ tarn_status Allocator::request(DeviceIndex device, cudaStream_t native, tarn_str
     return tarn_alloc_on(stream, size, pointer);
 }
 
-/* Gives back what PyTorch's other parts keep, such as blocks that were sent to other processes. Whether any did. */
+/* Gives back what PyTorch's other parts keep, such as blocks that were sent to other processes.
+ * Whether any did. */
 static bool others_free()
 {
     bool freed = false;
@@ -214,9 +221,11 @@ void *Allocator::take(DeviceIndex device, cudaStream_t native, tarn_stream strea
         (void)tarn_usable_size_get(pointer, &usable);
         c10::reportMemoryUsageToProfiler(pointer, static_cast<int64_t>(usable),
                                          static_cast<size_t>(stats.allocated_bytes[0].current),
-                                         static_cast<size_t>(stats.reserved_bytes[0].current), {c10::kCUDA, device});
+                                         static_cast<size_t>(stats.reserved_bytes[0].current),
+                                         {c10::kCUDA, device});
     }
-    if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr))
+    if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace();
+        C10_UNLIKELY(trace != nullptr))
         (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
     return pointer;
 }
@@ -246,7 +255,8 @@ void Allocator::give(void *pointer)
             }
         }
     }
-    if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr))
+    if (const c10::impl::PyInterpreter *trace = c10::impl::GPUTrace::get_trace();
+        C10_UNLIKELY(trace != nullptr))
         (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(pointer));
     if (C10_UNLIKELY(any_offered()))
         withdraw(pointer);
@@ -311,13 +321,15 @@ void Allocator::recordStream(const DataPtr &pointer, CUDAStream stream)
 
 void Allocator::copy_data(void *to, const void *from, size_t count) const
 {
-    C10_CUDA_CHECK(cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice, c10::cuda::getCurrentCUDAStream()));
+    C10_CUDA_CHECK(cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice,
+                                   c10::cuda::getCurrentCUDAStream()));
 }
 
-cudaError_t Allocator::memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t count,
-                                   cudaStream_t stream, bool p2p_enabled)
+cudaError_t Allocator::memcpyAsync(void *to, int to_device, const void *from, int from_device,
+                                   size_t count, cudaStream_t stream, bool p2p_enabled)
 {
-    /* Memory that is mapped, and not allocated as a whole, is copied between devices by the call for peers unless they reach each other. */
+    /* Memory that is mapped, and not allocated as a whole, is copied between devices by the call
+     * for peers unless they reach each other. */
     if (p2p_enabled || to_device == from_device)
         return cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice, stream);
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, count, stream);
@@ -352,8 +364,10 @@ void Allocator::out_of_memory(DeviceIndex device, size_t size)
 {
     /* A size that went below 0. PyTorch's own words. */
     if (size >= size_t{1} << 60)
-        TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate more than 1EB memory.");
-    std::string why = size >= TARN_MAX_SIZE ? "The request is larger than any device" : tarn_last_error();
+        TORCH_CHECK_WITH(OutOfMemoryError, false,
+                         "CUDA out of memory. Tried to allocate more than 1EB memory.");
+    std::string why =
+        size >= TARN_MAX_SIZE ? "The request is larger than any device" : tarn_last_error();
     size_t free_bytes = 0, total = 0, limit = SIZE_MAX;
     tarn_stats stats = {};
     stats.size = sizeof stats;
@@ -373,20 +387,24 @@ void Allocator::out_of_memory(DeviceIndex device, size_t size)
         observer(device, size, limit < total ? limit : total, free_bytes);
     if (size > std::min(limit, total))
         reject(device, size, allocated, total);
-    c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), allocated, reserved, {c10::kCUDA, device});
+    c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), allocated, reserved,
+                                     {c10::kCUDA, device});
     size_t in_pools = allocated_in_pools(device);
-    TORCH_CHECK_WITH(
-        OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes(size), ". GPU ",
-        static_cast<int>(device), " has a total capacity of ", bytes(total), " of which ", bytes(free_bytes),
-        " is free. All processes together have ", bytes(total - std::min(total, free_bytes)), " memory in use. ",
-        limit < total ? bytes(limit) + " allowed; " : "", "Of the allocated memory ", bytes(allocated),
-        " is allocated by PyTorch, ",
-        in_pools ? "with " + bytes(in_pools) + " allocated in private pools (e.g., CUDA Graphs), " : "", "and ",
-        bytes(reserved > allocated ? reserved - allocated : 0), " is reserved by PyTorch but unallocated. tarn: ", why);
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", bytes(size),
+                     ". GPU ", static_cast<int>(device), " has a total capacity of ", bytes(total),
+                     " of which ", bytes(free_bytes), " is free. All processes together have ",
+                     bytes(total - std::min(total, free_bytes)), " memory in use. ",
+                     limit < total ? bytes(limit) + " allowed; " : "", "Of the allocated memory ",
+                     bytes(allocated), " is allocated by PyTorch, ",
+                     in_pools ? "with " + bytes(in_pools) +
+                                    " allocated in private pools (e.g., CUDA Graphs), "
+                              : "",
+                     "and ", bytes(reserved > allocated ? reserved - allocated : 0),
+                     " is reserved by PyTorch but unallocated. tarn: ", why);
 }
 
-/* tarn tries nothing for a request that is larger than the device or its limit. Native does so for each that would fail, if
- * throw_on_cudamalloc_oom is set. */
+/* tarn tries nothing for a request that is larger than the device or its limit. Native does so for
+ * each that would fail, if throw_on_cudamalloc_oom is set. */
 void Allocator::reject(DeviceIndex device, size_t size, size_t allocated, size_t total)
 {
     device_at(device).rejects.fetch_add(1, std::memory_order_relaxed);
@@ -437,8 +455,11 @@ double Allocator::getMemoryFraction(DeviceIndex device)
 
 void Allocator::setMemoryFraction(double fraction, DeviceIndex device)
 {
-    TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction, ". Please set within [0, 1].");
-    size_t limit = fraction < 1 ? static_cast<size_t>(fraction * static_cast<double>(memory_of(device))) : SIZE_MAX;
+    TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction,
+                ". Please set within [0, 1].");
+    size_t limit = fraction < 1
+                       ? static_cast<size_t>(fraction * static_cast<double>(memory_of(device)))
+                       : SIZE_MAX;
     check(tarn_device_limit_set(device, limit), "the limit");
 }
 
@@ -476,7 +497,8 @@ c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(DeviceIndex d
     TARN_STATS_CLASS_LIST(TARN_TORCH_COPY)
     TARN_STATS_SINGLE_LIST(TARN_TORCH_COPY)
 #undef TARN_TORCH_COPY
-    result.num_alloc_retries = stats.num_alloc_retries + stats.num_ooms; /* which were tried again too */
+    /* Which were tried again too */
+    result.num_alloc_retries = stats.num_alloc_retries + stats.num_ooms;
     result.num_ooms = stats.num_ooms;
     result.num_sync_all_streams = stats.num_sync_all_streams + device_at(device).trims;
     result.num_device_alloc = stats.num_device_alloc;
@@ -517,7 +539,8 @@ std::vector<StreamSegmentSize> Allocator::getExpandableSegmentSizes(DeviceIndex 
 #if TARN_TORCH_VERSION >= 2013
 DataPtr Allocator::allocateWithAddress(size_t, void *)
 {
-    TORCH_CHECK(false, "tarn: allocateWithAddress(): tarn chooses the addresses of its blocks itself");
+    TORCH_CHECK(false,
+                "tarn: allocateWithAddress(): tarn chooses the addresses of its blocks itself");
 }
 #endif
 

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h), PyTorch 2.6 to 2.15.
- * TARN_TORCH_VERSION is the release: 2011 is 2.11.
+/* PyTorch's class of CUDA allocators on tarn (c10/cuda/CUDACachingAllocator.h), PyTorch 2.6 to
+ * 2.15. TARN_TORCH_VERSION is the release: 2011 is 2.11.
  *
- * One object serves all devices and is never destroyed: tensors are freed after static destructors have run. Memory, statistics,
- * pools and captures are tarn's; this class has what only PyTorch has: the filters that route to a pool, the numbers of pools, the
- * history with Python's stacks, what other processes have. Each part has a file: allocator.cc, pools.cc, history.cc, ipc.cc, pinned.cc, install.cc.
+ * One object serves all devices and is never destroyed: tensors are freed after static destructors
+ * have run. Memory, statistics, pools and captures are tarn's; this class has what only PyTorch
+ * has: the filters that route to a pool, the numbers of pools, the history with Python's stacks,
+ * what other processes have. Each part has a file: allocator.cc, pools.cc, history.cc, ipc.cc,
+ * pinned.cc, install.cc.
  *
- * Locks: none is taken under another. Device::lock has the filters and pools of a device, History::lock records and contexts,
- * AdoptedStreams::lock streams, Exports::lock and Imports::lock the blocks that go to and come from other processes. tarn is called with
- * one of the last three held. It is called with Device::lock held where a filter is asked, a pool is made, or its statistics are read. */
+ * Locks: none is taken under another. Device::lock has the filters and pools of a device,
+ * History::lock records and contexts, AdoptedStreams::lock streams, Exports::lock and Imports::lock
+ * the blocks that go to and come from other processes. tarn is called with one of the last three
+ * held. It is called with Device::lock held where a filter is asked, a pool is made, or its
+ * statistics are read. */
 #ifndef TARN_TORCH_ALLOCATOR_H
 #define TARN_TORCH_ALLOCATOR_H
 
@@ -61,14 +65,18 @@ struct IdHash {
     }
 };
 
-/* A pool that PyTorch names. `uses` are PyTorch's counts; tarn has one from us as long as there are any. */
+/* A pool that PyTorch names. `uses` are PyTorch's counts; tarn has one from us as long as there are
+ * any. */
 struct Pool {
-    tarn_pool *pool = nullptr; /* made when it is first wanted: until then PyTorch may set options */
+    tarn_pool *pool = nullptr; /* made when it is first wanted: until then PyTorch may set
+                                  options */
     int uses = 0;
     bool for_graphs = false; /* nobody made it: a capture's, or that of graph_pool_handle() */
     bool held = false;       /* graphs may use it: its memory stays mapped */
-    bool has_ended = false;  /* a filter of it has ended, so there may be graphs; not if all captures have failed */
-    cudaStream_t capturing = nullptr; /* its last filter ended within this stream's capture, and the next goes on */
+    bool has_ended = false;  /* a filter of it has ended, so there may be graphs; not if all
+                                captures have failed */
+    cudaStream_t capturing = nullptr; /* its last filter ended within this stream's capture, and the
+                                         next goes on */
     bool use_on_oom = false, no_split = false, registrable = false;
     SegmentAllocator segments{}; /* where they come from; null: tarn */
 };
@@ -79,10 +87,14 @@ struct Filter {
     std::function<bool(cudaStream_t)> matches;
     cudaStream_t begun_on = nullptr; /* the current stream then; of a graph, that of its capture */
     std::weak_ptr<char> thread{};    /* that began it; empty when it has ended */
-    bool of_graph = false;           /* PyTorch begins a capture next, and wants what that allocates, nothing else */
-    bool is_told = false;            /* it said so: the capture has begun before the thread's next call */
-    cudaStream_t seen = nullptr;     /* the stream of a capture that was let through: tarn knows it */
-    bool over = false;               /* the graph's capture has failed: `matches` is not called any more */
+    bool of_graph = false;           /* PyTorch begins a capture next, and wants what that
+                                        allocates, nothing else */
+    bool is_told = false;            /* it said so: the capture has begun before the thread's next
+                                        call */
+    cudaStream_t seen = nullptr;     /* the stream of a capture that was let through: tarn knows
+                                        it */
+    bool over = false;               /* the graph's capture has failed: `matches` is not called any
+                                        more */
 };
 
 /* A capture that tarn knows. */
@@ -97,7 +109,8 @@ struct Device {
     std::vector<Capture> captures;
     std::unordered_map<MempoolId_t, Pool, IdHash> pools;
     std::atomic<size_t> open{0};     /* filters and captures; read without the lock */
-    std::vector<Pool> ended;         /* released, but work of their graphs may still run: end_pools() */
+    std::vector<Pool> ended;         /* released, but work of their graphs may still run:
+                                        end_pools() */
     std::atomic<int> ended_count{0}; /* read without the lock */
     std::atomic<int64_t> trims{0};   /* calls of emptyCache() for all */
     std::atomic<int64_t> rejects{0}; /* requests that are larger than the device or its limit */
@@ -120,15 +133,17 @@ class History
     std::atomic<bool> on{false}; /* anything is recorded, or a tracker attached */
     std::atomic<RecordContext> when{RecordContext::NEVER};
 
-    void configure(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
-                   const std::vector<std::string> &skip);
+    void configure(bool enabled, CreateContextFn make, size_t entries, RecordContext when,
+                   bool clear, const std::vector<std::string> &skip);
     bool enabled();
     void attach(AllocatorTraceTracker tracker);
 
-    void allocated(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream, MempoolId_t pool);
-    void freed(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream, MempoolId_t pool);
-    void event(Action action, DeviceIndex device, size_t address, size_t size, void *stream, MempoolId_t pool,
-               RecordContext level);
+    void allocated(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream,
+                   MempoolId_t pool);
+    void freed(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream,
+               MempoolId_t pool);
+    void event(Action action, DeviceIndex device, size_t address, size_t size, void *stream,
+               MempoolId_t pool, RecordContext level);
 
     std::shared_ptr<c10::GatheredContext> context_of(void *pointer);
     std::vector<std::vector<TraceEntry>> traces(MempoolId_t pool, int devices);
@@ -199,8 +214,8 @@ class Allocator final : public CUDAAllocator
 #if TARN_TORCH_VERSION >= 2011
     SnapshotInfo snapshot(MempoolId_t id, bool include_traces) override;
     void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) override;
-    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
-                       const std::vector<std::string> &skip) override;
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when,
+                       bool clear, const std::vector<std::string> &skip) override;
 #else
 #if TARN_TORCH_VERSION >= 2008
     SnapshotInfo snapshot(MempoolId_t id) override
@@ -211,7 +226,8 @@ class Allocator final : public CUDAAllocator
     {
         setUseOnOOM(device, id, true);
     }
-    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear) override
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when,
+                       bool clear) override
     {
         recordHistory(enabled, make, entries, when, clear, {});
     }
@@ -220,15 +236,16 @@ class Allocator final : public CUDAAllocator
     {
         return snapshot({0, 0}, true);
     }
-    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when) override
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries,
+                       RecordContext when) override
     {
         recordHistory(enabled, make, entries, when, false, {});
     }
 #endif
     SnapshotInfo snapshot(MempoolId_t id, bool include_traces);
     void setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom);
-    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
-                       const std::vector<std::string> &skip);
+    void recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when,
+                       bool clear, const std::vector<std::string> &skip);
 #endif
 #if TARN_TORCH_VERSION >= 2012
     std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *pointer) override;
@@ -244,7 +261,8 @@ class Allocator final : public CUDAAllocator
     }
     void annotateMemory(const void *pointer, const std::string &metadata) override;
 #endif
-    void beginAllocateToPool(DeviceIndex device, MempoolId_t id, std::function<bool(cudaStream_t)> filter) override;
+    void beginAllocateToPool(DeviceIndex device, MempoolId_t id,
+                             std::function<bool(cudaStream_t)> filter) override;
     void endAllocateToPool(DeviceIndex device, MempoolId_t id) override;
     void releasePool(DeviceIndex device, MempoolId_t id) override;
     int getPoolUseCount(DeviceIndex device, MempoolId_t id) override;
@@ -270,10 +288,11 @@ class Allocator final : public CUDAAllocator
     void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override;
     void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override;
     void enablePeerAccess(DeviceIndex device, DeviceIndex peer) override;
-    cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t count,
-                            cudaStream_t stream, bool p2p_enabled) override;
+    cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device,
+                            size_t count, cudaStream_t stream, bool p2p_enabled) override;
     std::shared_ptr<AllocatorState> getCheckpointState(DeviceIndex device, MempoolId_t id) override;
-    CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<AllocatorState> state) override;
+    CheckpointDelta setCheckpointPoolState(DeviceIndex device,
+                                           std::shared_ptr<AllocatorState> state) override;
     std::string name() override
     {
         return "tarn";
@@ -300,8 +319,8 @@ class Allocator final : public CUDAAllocator
     [[noreturn]] void out_of_memory(DeviceIndex device, size_t size);
     void reject(DeviceIndex device, size_t size, size_t allocated, size_t total);
     size_t allocated_in_pools(DeviceIndex device);
-    tarn_status request(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size, void **pointer,
-                        MempoolId_t *id);
+    tarn_status request(DeviceIndex device, cudaStream_t native, tarn_stream stream, size_t size,
+                        void **pointer, MempoolId_t *id);
     tarn_pool *route(DeviceIndex device, cudaStream_t native, tarn_stream stream, MempoolId_t *id);
     Pool &pool_locked(Device &device, MempoolId_t id, const char *what);
     MempoolId_t id_of(int device, tarn_pool_id ours);
@@ -337,7 +356,8 @@ MempoolId_t id_in(const std::vector<PoolNumber> &numbers, int device, tarn_pool_
 Allocator &the_allocator();
 void delete_block(void *pointer);
 
-/* Whether this is the child of a fork after init(): it has no device, and what it inherited is not its own. */
+/* Whether this is the child of a fork after init(): it has no device, and what it inherited is not
+ * its own. */
 bool is_child();
 
 /* Whether any block is offered to other processes; and that one is not any more: it is freed. */

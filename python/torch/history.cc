@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What happened, with Python's stacks, and what lies where: _record_memory_history(), _snapshot(), and the trackers by which c10d registers
- * memory. Contexts are PyTorch's: they are made and kept here, and never looked into. */
+/* What happened, with Python's stacks, and what lies where: _record_memory_history(), _snapshot(),
+ * and the trackers by which c10d registers memory. Contexts are PyTorch's: they are made and kept
+ * here, and never looked into. */
 #include "allocator.h"
 
 #include <c10/util/ApproximateClock.h>
@@ -54,8 +55,8 @@ static c10::ApproximateClockToUnixTimeConverter &clock_converter()
 
 /* ---- What is recorded ---- */
 
-void History::configure(bool enabled, CreateContextFn new_make, size_t entries, RecordContext new_when, bool clear,
-                        const std::vector<std::string> &skip)
+void History::configure(bool enabled, CreateContextFn new_make, size_t entries,
+                        RecordContext new_when, bool clear, const std::vector<std::string> &skip)
 {
     TORCH_CHECK(new_when == RecordContext::NEVER || new_make,
                 "tarn: a history with stacks needs a function that makes them");
@@ -90,14 +91,16 @@ void History::attach(AllocatorTraceTracker tracker)
     on = true;
 }
 
-/* The stack of the calling thread, if that many are wanted. Without the lock: making one may allocate. */
-static std::shared_ptr<c10::GatheredContext> gather(RecordContext when, RecordContext level, CreateContextFn make)
+/* The stack of the calling thread, if that many are wanted. Without the lock: making one may
+ * allocate. */
+static std::shared_ptr<c10::GatheredContext> gather(RecordContext when, RecordContext level,
+                                                    CreateContextFn make)
 {
     return make && when >= level ? make() : nullptr;
 }
 
-void History::event(Action action, DeviceIndex device, size_t address, size_t size, void *stream, MempoolId_t pool,
-                    RecordContext level)
+void History::event(Action action, DeviceIndex device, size_t address, size_t size, void *stream,
+                    MempoolId_t pool, RecordContext level)
 {
     if (!on.load(std::memory_order_relaxed))
         return;
@@ -106,17 +109,19 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
         std::lock_guard<std::mutex> guard(lock);
         maker = make;
     }
-    auto context = gather(when, level == RecordContext::NEVER ? RecordContext::ALLOC : level, maker);
+    auto context =
+        gather(when, level == RecordContext::NEVER ? RecordContext::ALLOC : level, maker);
     auto shown = when.load() >= RecordContext::ALLOC ? context : nullptr;
     (void)pool; /* entries before 2.8 do not say whose they are */
     TraceEntry entry(action, device, address, size, static_cast<cudaStream_t>(stream),
 #if TARN_TORCH_VERSION >= 2008
-                     pool, c10::getApproximateTime(), shown, compile_contexts.empty() ? "N/A" : compile_contexts.back()
+                     pool, c10::getApproximateTime(), shown,
+                     compile_contexts.empty() ? "N/A" : compile_contexts.back()
 #else
                      c10::getApproximateTime(), shown
 #endif
 #if TARN_TORCH_VERSION >= 2010
-                                                                 ,
+                         ,
                      user_metadata
 #endif
     );
@@ -130,8 +135,10 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
         contexts[reinterpret_cast<void *>(address)] = context;
     auto allocated = contexts.find(reinterpret_cast<void *>(address));
     bool is_free = action == TraceEntry::FREE_REQUESTED || action == TraceEntry::FREE_COMPLETED;
-    if (is_free && allocated != contexts.end() && !entry.context_ && when.load() >= RecordContext::ALLOC)
-        entry.context_ = allocated->second; /* a free without a stack of its own has its allocation's */
+    if (is_free && allocated != contexts.end() && !entry.context_ &&
+        when.load() >= RecordContext::ALLOC)
+        entry.context_ = allocated->second; /* a free without a stack of its own has its
+                                               allocation's */
     if (action == TraceEntry::FREE_COMPLETED && allocated != contexts.end())
         contexts.erase(allocated);
     if (std::find(skipped.begin(), skipped.end(), name_of(action)) != skipped.end())
@@ -144,13 +151,16 @@ void History::event(Action action, DeviceIndex device, size_t address, size_t si
         ring.pop_front();
 }
 
-void History::allocated(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream, MempoolId_t pool)
+void History::allocated(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream,
+                        MempoolId_t pool)
 {
-    event(TraceEntry::ALLOC, device, reinterpret_cast<size_t>(pointer), size, stream, pool, RecordContext::STATE);
+    event(TraceEntry::ALLOC, device, reinterpret_cast<size_t>(pointer), size, stream, pool,
+          RecordContext::STATE);
 }
 
 /* tarn does not say when memory that others use is free again: for the record that is at once. */
-void History::freed(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream, MempoolId_t pool)
+void History::freed(DeviceIndex device, void *pointer, size_t size, cudaStream_t stream,
+                    MempoolId_t pool)
 {
     event(TraceEntry::FREE_REQUESTED, device, reinterpret_cast<size_t>(pointer), size, stream, pool,
           RecordContext::ALL);
@@ -165,8 +175,10 @@ std::shared_ptr<c10::GatheredContext> History::context_of(void *pointer)
     return found == contexts.end() ? nullptr : found->second;
 }
 
-/* Whether an entry is of a pool; (0, 0) are all. Before 2.8 entries do not say, and nobody asks for one pool. */
-static bool is_of([[maybe_unused]] const TraceEntry &entry, [[maybe_unused]] const MempoolId_t &pool)
+/* Whether an entry is of a pool; (0, 0) are all. Before 2.8 entries do not say, and nobody asks for
+ * one pool. */
+static bool is_of([[maybe_unused]] const TraceEntry &entry,
+                  [[maybe_unused]] const MempoolId_t &pool)
 {
 #if TARN_TORCH_VERSION >= 2008
     return (!pool.first && !pool.second) || entry.mempool_ == pool;
@@ -194,7 +206,8 @@ void History::annotate(const std::vector<std::pair<std::string, std::string>> &p
     std::lock_guard<std::mutex> guard(lock);
     if (!recording)
         return;
-    AnnotationEntry note(c10::cuda::getCurrentCUDAStream().device_index(), c10::getApproximateTime());
+    AnnotationEntry note(c10::cuda::getCurrentCUDAStream().device_index(),
+                         c10::getApproximateTime());
     for (const auto &pair : pairs)
         note.recordUserMetadata(pair.first, pair.second);
     notes.push_back(std::move(note));
@@ -240,8 +253,8 @@ bool Allocator::isHistoryEnabled()
     return history.enabled();
 }
 
-void Allocator::recordHistory(bool enabled, CreateContextFn make, size_t entries, RecordContext when, bool clear,
-                              const std::vector<std::string> &skip)
+void Allocator::recordHistory(bool enabled, CreateContextFn make, size_t entries,
+                              RecordContext when, bool clear, const std::vector<std::string> &skip)
 {
     history.configure(enabled, make, entries, when, clear, skip);
     if (enabled)
@@ -292,8 +305,9 @@ void Allocator::annotateMemory(const void *pointer, const std::string &metadata)
     check(tarn_pointer_info_get(pointer, &info), "an annotation");
     std::string before = history.metadata();
     history.set_metadata(metadata);
-    history.event(TraceEntry::ANNOTATE, static_cast<DeviceIndex>(info.device), reinterpret_cast<size_t>(pointer),
-                  info.requested, nullptr, {0, 0}, RecordContext::NEVER);
+    history.event(TraceEntry::ANNOTATE, static_cast<DeviceIndex>(info.device),
+                  reinterpret_cast<size_t>(pointer), info.requested, nullptr, {0, 0},
+                  RecordContext::NEVER);
     history.set_metadata(before);
 }
 #endif
@@ -306,16 +320,18 @@ void Allocator::attachAllocatorTraceTracker(AllocatorTraceTracker tracker)
 
 static void range_mapped(const tarn_mapping *range, void *user)
 {
-    static_cast<History *>(user)->event(TraceEntry::SEGMENT_MAP, static_cast<DeviceIndex>(range->device),
-                                        reinterpret_cast<size_t>(range->address), range->bytes, nullptr, {0, 0},
-                                        RecordContext::NEVER);
+    static_cast<History *>(user)->event(TraceEntry::SEGMENT_MAP,
+                                        static_cast<DeviceIndex>(range->device),
+                                        reinterpret_cast<size_t>(range->address), range->bytes,
+                                        nullptr, {0, 0}, RecordContext::NEVER);
 }
 
 static void range_unmapping(const tarn_mapping *range, void *user)
 {
-    static_cast<History *>(user)->event(TraceEntry::SEGMENT_UNMAP, static_cast<DeviceIndex>(range->device),
-                                        reinterpret_cast<size_t>(range->address), range->bytes, nullptr, {0, 0},
-                                        RecordContext::ALL); /* a free, as native has it */
+    static_cast<History *>(user)->event(
+        TraceEntry::SEGMENT_UNMAP, static_cast<DeviceIndex>(range->device),
+        reinterpret_cast<size_t>(range->address), range->bytes, nullptr, {0, 0},
+        RecordContext::ALL); /* a free, as native has it */
 }
 
 /* From the first time on that anybody wants to know, what is mapped and unmapped is an event. */
@@ -342,7 +358,8 @@ namespace
 struct Lister {
     MempoolId_t pool; /* (0, 0): all */
     std::vector<SegmentInfo> segments;
-    std::vector<uint64_t> ages; /* of the segments: the lowest generation of a live block; UINT64_MAX: not known */
+    std::vector<uint64_t> ages; /* of the segments: the lowest generation of a live block;
+                                   UINT64_MAX: not known */
     std::function<MempoolId_t(int device, tarn_pool_id id)> id_of;
     std::function<std::shared_ptr<c10::GatheredContext>(void *)> context_of;
 };
@@ -358,14 +375,16 @@ static uint64_t age_of(const tarn_memory_segment *found)
     uint64_t age = UINT64_MAX;
     for (size_t i = 0; i < found->part_count; i++) {
         tarn_mapping range = {};
-        if (found->parts[i].state == TARN_MEMORY_LIVE && tarn_mapping_get(found->parts[i].address, &range) == TARN_OK)
+        if (found->parts[i].state == TARN_MEMORY_LIVE &&
+            tarn_mapping_get(found->parts[i].address, &range) == TARN_OK)
             age = std::min(age, range.generation);
     }
     return age;
 }
 
-/* c10d registers the segments of a pool in the order of this number, from 2.11 on, and refuses segments that have none. The oldest segment
- * comes first, so that ranks that allocate alike register alike, wherever their segments are. */
+/* c10d registers the segments of a pool in the order of this number, from 2.11 on, and refuses
+ * segments that have none. The oldest segment comes first, so that ranks that allocate alike
+ * register alike, wherever their segments are. */
 template <typename Info>
 static auto number(Info &segment, size_t i, int) -> decltype(segment.registration_counter, void())
 {
@@ -381,7 +400,8 @@ static void number_by_age(Lister &lister)
 {
     std::vector<size_t> order(lister.segments.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lister.ages[a] < lister.ages[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return lister.ages[a] < lister.ages[b]; });
     for (size_t i = 0; i < order.size(); i++)
         number(lister.segments[order[i]], i, 0);
 }
@@ -393,7 +413,8 @@ static void list_segment(const tarn_memory_segment *found, void *user)
     bool of_one = lister->pool.first || lister->pool.second;
     if (of_one && pool != lister->pool)
         return;
-    lister->ages.push_back(of_one ? age_of(found) : UINT64_MAX); /* only segments of a pool are registered */
+    /* Only segments of a pool are registered */
+    lister->ages.push_back(of_one ? age_of(found) : UINT64_MAX);
     SegmentInfo segment;
     segment.device = static_cast<DeviceIndex>(found->device);
     segment.address = reinterpret_cast<size_t>(found->address);
@@ -462,7 +483,8 @@ static void largest_free(const tarn_memory_segment *found, void *user)
             largest->bytes = std::max(largest->bytes, found->parts[i].bytes);
 }
 
-/* cuDNN's benchmark bounds its workspaces by this: the largest block that is available without the driver, or with it if nothing is said. */
+/* cuDNN's benchmark bounds its workspaces by this: the largest block that is available without the
+ * driver, or with it if nothing is said. */
 void Allocator::cacheInfo(DeviceIndex device, size_t *largest)
 {
     Largest found = {device, *largest};

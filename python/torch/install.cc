@@ -19,8 +19,9 @@ __attribute__((visibility("default"))) int tarn_torch_version(void)
 }
 
 /* tarn's number of a PyTorch pool. 1 where there is none. */
-__attribute__((visibility("default"))) int tarn_torch_pool(int device, uint64_t first, uint64_t second,
-                                                           uint64_t *ours_first, uint64_t *ours_second)
+__attribute__((visibility("default"))) int tarn_torch_pool(int device, uint64_t first,
+                                                           uint64_t second, uint64_t *ours_first,
+                                                           uint64_t *ours_second)
 {
     tarn_pool_id id = {};
     if (!the_allocator().find_pool(static_cast<DeviceIndex>(device), {first, second}, &id))
@@ -31,10 +32,11 @@ __attribute__((visibility("default"))) int tarn_torch_pool(int device, uint64_t 
 }
 
 /* Makes a pool registrable. 0, or 1 with the reason in `text`. */
-__attribute__((visibility("default"))) int tarn_torch_registrable(int device, uint64_t first, uint64_t second,
-                                                                  char *text, size_t size)
+__attribute__((visibility("default"))) int
+tarn_torch_registrable(int device, uint64_t first, uint64_t second, char *text, size_t size)
 {
-    const char *why = the_allocator().make_registrable(static_cast<DeviceIndex>(device), {first, second});
+    const char *why =
+        the_allocator().make_registrable(static_cast<DeviceIndex>(device), {first, second});
     std::snprintf(text, size, "%s", why ? why : "");
     return why != nullptr;
 }
@@ -45,13 +47,15 @@ __attribute__((visibility("default"))) void tarn_torch_settle(void)
     the_allocator().settle();
 }
 
-/* Whether PyTorch's allocator is this one. Another can take its place as long as CUDA is not initialised. */
+/* Whether PyTorch's allocator is this one. Another can take its place as long as CUDA is not
+ * initialised. */
 __attribute__((visibility("default"))) bool tarn_torch_is_installed(void)
 {
     return c10::cuda::CUDACachingAllocator::allocator.load() == &the_allocator();
 }
 
-/* 0, or 1 with the reason in `text`. `late`: also where PyTorch has used its own allocator already, which then frees what it gave. */
+/* 0, or 1 with the reason in `text`. `late`: also where PyTorch has used its own allocator already,
+ * which then frees what it gave. */
 __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *text, size_t size)
 {
     try {
@@ -62,7 +66,8 @@ __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *t
         std::string name = before ? before->name() : "none";
         if (name != "native") {
             std::snprintf(text, size,
-                          "PyTorch's allocator is \"%s\" and not its own: another library has replaced it, or "
+                          "PyTorch's allocator is \"%s\" and not its own: another library has "
+                          "replaced it, or "
                           "PYTORCH_CUDA_ALLOC_CONF names a backend",
                           name.c_str());
             return 1;
@@ -70,9 +75,11 @@ __attribute__((visibility("default"))) int tarn_torch_install(bool late, char *t
         bool is_late = before->initialized();
         if (is_late && !late) {
             std::snprintf(text, size,
-                          "CUDA is initialised in PyTorch already. Enable tarn before the first use of the device: "
+                          "CUDA is initialised in PyTorch already. Enable tarn before the first "
+                          "use of the device: "
                           "before .cuda(), "
-                          "and before imports that use it; or pass late=True, which leaves what is allocated to "
+                          "and before imports that use it; or pass late=True, which leaves what is "
+                          "allocated to "
                           "PyTorch's allocator");
             return 1;
         }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Tensors for other processes. What PyTorch sends along is bytes: here they name a socket of the sender's, and a block. The receiver
- * connects, and gets the block's physical memory as file descriptors (tarn/share.h). A thread of the sender's takes connections and waits for
- * the keys of all of them at once, and one each answers what has a key, so that a receiver that says nothing keeps no other waiting. They start
- * with the first tensor that is sent.
+/* Tensors for other processes. What PyTorch sends along is bytes: here they name a socket of the
+ * sender's, and a block. The receiver connects, and gets the block's physical memory as file
+ * descriptors (tarn/share.h). A thread of the sender's takes connections and waits for the keys of
+ * all of them at once, and one each answers what has a key, so that a receiver that says nothing
+ * keeps no other waiting. They start with the first tensor that is sent.
  *
- * The name of a socket is known to all users of the machine, and free for all once the sender has ended. So each side asks the system which
- * user the other is, before it sends the first byte.
+ * The name of a socket is known to all users of the machine, and free for all once the sender has
+ * ended. So each side asks the system which user the other is, before it sends the first byte.
  *
- * PyTorch keeps a tensor live in the sender until its receivers have let go of it, so a block is offered until it is freed. */
+ * PyTorch keeps a tensor live in the sender until its receivers have let go of it, so a block is
+ * offered until it is freed. */
 #include "allocator.h"
 
 #include <poll.h>
@@ -44,10 +46,12 @@ struct Handle {
     uint64_t key[2];
 };
 
-/* The most that one side waits for the other: both are at the end of one local socket, and what is sent fits into it. */
+/* The most that one side waits for the other: both are at the end of one local socket, and what is
+ * sent fits into it. */
 constexpr timeval patience = {30, 0};
 constexpr int answers_most = 64;     /* at once, to receivers that have a key; the next one waits */
-constexpr size_t callers_most = 256; /* connections without a key yet; the oldest of more is closed */
+constexpr size_t callers_most = 256; /* connections without a key yet; the oldest of more is
+                                        closed */
 
 struct Share {
     tarn_share *share = nullptr;
@@ -109,8 +113,10 @@ static void random_number(uint64_t number[2])
 {
     size_t done = 0;
     while (done < 2 * sizeof *number) {
-        ssize_t more = getrandom(reinterpret_cast<char *>(number) + done, 2 * sizeof *number - done, 0);
-        TORCH_CHECK(more > 0 || errno == EINTR, "tarn: no random number for a tensor's handle: ", std::strerror(errno));
+        ssize_t more =
+            getrandom(reinterpret_cast<char *>(number) + done, 2 * sizeof *number - done, 0);
+        TORCH_CHECK(more > 0 || errno == EINTR,
+                    "tarn: no random number for a tensor's handle: ", std::strerror(errno));
         done += more > 0 ? static_cast<size_t>(more) : 0;
     }
 }
@@ -120,9 +126,11 @@ static socklen_t address_of(const uint64_t number[2], sockaddr_un *address)
 {
     *address = {};
     address->sun_family = AF_UNIX;
-    int length = std::snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "tarn-torch-%016llx%016llx",
-                               static_cast<unsigned long long>(number[0]), static_cast<unsigned long long>(number[1]));
-    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+    int length = std::snprintf(
+        address->sun_path + 1, sizeof address->sun_path - 1, "tarn-torch-%016llx%016llx",
+        static_cast<unsigned long long>(number[0]), static_cast<unsigned long long>(number[1]));
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                  static_cast<size_t>(length));
 }
 
 static void be_patient(int socket)
@@ -136,8 +144,8 @@ static bool is_own_user(int connection)
 {
     ucred peer = {};
     socklen_t length = sizeof peer;
-    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) && length == sizeof peer &&
-           peer.uid == geteuid();
+    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
+           length == sizeof peer && peer.uid == geteuid();
 }
 
 /* ---- The sender ---- */
@@ -184,8 +192,9 @@ static void answer_beside(const Caller &caller)
 /* Takes what has come of a key. Whether the caller stays. */
 static bool listen_to(Caller &caller)
 {
-    ssize_t more = recv(caller.connection->number, reinterpret_cast<char *>(caller.key) + caller.got,
-                        sizeof caller.key - caller.got, MSG_DONTWAIT);
+    ssize_t more =
+        recv(caller.connection->number, reinterpret_cast<char *>(caller.key) + caller.got,
+             sizeof caller.key - caller.got, MSG_DONTWAIT);
     if (more < 0 && (errno == EAGAIN || errno == EINTR))
         return std::chrono::steady_clock::now() < caller.until;
     caller.got += more > 0 ? static_cast<size_t>(more) : 0;
@@ -211,7 +220,10 @@ static void take(int listener, std::deque<Caller> &callers)
         return;
     if (callers.size() == callers_most)
         callers.pop_front();
-    callers.push_back({connection, std::chrono::steady_clock::now() + std::chrono::seconds(patience.tv_sec), {}, 0});
+    callers.push_back({connection,
+                       std::chrono::steady_clock::now() + std::chrono::seconds(patience.tv_sec),
+                       {},
+                       0});
 }
 
 static void serve(int listener)
@@ -230,7 +242,8 @@ static void serve(int listener)
     }
 }
 
-/* A child would keep the name, and so have receivers wait for nobody. The lock may be held by a thread that is not in the child. */
+/* A child would keep the name, and so have receivers wait for nobody. The lock may be held by a
+ * thread that is not in the child. */
 static void forked()
 {
     if (exports().listener >= 0)
@@ -291,7 +304,8 @@ ShareableHandle Allocator::shareIpcHandle(void *pointer)
         all.count = static_cast<int>(all.offers.size());
     }
     auto offset = static_cast<char *>(pointer) - static_cast<char *>(info.base);
-    return {offset, std::string(reinterpret_cast<const char *>(&found->second.handle), sizeof(Handle))};
+    return {offset,
+            std::string(reinterpret_cast<const char *>(&found->second.handle), sizeof(Handle))};
 }
 
 bool any_offered()
@@ -315,18 +329,20 @@ static tarn_share *fetch(const Handle &handle)
     socklen_t length = address_of(handle.socket, &address);
     File connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     be_patient(connection.number);
-    bool connected =
-        connection.number >= 0 && !connect(connection.number, reinterpret_cast<sockaddr *>(&address), length);
+    bool connected = connection.number >= 0 &&
+                     !connect(connection.number, reinterpret_cast<sockaddr *>(&address), length);
     TORCH_CHECK(!connected || is_own_user(connection.number), "tarn: the process ", handle.sender,
                 ", which sent a tensor, has ended: another user answers in its place");
-    TORCH_CHECK(connected && send(connection.number, handle.key, sizeof handle.key, MSG_NOSIGNAL) == sizeof handle.key,
-                "tarn: the process ", handle.sender, ", which sent a tensor, does not answer (", std::strerror(errno),
+    TORCH_CHECK(connected && send(connection.number, handle.key, sizeof handle.key, MSG_NOSIGNAL) ==
+                                 sizeof handle.key,
+                "tarn: the process ", handle.sender, ", which sent a tensor, does not answer (",
+                std::strerror(errno),
                 "). It has ended, or runs in a container with a network of its own");
     tarn_share *share = nullptr;
     tarn_status status = tarn_share_receive(connection.number, &share);
     TORCH_CHECK(status == TARN_OK, "tarn: the process ", handle.sender,
-                " has no such tensor, or not any more: keep it ", "until its receivers have it (", tarn_last_error(),
-                ")");
+                " has no such tensor, or not any more: keep it ", "until its receivers have it (",
+                tarn_last_error(), ")");
     return share;
 }
 
@@ -349,11 +365,12 @@ std::shared_ptr<void> Allocator::getIpcDevPtr(std::string bytes)
             previous->init(static_cast<int>(devices.size()));
         return previous->getIpcDevPtr(std::move(bytes));
     }
-    TORCH_CHECK(bytes.size() == sizeof handle, "tarn: a tensor's handle of ", bytes.size(), " bytes, not ",
-                sizeof handle);
+    TORCH_CHECK(bytes.size() == sizeof handle, "tarn: a tensor's handle of ", bytes.size(),
+                " bytes, not ", sizeof handle);
     std::memcpy(&handle, bytes.data(), sizeof handle);
-    TORCH_CHECK(handle.layout == layout,
-                "tarn: the tensor was sent by another version of tarn: install the same in both processes");
+    TORCH_CHECK(
+        handle.layout == layout,
+        "tarn: the tensor was sent by another version of tarn: install the same in both processes");
 
     DeviceIndex device = c10::cuda::current_device();
     Imports &all = imports();

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* PyTorch's allocator of pinned host memory (ATen/core/CachingHostAllocator.h, 2.8 and later) on tarn's (tarn/pinned.h): exact sizes, a
- * limit, and memory that goes back to the system. The two functions by which it is replaced are libtorch_cpu's, and found in the one that
- * is loaded: the shim is linked to c10 alone. */
+/* PyTorch's allocator of pinned host memory (ATen/core/CachingHostAllocator.h, 2.8 and later) on
+ * tarn's (tarn/pinned.h): exact sizes, a limit, and memory that goes back to the system. The two
+ * functions by which it is replaced are libtorch_cpu's, and found in the one that is loaded: the
+ * shim is linked to c10 alone. */
 #include "allocator.h"
 
 #if TARN_TORCH_VERSION >= 2008
@@ -23,8 +24,8 @@ namespace tarn_torch
 #if TARN_TORCH_VERSION >= 2014
 namespace
 {
-/* What snapshots say of pinned memory: the blocks that are allocated, also those that the program has registered itself, and what happened
- * since _record_memory_history(). */
+/* What snapshots say of pinned memory: the blocks that are allocated, also those that the program
+ * has registered itself, and what happened since _record_memory_history(). */
 struct PinnedHistory {
     History events;
     std::mutex lock; /* of what follows */
@@ -96,7 +97,8 @@ static void copy(DurationStat &to, const tarn_pinned_duration &from)
 }
 
 template <typename Stats>
-static auto copy_bytes(Stats &to, const tarn_pinned_stats &from, int) -> decltype(void(to.active_requests))
+static auto copy_bytes(Stats &to, const tarn_pinned_stats &from, int)
+    -> decltype(void(to.active_requests))
 {
     copy(to.active_requests, from.active_requests);
     copy(to.active_bytes, from.active_bytes);
@@ -125,9 +127,12 @@ class PinnedAllocator final : public at::HostAllocator
     {
         void *pointer = nullptr;
         /* All devices can use it: no device gets a context for it, if another has one. */
-        DeviceIndex device = c10::cuda::getDeviceIndexWithPrimaryContext().value_or(c10::cuda::current_device());
-        if (size) /* memory that a graph's capture allocates is its pool's, as long as the graph exists */
-            check(tarn_pinned_alloc(stream_of(c10::cuda::getCurrentCUDAStream(device)), size, &pointer),
+        DeviceIndex device =
+            c10::cuda::getDeviceIndexWithPrimaryContext().value_or(c10::cuda::current_device());
+        if (size) /* memory that a graph's capture allocates is its pool's, as long as the graph
+                     exists */
+            check(tarn_pinned_alloc(stream_of(c10::cuda::getCurrentCUDAStream(device)), size,
+                                    &pointer),
                   "pinned memory");
 #if TARN_TORCH_VERSION >= 2014
         if (pointer)
@@ -199,8 +204,8 @@ class PinnedAllocator final : public at::HostAllocator
 #endif
 
 #if TARN_TORCH_VERSION >= 2014
-    void record_history(bool enabled, c10::CachingDeviceAllocator::CreateContextFn make, size_t entries,
-                        RecordContext when, bool clear) override
+    void record_history(bool enabled, c10::CachingDeviceAllocator::CreateContextFn make,
+                        size_t entries, RecordContext when, bool clear) override
     {
         pinned_history().events.configure(enabled, make, entries, when, clear, {});
     }
@@ -263,11 +268,12 @@ static void *find(const char *symbol)
     return found;
 }
 
-extern "C" __attribute__((visibility("default"))) int tarn_torch_install_pinned(char *text, size_t size)
+extern "C" __attribute__((visibility("default"))) int tarn_torch_install_pinned(char *text,
+                                                                                size_t size)
 {
     using namespace tarn_torch;
-    auto get =
-        reinterpret_cast<at::HostAllocator *(*)(c10::DeviceType)>(find("_ZN2at16getHostAllocatorEN3c1010DeviceTypeE"));
+    auto get = reinterpret_cast<at::HostAllocator *(*)(c10::DeviceType)>(
+        find("_ZN2at16getHostAllocatorEN3c1010DeviceTypeE"));
     auto set = reinterpret_cast<void (*)(c10::DeviceType, at::HostAllocator *, uint8_t)>(
         find("_ZN2at16setHostAllocatorEN3c1010DeviceTypeEPNS_13HostAllocatorEh"));
     static auto *ours = new PinnedAllocator; /* never destroyed, as the other */

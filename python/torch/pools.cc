@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* PyTorch's pools and captures. A pool is tarn's; which allocation is whose is decided by PyTorch's filters, the newest first.
+/* PyTorch's pools and captures. A pool is tarn's; which allocation is whose is decided by PyTorch's
+ * filters, the newest first.
  *
- * PyTorch 2.11 says the same whether a capture begins or a scope. It turns out at the first allocation that a filter lets through: if its
- * stream captures, tarn is told, and the pool's memory is held, so that no graph loses what its launches use. A pool that nobody has made
- * before is for graphs, and held from the beginning: the graph trees of torch.compile allocate the inputs of a graph before its capture,
- * free them when it ends, and write to them at every launch, though the capture itself may allocate nothing.
+ * PyTorch 2.11 says the same whether a capture begins or a scope. It turns out at the first
+ * allocation that a filter lets through: if its stream captures, tarn is told, and the pool's
+ * memory is held, so that no graph loses what its launches use. A pool that nobody has made before
+ * is for graphs, and held from the beginning: the graph trees of torch.compile allocate the inputs
+ * of a graph before its capture, free them when it ends, and write to them at every launch, though
+ * the capture itself may allocate nothing.
  *
- * When a capture fails, PyTorch's CUDAGraph::capture_end() throws before it says here that the capture has ended, and never releases the
- * pool (aten/src/ATen/cuda/CUDAGraph.cpp, 2.11). Its filter then has a pointer to a graph that may be gone. settle() ends what is left.
+ * When a capture fails, PyTorch's CUDAGraph::capture_end() throws before it says here that the
+ * capture has ended, and never releases the pool (aten/src/ATen/cuda/CUDAGraph.cpp, 2.11). Its
+ * filter then has a pointer to a graph that may be gone. settle() ends what is left.
  *
- * PyTorch releases a graph's pool when it destroys the graph, whose last launch may still run. Nothing tells of its end, so the memory is
- * kept until it is wanted: by empty_cache(), or when the device or its limit has no room. Then the device is waited for. */
+ * PyTorch releases a graph's pool when it destroys the graph, whose last launch may still run.
+ * Nothing tells of its end, so the memory is kept until it is wanted: by empty_cache(), or when the
+ * device or its limit has no room. Then the device is waited for. */
 #include "allocator.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -37,7 +42,8 @@ static bool number_of(tarn_pool *pool, tarn_pool_id *number)
 Pool &Allocator::pool_locked(Device &device, MempoolId_t id, const char *what)
 {
     auto found = device.pools.find(id);
-    TORCH_CHECK(found != device.pools.end(), "tarn: ", what, ": there is no pool (", id.first, ", ", id.second, ")");
+    TORCH_CHECK(found != device.pools.end(), "tarn: ", what, ": there is no pool (", id.first, ", ",
+                id.second, ")");
     return found->second;
 }
 
@@ -59,7 +65,8 @@ std::vector<PoolNumber> Allocator::pool_numbers()
 MempoolId_t id_in(const std::vector<PoolNumber> &numbers, int device, tarn_pool_id ours)
 {
     for (const PoolNumber &number : numbers)
-        if (number.device == device && number.ours.first == ours.first && number.ours.second == ours.second)
+        if (number.device == device && number.ours.first == ours.first &&
+            number.ours.second == ours.second)
             return number.theirs;
     return {ours.first, ours.second}; /* the default pool, or one that PyTorch does not have */
 }
@@ -95,7 +102,8 @@ static void *segment_alloc(size_t size, int device, void *, void *user)
         c10::DeviceGuard guard({c10::kCUDA, static_cast<DeviceIndex>(device)});
         return (*static_cast<SegmentAllocator *>(user))->raw_alloc(size);
     } catch (const std::exception &) {
-        return nullptr; /* as native does, it is asked once more after other memory was given back */
+        return nullptr; /* as native does, it is asked once more after other memory was given
+                           back */
     }
 }
 
@@ -125,7 +133,8 @@ tarn_pool *Allocator::made(DeviceIndex index, MempoolId_t id, const char *what)
     if (pool.pool)
         return pool.pool;
 #if TARN_TORCH_VERSION < 2008
-    /* A MemPool does not say where its segments come from when it is made. It is the thread's when it is first used. */
+    /* A MemPool does not say where its segments come from when it is made. It is the thread's when
+     * it is first used. */
     c10::cuda::MemPool *active = c10::cuda::MemPoolContext::getActiveMemPool();
     if (active && active->id() == id)
         pool.segments = active->allocator();
@@ -177,7 +186,8 @@ const char *Allocator::make_registrable(DeviceIndex index, MempoolId_t id)
         return "PyTorch has no such pool";
     Pool &pool = found->second;
     if (pool.use_on_oom || pool.no_split || pool.segments)
-        return "a pool with use_on_oom, with no_split, or with an allocator of its own cannot be registered";
+        return "a pool with use_on_oom, with no_split, or with an allocator of its own cannot be "
+               "registered";
     if (pool.pool && !pool.registrable)
         return "the pool has memory already: say so before anything is allocated from it";
     pool.registrable = true;
@@ -198,7 +208,8 @@ void Allocator::setUseOnOOM(DeviceIndex index, MempoolId_t id, bool use_on_oom)
     Device &device = device_at(index);
     std::lock_guard<std::mutex> guard(device.lock);
     Pool &pool = pool_locked(device, id, "use_on_oom");
-    TORCH_CHECK(!pool.pool || pool.use_on_oom || !use_on_oom, "tarn: use_on_oom is set before the pool is first used");
+    TORCH_CHECK(!pool.pool || pool.use_on_oom || !use_on_oom,
+                "tarn: use_on_oom is set before the pool is first used");
     if (!pool.pool) /* else a MemPool goes, which takes it back before it releases the pool */
         pool.use_on_oom = use_on_oom;
 }
@@ -223,7 +234,8 @@ int Allocator::getPoolUseCount(DeviceIndex index, MempoolId_t id)
     return found == device.pools.end() ? 0 : found->second.uses;
 }
 
-/* Takes one use of a pool away. The pool to release without the lock; an empty one where others use it, or its graphs may still run. */
+/* Takes one use of a pool away. The pool to release without the lock; an empty one where others use
+ * it, or its graphs may still run. */
 Pool Allocator::release_locked(Device &device, MempoolId_t id)
 {
     Pool &pool = pool_locked(device, id, "the release of a pool");
@@ -243,7 +255,8 @@ static tarn_status release(const Pool &gone)
     if (gone.held)
         (void)tarn_pool_unhold(gone.pool);
     if (gone.pool && gone.segments)
-        (void)tarn_pool_trim(gone.pool, 0); /* waits: with native the user's allocator has its segments back then */
+        (void)tarn_pool_trim(gone.pool, 0); /* waits: with native the user's allocator has its
+                                               segments back then */
     return tarn_pool_release(gone.pool);
 }
 
@@ -258,7 +271,8 @@ void Allocator::releasePool(DeviceIndex index, MempoolId_t id)
     check(release(gone), "the release of a pool");
 }
 
-/* Gives back the pools of graphs that are gone, if their last launches may be waited for. Whether there were any. */
+/* Gives back the pools of graphs that are gone, if their last launches may be waited for. Whether
+ * there were any. */
 bool Allocator::end_pools(DeviceIndex index)
 {
     Device &device = device_at(index);
@@ -297,7 +311,8 @@ bool Allocator::reclaim(int index, size_t bytes, void *user)
     tarn_stats stats = {};
     stats.size = sizeof stats;
     if (tarn_device_memory_get(index, &free_bytes, &total) != TARN_OK ||
-        tarn_device_limit_get(index, &limit) != TARN_OK || tarn_device_stats_get(index, &stats) != TARN_OK)
+        tarn_device_limit_get(index, &limit) != TARN_OK ||
+        tarn_device_stats_get(index, &stats) != TARN_OK)
         return settled;
     auto reserved = static_cast<size_t>(stats.reserved_bytes[0].current);
     bool has_room = bytes <= free_bytes && (limit > total || reserved + bytes <= limit);
@@ -313,7 +328,8 @@ void Allocator::emptyCache(MempoolId_t id)
         if (id.first || id.second) {
             std::lock_guard<std::mutex> guard(devices[i]->lock);
             auto found = devices[i]->pools.find(id);
-            wanted = found == devices[i]->pools.end() || found->second.held ? nullptr : found->second.pool;
+            wanted = found == devices[i]->pools.end() || found->second.held ? nullptr
+                                                                            : found->second.pool;
             if (!wanted)
                 continue;
             check(tarn_pool_retain(wanted), "empty_cache");
@@ -329,11 +345,13 @@ void Allocator::emptyCache(MempoolId_t id)
     }
 }
 
-bool Allocator::checkPoolLiveAllocations(DeviceIndex index, MempoolId_t id, const std::unordered_set<void *> &expected)
+bool Allocator::checkPoolLiveAllocations(DeviceIndex index, MempoolId_t id,
+                                         const std::unordered_set<void *> &expected)
 {
     std::vector<void *> pointers(expected.begin(), expected.end());
     bool equal = false;
-    check(tarn_pool_check_live(made(index, id, "live allocations"), pointers.data(), pointers.size(), &equal),
+    check(tarn_pool_check_live(made(index, id, "live allocations"), pointers.data(),
+                               pointers.size(), &equal),
           "live allocations");
     return equal;
 }
@@ -347,7 +365,8 @@ static const std::shared_ptr<char> &this_thread()
     return one;
 }
 
-/* Whether a stream captures. Of the default stream that cannot be known while another captures: then it does. */
+/* Whether a stream captures. Of the default stream that cannot be known while another captures:
+ * then it does. */
 static bool is_capturing(cudaStream_t native)
 {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -365,8 +384,9 @@ static void count_locked(Device &device)
 /* Takes the captures that have ended. */
 static std::vector<Capture> take_ended_locked(Device &device)
 {
-    auto ended = std::stable_partition(device.captures.begin(), device.captures.end(),
-                                       [](const Capture &capture) { return is_capturing(capture.native); });
+    auto ended =
+        std::stable_partition(device.captures.begin(), device.captures.end(),
+                              [](const Capture &capture) { return is_capturing(capture.native); });
     std::vector<Capture> taken(ended, device.captures.end());
     device.captures.erase(ended, device.captures.end());
     return taken;
@@ -380,17 +400,17 @@ static void end_captures(const std::vector<Capture> &captures)
             (void)tarn_capture_abort(capture.stream);
 }
 
-/* Whether a filter's capture is over, though PyTorch did not say so. A capture that tarn has not seen may not have begun yet, for all that
- * threads other than its own know. */
+/* Whether a filter's capture is over, though PyTorch did not say so. A capture that tarn has not
+ * seen may not have begun yet, for all that threads other than its own know. */
 static bool is_over(const Filter &filter, bool is_mine)
 {
-    return filter.of_graph && (filter.seen || (filter.is_told && is_mine)) && !is_capturing(filter.begun_on) &&
-           !(filter.seen && is_capturing(filter.seen));
+    return filter.of_graph && (filter.seen || (filter.is_told && is_mine)) &&
+           !is_capturing(filter.begun_on) && !(filter.seen && is_capturing(filter.seen));
 }
 
-/* Ends what failed captures have left. Whether there was anything. Every thread may find that a capture is over; its filter goes, and its
- * pool is released, when the thread that began it finds that, or has ended. The others cannot tell a failure from an end that PyTorch is
- * about to say. */
+/* Ends what failed captures have left. Whether there was anything. Every thread may find that a
+ * capture is over; its filter goes, and its pool is released, when the thread that began it finds
+ * that, or has ended. The others cannot tell a failure from an end that PyTorch is about to say. */
 bool Allocator::settle(Device &device)
 {
     if (!device.open.load(std::memory_order_acquire))
@@ -434,11 +454,13 @@ bool Allocator::captures(Device &device)
     (void)settle(device);
     std::lock_guard<std::mutex> guard(device.lock);
     return !device.captures.empty() ||
-           std::any_of(device.filters.begin(), device.filters.end(),
-                       [](const Filter &filter) { return !filter.over && is_capturing(filter.begun_on); });
+           std::any_of(device.filters.begin(), device.filters.end(), [](const Filter &filter) {
+               return !filter.over && is_capturing(filter.begun_on);
+           });
 }
 
-/* A scope lets its own stream through from the beginning. A graph does not, as its capture begins later. */
+/* A scope lets its own stream through from the beginning. A graph does not, as its capture begins
+ * later. */
 static bool lets_through(const Filter &filter)
 {
     try {
@@ -448,7 +470,8 @@ static bool lets_through(const Filter &filter)
     }
 }
 
-void Allocator::beginAllocateToPool(DeviceIndex index, MempoolId_t id, std::function<bool(cudaStream_t)> matches)
+void Allocator::beginAllocateToPool(DeviceIndex index, MempoolId_t id,
+                                    std::function<bool(cudaStream_t)> matches)
 {
     Device &device = device_at(index);
     CUDAStream current = c10::cuda::getCurrentCUDAStream(index);
@@ -494,8 +517,10 @@ void Allocator::endAllocateToPool(DeviceIndex index, MempoolId_t id)
         std::lock_guard<std::mutex> guard(device.lock);
         auto found = std::find_if(device.filters.begin(), device.filters.end(),
                                   [&](const Filter &filter) { return filter.id == id; });
-        TORCH_CHECK(found != device.filters.end(), "endAllocatePool: not currently recording to mempool_id");
-        /* PyTorch ends the filter of a graph for that of a conditional node, and that for the graph's again. */
+        TORCH_CHECK(found != device.filters.end(),
+                    "endAllocatePool: not currently recording to mempool_id");
+        /* PyTorch ends the filter of a graph for that of a conditional node, and that for the
+         * graph's again. */
         Pool &pool = pool_locked(device, id, "the end of a scope");
         pool.has_ended = true;
         if (found->of_graph && is_capturing(found->begun_on))
@@ -508,15 +533,18 @@ void Allocator::endAllocateToPool(DeviceIndex index, MempoolId_t id)
 }
 
 /* The pool that an allocation is for, or null: none. */
-tarn_pool *Allocator::route(DeviceIndex index, cudaStream_t native, tarn_stream stream, MempoolId_t *id)
+tarn_pool *Allocator::route(DeviceIndex index, cudaStream_t native, tarn_stream stream,
+                            MempoolId_t *id)
 {
     Device &device = device_at(index);
     bool is_seen = false, is_held = false;
     (void)settle(device);
     {
         std::lock_guard<std::mutex> guard(device.lock);
-        auto found = std::find_if(device.filters.rbegin(), device.filters.rend(),
-                                  [&](const Filter &filter) { return !filter.over && filter.matches(native); });
+        auto found =
+            std::find_if(device.filters.rbegin(), device.filters.rend(), [&](const Filter &filter) {
+                return !filter.over && filter.matches(native);
+            });
         if (found == device.filters.rend())
             return nullptr;
         *id = found->id;
@@ -578,12 +606,15 @@ std::shared_ptr<AllocatorState> Allocator::getCheckpointState(DeviceIndex device
 {
     auto state = std::make_shared<Checkpoint>();
     state->id = id;
-    check(tarn_pool_checkpoint(made(device, id, "a checkpoint"), &state->checkpoint), "a checkpoint");
+    check(tarn_pool_checkpoint(made(device, id, "a checkpoint"), &state->checkpoint),
+          "a checkpoint");
     return state;
 }
 
-/* Native frees all of the pool's live blocks and allocates those of the state, so that one which is in both is reported in both. */
-CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device, std::shared_ptr<AllocatorState> state)
+/* Native frees all of the pool's live blocks and allocates those of the state, so that one which is
+ * in both is reported in both. */
+CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device,
+                                                  std::shared_ptr<AllocatorState> state)
 {
     auto checkpoint = std::dynamic_pointer_cast<Checkpoint>(state);
     TORCH_CHECK(checkpoint, "tarn: the state of a pool is not of this allocator");
@@ -592,7 +623,8 @@ CheckpointDelta Allocator::setCheckpointPoolState(DeviceIndex device, std::share
     delta.ptrs_freed = live_blocks(pool);
     check(tarn_pool_restore(pool, checkpoint->checkpoint, nullptr, nullptr), "a checkpoint");
     for (void *pointer : live_blocks(pool))
-        delta.dataptrs_allocd.emplace_back(pointer, pointer, &delete_block, c10::Device(c10::kCUDA, device));
+        delta.dataptrs_allocd.emplace_back(pointer, pointer, &delete_block,
+                                           c10::Device(c10::kCUDA, device));
     return delta;
 }
 

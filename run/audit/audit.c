@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* An audit library of the loader (rtld-audit(7)), for programs that open the driver by an absolute path or have it in their DT_RPATH: whatever
- * of the driver's names is asked for, by whomever, becomes the shim of the run; only the shim itself gets what it asks for. It binds no
- * symbols, so it costs nothing but at loading. It lives in a namespace of its own, with a libc of its own. */
+/* An audit library of the loader (rtld-audit(7)), for programs that open the driver by an absolute
+ * path or have it in their DT_RPATH: whatever of the driver's names is asked for, by whomever,
+ * becomes the shim of the run; only the shim itself gets what it asks for. It binds no symbols, so
+ * it costs nothing but at loading. It lives in a namespace of its own, with a libc of its own. */
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,7 +43,8 @@ EXPORT unsigned la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie
     return 0;
 }
 
-/* The shim's name for a driver's: libcuda.so with anything behind, libamdhip64.so.N with the same N. */
+/* The shim's name for a driver's: libcuda.so with anything behind, libamdhip64.so.N with the same
+ * N. */
 static const char *name_of(const char *base)
 {
     static const char hip[] = "libamdhip64.so";
@@ -57,13 +59,15 @@ static const char *name_of(const char *base)
     return numbered;
 }
 
-/* The loader calls it under its lock, and copies what it gets. NOLINTNEXTLINE(readability-non-const-parameter): as link.h has it */
+/* The loader calls it under its lock, and copies what it gets.
+ * NOLINTNEXTLINE(readability-non-const-parameter): as link.h has it */
 EXPORT char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag)
 {
     static char path[4096];
     const char *folder = getenv(RUN_FOLDER_VARIABLE), *wanted = name_of(base_of(name));
     if (flag != LA_SER_ORIG || *cookie == SHIM || !folder || !wanted ||
-        (size_t)snprintf(path, sizeof path, "%s/%s", folder, wanted) >= sizeof path || access(path, R_OK))
+        (size_t)snprintf(path, sizeof path, "%s/%s", folder, wanted) >= sizeof path ||
+        access(path, R_OK))
         return (char *)name;
     return path;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's devices: which is current, what each has, under a limit as if it were smaller, and its reset, which frees all that was made on it.
- * HIP begins with the first call that needs it, so the shim does too: with the first allocation, or the first question about memory. */
+/* HIP's devices: which is current, what each has, under a limit as if it were smaller, and its
+ * reset, which frees all that was made on it. HIP begins with the first call that needs it, so the
+ * shim does too: with the first allocation, or the first question about memory. */
 #include "hip/enter.h"
 
 #include <string.h>
@@ -16,7 +17,8 @@ unsigned current_device(run_context *context)
 {
     int device;
     *context = NULL;
-    if (!real.hipGetDevice || real.hipGetDevice(&device) || device < 0 || (unsigned)device >= book->devices)
+    if (!real.hipGetDevice || real.hipGetDevice(&device) || device < 0 ||
+        (unsigned)device >= book->devices)
         return NO_DEVICE;
     *context = context_of(device);
     return (unsigned)device;
@@ -34,7 +36,8 @@ void describe_devices(void)
         struct book_device *device = &book->device[i];
         struct hip_uuid uuid = {{0}};
         size_t total = 0;
-        if (real.hipDeviceGetPCIBusId && real.hipDeviceGetPCIBusId(device->address, sizeof device->address, i))
+        if (real.hipDeviceGetPCIBusId &&
+            real.hipDeviceGetPCIBusId(device->address, sizeof device->address, i))
             device->address[0] = '\0';
         if (real.hipDeviceGetUuid && real.hipDeviceGetUuid(&uuid, i) == HIP_OK)
             memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
@@ -57,7 +60,7 @@ HOOK hip_result hipInit(unsigned flags)
     return code;
 }
 
-/* Limits ----------------------------------------------------------------------------------------------------------- */
+/* Limits --------------------------------------------------------------------------------------- */
 
 static bool enter_limited(void)
 {
@@ -77,7 +80,9 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static uint64_t limit_of(int device)
 {
-    return device >= 0 && (unsigned)device < book->devices ? atomic_load(&book->device[device].limit) : UINT64_MAX;
+    return device >= 0 && (unsigned)device < book->devices
+               ? atomic_load(&book->device[device].limit)
+               : UINT64_MAX;
 }
 
 HOOK hip_result hipDeviceTotalMem(size_t *bytes, int device)
@@ -151,10 +156,12 @@ HOOK hip_result hipDeviceReset(void)
     return code;
 }
 
-/* The resolver ----------------------------------------------------------------------------------------------------- */
+/* The resolver --------------------------------------------------------------------------------- */
 
-/* HIP has one prototype per name, whatever version is asked for; one that changes gets another name. */
-HOOK hip_result hipGetProcAddress(const char *name, void **address, int version, uint64_t flags, unsigned *status)
+/* HIP has one prototype per name, whatever version is asked for; one that changes gets another
+ * name. */
+HOOK hip_result hipGetProcAddress(const char *name, void **address, int version, uint64_t flags,
+                                  unsigned *status)
 {
     static const struct {
         const char *name;
@@ -165,7 +172,8 @@ HOOK hip_result hipGetProcAddress(const char *name, void **address, int version,
 #undef X
     };
     hip_result code = PASS(hipGetProcAddress, (name, address, version, flags, status));
-    for (size_t i = 0; !code && !shim_depth && name && address && *address && i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0;
+         !code && !shim_depth && name && address && *address && i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].name, name) == 0)
             memcpy(address, &rows[i].hook, sizeof *address);
     return code;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's memory by address: plain, pitched, managed, in the order of streams, of the host, and of other processes. As for CUDA, a block is
- * taken out before it is freed, and a free that fails puts it back. */
+/* HIP's memory by address: plain, pitched, managed, in the order of streams, of the host, and of
+ * other processes. As for CUDA, a block is taken out before it is freed, and a free that fails puts
+ * it back. */
 #include "hip/enter.h"
 
 /* Bytes that no device has: what HIP says of them is what it says when memory is short. */
@@ -15,7 +16,8 @@ static hip_result refusal(void)
     return code ? code : HIP_OUT_OF_MEMORY;
 }
 
-hip_result hip_begin_on(struct charge *charge, enum run_kind kind, unsigned device, size_t size, void *caller)
+hip_result hip_begin_on(struct charge *charge, enum run_kind kind, unsigned device, size_t size,
+                        void *caller)
 {
     return charge_begin(charge, kind, device, size, caller) ? refusal() : HIP_OK;
 }
@@ -28,7 +30,8 @@ hip_result hip_begin(struct charge *charge, enum run_kind kind, size_t size, voi
     return code;
 }
 
-void hip_end(struct charge *charge, hip_result code, enum block_space space, const void *key, size_t size)
+void hip_end(struct charge *charge, hip_result code, enum block_space space, const void *key,
+             size_t size)
 {
     charge_end(charge, code, space, (uint64_t)(uintptr_t)key, size);
 }
@@ -46,7 +49,7 @@ static bool take(const void *address, struct block *block)
     return blocks_take(SPACE_ADDRESS, (uint64_t)(uintptr_t)address, block);
 }
 
-/* Plain ------------------------------------------------------------------------------------------------------------ */
+/* Plain ---------------------------------------------------------------------------------------- */
 
 HOOK hip_result hipMalloc(void **address, size_t size)
 {
@@ -91,7 +94,8 @@ HOOK hip_result hipMallocPitch(void **address, size_t *pitch, size_t width, size
     return code;
 }
 
-HOOK hip_result hipMemAllocPitch(void **address, size_t *pitch, size_t width, size_t height, unsigned element)
+HOOK hip_result hipMemAllocPitch(void **address, size_t *pitch, size_t width, size_t height,
+                                 unsigned element)
 {
     struct charge charge;
     size_t least;
@@ -116,7 +120,8 @@ HOOK hip_result hipMalloc3D(struct hip_pitched *pitched, struct hip_extent exten
     hip_result code = hip_begin(&charge, RUN_PITCHED, least, CALLER);
     if (!code) {
         code = PASS(hipMalloc3D, (pitched, extent));
-        hip_end(&charge, code, SPACE_ADDRESS, code ? NULL : pitched->address, code ? 0 : pitched->pitch * rows);
+        hip_end(&charge, code, SPACE_ADDRESS, code ? NULL : pitched->address,
+                code ? 0 : pitched->pitch * rows);
     }
     shim_leave();
     return code;
@@ -146,7 +151,7 @@ HOOK hip_result hipFree(void *address)
     return code;
 }
 
-/* In the order of streams ------------------------------------------------------------------------------------------ */
+/* In the order of streams ---------------------------------------------------------------------- */
 
 static bool captures(hip_stream stream)
 {
@@ -155,7 +160,8 @@ static bool captures(hip_stream stream)
            status != HIP_CAPTURE_IS_NONE;
 }
 
-static void end_ordered(struct charge *charge, hip_result code, const void *address, size_t size, hip_stream stream)
+static void end_ordered(struct charge *charge, hip_result code, const void *address, size_t size,
+                        hip_stream stream)
 {
     if (!code && captures(stream))
         charge->block.kind = RUN_GRAPH;
@@ -178,7 +184,8 @@ HOOK hip_result hipMallocAsync(void **address, size_t size, hip_stream stream)
     return code;
 }
 
-HOOK hip_result hipMallocFromPoolAsync(void **address, size_t size, hip_pool pool, hip_stream stream)
+HOOK hip_result hipMallocFromPoolAsync(void **address, size_t size, hip_pool pool,
+                                       hip_stream stream)
 {
     struct charge charge;
     struct block known;
@@ -211,8 +218,10 @@ HOOK hip_result hipFreeAsync(void *address, hip_stream stream)
 
 static void know_pool(hip_pool pool, enum run_kind kind, int device)
 {
-    struct block block = {
-        .key = (uint64_t)(uintptr_t)pool, .space = SPACE_POOL, .kind = (uint8_t)kind, .references = 1};
+    struct block block = {.key = (uint64_t)(uintptr_t)pool,
+                          .space = SPACE_POOL,
+                          .kind = (uint8_t)kind,
+                          .references = 1};
     struct block old;
     if (device < 0 || (unsigned)device >= book->devices)
         return;
@@ -227,7 +236,8 @@ HOOK hip_result hipMemPoolCreate(hip_pool *pool, const struct hip_pool_propertie
     hip_result code = PASS(hipMemPoolCreate, (pool, properties));
     bool of_device = properties->location.type == HIP_LOCATION_DEVICE;
     if (!code)
-        know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST, of_device ? properties->location.id : 0);
+        know_pool(*pool, of_device ? RUN_ORDERED : RUN_HOST,
+                  of_device ? properties->location.id : 0);
     shim_leave();
     return code;
 }
@@ -256,7 +266,7 @@ HOOK hip_result hipMemPoolDestroy(hip_pool pool)
     return code;
 }
 
-/* Of the host, and of other processes ------------------------------------------------------------------------------ */
+/* Of the host, and of other processes ---------------------------------------------------------- */
 
 HOOK hip_result hipHostMalloc(void **memory, size_t size, unsigned flags)
 {
@@ -362,7 +372,8 @@ HOOK hip_result hipIpcOpenMemHandle(void **address, struct hip_ipc handle, unsig
     if (!address || !hip_enter())
         return PASS(hipIpcOpenMemHandle, (address, handle, flags));
     hip_result code = PASS(hipIpcOpenMemHandle, (address, handle, flags));
-    if (!code && (!real.hipMemGetAddressRange || !real.hipMemGetAddressRange(&base, &size, *address))) {
+    if (!code &&
+        (!real.hipMemGetAddressRange || !real.hipMemGetAddressRange(&base, &size, *address))) {
         (void)hip_begin(&charge, RUN_IMPORTED, size, CALLER);
         hip_end(&charge, HIP_OK, SPACE_ADDRESS, *address, size);
     }

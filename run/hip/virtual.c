@@ -10,15 +10,19 @@ static uint64_t key_of(const void *handle)
     return (uint64_t)(uintptr_t)handle;
 }
 
-HOOK hip_result hipMemCreate(hip_piece *piece, size_t size, const struct hip_allocation_properties *properties,
+HOOK hip_result hipMemCreate(hip_piece *piece, size_t size,
+                             const struct hip_allocation_properties *properties,
                              unsigned long long flags)
 {
     struct charge charge;
     if (!piece || !size || !properties || !hip_enter())
         return PASS(hipMemCreate, (piece, size, properties, flags));
     bool of_device = properties->location.type == HIP_LOCATION_DEVICE;
-    unsigned device = !of_device ? 0 : properties->location.id < 0 ? NO_DEVICE : (unsigned)properties->location.id;
-    hip_result code = hip_begin_on(&charge, of_device ? RUN_VIRTUAL : RUN_HOST, device, size, CALLER);
+    unsigned device = !of_device                    ? 0
+                      : properties->location.id < 0 ? NO_DEVICE
+                                                    : (unsigned)properties->location.id;
+    hip_result code =
+        hip_begin_on(&charge, of_device ? RUN_VIRTUAL : RUN_HOST, device, size, CALLER);
     if (!code) {
         code = PASS(hipMemCreate, (piece, size, properties, flags));
         hip_end(&charge, code, SPACE_PIECE, code ? NULL : *piece, size);
@@ -68,15 +72,20 @@ HOOK hip_result hipMemRetainAllocationHandle(hip_piece *piece, void *address)
     return code;
 }
 
-HOOK hip_result hipMemMap(void *address, size_t size, size_t offset, hip_piece piece, unsigned long long flags)
+HOOK hip_result hipMemMap(void *address, size_t size, size_t offset, hip_piece piece,
+                          unsigned long long flags)
 {
     struct block block, old;
     if (!shim_enter())
         return PASS(hipMemMap, (address, size, offset, piece, flags));
-    uint64_t own = blocks_refer(SPACE_PIECE, key_of(piece), 1, &block) == BLOCK_KEPT ? key_of(piece) : NOBODYS;
+    uint64_t own =
+        blocks_refer(SPACE_PIECE, key_of(piece), 1, &block) == BLOCK_KEPT ? key_of(piece) : NOBODYS;
     hip_result code = PASS(hipMemMap, (address, size, offset, piece, flags));
-    struct block mapping = {
-        .key = key_of(address), .size = size, .other = own, .space = SPACE_MAPPING, .references = 1};
+    struct block mapping = {.key = key_of(address),
+                            .size = size,
+                            .other = own,
+                            .space = SPACE_MAPPING,
+                            .references = 1};
     if (code || !blocks_put(&mapping, &old))
         unrefer(own);
     else if (old.space) /* its unmap was not seen */
@@ -91,7 +100,8 @@ HOOK hip_result hipMemUnmap(void *address, size_t size)
     if (!shim_enter())
         return PASS(hipMemUnmap, (address, size));
     hip_result code = PASS(hipMemUnmap, (address, size));
-    for (size_t done = 0; !code && done < size && blocks_take(SPACE_MAPPING, key_of(address) + done, &mapping);) {
+    for (size_t done = 0;
+         !code && done < size && blocks_take(SPACE_MAPPING, key_of(address) + done, &mapping);) {
         unrefer(mapping.other);
         done += mapping.size;
     }
@@ -99,7 +109,7 @@ HOOK hip_result hipMemUnmap(void *address, size_t size)
     return code;
 }
 
-/* Arrays ----------------------------------------------------------------------------------------------------------- */
+/* Arrays --------------------------------------------------------------------------------------- */
 
 static size_t bytes_of(size_t width, size_t height, size_t depth, unsigned bits)
 {
@@ -114,13 +124,14 @@ static unsigned bits_of(const struct hip_channels *channels)
     return bits > 0 ? (unsigned)bits : 0;
 }
 
-HOOK hip_result hipMallocArray(hip_array *array, const struct hip_channels *channels, size_t width, size_t height,
-                               unsigned flags)
+HOOK hip_result hipMallocArray(hip_array *array, const struct hip_channels *channels, size_t width,
+                               size_t height, unsigned flags)
 {
     struct charge charge;
     if (!array || !channels || !hip_enter())
         return PASS(hipMallocArray, (array, channels, width, height, flags));
-    hip_result code = hip_begin(&charge, RUN_ARRAY, bytes_of(width, height, 0, bits_of(channels)), CALLER);
+    hip_result code =
+        hip_begin(&charge, RUN_ARRAY, bytes_of(width, height, 0, bits_of(channels)), CALLER);
     if (!code) {
         code = PASS(hipMallocArray, (array, channels, width, height, flags));
         hip_end(&charge, code, SPACE_ARRAY, code ? NULL : *array, charge.block.size);
@@ -129,14 +140,15 @@ HOOK hip_result hipMallocArray(hip_array *array, const struct hip_channels *chan
     return code;
 }
 
-HOOK hip_result hipMalloc3DArray(hip_array *array, const struct hip_channels *channels, struct hip_extent extent,
-                                 unsigned flags)
+HOOK hip_result hipMalloc3DArray(hip_array *array, const struct hip_channels *channels,
+                                 struct hip_extent extent, unsigned flags)
 {
     struct charge charge;
     if (!array || !channels || !hip_enter())
         return PASS(hipMalloc3DArray, (array, channels, extent, flags));
     hip_result code =
-        hip_begin(&charge, RUN_ARRAY, bytes_of(extent.width, extent.height, extent.depth, bits_of(channels)), CALLER);
+        hip_begin(&charge, RUN_ARRAY,
+                  bytes_of(extent.width, extent.height, extent.depth, bits_of(channels)), CALLER);
     if (!code) {
         code = PASS(hipMalloc3DArray, (array, channels, extent, flags));
         hip_end(&charge, code, SPACE_ARRAY, code ? NULL : *array, charge.block.size);
@@ -150,10 +162,10 @@ HOOK hip_result hipArrayCreate(hip_array *array, const struct hip_array_descript
     struct charge charge;
     if (!array || !descriptor || !hip_enter())
         return PASS(hipArrayCreate, (array, descriptor));
-    hip_result code = hip_begin(
-        &charge, RUN_ARRAY,
-        bytes_of(descriptor->width, descriptor->height, 0, array_bits(descriptor->format, descriptor->channels)),
-        CALLER);
+    hip_result code = hip_begin(&charge, RUN_ARRAY,
+                                bytes_of(descriptor->width, descriptor->height, 0,
+                                         array_bits(descriptor->format, descriptor->channels)),
+                                CALLER);
     if (!code) {
         code = PASS(hipArrayCreate, (array, descriptor));
         hip_end(&charge, code, SPACE_ARRAY, code ? NULL : *array, charge.block.size);

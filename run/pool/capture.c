@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures: how many the program has open. One counts from before the driver's call that begins it, so that no thread pools what that capture
- * would have forbidden. */
+/* Captures: how many the program has open. One counts from before the driver's call that begins it,
+ * so that no thread pools what that capture would have forbidden. */
 #include "pool.h"
 
-enum { UNSEEN_SINCE = 13030 }; /* CUDA 13.3: from then on there are calls that begin a capture and have no hook */
+enum {
+    UNSEEN_SINCE = 13030
+}; /* CUDA 13.3: from then on there are calls that begin a capture and
+      have no hook */
 
 static _Atomic unsigned open_captures;
 static bool is_any_unseen; /* written before the shim is awake */
@@ -13,7 +16,8 @@ static bool is_any_unseen; /* written before the shim is awake */
 void captures_begin(void)
 {
     int version = UNSEEN_SINCE;
-    is_any_unseen = !real.cuDriverGetVersion || real.cuDriverGetVersion(&version) || version >= UNSEEN_SINCE;
+    is_any_unseen =
+        !real.cuDriverGetVersion || real.cuDriverGetVersion(&version) || version >= UNSEEN_SINCE;
 }
 
 bool pool_captures(void)
@@ -78,8 +82,9 @@ HOOK cu_result cuStreamBeginCapture_v2_ptsz(cu_stream stream, cu_capture_mode ca
     return begun(PASS(cuStreamBeginCapture_v2_ptsz, (stream, capture)));
 }
 
-HOOK cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph, const cu_graph_node *before,
-                                           const struct cu_edge *edges, size_t count, cu_capture_mode capture)
+HOOK cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph,
+                                           const cu_graph_node *before, const struct cu_edge *edges,
+                                           size_t count, cu_capture_mode capture)
 {
     if (!shim_enter())
         return PASS(cuStreamBeginCaptureToGraph, (stream, graph, before, edges, count, capture));
@@ -87,16 +92,21 @@ HOOK cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph, con
     return begun(PASS(cuStreamBeginCaptureToGraph, (stream, graph, before, edges, count, capture)));
 }
 
-HOOK cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph, const cu_graph_node *before,
-                                                const struct cu_edge *edges, size_t count, cu_capture_mode capture)
+HOOK cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph,
+                                                const cu_graph_node *before,
+                                                const struct cu_edge *edges, size_t count,
+                                                cu_capture_mode capture)
 {
     if (!shim_enter())
-        return PASS(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, before, edges, count, capture));
+        return PASS(cuStreamBeginCaptureToGraph_ptsz,
+                    (stream, graph, before, edges, count, capture));
     begin();
-    return begun(PASS(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, before, edges, count, capture)));
+    return begun(
+        PASS(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, before, edges, count, capture)));
 }
 
-/* A call that fails ends a capture all the same, if it was invalidated; and none, if the stream did not capture, or another thread's is. */
+/* A call that fails ends a capture all the same, if it was invalidated; and none, if the stream did
+ * not capture, or another thread's is. */
 static cu_result ended(bool captured, cu_stream stream, bool per_thread, cu_result code)
 {
     if (captured && (!code || !stream_captures(stream, per_thread)))

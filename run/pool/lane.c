@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Lanes: what one stream has of one pool of the driver. A block that is freed in the order of its lane's stream can be used again at once, as
- * what comes later on that stream runs later; one that is freed elsewhere waits in pool.c until its last use has ended.
+/* Lanes: what one stream has of one pool of the driver. A block that is freed in the order of its
+ * lane's stream can be used again at once, as what comes later on that stream runs later; one that
+ * is freed elsewhere waits in pool.c until its last use has ended.
  *
- * When its stream goes, a lane is *left*: nothing is allocated from it, and an event behind the stream's last work says when it may serve
- * another stream. The default stream of a thread goes with the thread, which no event can tell; then a wait for the whole context does.
+ * When its stream goes, a lane is *left*: nothing is allocated from it, and an event behind the
+ * stream's last work says when it may serve another stream. The default stream of a thread goes
+ * with the thread, which no event can tell; then a wait for the whole context does.
  *
- * Keeps: no call is made with a stream that the program has destroyed. So a lane's lock is held over the call that uses its stream, which never
- * waits. `changing` is taken before it, and neither while tarn is asked for a block. */
+ * Keeps: no call is made with a stream that the program has destroyed. So a lane's lock is held
+ * over the call that uses its stream, which never waits. `changing` is taken before it, and neither
+ * while tarn is asked for a block. */
 #include "lane.h"
 #include "../lock.h"
 #include "segments.h"
@@ -19,7 +22,8 @@
 enum { STREAM_NOT_BLOCKING = 1 }; /* CU_STREAM_NON_BLOCKING */
 enum state { NONE, OPEN, LEFT };
 
-/* What others look at without the lock is atomic: a stream is the lane's as long as the lane is open. */
+/* What others look at without the lock is atomic: a stream is the lane's as long as the lane is
+ * open. */
 static struct lane {
     pthread_mutex_t lock;
     _Atomic enum state state;
@@ -44,7 +48,8 @@ static struct {
     _Atomic uint64_t changes;
     _Atomic uint64_t turns;
 } all;
-static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER; /* lanes come, go and give back, one at a time */
+/* Lanes come, go and give back, one at a time */
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 static bool thread_key_is_there;
@@ -99,7 +104,7 @@ static cu_stream name_of(cu_stream stream, bool per_thread)
     return stream ? stream : per_thread ? PER_THREAD : LEGACY;
 }
 
-/* Ends ------------------------------------------------------------------------------------------------------------- */
+/* Ends ----------------------------------------------------------------------------------------- */
 
 /* Whether a lane that was left has no work any more. Its lock is held. */
 static bool has_ended_locked(struct lane *lane)
@@ -146,7 +151,8 @@ static cu_event event_behind(cu_context context, cu_stream stream)
 
 void lanes_leave_stream(cu_stream stream)
 {
-    for (unsigned i = 0; i < atomic_load(&all.most) && (uintptr_t)stream > (uintptr_t)PER_THREAD; i++) {
+    for (unsigned i = 0; i < atomic_load(&all.most) && (uintptr_t)stream > (uintptr_t)PER_THREAD;
+         i++) {
         struct lane *lane = &lanes[i];
         if (atomic_load(&lane->state) != OPEN || lane->stream != stream)
             continue;
@@ -174,7 +180,8 @@ static void note_ends(uint64_t turn)
         if (atomic_load(&lane->state) != LEFT)
             continue;
         pthread_mutex_lock(&lane->lock);
-        if (atomic_load(&lane->state) == LEFT && lane->context == context && !lane->end && lane->turn <= turn)
+        if (atomic_load(&lane->state) == LEFT && lane->context == context && !lane->end &&
+            lane->turn <= turn)
             lane->has_ended = true;
         pthread_mutex_unlock(&lane->lock);
     }
@@ -194,7 +201,7 @@ void lanes_end(unsigned device)
     }
 }
 
-/* Segments ---------------------------------------------------------------------------------------------------------- */
+/* Segments ------------------------------------------------------------------------------------- */
 
 unsigned lane_source(unsigned lane)
 {
@@ -225,8 +232,8 @@ static bool is_idle_stream(cu_stream stream)
     return is_idle;
 }
 
-/* Gives back memory that nothing uses any more, in the order of a new stream. cuMemFree() would be simpler, but a pool's `used` counts what it
- * frees as used for good. */
+/* Gives back memory that nothing uses any more, in the order of a new stream. cuMemFree() would be
+ * simpler, but a pool's `used` counts what it frees as used for good. */
 static cu_result give_idle(cu_context context, cu_address address)
 {
     cu_stream own = NULL;
@@ -237,7 +244,8 @@ static cu_result give_idle(cu_context context, cu_address address)
     bool made = real.cuStreamCreate(&own, STREAM_NOT_BLOCKING) == CU_OK;
     cu_result code = made ? real.cuMemFreeAsync(address, own) : PASS(cuMemFree_v2, (address));
     if (made) {
-        (void)PASS(cuStreamSynchronize, (own)); /* at once; only a wait tells the driver that the memory is free */
+        (void)PASS(cuStreamSynchronize, (own)); /* at once; only a wait tells the driver that the
+                                                   memory is free */
         (void)PASS(cuStreamDestroy_v2, (own));
     }
     mode_restore(mode);
@@ -245,8 +253,9 @@ static cu_result give_idle(cu_context context, cu_address address)
     return code;
 }
 
-/* Where nothing that used it runs any more, the driver is told so: it counts memory that was freed behind a stream's work as free only
- * when it has seen the end of that. Before a wait for that stream it need not be asked. */
+/* Where nothing that used it runs any more, the driver is told so: it counts memory that was freed
+ * behind a stream's work as free only when it has seen the end of that. Before a wait for that
+ * stream it need not be asked. */
 static cu_result give_locked(const struct lane *lane, cu_address address, bool has_ended)
 {
     bool pushed;
@@ -255,7 +264,8 @@ static cu_result give_locked(const struct lane *lane, cu_address address, bool h
     if ((lane->thread && lane->thread != own_number) || !context_enter(lane->context, &pushed))
         return CU_NOT_READY;
     bool is_idle = !atomic_load(&lane->is_waited) && is_idle_stream(lane->stream);
-    cu_result code = is_idle ? give_idle(lane->context, address) : real.cuMemFreeAsync(address, lane->stream);
+    cu_result code =
+        is_idle ? give_idle(lane->context, address) : real.cuMemFreeAsync(address, lane->stream);
     context_leave(pushed);
     return code;
 }
@@ -277,7 +287,8 @@ void lane_lose(unsigned lane)
     atomic_fetch_sub(&lanes[lane - 1].count, 1);
 }
 
-/* A lane that was left, or whose source was destroyed, and that has nothing more is no lane any more. */
+/* A lane that was left, or whose source was destroyed, and that has nothing more is no lane any
+ * more. */
 static void end_changing(struct lane *lane)
 {
     pthread_mutex_lock(&lane->lock);
@@ -299,7 +310,8 @@ static void end_changing(struct lane *lane)
 static bool can_give(struct lane *lane)
 {
     pthread_mutex_lock(&lane->lock);
-    bool can = atomic_load(&lane->state) == OPEN ? !lane->thread || lane->thread == own_number : has_ended_locked(lane);
+    bool can = atomic_load(&lane->state) == OPEN ? !lane->thread || lane->thread == own_number
+                                                 : has_ended_locked(lane);
     pthread_mutex_unlock(&lane->lock);
     return can;
 }
@@ -308,10 +320,12 @@ static const struct lane_wait no_wait;
 
 static bool is_waited(const struct lane *lane, const struct lane_wait *wait)
 {
-    return wait->context ? lane->context == wait->context : wait->stream && lane->stream == wait->stream;
+    return wait->context ? lane->context == wait->context
+                         : wait->stream && lane->stream == wait->stream;
 }
 
-/* What this thread cannot give the driver before a wait for the context is for segments_retry() after it. */
+/* What this thread cannot give the driver before a wait for the context is for segments_retry()
+ * after it. */
 static void trim_changing(struct lane *lane, const struct lane_wait *wait)
 {
     bool waited = is_waited(lane, wait);
@@ -378,8 +392,8 @@ void lanes_freed(void)
 
 static bool may_give(const struct lane *lane)
 {
-    return atomic_load_explicit(&lane->has_freed, memory_order_relaxed) && atomic_load(&lane->state) != NONE &&
-           atomic_load(&lane->count);
+    return atomic_load_explicit(&lane->has_freed, memory_order_relaxed) &&
+           atomic_load(&lane->state) != NONE && atomic_load(&lane->count);
 }
 
 bool lanes_before_wait(const struct lane_wait *wait)
@@ -403,7 +417,8 @@ bool lanes_before_wait(const struct lane_wait *wait)
 struct lane_wait lanes_wait_for_context(void)
 {
     struct lane_wait wait = {NULL, NULL};
-    if (atomic_load_explicit(&all.most, memory_order_acquire) && real.cuCtxGetCurrent(&wait.context))
+    if (atomic_load_explicit(&all.most, memory_order_acquire) &&
+        real.cuCtxGetCurrent(&wait.context))
         wait.context = NULL;
     return wait;
 }
@@ -419,8 +434,8 @@ static bool give_refused(uint64_t turn)
     return segments_given() != before;
 }
 
-/* Blocks and lanes whose last use that wait was for. What they had is given to the driver only now, so the driver has to be told to let go of
- * it. */
+/* Blocks and lanes whose last use that wait was for. What they had is given to the driver only now,
+ * so the driver has to be told to let go of it. */
 void lanes_after_wait(uint64_t turn)
 {
     bool any = late_is_any();
@@ -435,7 +450,8 @@ void lanes_after_wait(uint64_t turn)
         sources_settle();
 }
 
-/* Nobody finds its lanes any more. A stream that comes later, at the place of one of theirs, is not theirs. */
+/* Nobody finds its lanes any more. A stream that comes later, at the place of one of theirs, is not
+ * theirs. */
 void lanes_close(unsigned source)
 {
     (void)source;
@@ -443,15 +459,15 @@ void lanes_close(unsigned source)
     lanes_trim_closed();
 }
 
-/* Requests ---------------------------------------------------------------------------------------------------------- */
+/* Requests ------------------------------------------------------------------------------------- */
 
 static unsigned find_open(cu_context context, cu_stream stream, uint64_t thread, unsigned source)
 {
     unsigned found = 0;
     word_lock_take(&all.lock);
     for (unsigned i = 0; !found && i < atomic_load(&all.most); i++)
-        if (atomic_load(&lanes[i].state) == OPEN && lanes[i].stream == stream && lanes[i].context == context &&
-            lanes[i].thread == thread && lanes[i].source == source)
+        if (atomic_load(&lanes[i].state) == OPEN && lanes[i].stream == stream &&
+            lanes[i].context == context && lanes[i].thread == thread && lanes[i].source == source)
             found = i + 1;
     word_lock_give(&all.lock);
     return found;
@@ -491,8 +507,8 @@ static struct lane *make_changing(unsigned source, unsigned device)
     return &lanes[at];
 }
 
-/* The driver refuses an invalid stream itself. One of another context would end with that, unseen. This one is known not to capture, so it may
- * be asked. */
+/* The driver refuses an invalid stream itself. One of another context would end with that, unseen.
+ * This one is known not to capture, so it may be asked. */
 static bool is_stream_of(cu_context context, cu_stream stream)
 {
     cu_context own = context;
@@ -504,7 +520,8 @@ static bool is_stream_of(cu_context context, cu_stream stream)
     return (code == CU_OK || code == CU_NOT_READY) && own == context;
 }
 
-static unsigned open_changing(cu_context context, cu_stream stream, uint64_t thread, unsigned source, unsigned device)
+static unsigned open_changing(cu_context context, cu_stream stream, uint64_t thread,
+                              unsigned source, unsigned device)
 {
     unsigned number = find_open(context, stream, thread, source);
     if (number || !source_is_fit(source) || !is_stream_of(context, stream))
@@ -560,8 +577,9 @@ bool pool_alloc_ordered(cu_address *address, const struct ordered_request *reque
 {
     unsigned source = request->source, device = request->device;
     cu_context context = request->context;
-    if (!source || request->size > book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) ||
-        pool_captures() || !source_is_fit(source) || !pool_may_go_on() ||
+    if (!source || request->size > book->pool ||
+        atomic_load_explicit(&book->pool_ended, memory_order_relaxed) || pool_captures() ||
+        !source_is_fit(source) || !pool_may_go_on() ||
         stream_captures(request->stream, request->per_thread))
         return false;
     if (!context)
@@ -590,7 +608,9 @@ bool lane_is_of(unsigned number, cu_stream stream, bool per_thread)
     cu_context context = NULL;
     stream = name_of(stream, per_thread);
     return atomic_load(&lane->state) == OPEN && lane->stream == stream &&
-           (stream != LEGACY || (real.cuCtxGetCurrent(&context) == CU_OK && context == lane->context)) &&
-           (stream != PER_THREAD || (own_number && lane->thread == own_number &&
-                                     real.cuCtxGetCurrent(&context) == CU_OK && context == lane->context));
+           (stream != LEGACY ||
+            (real.cuCtxGetCurrent(&context) == CU_OK && context == lane->context)) &&
+           (stream != PER_THREAD ||
+            (own_number && lane->thread == own_number && real.cuCtxGetCurrent(&context) == CU_OK &&
+             context == lane->context));
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Stream-ordered requests under --pool. A *source* is a pool of the driver. A *lane* is what one stream has of one source: a pool in tarn, whose
- * segments are allocated from that source, and freed, in the order of that stream. So a block is the source's memory: whose it is, which
- * devices reach it and how much is reserved are the driver's own answers. */
+/* Stream-ordered requests under --pool. A *source* is a pool of the driver. A *lane* is what one
+ * stream has of one source: a pool in tarn, whose segments are allocated from that source, and
+ * freed, in the order of that stream. So a block is the source's memory: whose it is, which devices
+ * reach it and how much is reserved are the driver's own answers. */
 #ifndef TARN_RUN_LANE_H
 #define TARN_RUN_LANE_H
 
@@ -12,7 +13,7 @@
 #define LEGACY ((cu_stream)(uintptr_t)1) /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
 #define PER_THREAD ((cu_stream)(uintptr_t)2)
 
-/* Sources, source.c ------------------------------------------------------------------------------------------------- */
+/* Sources, source.c ---------------------------------------------------------------------------- */
 
 /* Numbers are from 1; 0 is none. */
 enum { SOURCES = 64, LANES = 256 };
@@ -29,42 +30,49 @@ void source_block(unsigned source, int64_t bytes);
 cu_context source_context(unsigned source);
 /* A lane more or less refers to it. A source that was destroyed goes with its last lane. */
 void source_refer(unsigned source, int change);
-/* The primary context of a device has gone: of sources whose memory went with it, what lanes have is forgotten. */
+/* The primary context of a device has gone: of sources whose memory went with it, what lanes have
+ * is forgotten. */
 void sources_end(unsigned device);
-/* Whether more is reserved than the release threshold, so that the next wait of the program gives it back. */
+/* Whether more is reserved than the release threshold, so that the next wait of the program gives
+ * it back. */
 bool source_is_above(unsigned source);
 /* What the driver has free of sources above their thresholds goes back to the device. */
 void sources_settle(void);
 /* Whether a source was destroyed of which lanes still have memory. */
 bool sources_are_closing(void);
 
-/* Lanes, lane.c ----------------------------------------------------------------------------------------------------- */
+/* Lanes, lane.c -------------------------------------------------------------------------------- */
 
 /* For segments.c. Memory of the lane's source, in the order of its stream; 0: none. */
 cu_address lane_take(unsigned lane, size_t size);
-/* Frees it in that order, or, where no work uses it any more, without one. False where that is not possible now. */
+/* Frees it in that order, or, where no work uses it any more, without one. False where that is not
+ * possible now. */
 bool lane_give(unsigned lane, cu_address address, bool is_idle);
 unsigned lane_source(unsigned lane);
 
 /* Gives the driver what no block is in: of one source, or with 0 of all sources of a device. */
 void lanes_trim(unsigned source, unsigned device);
-/* Takes out of a device's lanes what no block is in and this thread cannot give the driver before a wait: for segments_retry(). */
+/* Takes out of a device's lanes what no block is in and this thread cannot give the driver before a
+ * wait: for segments_retry(). */
 void lanes_take_out(unsigned device);
 /* Gives what no block is in of sources that were destroyed. */
 void lanes_trim_closed(void);
 /* A block of a lane was freed, or of any. */
 void lane_freed(unsigned lane);
 void lanes_freed(void);
-/* A wait of the program: for the work of a stream, by its name, or for that of a context. Of both NULL: for what is not known. */
+/* A wait of the program: for the work of a stream, by its name, or for that of a context. Of both
+ * NULL: for what is not known. */
 struct lane_wait {
     cu_stream stream;
     cu_context context;
 };
-/* Before it: after a wait the driver gives back what a source has above its threshold. Whether lanes gave it any. */
+/* Before it: after a wait the driver gives back what a source has above its threshold. Whether
+ * lanes gave it any. */
 bool lanes_before_wait(const struct lane_wait *wait);
 /* The current context, where there are lanes. */
 struct lane_wait lanes_wait_for_context(void);
-/* After one that has succeeded; `turn`: of a wait for the whole current context, lanes_turn() from before it, else 0. */
+/* After one that has succeeded; `turn`: of a wait for the whole current context, lanes_turn() from
+ * before it, else 0. */
 void lanes_after_wait(uint64_t turn);
 /* The next number in the order of what waits for such a wait, and of these. */
 uint64_t lanes_turn(void);
@@ -82,7 +90,7 @@ void lane_lose(unsigned lane);
 bool lane_is_of(unsigned lane, cu_stream stream, bool per_thread);
 cu_context lane_context(unsigned lane);
 
-/* pool.c ------------------------------------------------------------------------------------------------------------ */
+/* pool.c --------------------------------------------------------------------------------------- */
 
 /* A pool of tarn's for a lane, or with 0 for plain blocks. */
 struct tarn_pool *pool_create(unsigned device, unsigned lane);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Before each file of the tarn that is in the shim: the environment is the program's, whose own tarn may read it. */
+/* Before each file of the tarn that is in the shim: the environment is the program's, whose own
+ * tarn may read it. */
 #ifndef TARN_RUN_NO_ENVIRONMENT_H
 #define TARN_RUN_NO_ENVIRONMENT_H
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A pool of tarn's per device, for its primary context, and what becomes of requests and frees. Keeps: a block is tarn's as long as the
- * shim's table has it as pooled, or while one thread is between the two. An address of a segment is never given to the driver to free,
- * except by segments.c. */
+/* A pool of tarn's per device, for its primary context, and what becomes of requests and frees.
+ * Keeps: a block is tarn's as long as the shim's table has it as pooled, or while one thread is
+ * between the two. An address of a segment is never given to the driver to free, except by
+ * segments.c. */
 #include "../lock.h"
 #include "lane.h"
 #include "segments.h"
@@ -17,7 +18,9 @@
 #include <tarn/pool.h>
 
 enum { LATE_FIRST = 1024 };
-#define HOST_MEMORY ((size_t)64 << 20) /* that tarn's host device says to have; nothing is ever taken of it */
+#define HOST_MEMORY \
+    ((size_t)64 << 20) /* that tarn's host device says to have; nothing is ever
+                          taken of it */
 
 /* A pool is used where its device's context is current. */
 static struct {
@@ -31,7 +34,8 @@ static struct {
 /* Blocks that are free and cannot be used again yet. */
 struct late_block {
     cu_event
-        event; /* behind the work that may use it; NULL: there is none, so it waits for a wait for its context, or the end of that */
+        event; /* behind the work that may use it; NULL: there is none, so it waits for a wait for
+                  its context, or the end of that */
     cu_address address;
     uint64_t turn; /* without an event: only a wait that began after it counts */
     unsigned device;
@@ -54,7 +58,8 @@ void pool_begin(void)
 {
     const char *text = getenv(RUN_POOL_VARIABLE);
     uint64_t most = text ? strtoull(text, NULL, 10) : 0;
-    const tarn_host_configuration host = {.size = sizeof host, .devices = BOOK_DEVICES, .memory = HOST_MEMORY};
+    const tarn_host_configuration host = {
+        .size = sizeof host, .devices = BOOK_DEVICES, .memory = HOST_MEMORY};
     for (unsigned i = 0; i < BOOK_DEVICES; i++)
         pthread_mutex_init(&devices[i].making, NULL);
     book->pool = most;
@@ -64,14 +69,16 @@ void pool_begin(void)
     if (tarn_host_configuration_set(&host))
         pool_end("tarn could not be started");
     else if (!real.cuCtxSynchronize || !real.cuCtxPushCurrent_v2 || !real.cuCtxPopCurrent_v2 ||
-             !real.cuDevicePrimaryCtxRetain || !real.cuDevicePrimaryCtxGetState || !real.cuCtxGetCurrent)
+             !real.cuDevicePrimaryCtxRetain || !real.cuDevicePrimaryCtxGetState ||
+             !real.cuCtxGetCurrent)
         pool_end("the driver lacks calls that it takes");
 }
 
 void pool_end(const char *why)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    if (!book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) || atomic_flag_test_and_set(&said))
+    if (!book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) ||
+        atomic_flag_test_and_set(&said))
         return;
     strncpy(book->pool_why, why, sizeof book->pool_why - 1);
     atomic_store(&book->pool_ended, 1);
@@ -83,7 +90,7 @@ void pool_sees_handles(unsigned kinds)
         pool_end("memory that other processes can open was asked for");
 }
 
-/* Blocks that were freed in the order of a stream ------------------------------------------------------------------ */
+/* Blocks that were freed in the order of a stream ---------------------------------------------- */
 
 static struct late_block *late_at_locked(unsigned index)
 {
@@ -196,7 +203,7 @@ void late_waited(unsigned device, uint64_t turn)
         lanes_freed();
 }
 
-/* Contexts --------------------------------------------------------------------------------------------------------- */
+/* Contexts ------------------------------------------------------------------------------------- */
 
 bool context_enter(cu_context context, bool *pushed)
 {
@@ -231,9 +238,12 @@ void mode_restore(cu_capture_mode mode)
 
 tarn_pool *pool_create(unsigned device, unsigned lane)
 {
-    const tarn_pool_allocator allocator = {
-        .size = sizeof allocator, .alloc = segment_alloc, .free = segment_free, .user = (void *)(uintptr_t)lane};
-    const tarn_pool_options options = {.size = sizeof options, .device = (int)device, .allocator = &allocator};
+    const tarn_pool_allocator allocator = {.size = sizeof allocator,
+                                           .alloc = segment_alloc,
+                                           .free = segment_free,
+                                           .user = (void *)(uintptr_t)lane};
+    const tarn_pool_options options = {
+        .size = sizeof options, .device = (int)device, .allocator = &allocator};
     tarn_pool *pool = NULL;
     if (tarn_pool_create(&options, &pool) == TARN_OK)
         return pool;
@@ -270,7 +280,8 @@ static tarn_pool *pool_of(unsigned device, cu_context context)
         return NULL;
     if (!pool)
         return make(device, context);
-    return atomic_load_explicit(&devices[device].context, memory_order_relaxed) == context ? pool : NULL;
+    return atomic_load_explicit(&devices[device].context, memory_order_relaxed) == context ? pool
+                                                                                           : NULL;
 }
 
 bool pool_is_of(unsigned device, cu_context context)
@@ -278,8 +289,8 @@ bool pool_is_of(unsigned device, cu_context context)
     return pool_of(device, context) != NULL;
 }
 
-/* CUDA_ERROR_ECC_UNCORRECTABLE, _NVLINK_UNCORRECTABLE, _CONTAINED; from _ILLEGAL_ADDRESS those of work, and of what serves it; _UNKNOWN. One
- * too many of them costs a call of the driver. */
+/* CUDA_ERROR_ECC_UNCORRECTABLE, _NVLINK_UNCORRECTABLE, _CONTAINED; from _ILLEGAL_ADDRESS those of
+ * work, and of what serves it; _UNKNOWN. One too many of them costs a call of the driver. */
 static bool is_of_work(cu_result code)
 {
     return code == 214 || code == 220 || code == 226 || (code >= 700 && code < 900) || code == 999;
@@ -347,19 +358,22 @@ void pool_forget(const struct block *block)
         lanes_trim_closed();
 }
 
-/* Blocks ----------------------------------------------------------------------------------------------------------- */
+/* Blocks --------------------------------------------------------------------------------------- */
 
 bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context context, void *caller)
 {
-    if (size > book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) || device >= book->devices ||
-        pool_captures() || !pool_may_go_on())
+    if (size > book->pool || atomic_load_explicit(&book->pool_ended, memory_order_relaxed) ||
+        device >= book->devices || pool_captures() || !pool_may_go_on())
         return false;
     tarn_pool *pool = pool_of(device, context);
     if (!pool)
         return false;
     late_look();
-    struct block block = {
-        .size = size, .context = context, .references = 1, .kind = RUN_PLAIN, .device = (uint8_t)device};
+    struct block block = {.size = size,
+                          .context = context,
+                          .references = 1,
+                          .kind = RUN_PLAIN,
+                          .device = (uint8_t)device};
     if (!pool_cut(pool, &block, NULL, caller))
         return false;
     *address = block.key;
@@ -382,7 +396,8 @@ bool pool_cut(tarn_pool *pool, struct block *block, cu_stream stream, void *call
     return true;
 }
 
-/* What the driver's free would say, and wait for, during a capture: it is asked to free a block that was made for that. */
+/* What the driver's free would say, and wait for, during a capture: it is asked to free a block
+ * that was made for that. */
 static cu_result free_another(void)
 {
     cu_address other = 0;
@@ -399,8 +414,9 @@ static cu_result ask_for_failure(cu_stream stream)
     return is_of_work(code) ? code : CU_OK;
 }
 
-/* The driver finds the context by the address, so that a thread without one can free too. A stream-ordered block's free does not wait: the
- * program has to know that the block's last use has ended. */
+/* The driver finds the context by the address, so that a thread without one can free too. A
+ * stream-ordered block's free does not wait: the program has to know that the block's last use has
+ * ended. */
 static cu_result wait_as_a_free_does(const struct block *block)
 {
     bool pushed, captures = pool_captures();
@@ -408,7 +424,9 @@ static cu_result wait_as_a_free_does(const struct block *block)
         return CU_OK;
     if (!context_enter(block->owner ? lane_context(block->owner) : block->context, &pushed))
         return CU_INVALID_CONTEXT;
-    cu_result code = captures ? free_another() : block->owner ? ask_for_failure(NULL) : real.cuCtxSynchronize();
+    cu_result code = captures       ? free_another()
+                     : block->owner ? ask_for_failure(NULL)
+                                    : real.cuCtxSynchronize();
     context_leave(pushed);
     if (code)
         pool_heard(NO_DEVICE, code);
@@ -429,7 +447,8 @@ cu_result pool_free(const struct block *block)
 
 static cu_result record(cu_event event, cu_stream stream, bool per_thread)
 {
-    return per_thread ? PASS(cuEventRecord_ptsz, (event, stream)) : PASS(cuEventRecord, (event, stream));
+    return per_thread ? PASS(cuEventRecord_ptsz, (event, stream))
+                      : PASS(cuEventRecord, (event, stream));
 }
 
 /* Puts an event behind a stream's work; block->event is NULL where there is none. */
@@ -448,13 +467,14 @@ static cu_result event_behind(struct late_block *block, cu_stream stream, bool p
     return code;
 }
 
-/* An event is of the context that it was created in, which may be another than the stream's: that of a peer, or of a thread without one. */
+/* An event is of the context that it was created in, which may be another than the stream's: that
+ * of a peer, or of a thread without one. */
 static cu_result event_elsewhere(struct late_block *block, cu_stream stream, bool per_thread)
 {
     bool pushed;
     cu_context context = NULL;
-    if ((uintptr_t)stream <= 2 || !real.cuStreamGetCtx || real.cuStreamGetCtx(stream, &context) || !context ||
-        !context_enter(context, &pushed))
+    if ((uintptr_t)stream <= 2 || !real.cuStreamGetCtx || real.cuStreamGetCtx(stream, &context) ||
+        !context || !context_enter(context, &pushed))
         return CU_INVALID_HANDLE;
     cu_result code = pushed ? event_behind(block, stream, per_thread) : CU_INVALID_HANDLE;
     context_leave(pushed);
@@ -513,7 +533,7 @@ bool pool_note(const struct block *block, const bool *synced, struct block *now)
     return blocks_note(SPACE_ADDRESS, block->key, atomic_fetch_add(&ids, 1), synced, now);
 }
 
-/* Memory ----------------------------------------------------------------------------------------------------------- */
+/* Memory --------------------------------------------------------------------------------------- */
 
 /* A wait began in this turn, or with 0 there was none. The device's context is current. */
 static void give_idle(unsigned device, tarn_pool *pool, uint64_t turn)
@@ -524,7 +544,8 @@ static void give_idle(unsigned device, tarn_pool *pool, uint64_t turn)
     segments_retry(device, turn);
 }
 
-/* Before a request fails: memory of other threads' own default streams, and of blocks behind work, which only a wait makes nobody's. */
+/* Before a request fails: memory of other threads' own default streams, and of blocks behind work,
+ * which only a wait makes nobody's. */
 static void wait_for_memory(unsigned device, tarn_pool *pool)
 {
     lanes_take_out(device);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* --pool: plain and stream-ordered allocations up to a size come from tarn's pools, whose segments are the driver's. What the program can
- * observe of a block is as if it were an allocation of its own; what cannot be kept so is passed on. The shim without pools has none of
- * this, and calls that do nothing.
+/* --pool: plain and stream-ordered allocations up to a size come from tarn's pools, whose segments
+ * are the driver's. What the program can observe of a block is as if it were an allocation of its
+ * own; what cannot be kept so is passed on. The shim without pools has none of this, and calls that
+ * do nothing.
  *
- * tarn is in the shim as it is in a program, with all its names hidden, and with its host device for a driver: it keeps the books of
- * addresses, and never calls CUDA (a drawing: docs/run.md). Segments are allocated and freed by the shim, on the thread whose call needs
- * them. A plain block is free only when the work that may use it has ended, so no block waits for a stream. Stream-ordered blocks are in
- * pools of their stream: lane.h. */
+ * tarn is in the shim as it is in a program, with all its names hidden, and with its host device
+ * for a driver: it keeps the books of addresses, and never calls CUDA (a drawing: docs/run.md).
+ * Segments are allocated and freed by the shim, on the thread whose call needs them. A plain block
+ * is free only when the work that may use it has ended, so no block waits for a stream.
+ * Stream-ordered blocks are in pools of their stream: lane.h. */
 #ifndef TARN_RUN_POOL_H
 #define TARN_RUN_POOL_H
 
@@ -33,10 +35,12 @@ struct ordered_request {
 void pool_begin(void);
 
 /* A block for a request of the current context; false where it is to be passed on. */
-bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context context, void *caller);
+bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context context,
+                void *caller);
 /* One for a request in the order of a stream. */
 bool pool_alloc_ordered(cu_address *address, const struct ordered_request *request);
-/* The number of a pool of the driver, from which blocks may be cut; of that which a device's own requests come from. 0: none. */
+/* The number of a pool of the driver, from which blocks may be cut; of that which a device's own
+ * requests come from. 0: none. */
 unsigned pool_source(cu_pool pool, unsigned device);
 unsigned pool_source_of_device(unsigned device);
 /* Of a pool that no hook has told: the device's own, by another call. */
@@ -48,10 +52,12 @@ void pool_passes(unsigned source, int64_t bytes);
 void pool_source_leaves(cu_pool pool);
 void pool_source_gone(cu_pool pool);
 
-/* The free of a pooled block, which was taken out: waits as the driver's would, and gives the code that it would. */
+/* The free of a pooled block, which was taken out: waits as the driver's would, and gives the code
+ * that it would. */
 cu_result pool_free(const struct block *block);
 cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_thread);
-/* Whether an address that begins no live block lies in a segment: the driver must not be given it to free. */
+/* Whether an address that begins no live block lies in a segment: the driver must not be given it
+ * to free. */
 bool pool_owns(cu_address address);
 
 /* Gives the driver what no block is in; false where there was nothing. Never during a capture. */
@@ -61,11 +67,12 @@ uint64_t pool_idle(unsigned device);
 /* The same of what pools of the driver gave for it, which is theirs when it was given back. */
 uint64_t pool_idle_ordered(unsigned device);
 
-/* What the driver said of a request that it was passed, or with NO_DEVICE of a wait. After work has failed all requests are passed, so that the
- * driver says so, until it serves one. */
+/* What the driver said of a request that it was passed, or with NO_DEVICE of a wait. After work has
+ * failed all requests are passed, so that the driver says so, until it serves one. */
 void pool_heard(unsigned device, cu_result code);
 
-/* The primary context of a device may end now: nothing is pooled meanwhile. Then it has, or has not. */
+/* The primary context of a device may end now: nothing is pooled meanwhile. Then it has, or has
+ * not. */
 void pool_leave(cu_device device);
 void pool_stay(cu_device device);
 void pool_gone(cu_device device);
@@ -76,7 +83,8 @@ void pool_forget(const struct block *block);
 void pool_end(const char *why);
 /* A request for memory that other processes can open. */
 void pool_sees_handles(unsigned kinds);
-/* Whether there is still no reason to end: looks at what libraries the process has, when there are new ones. */
+/* Whether there is still no reason to end: looks at what libraries the process has, when there are
+ * new ones. */
 bool pool_may_go_on(void);
 
 /* Captures that the program has open. During one nothing is pooled. */
@@ -112,7 +120,8 @@ static inline bool pool_may_capture(void)
     return true;
 }
 
-static inline bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context context, void *caller)
+static inline bool pool_alloc(cu_address *address, size_t size, unsigned device, cu_context context,
+                              void *caller)
 {
     (void)address, (void)size, (void)device, (void)context, (void)caller;
     return false;
@@ -169,7 +178,8 @@ static inline cu_result pool_free(const struct block *block)
     return CU_INVALID_VALUE;
 }
 
-static inline cu_result pool_free_async(const struct block *block, cu_stream stream, bool per_thread)
+static inline cu_result pool_free_async(const struct block *block, cu_stream stream,
+                                        bool per_thread)
 {
     (void)block, (void)stream, (void)per_thread;
     return CU_INVALID_VALUE;

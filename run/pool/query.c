@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the program asks of an address, and what it shows to others. The driver is asked first, so that its codes are its own; of what it
- * says of a segment, that is replaced which differs for the block. An address of a segment that is in no live block is for the program one
- * of no allocation, and the driver is asked about such an address in its place. */
+/* What the program asks of an address, and what it shows to others. The driver is asked first, so
+ * that its codes are its own; of what it says of a segment, that is replaced which differs for the
+ * block. An address of a segment that is in no live block is for the program one of no allocation,
+ * and the driver is asked about such an address in its place. */
 #include "pool.h"
 
 #include <stdio.h>
@@ -61,7 +62,8 @@ HOOK cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_addres
     if (!shim_enter())
         return PASS(cuMemGetAddressRange_v2, (base, size, address));
     enum pool_place place = pool_find(address, &block);
-    cu_result code = PASS(cuMemGetAddressRange_v2, (base, size, place == POOL_BETWEEN ? NOWHERE : address));
+    cu_result code =
+        PASS(cuMemGetAddressRange_v2, (base, size, place == POOL_BETWEEN ? NOWHERE : address));
     if (!code && place == POOL_BLOCK) {
         if (base)
             *base = block.key;
@@ -80,14 +82,16 @@ HOOK cu_result cuPointerGetAttribute(void *data, unsigned attribute, cu_address 
     enum pool_place place = pool_find(address, &block);
     if (attribute == P2P_TOKENS)
         pool_end("tokens for RDMA were asked for");
-    cu_result code = PASS(cuPointerGetAttribute, (data, attribute, place == POOL_BETWEEN ? NOWHERE : address));
+    cu_result code =
+        PASS(cuPointerGetAttribute, (data, attribute, place == POOL_BETWEEN ? NOWHERE : address));
     if (!code && place == POOL_BLOCK && data)
         correct(&block, attribute, data);
     shim_leave();
     return code;
 }
 
-HOOK cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **data, cu_address address)
+HOOK cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **data,
+                                      cu_address address)
 {
     struct block block;
     if (!shim_enter())
@@ -96,7 +100,8 @@ HOOK cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void
     for (unsigned i = 0; attributes && i < count; i++)
         if (attributes[i] == P2P_TOKENS)
             pool_end("tokens for RDMA were asked for");
-    cu_result code = PASS(cuPointerGetAttributes, (count, attributes, data, place == POOL_BETWEEN ? NOWHERE : address));
+    cu_result code = PASS(cuPointerGetAttributes,
+                          (count, attributes, data, place == POOL_BETWEEN ? NOWHERE : address));
     for (unsigned i = 0; !code && place == POOL_BLOCK && i < count; i++)
         if (data[i])
             correct(&block, attributes[i], data[i]);
@@ -104,8 +109,8 @@ HOOK cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void
     return code;
 }
 
-/* The driver has it for a whole segment. There it is turned on for all blocks, which makes them wait where they need not, and never off
- * again. */
+/* The driver has it for a whole segment. There it is turned on for all blocks, which makes them
+ * wait where they need not, and never off again. */
 HOOK cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_address address)
 {
     struct block block, now;
@@ -118,21 +123,23 @@ HOOK cu_result cuPointerSetAttribute(const void *value, unsigned attribute, cu_a
     if (place == POOL_BLOCK && attribute == SYNC_MEMOPS && value)
         memcpy(&wanted, value, sizeof wanted);
     bool on = wanted;
-    cu_result code =
-        on ? PASS(cuPointerSetAttribute, (value, attribute, place == POOL_BETWEEN ? NOWHERE : address)) : CU_OK;
+    cu_result code = on ? PASS(cuPointerSetAttribute,
+                               (value, attribute, place == POOL_BETWEEN ? NOWHERE : address))
+                        : CU_OK;
     if (!code && place == POOL_BLOCK && attribute == SYNC_MEMOPS)
         (void)pool_note(&block, &on, &now);
     shim_leave();
     return code;
 }
 
-/* Other processes -------------------------------------------------------------------------------------------------- */
+/* Other processes ------------------------------------------------------------------------------ */
 
 /* Once per process. */
 static void say_refused(void)
 {
-    static const char line[] = "tarn run: an allocation that --pool serves cannot be shared by cuIpcGetMemHandle: run "
-                               "this program without --pool, or with a smaller size\n";
+    static const char line[] =
+        "tarn run: an allocation that --pool serves cannot be shared by cuIpcGetMemHandle: run "
+        "this program without --pool, or with a smaller size\n";
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&said))
         (void)!write(STDERR_FILENO, line, sizeof line - 1);
@@ -175,9 +182,10 @@ HOOK cu_result cuIpcOpenEventHandle(cu_event *event, struct cu_ipc_event handle)
     return code;
 }
 
-/* A part of a block is a part of its segment too. Nobody gets it again after this, so what was exported may outlive it. */
-HOOK cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t size, unsigned kind,
-                                             unsigned long long flags)
+/* A part of a block is a part of its segment too. Nobody gets it again after this, so what was
+ * exported may outlive it. */
+HOOK cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t size,
+                                             unsigned kind, unsigned long long flags)
 {
     struct block block;
     if (!shim_enter())
@@ -191,7 +199,8 @@ HOOK cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, s
     return code;
 }
 
-HOOK cu_result cuMemExportToShareableHandle(void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags)
+HOOK cu_result cuMemExportToShareableHandle(void *handle, cu_piece piece, cu_handle_kind kind,
+                                            unsigned long long flags)
 {
     if (!shim_enter())
         return PASS(cuMemExportToShareableHandle, (handle, piece, kind, flags));

@@ -14,7 +14,8 @@ enum { ROOM_FIRST = 512, GRANULE_BITS = 21, GRANULES = 1 << 16 };
 struct segment {
     cu_address start, end;
     uint16_t device, lane; /* lane: 0 where it is a plain allocation */
-    uint64_t refused;      /* the driver did not take it back: nobody's until it does. The turn of that, or 0 */
+    uint64_t refused;      /* the driver did not take it back: nobody's until it does. The turn of
+                              that, or 0 */
 };
 
 static struct {
@@ -26,7 +27,8 @@ static struct {
     _Atomic uint64_t given; /* how many the driver took back */
 } segments = {.lowest = UINT64_MAX};
 
-/* Blocks that begin in 2 MiB of addresses, modulo 128 GiB: where two meet, memory may seem to be in use that is not. */
+/* Blocks that begin in 2 MiB of addresses, modulo 128 GiB: where two meet, memory may seem to be in
+ * use that is not. */
 static _Atomic uint32_t blocks[GRANULES];
 
 void segment_count(cu_address address, int change)
@@ -37,7 +39,8 @@ void segment_count(cu_address address, int change)
 
 static bool is_idle(const struct segment *segment)
 {
-    for (cu_address at = segment->start >> GRANULE_BITS; at <= (segment->end - 1) >> GRANULE_BITS; at++)
+    for (cu_address at = segment->start >> GRANULE_BITS; at <= (segment->end - 1) >> GRANULE_BITS;
+         at++)
         if (atomic_load_explicit(&blocks[at & (GRANULES - 1)], memory_order_relaxed))
             return false;
     return true;
@@ -48,7 +51,8 @@ uint64_t segments_idle(unsigned device, bool of_lanes)
     uint64_t bytes = 0;
     word_lock_take(&segments.lock);
     for (size_t i = 0; i < segments.count; i++)
-        if (segments.list[i].device == device && (segments.list[i].lane > 0) == of_lanes && is_idle(&segments.list[i]))
+        if (segments.list[i].device == device && (segments.list[i].lane > 0) == of_lanes &&
+            is_idle(&segments.list[i]))
             bytes += segments.list[i].end - segments.list[i].start;
     word_lock_give(&segments.lock);
     return bytes;
@@ -61,7 +65,8 @@ bool segments_may_be_idle(unsigned source)
     for (size_t i = 0; !may && i < segments.count; i++) {
         const struct segment *segment = &segments.list[i];
         bool is_whole = (segment->start | segment->end) % ((cu_address)1 << GRANULE_BITS) == 0;
-        may = segment->lane && lane_source(segment->lane) == source && (!is_whole || is_idle(segment));
+        may = segment->lane && lane_source(segment->lane) == source &&
+              (!is_whole || is_idle(segment));
     }
     word_lock_give(&segments.lock);
     return may;
@@ -75,7 +80,8 @@ uint64_t segments_given(void)
 static bool grow_locked(void)
 {
     size_t room = segments.room ? 2 * segments.room : ROOM_FIRST;
-    struct segment *list = mmap(NULL, room * sizeof *list, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct segment *list =
+        mmap(NULL, room * sizeof *list, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (list == MAP_FAILED)
         return false;
     if (segments.room) {
@@ -107,8 +113,10 @@ static bool add(cu_address start, size_t size, unsigned device, unsigned lane, u
     bool there = segments.count < segments.room || grow_locked();
     if (there) {
         size_t at = find_locked(start);
-        memmove(&segments.list[at + 1], &segments.list[at], (segments.count - at) * sizeof *segments.list);
-        segments.list[at] = (struct segment){start, start + size, (uint16_t)device, (uint16_t)lane, refused};
+        memmove(&segments.list[at + 1], &segments.list[at],
+                (segments.count - at) * sizeof *segments.list);
+        segments.list[at] =
+            (struct segment){start, start + size, (uint16_t)device, (uint16_t)lane, refused};
         segments.count++;
         if (start < atomic_load(&segments.lowest))
             atomic_store(&segments.lowest, start);
@@ -133,7 +141,8 @@ static void remove_locked(size_t at)
 {
     uncount(&segments.list[at]);
     segments.count--;
-    memmove(&segments.list[at], &segments.list[at + 1], (segments.count - at) * sizeof *segments.list);
+    memmove(&segments.list[at], &segments.list[at + 1],
+            (segments.count - at) * sizeof *segments.list);
 }
 
 /* False where it had gone before. */
@@ -153,7 +162,8 @@ static bool take_refused(unsigned device, cu_address from, struct segment *segme
 {
     word_lock_take(&segments.lock);
     size_t at = find_locked(from);
-    while (at < segments.count && !(segments.list[at].refused && segments.list[at].device == device))
+    while (at < segments.count &&
+           !(segments.list[at].refused && segments.list[at].device == device))
         at++;
     bool found = at < segments.count;
     if (found) {
@@ -224,7 +234,8 @@ void segments_retry(unsigned device, uint64_t turn)
 {
     struct segment refused = {0};
     while (take_refused(device, refused.end, &refused))
-        (void)give_back(refused.start, refused.end - refused.start, device, refused.lane, refused.refused <= turn);
+        (void)give_back(refused.start, refused.end - refused.start, device, refused.lane,
+                        refused.refused <= turn);
 }
 
 bool segment_has(cu_address address)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The segments of the pools, which count as used in place of their blocks: plain allocations of the driver, and what lanes have of sources. */
+/* The segments of the pools, which count as used in place of their blocks: plain allocations of the
+ * driver, and what lanes have of sources. */
 #ifndef TARN_RUN_SEGMENTS_H
 #define TARN_RUN_SEGMENTS_H
 
@@ -22,8 +23,8 @@ uint64_t segments_idle(unsigned device, bool of_lanes);
 bool segments_may_be_idle(unsigned source);
 /* How many the driver has taken back. */
 uint64_t segments_given(void);
-/* Gives the driver once more what it, or its lane, refused to take back; the device's context is current. A wait for that has ended which began
- * in this turn; 0: there was none. */
+/* Gives the driver once more what it, or its lane, refused to take back; the device's context is
+ * current. A wait for that has ended which began in this turn; 0: there was none. */
 void segments_retry(unsigned device, uint64_t turn);
 /* Whether there is any for that. */
 bool segments_are_refused(unsigned device);

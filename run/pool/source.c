@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pools of the driver: which of them blocks may be cut from, and what the program asks of them. Of a source with lanes the driver counts whole
- * segments as used, so `used` is answered from blocks; `reserved` is the driver's. Keeps: a source's number stays its own as long as lanes
- * refer to it. Its lock is a leaf. */
+/* Pools of the driver: which of them blocks may be cut from, and what the program asks of them. Of
+ * a source with lanes the driver counts whole segments as used, so `used` is answered from blocks;
+ * `reserved` is the driver's. Keeps: a source's number stays its own as long as lanes refer to it.
+ * Its lock is a leaf. */
 #include "../lock.h"
 #include "lane.h"
 #include "segments.h"
@@ -29,7 +30,8 @@ static struct source {
 static struct word_lock lock;
 static _Atomic unsigned closing;
 
-/* The source that a device's own requests come from, and behind it how often any device's was changed. 0: not known. */
+/* The source that a device's own requests come from, and behind it how often any device's was
+ * changed. 0: not known. */
 static _Atomic uint64_t current[BOOK_DEVICES];
 static _Atomic uint32_t current_changes;
 
@@ -45,7 +47,8 @@ unsigned source_device(unsigned source)
 
 bool source_is_fit(unsigned source)
 {
-    return source_pool(source) && !atomic_load_explicit(&sources[source - 1].unfit, memory_order_relaxed);
+    return source_pool(source) &&
+           !atomic_load_explicit(&sources[source - 1].unfit, memory_order_relaxed);
 }
 
 bool sources_are_closing(void)
@@ -65,10 +68,12 @@ static void raise_high(struct source *source, uint64_t now)
         ;
 }
 
-/* The driver said how much of the pool is used, which includes blocks that no hook saw come or go. */
+/* The driver said how much of the pool is used, which includes blocks that no hook saw come or
+ * go. */
 static uint64_t learn_used(struct source *source, uint64_t said)
 {
-    uint64_t segments = atomic_load(&source->segments), passed = said > segments ? said - segments : 0;
+    uint64_t segments = atomic_load(&source->segments),
+             passed = said > segments ? said - segments : 0;
     atomic_store(&source->passed, passed);
     uint64_t used = passed + atomic_load(&source->blocks);
     raise_high(source, used);
@@ -89,7 +94,8 @@ void pool_passes(unsigned number, int64_t bytes)
         return;
     struct source *source = &sources[number - 1];
     uint64_t before = atomic_load(&source->passed);
-    while (!atomic_compare_exchange_weak(&source->passed, &before, book_positive(before + (uint64_t)bytes)))
+    while (!atomic_compare_exchange_weak(&source->passed, &before,
+                                         book_positive(before + (uint64_t)bytes)))
         ;
     if (bytes > 0)
         raise_high(source, before + (uint64_t)bytes + atomic_load(&source->blocks));
@@ -154,7 +160,8 @@ void sources_end(unsigned device)
 {
     current_changes++; /* its default pool may be another from now on */
     for (unsigned number = 1; number <= SOURCES; number++) {
-        if (sources[number - 1].device != device || !atomic_load(&sources[number - 1].references) || !is_gone(number))
+        if (sources[number - 1].device != device || !atomic_load(&sources[number - 1].references) ||
+            !is_gone(number))
             continue;
         segments_end_of(number);
         charge_drop(source_context(number));
@@ -174,9 +181,9 @@ static unsigned find(cu_pool pool)
 static bool can_cut(void)
 {
     return real.cuMemAllocFromPoolAsync && real.cuMemFreeAsync && real.cuMemPoolGetAttribute &&
-           real.cuDeviceGetMemPool && real.cuDeviceGetDefaultMemPool && real.cuStreamQuery && real.cuStreamGetCtx &&
-           real.cuEventCreate && real.cuEventRecord && real.cuEventQuery && real.cuEventDestroy_v2 &&
-           !atomic_load(&book->pool_ended);
+           real.cuDeviceGetMemPool && real.cuDeviceGetDefaultMemPool && real.cuStreamQuery &&
+           real.cuStreamGetCtx && real.cuEventCreate && real.cuEventRecord && real.cuEventQuery &&
+           real.cuEventDestroy_v2 && !atomic_load(&book->pool_ended);
 }
 
 unsigned pool_source(cu_pool pool, unsigned device)
@@ -210,23 +217,27 @@ unsigned pool_source(cu_pool pool, unsigned device)
     return number;
 }
 
-/* A limit of its own, handles for others and what this code does not know are the driver's to keep. */
+/* A limit of its own, handles for others and what this code does not know are the driver's to
+ * keep. */
 bool pool_can_be_source(const struct cu_pool_properties *properties)
 {
-    bool plain = properties->type == CU_ALLOCATION_PINNED && !properties->handle_types && !properties->win32 &&
-                 !properties->most && !properties->usage;
+    bool plain = properties->type == CU_ALLOCATION_PINNED && !properties->handle_types &&
+                 !properties->win32 && !properties->most && !properties->usage;
     for (size_t i = 0; i < sizeof properties->reserved; i++)
         plain = plain && !properties->reserved[i];
     return plain;
 }
 
-/* Only the default pool is known to have no properties, or one that the program was seen to create. */
+/* Only the default pool is known to have no properties, or one that the program was seen to
+ * create. */
 static unsigned find_current(unsigned device)
 {
     cu_pool pool = NULL, first = NULL;
     if (!can_cut() || real.cuDeviceGetMemPool(&pool, (cu_device)device) || find(pool))
         return find(pool);
-    return real.cuDeviceGetDefaultMemPool(&first, (cu_device)device) || pool != first ? 0 : pool_source(pool, device);
+    return real.cuDeviceGetDefaultMemPool(&first, (cu_device)device) || pool != first
+               ? 0
+               : pool_source(pool, device);
 }
 
 unsigned pool_source_of_device(unsigned device)
@@ -250,7 +261,7 @@ unsigned pool_source_known(cu_pool pool, unsigned device)
     return source_pool(source) == pool ? source : 0;
 }
 
-/* What the program asks ----------------------------------------------------------------------------------------------- */
+/* What the program asks ------------------------------------------------------------------------ */
 
 HOOK cu_result cuDeviceSetMemPool(cu_device device, cu_pool pool)
 {
@@ -296,7 +307,8 @@ HOOK cu_result cuMemPoolGetAttribute(cu_pool pool, unsigned attribute, void *val
     if (number) {
         struct source *source = &sources[number - 1];
         uint64_t *said = value;
-        uint64_t used = learn_used(source, attribute == USED_CURRENT ? *said : ask(pool, USED_CURRENT));
+        uint64_t used =
+            learn_used(source, attribute == USED_CURRENT ? *said : ask(pool, USED_CURRENT));
         *said = attribute == USED_CURRENT ? used : atomic_load(&source->high);
     }
     shim_leave();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Where streams end, and where the program waits. At a wait the driver gives back what its pools hold above their release thresholds, so lanes
- * give it beforehand what no block is in. */
+/* Where streams end, and where the program waits. At a wait the driver gives back what its pools
+ * hold above their release thresholds, so lanes give it beforehand what no block is in. */
 #include "lane.h"
 
 HOOK cu_result cuStreamDestroy(cu_stream stream)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What ends the pooling: libraries that export or register memory behind the driver's back, and processes that MPI has started. The loader counts
- * what it loads, so the list of libraries is read only when that has changed. */
+/* What ends the pooling: libraries that export or register memory behind the driver's back, and
+ * processes that MPI has started. The loader counts what it loads, so the list of libraries is read
+ * only when that has changed. */
 #include "pool.h"
 
 #include <link.h>
@@ -10,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const libraries[] = {"libmpi",     "libucp.so",     "libuct.so",    "libucm.so",    "libnccl",
-                                        "libnvshmem", "libibverbs.so", "libfabric.so", "libgdrapi.so", "libcufile.so"};
-static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "MPI_LOCALRANKID",
-                                        "MV2_COMM_WORLD_SIZE"};
+static const char *const libraries[] = {
+    "libmpi",     "libucp.so",     "libuct.so",    "libucm.so",    "libnccl",
+    "libnvshmem", "libibverbs.so", "libfabric.so", "libgdrapi.so", "libcufile.so"};
+static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK",
+                                        "MPI_LOCALRANKID", "MV2_COMM_WORLD_SIZE"};
 
 static int count_of(struct dl_phdr_info *info, size_t size, void *adds)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The machine inside, for tests of programs that run on a simulated driver: the private host device, asked by native streams and graphs. */
+/* The machine inside, for tests of programs that run on a simulated driver: the private host
+ * device, asked by native streams and graphs. */
 #include "common/sim.h"
 #include "driver/host/host.h"
 
-static tarn_status work(int device, void *native, const void *address, size_t size, uint64_t duration)
+static tarn_status work(int device, void *native, const void *address, size_t size,
+                        uint64_t duration)
 {
     driver_stream stream = NULL;
     tarn_status status = sim_native_stream(native, &device, &stream);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The life of a simulated library, and its knobs. Owns the choice of the driver, which is the host device here, and the
- * rules, which are read once. */
+/* The life of a simulated library, and its knobs. Owns the choice of the driver, which is the host
+ * device here, and the rules, which are read once. */
 #include "common/sim.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
@@ -15,7 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The host device's calls as they are: those of driver_host run in relaxed capture mode, and here the caller chooses. */
+/* The host device's calls as they are: those of driver_host run in relaxed capture mode, and here
+ * the caller chooses. */
 static const struct driver plain = {.name = "host",
 #define X(call, parameters) .call = host_##call,
                                     DRIVER_CALL_LIST(X)
@@ -27,7 +28,7 @@ const struct driver *driver;
 static mutex start_lock = MUTEX_INITIALIZER(LOCK_SIM_START);
 static atomic_bool started, exits;
 
-/* ---- Life -------------------------------------------------------------------------------------------------------- */
+/* ---- Life ---- */
 
 static void process_exits(void)
 {
@@ -70,7 +71,8 @@ enum sim_state sim_state(void)
         return SIM_EXITS;
     if (!atomic_load_explicit(&started, memory_order_acquire))
         return SIM_NOT_STARTED;
-    return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_RUNS ? SIM_RUNS : SIM_FORKED;
+    return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_RUNS ? SIM_RUNS
+                                                                                      : SIM_FORKED;
 }
 
 /* What the host device asks of the layer that would choose it. */
@@ -94,7 +96,7 @@ const char *driver_call_name(int call)
     return call >= 0 && call < DRIVER_CALLS ? names[call] : NULL;
 }
 
-/* ---- Knobs ------------------------------------------------------------------------------------------------------- */
+/* ---- Knobs ---- */
 
 #define RULES 16
 
@@ -150,18 +152,21 @@ static bool read_delay(const char *text, struct rule *rule)
 }
 
 /* The rules of one variable, between commas. */
-static int read_rules(const char *variable, struct rule *rules, bool (*read)(const char *, struct rule *))
+static int read_rules(const char *variable, struct rule *rules,
+                      bool (*read)(const char *, struct rule *))
 {
     const char *at = getenv(variable);
     int count = 0;
     while (at && *at) {
         char text[96];
         size_t length = strcspn(at, ",");
-        snprintf(text, sizeof text, "%.*s", (int)(length < sizeof text ? length : sizeof text - 1), at);
+        snprintf(text, sizeof text, "%.*s", (int)(length < sizeof text ? length : sizeof text - 1),
+                 at);
         if (count < RULES && length < sizeof text && read(text, &rules[count]))
             count++;
         else
-            fprintf(stderr, "tarn sim: %s: \"%s\" is not a rule, or there are too many\n", variable, text);
+            fprintf(stderr, "tarn sim: %s: \"%s\" is not a rule, or there are too many\n", variable,
+                    text);
         at += length;
         at += *at == ',';
     }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the user objects. The counts are under `lock`, which is held over no call; destructors run without it. */
+/* Owns the user objects. The counts are under `lock`, which is held over no call; destructors run
+ * without it. */
 #include "common/user_object.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
 
-/* Never unmapped, and `live` is not in the first word, which the object pool uses: a stale handle is found. */
+/* Never unmapped, and `live` is not in the first word, which the object pool uses: a stale handle
+ * is found. */
 struct sim_user_object {
     void *first;
     bool live;
@@ -26,11 +28,13 @@ static mutex user_objects_lock = MUTEX_INITIALIZER(LOCK_SIM_OBJECTS);
 static struct object_pool objects = OBJECT_POOL(struct sim_user_object);
 static struct object_pool parts = OBJECT_POOL(struct part);
 
-struct sim_user_object *sim_user_object_create(void (*destroy)(void *), void *argument, unsigned count)
+struct sim_user_object *sim_user_object_create(void (*destroy)(void *), void *argument,
+                                               unsigned count)
 {
     struct sim_user_object *object = object_alloc(&objects);
     if (object)
-        *object = (struct sim_user_object){.live = true, .count = count, .destroy = destroy, .argument = argument};
+        *object = (struct sim_user_object){
+            .live = true, .count = count, .destroy = destroy, .argument = argument};
     return object;
 }
 
@@ -68,8 +72,8 @@ static void graph_ended(void *argument)
     (void)sim_user_object_release(part.object, part.count);
 }
 
-tarn_status sim_user_object_hold(struct sim_user_object *object, int device, driver_graph graph, unsigned count,
-                                 bool more)
+tarn_status sim_user_object_hold(struct sim_user_object *object, int device, driver_graph graph,
+                                 unsigned count, bool more)
 {
     struct part *part = object_alloc(&parts);
     if (!part)

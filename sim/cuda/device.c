@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Devices, contexts and codes of the simulated libcuda. Owns the primary contexts and each thread's stack of them. */
+/* Devices, contexts and codes of the simulated libcuda. Owns the primary contexts and each thread's
+ * stack of them. */
 #include "base/thread/lock.h"
 #include "cuda/sim_cuda.h"
 
@@ -17,7 +18,7 @@ static atomic_uint lost[TARN_MAX_DEVICES]; /* the sticky code of a lost device *
 static _Thread_local cu_context stack[STACK];
 static _Thread_local int depth;
 
-/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+/* ---- Codes ---- */
 
 static const struct {
     cu_result code;
@@ -58,7 +59,8 @@ cu_result cuGetErrorString(cu_result code, const char **text)
 static cu_result capture_code(void)
 {
     const char *at = strstr(tarn_last_error(), "(90");
-    return at && at[3] >= '0' && at[3] <= '9' && at[4] == ')' ? 900 + (cu_result)(at[3] - '0') : CU_CAPTURE_UNSUPPORTED;
+    return at && at[3] >= '0' && at[3] <= '9' && at[4] == ')' ? 900 + (cu_result)(at[3] - '0')
+                                                              : CU_CAPTURE_UNSUPPORTED;
 }
 
 cu_result sim_code(tarn_status status)
@@ -89,15 +91,16 @@ cu_result sim_code(tarn_status status)
     }
 }
 
-/* ---- The way into a call ----------------------------------------------------------------------------------------- */
+/* ---- The way into a call ---- */
 
 unsigned sim_cuda_version(void)
 {
     return sim_number("TARN_SIM_CUDA_VERSION", SIM_CUDA_VERSION_DEFAULT);
 }
 
-/* After which each later call gives the same: where cuda.h says so ("leaves the process in an inconsistent state", "must be destroyed"), and
- * for the errors of memory and links, and the unknown one, which it leaves open. */
+/* After which each later call gives the same: where cuda.h says so ("leaves the process in an
+ * inconsistent state", "must be destroyed"), and for the errors of memory and links, and the
+ * unknown one, which it leaves open. */
 static bool is_sticky(cu_result code)
 {
     switch (code) {
@@ -163,7 +166,7 @@ cu_result sim_enter(const char *call, int *device)
     return code;
 }
 
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
 cu_result cuInit(unsigned flags)
 {
@@ -282,7 +285,8 @@ cu_result cuDeviceGetAttribute(int *value, cu_device_attribute attribute, cu_dev
         return CU_INVALID_DEVICE;
     enum { UNIFIED_ADDRESSING = 41, MAJOR = 75, MINOR = 76 };
     bool is_known = attribute == CU_HAS_PRIORITIES || attribute == CU_HAS_VIRTUAL_MEMORY ||
-                    attribute == CU_HAS_POSIX_FD || attribute == CU_HAS_RDMA || attribute == UNIFIED_ADDRESSING;
+                    attribute == CU_HAS_POSIX_FD || attribute == CU_HAS_RDMA ||
+                    attribute == UNIFIED_ADDRESSING;
     is_known = is_known || attribute == CU_HAS_HOST_PIECES;
     *value = attribute == MAJOR ? 9 : attribute == MINOR ? 0 : is_known;
     return CU_OK;
@@ -300,7 +304,7 @@ cu_result cuDeviceCanAccessPeer(int *can, cu_device device, cu_device peer)
     return code;
 }
 
-/* ---- Contexts ---------------------------------------------------------------------------------------------------- */
+/* ---- Contexts ---- */
 
 cu_context sim_context(int device)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs of the simulated libcuda. What runs a graph holds it, so that the graph can be destroyed first. */
+/* Captures and graphs of the simulated libcuda. What runs a graph holds it, so that the graph can
+ * be destroyed first. */
 #include "base/pages.h"
 #include "base/thread/lock.h"
 #include "common/user_object.h"
@@ -19,7 +20,7 @@ static cu_result enter(const char *call, cu_stream stream, int *device, driver_s
     return code ? code : sim_stream(stream, device, host);
 }
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
 cu_result cuThreadExchangeStreamCaptureMode(cu_capture_mode *mode)
 {
@@ -73,8 +74,8 @@ cu_result cuStreamEndCapture(cu_stream stream, cu_graph *graph)
     return CU_OK;
 }
 
-cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status, uint64_t *id, cu_graph *graph,
-                                    const cu_graph_node **nodes, size_t *count)
+cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status, uint64_t *id,
+                                    cu_graph *graph, const cu_graph_node **nodes, size_t *count)
 {
     int device;
     driver_stream host;
@@ -85,7 +86,8 @@ cu_result cuStreamGetCaptureInfo_v2(cu_stream stream, cu_capture_status *status,
     if (!status)
         return CU_INVALID_VALUE;
     tarn_status answer = driver->capture_status(device, host, &capture);
-    if (!host && (answer == TARN_ERROR_CAPTURE || (!answer && capture.state != DRIVER_CAPTURE_NONE)))
+    if (!host &&
+        (answer == TARN_ERROR_CAPTURE || (!answer && capture.state != DRIVER_CAPTURE_NONE)))
         return CU_CAPTURE_IMPLICIT;
     if (answer)
         return sim_code(answer);
@@ -106,8 +108,9 @@ cu_result cuStreamGetCaptureInfo(cu_stream stream, cu_capture_status *status, ui
     return cuStreamGetCaptureInfo_v2(stream, status, id, NULL, NULL, NULL);
 }
 
-cu_result cuStreamGetCaptureInfo_v3(cu_stream stream, cu_capture_status *status, uint64_t *id, cu_graph *graph,
-                                    const cu_graph_node **nodes, const struct cu_edge **edges, size_t *count)
+cu_result cuStreamGetCaptureInfo_v3(cu_stream stream, cu_capture_status *status, uint64_t *id,
+                                    cu_graph *graph, const cu_graph_node **nodes,
+                                    const struct cu_edge **edges, size_t *count)
 {
     if (edges)
         *edges = NULL;
@@ -120,7 +123,8 @@ cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *state)
 }
 
 /* The stream's last nodes and `count` more of them. */
-static cu_result depend_on_more(int device, driver_stream host, const driver_node *nodes, size_t count)
+static cu_result depend_on_more(int device, driver_stream host, const driver_node *nodes,
+                                size_t count)
 {
     driver_node list[64];
     struct driver_capture capture;
@@ -136,7 +140,8 @@ static cu_result depend_on_more(int device, driver_stream host, const driver_nod
     return sim_code(driver->capture_depend(device, host, list, capture.node_count + count));
 }
 
-cu_result cuStreamUpdateCaptureDependencies(cu_stream stream, cu_graph_node *nodes, size_t count, unsigned flags)
+cu_result cuStreamUpdateCaptureDependencies(cu_stream stream, cu_graph_node *nodes, size_t count,
+                                            unsigned flags)
 {
     int device;
     driver_stream host;
@@ -151,8 +156,9 @@ cu_result cuStreamUpdateCaptureDependencies(cu_stream stream, cu_graph_node *nod
     return sim_code(driver->capture_depend(device, host, list, count));
 }
 
-cu_result cuStreamUpdateCaptureDependencies_v2(cu_stream stream, cu_graph_node *nodes, const struct cu_edge *edges,
-                                               size_t count, unsigned flags)
+cu_result cuStreamUpdateCaptureDependencies_v2(cu_stream stream, cu_graph_node *nodes,
+                                               const struct cu_edge *edges, size_t count,
+                                               unsigned flags)
 {
     (void)edges;
     return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);
@@ -178,14 +184,15 @@ cu_result cuGraphNodeGetDependencies(cu_graph_node node, cu_graph_node *nodes, s
     return CU_OK;
 }
 
-cu_result cuGraphNodeGetDependencies_v2(cu_graph_node node, cu_graph_node *nodes, struct cu_edge *edges, size_t *count)
+cu_result cuGraphNodeGetDependencies_v2(cu_graph_node node, cu_graph_node *nodes,
+                                        struct cu_edge *edges, size_t *count)
 {
     if (nodes && edges && count)
         memset(edges, 0, *count * sizeof *edges);
     return cuGraphNodeGetDependencies(node, nodes, count);
 }
 
-/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+/* ---- Graphs ---- */
 
 static cu_result let_go(cu_graph graph)
 {
@@ -224,8 +231,8 @@ cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph, unsig
     return CU_OK;
 }
 
-cu_result cuGraphInstantiate_v2(cu_graph_exec *exec, cu_graph graph, cu_graph_node *failed_node, char *text,
-                                size_t size)
+cu_result cuGraphInstantiate_v2(cu_graph_exec *exec, cu_graph graph, cu_graph_node *failed_node,
+                                char *text, size_t size)
 {
     if (failed_node)
         *failed_node = NULL;
@@ -287,21 +294,22 @@ tarn_status sim_native_graph_destroy(void *native)
     return graph_end(native) ? TARN_ERROR_DRIVER : TARN_OK;
 }
 
-/* ---- User objects ------------------------------------------------------------------------------------------------ */
+/* ---- User objects ---- */
 
 static struct sim_user_object *theirs(cu_user_object object)
 {
     return (struct sim_user_object *)(void *)object;
 }
 
-cu_result cuUserObjectCreate(cu_user_object *object, void *argument, cu_host_function destroy, unsigned count,
-                             unsigned flags)
+cu_result cuUserObjectCreate(cu_user_object *object, void *argument, cu_host_function destroy,
+                             unsigned count, unsigned flags)
 {
     int device;
     cu_result code = sim_enter("cuUserObjectCreate", &device);
     if (code)
         return code;
-    if (!object || !destroy || !count || count > INT32_MAX || flags != CU_USER_OBJECT_NOT_SYNCHRONIZED)
+    if (!object || !destroy || !count || count > INT32_MAX ||
+        flags != CU_USER_OBJECT_NOT_SYNCHRONIZED)
         return CU_INVALID_VALUE;
     struct sim_user_object *made = sim_user_object_create(destroy, argument, count);
     if (!made)
@@ -316,17 +324,21 @@ cu_result cuUserObjectRelease(cu_user_object object, unsigned count)
     cu_result code = sim_enter("cuUserObjectRelease", &device);
     if (code)
         return code;
-    return object && count && sim_user_object_release(theirs(object), count) ? CU_OK : CU_INVALID_VALUE;
+    return object && count && sim_user_object_release(theirs(object), count) ? CU_OK
+                                                                             : CU_INVALID_VALUE;
 }
 
 /* What runs a graph holds the graph here, and so what it holds, also when that comes after it. */
-cu_result cuGraphRetainUserObject(cu_graph graph, cu_user_object object, unsigned count, unsigned flags)
+cu_result cuGraphRetainUserObject(cu_graph graph, cu_user_object object, unsigned count,
+                                  unsigned flags)
 {
     int device;
     cu_result code = sim_enter("cuGraphRetainUserObject", &device);
     if (code)
         return code;
-    if (!graph || !graph->live || !object || !count || count > INT32_MAX || flags > CU_USER_OBJECT_IS_MOVED)
+    if (!graph || !graph->live || !object || !count || count > INT32_MAX ||
+        flags > CU_USER_OBJECT_IS_MOVED)
         return CU_INVALID_VALUE;
-    return sim_code(sim_user_object_hold(theirs(object), graph->device, graph->host, count, !flags));
+    return sim_code(
+        sim_user_object_hold(theirs(object), graph->device, graph->host, count, !flags));
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuGetProcAddress of the simulated libcuda: of the prototypes that go by a name it gives the newest one that is not newer
- * than the version asked for, and nothing that is newer than the driver it claims to be. */
+/* cuGetProcAddress of the simulated libcuda: of the prototypes that go by a name it gives the
+ * newest one that is not newer than the version asked for, and nothing that is newer than the
+ * driver it claims to be. */
 #include "cuda/sim_cuda.h"
 
 #include <string.h>
@@ -17,7 +18,8 @@ static const struct {
 #undef X
 };
 
-cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags, cu_lookup_status *status)
+cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags,
+                              cu_lookup_status *status)
 {
     int claimed = (int)sim_cuda_version();
     bool exists = false;
@@ -28,8 +30,8 @@ cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uin
         if (strcmp(entries[i].name, name) != 0)
             continue;
         exists = true;
-        if (entries[i].version <= version &&
-            (best == sizeof entries / sizeof *entries || entries[i].version > entries[best].version))
+        if (entries[i].version <= version && (best == sizeof entries / sizeof *entries ||
+                                              entries[i].version > entries[best].version))
             best = i;
     }
     bool found = best != sizeof entries / sizeof *entries;

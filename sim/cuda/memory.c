@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory of the simulated libcuda. A piece's handle has its device in the uppermost byte, as CUDA's calls name none. */
+/* Memory of the simulated libcuda. A piece's handle has its device in the uppermost byte, as CUDA's
+ * calls name none. */
 #include "cuda/sim_cuda.h"
 #include "driver/host/host_memory.h"
 
@@ -25,7 +26,8 @@ static bool region_of(cu_address address, int *device, uintptr_t *base, size_t *
     return region != NULL;
 }
 
-/* The way into a call about an address: its device need not be the current one, but there must be a context. */
+/* The way into a call about an address: its device need not be the current one, but there must be a
+ * context. */
 static cu_result enter_at(const char *call, cu_address address, int *device)
 {
     uintptr_t base;
@@ -38,7 +40,7 @@ static cu_result enter_at(const char *call, cu_address address, int *device)
     return sim_lost(*device);
 }
 
-/* ---- Allocations ------------------------------------------------------------------------------------------------- */
+/* ---- Allocations ---- */
 
 cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
@@ -46,8 +48,8 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     size_t available, total; /* either output may be NULL */
     cu_result code = sim_enter("cuMemGetInfo", &device);
     if (!code)
-        code = sim_code(
-            driver->memory_info(device, free_bytes ? free_bytes : &available, total_bytes ? total_bytes : &total));
+        code = sim_code(driver->memory_info(device, free_bytes ? free_bytes : &available,
+                                            total_bytes ? total_bytes : &total));
     return code;
 }
 
@@ -94,7 +96,7 @@ cu_result cuMemGetAddressRange_v2(cu_address *base, size_t *size, cu_address add
     return CU_OK;
 }
 
-/* ---- Attributes -------------------------------------------------------------------------------------------------- */
+/* ---- Attributes ---- */
 
 enum attribute { /* CU_POINTER_ATTRIBUTE_ */
                  CONTEXT = 1,
@@ -170,7 +172,8 @@ cu_result cuPointerGetAttribute(void *data, unsigned attribute, cu_address addre
 }
 
 /* What is not known is 0. */
-cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **data, cu_address address)
+cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **data,
+                                 cu_address address)
 {
     cu_result code = sim_enter_process("cuPointerGetAttributes");
     if (code || !count || !attributes || !data)
@@ -230,23 +233,26 @@ cu_result cuMemHostUnregister(void *memory)
     return code == CU_INVALID_VALUE ? CU_HOST_NOT_REGISTERED : code;
 }
 
-/* ---- Virtual memory ---------------------------------------------------------------------------------------------- */
+/* ---- Virtual memory ---- */
 
 static cu_result check_properties(const struct cu_allocation_properties *properties)
 {
-    if (!properties || properties->type != CU_ALLOCATION_PINNED || properties->handle_types > CU_HANDLE_POSIX_FD)
+    if (!properties || properties->type != CU_ALLOCATION_PINNED ||
+        properties->handle_types > CU_HANDLE_POSIX_FD)
         return CU_INVALID_VALUE;
     if (properties->location.type == CU_LOCATION_HOST_NUMA)
         return properties->location.id == 0 && !properties->handle_types ? CU_OK : CU_INVALID_VALUE;
     if (properties->location.type != CU_LOCATION_DEVICE)
         return CU_INVALID_VALUE;
     int count = 0;
-    if (driver->device_count(&count) || properties->location.id < 0 || properties->location.id >= count)
+    if (driver->device_count(&count) || properties->location.id < 0 ||
+        properties->location.id >= count)
         return CU_INVALID_DEVICE;
     return CU_OK;
 }
 
-cu_result cuMemGetAllocationGranularity(size_t *size, const struct cu_allocation_properties *properties,
+cu_result cuMemGetAllocationGranularity(size_t *size,
+                                        const struct cu_allocation_properties *properties,
                                         cu_granularity_kind kind)
 {
     struct driver_properties known;
@@ -288,8 +294,8 @@ cu_result cuMemAddressFree(cu_address address, size_t size)
     return code ? code : sim_code(driver->unreserve(device, (uintptr_t)address, size));
 }
 
-cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
-                      unsigned long long flags)
+cu_result cuMemCreate(cu_piece *piece, size_t size,
+                      const struct cu_allocation_properties *properties, unsigned long long flags)
 {
     int current;
     driver_piece result = 0;
@@ -320,7 +326,8 @@ cu_result cuMemRelease(cu_piece piece)
     return sim_code(driver->release((int)(piece >> PIECE_BITS), piece & PIECE_MASK));
 }
 
-cu_result cuMemExportToShareableHandle(void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags)
+cu_result cuMemExportToShareableHandle(void *handle, cu_piece piece, cu_handle_kind kind,
+                                       unsigned long long flags)
 {
     int current, file = -1;
     cu_result code = sim_enter("cuMemExportToShareableHandle", &current);
@@ -351,7 +358,8 @@ cu_result cuMemImportFromShareableHandle(cu_piece *piece, void *handle, cu_handl
     return code;
 }
 
-cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)
+cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece,
+                   unsigned long long flags)
 {
     int device;
     cu_result code = enter_at("cuMemMap", address, &device);
@@ -369,7 +377,8 @@ cu_result cuMemUnmap(cu_address address, size_t size)
     return code ? code : sim_code(driver->unmap(device, (uintptr_t)address, size));
 }
 
-cu_result cuMemSetAccess(cu_address address, size_t size, const struct cu_access *access, size_t count)
+cu_result cuMemSetAccess(cu_address address, size_t size, const struct cu_access *access,
+                         size_t count)
 {
     int device, devices[TARN_MAX_DEVICES];
     cu_result code = enter_at("cuMemSetAccess", address, &device);
@@ -387,7 +396,7 @@ cu_result cuMemSetAccess(cu_address address, size_t size, const struct cu_access
     return sim_code(driver->set_access(device, (uintptr_t)address, size, devices, (int)count));
 }
 
-/* ---- Copies ------------------------------------------------------------------------------------------------------ */
+/* ---- Copies ---- */
 
 /* Which ends of a copy must be memory of a device. */
 enum { ANY_END = 0, TO_DEVICE = 1, FROM_DEVICE = 2 };
@@ -400,8 +409,8 @@ static bool is_device_memory(uintptr_t address)
     return region_of(address, &device, &base, &size);
 }
 
-static cu_result copy(const char *call, int ends, uintptr_t to, uintptr_t from, size_t size, cu_stream stream,
-                      bool wait)
+static cu_result copy(const char *call, int ends, uintptr_t to, uintptr_t from, size_t size,
+                      cu_stream stream, bool wait)
 {
     int device;
     driver_stream queue;
@@ -410,7 +419,8 @@ static cu_result copy(const char *call, int ends, uintptr_t to, uintptr_t from, 
         code = sim_stream(stream, &device, &queue);
     if (code)
         return code;
-    if ((ends & TO_DEVICE && !is_device_memory(to)) || (ends & FROM_DEVICE && !is_device_memory(from)))
+    if ((ends & TO_DEVICE && !is_device_memory(to)) ||
+        (ends & FROM_DEVICE && !is_device_memory(from)))
         return CU_INVALID_VALUE;
     code = sim_code(driver->copy(device, to, from, size, queue));
     if (!code && wait)
@@ -418,8 +428,8 @@ static cu_result copy(const char *call, int ends, uintptr_t to, uintptr_t from, 
     return code;
 }
 
-static cu_result fill(const char *call, cu_address address, unsigned char value, size_t size, cu_stream stream,
-                      bool wait)
+static cu_result fill(const char *call, cu_address address, unsigned char value, size_t size,
+                      cu_stream stream, bool wait)
 {
     int device;
     driver_stream queue;
@@ -443,17 +453,20 @@ cu_result cuMemcpyAsync(cu_address to, cu_address from, size_t size, cu_stream s
 
 cu_result cuMemcpyHtoDAsync_v2(cu_address to, const void *from, size_t size, cu_stream stream)
 {
-    return copy("cuMemcpyHtoDAsync", TO_DEVICE, (uintptr_t)to, (uintptr_t)from, size, stream, false);
+    return copy("cuMemcpyHtoDAsync", TO_DEVICE, (uintptr_t)to, (uintptr_t)from, size, stream,
+                false);
 }
 
 cu_result cuMemcpyDtoHAsync_v2(void *to, cu_address from, size_t size, cu_stream stream)
 {
-    return copy("cuMemcpyDtoHAsync", FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size, stream, false);
+    return copy("cuMemcpyDtoHAsync", FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size, stream,
+                false);
 }
 
 cu_result cuMemcpyDtoDAsync_v2(cu_address to, cu_address from, size_t size, cu_stream stream)
 {
-    return copy("cuMemcpyDtoDAsync", TO_DEVICE | FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size, stream, false);
+    return copy("cuMemcpyDtoDAsync", TO_DEVICE | FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size,
+                stream, false);
 }
 
 cu_result cuMemcpy(cu_address to, cu_address from, size_t size)
@@ -473,7 +486,8 @@ cu_result cuMemcpyDtoH_v2(void *to, cu_address from, size_t size)
 
 cu_result cuMemcpyDtoD_v2(cu_address to, cu_address from, size_t size)
 {
-    return copy("cuMemcpyDtoD", TO_DEVICE | FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size, NULL, true);
+    return copy("cuMemcpyDtoD", TO_DEVICE | FROM_DEVICE, (uintptr_t)to, (uintptr_t)from, size, NULL,
+                true);
 }
 
 cu_result cuMemsetD8Async(cu_address address, unsigned char value, size_t count, cu_stream stream)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pools of the simulated libcuda, and memory in the order of streams. Unlike the real ones they keep nothing that is free, so what is reserved
- * is what is used; a release threshold is remembered, and has no effect. Handles, limits and other locations are refused. */
+/* Pools of the simulated libcuda, and memory in the order of streams. Unlike the real ones they
+ * keep nothing that is free, so what is reserved is what is used; a release threshold is
+ * remembered, and has no effect. Handles, limits and other locations are refused. */
 #include "base/thread/lock.h"
 #include "cuda/sim_cuda.h"
 
@@ -57,7 +58,8 @@ static cu_pool default_locked(int device)
 {
     cu_pool pool = &pools[device];
     if (!pool->taken)
-        *pool = (struct CUmemPoolHandle_st){.taken = true, .live = true, .device = device, .reuse = {true, true, true}};
+        *pool = (struct CUmemPoolHandle_st){
+            .taken = true, .live = true, .device = device, .reuse = {true, true, true}};
     return pool;
 }
 
@@ -103,10 +105,11 @@ cu_pool sim_pool_of(cu_address address)
     return pool;
 }
 
-/* ---- Allocations -------------------------------------------------------------------------------------------------- */
+/* ---- Allocations ---- */
 
 /* A stream that captures is not served, though the real one makes nodes of its graph. */
-static cu_result alloc(const char *call, cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+static cu_result alloc(const char *call, cu_address *address, size_t size, cu_pool pool,
+                       cu_stream stream)
 {
     int device;
     driver_stream queue;
@@ -119,7 +122,8 @@ static cu_result alloc(const char *call, cu_address *address, size_t size, cu_po
     mutex_lock(&pools_lock);
     if (!pool)
         pool = current[device] ? current[device] : default_locked(device);
-    bool there = is_live_locked(pool) && pool->device == device; /* of the stream's device, unlike the real one */
+    /* Of the stream's device, unlike the real one */
+    bool there = is_live_locked(pool) && pool->device == device;
     mutex_unlock(&pools_lock);
     if (!address || !size || !there)
         return CU_INVALID_VALUE;
@@ -152,7 +156,8 @@ cu_result cuMemFreeAsync(cu_address address, cu_stream stream)
         code = sim_stream(stream, &device, &queue);
     if (code)
         return code;
-    sim_pool_forget(address); /* before another thread can be given the address; a free that fails is of nothing */
+    sim_pool_forget(address); /* before another thread can be given the address; a free that fails
+                                 is of nothing */
     return sim_code(driver->free_async(device, (uintptr_t)address, queue));
 }
 
@@ -166,7 +171,8 @@ cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream strea
     return cuMemAllocAsync(address, size, per_thread(stream));
 }
 
-cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool,
+                                       cu_stream stream)
 {
     return cuMemAllocFromPoolAsync(address, size, pool, per_thread(stream));
 }
@@ -191,7 +197,7 @@ cu_result cuStreamSynchronize_ptsz(cu_stream stream)
     return cuStreamSynchronize(per_thread(stream));
 }
 
-/* ---- Pools -------------------------------------------------------------------------------------------------------- */
+/* ---- Pools ---- */
 
 static cu_result check_device(const char *call, int device)
 {
@@ -199,7 +205,8 @@ static cu_result check_device(const char *call, int device)
     cu_result code = sim_enter_process(call);
     if (code)
         return code;
-    return driver->device_count(&count) || device < 0 || device >= count ? CU_INVALID_DEVICE : CU_OK;
+    return driver->device_count(&count) || device < 0 || device >= count ? CU_INVALID_DEVICE
+                                                                         : CU_OK;
 }
 
 cu_result cuDeviceGetDefaultMemPool(cu_pool *pool, cu_device device)
@@ -244,15 +251,18 @@ cu_result cuMemPoolCreate(cu_pool *pool, const struct cu_pool_properties *proper
     cu_result code = check_device("cuMemPoolCreate", properties->location.id);
     if (code)
         return code;
-    if (properties->type != CU_ALLOCATION_PINNED || properties->location.type != CU_LOCATION_DEVICE ||
-        properties->handle_types || properties->most)
+    if (properties->type != CU_ALLOCATION_PINNED ||
+        properties->location.type != CU_LOCATION_DEVICE || properties->handle_types ||
+        properties->most)
         return CU_INVALID_VALUE;
     mutex_lock(&pools_lock);
     code = CU_OUT_OF_MEMORY;
     for (int i = TARN_MAX_DEVICES; i < POOLS && code; i++)
         if (!pools[i].taken) {
-            pools[i] = (struct CUmemPoolHandle_st){
-                .taken = true, .live = true, .device = properties->location.id, .reuse = {true, true, true}};
+            pools[i] = (struct CUmemPoolHandle_st){.taken = true,
+                                                   .live = true,
+                                                   .device = properties->location.id,
+                                                   .reuse = {true, true, true}};
             *pool = &pools[i];
             code = CU_OK;
         }
@@ -314,8 +324,8 @@ cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *value)
     if (code)
         return code;
     mutex_lock(&pools_lock);
-    if (!is_live_locked(pool) || !value || attribute < REUSE_FIRST || attribute > USED_HIGH || attribute == RESERVED ||
-        attribute == USED)
+    if (!is_live_locked(pool) || !value || attribute < REUSE_FIRST || attribute > USED_HIGH ||
+        attribute == RESERVED || attribute == USED)
         code = CU_INVALID_VALUE;
     else if (attribute <= REUSE_LAST)
         pool->reuse[attribute - REUSE_FIRST] = *(const int *)value;
@@ -327,13 +337,15 @@ cu_result cuMemPoolSetAttribute(cu_pool pool, unsigned attribute, void *value)
     return code;
 }
 
-/* The memory is the host's, so that a device which was not let in reaches it all the same. What the pool's own device has stays. */
+/* The memory is the host's, so that a device which was not let in reaches it all the same. What the
+ * pool's own device has stays. */
 cu_result cuMemPoolSetAccess(cu_pool pool, const struct cu_access *access, size_t count)
 {
     cu_result code = sim_enter_process("cuMemPoolSetAccess");
     for (size_t i = 0; !code && access && i < count; i++)
-        code = access[i].location.type == CU_LOCATION_DEVICE ? check_device("cuMemPoolSetAccess", access[i].location.id)
-                                                             : CU_INVALID_VALUE;
+        code = access[i].location.type == CU_LOCATION_DEVICE
+                   ? check_device("cuMemPoolSetAccess", access[i].location.id)
+                   : CU_INVALID_VALUE;
     if (code || (count && !access))
         return code ? code : CU_INVALID_VALUE;
     mutex_lock(&pools_lock);
@@ -355,7 +367,8 @@ cu_result cuMemPoolGetAccess(unsigned *flags, cu_pool pool, struct cu_location *
         return code ? code : CU_INVALID_VALUE;
     mutex_lock(&pools_lock);
     if (is_live_locked(pool))
-        *flags = location->id == pool->device || pool->reached[location->id] ? CU_ACCESS_READ_WRITE : 0;
+        *flags =
+            location->id == pool->device || pool->reached[location->id] ? CU_ACCESS_READ_WRITE : 0;
     else
         code = CU_INVALID_VALUE;
     mutex_unlock(&pools_lock);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The simulated libcuda.so.1: the public driver API, without kernels, on the host device. It serves any program that
- * opens or links it; libtarn need not be in the process. device.c has devices, contexts and the way into a call;
- * memory.c, stream.c, graph.c what they say; lookup.c cuGetProcAddress.
+/* The simulated libcuda.so.1: the public driver API, without kernels, on the host device. It serves
+ * any program that opens or links it; libtarn need not be in the process. device.c has devices,
+ * contexts and the way into a call; memory.c, stream.c, graph.c what they say; lookup.c
+ * cuGetProcAddress.
  *
- * It refuses what CUDA refuses: calls before cuInit (3), in a child of fork() (3), from the exit of the process on (4),
- * without a context (201), on the legacy stream while a blocking stream captures (906), unsafe ones while a capture bars
- * them (900). A sticky error that a knob asks for leaves the device lost. Its addresses are addresses of the process, and
- * an address range belongs to the device that was current when it was reserved: a piece of another one cannot be mapped
+ * It refuses what CUDA refuses: calls before cuInit (3), in a child of fork() (3), from the exit of
+ * the process on (4), without a context (201), on the legacy stream while a blocking stream
+ * captures (906), unsafe ones while a capture bars them (900). A sticky error that a knob asks for
+ * leaves the device lost. Its addresses are addresses of the process, and an address range belongs
+ * to the device that was current when it was reserved: a piece of another one cannot be mapped
  * there. A context whose last holder has released it is inactive, but keeps its memory.
  *
- *   TARN_SIM_CUDA_VERSION   the version of the driver to claim, 13000 at first: entry points that are newer are not found
- *                           by cuGetProcAddress
+ *   TARN_SIM_CUDA_VERSION   the version of the driver to claim, 13000 at first: entry points that
+ *                           are newer are not found by cuGetProcAddress
  * and what common/sim.h reads. */
 #ifndef SIM_CUDA_SIM_CUDA_H
 #define SIM_CUDA_SIM_CUDA_H
@@ -30,7 +32,8 @@ struct CUctx_st {
     unsigned flags;
 };
 
-/* Objects are never unmapped, and `live` is not in the first word, which the object pools use: a stale handle is found. */
+/* Objects are never unmapped, and `live` is not in the first word, which the object pools use: a
+ * stale handle is found. */
 struct CUstream_st {
     void *first;
     bool live;
@@ -64,7 +67,8 @@ struct CUgraphExec_st {
 #define SIM_CUDA_VERSION_DEFAULT 13000
 unsigned sim_cuda_version(void);
 
-/* The first line of an entry: CU_OK when it may go on. `sim_enter` also wants a current context, and gives its device. */
+/* The first line of an entry: CU_OK when it may go on. `sim_enter` also wants a current context,
+ * and gives its device. */
 cu_result sim_enter_process(const char *call);
 cu_result sim_enter(const char *call, int *device);
 /* Whether a device was lost. */
@@ -80,8 +84,8 @@ void sim_pool_forget(cu_address address);
 /* The pool that a block is of; NULL: none. */
 cu_pool sim_pool_of(cu_address address);
 
-/* A stream's device and what the host device calls it: 0 and 1 are the legacy stream of the current context, 2 the
- * per-thread one. */
+/* A stream's device and what the host device calls it: 0 and 1 are the legacy stream of the current
+ * context, 2 the per-thread one. */
 cu_result sim_stream(cu_stream stream, int *device, driver_stream *host);
 
 #define X(name, version, symbol, needed, parameters) SIM_EXPORT cu_result symbol parameters;
@@ -90,9 +94,11 @@ CUDA_LOADER_LIST(X)
 SIM_CUDA_CALL_LIST(X)
 #undef X
 
-/* For programs compiled for per-thread default streams; by the loader alone, as the lists have no stream modes. */
+/* For programs compiled for per-thread default streams; by the loader alone, as the lists have no
+ * stream modes. */
 SIM_EXPORT cu_result cuMemAllocAsync_ptsz(cu_address *address, size_t size, cu_stream stream);
-SIM_EXPORT cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream);
+SIM_EXPORT cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool,
+                                                  cu_stream stream);
 SIM_EXPORT cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream);
 SIM_EXPORT cu_result cuEventRecord_ptsz(cu_event event, cu_stream stream);
 SIM_EXPORT cu_result cuStreamIsCapturing_ptsz(cu_stream stream, cu_capture_status *state);

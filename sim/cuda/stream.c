@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Streams and events of the simulated libcuda: CUDA's calls do not name a device, so a handle remembers its own. */
+/* Streams and events of the simulated libcuda: CUDA's calls do not name a device, so a handle
+ * remembers its own. */
 #include "base/pages.h"
 #include "cuda/sim_cuda.h"
 
@@ -10,7 +11,8 @@
 
 static struct object_pool streams = OBJECT_POOL(struct CUstream_st);
 static struct object_pool events = OBJECT_POOL(struct CUevent_st);
-static _Thread_local cu_stream own[TARN_MAX_DEVICES]; /* per-thread default streams; they outlive their threads */
+static _Thread_local cu_stream own[TARN_MAX_DEVICES]; /* per-thread default streams; they outlive
+                                                         their threads */
 
 static cu_result create(int device, unsigned flags, int priority, cu_stream *stream)
 {
@@ -34,7 +36,8 @@ static cu_result create(int device, unsigned flags, int priority, cu_stream *str
         object_free(&streams, result);
         return code;
     }
-    *result = (struct CUstream_st){.live = true, .device = device, .priority = priority, .flags = flags, .host = host};
+    *result = (struct CUstream_st){
+        .live = true, .device = device, .priority = priority, .flags = flags, .host = host};
     *stream = result;
     return CU_OK;
 }
@@ -45,7 +48,8 @@ cu_result sim_stream(cu_stream stream, int *device, driver_stream *host)
     if (!stream || stream == LEGACY)
         return CU_OK;
     if (stream == PER_THREAD) {
-        cu_result code = own[*device] ? CU_OK : create(*device, CU_STREAM_BLOCKING, 0, &own[*device]);
+        cu_result code =
+            own[*device] ? CU_OK : create(*device, CU_STREAM_BLOCKING, 0, &own[*device]);
         if (code)
             return code;
         stream = own[*device];
@@ -145,7 +149,8 @@ cu_result cuStreamGetId(cu_stream stream, unsigned long long *id)
     if (!code)
         code = id ? sim_code(driver->stream_number(device, host, &number)) : CU_INVALID_VALUE;
     if (code == CU_CAPTURE_UNSUPPORTED)
-        (void)driver->stream_query(device, host); /* which invalidates the capture, as this does on an H200 */
+        (void)driver->stream_query(device, host); /* which invalidates the capture, as this does on
+                                                     an H200 */
     if (!code)
         *id = number;
     return code;
@@ -179,7 +184,7 @@ cu_result cuLaunchHostFunc(cu_stream stream, cu_host_function function, void *ar
     return function ? sim_code(driver->call(device, host, function, argument)) : CU_INVALID_VALUE;
 }
 
-/* ---- Events ------------------------------------------------------------------------------------------------------ */
+/* ---- Events ---- */
 
 /* The way into a call about an event. */
 static cu_result enter_event(const char *call, cu_event event)

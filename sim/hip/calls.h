@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the simulated libamdhip64 exports beside what tarn uses of it: what AMD's own libraries and common programs need.
- * The columns are those of HIP_CALL_LIST; tests/abi/check_hip.c compares these too. */
+/* What the simulated libamdhip64 exports beside what tarn uses of it: what AMD's own libraries and
+ * common programs need. The columns are those of HIP_CALL_LIST; tests/abi/check_hip.c compares
+ * these too. */
 #ifndef SIM_HIP_CALLS_H
 #define SIM_HIP_CALLS_H
 
@@ -12,8 +13,8 @@ struct hip_dimensions {
     uint32_t x, y, z;
 };
 
-/* hipDeviceProp_t as it was before 6.0, and as hipGetDeviceProperties() gives it in every version: later headers ask for
- * hipGetDevicePropertiesR0600() by that name. */
+/* hipDeviceProp_t as it was before 6.0, and as hipGetDeviceProperties() gives it in every version:
+ * later headers ask for hipGetDevicePropertiesR0600() by that name. */
 struct hip_properties {
     char name[256];
     size_t memory, shared_per_block; /* bytes */
@@ -36,39 +37,41 @@ struct hip_properties {
 };
 
 /* X(exported symbol, HIP version that has it, whether tarn cannot do without, parameters) */
-#define SIM_HIP_CALL_LIST(X)                                                                                           \
-    X(hipDriverGetVersion, 42, false, (int *version))                                                                  \
-    X(hipGetDeviceProperties, 42, false, (struct hip_properties * properties, int device))                             \
-    X(hipPeekAtLastError, 42, false, (void))                                                                           \
-    X(hipMemcpy, 42, false, (void *to, const void *from, size_t size, hip_copy_kind kind))                             \
-    X(hipMemcpyWithStream, 42, false,                                                                                  \
-      (void *to, const void *from, size_t size, hip_copy_kind kind, hip_stream stream))                                \
-    X(hipMemcpy2D, 42, false,                                                                                          \
-      (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,                    \
-       hip_copy_kind kind))                                                                                            \
-    X(hipMemset, 42, false, (void *address, int value, size_t size))                                                   \
-    X(hipMemset2DAsync, 42, false,                                                                                     \
-      (void *address, size_t pitch, int value, size_t width, size_t height, hip_stream stream))                        \
-    X(hipStreamCreate, 42, false, (hip_stream * stream))                                                               \
-    X(hipStreamCreateWithFlags, 42, false, (hip_stream * stream, unsigned flags))                                      \
-    X(hipStreamGetFlags, 42, false, (hip_stream stream, unsigned *flags))                                              \
-    X(hipStreamGetPriority, 42, false, (hip_stream stream, int *priority))                                             \
-    X(hipEventCreate, 42, false, (hip_event * event))                                                                  \
-    X(hipLaunchKernel, 42, false,                                                                                      \
-      (const void *function, struct hip_dimensions grid, struct hip_dimensions block, void **arguments, size_t shared, \
-       hip_stream stream))                                                                                             \
-    X(__hipPushCallConfiguration, 42, false,                                                                           \
-      (struct hip_dimensions grid, struct hip_dimensions block, size_t shared, hip_stream stream))                     \
-    X(__hipPopCallConfiguration, 42, false,                                                                            \
-      (struct hip_dimensions * grid, struct hip_dimensions * block, size_t * shared, hip_stream * stream))
+#define SIM_HIP_CALL_LIST(X)                                                                       \
+    X(hipDriverGetVersion, 42, false, (int *version))                                              \
+    X(hipGetDeviceProperties, 42, false, (struct hip_properties * properties, int device))         \
+    X(hipPeekAtLastError, 42, false, (void))                                                       \
+    X(hipMemcpy, 42, false, (void *to, const void *from, size_t size, hip_copy_kind kind))         \
+    X(hipMemcpyWithStream, 42, false,                                                              \
+      (void *to, const void *from, size_t size, hip_copy_kind kind, hip_stream stream))            \
+    X(hipMemcpy2D, 42, false,                                                                      \
+      (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,               \
+       size_t height, hip_copy_kind kind))                                                         \
+    X(hipMemset, 42, false, (void *address, int value, size_t size))                               \
+    X(hipMemset2DAsync, 42, false,                                                                 \
+      (void *address, size_t pitch, int value, size_t width, size_t height, hip_stream stream))    \
+    X(hipStreamCreate, 42, false, (hip_stream * stream))                                           \
+    X(hipStreamCreateWithFlags, 42, false, (hip_stream * stream, unsigned flags))                  \
+    X(hipStreamGetFlags, 42, false, (hip_stream stream, unsigned *flags))                          \
+    X(hipStreamGetPriority, 42, false, (hip_stream stream, int *priority))                         \
+    X(hipEventCreate, 42, false, (hip_event * event))                                              \
+    X(hipLaunchKernel, 42, false,                                                                  \
+      (const void *function, struct hip_dimensions grid, struct hip_dimensions block,              \
+       void **arguments, size_t shared, hip_stream stream))                                        \
+    X(__hipPushCallConfiguration, 42, false,                                                       \
+      (struct hip_dimensions grid, struct hip_dimensions block, size_t shared, hip_stream stream)) \
+    X(__hipPopCallConfiguration, 42, false,                                                        \
+      (struct hip_dimensions * grid, struct hip_dimensions * block, size_t * shared,               \
+       hip_stream * stream))
 
-/* What a compiled program calls to enter its kernels, as clang generates it. No header declares these. */
+/* What a compiled program calls to enter its kernels, as clang generates it. No header declares
+ * these. */
 void **__hipRegisterFatBinary(const void *binary);
 void __hipUnregisterFatBinary(void **modules);
-void __hipRegisterFunction(void **modules, const void *function, const char *name, const char *device_name,
-                           unsigned limit, void *thread, void *block, void *block_size, void *grid_size,
-                           const int *warp_size);
-void __hipRegisterVar(void **modules, void *variable, const char *name, const char *device_name, int is_external,
-                      size_t size, int is_constant, int is_global);
+void __hipRegisterFunction(void **modules, const void *function, const char *name,
+                           const char *device_name, unsigned limit, void *thread, void *block,
+                           void *block_size, void *grid_size, const int *warp_size);
+void __hipRegisterVar(void **modules, void *variable, const char *name, const char *device_name,
+                      int is_external, size_t size, int is_constant, int is_global);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Devices and codes of the simulated libamdhip64. Owns each thread's current device and last error. */
+/* Devices and codes of the simulated libamdhip64. Owns each thread's current device and last
+ * error. */
 #include "hip/sim_hip.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 static _Thread_local int current;
 static _Thread_local hip_result last_error;
 
-/* ---- The way into a call ----------------------------------------------------------------------------------------- */
+/* ---- The way into a call ---- */
 
 int sim_hip_version(void)
 {
@@ -86,7 +87,7 @@ int sim_device(void)
     return current;
 }
 
-/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+/* ---- Codes ---- */
 
 static const struct {
     hip_result code;
@@ -134,7 +135,7 @@ hip_result hipPeekAtLastError(void)
     return last_error;
 }
 
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
 hip_result hipInit(unsigned flags)
 {
@@ -161,7 +162,8 @@ hip_result hipGetDeviceCount(int *count)
 {
     hip_result code = sim_enter(__func__);
     if (!code)
-        code = count ? sim_code(host_device_count(count), HIP_CAPTURE_UNSUPPORTED) : HIP_INVALID_VALUE;
+        code =
+            count ? sim_code(host_device_count(count), HIP_CAPTURE_UNSUPPORTED) : HIP_INVALID_VALUE;
     return sim_leave(code);
 }
 
@@ -317,7 +319,8 @@ hip_result hipDeviceCanAccessPeer(int *can, int device, int peer)
     bool possible = false;
     hip_result code = sim_enter(__func__);
     if (!code)
-        code = can ? sim_code(host_peer_possible(device, peer, &possible), HIP_CAPTURE_UNSUPPORTED) : HIP_INVALID_VALUE;
+        code = can ? sim_code(host_peer_possible(device, peer, &possible), HIP_CAPTURE_UNSUPPORTED)
+                   : HIP_INVALID_VALUE;
     if (!code)
         *can = possible && device != peer;
     return sim_leave(code);
@@ -344,8 +347,9 @@ hip_result sim_beside_no_capture(hip_result refusal)
     return refusal;
 }
 
-/* Invalidates the captures of all devices from 6.2 on (CHECK_SUPPORTED_DURING_CAPTURE in ROCm/clr, hip_device_runtime.cpp of
- * rocm-6.2.0 and later, and of ROCm/rocm-systems); in rocm-6.1.2 and before it does not look at captures. */
+/* Invalidates the captures of all devices from 6.2 on (CHECK_SUPPORTED_DURING_CAPTURE in ROCm/clr,
+ * hip_device_runtime.cpp of rocm-6.2.0 and later, and of ROCm/rocm-systems); in rocm-6.1.2 and
+ * before it does not look at captures. */
 hip_result hipDeviceSynchronize(void)
 {
     hip_result code = sim_enter(__func__);

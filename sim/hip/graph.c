@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs of the simulated libamdhip64. What runs a graph holds it, so that the graph can be destroyed first. */
+/* Captures and graphs of the simulated libamdhip64. What runs a graph holds it, so that the graph
+ * can be destroyed first. */
 #include "base/pages.h"
 #include "base/thread/lock.h"
 #include "common/user_object.h"
@@ -19,7 +20,7 @@ static hip_result enter(const char *call, hip_stream stream, int *device, driver
     return code ? code : sim_stream(stream, device, queue);
 }
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
 hip_result hipThreadExchangeStreamCaptureMode(hip_stream_capture_mode *mode)
 {
@@ -55,15 +56,17 @@ hip_result hipStreamBeginCapture(hip_stream stream, hip_stream_capture_mode mode
     if (!code && is(device, queue, DRIVER_CAPTURE_ACTIVE))
         code = HIP_ILLEGAL_STATE;
     if (!code)
-        code = sim_code(host_capture_begin(device, queue, (enum driver_capture_mode)mode), HIP_ILLEGAL_STATE);
+        code = sim_code(host_capture_begin(device, queue, (enum driver_capture_mode)mode),
+                        HIP_ILLEGAL_STATE);
     if (!code)
         stay(stream, false);
     return sim_leave(code);
 }
 
-/* Of an invalidated capture, or one with work that is not joined, ROCm/clr says the failure and keeps the stream's state, until a capture
- * begins there again (hipamd/src/hip_graph.cpp, hipStreamEndCapture_common(), rocm-5.7.1 to amd-staging of October 2024). Here the capture
- * itself is over, and the stream alone says that it is invalidated. */
+/* Of an invalidated capture, or one with work that is not joined, ROCm/clr says the failure and
+ * keeps the stream's state, until a capture begins there again (hipamd/src/hip_graph.cpp,
+ * hipStreamEndCapture_common(), rocm-5.7.1 to amd-staging of October 2024). Here the capture itself
+ * is over, and the stream alone says that it is invalidated. */
 static hip_result end(hip_stream stream, hip_graph *graph)
 {
     int device;
@@ -110,8 +113,9 @@ static hip_result ask_legacy(void)
     return HIP_OK;
 }
 
-hip_result hipStreamGetCaptureInfo_v2(hip_stream stream, hip_stream_capture_status *status, unsigned long long *id,
-                                      hip_graph *graph, const hip_graph_node **nodes, size_t *count)
+hip_result hipStreamGetCaptureInfo_v2(hip_stream stream, hip_stream_capture_status *status,
+                                      unsigned long long *id, hip_graph *graph,
+                                      const hip_graph_node **nodes, size_t *count)
 {
     int device;
     driver_stream queue;
@@ -120,10 +124,13 @@ hip_result hipStreamGetCaptureInfo_v2(hip_stream stream, hip_stream_capture_stat
     if (!code && !status)
         code = HIP_INVALID_VALUE;
     if (!code)
-        code = queue ? sim_code(host_capture_status(device, queue, &capture), HIP_CAPTURE_UNSUPPORTED) : ask_legacy();
+        code = queue
+                   ? sim_code(host_capture_status(device, queue, &capture), HIP_CAPTURE_UNSUPPORTED)
+                   : ask_legacy();
     if (code)
         return sim_leave(code);
-    if (queue && stream != HIP_THREADS_STREAM && stream->stays_invalid && capture.state == DRIVER_CAPTURE_NONE)
+    if (queue && stream != HIP_THREADS_STREAM && stream->stays_invalid &&
+        capture.state == DRIVER_CAPTURE_NONE)
         capture.state = DRIVER_CAPTURE_INVALIDATED;
     *status = (hip_stream_capture_status)capture.state;
     if (id && capture.state == DRIVER_CAPTURE_ACTIVE)
@@ -143,7 +150,8 @@ hip_result hipStreamIsCapturing(hip_stream stream, hip_stream_capture_status *st
 }
 
 /* The stream's last nodes and `count` more of them. */
-static hip_result depend_on_more(int device, driver_stream queue, const driver_node *nodes, size_t count)
+static hip_result depend_on_more(int device, driver_stream queue, const driver_node *nodes,
+                                 size_t count)
 {
     driver_node list[64];
     struct driver_capture capture;
@@ -156,10 +164,12 @@ static hip_result depend_on_more(int device, driver_stream queue, const driver_n
         memcpy(list, capture.nodes, capture.node_count * sizeof *list);
     if (count)
         memcpy(list + capture.node_count, nodes, count * sizeof *list);
-    return sim_code(host_capture_depend(device, queue, list, capture.node_count + count), HIP_ILLEGAL_STATE);
+    return sim_code(host_capture_depend(device, queue, list, capture.node_count + count),
+                    HIP_ILLEGAL_STATE);
 }
 
-hip_result hipStreamUpdateCaptureDependencies(hip_stream stream, hip_graph_node *nodes, size_t count, unsigned flags)
+hip_result hipStreamUpdateCaptureDependencies(hip_stream stream, hip_graph_node *nodes,
+                                              size_t count, unsigned flags)
 {
     int device;
     driver_stream queue;
@@ -181,8 +191,9 @@ hip_result hipGraphNodeGetDependencies(hip_graph_node node, hip_graph_node *node
     if (!code && (!node || !count))
         code = HIP_INVALID_VALUE;
     if (!code)
-        code = sim_code(host_node_before(0, node, (driver_node *)(void *)nodes, nodes ? *count : 0, &all),
-                        HIP_ILLEGAL_STATE);
+        code = sim_code(
+            host_node_before(0, node, (driver_node *)(void *)nodes, nodes ? *count : 0, &all),
+            HIP_ILLEGAL_STATE);
     if (!code && nodes && *count < all)
         code = HIP_INVALID_VALUE;
     if (!code)
@@ -190,7 +201,7 @@ hip_result hipGraphNodeGetDependencies(hip_graph_node node, hip_graph_node *node
     return sim_leave(code);
 }
 
-/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+/* ---- Graphs ---- */
 
 static hip_result let_go(hip_graph graph)
 {
@@ -199,7 +210,8 @@ static hip_result let_go(hip_graph graph)
     mutex_unlock(&graphs_lock);
     if (!last)
         return HIP_OK;
-    hip_result code = sim_code(host_graph_destroy(graph->device, graph->host), HIP_CAPTURE_UNSUPPORTED);
+    hip_result code =
+        sim_code(host_graph_destroy(graph->device, graph->host), HIP_CAPTURE_UNSUPPORTED);
     object_free(&graphs, graph);
     return code;
 }
@@ -223,7 +235,8 @@ static hip_result instantiate(hip_graph_exec *exec, hip_graph graph)
     return HIP_OK;
 }
 
-hip_result hipGraphInstantiateWithFlags(hip_graph_exec *exec, hip_graph graph, unsigned long long flags)
+hip_result hipGraphInstantiateWithFlags(hip_graph_exec *exec, hip_graph graph,
+                                        unsigned long long flags)
 {
     hip_result code = sim_enter(__func__);
     if (!code)
@@ -284,7 +297,7 @@ tarn_status sim_native_graph_destroy(void *native)
     return graph_end(native) ? TARN_ERROR_DRIVER : TARN_OK;
 }
 
-/* ---- User objects ------------------------------------------------------------------------------------------------ */
+/* ---- User objects ---- */
 
 #if SIM_HIP_VERSION >= 50300000
 static struct sim_user_object *theirs(hip_user_object object)
@@ -292,12 +305,13 @@ static struct sim_user_object *theirs(hip_user_object object)
     return (struct sim_user_object *)(void *)object;
 }
 
-hip_result hipUserObjectCreate(hip_user_object *object, void *argument, hip_host_function destroy, unsigned count,
-                               unsigned flags)
+hip_result hipUserObjectCreate(hip_user_object *object, void *argument, hip_host_function destroy,
+                               unsigned count, unsigned flags)
 {
     struct sim_user_object *made = NULL;
     hip_result code = sim_enter(__func__);
-    if (!code && (!object || !destroy || !count || count > INT32_MAX || flags != HIP_USER_OBJECT_NOT_SYNCHRONIZED))
+    if (!code && (!object || !destroy || !count || count > INT32_MAX ||
+                  flags != HIP_USER_OBJECT_NOT_SYNCHRONIZED))
         code = HIP_INVALID_VALUE;
     if (!code) {
         made = sim_user_object_create(destroy, argument, count);
@@ -318,14 +332,17 @@ hip_result hipUserObjectRelease(hip_user_object object, unsigned count)
 }
 
 /* What runs a graph holds the graph here, and so what it holds, also when that comes after it. */
-hip_result hipGraphRetainUserObject(hip_graph graph, hip_user_object object, unsigned count, unsigned flags)
+hip_result hipGraphRetainUserObject(hip_graph graph, hip_user_object object, unsigned count,
+                                    unsigned flags)
 {
     hip_result code = sim_enter(__func__);
-    if (!code && (!graph || !graph->live || !object || !count || count > INT32_MAX || flags > HIP_USER_OBJECT_IS_MOVED))
+    if (!code && (!graph || !graph->live || !object || !count || count > INT32_MAX ||
+                  flags > HIP_USER_OBJECT_IS_MOVED))
         code = HIP_INVALID_VALUE;
     if (!code)
-        code = sim_code(sim_user_object_hold(theirs(object), graph->device, graph->host, count, !flags),
-                        HIP_CAPTURE_UNSUPPORTED);
+        code = sim_code(
+            sim_user_object_hold(theirs(object), graph->device, graph->host, count, !flags),
+            HIP_CAPTURE_UNSUPPORTED);
     return sim_leave(code);
 }
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The entry points through which compiled programs register and launch their kernels. There are none here: they are
- * taken note of by nobody, and a launch is refused with hipErrorNotSupported. */
+/* The entry points through which compiled programs register and launch their kernels. There are
+ * none here: they are taken note of by nobody, and a launch is refused with
+ * hipErrorNotSupported. */
 #include "hip/sim_hip.h"
 
 static _Thread_local struct {
@@ -11,8 +12,8 @@ static _Thread_local struct {
     hip_stream stream;
 } configuration;
 
-hip_result __hipPushCallConfiguration(struct hip_dimensions grid, struct hip_dimensions block, size_t shared,
-                                      hip_stream stream)
+hip_result __hipPushCallConfiguration(struct hip_dimensions grid, struct hip_dimensions block,
+                                      size_t shared, hip_stream stream)
 {
     configuration.grid = grid;
     configuration.block = block;
@@ -21,8 +22,8 @@ hip_result __hipPushCallConfiguration(struct hip_dimensions grid, struct hip_dim
     return HIP_OK;
 }
 
-hip_result __hipPopCallConfiguration(struct hip_dimensions *grid, struct hip_dimensions *block, size_t *shared,
-                                     hip_stream *stream)
+hip_result __hipPopCallConfiguration(struct hip_dimensions *grid, struct hip_dimensions *block,
+                                     size_t *shared, hip_stream *stream)
 {
     *grid = configuration.grid;
     *block = configuration.block;
@@ -31,8 +32,9 @@ hip_result __hipPopCallConfiguration(struct hip_dimensions *grid, struct hip_dim
     return HIP_OK;
 }
 
-hip_result hipLaunchKernel(const void *function, struct hip_dimensions grid, struct hip_dimensions block,
-                           void **arguments, size_t shared, hip_stream stream)
+hip_result hipLaunchKernel(const void *function, struct hip_dimensions grid,
+                           struct hip_dimensions block, void **arguments, size_t shared,
+                           hip_stream stream)
 {
     hip_result code = sim_enter(__func__);
     (void)function;
@@ -57,8 +59,9 @@ SIM_EXPORT void __hipUnregisterFatBinary(void **modules)
     (void)modules;
 }
 
-SIM_EXPORT void __hipRegisterFunction(void **modules, const void *function, const char *name, const char *device_name,
-                                      unsigned limit, void *thread, void *block, void *block_size, void *grid_size,
+SIM_EXPORT void __hipRegisterFunction(void **modules, const void *function, const char *name,
+                                      const char *device_name, unsigned limit, void *thread,
+                                      void *block, void *block_size, void *grid_size,
                                       const int *warp_size)
 {
     (void)modules;
@@ -73,8 +76,9 @@ SIM_EXPORT void __hipRegisterFunction(void **modules, const void *function, cons
     (void)warp_size;
 }
 
-SIM_EXPORT void __hipRegisterVar(void **modules, void *variable, const char *name, const char *device_name,
-                                 int is_external, size_t size, int is_constant, int is_global)
+SIM_EXPORT void __hipRegisterVar(void **modules, void *variable, const char *name,
+                                 const char *device_name, int is_external, size_t size,
+                                 int is_constant, int is_global)
 {
     (void)modules;
     (void)variable;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory of the simulated libamdhip64. Its addresses are addresses of the process; an address range belongs to the device
- * that was current when it was reserved. */
+/* Memory of the simulated libamdhip64. Its addresses are addresses of the process; an address range
+ * belongs to the device that was current when it was reserved. */
 #include "base/pages.h"
 #include "driver/host/host_memory.h"
 #include "hip/sim_hip.h"
@@ -26,7 +26,8 @@ static bool region_of(const void *at, struct region *found)
     mutex_lock(&host_memory_lock);
     const struct host_region *region = host_region_at(address);
     if (region) {
-        const struct host_mapping *mapping = region->granules ? *host_granule_of(region, address) : NULL;
+        const struct host_mapping *mapping =
+            region->granules ? *host_granule_of(region, address) : NULL;
         *found = (struct region){
             .device = region->device->number,
             .address = region->address,
@@ -39,7 +40,7 @@ static bool region_of(const void *at, struct region *found)
     return region != NULL;
 }
 
-/* ---- Allocations ------------------------------------------------------------------------------------------------- */
+/* ---- Allocations ---- */
 
 hip_result hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
@@ -47,7 +48,8 @@ hip_result hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     if (!code && (!free_bytes || !total_bytes))
         code = HIP_INVALID_VALUE;
     if (!code)
-        code = sim_code(host_memory_info(sim_device(), free_bytes, total_bytes), HIP_CAPTURE_UNSUPPORTED);
+        code = sim_code(host_memory_info(sim_device(), free_bytes, total_bytes),
+                        HIP_CAPTURE_UNSUPPORTED);
     return sim_leave(code);
 }
 
@@ -56,7 +58,8 @@ static hip_result allocate(int device, void **address, size_t size)
     uintptr_t result = 0;
     if (!address)
         return HIP_INVALID_VALUE;
-    hip_result code = size ? sim_code(host_alloc(device, size, &result), HIP_CAPTURE_UNSUPPORTED) : HIP_OK;
+    hip_result code =
+        size ? sim_code(host_alloc(device, size, &result), HIP_CAPTURE_UNSUPPORTED) : HIP_OK;
     if (!code)
         *address = (void *)result;
     return code;
@@ -88,7 +91,8 @@ hip_result hipFree(void *address)
 }
 
 /* A stream that captures is not served. */
-static hip_result enter_ordered(const char *call, hip_stream stream, int *device, driver_stream *queue)
+static hip_result enter_ordered(const char *call, hip_stream stream, int *device,
+                                driver_stream *queue)
 {
     struct driver_capture capture;
     hip_result code = sim_enter(call);
@@ -158,7 +162,8 @@ hip_result hipHostRegister(void *memory, size_t size, unsigned flags)
     if (!code && (!memory || !size))
         code = HIP_INVALID_VALUE;
     if (!code)
-        code = sim_code(host_host_register(sim_device(), (uintptr_t)memory, size), HIP_CAPTURE_UNSUPPORTED);
+        code = sim_code(host_host_register(sim_device(), (uintptr_t)memory, size),
+                        HIP_CAPTURE_UNSUPPORTED);
     return sim_leave(code);
 }
 
@@ -166,7 +171,8 @@ hip_result hipHostUnregister(void *memory)
 {
     hip_result code = sim_enter(__func__);
     if (!code)
-        code = sim_code(host_host_unregister(sim_device(), (uintptr_t)memory), HIP_CAPTURE_UNSUPPORTED);
+        code = sim_code(host_host_unregister(sim_device(), (uintptr_t)memory),
+                        HIP_CAPTURE_UNSUPPORTED);
     return sim_leave(code == HIP_INVALID_VALUE ? HIP_HOST_NOT_REGISTERED : code);
 }
 
@@ -188,8 +194,9 @@ hip_result hipPointerGetAttributes(struct hip_pointer_attributes *attributes, co
     if (code)
         return sim_leave(code);
     if (region_of(address, &region))
-        *attributes = (struct hip_pointer_attributes){
-            .type = device_memory_number(), .device = region.device, .device_pointer = (void *)(uintptr_t)address};
+        *attributes = (struct hip_pointer_attributes){.type = device_memory_number(),
+                                                      .device = region.device,
+                                                      .device_pointer = (void *)(uintptr_t)address};
     else if (HIP_MAJOR(sim_hip_version()) >= 6)
         *attributes = (struct hip_pointer_attributes){.host_pointer = (void *)(uintptr_t)address};
     else
@@ -197,7 +204,7 @@ hip_result hipPointerGetAttributes(struct hip_pointer_attributes *attributes, co
     return sim_leave(code);
 }
 
-/* ---- Virtual memory ---------------------------------------------------------------------------------------------- */
+/* ---- Virtual memory ---- */
 
 static hip_result enter_virtual(const char *call)
 {
@@ -216,13 +223,15 @@ static void order_device(int device)
 
 static hip_result check_properties(const struct hip_allocation_properties *properties)
 {
-    if (!properties || properties->type != HIP_ALLOCATION_PINNED || properties->location.type != HIP_LOCATION_DEVICE ||
-        properties->location.id < 0 || properties->location.id >= atomic_load(&host.devices))
+    if (!properties || properties->type != HIP_ALLOCATION_PINNED ||
+        properties->location.type != HIP_LOCATION_DEVICE || properties->location.id < 0 ||
+        properties->location.id >= atomic_load(&host.devices))
         return HIP_INVALID_VALUE;
     return properties->handle_types > HIP_HANDLE_POSIX_FD ? HIP_NOT_SUPPORTED : HIP_OK;
 }
 
-hip_result hipMemGetAllocationGranularity(size_t *size, const struct hip_allocation_properties *properties,
+hip_result hipMemGetAllocationGranularity(size_t *size,
+                                          const struct hip_allocation_properties *properties,
                                           hip_granularity_kind kind)
 {
     hip_result code = enter_virtual(__func__);
@@ -233,7 +242,8 @@ hip_result hipMemGetAllocationGranularity(size_t *size, const struct hip_allocat
     return sim_leave(code);
 }
 
-hip_result hipMemAddressReserve(void **address, size_t size, size_t alignment, void *hint, unsigned long long flags)
+hip_result hipMemAddressReserve(void **address, size_t size, size_t alignment, void *hint,
+                                unsigned long long flags)
 {
     uintptr_t result = 0;
     hip_result code = enter_virtual(__func__);
@@ -243,7 +253,8 @@ hip_result hipMemAddressReserve(void **address, size_t size, size_t alignment, v
     if (!code && (!size || size % HOST_GRANULE || (alignment & (alignment - 1))))
         code = HIP_OUT_OF_MEMORY; /* so says the real one */
     if (!code)
-        code = sim_code(host_reserve(sim_device(), size, alignment, &result), HIP_CAPTURE_UNSUPPORTED);
+        code =
+            sim_code(host_reserve(sim_device(), size, alignment, &result), HIP_CAPTURE_UNSUPPORTED);
     if (!code)
         *address = (void *)result;
     return sim_leave(code);
@@ -260,23 +271,27 @@ hip_result hipMemAddressFree(void *address, size_t size)
         return sim_leave(code);
     if (!region_of(address, &region) || !region.is_range || region.address != (uintptr_t)address)
         sim_crash("hipMemAddressFree of an unknown address, at which the real library crashes");
-    return sim_leave(sim_code(host_unreserve(region.device, region.address, region.size), HIP_CAPTURE_UNSUPPORTED));
+    return sim_leave(sim_code(host_unreserve(region.device, region.address, region.size),
+                              HIP_CAPTURE_UNSUPPORTED));
 }
 
-/* What a call that makes a piece gives: the object, with what the host device made, unless that failed. */
-static hip_result hand_out(hip_result code, hip_piece object, int device, size_t size, driver_piece made,
-                           hip_piece *piece)
+/* What a call that makes a piece gives: the object, with what the host device made, unless that
+ * failed. */
+static hip_result hand_out(hip_result code, hip_piece object, int device, size_t size,
+                           driver_piece made, hip_piece *piece)
 {
     if (code) {
         object_free(&pieces, object);
         return code;
     }
-    *object = (struct ihipMemGenericAllocationHandle){.live = true, .device = device, .size = size, .host = made};
+    *object = (struct ihipMemGenericAllocationHandle){
+        .live = true, .device = device, .size = size, .host = made};
     *piece = object;
     return HIP_OK;
 }
 
-hip_result hipMemCreate(hip_piece *piece, size_t size, const struct hip_allocation_properties *properties,
+hip_result hipMemCreate(hip_piece *piece, size_t size,
+                        const struct hip_allocation_properties *properties,
                         unsigned long long flags)
 {
     driver_piece made = 0;
@@ -311,7 +326,8 @@ hip_result hipMemRelease(hip_piece piece)
     return sim_leave(code);
 }
 
-hip_result hipMemMap(void *address, size_t size, size_t offset, hip_piece piece, unsigned long long flags)
+hip_result hipMemMap(void *address, size_t size, size_t offset, hip_piece piece,
+                     unsigned long long flags)
 {
     hip_result code = enter_virtual(__func__);
     if (!code && (!address || !size || offset || !piece || flags))
@@ -321,7 +337,8 @@ hip_result hipMemMap(void *address, size_t size, size_t offset, hip_piece piece,
     if (!piece->live)
         sim_crash("hipMemMap of a handle that was released, at which the real library crashes");
     order_device(piece->device);
-    return sim_leave(sim_code(host_map(piece->device, (uintptr_t)address, size, piece->host), HIP_CAPTURE_UNSUPPORTED));
+    return sim_leave(sim_code(host_map(piece->device, (uintptr_t)address, size, piece->host),
+                              HIP_CAPTURE_UNSUPPORTED));
 }
 
 hip_result hipMemUnmap(void *address, size_t size)
@@ -337,16 +354,19 @@ hip_result hipMemUnmap(void *address, size_t size)
     if (region.mapping != size)
         return sim_leave(HIP_INVALID_VALUE);
     order_device(region.device);
-    return sim_leave(sim_code(host_unmap(region.device, (uintptr_t)address, size), HIP_CAPTURE_UNSUPPORTED));
+    return sim_leave(
+        sim_code(host_unmap(region.device, (uintptr_t)address, size), HIP_CAPTURE_UNSUPPORTED));
 }
 
 /* The type of a location is not looked at. */
-hip_result hipMemSetAccess(void *address, size_t size, const struct hip_access *access, size_t count)
+hip_result hipMemSetAccess(void *address, size_t size, const struct hip_access *access,
+                           size_t count)
 {
     int devices[TARN_MAX_DEVICES];
     struct region region;
     hip_result code = enter_virtual(__func__);
-    if (!code && (!address || !size || !access || !count || count > TARN_MAX_DEVICES || !region_of(address, &region)))
+    if (!code && (!address || !size || !access || !count || count > TARN_MAX_DEVICES ||
+                  !region_of(address, &region)))
         code = HIP_INVALID_VALUE;
     for (size_t i = 0; !code && i < count; i++) {
         if (access[i].flags != HIP_ACCESS_READ_WRITE)
@@ -354,12 +374,14 @@ hip_result hipMemSetAccess(void *address, size_t size, const struct hip_access *
         devices[i] = access[i].location.id;
     }
     if (!code)
-        code = sim_code(host_set_access(region.device, (uintptr_t)address, size, devices, (int)count),
-                        HIP_CAPTURE_UNSUPPORTED);
+        code =
+            sim_code(host_set_access(region.device, (uintptr_t)address, size, devices, (int)count),
+                     HIP_CAPTURE_UNSUPPORTED);
     return sim_leave(code == HIP_INVALID_DEVICE ? HIP_INVALID_VALUE : code);
 }
 
-hip_result hipMemExportToShareableHandle(void *handle, hip_piece piece, hip_handle_kind kind, unsigned long long flags)
+hip_result hipMemExportToShareableHandle(void *handle, hip_piece piece, hip_handle_kind kind,
+                                         unsigned long long flags)
 {
     int file = -1;
     hip_result code = enter_virtual(__func__);
@@ -368,14 +390,16 @@ hip_result hipMemExportToShareableHandle(void *handle, hip_piece piece, hip_hand
     if (code)
         return sim_leave(code);
     if (!piece->live)
-        sim_crash("hipMemExportToShareableHandle of a handle that was released, at which the real library crashes");
+        sim_crash("hipMemExportToShareableHandle of a handle that was released, at which the real "
+                  "library crashes");
     code = sim_code(host_export(piece->device, piece->host, &file), HIP_CAPTURE_UNSUPPORTED);
     if (!code)
         *(int *)handle = file;
     return sim_leave(code);
 }
 
-/* Takes a descriptor as the version does. The piece is of the current device: a memfd does not say of which one it was. */
+/* Takes a descriptor as the version does. The piece is of the current device: a memfd does not say
+ * of which one it was. */
 hip_result hipMemImportFromShareableHandle(hip_piece *piece, void *handle, hip_handle_kind kind)
 {
     struct stat known;
@@ -387,7 +411,8 @@ hip_result hipMemImportFromShareableHandle(hip_piece *piece, void *handle, hip_h
         return sim_leave(code);
     bool by_value = sim_hip_version() >= HIP_FIRST_IMPORT_BY_VALUE;
     if (!by_value && (uintptr_t)handle < 4096)
-        sim_crash("hipMemImportFromShareableHandle of a descriptor by value, at which the real library crashes");
+        sim_crash("hipMemImportFromShareableHandle of a descriptor by value, at which the real "
+                  "library crashes");
     int file = by_value ? (int)(intptr_t)handle : *(int *)handle;
     if (fstat(file, &known))
         return sim_leave(HIP_INVALID_VALUE);
@@ -399,7 +424,7 @@ hip_result hipMemImportFromShareableHandle(hip_piece *piece, void *handle, hip_h
     return sim_leave(hand_out(code, result, sim_device(), size, made, piece));
 }
 
-/* ---- Copies ------------------------------------------------------------------------------------------------------ */
+/* ---- Copies ---- */
 
 static hip_result copy(void *to, const void *from, size_t size, hip_stream stream)
 {
@@ -408,7 +433,8 @@ static hip_result copy(void *to, const void *from, size_t size, hip_stream strea
     hip_result code = sim_stream(stream, &device, &queue);
     if (code)
         return code;
-    return sim_code(host_copy(device, (uintptr_t)to, (uintptr_t)from, size, queue), HIP_CAPTURE_IMPLICIT);
+    return sim_code(host_copy(device, (uintptr_t)to, (uintptr_t)from, size, queue),
+                    HIP_CAPTURE_IMPLICIT);
 }
 
 static hip_result fill(void *address, int value, size_t size, hip_stream stream)
@@ -418,7 +444,8 @@ static hip_result fill(void *address, int value, size_t size, hip_stream stream)
     hip_result code = sim_stream(stream, &device, &queue);
     if (code)
         return code;
-    return sim_code(host_set(device, (uintptr_t)address, (unsigned char)value, size, queue), HIP_CAPTURE_IMPLICIT);
+    return sim_code(host_set(device, (uintptr_t)address, (unsigned char)value, size, queue),
+                    HIP_CAPTURE_IMPLICIT);
 }
 
 static hip_result wait(hip_stream stream)
@@ -429,7 +456,8 @@ static hip_result wait(hip_stream stream)
     return code ? code : sim_code(host_stream_synchronize(device, queue), HIP_CAPTURE_IMPLICIT);
 }
 
-hip_result hipMemcpyAsync(void *to, const void *from, size_t size, hip_copy_kind kind, hip_stream stream)
+hip_result hipMemcpyAsync(void *to, const void *from, size_t size, hip_copy_kind kind,
+                          hip_stream stream)
 {
     hip_result code = sim_enter(__func__);
     if (!code)
@@ -437,7 +465,8 @@ hip_result hipMemcpyAsync(void *to, const void *from, size_t size, hip_copy_kind
     return sim_leave(code);
 }
 
-hip_result hipMemcpyWithStream(void *to, const void *from, size_t size, hip_copy_kind kind, hip_stream stream)
+hip_result hipMemcpyWithStream(void *to, const void *from, size_t size, hip_copy_kind kind,
+                               hip_stream stream)
 {
     hip_result code = sim_enter(__func__);
     if (!code)
@@ -452,8 +481,8 @@ hip_result hipMemcpy(void *to, const void *from, size_t size, hip_copy_kind kind
     return hipMemcpyWithStream(to, from, size, kind, NULL);
 }
 
-hip_result hipMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                       hip_copy_kind kind)
+hip_result hipMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                       size_t height, hip_copy_kind kind)
 {
     hip_result code = sim_enter(__func__);
     if (!code)
@@ -461,7 +490,8 @@ hip_result hipMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_
     if (!code && (kind > HIP_COPY_DEFAULT || width > to_pitch || width > from_pitch))
         code = HIP_INVALID_VALUE;
     for (size_t row = 0; !code && row < height; row++)
-        code = copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, NULL);
+        code =
+            copy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, NULL);
     return sim_leave(code ? code : wait(NULL));
 }
 
@@ -481,7 +511,8 @@ hip_result hipMemset(void *address, int value, size_t size)
     return sim_leave(code ? code : wait(NULL));
 }
 
-hip_result hipMemset2DAsync(void *address, size_t pitch, int value, size_t width, size_t height, hip_stream stream)
+hip_result hipMemset2DAsync(void *address, size_t pitch, int value, size_t width, size_t height,
+                            hip_stream stream)
 {
     hip_result code = sim_enter(__func__);
     if (!code && width > pitch)

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The simulated libamdhip64: HIP's runtime API, without kernels, on the host device. It is built three times from the same
- * sources, as libamdhip64.so.5, .6 and .7, and serves any program that opens or links it; libtarn need not be in the
- * process. device.c has devices, codes and the way into a call; memory.c, stream.c, graph.c what they say; kernel.c what
- * compiled programs register.
+/* The simulated libamdhip64: HIP's runtime API, without kernels, on the host device. It is built
+ * three times from the same sources, as libamdhip64.so.5, .6 and .7, and serves any program that
+ * opens or links it; libtarn need not be in the process. device.c has devices, codes and the way
+ * into a call; memory.c, stream.c, graph.c what they say; kernel.c what compiled programs register.
  *
- * What AMD changed between versions hangs on the version that it claims. As the real one it invalidates captures where
- * CUDA would only refuse a call (host_capture.c, and sim_beside_no_capture() here), gives what is out of memory or wrong
- * the same codes, and crashes where the real one follows a wild pointer: it says so and aborts. Until 7.0 the last error
- * of a thread is overwritten by a success.
+ * What AMD changed between versions hangs on the version that it claims. As the real one it
+ * invalidates captures where CUDA would only refuse a call (host_capture.c, and
+ * sim_beside_no_capture() here), gives what is out of memory or wrong the same codes, and crashes
+ * where the real one follows a wild pointer: it says so and aborts. Until 7.0 the last error of a
+ * thread is overwritten by a success.
  *
- *   TARN_SIM_HIP_VERSION   the version to claim, as hipRuntimeGetVersion() gives it, instead of SIM_HIP_VERSION
+ *   TARN_SIM_HIP_VERSION   the version to claim, as hipRuntimeGetVersion() gives it, instead of
+ *                          SIM_HIP_VERSION
  * and what common/sim.h reads. */
 #ifndef SIM_HIP_SIM_HIP_H
 #define SIM_HIP_SIM_HIP_H
@@ -32,7 +34,8 @@ SIM_HIP_CALL_LIST(X)
 HIP_TEXT_LIST(X)
 #undef X
 
-/* Objects are never unmapped, and `live` is not in the first word, which the object pools use: a stale handle is found. */
+/* Objects are never unmapped, and `live` is not in the first word, which the object pools use: a
+ * stale handle is found. */
 struct ihipStream_t {
     void *first;
     bool live;
@@ -74,7 +77,8 @@ struct ihipMemGenericAllocationHandle {
 
 int sim_hip_version(void);
 
-/* The first line of an entry: starts the devices at the first call of all, as HIP does. HIP_OK when it may go on. */
+/* The first line of an entry: starts the devices at the first call of all, as HIP does. HIP_OK when
+ * it may go on. */
 hip_result sim_enter(const char *call);
 /* The last line: makes the code what hipGetLastError() gives. */
 hip_result sim_leave(hip_result code);
@@ -87,11 +91,12 @@ _Noreturn void sim_crash(const char *why);
 /* The thread's current device. */
 int sim_device(void);
 
-/* Calls that cannot be made beside a capture of any mode: invalidates all of them, and gives `refusal` where there are any. */
+/* Calls that cannot be made beside a capture of any mode: invalidates all of them, and gives
+ * `refusal` where there are any. */
 hip_result sim_beside_no_capture(hip_result refusal);
 
-/* A stream's device and what the host device calls it: NULL is the legacy stream of the current device, 2 the per-thread
- * one. */
+/* A stream's device and what the host device calls it: NULL is the legacy stream of the current
+ * device, 2 the per-thread one. */
 hip_result sim_stream(hip_stream stream, int *device, driver_stream *host);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Streams and events of the simulated libamdhip64: HIP's calls do not name a device, so a handle remembers its own. */
+/* Streams and events of the simulated libamdhip64: HIP's calls do not name a device, so a handle
+ * remembers its own. */
 #include "base/pages.h"
 #include "hip/sim_hip.h"
 
@@ -9,7 +10,8 @@
 
 static struct object_pool streams = OBJECT_POOL(struct ihipStream_t);
 static struct object_pool events = OBJECT_POOL(struct ihipEvent_t);
-static _Thread_local hip_stream own[TARN_MAX_DEVICES]; /* per-thread default streams; they outlive their threads */
+static _Thread_local hip_stream own[TARN_MAX_DEVICES]; /* per-thread default streams; they outlive
+                                                          their threads */
 
 /* The host device has priorities 0 to -3, HIP 1 to -1. */
 static hip_result create(int device, unsigned flags, int priority, hip_stream *stream)
@@ -21,14 +23,15 @@ static hip_result create(int device, unsigned flags, int priority, hip_stream *s
     if (!result)
         return HIP_OUT_OF_MEMORY;
     priority = priority > 1 ? 1 : priority < -1 ? -1 : priority;
-    hip_result code = sim_code(host_stream_create(device, priority - 1, flags == HIP_STREAM_BLOCKING, &queue),
-                               HIP_CAPTURE_UNSUPPORTED);
+    hip_result code =
+        sim_code(host_stream_create(device, priority - 1, flags == HIP_STREAM_BLOCKING, &queue),
+                 HIP_CAPTURE_UNSUPPORTED);
     if (code) {
         object_free(&streams, result);
         return code;
     }
-    *result =
-        (struct ihipStream_t){.live = true, .device = device, .priority = priority, .flags = flags, .host = queue};
+    *result = (struct ihipStream_t){
+        .live = true, .device = device, .priority = priority, .flags = flags, .host = queue};
     *stream = result;
     return HIP_OK;
 }
@@ -40,7 +43,8 @@ hip_result sim_stream(hip_stream stream, int *device, driver_stream *found)
     if (!stream || stream == HIP_LEGACY_STREAM)
         return HIP_OK;
     if (stream == PER_THREAD) {
-        hip_result code = own[*device] ? HIP_OK : create(*device, HIP_STREAM_BLOCKING, 0, &own[*device]);
+        hip_result code =
+            own[*device] ? HIP_OK : create(*device, HIP_STREAM_BLOCKING, 0, &own[*device]);
         if (code)
             return code;
         stream = own[*device];
@@ -160,14 +164,15 @@ hip_result hipStreamGetId(hip_stream stream, unsigned long long *id)
     driver_stream queue;
     hip_result code = enter(__func__, stream, &device, &queue);
     if (!code)
-        code = id ? sim_code(host_stream_number(device, queue, &number), HIP_CAPTURE_UNSUPPORTED) : HIP_INVALID_VALUE;
+        code = id ? sim_code(host_stream_number(device, queue, &number), HIP_CAPTURE_UNSUPPORTED)
+                  : HIP_INVALID_VALUE;
     if (!code)
         *id = number;
     return sim_leave(code);
 }
 #endif
 
-/* ---- Host functions ---------------------------------------------------------------------------------------------- */
+/* ---- Host functions ---- */
 
 #if SIM_HIP_VERSION >= 50300000
 hip_result hipLaunchHostFunc(hip_stream stream, hip_host_function function, void *argument)
@@ -176,8 +181,9 @@ hip_result hipLaunchHostFunc(hip_stream stream, hip_host_function function, void
     driver_stream queue;
     hip_result code = enter(__func__, stream, &device, &queue);
     if (!code)
-        code = function ? sim_code(host_call(device, queue, function, argument), HIP_CAPTURE_UNSUPPORTED)
-                        : HIP_INVALID_VALUE;
+        code = function
+                   ? sim_code(host_call(device, queue, function, argument), HIP_CAPTURE_UNSUPPORTED)
+                   : HIP_INVALID_VALUE;
     return sim_leave(code);
 }
 #endif
@@ -198,7 +204,8 @@ static void run_callback(void *argument)
 }
 
 /* Not for a stream that captures. */
-hip_result hipStreamAddCallback(hip_stream stream, hip_stream_callback function, void *argument, unsigned flags)
+hip_result hipStreamAddCallback(hip_stream stream, hip_stream_callback function, void *argument,
+                                unsigned flags)
 {
     int device;
     driver_stream queue;
@@ -222,7 +229,7 @@ hip_result hipStreamAddCallback(hip_stream stream, hip_stream_callback function,
     return sim_leave(code);
 }
 
-/* ---- Events ------------------------------------------------------------------------------------------------------ */
+/* ---- Events ---- */
 
 /* The way into a call about an event. */
 static hip_result enter_event(const char *call, hip_event event)

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A simulated libnvidia-ml.so.1, as far as tarn asks: TARN_SIM_PROCESSES lists the processes of every device, as "PID:BYTES" joined by
- * commas; bytes "?" are not told. Not set: nvmlInit_v2() fails, as without a driver. Calls fail by number as those of the libraries with
- * handles do. TARN_SIM_NVML_MEMORY is the memory of every device, as "TOTAL:USED" in bytes. */
+/* A simulated libnvidia-ml.so.1, as far as tarn asks: TARN_SIM_PROCESSES lists the processes of
+ * every device, as "PID:BYTES" joined by commas; bytes "?" are not told. Not set: nvmlInit_v2()
+ * fails, as without a driver. Calls fail by number as those of the libraries with handles do.
+ * TARN_SIM_NVML_MEMORY is the memory of every device, as "TOTAL:USED" in bytes. */
 #include "vendor/common.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, NO_MEMORY = 20, UNKNOWN = 999 };
+enum {
+    OK = 0,
+    NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7,
+    DRIVER_NOT_LOADED = 9,
+    NO_MEMORY = 20,
+    UNKNOWN = 999
+};
 
 struct device {
     int nothing;
@@ -56,7 +64,8 @@ static unsigned long hits(void)
 
 const struct vendor_failures tarn_sim_failures = {.fail = fail, .calls = calls, .hits = hits};
 
-/* Whether this call is to fail, and with what. What it leaves in a place for something is not what is asked for. */
+/* Whether this call is to fail, and with what. What it leaves in a place for something is not what
+ * is asked for. */
 static bool fails(void *place, size_t size, int *code)
 {
     unsigned long nth = atomic_load(&numbered.nth), number;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Handles, and the knobs. A handle's memory is never given back to the heap and its magic goes with its destroy, so that
- * a stale one is recognised. `lock` covers the counters and the list of handles; a handle's fields are its user's, which
- * `inside` holds to be one thread at a time. */
+/* Handles, and the knobs. A handle's memory is never given back to the heap and its magic goes with
+ * its destroy, so that a stale one is recognised. `lock` covers the counters and the list of
+ * handles; a handle's fields are its user's, which `inside` holds to be one thread at a time. */
 #include "vendor/common.h"
 #include "vendor/driver.h"
 
@@ -36,7 +36,7 @@ static struct handle *handles;
 static struct handle dangling = {.magic = DEAD};
 static atomic_ulong creates, alive, undestroyed, misuses, late_calls, blocks;
 
-/* ---- Counters ---------------------------------------------------------------------------------------------------- */
+/* ---- Counters ---- */
 
 #define SYMBOLS 48
 
@@ -78,7 +78,7 @@ unsigned long tarn_sim_calls(const char *symbol)
     return calls;
 }
 
-/* ---- Knobs ------------------------------------------------------------------------------------------------------- */
+/* ---- Knobs ---- */
 
 static const char *knob(const char *what)
 {
@@ -131,7 +131,7 @@ void vendor_version_parts(int parts[3])
         (void)read_version(SIM_VERSION, parts);
 }
 
-/* ---- Failures by number ------------------------------------------------------------------------------------------ */
+/* ---- Failures by number ---- */
 
 static struct {
     atomic_ulong nth, calls, hits; /* nth 0: off */
@@ -159,7 +159,8 @@ static unsigned long fail_hits(void)
     return atomic_load(&numbered.hits);
 }
 
-const struct vendor_failures tarn_sim_failures = {.fail = fail, .calls = fail_calls, .hits = fail_hits};
+const struct vendor_failures tarn_sim_failures = {
+    .fail = fail, .calls = fail_calls, .hits = fail_hits};
 
 /* Whether this call is to fail. */
 static bool fails_now(void)
@@ -184,7 +185,7 @@ static void note(atomic_ulong *counter, const char *symbol, const char *what)
     abort();
 }
 
-/* ---- Life -------------------------------------------------------------------------------------------------------- */
+/* ---- Life ---- */
 
 /* A create that has failed for lack of a device. */
 static int without_device(const char *symbol, int code)
@@ -201,7 +202,8 @@ static int without_device(const char *symbol, int code)
 /* What the driver says to a create's allocation. */
 static int allocate(void **memory)
 {
-    int code = vendor_library.device_bytes ? below_alloc(memory, vendor_library.device_bytes) : BELOW_OK;
+    int code =
+        vendor_library.device_bytes ? below_alloc(memory, vendor_library.device_bytes) : BELOW_OK;
     if (code && vendor_library.exits_on_failure)
         exit(EXIT_FAILURE);
     int full = vendor_library.full ? vendor_library.full : vendor_library.out_of_memory;
@@ -216,7 +218,8 @@ static struct handle *handle_make(int device, void *memory)
     made->device = device;
     made->memory = memory;
     memcpy(made->modes, vendor_library.modes, sizeof made->modes);
-    const char *atomics = vendor_library.atomics_variable ? getenv(vendor_library.atomics_variable) : NULL;
+    const char *atomics =
+        vendor_library.atomics_variable ? getenv(vendor_library.atomics_variable) : NULL;
     if (atomics)
         made->modes[VENDOR_ATOMICS_MODE] = strtol(atomics, NULL, 10) != 0;
     atomic_store(&made->magic, ALIVE);
@@ -340,7 +343,9 @@ int vendor_destroy(const char *symbol, void *pointer)
     if (handle->memory && !(below && vendor_library.aborts_on_failure))
         below = below_free(handle->memory);
     if (below && vendor_library.aborts_on_failure) {
-        fprintf(stderr, "tarn sim: %s: the driver gave %d, and this library ends the process then\n", symbol, below);
+        fprintf(stderr,
+                "tarn sim: %s: the driver gave %d, and this library ends the process then\n",
+                symbol, below);
         abort();
     }
     atomic_store(&handle->magic, DEAD);
@@ -349,7 +354,7 @@ int vendor_destroy(const char *symbol, void *pointer)
     return below ? vendor_library.failed : 0;
 }
 
-/* ---- Settings ---------------------------------------------------------------------------------------------------- */
+/* ---- Settings ---- */
 
 int vendor_set_stream(const char *symbol, void *pointer, void *stream)
 {
@@ -381,7 +386,8 @@ int vendor_set_workspace(const char *symbol, void *pointer, void *workspace, siz
     struct handle *handle = enter(symbol, pointer);
     if (!handle)
         return vendor_library.bad_handle;
-    int code = (uintptr_t)workspace % 256 != 0 || (!workspace && size) ? vendor_library.bad_argument : 0;
+    int code =
+        (uintptr_t)workspace % 256 != 0 || (!workspace && size) ? vendor_library.bad_argument : 0;
     if (!code && vendor_library.frees_own_memory && handle->memory) {
         code = below_free(handle->memory) ? vendor_library.failed : 0;
         handle->memory = code ? handle->memory : NULL;
@@ -446,7 +452,7 @@ int vendor_get_pointer(const char *symbol, void *pointer, void **value)
     return value ? 0 : vendor_library.bad_argument;
 }
 
-/* ---- What it is -------------------------------------------------------------------------------------------------- */
+/* ---- What it is ---- */
 
 int vendor_property(const char *symbol, int which, int *value)
 {
@@ -489,7 +495,7 @@ const char *vendor_text(const char *symbol, int code)
     return "unknown status";
 }
 
-/* ---- Memory of the program's ------------------------------------------------------------------------------------- */
+/* ---- Memory of the program's ---- */
 
 int vendor_give_memory(const char *symbol, void *pointer, const struct vendor_memory *memory)
 {

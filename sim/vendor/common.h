@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the simulated libraries with handles share: all of their behaviour. A library is one row, `vendor_library`, and its
- * exported names with the vendor's prototypes, each of which hands its arguments on to a function here. They have their
- * memory from the driver that the process runs on, as the real ones, so their handles show in its free memory, and are
- * refused with what it says while a capture bars the thread. There is no mathematics in them.
+/* What the simulated libraries with handles share: all of their behaviour. A library is one row,
+ * `vendor_library`, and its exported names with the vendor's prototypes, each of which hands its
+ * arguments on to a function here. They have their memory from the driver that the process runs on,
+ * as the real ones, so their handles show in its free memory, and are refused with what it says
+ * while a capture bars the thread. There is no mathematics in them.
  *
- * Of sonames that differ in the version alone, each is built from the same file. Beside what the vendor exports there is
- * one symbol, tarn_sim_calls().
+ * Of sonames that differ in the version alone, each is built from the same file. Beside what the
+ * vendor exports there is one symbol, tarn_sim_calls().
  *
- *   TARN_SIM_<LIBRARY>_FAIL=N[+|-M]   the N-th create of the process, every one from it on, or all to the M-th, is out of
- *                                     memory; <LIBRARY> is CUDNN, CUBLAS, CUBLASLT, CUSPARSE, CUSOLVER, CUDSS, CURAND,
- *                                     MIOPEN, ROCBLAS, HIPBLAS, HIPBLASLT, ROCSPARSE, HIPSPARSE, HIPSOLVER, CUSPARSELT
+ *   TARN_SIM_<LIBRARY>_FAIL=N[+|-M]   the N-th create of the process, every one from it on, or all
+ *                                     to the M-th, is out of memory; <LIBRARY> is CUDNN, CUBLAS,
+ *                                     CUBLASLT, CUSPARSE, CUSOLVER, CUDSS, CURAND, MIOPEN, ROCBLAS,
+ *                                     HIPBLAS, HIPBLASLT, ROCSPARSE, HIPSPARSE, HIPSOLVER,
+ *                                     CUSPARSELT
  *   TARN_SIM_<LIBRARY>_SLOW=MS        a create takes that many milliseconds more
  *   TARN_SIM_<LIBRARY>_VERSION=A.B.C  the version to claim
- *   TARN_SIM_STRICT=1                 ends the process where a handle is misused, or a call comes after the driver's end
+ *   TARN_SIM_STRICT=1                 ends the process where a handle is misused, or a call comes
+ *                                     after the driver's end
  * They are read at each call. */
 #ifndef SIM_VENDOR_COMMON_H
 #define SIM_VENDOR_COMMON_H
@@ -55,31 +59,35 @@ struct vendor_status {
 
 struct vendor_library {
     const char *knob;    /* CUBLAS */
-    size_t device_bytes; /* that a create allocates. From the vendors' sources where these are public, else invented */
+    size_t device_bytes; /* that a create allocates. From the vendors' sources where these are
+                            public, else invented */
     /* Statuses. */
     int no_device, old_driver, out_of_memory, bad_handle, bad_argument, failed;
     int full; /* what a create gives whose allocation the driver refuses; 0: out_of_memory */
     enum vendor_leavings leavings;
     bool silent_without_device; /* says success, without a handle: hipSPARSE */
     bool prints_without_device; /* on standard output: cuSPARSE */
-    bool
-        fills_a_structure; /* of the program's, in place of a pointer: no create that succeeds is without a handle. cuSPARSELt */
-    bool exits_on_failure;        /* hipBLASLt: ROCm/rocm-libraries issue 11838 */
-    bool aborts_on_failure;       /* in destroy: rocBLAS, and what has its handles */
-    bool keeps_workspace;         /* when the stream is set; cuBLAS goes back to its own */
-    bool frees_own_memory;        /* when a workspace is set: rocBLAS, library/src/rocblas_auxiliary.cpp */
-    int modes[VENDOR_MODES];      /* of a new handle */
-    const char *atomics_variable; /* of the environment, which says otherwise for the atomics of a new handle */
+    bool fills_a_structure;  /* of the program's, in place of a pointer: no create that succeeds is
+                                without a handle. cuSPARSELt */
+    bool exits_on_failure;   /* hipBLASLt: ROCm/rocm-libraries issue 11838 */
+    bool aborts_on_failure;  /* in destroy: rocBLAS, and what has its handles */
+    bool keeps_workspace;    /* when the stream is set; cuBLAS goes back to its own */
+    bool frees_own_memory;   /* when a workspace is set: rocBLAS,
+                                library/src/rocblas_auxiliary.cpp */
+    int modes[VENDOR_MODES]; /* of a new handle */
+    const char *atomics_variable; /* of the environment, which says otherwise for the atomics of a
+                                     new handle */
     struct vendor_status texts[12];
 };
 
 extern const struct vendor_library vendor_library;
 
-/* How the calls of the library fail, by number and whatever the call: the `nth` from now (1 is the next), and with `forever` all
- * after it; 0 clears. `calls` and `hits` are how many there were since that was set, and how many failed. A destroy that fails so leaves
- * the handle alive. */
+/* How the calls of the library fail, by number and whatever the call: the `nth` from now (1 is the
+ * next), and with `forever` all after it; 0 clears. `calls` and `hits` are how many there were
+ * since that was set, and how many failed. A destroy that fails so leaves the handle alive. */
 enum vendor_way {
-    VENDOR_FAILS,             /* with one of the library's statuses, and what it leaves in the place for a handle */
+    VENDOR_FAILS,             /* with one of the library's statuses, and what it leaves in the place
+                                 for a handle */
     VENDOR_IS_OUT_OF_MEMORY,  /* the same */
     VENDOR_SUCCEEDS_WITHOUT,  /* a create says that it succeeded, and made no handle */
     VENDOR_FAILS_WITH_GARBAGE /* a create leaves garbage in place of a handle */
@@ -91,14 +99,15 @@ struct vendor_failures {
 };
 SIM_EXPORT extern const struct vendor_failures tarn_sim_failures;
 
-/* How often the library's symbol was called. Further words: "alive", the handles that are; "undestroyed", of these, whose destroy
- * failed by number; "misuse", uses of what is no
- * handle, of a handle by two threads at once, or destroys on another device than its own; "late", creates and destroys
- * after the driver's end; "memory", blocks that a handle has from the memory given to it. The one symbol that no
- * vendor's library has. */
+/* How often the library's symbol was called. Further words: "alive", the handles that are;
+ * "undestroyed", of these, whose destroy failed by number; "misuse", uses of what is no
+ * handle, of a handle by two threads at once, or destroys on another device than its own; "late",
+ * creates and destroys after the driver's end; "memory", blocks that a handle has from the memory
+ * given to it. The one symbol that no vendor's library has. */
 SIM_EXPORT unsigned long tarn_sim_calls(const char *symbol);
 
-/* Each counts a call of `symbol` and returns one of the library's statuses. `pointer` is a handle, `place` where one goes. */
+/* Each counts a call of `symbol` and returns one of the library's statuses. `pointer` is a handle,
+ * `place` where one goes. */
 int vendor_create(const char *symbol, void *place);
 int vendor_destroy(const char *symbol, void *pointer);
 int vendor_set_stream(const char *symbol, void *pointer, void *stream);
@@ -114,7 +123,8 @@ int vendor_get_pointer(const char *symbol, void *pointer, void **value);
 int vendor_property(const char *symbol, int which, int *value);
 const char *vendor_text(const char *symbol, int code);
 
-/* The version, in the way that the vendor composes a number: major * `major` + minor * `minor` + patch. */
+/* The version, in the way that the vendor composes a number: major * `major` + minor * `minor` +
+ * patch. */
 int vendor_version_number(const char *symbol, int major, int minor);
 /* The same where a handle must be shown. */
 int vendor_version_of(const char *symbol, void *pointer, int major, int minor, int *value);

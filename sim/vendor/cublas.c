@@ -5,8 +5,9 @@
 #ifdef SIM_HAVE_CUDA_HEADERS
 #include <cublas_v2.h>
 #else
-typedef int cublasStatus_t, cublasPointerMode_t, cublasMath_t, cublasAtomicsMode_t, libraryPropertyType,
-    cublasEmulationStrategy_t, cudaEmulationSpecialValuesSupport, cudaEmulationMantissaControl;
+typedef int cublasStatus_t, cublasPointerMode_t, cublasMath_t, cublasAtomicsMode_t,
+    libraryPropertyType, cublasEmulationStrategy_t, cudaEmulationSpecialValuesSupport,
+    cudaEmulationMantissaControl;
 typedef void *cublasHandle_t, *cudaStream_t;
 #endif
 
@@ -31,19 +32,23 @@ VENDOR_DESTROY(cublasDestroy_v2, cublasStatus_t, cublasHandle_t)
 VENDOR_SET_STREAM(cublasSetStream_v2, cublasStatus_t, cublasHandle_t, cudaStream_t)
 VENDOR_GET_STREAM(cublasGetStream_v2, cublasStatus_t, cublasHandle_t, cudaStream_t)
 VENDOR_SET_WORKSPACE(cublasSetWorkspace_v2, cublasStatus_t, cublasHandle_t)
-VENDOR_SET_MODE(cublasSetPointerMode_v2, cublasStatus_t, cublasHandle_t, cublasPointerMode_t, POINTER_MODE)
-VENDOR_GET_MODE(cublasGetPointerMode_v2, cublasStatus_t, cublasHandle_t, cublasPointerMode_t, POINTER_MODE)
+VENDOR_SET_MODE(cublasSetPointerMode_v2, cublasStatus_t, cublasHandle_t, cublasPointerMode_t,
+                POINTER_MODE)
+VENDOR_GET_MODE(cublasGetPointerMode_v2, cublasStatus_t, cublasHandle_t, cublasPointerMode_t,
+                POINTER_MODE)
 VENDOR_SET_MODE(cublasSetMathMode, cublasStatus_t, cublasHandle_t, cublasMath_t, MATH_MODE)
 VENDOR_GET_MODE(cublasGetMathMode, cublasStatus_t, cublasHandle_t, cublasMath_t, MATH_MODE)
-VENDOR_SET_MODE(cublasSetAtomicsMode, cublasStatus_t, cublasHandle_t, cublasAtomicsMode_t, ATOMICS_MODE)
-VENDOR_GET_MODE(cublasGetAtomicsMode, cublasStatus_t, cublasHandle_t, cublasAtomicsMode_t, ATOMICS_MODE)
+VENDOR_SET_MODE(cublasSetAtomicsMode, cublasStatus_t, cublasHandle_t, cublasAtomicsMode_t,
+                ATOMICS_MODE)
+VENDOR_GET_MODE(cublasGetAtomicsMode, cublasStatus_t, cublasHandle_t, cublasAtomicsMode_t,
+                ATOMICS_MODE)
 VENDOR_SET_MODE(cublasSetSmCountTarget, cublasStatus_t, cublasHandle_t, int, SM_COUNT)
 VENDOR_GET_MODE(cublasGetSmCountTarget, cublasStatus_t, cublasHandle_t, int, SM_COUNT)
 #if SIM_MAJOR >= 13
-VENDOR_SET_MODE(cublasSetEmulationStrategy, cublasStatus_t, cublasHandle_t, cublasEmulationStrategy_t,
-                EMULATION_STRATEGY)
-VENDOR_GET_MODE(cublasGetEmulationStrategy, cublasStatus_t, cublasHandle_t, cublasEmulationStrategy_t,
-                EMULATION_STRATEGY)
+VENDOR_SET_MODE(cublasSetEmulationStrategy, cublasStatus_t, cublasHandle_t,
+                cublasEmulationStrategy_t, EMULATION_STRATEGY)
+VENDOR_GET_MODE(cublasGetEmulationStrategy, cublasStatus_t, cublasHandle_t,
+                cublasEmulationStrategy_t, EMULATION_STRATEGY)
 VENDOR_SET_MODE(cublasSetEmulationSpecialValuesSupport, cublasStatus_t, cublasHandle_t,
                 cudaEmulationSpecialValuesSupport, SPECIAL_VALUES)
 VENDOR_GET_MODE(cublasGetEmulationSpecialValuesSupport, cublasStatus_t, cublasHandle_t,
@@ -52,15 +57,21 @@ VENDOR_SET_MODE(cublasSetFixedPointEmulationMantissaControl, cublasStatus_t, cub
                 cudaEmulationMantissaControl, MANTISSA_CONTROL)
 VENDOR_GET_MODE(cublasGetFixedPointEmulationMantissaControl, cublasStatus_t, cublasHandle_t,
                 cudaEmulationMantissaControl, MANTISSA_CONTROL)
-VENDOR_SET_MODE(cublasSetFixedPointEmulationMaxMantissaBitCount, cublasStatus_t, cublasHandle_t, int, MANTISSA_MOST)
-VENDOR_GET_MODE(cublasGetFixedPointEmulationMaxMantissaBitCount, cublasStatus_t, cublasHandle_t, int, MANTISSA_MOST)
-VENDOR_SET_MODE(cublasSetFixedPointEmulationMantissaBitOffset, cublasStatus_t, cublasHandle_t, int, MANTISSA_OFFSET)
-VENDOR_GET_MODE(cublasGetFixedPointEmulationMantissaBitOffset, cublasStatus_t, cublasHandle_t, int, MANTISSA_OFFSET)
-VENDOR_ENTRY(cublasStatus_t, cublasSetFixedPointEmulationMantissaBitCountPointer, cublasHandle_t handle, int *count)
+VENDOR_SET_MODE(cublasSetFixedPointEmulationMaxMantissaBitCount, cublasStatus_t, cublasHandle_t,
+                int, MANTISSA_MOST)
+VENDOR_GET_MODE(cublasGetFixedPointEmulationMaxMantissaBitCount, cublasStatus_t, cublasHandle_t,
+                int, MANTISSA_MOST)
+VENDOR_SET_MODE(cublasSetFixedPointEmulationMantissaBitOffset, cublasStatus_t, cublasHandle_t, int,
+                MANTISSA_OFFSET)
+VENDOR_GET_MODE(cublasGetFixedPointEmulationMantissaBitOffset, cublasStatus_t, cublasHandle_t, int,
+                MANTISSA_OFFSET)
+VENDOR_ENTRY(cublasStatus_t, cublasSetFixedPointEmulationMantissaBitCountPointer,
+             cublasHandle_t handle, int *count)
 {
     return (cublasStatus_t)vendor_set_pointer(__func__, handle, count);
 }
-VENDOR_ENTRY(cublasStatus_t, cublasGetFixedPointEmulationMantissaBitCountPointer, cublasHandle_t handle, int **count)
+VENDOR_ENTRY(cublasStatus_t, cublasGetFixedPointEmulationMantissaBitCountPointer,
+             cublasHandle_t handle, int **count)
 {
     void *value = NULL;
     int code = vendor_get_pointer(__func__, handle, count ? &value : NULL);

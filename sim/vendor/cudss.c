@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A handle has no device memory; the data of a system has, from the handler that the program has set. Here cudssData_t
- * is that memory, though the real library allocates it later, in its analysis. */
+/* A handle has no device memory; the data of a system has, from the handler that the program has
+ * set. Here cudssData_t is that memory, though the real library allocates it later, in its
+ * analysis. */
 #include "vendor/common.h"
 
 #include <string.h>
@@ -53,7 +54,8 @@ static void put_back(const struct vendor_memory *memory, void *pointer, size_t s
         vendor_count("device_free failed");
 }
 
-VENDOR_ENTRY(cudssStatus_t, cudssSetDeviceMemHandler, cudssHandle_t handle, const cudssDeviceMemHandler_t *handler)
+VENDOR_ENTRY(cudssStatus_t, cudssSetDeviceMemHandler, cudssHandle_t handle,
+             const cudssDeviceMemHandler_t *handler)
 {
     if (!handler)
         return (cudssStatus_t)vendor_give_memory(__func__, handle, NULL);

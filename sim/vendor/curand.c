@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Generators of the pseudo-random kinds. Seeds are made by the library itself, on the device, when first asked for; no
- * numbers are. */
+/* Generators of the pseudo-random kinds. Seeds are made by the library itself, on the device, when
+ * first asked for; no numbers are. */
 #include "vendor/common.h"
 #ifdef SIM_HAVE_CUDA_HEADERS
 #include <curand.h>
@@ -22,7 +22,8 @@ const struct vendor_library vendor_library = {
     .failed = 999,
 };
 
-VENDOR_ENTRY(curandStatus_t, curandCreateGenerator, curandGenerator_t *generator, curandRngType_t kind)
+VENDOR_ENTRY(curandStatus_t, curandCreateGenerator, curandGenerator_t *generator,
+             curandRngType_t kind)
 {
     if ((int)kind >= 100 && (int)kind < 200)
         return (curandStatus_t)vendor_create(__func__, generator);

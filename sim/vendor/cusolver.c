@@ -7,8 +7,8 @@
 #include <cusolverDn.h>
 #include <cusolverSp.h>
 #else
-typedef int cusolverStatus_t, cusolverMathMode_t, cusolverDeterministicMode_t, cudaEmulationStrategy_t,
-    libraryPropertyType;
+typedef int cusolverStatus_t, cusolverMathMode_t, cusolverDeterministicMode_t,
+    cudaEmulationStrategy_t, libraryPropertyType;
 typedef void *cusolverDnHandle_t, *cusolverSpHandle_t, *cudaStream_t;
 #endif
 
@@ -31,16 +31,18 @@ VENDOR_DESTROY(cusolverDnDestroy, cusolverStatus_t, cusolverDnHandle_t)
 VENDOR_SET_STREAM(cusolverDnSetStream, cusolverStatus_t, cusolverDnHandle_t, cudaStream_t)
 VENDOR_GET_STREAM(cusolverDnGetStream, cusolverStatus_t, cusolverDnHandle_t, cudaStream_t)
 #if SIM_MAJOR >= 12
-VENDOR_SET_MODE(cusolverDnSetMathMode, cusolverStatus_t, cusolverDnHandle_t, cusolverMathMode_t, MATH_MODE)
-VENDOR_GET_MODE(cusolverDnGetMathMode, cusolverStatus_t, cusolverDnHandle_t, cusolverMathMode_t, MATH_MODE)
-VENDOR_SET_MODE(cusolverDnSetDeterministicMode, cusolverStatus_t, cusolverDnHandle_t, cusolverDeterministicMode_t,
-                DETERMINISTIC_MODE)
-VENDOR_GET_MODE(cusolverDnGetDeterministicMode, cusolverStatus_t, cusolverDnHandle_t, cusolverDeterministicMode_t,
-                DETERMINISTIC_MODE)
-VENDOR_SET_MODE(cusolverDnSetEmulationStrategy, cusolverStatus_t, cusolverDnHandle_t, cudaEmulationStrategy_t,
-                EMULATION_STRATEGY)
-VENDOR_GET_MODE(cusolverDnGetEmulationStrategy, cusolverStatus_t, cusolverDnHandle_t, cudaEmulationStrategy_t,
-                EMULATION_STRATEGY)
+VENDOR_SET_MODE(cusolverDnSetMathMode, cusolverStatus_t, cusolverDnHandle_t, cusolverMathMode_t,
+                MATH_MODE)
+VENDOR_GET_MODE(cusolverDnGetMathMode, cusolverStatus_t, cusolverDnHandle_t, cusolverMathMode_t,
+                MATH_MODE)
+VENDOR_SET_MODE(cusolverDnSetDeterministicMode, cusolverStatus_t, cusolverDnHandle_t,
+                cusolverDeterministicMode_t, DETERMINISTIC_MODE)
+VENDOR_GET_MODE(cusolverDnGetDeterministicMode, cusolverStatus_t, cusolverDnHandle_t,
+                cusolverDeterministicMode_t, DETERMINISTIC_MODE)
+VENDOR_SET_MODE(cusolverDnSetEmulationStrategy, cusolverStatus_t, cusolverDnHandle_t,
+                cudaEmulationStrategy_t, EMULATION_STRATEGY)
+VENDOR_GET_MODE(cusolverDnGetEmulationStrategy, cusolverStatus_t, cusolverDnHandle_t,
+                cudaEmulationStrategy_t, EMULATION_STRATEGY)
 #endif
 VENDOR_CREATE(cusolverSpCreate, cusolverStatus_t, cusolverSpHandle_t)
 VENDOR_DESTROY(cusolverSpDestroy, cusolverStatus_t, cusolverSpHandle_t)

@@ -30,8 +30,10 @@ VENDOR_CREATE(cusparseCreate, cusparseStatus_t, cusparseHandle_t)
 VENDOR_DESTROY(cusparseDestroy, cusparseStatus_t, cusparseHandle_t)
 VENDOR_SET_STREAM(cusparseSetStream, cusparseStatus_t, cusparseHandle_t, cudaStream_t)
 VENDOR_GET_STREAM(cusparseGetStream, cusparseStatus_t, cusparseHandle_t, cudaStream_t)
-VENDOR_SET_MODE(cusparseSetPointerMode, cusparseStatus_t, cusparseHandle_t, cusparsePointerMode_t, POINTER_MODE)
-VENDOR_GET_MODE(cusparseGetPointerMode, cusparseStatus_t, cusparseHandle_t, cusparsePointerMode_t, POINTER_MODE)
+VENDOR_SET_MODE(cusparseSetPointerMode, cusparseStatus_t, cusparseHandle_t, cusparsePointerMode_t,
+                POINTER_MODE)
+VENDOR_GET_MODE(cusparseGetPointerMode, cusparseStatus_t, cusparseHandle_t, cusparsePointerMode_t,
+                POINTER_MODE)
 VENDOR_PROPERTY(cusparseGetProperty, cusparseStatus_t, libraryPropertyType)
 VENDOR_VERSION_OF(cusparseGetVersion, cusparseStatus_t, cusparseHandle_t, 1000, 100)
 VENDOR_TEXT(cusparseGetErrorName, cusparseStatus_t)

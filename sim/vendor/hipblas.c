@@ -36,10 +36,14 @@ VENDOR_GET_STREAM(hipblasGetStream, hipblasStatus_t, hipblasHandle_t, hipStream_
 #if SIM_MAJOR >= 3
 VENDOR_SET_WORKSPACE(hipblasSetWorkspace, hipblasStatus_t, hipblasHandle_t)
 #endif
-VENDOR_SET_MODE(hipblasSetPointerMode, hipblasStatus_t, hipblasHandle_t, hipblasPointerMode_t, POINTER_MODE)
-VENDOR_GET_MODE(hipblasGetPointerMode, hipblasStatus_t, hipblasHandle_t, hipblasPointerMode_t, POINTER_MODE)
+VENDOR_SET_MODE(hipblasSetPointerMode, hipblasStatus_t, hipblasHandle_t, hipblasPointerMode_t,
+                POINTER_MODE)
+VENDOR_GET_MODE(hipblasGetPointerMode, hipblasStatus_t, hipblasHandle_t, hipblasPointerMode_t,
+                POINTER_MODE)
 VENDOR_SET_MODE(hipblasSetMathMode, hipblasStatus_t, hipblasHandle_t, hipblasMath_t, MATH_MODE)
 VENDOR_GET_MODE(hipblasGetMathMode, hipblasStatus_t, hipblasHandle_t, hipblasMath_t, MATH_MODE)
-VENDOR_SET_MODE(hipblasSetAtomicsMode, hipblasStatus_t, hipblasHandle_t, hipblasAtomicsMode_t, ATOMICS_MODE)
-VENDOR_GET_MODE(hipblasGetAtomicsMode, hipblasStatus_t, hipblasHandle_t, hipblasAtomicsMode_t, ATOMICS_MODE)
+VENDOR_SET_MODE(hipblasSetAtomicsMode, hipblasStatus_t, hipblasHandle_t, hipblasAtomicsMode_t,
+                ATOMICS_MODE)
+VENDOR_GET_MODE(hipblasGetAtomicsMode, hipblasStatus_t, hipblasHandle_t, hipblasAtomicsMode_t,
+                ATOMICS_MODE)
 VENDOR_TEXT(hipblasStatusToString, hipblasStatus_t)

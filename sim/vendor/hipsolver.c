@@ -25,8 +25,8 @@ VENDOR_DESTROY(hipsolverDestroy, hipsolverStatus_t, hipsolverHandle_t)
 VENDOR_SET_STREAM(hipsolverSetStream, hipsolverStatus_t, hipsolverHandle_t, hipStream_t)
 VENDOR_GET_STREAM(hipsolverGetStream, hipsolverStatus_t, hipsolverHandle_t, hipStream_t)
 #if SIM_MAJOR >= 3
-VENDOR_SET_MODE(hipsolverSetDeterministicMode, hipsolverStatus_t, hipsolverHandle_t, hipsolverDeterministicMode_t,
-                DETERMINISTIC_MODE)
-VENDOR_GET_MODE(hipsolverGetDeterministicMode, hipsolverStatus_t, hipsolverHandle_t, hipsolverDeterministicMode_t,
-                DETERMINISTIC_MODE)
+VENDOR_SET_MODE(hipsolverSetDeterministicMode, hipsolverStatus_t, hipsolverHandle_t,
+                hipsolverDeterministicMode_t, DETERMINISTIC_MODE)
+VENDOR_GET_MODE(hipsolverGetDeterministicMode, hipsolverStatus_t, hipsolverHandle_t,
+                hipsolverDeterministicMode_t, DETERMINISTIC_MODE)
 #endif

@@ -31,7 +31,9 @@ VENDOR_CREATE(hipsparseCreate, hipsparseStatus_t, hipsparseHandle_t)
 VENDOR_DESTROY(hipsparseDestroy, hipsparseStatus_t, hipsparseHandle_t)
 VENDOR_SET_STREAM(hipsparseSetStream, hipsparseStatus_t, hipsparseHandle_t, hipStream_t)
 VENDOR_GET_STREAM(hipsparseGetStream, hipsparseStatus_t, hipsparseHandle_t, hipStream_t)
-VENDOR_SET_MODE(hipsparseSetPointerMode, hipsparseStatus_t, hipsparseHandle_t, hipsparsePointerMode_t, POINTER_MODE)
-VENDOR_GET_MODE(hipsparseGetPointerMode, hipsparseStatus_t, hipsparseHandle_t, hipsparsePointerMode_t, POINTER_MODE)
+VENDOR_SET_MODE(hipsparseSetPointerMode, hipsparseStatus_t, hipsparseHandle_t,
+                hipsparsePointerMode_t, POINTER_MODE)
+VENDOR_GET_MODE(hipsparseGetPointerMode, hipsparseStatus_t, hipsparseHandle_t,
+                hipsparsePointerMode_t, POINTER_MODE)
 VENDOR_VERSION_OF(hipsparseGetVersion, hipsparseStatus_t, hipsparseHandle_t, 100000, 100)
 VENDOR_TEXT(hipsparseGetErrorName, hipsparseStatus_t)

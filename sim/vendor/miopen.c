@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A search for solutions takes a buffer from the program's allocator, as the real one does, and finds none. */
+/* A search for solutions takes a buffer from the program's allocator, as the real one does, and
+ * finds none. */
 #include "vendor/common.h"
 
 #include <string.h>
 
 typedef int miopenStatus_t;
-typedef void *miopenHandle_t, *hipStream_t, *miopenProblem_t, *miopenFindOptions_t, *miopenSolution_t;
+typedef void *miopenHandle_t, *hipStream_t, *miopenProblem_t, *miopenFindOptions_t,
+    *miopenSolution_t;
 typedef void *(*miopenAllocatorFunction)(void *context, size_t bytes);
 typedef void (*miopenDeallocatorFunction)(void *context, void *memory);
 
@@ -61,8 +63,9 @@ static void put_back(const struct vendor_memory *memory, void *pointer, size_t s
     theirs(memory->context, pointer);
 }
 
-VENDOR_ENTRY(miopenStatus_t, miopenSetAllocator, miopenHandle_t handle, miopenAllocatorFunction allocator,
-             miopenDeallocatorFunction deallocator, void *context)
+VENDOR_ENTRY(miopenStatus_t, miopenSetAllocator, miopenHandle_t handle,
+             miopenAllocatorFunction allocator, miopenDeallocatorFunction deallocator,
+             void *context)
 {
     struct vendor_memory memory = {.context = context, .alloc = take, .free = put_back};
     if (!allocator || !deallocator)

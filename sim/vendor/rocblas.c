@@ -5,7 +5,8 @@
 
 #include <stdio.h>
 
-typedef int rocblas_status, rocblas_pointer_mode, rocblas_math_mode, rocblas_atomics_mode, rocblas_performance_metric;
+typedef int rocblas_status, rocblas_pointer_mode, rocblas_math_mode, rocblas_atomics_mode,
+    rocblas_performance_metric;
 typedef void *rocblas_handle, *hipStream_t;
 
 const struct vendor_library vendor_library = {
@@ -34,14 +35,20 @@ VENDOR_DESTROY(rocblas_destroy_handle, rocblas_status, rocblas_handle)
 VENDOR_SET_STREAM(rocblas_set_stream, rocblas_status, rocblas_handle, hipStream_t)
 VENDOR_GET_STREAM(rocblas_get_stream, rocblas_status, rocblas_handle, hipStream_t)
 VENDOR_SET_WORKSPACE(rocblas_set_workspace, rocblas_status, rocblas_handle)
-VENDOR_SET_MODE(rocblas_set_pointer_mode, rocblas_status, rocblas_handle, rocblas_pointer_mode, POINTER_MODE)
-VENDOR_GET_MODE(rocblas_get_pointer_mode, rocblas_status, rocblas_handle, rocblas_pointer_mode, POINTER_MODE)
+VENDOR_SET_MODE(rocblas_set_pointer_mode, rocblas_status, rocblas_handle, rocblas_pointer_mode,
+                POINTER_MODE)
+VENDOR_GET_MODE(rocblas_get_pointer_mode, rocblas_status, rocblas_handle, rocblas_pointer_mode,
+                POINTER_MODE)
 VENDOR_SET_MODE(rocblas_set_math_mode, rocblas_status, rocblas_handle, rocblas_math_mode, MATH_MODE)
 VENDOR_GET_MODE(rocblas_get_math_mode, rocblas_status, rocblas_handle, rocblas_math_mode, MATH_MODE)
-VENDOR_SET_MODE(rocblas_set_atomics_mode, rocblas_status, rocblas_handle, rocblas_atomics_mode, ATOMICS_MODE)
-VENDOR_GET_MODE(rocblas_get_atomics_mode, rocblas_status, rocblas_handle, rocblas_atomics_mode, ATOMICS_MODE)
-VENDOR_SET_MODE(rocblas_set_performance_metric, rocblas_status, rocblas_handle, rocblas_performance_metric, METRIC)
-VENDOR_GET_MODE(rocblas_get_performance_metric, rocblas_status, rocblas_handle, rocblas_performance_metric, METRIC)
+VENDOR_SET_MODE(rocblas_set_atomics_mode, rocblas_status, rocblas_handle, rocblas_atomics_mode,
+                ATOMICS_MODE)
+VENDOR_GET_MODE(rocblas_get_atomics_mode, rocblas_status, rocblas_handle, rocblas_atomics_mode,
+                ATOMICS_MODE)
+VENDOR_SET_MODE(rocblas_set_performance_metric, rocblas_status, rocblas_handle,
+                rocblas_performance_metric, METRIC)
+VENDOR_GET_MODE(rocblas_get_performance_metric, rocblas_status, rocblas_handle,
+                rocblas_performance_metric, METRIC)
 VENDOR_TEXT(rocblas_status_to_string, rocblas_status)
 
 VENDOR_ENTRY(bool, rocblas_is_managing_device_memory, rocblas_handle handle)

@@ -30,7 +30,9 @@ VENDOR_CREATE(rocsparse_create_handle, rocsparse_status, rocsparse_handle)
 VENDOR_DESTROY(rocsparse_destroy_handle, rocsparse_status, rocsparse_handle)
 VENDOR_SET_STREAM(rocsparse_set_stream, rocsparse_status, rocsparse_handle, hipStream_t)
 VENDOR_GET_STREAM(rocsparse_get_stream, rocsparse_status, rocsparse_handle, hipStream_t)
-VENDOR_SET_MODE(rocsparse_set_pointer_mode, rocsparse_status, rocsparse_handle, rocsparse_pointer_mode, POINTER_MODE)
-VENDOR_GET_MODE(rocsparse_get_pointer_mode, rocsparse_status, rocsparse_handle, rocsparse_pointer_mode, POINTER_MODE)
+VENDOR_SET_MODE(rocsparse_set_pointer_mode, rocsparse_status, rocsparse_handle,
+                rocsparse_pointer_mode, POINTER_MODE)
+VENDOR_GET_MODE(rocsparse_get_pointer_mode, rocsparse_status, rocsparse_handle,
+                rocsparse_pointer_mode, POINTER_MODE)
 VENDOR_VERSION_OF(rocsparse_get_version, rocsparse_status, rocsparse_handle, 100000, 100)
 VENDOR_TEXT(rocsparse_get_status_name, rocsparse_status)

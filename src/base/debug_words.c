@@ -69,16 +69,19 @@ static tarn_status parse_word(const char *text, size_t length, struct debug_sett
         if (name != strlen(words[i].text) || memcmp(text, words[i].text, name) != 0)
             continue;
         if (equals && words[i].bit != DEBUG_QUARANTINE)
-            return failed(TARN_ERROR_CONFIGURATION, "TARN_DEBUG: %.*s takes no value", (int)name, text);
+            return failed(TARN_ERROR_CONFIGURATION, "TARN_DEBUG: %.*s takes no value", (int)name,
+                          text);
         if (equals && !parse_bytes(equals + 1, length - name - 1, &settings->quarantine))
-            return failed(TARN_ERROR_CONFIGURATION,
-                          "TARN_DEBUG: %.*s: the value must be a number of bytes, with an optional K, M or G",
-                          (int)length, text);
+            return failed(
+                TARN_ERROR_CONFIGURATION,
+                "TARN_DEBUG: %.*s: the value must be a number of bytes, with an optional K, M or G",
+                (int)length, text);
         settings->words |= words[i].bit;
         return TARN_OK;
     }
     return failed(TARN_ERROR_CONFIGURATION,
-                  "TARN_DEBUG: unknown word \"%.*s\"; the words are handles, redzone, poison, quarantine[=BYTES], "
+                  "TARN_DEBUG: unknown word \"%.*s\"; the words are handles, redzone, poison, "
+                  "quarantine[=BYTES], "
                   "sites, check, context, leaks, abort, quiet and all (or 1)",
                   (int)(length < 64 ? length : 64), text);
 }

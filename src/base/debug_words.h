@@ -30,7 +30,8 @@ enum debug_word {
 #undef X
 };
 
-/* Words for which the contents of blocks are written and looked at; and those for which blocks are remembered. */
+/* Words for which the contents of blocks are written and looked at; and those for which blocks are
+ * remembered. */
 #define DEBUG_CONTENTS (DEBUG_REDZONE | DEBUG_POISON | DEBUG_QUARANTINE)
 #define DEBUG_BLOCKS (DEBUG_CONTENTS | DEBUG_SITES | DEBUG_CHECK | DEBUG_LEAKS)
 
@@ -50,8 +51,10 @@ static inline bool debug_has(unsigned words)
     return (debug_settings.words & words) != 0;
 }
 
-/* A line about what was found: on standard error, or with the word quiet only where TARN_LOG asks for errors. */
-#define debug_say(...) (debug_has(DEBUG_QUIET) ? log_write(LOG_ERRORS, __VA_ARGS__) : log_say(__VA_ARGS__))
+/* A line about what was found: on standard error, or with the word quiet only where TARN_LOG asks
+ * for errors. */
+#define debug_say(...) \
+    (debug_has(DEBUG_QUIET) ? log_write(LOG_ERRORS, __VA_ARGS__) : log_say(__VA_ARGS__))
 
 /* What a text asks for. TARN_ERROR_CONFIGURATION names the unknown word. */
 tarn_status debug_words_parse(const char *text, struct debug_settings *settings);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Moves files to descriptors above those of the standard streams, reads them, and knows what a file may replace. Owns the set of the files that a child
- * of fork() closes: a bit for each number. Files of higher numbers stay open there. */
+/* Moves files to descriptors above those of the standard streams, reads them, and knows what a file
+ * may replace. Owns the set of the files that a child of fork() closes: a bit for each number.
+ * Files of higher numbers stay open there. */
 #include "base/file.h"
 #include "base/thread/process.h"
 
@@ -37,13 +38,15 @@ int file_renumber(int file)
     return moved;
 }
 
-/* process.c has registered its handler before. A child of a process that has not used tarn may use it, with the files. */
+/* process.c has registered its handler before. A child of a process that has not used tarn may use
+ * it, with the files. */
 static void in_child(void)
 {
     if (atomic_load(&process_state) != PROCESS_IS_FORKED)
         return;
     for (int i = 0; i < MOST / 64; i++)
-        for (uint_fast64_t word = atomic_load_explicit(&kept[i], memory_order_relaxed); word; word &= word - 1)
+        for (uint_fast64_t word = atomic_load_explicit(&kept[i], memory_order_relaxed); word;
+             word &= word - 1)
             (void)close(i * 64 + __builtin_ctzll(word));
 }
 
@@ -93,6 +96,7 @@ void file_close(int file)
     uint_fast64_t bit;
     atomic_uint_fast64_t *word = word_of(file, &bit);
     if (word)
-        atomic_fetch_and(word, ~bit); /* first: a child must not close another file of that number */
+        atomic_fetch_and(word, ~bit); /* first: a child must not close another file of that
+                                         number */
     close(file);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The log. Owns the level, read from the environment once. A line is one write(), so that threads do not mix. */
+/* The log. Owns the level, read from the environment once. A line is one write(), so that threads
+ * do not mix. */
 #include "base/log.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -38,7 +39,8 @@ static enum log_level level_from_environment(void)
         return LOG_INFO;
     if (strcmp(wanted, "all") == 0)
         return LOG_ALL;
-    static const char hint[] = "tarn: TARN_LOG is none of errors, info and all; nothing is logged\n";
+    static const char hint[] =
+        "tarn: TARN_LOG is none of errors, info and all; nothing is logged\n";
     say(hint, sizeof hint - 1);
     return LOG_NOTHING;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Ranges on a timeline of NVIDIA's tools, for every layer: what a program does from a begin to its end, nested, by thread. Without a
- * tool that wants them each costs one load. report/nvtx.c passes them to the tool. */
+/* Ranges on a timeline of NVIDIA's tools, for every layer: what a program does from a begin to its
+ * end, nested, by thread. Without a tool that wants them each costs one load. report/nvtx.c passes
+ * them to the tool. */
 #ifndef TARN_BASE_NVTX_H
 #define TARN_BASE_NVTX_H
 

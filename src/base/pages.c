@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The library's own memory. Owns every byte of bookkeeping: pages from mmap, small memory in classes of powers of two,
- * objects in chunks of 64 KiB. Chunks of objects are kept for ever; pages go back at once. Assumes that an object pool is never
- * destroyed. Each pool has its lock; the counters are atomic. */
+/* The library's own memory. Owns every byte of bookkeeping: pages from mmap, small memory in
+ * classes of powers of two, objects in chunks of 64 KiB. Chunks of objects are kept for ever; pages
+ * go back at once. Assumes that an object pool is never destroyed. Each pool has its lock; the
+ * counters are atomic. */
 #include "base/pages.h"
 
 #include <errno.h>
@@ -47,7 +48,8 @@ uint64_t pages_fail_hits(void)
     return atomic_load(&injected.hits);
 }
 
-/* Whether this allocation is one that a test wants to fail. One relaxed load where no test asked. */
+/* Whether this allocation is one that a test wants to fail. One relaxed load where no test
+ * asked. */
 static inline bool fails_by_request(void)
 {
     uint64_t nth = atomic_load_explicit(&injected.nth, memory_order_relaxed);
@@ -97,13 +99,15 @@ void pages_unmap(void *memory, size_t size)
     atomic_fetch_sub_explicit(&mapped_bytes, whole_pages(size), memory_order_relaxed);
 }
 
-/* The start of a chunk of objects with marks. Each is twice as large as the one before, so that few are looked through. */
+/* The start of a chunk of objects with marks. Each is twice as large as the one before, so that few
+ * are looked through. */
 struct object_chunk {
     _Alignas(64) struct object_chunk *before;
     size_t size; /* bytes, with this */
 };
 
-/* What stands behind an object that is handed out: nothing else in the pool's memory is that number at that place. */
+/* What stands behind an object that is handed out: nothing else in the pool's memory is that number
+ * at that place. */
 #define MARK UINT64_C(0x9e3779b97f4a7c15)
 
 static _Atomic(uint64_t) *mark_of(const struct object_pool *pool, uintptr_t object)
@@ -122,17 +126,19 @@ bool object_is_live(struct object_pool *pool, const void *address)
     return atomic_load_explicit(mark_of(pool, object), memory_order_acquire) == (MARK ^ object);
 }
 
-static _Atomic(struct object_pool *) pools_in_use; /* those with a chunk, the newest first; none ever leaves */
+static _Atomic(struct object_pool *) pools_in_use; /* those with a chunk, the newest first; none
+                                                      ever leaves */
 
 static void pool_enter(struct object_pool *pool)
 {
     pool->next = atomic_load_explicit(&pools_in_use, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&pools_in_use, &pool->next, pool, memory_order_release,
-                                                  memory_order_relaxed))
+    while (!atomic_compare_exchange_weak_explicit(&pools_in_use, &pool->next, pool,
+                                                  memory_order_release, memory_order_relaxed))
         ;
 }
 
-void object_pools_each(void (*call)(void *argument, const struct object_pool *pool, uint64_t live, uint64_t bytes),
+void object_pools_each(void (*call)(void *argument, const struct object_pool *pool, uint64_t live,
+                                    uint64_t bytes),
                        void *argument)
 {
     struct object_pool *pool = atomic_load_explicit(&pools_in_use, memory_order_acquire);
@@ -157,9 +163,11 @@ static bool chunk_take_locked(struct object_pool *pool)
     pool->fresh = chunk;
     pool->fresh_end = chunk + size;
     if (pool->mark) {
-        *(struct object_chunk *)(void *)chunk = (struct object_chunk){.before = before, .size = size};
+        *(struct object_chunk *)(void *)chunk =
+            (struct object_chunk){.before = before, .size = size};
         pool->fresh += sizeof(struct object_chunk);
-        atomic_store_explicit(&pool->chunks, (struct object_chunk *)(void *)chunk, memory_order_release);
+        atomic_store_explicit(&pool->chunks, (struct object_chunk *)(void *)chunk,
+                              memory_order_release);
     }
     return true;
 }
@@ -188,7 +196,8 @@ static void *object_alloc_counted(struct object_pool *pool)
     if (object)
         memset(object, 0, pool->zeroed);
     if (object && pool->mark)
-        atomic_store_explicit(mark_of(pool, (uintptr_t)object), MARK ^ (uintptr_t)object, memory_order_release);
+        atomic_store_explicit(mark_of(pool, (uintptr_t)object), MARK ^ (uintptr_t)object,
+                              memory_order_release);
     return object;
 }
 
@@ -210,12 +219,14 @@ void object_free(struct object_pool *pool, void *object)
     mutex_unlock(&pool->lock);
 }
 
-#define SMALL(bytes)                                                                                                  \
-    {                                                                                                                 \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "up to " #bytes " bytes", .size = (bytes), .zeroed = (bytes) \
+#define SMALL(bytes)                                                               \
+    {                                                                              \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "up to " #bytes " bytes", \
+        .size = (bytes), .zeroed = (bytes)                                         \
     }
-static struct object_pool small_pools[SMALL_CLASSES] = {SMALL(32),  SMALL(64),   SMALL(128),  SMALL(256),
-                                                        SMALL(512), SMALL(1024), SMALL(2048), SMALL(4096)};
+static struct object_pool small_pools[SMALL_CLASSES] = {SMALL(32),   SMALL(64),  SMALL(128),
+                                                        SMALL(256),  SMALL(512), SMALL(1024),
+                                                        SMALL(2048), SMALL(4096)};
 
 /* The pool that serves `size` bytes; NULL for what takes whole pages. */
 static struct object_pool *small_pool(size_t size)

@@ -9,18 +9,21 @@
 #include <stdbool.h>
 #include <tarn/tarn.h>
 
-/* The shortest has its size and one field. What is longer than this by more than that is no newer version, but a size that nobody set. */
+/* The shortest has its size and one field. What is longer than this by more than that is no newer
+ * version, but a size that nobody set. */
 enum { LEAST = 2 * sizeof(size_t), GROWTH = 1024 };
 
 tarn_status sized_check(const char *type, const void *theirs, size_t known)
 {
     if (!theirs)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL; pass one whose size is sizeof(%s)", type, type);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL; pass one whose size is sizeof(%s)",
+                      type, type);
     size_t size = *(const size_t *)theirs;
     if (size < LEAST || size > known + GROWTH || size % sizeof size)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "%s: unknown size %zu: set it to sizeof(%s) before the call (%zu in this version)", type, size,
-                      type, known);
+        return failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "%s: unknown size %zu: set it to sizeof(%s) before the call (%zu in this version)",
+            type, size, type, known);
     return TARN_OK;
 }
 
@@ -38,11 +41,11 @@ tarn_status sized_read_other(const char *type, const void *theirs, void *own, si
         return status;
     size_t size = *(const size_t *)theirs, shared = size < known ? size : known;
     if (!is_zero((const unsigned char *)theirs + shared, size - shared))
-        return failed(
-            TARN_ERROR_INVALID_ARGUMENT,
-            "%s: it has %zu bytes, and sets some behind the %zu that this version knows (tarn %s): leave these "
-            "fields 0, or load the version that the program was compiled for",
-            type, size, known, tarn_version());
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "%s: it has %zu bytes, and sets some behind the %zu that this version knows "
+                      "(tarn %s): leave these "
+                      "fields 0, or load the version that the program was compiled for",
+                      type, size, known, tarn_version());
     memset(own, 0, known);
     memcpy(own, theirs, shared);
     *(size_t *)own = known;

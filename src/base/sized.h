@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Structures of the public API that begin with their size, `size_t size`, which the caller sets. They can grow by fields at their end, for
- * which 0 means the earlier behaviour. A caller may have been compiled with other headers than this library:
+/* Structures of the public API that begin with their size, `size_t size`, which the caller sets.
+ * They can grow by fields at their end, for which 0 means the earlier behaviour. A caller may have
+ * been compiled with other headers than this library:
  *
- *   an older caller's structure is shorter   fields that it does not have are read as 0, and are not written
- *   a newer caller's structure is longer     fields that this library does not know must be 0 in what the caller passes, and are set to 0
- *                                            in what the caller asks for
+ *   an older caller's structure is shorter   fields that it does not have are read as 0, and are
+ *                                            not written
+ *   a newer caller's structure is longer     fields that this library does not know must be 0 in
+ *                                            what the caller passes, and are set to 0 in what the
+ *                                            caller asks for
  *
- * Nothing behind the size that the caller set is read or written. A size that no version can have is refused, as is NULL. */
+ * Nothing behind the size that the caller set is read or written. A size that no version can have
+ * is refused, as is NULL. */
 #ifndef TARN_BASE_SIZED_H
 #define TARN_BASE_SIZED_H
 
@@ -16,11 +20,12 @@
 #include <string.h>
 #include <tarn/status.h>
 
-/* Whether a structure with a size was given that some version may have; `type` is its name, and `known` its size in this one.
- * TARN_ERROR_INVALID_ARGUMENT. */
+/* Whether a structure with a size was given that some version may have; `type` is its name, and
+ * `known` its size in this one. TARN_ERROR_INVALID_ARGUMENT. */
 tarn_status sized_check(const char *type, const void *theirs, size_t known);
 
-/* Reads what a caller gives into `own`, of this version's size, which it gets. TARN_ERROR_INVALID_ARGUMENT. */
+/* Reads what a caller gives into `own`, of this version's size, which it gets.
+ * TARN_ERROR_INVALID_ARGUMENT. */
 tarn_status sized_read_other(const char *type, const void *theirs, void *own, size_t known);
 static inline tarn_status sized_read(const char *type, const void *theirs, void *own, size_t known)
 {
@@ -30,7 +35,8 @@ static inline tarn_status sized_read(const char *type, const void *theirs, void 
     return TARN_OK;
 }
 
-/* Fills what a caller asked for, and which was checked, from `own`, of this version's size. The caller's size stays. */
+/* Fills what a caller asked for, and which was checked, from `own`, of this version's size. The
+ * caller's size stays. */
 void sized_write(void *theirs, const void *own, size_t known);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Statuses and each thread's last error. A thread's text is made at its first error and freed at its end: as a thread-local array
- * it would be taken from what the loader keeps for libraries that are opened while the process runs, and that is little. Where the host
- * has no memory for it, a short one serves. In a child of fork() another thread of the parent may have had the lock behind that memory,
- * so there it comes from the system and stays. */
+/* Statuses and each thread's last error. A thread's text is made at its first error and freed at
+ * its end: as a thread-local array it would be taken from what the loader keeps for libraries that
+ * are opened while the process runs, and that is little. Where the host has no memory for it, a
+ * short one serves. In a child of fork() another thread of the parent may have had the lock behind
+ * that memory, so there it comes from the system and stays. */
 #include "base/status.h"
 #include "base/log.h"
 #include "base/pages.h"

@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How an internal function fails: `return failed(TARN_ERROR_..., "what was tried, and why not", ...)`. */
+/* How an internal function fails: `return failed(TARN_ERROR_..., "what was tried, and why not",
+ * ...)`. */
 #ifndef TARN_BASE_STATUS_H
 #define TARN_BASE_STATUS_H
 
 #include <tarn/core.h>
 
 /* Makes the text this thread's last error. No lock, no allocation. */
-void error_set(tarn_status status, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+void error_set(tarn_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3), cold));
 /* Puts "text: " in front of this thread's last error: the caller's part of a sentence. */
-void error_within(tarn_status status, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+void error_within(tarn_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3), cold));
 
-/* Both give the status back: macros, so that compilers and analysers see that it is not TARN_OK. `status` is a constant or a variable. */
+/* Both give the status back: macros, so that compilers and analysers see that it is not TARN_OK.
+ * `status` is a constant or a variable. */
 #define failed(status, ...) (error_set((status), __VA_ARGS__), (status))
 #define failed_within(status, ...) (error_within((status), __VA_ARGS__), (status))
 
-/* An attempt may fail and be made good by another: between begin and end, errors are set as ever but logged as information
- * only; an end that succeeded puts the error of before back, so that a call that succeeds leaves it as it was. */
+/* An attempt may fail and be made good by another: between begin and end, errors are set as ever
+ * but logged as information only; an end that succeeded puts the error of before back, so that a
+ * call that succeeds leaves it as it was. */
 #define ERROR_TEXT_BYTES 2048
 struct error_before {
     char text[ERROR_TEXT_BYTES];

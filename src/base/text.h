@@ -11,8 +11,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Whether a text that snprintf() or the like gave `length` for was cut in a buffer of `size` bytes, at least 8. It ends in dots then, so
- * that nobody takes a part of it, or of a number in it, for all; and not in the middle of a character of UTF-8. */
+/* Whether a text that snprintf() or the like gave `length` for was cut in a buffer of `size` bytes,
+ * at least 8. It ends in dots then, so that nobody takes a part of it, or of a number in it, for
+ * all; and not in the middle of a character of UTF-8. */
 static inline bool text_was_cut(char *text, size_t size, int length)
 {
     size_t at = size - sizeof "...";
@@ -24,21 +25,24 @@ static inline bool text_was_cut(char *text, size_t size, int length)
     return true;
 }
 
-/* Bytes of a character that a terminal may be given, at a place in a text that ends with a 0; 0 where there is none. A terminal acts upon
- * control characters (U+0000 to U+001F, U+007F to U+009F), and shows what follows a mark of direction (U+202A to U+202E, U+2066 to U+2069)
- * in another order than it has. */
+/* Bytes of a character that a terminal may be given, at a place in a text that ends with a 0; 0
+ * where there is none. A terminal acts upon control characters (U+0000 to U+001F, U+007F to
+ * U+009F), and shows what follows a mark of direction (U+202A to U+202E, U+2066 to U+2069) in
+ * another order than it has. */
 static inline unsigned text_plain_length(const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
     unsigned length = utf8_length(at);
     if (*at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] < 0xa0))
         return 0;
-    if (at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xa8 && at[2] <= 0xae) || (at[1] == 0x81 && at[2] >= 0xa6)))
+    if (at[0] == 0xe2 &&
+        ((at[1] == 0x80 && at[2] >= 0xa8 && at[2] <= 0xae) || (at[1] == 0x81 && at[2] >= 0xa6)))
         return 0;
     return length;
 }
 
-/* Makes a text with names of somebody else's fit for a terminal: what is no plain character becomes "?", byte by byte. Lines stay lines. */
+/* Makes a text with names of somebody else's fit for a terminal: what is no plain character becomes
+ * "?", byte by byte. Lines stay lines. */
 static inline void text_make_plain_lines(char *text)
 {
     while (*text) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The treap. A node's priority is computed from its address whenever it is needed, never stored; the root has the
- * highest. Invariants: in-order is the set's order, a parent's priority is above its children's. */
+/* The treap. A node's priority is computed from its address whenever it is needed, never stored;
+ * the root has the highest. Invariants: in-order is the set's order, a parent's priority is above
+ * its children's. */
 #include "base/tree.h"
 
 static inline uint64_t priority(const struct tree_node *node)
@@ -12,14 +13,17 @@ static inline uint64_t priority(const struct tree_node *node)
 }
 
 /* Where `node` hangs. */
-static inline struct tree_node **link_of(struct tree *tree, struct tree_node *parent, const struct tree_node *node)
+static inline struct tree_node **link_of(struct tree *tree, struct tree_node *parent,
+                                         const struct tree_node *node)
 {
     return parent ? &parent->sides[parent->left != node] : &tree->root;
 }
 
-/* Goes up until a parent stands above the node. Those passed come below it, on either side in their order: each of them keeps what it has
- * away from the node, and has what was passed before it on the side where the node was. */
-void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent, struct tree_node **link)
+/* Goes up until a parent stands above the node. Those passed come below it, on either side in their
+ * order: each of them keeps what it has away from the node, and has what was passed before it on
+ * the side where the node was. */
+void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent,
+               struct tree_node **link)
 {
     uint64_t own = priority(node);
     node->left = node->right = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* An ordered set of structs that carry a `struct tree_node`: a treap, whose priorities are a hash of the node's address,
- * so that no operation allocates and the shape needs no bookkeeping. Insert, remove and search are O(log n) in
- * expectation. The owner of the set locks it. */
+/* An ordered set of structs that carry a `struct tree_node`: a treap, whose priorities are a hash
+ * of the node's address, so that no operation allocates and the shape needs no bookkeeping. Insert,
+ * remove and search are O(log n) in expectation. The owner of the set locks it. */
 #ifndef TARN_BASE_TREE_H
 #define TARN_BASE_TREE_H
 
@@ -29,13 +29,16 @@ struct tree {
     tree_order order;
 };
 
-/* Hangs a node at a free link below `parent`, NULL for the root; the part of an insertion that is the same for every order. */
-void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent, struct tree_node **link);
+/* Hangs a node at a free link below `parent`, NULL for the root; the part of an insertion that is
+ * the same for every order. */
+void tree_hang(struct tree *tree, struct tree_node *node, struct tree_node *parent,
+               struct tree_node **link);
 
 /* Whether `a` comes before `b`. */
 typedef bool (*tree_before)(const struct tree_node *a, const struct tree_node *b);
 
-/* Inserts a node by the tree's own order, which the caller names as a constant, so that comparing costs no call. */
+/* Inserts a node by the tree's own order, which the caller names as a constant, so that comparing
+ * costs no call. */
 static inline void tree_insert_by(struct tree *tree, struct tree_node *node, tree_before before)
 {
     struct tree_node *parent = NULL, **link = &tree->root;
@@ -54,10 +57,12 @@ struct tree_node *tree_last(const struct tree *tree);
 struct tree_node *tree_next(const struct tree_node *node);
 struct tree_node *tree_previous(const struct tree_node *node);
 
-/* A search walks down: `is_enough(node, key)` is false for a first part of the order and true for the rest; the result is the first node
- * for which it is true, or NULL. Inline, so that a test that the caller names costs no call. */
+/* A search walks down: `is_enough(node, key)` is false for a first part of the order and true for
+ * the rest; the result is the first node for which it is true, or NULL. Inline, so that a test that
+ * the caller names costs no call. */
 typedef bool (*tree_test)(const struct tree_node *node, uint64_t key);
-static inline struct tree_node *tree_find_first(const struct tree *tree, tree_test is_enough, uint64_t key)
+static inline struct tree_node *tree_find_first(const struct tree *tree, tree_test is_enough,
+                                                uint64_t key)
 {
     struct tree_node *node = tree->root, *found = NULL;
     while (node) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is a character: names come from programs, in any bytes; the formats that tarn writes want UTF-8 (Unicode 15, table 3-7). */
+/* What is a character: names come from programs, in any bytes; the formats that tarn writes want
+ * UTF-8 (Unicode 15, table 3-7). */
 #ifndef TARN_BASE_UTF8_H
 #define TARN_BASE_UTF8_H
 
@@ -11,13 +12,15 @@ static inline unsigned utf8_length(const unsigned char *at)
     static const struct {
         unsigned char least, most, low, high; /* of the first byte; of the second */
         unsigned more;
-    } forms[] = {{0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2}, {0xe1, 0xec, 0x80, 0xbf, 2},
-                 {0xed, 0xed, 0x80, 0x9f, 2}, {0xee, 0xef, 0x80, 0xbf, 2}, {0xf0, 0xf0, 0x90, 0xbf, 3},
+    } forms[] = {{0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2},
+                 {0xe1, 0xec, 0x80, 0xbf, 2}, {0xed, 0xed, 0x80, 0x9f, 2},
+                 {0xee, 0xef, 0x80, 0xbf, 2}, {0xf0, 0xf0, 0x90, 0xbf, 3},
                  {0xf1, 0xf3, 0x80, 0xbf, 3}, {0xf4, 0xf4, 0x80, 0x8f, 3}};
     if (*at < 0x80)
         return 1;
     for (unsigned i = 0; i < sizeof forms / sizeof *forms; i++) {
-        if (*at < forms[i].least || *at > forms[i].most || at[1] < forms[i].low || at[1] > forms[i].high)
+        if (*at < forms[i].least || *at > forms[i].most || at[1] < forms[i].low ||
+            at[1] > forms[i].high)
             continue;
         for (unsigned j = 2; j <= forms[i].more; j++)
             if (at[j] >> 6 != 2)

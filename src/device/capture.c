@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the captures that tarn knows, each named by its stream and listed by its thread, and asks the driver about all others.
+/* Owns the captures that tarn knows, each named by its stream and listed by its thread, and asks
+ * the driver about all others.
  *
- * A known capture is entered before the driver begins it and removed after the driver has ended it, so that it is protected at every
- * moment. Both happen under the device's record lock. Every event of tarn is recorded under the same lock: so no known capture can begin
- * between the question whether the stream captures and the record. Locks: the device's record lock, then `captures_lock`. */
+ * A known capture is entered before the driver begins it and removed after the driver has ended it,
+ * so that it is protected at every moment. Both happen under the device's record lock. Every event
+ * of tarn is recorded under the same lock: so no known capture can begin between the question
+ * whether the stream captures and the record. Locks: the device's record lock, then
+ * `captures_lock`. */
 #include "device/capture.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -29,12 +32,16 @@ struct capture {
 };
 
 static mutex captures_lock = MUTEX_INITIALIZER(LOCK_CAPTURES);
-static pthread_cond_t one_ended;                  /* of the monotonic clock; captures_wake() signals it too */
-static atomic_uint open_everywhere;               /* the sum over devices; captures_lock to change */
-static struct capture *open_on[TARN_MAX_DEVICES]; /* captures_lock: each device's captures that bar something */
+static pthread_cond_t one_ended;                  /* of the monotonic clock; captures_wake() signals
+                                                     it too */
+static atomic_uint open_everywhere;               /* the sum over devices; captures_lock to
+                                                     change */
+static struct capture *open_on[TARN_MAX_DEVICES]; /* captures_lock: each device's captures that bar
+                                                     something */
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool capture_objects = OBJECT_POOL(struct capture);
-static atomic_uint barred[TARN_MAX_DEVICES]; /* no known capture may begin; raised under the device's record lock */
+static atomic_uint barred[TARN_MAX_DEVICES]; /* no known capture may begin; raised under the
+                                                device's record lock */
 
 unsigned captures_open(const struct device *device)
 {
@@ -64,7 +71,7 @@ unsigned captures_open_anywhere(void)
     return atomic_load_explicit(&open_everywhere, memory_order_acquire);
 }
 
-/* ---- Asking ------------------------------------------------------------------------------------------------------ */
+/* ---- Asking ---- */
 
 tarn_status stream_ask_capture(const struct stream *stream, struct driver_capture *capture)
 {
@@ -72,7 +79,8 @@ tarn_status stream_ask_capture(const struct stream *stream, struct driver_captur
     if (!status)
         return TARN_OK;
     return failed(status,
-                  "the driver cannot say whether stream %p of device %d captures (%s); a stream is retired before it "
+                  "the driver cannot say whether stream %p of device %d captures (%s); a stream is "
+                  "retired before it "
                   "is destroyed",
                   stream_native(stream), stream->device, tarn_status_name(status));
 }
@@ -108,10 +116,12 @@ tarn_status stream_refuse_capture(struct stream *stream, const char *what)
     if (status || (!known && capture.state == DRIVER_CAPTURE_NONE))
         return status;
     if (!stream->native)
-        return failed(TARN_ERROR_CAPTURE,
-                      "%s: the legacy stream of device %d cannot be used while a blocking stream captures", what,
-                      stream->device);
-    return failed(TARN_ERROR_CAPTURE, "%s: stream %#llx of device %d captures; first end the capture", what,
+        return failed(
+            TARN_ERROR_CAPTURE,
+            "%s: the legacy stream of device %d cannot be used while a blocking stream captures",
+            what, stream->device);
+    return failed(TARN_ERROR_CAPTURE,
+                  "%s: stream %#llx of device %d captures; first end the capture", what,
                   (unsigned long long)stream_value(stream), stream->device);
 }
 
@@ -135,7 +145,8 @@ static void bar_nothing_locked(struct capture *capture)
     if (atomic_load(&stream->over))
         return;
     atomic_store_explicit(&stream->over, true, memory_order_release);
-    *(capture->previous_open ? &capture->previous_open->next_open : &open_on[device->number]) = capture->next_open;
+    *(capture->previous_open ? &capture->previous_open->next_open : &open_on[device->number]) =
+        capture->next_open;
     if (capture->next_open)
         capture->next_open->previous_open = capture->previous_open;
     if (capture->thread)
@@ -148,17 +159,19 @@ static void bar_nothing_locked(struct capture *capture)
     pthread_cond_broadcast(&one_ended);
 }
 
-/* Whether the driver goes on with a capture; yes if it cannot say. No, if the stream was retired. */
+/* Whether the driver goes on with a capture; yes if it cannot say. No, if the stream was
+ * retired. */
 static bool goes_on(struct stream *stream, unsigned incarnation)
 {
     mutex_lock(&stream->lock);
-    bool is =
-        atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation && driver_captures(stream);
+    bool is = atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation &&
+              driver_captures(stream);
     mutex_unlock(&stream->lock);
     return is;
 }
 
-/* Asks about the newest open capture of a device. False if it goes on, or has not begun as far as is known, or there is none. */
+/* Asks about the newest open capture of a device. False if it goes on, or has not begun as far as
+ * is known, or there is none. */
 static bool newest_is_over(int device)
 {
     mutex_lock(&captures_lock);
@@ -172,7 +185,8 @@ static bool newest_is_over(int device)
         return false;
     bool is = goes_on(stream, incarnation);
     mutex_lock(&captures_lock);
-    bool is_there = stream->known && atomic_load(&stream->capture) == number && !atomic_load(&stream->over);
+    bool is_there =
+        stream->known && atomic_load(&stream->capture) == number && !atomic_load(&stream->over);
     bool is_over = is_there && begun && !is && !stream->known->ending;
     if (is_over)
         bar_nothing_locked(stream->known);
@@ -199,7 +213,8 @@ unsigned captures_going_on(const struct device *device)
 static tarn_status refuse_all(const char *what)
 {
     unsigned open = captures_open_anywhere();
-    return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open; first end them", what, open) : TARN_OK;
+    return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open; first end them", what, open)
+                : TARN_OK;
 }
 
 tarn_status captures_refuse_all(const char *what)
@@ -215,9 +230,10 @@ static tarn_status refuse(const struct device *device, const char *what)
     if (driver->wait_ends_all)
         return refuse_all(what);
     unsigned open = captures_open(device);
-    return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open on device %d; first end them", what, open,
-                         device->number)
-                : TARN_OK;
+    return open
+               ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open on device %d; first end them",
+                        what, open, device->number)
+               : TARN_OK;
 }
 
 tarn_status captures_refuse(const struct device *device, const char *what)
@@ -238,8 +254,8 @@ static bool has_context(struct device *device)
     return active;
 }
 
-/* Another thread may retire the stream, and then destroy it. One that its caller has destroyed without a retirement captures nothing, nor
- * does a lost device, which others are asked beside. */
+/* Another thread may retire the stream, and then destroy it. One that its caller has destroyed
+ * without a retirement captures nothing, nor does a lost device, which others are asked beside. */
 tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, const char *what)
 {
     tarn_status status = TARN_OK;
@@ -264,7 +280,8 @@ tarn_status captures_refuse_shown(const struct device *device, const char *what)
     unsigned slot = 0, incarnation = 0;
     struct stream *stream;
     tarn_status status = TARN_OK;
-    while (!status && (stream = stream_next(driver->wait_ends_all ? NULL : device, &slot, &incarnation)))
+    while (!status &&
+           (stream = stream_next(driver->wait_ends_all ? NULL : device, &slot, &incarnation)))
         status = stream_refuse_shown(stream, incarnation, what);
     return status;
 }
@@ -378,7 +395,7 @@ tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state
     return TARN_OK;
 }
 
-/* ---- The table --------------------------------------------------------------------------------------------------- */
+/* ---- The table ---- */
 
 /* Lists a capture with the thread that began it; and ends that. */
 static void list_locked(struct capture *capture)
@@ -405,7 +422,8 @@ static void unlist_locked(struct capture *capture)
     capture->thread = NULL;
 }
 
-/* Stores the driver's id of a capture that has just begun. Without an id, upper layers are not notified if it ends without a graph. */
+/* Stores the driver's id of a capture that has just begun. Without an id, upper layers are not
+ * notified if it ends without a graph. */
 static void note_id(const struct stream *stream)
 {
     struct driver_capture capture;
@@ -419,7 +437,8 @@ static void note_id(const struct stream *stream)
 
 static tarn_status refuse_second(struct stream *stream)
 {
-    return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or its capture was announced",
+    return failed(TARN_ERROR_CAPTURE,
+                  "stream %#llx of device %d captures already, or its capture was announced",
                   (unsigned long long)stream_value(stream), stream->device);
 }
 
@@ -428,7 +447,8 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
 {
     if (atomic_load(&barred[stream->device]))
         return failed(TARN_ERROR_BUSY,
-                      "a pool of device %d is being suspended or resumed, or handles are being destroyed; begin the "
+                      "a pool of device %d is being suspended or resumed, or handles are being "
+                      "destroyed; begin the "
                       "capture when that has ended",
                       stream->device);
     struct thread *thread = thread_self();
@@ -437,7 +457,8 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (!capture)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a capture");
-    *capture = (struct capture){.stream = stream, .thread = thread, .mode = mode, .announced = announced};
+    *capture =
+        (struct capture){.stream = stream, .thread = thread, .mode = mode, .announced = announced};
     mutex_lock(&captures_lock);
     bool second = stream->known;
     if (!second) {
@@ -449,7 +470,8 @@ static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool ann
         open_on[stream->device] = capture;
         atomic_store_explicit(&stream->over, false, memory_order_release);
         atomic_fetch_add_explicit(&device_at(stream->device)->captures, 1, memory_order_release);
-        atomic_fetch_add_explicit(&device_at(stream->device)->announced, announced, memory_order_release);
+        atomic_fetch_add_explicit(&device_at(stream->device)->announced, announced,
+                                  memory_order_release);
         atomic_fetch_add_explicit(&open_everywhere, 1, memory_order_release);
         atomic_store_explicit(&stream->captures, true, memory_order_release);
         atomic_store(&stream->capture, atomic_fetch_add_explicit(&epoch, 1, memory_order_release));
@@ -516,13 +538,16 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
 #define FIRST_PAUSE 1000000u  /* ns */
 #define LAST_PAUSE 100000000u /* ns */
 
-/* Nobody signals that the driver has ended a capture, or a caller one that was announced. So the driver is asked, with growing pauses. */
-bool captures_wait(struct device *device, uint64_t ns, const atomic_uint_fast64_t *count, uint64_t seen)
+/* Nobody signals that the driver has ended a capture, or a caller one that was announced. So the
+ * driver is asked, with growing pauses. */
+bool captures_wait(struct device *device, uint64_t ns, const atomic_uint_fast64_t *count,
+                   uint64_t seen)
 {
     const struct timespec limit = deadline_in(ns);
     uint64_t pause = FIRST_PAUSE;
     bool over, in_time = true;
-    while (!(over = captures_going_on(device) == 0 || (count && atomic_load(count) != seen)) && in_time) {
+    while (!(over = captures_going_on(device) == 0 || (count && atomic_load(count) != seen)) &&
+           in_time) {
         struct timespec until = deadline_in(pause);
         in_time = is_before(&until, &limit);
         pause = pause < LAST_PAUSE ? 2 * pause : pause;
@@ -544,7 +569,7 @@ void captures_init(void)
     pthread_condattr_destroy(&attributes);
 }
 
-/* ---- Beginning and ending ---------------------------------------------------------------------------------------- */
+/* ---- Beginning and ending ---- */
 
 /* The start of begin and announce: the stream, which must not be a default one. */
 static tarn_status find_to_begin(tarn_stream value, struct stream **stream)
@@ -557,8 +582,8 @@ static tarn_status find_to_begin(tarn_stream value, struct stream **stream)
     if (status)
         return status;
     if ((*stream)->origin == STREAM_IS_LEGACY || (*stream)->origin == STREAM_IS_THREADS)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "a default stream cannot capture; take one by tarn_stream_lease() or tarn_stream_adopt()");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "a default stream cannot capture; take one by "
+                                                   "tarn_stream_lease() or tarn_stream_adopt()");
     return TARN_OK;
 }
 
@@ -577,7 +602,8 @@ tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
         return status;
     struct device *device = device_at(found->device);
     mutex_lock(&device->record_lock);
-    /* A stream that captures already is refused before the driver is asked to begin, because that would end the capture. */
+    /* A stream that captures already is refused before the driver is asked to begin, because that
+     * would end the capture. */
     struct driver_capture capture = {0};
     status = stream_ask_capture(found, &capture);
     if (!status && capture.state != DRIVER_CAPTURE_NONE)
@@ -585,7 +611,8 @@ tarn_status tarn_capture_begin(tarn_stream stream, tarn_capture_mode mode)
     if (!status)
         status = enter(found, mode, false);
     if (!status) {
-        status = device_note(device, driver->capture_begin(device->number, found->native, modes[mode]));
+        status =
+            device_note(device, driver->capture_begin(device->number, found->native, modes[mode]));
         if (status)
             leave(found);
         else
@@ -607,7 +634,8 @@ tarn_status tarn_capture_announce(tarn_stream stream)
     mutex_lock(&device->record_lock);
     status = enter(found, TARN_CAPTURE_RELAXED, true);
     if (!status)
-        (void)driver_captures(found); /* one that has begun already is known to have, from then on */
+        (void)driver_captures(found); /* one that has begun already is known to have, from then
+                                         on */
     if (!status && trace_is_on())
         trace_stream_event(TRACE_capture_begin, found, atomic_load(&found->capture), 0);
     mutex_unlock(&device->record_lock);
@@ -621,13 +649,16 @@ struct ending {
     bool announced;     /* the caller has ended it */
     bool orphaned;      /* the thread that began it has ended */
     bool over;          /* the capture is no longer known */
-    uint64_t id;        /* of a capture that tarn began and now ends: the driver's number; 0: not known */
+    uint64_t id;        /* of a capture that tarn began and now ends: the driver's number; 0: not
+                           known */
     uint64_t noted;     /* of an announced one: the same */
-    driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else NULL */
+    driver_graph graph; /* of a capture that tarn began and the driver has not invalidated, else
+                           NULL */
 };
 
-/* Claims a known capture to end it. The driver lets only the thread that began a capture end it, unless its mode is relaxed; here other
- * threads are refused without harm. If that thread has ended, any thread may try. */
+/* Claims a known capture to end it. The driver lets only the thread that began a capture end it,
+ * unless its mode is relaxed; here other threads are refused without harm. If that thread has
+ * ended, any thread may try. */
 static tarn_status claim_end(struct ending *ending)
 {
     struct stream *stream = ending->stream;
@@ -635,11 +666,14 @@ static tarn_status claim_end(struct ending *ending)
     mutex_lock(&captures_lock);
     struct capture *capture = stream->known;
     if (!capture || capture->ending)
-        status = failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no capture that tarn knows",
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "stream %#llx of device %d has no capture that tarn knows",
                         (unsigned long long)stream_value(stream), stream->device);
-    else if (capture->mode != TARN_CAPTURE_RELAXED && capture->thread && capture->thread != thread_here)
-        status = failed(TARN_ERROR_CAPTURE,
-                        "only the thread that began a capture can end it, unless the capture is relaxed");
+    else if (capture->mode != TARN_CAPTURE_RELAXED && capture->thread &&
+             capture->thread != thread_here)
+        status = failed(
+            TARN_ERROR_CAPTURE,
+            "only the thread that began a capture can end it, unless the capture is relaxed");
     if (!status) {
         capture->ending = true;
         ending->claimed = true;
@@ -675,10 +709,13 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     if (ending->id && !driver_captures(stream))
         ending->id = 0; /* another call has ended it, and may have kept its graph */
     if (!ending->announced)
-        status = device_note(device, driver->capture_end(device->number, stream->native, &ending->graph));
+        status = device_note(device,
+                             driver->capture_end(device->number, stream->native, &ending->graph));
     bool lost =
-        status && atomic_load(&device->lost); /* what captured is gone: it must not bar other devices for ever */
-    /* HIP does not end a capture that was invalidated or has unjoined work, and nobody else could end it. */
+        status && atomic_load(&device->lost); /* what captured is gone: it must not bar other
+                                                 devices for ever */
+    /* HIP does not end a capture that was invalidated or has unjoined work, and nobody else could
+     * end it. */
     bool refused = status == TARN_ERROR_CAPTURE && !ending->orphaned;
     bool given_up = ending->orphaned && ending->gives_up;
     ending->over = !status || lost || refused || given_up || !driver_captures(stream);
@@ -687,7 +724,8 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     if (ending->over)
         leave(stream);
     else
-        unclaim_end(stream); /* the driver could not end it: it stays known, and the end can be tried again */
+        unclaim_end(stream); /* the driver could not end it: it stays known, and the end can be
+                                tried again */
     if (ending->over && trace_is_on())
         trace_stream_event(TRACE_capture_end, stream, atomic_load(&stream->capture), 0);
     mutex_unlock(&device->record_lock);
@@ -695,14 +733,16 @@ static tarn_status end(tarn_stream value, struct ending *ending)
 }
 
 static tarn_status (*_Atomic end_callback)(struct stream *stream,
-                                           driver_graph graph); /* set once, before a capture begins */
+                                           /* Set once, before a capture begins */
+                                           driver_graph graph);
 
 void captures_on_end(tarn_status (*callback)(struct stream *stream, driver_graph graph))
 {
     atomic_store(&end_callback, callback);
 }
 
-static tarn_status (*_Atomic keep_callback)(struct stream *stream, driver_graph graph); /* the same */
+/* The same */
+static tarn_status (*_Atomic keep_callback)(struct stream *stream, driver_graph graph);
 
 void captures_on_keep(tarn_status (*callback)(struct stream *stream, driver_graph graph))
 {
@@ -740,14 +780,16 @@ static void tell_graph(uint64_t id, int device, driver_graph graph)
         callback(id, device, graph);
 }
 
-/* Notifies the memory layer that a capture has ended. If it cannot hold memory for the graph, the graph is destroyed. */
+/* Notifies the memory layer that a capture has ended. If it cannot hold memory for the graph, the
+ * graph is destroyed. */
 static tarn_status tell_end(struct ending *ending)
 {
     struct stream *stream = ending->stream;
     tarn_status (*callback)(struct stream *, driver_graph) = atomic_load(&end_callback);
     tarn_status status = callback ? callback(stream, ending->graph) : TARN_OK;
     if (status && ending->graph) {
-        (void)device_note(device_at(stream->device), driver->graph_destroy(stream->device, ending->graph));
+        (void)device_note(device_at(stream->device),
+                          driver->graph_destroy(stream->device, ending->graph));
         ending->graph = NULL;
     }
     void (*dropped)(uint64_t) = atomic_load(&drop_callback);
@@ -775,11 +817,12 @@ tarn_status tarn_capture_end(tarn_stream stream, void **graph)
     if (status)
         return status;
     if (is_announced(ending.stream))
-        return failed(
-            TARN_ERROR_INVALID_ARGUMENT,
-            "the capture was announced: the caller ends it, and gives its graph to tarn_capture_end_announced()");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the capture was announced: the caller ends it, and gives its graph to "
+                      "tarn_capture_end_announced()");
     if (!graph)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL; tarn_capture_abort() ends a capture without one");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "graph is NULL; tarn_capture_abort() ends a capture without one");
     status = end(stream, &ending);
     if (ending.over) {
         tarn_status told = tell_end(&ending);
@@ -790,14 +833,16 @@ tarn_status tarn_capture_end(tarn_stream stream, void **graph)
     return status;
 }
 
-/* Whether a claimed announced capture may end: the driver says that it has ended, and its graph holds the memory. */
+/* Whether a claimed announced capture may end: the driver says that it has ended, and its graph
+ * holds the memory. */
 static tarn_status settle(struct stream *stream, driver_graph graph)
 {
     struct driver_capture capture;
     tarn_status status = stream_ask_capture(stream, &capture);
     if (!status && capture.state != DRIVER_CAPTURE_NONE)
         status =
-            failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d still captures; end that by the vendor's call first",
+            failed(TARN_ERROR_CAPTURE,
+                   "stream %#llx of device %d still captures; end that by the vendor's call first",
                    (unsigned long long)stream_value(stream), stream->device);
     tarn_status (*callback)(struct stream *, driver_graph) = atomic_load(&keep_callback);
     return status || !graph || !callback ? status : callback(stream, graph);
@@ -813,7 +858,8 @@ tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
         return status;
     struct stream *stream = ending.stream;
     if (!is_announced(stream))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx of device %d has no announced capture",
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "stream %#llx of device %d has no announced capture",
                       (unsigned long long)stream_value(stream), stream->device);
     status = claim_end(&ending);
     if (status)
@@ -822,7 +868,8 @@ tarn_status tarn_capture_end_announced(tarn_stream value, void *graph)
     status = settle(stream, graph);
     mutex_lock(&device->record_lock);
     ending.over =
-        !status || atomic_load(&device->lost); /* what captured is gone: it must not bar other devices for ever */
+        !status || atomic_load(&device->lost); /* what captured is gone: it must not bar other
+                                                  devices for ever */
     if (ending.over)
         leave(stream);
     else
@@ -848,9 +895,10 @@ tarn_status tarn_capture_abort(tarn_stream stream)
     if (ending.over)
         (void)tell_end(&ending); /* which cannot fail without a graph */
     if (graph)
-        status = device_note(device_at(ending.stream->device), driver->graph_destroy(ending.stream->device, graph));
-    /* An invalidated capture, one with unjoined streams, and one of a lost device count as ended too. A capture that only a thread could
-     * end which is gone is forgotten. */
+        status = device_note(device_at(ending.stream->device),
+                             driver->graph_destroy(ending.stream->device, graph));
+    /* An invalidated capture, one with unjoined streams, and one of a lost device count as ended
+     * too. A capture that only a thread could end which is gone is forgotten. */
     bool over = !graph && status == TARN_ERROR_CAPTURE && ending.claimed &&
                 (ending.orphaned || !driver_captures(ending.stream));
     over = over || (!graph && status == TARN_ERROR_DEVICE_LOST && ending.over);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table of devices, the current device of each thread, guards, and the order of shutdown. The table is filled
- * once, under `setup_lock`, and read without a lock after `ready`. Nothing here makes a context but tarn_device_set(). */
+/* Owns the table of devices, the current device of each thread, guards, and the order of shutdown.
+ * The table is filled once, under `setup_lock`, and read without a lock after `ready`. Nothing here
+ * makes a context but tarn_device_set(). */
 #include "device/device.h"
 #include "base/debug_words.h"
 #include "base/pages.h"
@@ -42,8 +43,8 @@ void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thre
     atomic_store(&thread_end_callbacks[layer], callback);
 }
 
-/* The value is not believed: a copy of the library in a namespace of its own (dlmopen) has another C library's keys, of the same
- * numbers, and the values of both lie in the same places. */
+/* The value is not believed: a copy of the library in a namespace of its own (dlmopen) has another
+ * C library's keys, of the same numbers, and the values of both lie in the same places. */
 static void thread_end(void *value)
 {
     struct thread *thread = thread_here;
@@ -97,8 +98,10 @@ static tarn_status layer_init_locked(void)
     int count;
     if (!watching) {
         if (pthread_key_create(&thread_key, thread_end))
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no thread-specific key is left in this process");
-        (void)pthread_atfork(NULL, NULL, thread_in_child); /* no memory for it: then a child is not told */
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                          "no thread-specific key is left in this process");
+        /* No memory for it: then a child is not told */
+        (void)pthread_atfork(NULL, NULL, thread_in_child);
         captures_init();
         watching = true;
     }
@@ -132,7 +135,8 @@ static tarn_status step(tarn_status (*init_locked)(void))
     return status;
 }
 
-/* What opens libraries runs between the steps, without the lock: whoever is inside the loader, in a constructor, may be waiting for it. */
+/* What opens libraries runs between the steps, without the lock: whoever is inside the loader, in a
+ * constructor, may be waiting for it. */
 static tarn_status layer_init(void)
 {
     tracing_prepare();
@@ -173,13 +177,15 @@ struct device *device_at(int number)
 tarn_status device_find(int number, struct device **device)
 {
     if (number < 0 || number >= devices_known)
-        return failed(TARN_ERROR_INVALID_DEVICE, "there is no device %d: this process has %d, numbered from 0", number,
+        return failed(TARN_ERROR_INVALID_DEVICE,
+                      "there is no device %d: this process has %d, numbered from 0", number,
                       devices_known);
     *device = &devices[number];
     return TARN_OK;
 }
 
-static void (*_Atomic lost_callback)(struct device *device); /* set once, before what it ends exists */
+/* Set once, before what it ends exists */
+static void (*_Atomic lost_callback)(struct device *device);
 
 void device_on_lost(void (*callback)(struct device *device))
 {
@@ -201,7 +207,8 @@ tarn_status device_check(struct device *device)
 {
     if (atomic_load_explicit(&device->lost, memory_order_relaxed))
         return failed(TARN_ERROR_DEVICE_LOST,
-                      "device %d was lost by an earlier error; only a new process can use it again", device->number);
+                      "device %d was lost by an earlier error; only a new process can use it again",
+                      device->number);
     return TARN_OK;
 }
 
@@ -263,7 +270,8 @@ static tarn_status shutdown_may_begin(void)
     if (!atomic_load(&ready) || atomic_load(&process_state) != PROCESS_RUNS)
         return TARN_OK;
     if (undo_is_here(NULL))
-        return failed(TARN_ERROR_BUSY, "a shutdown in a callback: the call of tarn around it goes on afterwards");
+        return failed(TARN_ERROR_BUSY,
+                      "a shutdown in a callback: the call of tarn around it goes on afterwards");
     return captures_refuse_all("a shutdown");
 }
 
@@ -401,7 +409,8 @@ tarn_status tarn_device_memory_get(int device, size_t *free_bytes, size_t *total
 {
     struct device *found = NULL;
     if (!free_bytes || !total_bytes)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL", free_bytes ? "total_bytes" : "free_bytes");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                      free_bytes ? "total_bytes" : "free_bytes");
     tarn_status status = device_layer_ready();
     if (!status)
         status = device_find(device, &found);
@@ -435,8 +444,8 @@ tarn_status tarn_device_guard_set(tarn_device_guard *guard, int device)
     return status;
 }
 
-/* Puts back the device that was current before another. Where it has no context yet the thread had none there either, and gets none: a
- * guard is not a use of the device that it comes back to. */
+/* Puts back the device that was current before another. Where it has no context yet the thread had
+ * none there either, and gets none: a guard is not a use of the device that it comes back to. */
 tarn_status device_return(int device)
 {
     bool active = true;
@@ -445,7 +454,8 @@ tarn_status device_return(int device)
     if (!thread)
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     error_attempt_begin(&before);
-    bool inactive = driver->is_active(device, &active) == TARN_OK && !active && driver->context_set(NULL) == TARN_OK;
+    bool inactive = driver->is_active(device, &active) == TARN_OK && !active &&
+                    driver->context_set(NULL) == TARN_OK;
     error_attempt_end(&before, TARN_OK);
     if (!inactive)
         return tarn_device_set(device);

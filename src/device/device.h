@@ -32,22 +32,28 @@ struct device {
     atomic_uint announced; /* of those, which the caller begins at a moment of its own */
     struct stream *legacy;
     struct native_table
-        natives; /* the streams that have a name of their own at the driver; `entering` (stream.c) to change */
+        natives; /* the streams that have a name of their own at the driver; `entering` (stream.c)
+                    to change */
 
-    mutex lock;                                                       /* of all below */
-    struct stream *pool[STREAM_PRIORITIES][TARN_STREAM_SHARED_COUNT]; /* made when first handed out */
+    mutex lock; /* of all below */
+    /* Made when first handed out */
+    struct stream *pool[STREAM_PRIORITIES][TARN_STREAM_SHARED_COUNT];
     unsigned pool_next[STREAM_PRIORITIES];
-    struct stream *returned[STREAM_PRIORITIES]; /* leased before and given back, last in first out */
+    struct stream *returned[STREAM_PRIORITIES]; /* leased before and given back, last in first
+                                                   out */
     struct stream *thread_ended;                /* per-thread streams of threads that are gone */
     struct mark *spare_marks;                   /* whose driver event can be recorded anew */
 
-    mutex record_lock; /* held over asking whether a stream captures and recording on it, and over a known begin */
+    mutex record_lock; /* held over asking whether a stream captures and recording on it, and over a
+                          known begin */
     uint64_t records;  /* record lock: of marks, until now */
     atomic_uint_fast64_t
-        waited; /* all work is over that was queued before the record of this number; record lock to change */
+        waited; /* all work is over that was queued before the record of this number; record lock to
+                   change */
 };
 
-/* The start of every public call: the process may use tarn, a driver is chosen, its devices are known. */
+/* The start of every public call: the process may use tarn, a driver is chosen, its devices are
+ * known. */
 tarn_status device_layer_ready(void);
 
 /* The device of a number, or TARN_ERROR_INVALID_DEVICE. After device_layer_ready(). */
@@ -59,20 +65,22 @@ struct device *device_at(int number); /* of a number that is known to be right *
 tarn_status device_note(struct device *device, tarn_status status);
 tarn_status device_check(struct device *device);
 
-/* What the memory layer does at the moment when a device is found lost: its fast paths, which ask nobody, end. May be called with
- * any lock held but the callback's own. */
+/* What the memory layer does at the moment when a device is found lost: its fast paths, which ask
+ * nobody, end. May be called with any lock held but the callback's own. */
 void device_on_lost(void (*callback)(struct device *device));
 
 /* What a thread holds: made at its first use of tarn, given up at its end without a driver call. */
 struct thread {
     _Alignas(64) int device;
-    unsigned number;                             /* constant: in the order of first uses, of all threads */
+    unsigned number;                             /* constant: in the order of first uses, of all
+                                                    threads */
     tarn_stream current[TARN_MAX_DEVICES];       /* TARN_STREAM_LEGACY until set */
     struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
     struct holder *handles;                      /* the handle layer's; NULL until used */
 
-    /* The memory layer's: caches by heap, and those and the heaps that were used last, of the current device and stream and of
-     * a stream that was named. Forgotten when a device or a stream is set. */
+    /* The memory layer's: caches by heap, and those and the heaps that were used last, of the
+     * current device and stream and of a stream that was named. Forgotten when a device or a stream
+     * is set. */
     struct cache **caches;
     unsigned cache_slots;
     struct cache *current_cache, *named_cache;
@@ -90,8 +98,9 @@ struct thread {
     uint32_t regions_unnamed; /* inside that, which there was no number for */
 };
 
-/* The calling thread's; NULL before its first use of tarn, after its end, and in a child of fork(). For paths that count single
- * loads: at a fixed offset from the thread's base also where the library was opened at run time. */
+/* The calling thread's; NULL before its first use of tarn, after its end, and in a child of fork().
+ * For paths that count single loads: at a fixed offset from the thread's base also where the
+ * library was opened at run time. */
 extern _Thread_local struct thread *thread_here __attribute__((tls_model("initial-exec")));
 
 static inline void thread_forget_caches(struct thread *thread)
@@ -104,21 +113,25 @@ static inline void thread_forget_caches(struct thread *thread)
 struct thread *thread_self(void);
 /* The calling thread's current device, without making anything. */
 int thread_device(void);
-/* Makes a device current again for the end of a guard: as tarn_device_set(), but makes no context. */
+/* Makes a device current again for the end of a guard: as tarn_device_set(), but makes no
+ * context. */
 tarn_status device_return(int device);
 
-/* What the upper layers do when a thread ends, in this order, before its streams are given up. Not in a fork's child. */
+/* What the upper layers do when a thread ends, in this order, before its streams are given up. Not
+ * in a fork's child. */
 enum thread_layer { THREAD_HANDLES, THREAD_MEMORY, THREAD_LAYERS };
 void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thread));
 
-/* What the layers above do at tarn_shutdown(), in the order of registration; at most four. The one that is `first` runs
- * before them all, whenever it was registered: handles go before the memory that they use. */
+/* What the layers above do at tarn_shutdown(), in the order of registration; at most four. The one
+ * that is `first` runs before them all, whenever it was registered: handles go before the memory
+ * that they use. */
 void device_on_shutdown(void (*callback)(void));
 void device_on_shutdown_first(void (*callback)(void));
-/* Whoever looks at tarn from above, at most four, registered before the first use. `prepare` runs when the driver is chosen, with no lock:
- * by each thread whose call is the first, so perhaps by several at once, and again where `begin` has failed. `begin` runs when the devices
- * are known, before the first call goes on; what it gives, that call fails with, and the next asks again. `end` runs at tarn_shutdown()
- * before everything else. `prepare` and `end` may be NULL. */
+/* Whoever looks at tarn from above, at most four, registered before the first use. `prepare` runs
+ * when the driver is chosen, with no lock: by each thread whose call is the first, so perhaps by
+ * several at once, and again where `begin` has failed. `begin` runs when the devices are known,
+ * before the first call goes on; what it gives, that call fails with, and the next asks again.
+ * `end` runs at tarn_shutdown() before everything else. `prepare` and `end` may be NULL. */
 struct device_watcher {
     void (*prepare)(void);
     tarn_status (*begin)(void);

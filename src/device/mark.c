@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Marks, and the public events that use them. A mark owns one driver event. The device keeps marks without references for reuse, so that in
- * steady state a mark costs two driver calls: the question whether the stream captures, and the record. Between two reuses, a mark is
- * recorded once.
+/* Marks, and the public events that use them. A mark owns one driver event. The device keeps marks
+ * without references for reuse, so that in steady state a mark costs two driver calls: the question
+ * whether the stream captures, and the record. Between two reuses, a mark is recorded once.
  *
- * tarn's own marks are never recorded on a stream that captures. A mark of a caller's event may be; then it is captured, and only serves to
- * join streams to the capture. The question and the record are one step under the device's record lock. The begin of a known capture, and
- * tarn calls by which a stream joins one, take this lock too.
+ * tarn's own marks are never recorded on a stream that captures. A mark of a caller's event may be;
+ * then it is captured, and only serves to join streams to the capture. The question and the record
+ * are one step under the device's record lock. The begin of a known capture, and tarn calls by
+ * which a stream joins one, take this lock too.
  *
- * A found stream certainly exists only during a call that passes it; at any other time it may be destroyed, and its pointer reused. So
- * tarn's own marks of it are owed: they are numbered like others, but have no event. Each ends with a mark that is recorded on the stream
- * later (its `proof`), or with a later wait for the whole device (`waited`). */
+ * A found stream certainly exists only during a call that passes it; at any other time it may be
+ * destroyed, and its pointer reused. So tarn's own marks of it are owed: they are numbered like
+ * others, but have no event. Each ends with a mark that is recorded on the stream later (its
+ * `proof`), or with a later wait for the whole device (`waited`). */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -20,8 +22,10 @@
 
 #include <time.h>
 
-#define WAIT_ANY_NS UINT64_C(10000000000) /* for one of many marks, before the first is waited for alone */
-#define PAUSE_LEAST_NS UINT64_C(10000)    /* between two questions */
+#define WAIT_ANY_NS \
+    UINT64_C(10000000000)              /* for one of many marks, before the first is waited for
+                                          alone */
+#define PAUSE_LEAST_NS UINT64_C(10000) /* between two questions */
 #define PAUSE_MOST_NS UINT64_C(1000000)
 
 struct mark {
@@ -76,7 +80,8 @@ static tarn_status mark_create(struct device *device, struct mark **result)
         if (!mark)
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an event");
         mark->device = device;
-        tarn_status status = device_note(device, driver->event_create(device->number, &mark->event));
+        tarn_status status =
+            device_note(device, driver->event_create(device->number, &mark->event));
         if (status) {
             object_free(&marks, mark);
             return status;
@@ -89,16 +94,19 @@ static tarn_status mark_create(struct device *device, struct mark **result)
     return TARN_OK;
 }
 
-/* Whether an event can be recorded on the stream, under the record lock; `captured` is set to the capture that the event then belongs to,
- * or 0. TARN_ERROR_CAPTURE, without a text, if the stream captures and that is not allowed. */
-static tarn_status check_record_locked(struct stream *stream, bool may_be_captured, uint64_t *captured)
+/* Whether an event can be recorded on the stream, under the record lock; `captured` is set to the
+ * capture that the event then belongs to, or 0. TARN_ERROR_CAPTURE, without a text, if the stream
+ * captures and that is not allowed. */
+static tarn_status check_record_locked(struct stream *stream, bool may_be_captured,
+                                       uint64_t *captured)
 {
     struct driver_capture capture = {.state = DRIVER_CAPTURE_NONE};
     bool known = (stream_is_known(stream) || foreign_is_barred(stream)) && !may_be_captured;
     tarn_status status = known ? TARN_ERROR_CAPTURE : stream_ask_capture(stream, &capture);
     if (status)
         return status;
-    if (capture.state == DRIVER_CAPTURE_INVALIDATED || (capture.state != DRIVER_CAPTURE_NONE && !may_be_captured))
+    if (capture.state == DRIVER_CAPTURE_INVALIDATED ||
+        (capture.state != DRIVER_CAPTURE_NONE && !may_be_captured))
         return TARN_ERROR_CAPTURE;
     *captured = capture.state == DRIVER_CAPTURE_ACTIVE ? capture.id : 0;
     return TARN_OK;
@@ -118,7 +126,8 @@ static tarn_status record_locked(struct stream *stream, struct mark *mark, bool 
     if (status)
         return status;
     place_locked(stream, mark);
-    return device_note(mark->device, driver->event_record(stream->device, mark->event, stream_native(stream)));
+    return device_note(mark->device,
+                       driver->event_record(stream->device, mark->event, stream_native(stream)));
 }
 
 static void owe_locked(struct mark *mark)
@@ -148,7 +157,8 @@ static tarn_status prove_locked(struct stream *stream, struct mark *mark)
     return TARN_OK;
 }
 
-/* The purpose of a mark: for tarn itself, for a call that passes the stream, or for a caller's event, which may be captured. */
+/* The purpose of a mark: for tarn itself, for a call that passes the stream, or for a caller's
+ * event, which may be captured. */
 enum recorder { BY_TARN, BY_PASSING, BY_CALLER };
 
 static tarn_status record(struct stream *stream, enum recorder by, struct mark **result)
@@ -162,7 +172,8 @@ static tarn_status record(struct stream *stream, enum recorder by, struct mark *
     if (by == BY_TARN && stream_is_found(stream))
         status = owe_new_locked(stream, mark);
     else
-        status = by == BY_PASSING ? prove_locked(stream, mark) : record_locked(stream, mark, by == BY_CALLER);
+        status = by == BY_PASSING ? prove_locked(stream, mark)
+                                  : record_locked(stream, mark, by == BY_CALLER);
     mutex_unlock(&device->record_lock);
     if (status) {
         mark_release(mark);
@@ -184,7 +195,8 @@ void stream_prove(struct stream *stream, unsigned incarnation)
     if (!atomic_load_explicit(&stream->owes, memory_order_acquire) || stream_is_known(stream))
         return;
     error_attempt_begin(&before);
-    mutex_lock(&stream->lock); /* the native stream may be destroyed once its retirement is through */
+    mutex_lock(&stream->lock); /* the native stream may be destroyed once its retirement is
+                                  through */
     if (atomic_load_explicit(&stream->incarnation, memory_order_acquire) == incarnation &&
         record(stream, BY_PASSING, &proof) == TARN_OK) {
         struct mark *before_it = stream->proof;
@@ -208,12 +220,15 @@ bool mark_is_captured(const struct mark *mark)
 
 static tarn_status refuse_captured(const char *what)
 {
-    return failed(TARN_ERROR_CAPTURE,
-                  "%s: the event was recorded in a capture: only streams can wait for it, inside the capture", what);
+    return failed(
+        TARN_ERROR_CAPTURE,
+        "%s: the event was recorded in a capture: only streams can wait for it, inside the capture",
+        what);
 }
 
-/* A capture that tarn does not know began between the question and the record, and has captured the event. So the event is recorded again,
- * which also covers the work that was queued before; on a found stream, the next call that passes it does so. */
+/* A capture that tarn does not know began between the question and the record, and has captured the
+ * event. So the event is recorded again, which also covers the work that was queued before; on a
+ * found stream, the next call that passes it does so. */
 static tarn_status record_anew(struct mark *mark)
 {
     struct stream *stream = mark->stream;
@@ -230,8 +245,9 @@ static tarn_status record_anew(struct mark *mark)
     return status ? status : TARN_ERROR_NOT_READY;
 }
 
-/* Waits by events for the streams that can be asked; whatever goes wrong is left to the wait that follows. The legacy stream is not among
- * them: an event there would make all blocking streams wait for each other. */
+/* Waits by events for the streams that can be asked; whatever goes wrong is left to the wait that
+ * follows. The legacy stream is not among them: an event there would make all blocking streams wait
+ * for each other. */
 static void wait_by_events(const struct device *device)
 {
     unsigned slot = 0, incarnation = 0;
@@ -240,7 +256,8 @@ static void wait_by_events(const struct device *device)
     error_attempt_begin(&before);
     while ((stream = stream_next(device, &slot, &incarnation))) {
         struct mark *mark = NULL;
-        if (stream != device->legacy && mark_of_stream(stream, incarnation, &mark) == TARN_OK && mark)
+        if (stream != device->legacy && mark_of_stream(stream, incarnation, &mark) == TARN_OK &&
+            mark)
             (void)mark_wait(mark);
         mark_release(mark);
     }
@@ -291,12 +308,14 @@ static bool is_waited_for(const struct mark *mark)
     return atomic_load_explicit(&mark->device->waited, memory_order_acquire) >= mark->number;
 }
 
-/* The mark that proves an owed mark, or NULL. The first one found is kept, because the stream's last mark may be another at each call. */
+/* The mark that proves an owed mark, or NULL. The first one found is kept, because the stream's
+ * last mark may be another at each call. */
 static struct mark *proof_of(struct mark *mark)
 {
     mutex_lock(&mark->stream->lock);
     struct mark *last = mark->stream->proof;
-    if (!mark->proof && last && last->incarnation == mark->incarnation && last->number > mark->number)
+    if (!mark->proof && last && last->incarnation == mark->incarnation &&
+        last->number > mark->number)
         mark->proof = mark_keep(last);
     struct mark *proof = mark->proof;
     mutex_unlock(&mark->stream->lock);
@@ -317,7 +336,8 @@ static tarn_status owed_wait(struct mark *mark)
         return TARN_OK;
     struct mark *proof = proof_of(mark);
     return proof ? mark_wait(proof)
-                 : device_wait(mark->device, "a wait for the work of a stream that tarn_stream_find() entered");
+                 : device_wait(mark->device,
+                               "a wait for the work of a stream that tarn_stream_find() entered");
 }
 
 bool mark_is_of_device(struct mark *mark)
@@ -338,7 +358,8 @@ tarn_status mark_query(struct mark *mark)
         return refuse_captured("a query");
     bool owed = is_owed(mark);
     tarn_status status =
-        owed ? owed_query(mark) : device_note(mark->device, driver->event_query(mark->device->number, mark->event));
+        owed ? owed_query(mark)
+             : device_note(mark->device, driver->event_query(mark->device->number, mark->event));
     if (!status)
         atomic_store_explicit(&mark->done, true, memory_order_release);
     return status == TARN_ERROR_CAPTURE && !owed ? record_anew(mark) : status;
@@ -351,8 +372,10 @@ tarn_status mark_wait(struct mark *mark)
     if (mark->captured)
         return refuse_captured("a wait of the host");
     bool owed = is_owed(mark);
-    tarn_status status = owed ? owed_wait(mark)
-                              : device_note(mark->device, driver->event_synchronize(mark->device->number, mark->event));
+    tarn_status status =
+        owed ? owed_wait(mark)
+             : device_note(mark->device,
+                           driver->event_synchronize(mark->device->number, mark->event));
     if (!status)
         atomic_store_explicit(&mark->done, true, memory_order_release);
     if (status == TARN_ERROR_CAPTURE && !owed)
@@ -396,7 +419,8 @@ static tarn_status events_wait_any(struct mark *const *list, size_t count)
     }
     if (!driver->event_wait_any)
         return TARN_ERROR_NOT_READY;
-    tarn_status status = device_note(list[0]->device, driver->event_wait_any(natives, count, &ended));
+    tarn_status status =
+        device_note(list[0]->device, driver->event_wait_any(natives, count, &ended));
     if (!status)
         atomic_store_explicit(&list[ended]->done, true, memory_order_release);
     return status;
@@ -428,20 +452,21 @@ static tarn_status check_wait_locked(struct stream *stream, const struct mark *m
     if (status)
         return status;
     if (capture.state == DRIVER_CAPTURE_INVALIDATED || (mark->captured && !stream->native))
-        return failed(
-            TARN_ERROR_CAPTURE, "stream %#llx of device %d cannot wait: %s", (unsigned long long)stream_value(stream),
-            stream->device,
-            stream->native
-                ? "its capture was invalidated"
-                : "the legacy stream cannot take part in a capture, or be used while a blocking stream captures");
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d cannot wait: %s",
+                      (unsigned long long)stream_value(stream), stream->device,
+                      stream->native ? "its capture was invalidated"
+                                     : "the legacy stream cannot take part in a capture, or be "
+                                       "used while a blocking stream captures");
     if (capture.state == DRIVER_CAPTURE_ACTIVE && !mark->captured)
-        return failed(TARN_ERROR_CAPTURE,
-                      "stream %#llx of device %d captures: it cannot wait for work outside its capture",
-                      (unsigned long long)stream_value(stream), stream->device);
+        return failed(
+            TARN_ERROR_CAPTURE,
+            "stream %#llx of device %d captures: it cannot wait for work outside its capture",
+            (unsigned long long)stream_value(stream), stream->device);
     if (capture.state == DRIVER_CAPTURE_ACTIVE && capture.id != mark->captured)
-        return failed(TARN_ERROR_CAPTURE,
-                      "stream %#llx of device %d captures: it cannot wait for work of another capture",
-                      (unsigned long long)stream_value(stream), stream->device);
+        return failed(
+            TARN_ERROR_CAPTURE,
+            "stream %#llx of device %d captures: it cannot wait for work of another capture",
+            (unsigned long long)stream_value(stream), stream->device);
     return TARN_OK;
 }
 
@@ -456,7 +481,8 @@ tarn_status stream_wait_mark(struct stream *stream, struct mark *mark)
     mutex_lock(&device->record_lock);
     status = check_wait_locked(stream, mark);
     if (!status && !atomic_load_explicit(&mark->done, memory_order_acquire))
-        status = device_note(device, driver->stream_wait_event(device->number, stream->native, mark->event));
+        status = device_note(
+            device, driver->stream_wait_event(device->number, stream->native, mark->event));
     mutex_unlock(&device->record_lock);
     return status;
 }
@@ -487,7 +513,8 @@ tarn_status event_check(const tarn_event *event)
 {
     if (object_is_live(&events, event))
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, event ? "%p is not an event, or was destroyed" : "event is NULL",
+    return failed(TARN_ERROR_INVALID_ARGUMENT,
+                  event ? "%p is not an event, or was destroyed" : "event is NULL",
                   (const void *)event);
 }
 
@@ -545,16 +572,18 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
     if (status)
         return status;
     if (found->device != event->device->number)
-        return failed(TARN_ERROR_INVALID_STREAM, "the event is of device %d, the stream of device %d",
-                      event->device->number, found->device);
+        return failed(TARN_ERROR_INVALID_STREAM,
+                      "the event is of device %d, the stream of device %d", event->device->number,
+                      found->device);
     status = stream_refuse_foreign(found, "a record of an event");
     if (!status)
         status = record(found, BY_CALLER, &mark);
     if (status == TARN_ERROR_CAPTURE)
-        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d: %s", (unsigned long long)stream_value(found),
-                      found->device,
-                      found->native ? "its capture was invalidated; first end it"
-                                    : "the legacy stream cannot be used while a blocking stream captures");
+        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d: %s",
+                      (unsigned long long)stream_value(found), found->device,
+                      found->native
+                          ? "its capture was invalidated; first end it"
+                          : "the legacy stream cannot be used while a blocking stream captures");
     if (status)
         return status;
     mutex_lock(&event->lock);
@@ -567,7 +596,8 @@ tarn_status tarn_event_record(tarn_event *event, tarn_stream stream)
     return TARN_OK;
 }
 
-/* Calls one of the functions on the mark that the event has recorded; an event without a mark counts as finished. */
+/* Calls one of the functions on the mark that the event has recorded; an event without a mark
+ * counts as finished. */
 static tarn_status with_mark(tarn_event *event, tarn_status (*call)(struct mark *mark))
 {
     tarn_status status = device_layer_ready();

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the tables from native streams to slots: open addressing, at most half full, read without a lock.
+/* Owns the tables from native streams to slots: open addressing, at most half full, read without a
+ * lock.
  *
- * A slot is never freed, and the native stream is compared in the slot itself. So a reader during a change may miss an entry, but never
- * finds a wrong one. A list that has become too small is kept for readers that still use it; all old lists together are as large as the
- * current one. Changes are made under the lock of the caller (stream.c's `entering`). */
+ * A slot is never freed, and the native stream is compared in the slot itself. So a reader during a
+ * change may miss an entry, but never finds a wrong one. A list that has become too small is kept
+ * for readers that still use it; all old lists together are as large as the current one. Changes
+ * are made under the lock of the caller (stream.c's `entering`). */
 #include "device/native.h"
 #include "base/pages.h"
 #include "device/stream.h"

@@ -18,12 +18,12 @@ struct native_table {
     size_t used;                        /* the lock of who changes the table */
 };
 
-/* Without a lock, beside changes: the slot of `native`, or NULL, also for one that is entered or moved at this moment. Whoever changes
- * the table is never given the wrong answer. */
+/* Without a lock, beside changes: the slot of `native`, or NULL, also for one that is entered or
+ * moved at this moment. Whoever changes the table is never given the wrong answer. */
 struct stream *native_find(struct native_table *table, driver_stream native);
 
-/* Enters a slot under its native stream, which has none yet; false where the host has no memory. Takes one out that is in it. One thread
- * at a time. */
+/* Enters a slot under its native stream, which has none yet; false where the host has no memory.
+ * Takes one out that is in it. One thread at a time. */
 bool native_enter(struct native_table *table, struct stream *stream);
 void native_leave(struct native_table *table, const struct stream *stream);
 

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what is known of peers: whether a device can reach another, asked once per pair (aten's PeerToPeerAccess.cpp), and
- * which ones do, by the device whose memory they reach.
+/* Owns what is known of peers: whether a device can reach another, asked once per pair (aten's
+ * PeerToPeerAccess.cpp), and which ones do, by the device whose memory they reach.
  *
- * A thread that enables a peer enters it first, and then grants access to existing mappings. A thread that maps meanwhile either sees
- * the peer, or its mapping is granted access too: the memory layer's callback waits for mappings that are in progress. */
+ * A thread that enables a peer enters it first, and then grants access to existing mappings. A
+ * thread that maps meanwhile either sees the peer, or its mapping is granted access too: the memory
+ * layer's callback waits for mappings that are in progress. */
 #include "base/status.h"
 #include "device/capture.h"
 
 enum answer { UNKNOWN, NO, YES };
 
-static _Atomic(signed char) answers[TARN_MAX_DEVICES][TARN_MAX_DEVICES]; /* enum answer; [device][peer] */
-static atomic_uint_fast64_t reached_by[TARN_MAX_DEVICES];                /* by device: a bit for each that reaches it */
-static mutex enable_lock = MUTEX_INITIALIZER(LOCK_ENABLE);               /* one peer is enabled at a time */
-static tarn_status (*enable_callback)(struct device *device, int peer);  /* enable_lock */
+/* Enum answer; [device][peer] */
+static _Atomic(signed char) answers[TARN_MAX_DEVICES][TARN_MAX_DEVICES];
+/* By device: a bit for each that reaches it */
+static atomic_uint_fast64_t reached_by[TARN_MAX_DEVICES];
+/* One peer is enabled at a time */
+static mutex enable_lock = MUTEX_INITIALIZER(LOCK_ENABLE);
+static tarn_status (*enable_callback)(struct device *device, int peer); /* enable_lock */
 
 void peers_on_enable(tarn_status (*callback)(struct device *device, int peer))
 {
@@ -43,7 +47,8 @@ static tarn_status peer_possible(struct device *device, struct device *peer, boo
     signed char known = atomic_load_explicit(answer, memory_order_relaxed);
     if (known == UNKNOWN) {
         bool found = false;
-        tarn_status status = device_note(device, driver->peer_possible(device->number, peer->number, &found));
+        tarn_status status =
+            device_note(device, driver->peer_possible(device->number, peer->number, &found));
         if (status)
             return status;
         known = found ? YES : NO;
@@ -53,7 +58,8 @@ static tarn_status peer_possible(struct device *device, struct device *peer, boo
     return TARN_OK;
 }
 
-/* Under enable_lock. A failure takes the peer off the list again: what was granted by then stays so, which harms none. */
+/* Under enable_lock. A failure takes the peer off the list again: what was granted by then stays
+ * so, which harms none. */
 static tarn_status peer_enable_locked(struct device *device, struct device *peer)
 {
     uint64_t bit = UINT64_C(1) << device->number;
@@ -103,7 +109,8 @@ tarn_status tarn_device_peer_enable(int device, int peer)
     if (status)
         return status;
     if (!possible)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot access the memory of device %d", device, peer);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot access the memory of device %d",
+                      device, peer);
     if (device == peer)
         return TARN_OK;
     mutex_lock(&enable_lock);

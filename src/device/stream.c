@@ -3,17 +3,20 @@
 
 /* Owns the table of stream slots, the streams that tarn creates, and each thread's current stream.
  *
- * A value consists of incarnation, lease and slot. A retirement ends the incarnation of the slot. A leased stream goes from one lease to
- * the next with everything that belongs to it, but values of earlier leases are invalid. Slots are never freed. A retired slot is reused
- * only when the work of its stream has finished, so that a block which that stream used can always find out whether it must still wait.
- * A thread's per-thread default stream has a slot too. If the vendor has such a stream, its native handle is a constant that means a
- * different stream in each thread, so only the slot's owner passes it to the driver. The slot of a thread that has ended serves the next
- * thread, after that thread's stream has waited for the work of the old one.
- * Each native stream has one slot. It is found by the device's table (native.h), and by the driver's number if there is one, because
- * vendors reuse the pointer of a destroyed stream at once. Code that enters or removes a native stream holds `entering`, also over driver
- * calls, none of which waits. For a *found* stream, no caller has promised to retire it; mark.c describes the consequences.
- * Lock order: `entering`, then the locks that a retirement takes of heaps, then `streams_lock` for the slots, then the lock of a slot, then
- * that of a device for its lists. */
+ * A value consists of incarnation, lease and slot. A retirement ends the incarnation of the slot. A
+ * leased stream goes from one lease to the next with everything that belongs to it, but values of
+ * earlier leases are invalid. Slots are never freed. A retired slot is reused only when the work of
+ * its stream has finished, so that a block which that stream used can always find out whether it
+ * must still wait. A thread's per-thread default stream has a slot too. If the vendor has such a
+ * stream, its native handle is a constant that means a different stream in each thread, so only the
+ * slot's owner passes it to the driver. The slot of a thread that has ended serves the next thread,
+ * after that thread's stream has waited for the work of the old one.
+ * Each native stream has one slot. It is found by the device's table (native.h), and by the
+ * driver's number if there is one, because vendors reuse the pointer of a destroyed stream at once.
+ * Code that enters or removes a native stream holds `entering`, also over driver calls, none of
+ * which waits. For a *found* stream, no caller has promised to retire it; mark.c describes the
+ * consequences. Lock order: `entering`, then the locks that a retirement takes of heaps, then
+ * `streams_lock` for the slots, then the lock of a slot, then that of a device for its lists. */
 #include "device/stream.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -25,18 +28,22 @@
 #define FIRST_SLOT 4u /* the values 0 to 3 are the constants, so incarnation 0 starts here */
 #define SLOT_BITS 16
 #define SLOT_MASK ((1u << SLOT_BITS) - 1)
-_Static_assert(CHUNKS *CHUNK_SLOTS == 1 << SLOT_BITS, "a value has as many bits for the slot as for the lease");
+_Static_assert(CHUNKS *CHUNK_SLOTS == 1 << SLOT_BITS,
+               "a value has as many bits for the slot as for the lease");
 
 static mutex entering = MUTEX_INITIALIZER(LOCK_ENTERING);
 static mutex streams_lock = MUTEX_INITIALIZER(LOCK_STREAMS);
 static _Atomic(struct stream *) chunks[CHUNKS]; /* written under streams_lock */
 static atomic_uint slots_used = FIRST_SLOT;     /* streams_lock to change */
-static unsigned reuse_from = FIRST_SLOT;        /* streams_lock: where the next search for a retired slot begins */
-static tarn_status (*_Atomic retire_callback)(struct stream *stream); /* set once, by the first use of memory */
+static unsigned reuse_from = FIRST_SLOT;        /* streams_lock: where the next search for a retired
+                                                   slot begins */
+/* Set once, by the first use of memory */
+static tarn_status (*_Atomic retire_callback)(struct stream *stream);
 
 static struct stream *slot_at(unsigned slot)
 {
-    return atomic_load_explicit(&chunks[slot / CHUNK_SLOTS], memory_order_acquire) + slot % CHUNK_SLOTS;
+    return atomic_load_explicit(&chunks[slot / CHUNK_SLOTS], memory_order_acquire) +
+           slot % CHUNK_SLOTS;
 }
 
 /* The low bits of the number of its lease, as many as a value has room for. */
@@ -47,7 +54,8 @@ static unsigned lease_of(const struct stream *stream)
 
 static tarn_stream value_of(const struct stream *stream, unsigned incarnation)
 {
-    return (tarn_stream)incarnation << 32 | (tarn_stream)lease_of(stream) << SLOT_BITS | stream->slot;
+    return (tarn_stream)incarnation << 32 | (tarn_stream)lease_of(stream) << SLOT_BITS |
+           stream->slot;
 }
 
 tarn_stream stream_value(const struct stream *stream)
@@ -120,7 +128,8 @@ static bool has_name(const struct native *native)
 }
 
 /* Puts a native stream into a slot. */
-static tarn_status slot_fill_locked(struct device *device, const struct native *native, struct stream **result)
+static tarn_status slot_fill_locked(struct device *device, const struct native *native,
+                                    struct stream **result)
 {
     struct stream *stream = NULL;
     tarn_status status = slot_take_locked(&stream);
@@ -151,7 +160,8 @@ static tarn_status slot_fill_locked(struct device *device, const struct native *
     return TARN_OK;
 }
 
-static tarn_status enter_new(struct device *device, const struct native *native, struct stream **result)
+static tarn_status enter_new(struct device *device, const struct native *native,
+                             struct stream **result)
 {
     mutex_lock(&streams_lock);
     tarn_status status = slot_fill_locked(device, native, result);
@@ -159,7 +169,8 @@ static tarn_status enter_new(struct device *device, const struct native *native,
     return status;
 }
 
-/* Whether the driver goes on with a capture on the stream that no thread can end. No event can be recorded there. */
+/* Whether the driver goes on with a capture on the stream that no thread can end. No event can be
+ * recorded there. */
 static bool is_abandoned(struct stream *stream)
 {
     if (!atomic_load(&stream->abandoned) || stream_awaits_end(stream))
@@ -169,17 +180,19 @@ static bool is_abandoned(struct stream *stream)
     return captures;
 }
 
-/* Ends a stream's incarnation: records a mark at its last work and notifies its heap. The slot is free when that work has finished. Caller
- * holds `entering`. */
+/* Ends a stream's incarnation: records a mark at its last work and notifies its heap. The slot is
+ * free when that work has finished. Caller holds `entering`. */
 static tarn_status stream_retire(struct stream *stream)
 {
     struct mark *last_work = NULL;
     bool abandoned = is_abandoned(stream), found = stream_is_found(stream);
     if (abandoned)
         atomic_store(&stream->found, true); /* its marks are owed */
-    tarn_status status = stream_awaits_end(stream) ? TARN_ERROR_CAPTURE : mark_record(stream, &last_work);
+    tarn_status status =
+        stream_awaits_end(stream) ? TARN_ERROR_CAPTURE : mark_record(stream, &last_work);
     if (status == TARN_ERROR_CAPTURE)
-        (void)failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures; first end the capture, then retire it",
+        (void)failed(TARN_ERROR_CAPTURE,
+                     "stream %#llx of device %d captures; first end the capture, then retire it",
                      (unsigned long long)stream_value(stream), stream->device);
     else if (!status && retire_callback)
         status = retire_callback(stream);
@@ -213,21 +226,23 @@ static tarn_status retire_named(struct stream *stream)
     return status;
 }
 
-/* The pointer of a slot now belongs to another stream: the slot's stream was destroyed, and its work may still run. */
+/* The pointer of a slot now belongs to another stream: the slot's stream was destroyed, and its
+ * work may still run. */
 static tarn_status retire_gone(struct stream *stream)
 {
     if (stream->origin != STREAM_IS_ADOPTED)
-        return failed(
-            TARN_ERROR_INVALID_STREAM,
-            "stream %#llx of device %d belongs to tarn, but the driver has another stream at its pointer %p: it was "
-            "destroyed by other code",
-            (unsigned long long)stream_value(stream), stream->device, stream->native);
+        return failed(TARN_ERROR_INVALID_STREAM,
+                      "stream %#llx of device %d belongs to tarn, but the driver has another "
+                      "stream at its pointer %p: it was "
+                      "destroyed by other code",
+                      (unsigned long long)stream_value(stream), stream->device, stream->native);
     atomic_store(&stream->found, true);
     return stream_retire(stream);
 }
 
 /* Enters a stream that was just created. */
-static tarn_status stream_enter(struct device *device, const struct native *native, struct stream **result)
+static tarn_status stream_enter(struct device *device, const struct native *native,
+                                struct stream **result)
 {
     mutex_lock(&entering);
     struct stream *gone = has_name(native) ? native_find(&device->natives, native->stream) : NULL;
@@ -245,14 +260,16 @@ tarn_status stream_make_legacy(struct device *device)
 }
 
 /* Creates a driver stream and puts it into a slot. */
-static tarn_status stream_create(struct device *device, int priority, enum stream_origin origin, struct stream **result)
+static tarn_status stream_create(struct device *device, int priority, enum stream_origin origin,
+                                 struct stream **result)
 {
     struct native native = {.priority = priority, .origin = origin};
     tarn_status status = device_check(device);
     if (status)
         return status;
-    status = device_note(device,
-                         driver->stream_create(device->number, priority, origin == STREAM_IS_THREADS, &native.stream));
+    status =
+        device_note(device, driver->stream_create(device->number, priority,
+                                                  origin == STREAM_IS_THREADS, &native.stream));
     if (status)
         return status;
     status = stream_enter(device, &native, result);
@@ -273,11 +290,11 @@ tarn_status stream_refuse_foreign(const struct stream *stream, const char *what)
 {
     if (!stream_is_foreign(stream))
         return TARN_OK;
-    return failed(
-        TARN_ERROR_INVALID_STREAM,
-        "%s: stream %#llx of device %d is the per-thread default stream of another thread; only that thread can "
-        "use it here",
-        what, (unsigned long long)stream_value(stream), stream->device);
+    return failed(TARN_ERROR_INVALID_STREAM,
+                  "%s: stream %#llx of device %d is the per-thread default stream of another "
+                  "thread; only that thread can "
+                  "use it here",
+                  what, (unsigned long long)stream_value(stream), stream->device);
 }
 
 driver_stream stream_native(const struct stream *stream)
@@ -303,8 +320,9 @@ static void ended_put(struct device *device, struct stream *stream)
     mutex_unlock(&device->lock);
 }
 
-/* Makes the calling thread the owner of a slot whose owner has ended, and orders its stream after the work of the old owner. False if that
- * is not possible now, for example while a capture is open. */
+/* Makes the calling thread the owner of a slot whose owner has ended, and orders its stream after
+ * the work of the old owner. False if that is not possible now, for example while a capture is
+ * open. */
 static bool ended_inherit(struct stream *stream, const struct thread *thread)
 {
     struct mark *mark = NULL;
@@ -322,7 +340,8 @@ static bool ended_inherit(struct stream *stream, const struct thread *thread)
 }
 
 /* A slot for the vendor's default stream of the calling thread. */
-static tarn_status vendors_per_thread(struct device *device, const struct thread *thread, struct stream **result)
+static tarn_status vendors_per_thread(struct device *device, const struct thread *thread,
+                                      struct stream **result)
 {
     tarn_status status = device_check(device);
     struct stream *stream = status ? NULL : ended_take(device);
@@ -390,12 +409,15 @@ tarn_status stream_find(tarn_stream value, int device, struct stream **result)
     unsigned slot = (unsigned)value & SLOT_MASK, lease = (unsigned)(value >> SLOT_BITS) & SLOT_MASK;
     unsigned incarnation = (unsigned)(value >> 32);
     if (slot < FIRST_SLOT || slot >= atomic_load_explicit(&slots_used, memory_order_acquire))
-        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was never given out", (unsigned long long)value);
+        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was never given out",
+                      (unsigned long long)value);
     struct stream *stream = slot_at(slot);
     if (atomic_load_explicit(&stream->incarnation, memory_order_acquire) != incarnation)
-        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was retired", (unsigned long long)value);
+        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was retired",
+                      (unsigned long long)value);
     if (lease_of(stream) != lease)
-        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was returned", (unsigned long long)value);
+        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was returned",
+                      (unsigned long long)value);
     *result = stream;
     return TARN_OK;
 }
@@ -404,9 +426,11 @@ struct stream *stream_next(const struct device *device, unsigned *slot, unsigned
 {
     struct stream *next = NULL;
     mutex_lock(&streams_lock);
-    for (*slot = *slot < FIRST_SLOT ? FIRST_SLOT : *slot; !next && *slot < atomic_load(&slots_used); ++*slot) {
+    for (*slot = *slot < FIRST_SLOT ? FIRST_SLOT : *slot; !next && *slot < atomic_load(&slots_used);
+         ++*slot) {
         struct stream *stream = slot_at(*slot);
-        bool is_known = stream->origin != STREAM_UNUSED && !stream_is_found(stream) && !stream_is_foreign(stream);
+        bool is_known = stream->origin != STREAM_UNUSED && !stream_is_found(stream) &&
+                        !stream_is_foreign(stream);
         if (is_known && (!device || stream->device == device->number)) {
             *incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed);
             next = stream;
@@ -426,13 +450,15 @@ tarn_status stream_current(int device, struct stream **result)
 
 tarn_status mark_of_stream(struct stream *stream, unsigned incarnation, struct mark **mark)
 {
-    mutex_lock(&stream->lock); /* the native stream may be destroyed once its retirement is through */
+    mutex_lock(&stream->lock); /* the native stream may be destroyed once its retirement is
+                                  through */
     bool current = atomic_load_explicit(&stream->incarnation, memory_order_acquire) == incarnation;
     tarn_status status = current ? mark_record(stream, mark) : TARN_OK;
     mutex_unlock(&stream->lock);
     if (current)
         return status;
-    /* Retired since. If the incarnation has changed more than once, the slot was reused, so its first stream has finished. */
+    /* Retired since. If the incarnation has changed more than once, the slot was reused, so its
+     * first stream has finished. */
     mutex_lock(&streams_lock);
     bool last = atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation + 1;
     *mark = last && stream->origin == STREAM_UNUSED ? mark_keep(stream->last_work) : NULL;
@@ -473,8 +499,8 @@ tarn_status tarn_stream_set(tarn_stream stream)
     return TARN_OK;
 }
 
-/* Asks the driver about a stream before it gets a slot: a stream that the driver does not know could never be retired. If the driver fails
- * in another way, the stream may be valid. */
+/* Asks the driver about a stream before it gets a slot: a stream that the driver does not know
+ * could never be retired. If the driver fails in another way, the stream may be valid. */
 static bool is_none_of_the_driver(const struct device *device, void *native)
 {
     struct driver_capture capture;
@@ -490,8 +516,10 @@ static bool is_none_of_the_driver(const struct device *device, void *native)
     return none;
 }
 
-/* The stream of a vendor's constant, which has a slot without being adopted. NULL, with TARN_OK, for any other value. */
-static tarn_status stream_of_constant(const struct device *device, void *native, struct stream **stream)
+/* The stream of a vendor's constant, which has a slot without being adopted. NULL, with TARN_OK,
+ * for any other value. */
+static tarn_status stream_of_constant(const struct device *device, void *native,
+                                      struct stream **stream)
 {
     *stream = NULL;
     if (native && native == driver->per_thread)
@@ -502,8 +530,8 @@ static tarn_status stream_of_constant(const struct device *device, void *native,
 }
 
 /* The start of adopting and finding: the device, and the stream if `native` is a constant. */
-static tarn_status find_native(int number, void *native, const tarn_stream *stream, struct device **device,
-                               struct stream **constant)
+static tarn_status find_native(int number, void *native, const tarn_stream *stream,
+                               struct device **device, struct stream **constant)
 {
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
@@ -516,7 +544,8 @@ static tarn_status find_native(int number, void *native, const tarn_stream *stre
 }
 
 /* The slot of a native stream, or NULL if it has none. Caller holds `entering`. */
-static tarn_status look_up(struct device *device, driver_stream native, uint64_t number, struct stream **known)
+static tarn_status look_up(struct device *device, driver_stream native, uint64_t number,
+                           struct stream **known)
 {
     *known = native_find(&device->natives, native);
     uint64_t before = *known ? atomic_load(&(*known)->number) : 0;
@@ -528,18 +557,21 @@ static tarn_status look_up(struct device *device, driver_stream native, uint64_t
     if (*known && !before)
         atomic_store(&(*known)->number, number);
     if (*known && atomic_load(&(*known)->returned))
-        return failed(TARN_ERROR_INVALID_STREAM, "%p is a stream of device %d that was leased and has been returned",
-                      native, device->number);
+        return failed(TARN_ERROR_INVALID_STREAM,
+                      "%p is a stream of device %d that was leased and has been returned", native,
+                      device->number);
     return TARN_OK;
 }
 
 /* The same, but enters the stream if it is new. */
-static tarn_status look_up_or_enter(struct device *device, const struct native *native, struct stream **known)
+static tarn_status look_up_or_enter(struct device *device, const struct native *native,
+                                    struct stream **known)
 {
     tarn_status status = look_up(device, native->stream, native->number, known);
     if (status || *known)
         return status;
-    bool captures = native->found && !native->number; /* then it is the driver's, which must not be asked more */
+    bool captures = native->found && !native->number; /* then it is the driver's, which must not be
+                                                         asked more */
     if (!captures && is_none_of_the_driver(device, native->stream))
         return TARN_ERROR_INVALID_STREAM;
     return enter_new(device, native, known);
@@ -565,7 +597,8 @@ tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
     if (status)
         return status;
     if (!known) {
-        const struct native adopted = {native, number_of(found, native), 0, STREAM_IS_ADOPTED, false};
+        const struct native adopted = {native, number_of(found, native), 0, STREAM_IS_ADOPTED,
+                                       false};
         mutex_lock(&entering);
         status = look_up_or_enter(found, &adopted, &known);
         if (!status) {
@@ -579,10 +612,10 @@ tarn_status tarn_stream_adopt(int device, void *native, tarn_stream *stream)
     return status;
 }
 
-/* The slot of the stream with this number and pointer, without a lock. A stream that captures has number 0; then the slot of the pointer.
- * False if unknown. */
-static bool find_at_once(struct device *device, driver_stream native, uint64_t number, struct stream **known,
-                         unsigned *incarnation)
+/* The slot of the stream with this number and pointer, without a lock. A stream that captures has
+ * number 0; then the slot of the pointer. False if unknown. */
+static bool find_at_once(struct device *device, driver_stream native, uint64_t number,
+                         struct stream **known, unsigned *incarnation)
 {
     *known = native_find(&device->natives, native);
     if (!*known)
@@ -594,21 +627,24 @@ static bool find_at_once(struct device *device, driver_stream native, uint64_t n
 
 static tarn_status refuse_numberless(const struct device *device)
 {
-    return failed(TARN_ERROR_NOT_SUPPORTED,
-                  "the driver of device %d has no stream ids, so a destroyed stream could not be told from "
-                  "the next at its pointer: use tarn_stream_adopt(), and tarn_stream_retire() before the stream is "
-                  "destroyed",
-                  device->number);
+    return failed(
+        TARN_ERROR_NOT_SUPPORTED,
+        "the driver of device %d has no stream ids, so a destroyed stream could not be told from "
+        "the next at its pointer: use tarn_stream_adopt(), and tarn_stream_retire() before the "
+        "stream is "
+        "destroyed",
+        device->number);
 }
 
-/* The slot of a native stream, which is entered if it is new. If no slot is free, waits for all work of the device: then slots of found
- * streams that were destroyed are free. */
-static tarn_status find_or_enter(struct device *device, const struct native *native, struct stream **known,
-                                 unsigned *incarnation)
+/* The slot of a native stream, which is entered if it is new. If no slot is free, waits for all
+ * work of the device: then slots of found streams that were destroyed are free. */
+static tarn_status find_or_enter(struct device *device, const struct native *native,
+                                 struct stream **known, unsigned *incarnation)
 {
     tarn_status status = TARN_ERROR_OUT_OF_HOST_MEMORY;
     for (int attempt = 0; attempt < 2 && status == TARN_ERROR_OUT_OF_HOST_MEMORY; attempt++) {
-        if (attempt > 0 && device_wait(device, "a wait for the work of streams that were destroyed"))
+        if (attempt > 0 &&
+            device_wait(device, "a wait for the work of streams that were destroyed"))
             break;
         mutex_lock(&entering);
         status = look_up_or_enter(device, native, known);
@@ -631,7 +667,8 @@ tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream)
         return status;
     status = driver->stream_number(device, native, &new.number);
     if (status && status != TARN_ERROR_CAPTURE)
-        return status == TARN_ERROR_NOT_SUPPORTED ? refuse_numberless(found) : device_note(found, status);
+        return status == TARN_ERROR_NOT_SUPPORTED ? refuse_numberless(found)
+                                                  : device_note(found, status);
     if (!find_at_once(found, native, new.number, &known, &incarnation)) {
         status = find_or_enter(found, &new, &known, &incarnation);
         if (status)
@@ -657,17 +694,19 @@ tarn_status tarn_stream_retire(tarn_stream stream)
     if (status)
         return status;
     stream = value_named(stream, found);
-    bool constant =
-        found == device_at(found->device)->legacy || atomic_load_explicit(&found->owner, memory_order_relaxed);
+    bool constant = found == device_at(found->device)->legacy ||
+                    atomic_load_explicit(&found->owner, memory_order_relaxed);
     if (constant && stream != TARN_STREAM_LEGACY && stream != TARN_STREAM_PER_THREAD)
         return TARN_OK; /* adopted by a vendor's constant: nothing was entered */
     mutex_lock(&entering);
     bool callers = found->origin == STREAM_IS_ADOPTED, adopted = found->adoptions > 0;
     if (stream > TARN_STREAM_PER_THREAD && stream_value(found) != stream)
-        status = stream_find(stream, thread_device(), &found); /* fails if another thread has ended it meanwhile */
+        /* Fails if another thread has ended it meanwhile */
+        status = stream_find(stream, thread_device(), &found);
     else if (!adopted && !(callers && stream_is_found(found)))
-        status = failed(TARN_ERROR_INVALID_ARGUMENT,
-                        "only a stream that was adopted or found can be retired; a leased one is returned");
+        status = failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "only a stream that was adopted or found can be retired; a leased one is returned");
     else if (found->adoptions > 1 || !callers)
         found->adoptions--;
     else {
@@ -683,7 +722,8 @@ tarn_status tarn_stream_retire(tarn_stream stream)
 static tarn_status priority_index(const struct device *device, int *priority, int *index)
 {
     if (*priority > 0)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "priority %d: 0 is the lowest, higher ones are negative", *priority);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "priority %d: 0 is the lowest, higher ones are negative", *priority);
     int greatest = device->properties.greatest_priority;
     if (greatest <= -STREAM_PRIORITIES)
         greatest = -STREAM_PRIORITIES + 1;
@@ -714,7 +754,9 @@ tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream
         found->pool_next[index]++;
     mutex_unlock(&found->lock);
 
-    if (!pooled) { /* created without the lock; if two threads create the same one, the second gets another place or is destroyed */
+    /* Created without the lock; if two threads create the same one, the second gets another place
+     * or is destroyed */
+    if (!pooled) {
         status = stream_create(found, priority, STREAM_IS_POOLED, &pooled);
         if (status)
             return status;
@@ -774,17 +816,20 @@ tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
 
 static tarn_status refuse_not_leased(tarn_stream stream)
 {
-    return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease", (unsigned long long)stream);
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "stream %#llx is not on lease",
+                  (unsigned long long)stream);
 }
 
-/* The end of a stream of tarn's that can only be destroyed, which ends the capture. What was queued before the capture still runs. The place
- * of a shared stream gets a fresh one when it is next handed out; nobody gets the old one's next incarnation. */
+/* The end of a stream of tarn's that can only be destroyed, which ends the capture. What was queued
+ * before the capture still runs. The place of a shared stream gets a fresh one when it is next
+ * handed out; nobody gets the old one's next incarnation. */
 static tarn_status abandoned_end(struct stream *stream, tarn_stream value, bool leased, bool *is)
 {
     struct device *device = device_at(stream->device);
     mutex_lock(&entering);
     mutex_lock(&device->lock);
-    *is = stream->leased == leased && !atomic_load(&stream->returned) && stream_value(stream) == value;
+    *is = stream->leased == leased && !atomic_load(&stream->returned) &&
+          stream_value(stream) == value;
     struct stream **places = device->pool[-stream->priority];
     for (int i = 0; *is && !leased && i < TARN_STREAM_SHARED_COUNT; i++)
         places[i] = places[i] == stream ? NULL : places[i];
@@ -792,7 +837,8 @@ static tarn_status abandoned_end(struct stream *stream, tarn_stream value, bool 
     driver_stream native = stream->native;
     tarn_status status = *is ? stream_retire(stream) : TARN_OK;
     mutex_unlock(&entering);
-    return status || !*is ? status : device_note(device, driver->stream_destroy(device->number, native));
+    return status || !*is ? status
+                          : device_note(device, driver->stream_destroy(device->number, native));
 }
 
 tarn_status stream_end_abandoned(struct stream *stream, tarn_stream value, bool *is)
@@ -816,7 +862,8 @@ tarn_status tarn_stream_return(tarn_stream stream)
         return leased ? status : refuse_not_leased(stream);
     }
     if (stream_awaits_end(found))
-        return failed(TARN_ERROR_CAPTURE, "a return: stream %#llx of device %d captures; first end the capture",
+        return failed(TARN_ERROR_CAPTURE,
+                      "a return: stream %#llx of device %d captures; first end the capture",
                       (unsigned long long)stream, found->device);
     status = stream_refuse_capture(found, "a return");
     if (status)
@@ -824,7 +871,8 @@ tarn_status tarn_stream_return(tarn_stream stream)
     struct device *device = device_at(found->device);
     mutex_lock(&entering);
     mutex_lock(&device->lock);
-    leased = found->leased && stream_value(found) == stream; /* not the next lease, beside another return */
+    /* Not the next lease, beside another return */
+    leased = found->leased && stream_value(found) == stream;
     if (leased) {
         found->adoptions = 0; /* they end with the value */
         found->leased = false;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Public calls that ask about a stream: its native value, device and priority, and its work. Owns nothing. */
+/* Public calls that ask about a stream: its native value, device and priority, and its work. Owns
+ * nothing. */
 #include "base/sized.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -35,12 +36,14 @@ tarn_status tarn_stream_info_get(tarn_stream stream, tarn_stream_info *info)
         status = find_for(stream, info, &found);
     if (status)
         return status;
-    tarn_stream_info now = {.size = sizeof now, .device = found->device, .priority = found->priority};
+    tarn_stream_info now = {
+        .size = sizeof now, .device = found->device, .priority = found->priority};
     sized_write(info, &now, sizeof now);
     return TARN_OK;
 }
 
-/* The stream of a value. It must not capture, because asking about its work would end the capture. */
+/* The stream of a value. It must not capture, because asking about its work would end the
+ * capture. */
 static tarn_status find_to_ask(tarn_stream value, struct stream **stream, const char *what)
 {
     tarn_status status = find_for(value, stream, stream);
@@ -57,7 +60,8 @@ tarn_status tarn_stream_query(tarn_stream stream)
     tarn_status status = find_to_ask(stream, &found, "a query");
     if (status)
         return status;
-    return device_note(device_at(found->device), driver->stream_query(found->device, found->native));
+    return device_note(device_at(found->device),
+                       driver->stream_query(found->device, found->native));
 }
 
 tarn_status tarn_stream_synchronize(tarn_stream stream)
@@ -66,5 +70,6 @@ tarn_status tarn_stream_synchronize(tarn_stream stream)
     tarn_status status = find_to_ask(stream, &found, "a wait for a stream");
     if (status)
         return status;
-    return device_note(device_at(found->device), driver->stream_synchronize(found->device, found->native));
+    return device_note(device_at(found->device),
+                       driver->stream_synchronize(found->device, found->native));
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the settings of the trace, from TARN_TRACE and tarn_trace_start(), and what a thread needs to write to it. */
+/* Owns the settings of the trace, from TARN_TRACE and tarn_trace_start(), and what a thread needs
+ * to write to it. */
 #include "device/tracing.h"
 #include "base/nvtx.h"
 #include "base/sized.h"
@@ -19,14 +20,17 @@
 
 static mutex trace_settings_lock = MUTEX_INITIALIZER(LOCK_TRACE_SETTINGS);
 static tarn_trace_options settings = {.size = sizeof settings}; /* trace_settings_lock */
-static bool is_read;                                            /* trace_settings_lock: TARN_TRACE was read */
+/* Trace_settings_lock: TARN_TRACE was read */
+static bool is_read;
 static atomic_bool with_regions;
-static mutex turning = MUTEX_INITIALIZER(LOCK_TURNING); /* of who turns the trace on or off, until all know */
+static mutex turning = MUTEX_INITIALIZER(LOCK_TURNING); /* of who turns the trace on or off, until
+                                                           all know */
 static void (*_Atomic turn)(void);
 
-/* Records --------------------------------------------------------------------------------------------------------- */
+/* Records -------------------------------------------------------------------------------------- */
 
-static struct trace_place stream_place(const struct stream *stream, unsigned incarnation, const uint64_t pool[2])
+static struct trace_place stream_place(const struct stream *stream, unsigned incarnation,
+                                       const uint64_t pool[2])
 {
     return (struct trace_place){
         .pool = {pool[0], pool[1]},
@@ -36,7 +40,8 @@ static struct trace_place stream_place(const struct stream *stream, unsigned inc
     };
 }
 
-uint32_t trace_place_of_stream(const struct stream *stream, unsigned incarnation, const uint64_t pool[2])
+uint32_t trace_place_of_stream(const struct stream *stream, unsigned incarnation,
+                               const uint64_t pool[2])
 {
     struct trace_place place = stream_place(stream, incarnation, pool);
     return trace_place(&place);
@@ -84,7 +89,8 @@ static bool wants_stack(enum trace_kind kind)
            (kind >= TRACE_segment_alloc && kind <= TRACE_segment_unmap);
 }
 
-void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_t size, uint16_t tag)
+void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_t size,
+                 uint16_t tag)
 {
     struct error_before before;
     error_attempt_begin(&before);
@@ -100,14 +106,15 @@ void trace_event(enum trace_kind kind, uint32_t place, uint64_t address, uint64_
     trace_put(ring, kind, address, size, place, thread->region, stack, tag);
 }
 
-void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint64_t address, uint64_t size)
+void trace_stream_event(enum trace_kind kind, const struct stream *stream, uint64_t address,
+                        uint64_t size)
 {
     static const uint64_t none[2];
     unsigned incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed);
     trace_event(kind, trace_place_of_stream(stream, incarnation, none), address, size, 0);
 }
 
-/* Settings -------------------------------------------------------------------------------------------------------- */
+/* Settings ------------------------------------------------------------------------------------- */
 
 void tracing_on_turn(void (*callback)(void))
 {
@@ -131,16 +138,17 @@ static tarn_status apply_locked(const tarn_trace_options *options)
                       "call stacks need libunwind.so.8 here: this C library has no backtrace()");
     settings = *options;
     atomic_store(&with_regions, options->regions);
-    trace_start(options->records ? options->records : TARN_TRACE_RECORDS, (enum trace_stack_mode)options->stacks);
+    trace_start(options->records ? options->records : TARN_TRACE_RECORDS,
+                (enum trace_stack_mode)options->stacks);
     return TARN_OK;
 }
 
 static tarn_status bad_word(const char *text, size_t length)
 {
-    return failed(
-        TARN_ERROR_CONFIGURATION,
-        "TARN_TRACE: %.*s is none of 0, off, 1, on, records=N, stacks=none, stacks=alloc, stacks=all and regions",
-        (int)(length < 64 ? length : 64), text);
+    return failed(TARN_ERROR_CONFIGURATION,
+                  "TARN_TRACE: %.*s is none of 0, off, 1, on, records=N, stacks=none, "
+                  "stacks=alloc, stacks=all and regions",
+                  (int)(length < 64 ? length : 64), text);
 }
 
 static bool is_word(const char *text, size_t length, const char *word)
@@ -174,8 +182,10 @@ static tarn_status read_word(const char *text, size_t length, tarn_trace_options
     char *end = NULL;
     const char *digits = text + sizeof records - 1;
     unsigned long long count = strtoull(digits, &end, 10);
-    if (end != text + length || *digits < '0' || *digits > '9' || count == 0 || count > MOST_RECORDS)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_TRACE: %.*s: records must be a number from 1 to %zu",
+    if (end != text + length || *digits < '0' || *digits > '9' || count == 0 ||
+        count > MOST_RECORDS)
+        return failed(TARN_ERROR_CONFIGURATION,
+                      "TARN_TRACE: %.*s: records must be a number from 1 to %zu",
                       (int)(length < 64 ? length : 64), text, MOST_RECORDS);
     options->records = (size_t)count;
     return TARN_OK;
@@ -218,7 +228,8 @@ void tracing_prepare(void)
     struct error_before before;
     bool on = false;
     error_attempt_begin(&before);
-    if (text && tracing_words_parse(text, &options, &on) == TARN_OK && on && options.stacks != TARN_TRACE_STACKS_NONE)
+    if (text && tracing_words_parse(text, &options, &on) == TARN_OK && on &&
+        options.stacks != TARN_TRACE_STACKS_NONE)
         trace_stacks_prepare();
     error_attempt_end(&before, TARN_OK);
 }
@@ -238,13 +249,14 @@ tarn_status tarn_trace_start(const tarn_trace_options *given)
     tarn_trace_options read, *options = &read;
     tarn_status status = device_layer_ready();
     if (!status)
-        status = sized_read("tarn_trace_options", given ? given : &by_default, options, sizeof *options);
+        status =
+            sized_read("tarn_trace_options", given ? given : &by_default, options, sizeof *options);
     if (status)
         return status;
     if (options->records > MOST_RECORDS || (unsigned)options->stacks > TARN_TRACE_STACKS_ALL)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "%zu records per thread are more than %zu, or the value of stacks is unknown", options->records,
-                      MOST_RECORDS);
+                      "%zu records per thread are more than %zu, or the value of stacks is unknown",
+                      options->records, MOST_RECORDS);
     if (options->stacks != TARN_TRACE_STACKS_NONE)
         trace_stacks_prepare();
     mutex_lock(&turning);
@@ -291,7 +303,7 @@ tarn_status tarn_trace_count_get(uint64_t *kept, uint64_t *lost)
     return TARN_OK;
 }
 
-/* Regions --------------------------------------------------------------------------------------------------------- */
+/* Regions -------------------------------------------------------------------------------------- */
 
 static void region_event(enum trace_kind kind, uint32_t region)
 {
@@ -334,6 +346,7 @@ tarn_status tarn_region_pop(void)
     if (thread->regions_unnamed)
         thread->regions_unnamed--;
     else
-        thread->region = ((const struct trace_region *)intern_value(&trace_regions, thread->region))->parent;
+        thread->region =
+            ((const struct trace_region *)intern_value(&trace_regions, thread->region))->parent;
     return TARN_OK;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The choice of the driver. Owns `driver`, which changes from NULL once, under a lock; whoever has seen driver_init()
- * succeed may read it without. Vendors' drivers are looked for with no lock, by each thread that finds none chosen: the loader runs one
- * thread's dlopen() at a time, constructors included, and a constructor may use tarn. */
+/* The choice of the driver. Owns `driver`, which changes from NULL once, under a lock; whoever has
+ * seen driver_init() succeed may read it without. Vendors' drivers are looked for with no lock, by
+ * each thread that finds none chosen: the loader runs one thread's dlopen() at a time, constructors
+ * included, and a constructor may use tarn. */
 #include "driver/driver.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -83,12 +84,14 @@ static tarn_status read_wish(const char **wish)
     for (int i = 0; i < VENDORS && !known; i++)
         known = strcmp(name, vendors[i].name) == 0;
     if (!known)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_DRIVER=%s: the values are auto, host, cuda and hip", name);
+        return failed(TARN_ERROR_CONFIGURATION,
+                      "TARN_DRIVER=%s: the values are auto, host, cuda and hip", name);
     *wish = name;
     return TARN_OK;
 }
 
-/* Finds a vendor's driver that is wanted and answers; TARN_ERROR_NO_DRIVER where none does, with the reasons in `why`. */
+/* Finds a vendor's driver that is wanted and answers; TARN_ERROR_NO_DRIVER where none does, with
+ * the reasons in `why`. */
 static tarn_status choose_vendor(const char *wish, struct choice *choice, char *why, size_t size)
 {
     tarn_status status = TARN_ERROR_NO_DRIVER;
@@ -105,7 +108,8 @@ static tarn_status choose_vendor(const char *wish, struct choice *choice, char *
         }
         loader_say(why, size, "%s%s", why[0] && answer[0] ? "; " : "", answer);
         if (status == TARN_ERROR_CONFIGURATION)
-            return status; /* the vendor's driver is there, and a wish of the user's about it makes no sense */
+            return status; /* the vendor's driver is there, and a wish of the user's about it makes
+                              no sense */
     }
     return status;
 }
@@ -164,7 +168,8 @@ tarn_status driver_init(void)
     tarn_status status = choose(&choice);
     mutex_lock(&choice_lock);
     if (atomic_load(&chosen))
-        status = TARN_OK; /* another thread was faster, and what this one has found is dropped: libraries stay open */
+        status = TARN_OK; /* another thread was faster, and what this one has found is dropped:
+                             libraries stay open */
     else if (!status)
         status = take_locked(&choice);
     mutex_unlock(&choice_lock);
@@ -184,13 +189,14 @@ void driver_finish(void)
     mutex_unlock(&choice_lock);
 }
 
-void driver_uuid_print(struct driver_identity *identity, const char *prefix, const unsigned char bytes[16])
+void driver_uuid_print(struct driver_identity *identity, const char *prefix,
+                       const unsigned char bytes[16])
 {
     char *text = identity->uuid;
     size_t size = sizeof identity->uuid, at = (size_t)snprintf(text, size, "%s", prefix);
     for (int i = 0; i < 16; i++)
-        at += (size_t)snprintf(text + at, size - at, "%s%02x", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "",
-                               bytes[i]);
+        at += (size_t)snprintf(text + at, size - at, "%s%02x",
+                               i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "", bytes[i]);
 }
 
 const char *driver_call_name(int call)
@@ -209,9 +215,12 @@ tarn_status driver_refuse_captured(const char *call, int device, tarn_status ans
     if (answer == TARN_OK && capture->state == DRIVER_CAPTURE_NONE)
         return TARN_OK;
     if (answer && answer != TARN_ERROR_CAPTURE)
-        return failed(answer, "%s on device %d: the driver does not say whether the stream captures", call, device);
+        return failed(answer,
+                      "%s on device %d: the driver does not say whether the stream captures", call,
+                      device);
     return failed(TARN_ERROR_CAPTURE,
-                  "%s on device %d: the stream captures, so the memory would belong to the graph: allocate from a tarn "
+                  "%s on device %d: the stream captures, so the memory would belong to the graph: "
+                  "allocate from a tarn "
                   "pool during a capture",
                   call, device);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the objects that connect a vendor's destructor with the function to be notified. The vendor also calls the destructor when a
- * reference is given back because a graph did not take it; then nothing is notified. */
+/* Owns the objects that connect a vendor's destructor with the function to be notified. The vendor
+ * also calls the destructor when a reference is given back because a graph did not take it; then
+ * nothing is notified. */
 #include "driver/held.h"
 #include "base/pages.h"
 

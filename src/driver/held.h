@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Notification of the end of a vendor's graph, through a user object that the driver gives to the graph. Thread-safe. */
+/* Notification of the end of a vendor's graph, through a user object that the driver gives to the
+ * graph. Thread-safe. */
 #ifndef TARN_DRIVER_HELD_H
 #define TARN_DRIVER_HELD_H
 
@@ -15,7 +16,8 @@ struct held *held_create(void (*end)(void *), void *argument);
 /* The vendor's destructor: says so, and destroys it. By any thread. */
 void held_end(void *held);
 
-/* Destroys it without a word; or, where the vendor has it already, leaves that to the destructor, which then says nothing. */
+/* Destroys it without a word; or, where the vendor has it already, leaves that to the destructor,
+ * which then says nothing. */
 void held_cancel(struct held *held, bool vendor_has_it);
 
 #endif

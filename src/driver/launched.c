@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The list of launched graphs. Programs launch few different ones, so it is searched from its start. */
+/* The list of launched graphs. Programs launch few different ones, so it is searched from its
+ * start. */
 #include "driver/launched.h"
 #include "base/pages.h"
 

@@ -44,7 +44,8 @@ void loader_say(char *text, size_t size, const char *format, ...)
     va_end(arguments);
 }
 
-/* One reason, the soname in front: dlerror() names the file that failed, which may be one that ours needs. */
+/* One reason, the soname in front: dlerror() names the file that failed, which may be one that ours
+ * needs. */
 static void say_why(char *why, size_t size, const char *soname, const char *reason)
 {
     const char *between = size && why[0] ? "; " : "";
@@ -55,11 +56,14 @@ static void say_why(char *why, size_t size, const char *soname, const char *reas
         loader_say(why, size, "%s%s: %s", between, soname, reason ? reason : "not found");
 }
 
-/* What the process has loaded comes first: a program that runs on one major version must not get another beside it. */
+/* What the process has loaded comes first: a program that runs on one major version must not get
+ * another beside it. */
 static void *find_loaded(const char *const *sonames, const char **soname)
 {
     for (; *sonames; sonames++) {
-        void *library = loader_is_missing(*sonames) ? NULL : dlopen(*sonames, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+        void *library = loader_is_missing(*sonames)
+                            ? NULL
+                            : dlopen(*sonames, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
         *soname = *sonames;
         if (library)
             return library;
@@ -95,7 +99,8 @@ tarn_status loader_open(const char *const *sonames, struct loaded *loaded, char 
 bool loader_is_loaded(const char *soname)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
-    void *library = loader_is_missing(soname) ? NULL : dlopen(soname, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    void *library =
+        loader_is_missing(soname) ? NULL : dlopen(soname, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (library)
         (void)dlclose(library); /* it was there before, and stays */
     return library;

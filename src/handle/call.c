@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The calls of a library's functions. Each stands alone in a function, so that tarn knows what to undo if the library throws or ends the
- * thread (base/thread/callback.h). Owns nothing. */
+/* The calls of a library's functions. Each stands alone in a function, so that tarn knows what to
+ * undo if the library throws or ends the thread (base/thread/callback.h). Owns nothing. */
 #include "base/pages.h"
 #include "base/thread/callback.h"
 #include "handle/registry.h"
@@ -16,7 +16,8 @@ CALLS_BACK static int create(int (*function)(void **handle), void **place)
     return code;
 }
 
-CALLS_BACK static int create_with_number(int (*function)(void **handle, int number), void **place, int number)
+CALLS_BACK static int create_with_number(int (*function)(void **handle, int number), void **place,
+                                         int number)
 {
     struct callback callback;
     callback_begin(&callback);
@@ -50,7 +51,8 @@ CALLS_BACK static int destroy(int (*function)(void *handle), void *vendor)
 int library_destroy(const struct entry *entry, void *vendor)
 {
     int code = destroy(entry->calls.destroy, vendor);
-    if (entry->row->handle_bytes) /* also after a failure: a program would have lost its structure too */
+    if (entry->row->handle_bytes) /* also after a failure: a program would have lost its structure
+                                     too */
         pages_unmap(vendor, entry->row->handle_bytes);
     return code;
 }
@@ -73,7 +75,8 @@ CALLS_BACK int library_get_stream(const struct entry *entry, void *vendor, void 
     return code;
 }
 
-CALLS_BACK int library_set_workspace(const struct entry *entry, void *vendor, void *pointer, size_t size)
+CALLS_BACK int library_set_workspace(const struct entry *entry, void *vendor, void *pointer,
+                                     size_t size)
 {
     struct callback callback;
     callback_begin(&callback);
@@ -86,7 +89,8 @@ CALLS_BACK int library_set_mode(const struct mode_calls *calls, void *vendor, in
 {
     struct callback callback;
     callback_begin(&callback);
-    int code = calls->set ? calls->set(vendor, (int)value) : calls->set_pointer(vendor, (void *)value);
+    int code =
+        calls->set ? calls->set(vendor, (int)value) : calls->set_pointer(vendor, (void *)value);
     callback_end(&callback);
     return code;
 }
@@ -97,8 +101,8 @@ CALLS_BACK bool library_get_mode(const struct mode_calls *calls, void *vendor, i
     void *pointer = NULL;
     struct callback callback;
     callback_begin(&callback);
-    bool told =
-        calls->get ? calls->get(vendor, &number) == 0 : calls->get_pointer && calls->get_pointer(vendor, &pointer) == 0;
+    bool told = calls->get ? calls->get(vendor, &number) == 0
+                           : calls->get_pointer && calls->get_pointer(vendor, &pointer) == 0;
     callback_end(&callback);
     if (told)
         *value = calls->get ? number : (intptr_t)pointer;

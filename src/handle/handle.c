@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Ownership of handles. Owns the holders of threads and the order of shutdown; supply.c owns the shelves of free handles.
+/* Ownership of handles. Owns the holders of threads and the order of shutdown; supply.c owns the
+ * shelves of free handles.
  *
- * A get with a valid slot makes no call and takes no lock: as long as the number `process_changes` is the same, nothing has happened to
- * streams, captures, settings, or the process. Everything else runs between call_begin() and call_end(), and tarn_shutdown() waits for the
- * latter. Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time, and only the owner's
- * thread binds it. Locks: shelf, then handle; `holders_lock` with no other. tests/spin/handle_pool.pml is a model of it (docs/testing.md):
- * if you change one, change the other. */
+ * A get with a valid slot makes no call and takes no lock: as long as the number `process_changes`
+ * is the same, nothing has happened to streams, captures, settings, or the process. Everything else
+ * runs between call_begin() and call_end(), and tarn_shutdown() waits for the latter. Handles are
+ * created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time,
+ * and only the owner's thread binds it. Locks: shelf, then handle; `holders_lock` with no other.
+ * tests/spin/handle_pool.pml is a model of it (docs/testing.md): if you change one, change the
+ * other. */
 #include "handle/handle.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -30,7 +33,7 @@ static struct holder *holders, *spare_holders; /* holders_lock */
 static void handles_thread_end(struct thread *thread);
 static void handles_shutdown(void);
 
-/* Holders --------------------------------------------------------------------------------------------------------- */
+/* Holders -------------------------------------------------------------------------------------- */
 
 static size_t holder_size(int devices)
 {
@@ -62,7 +65,8 @@ static tarn_status holder_make(struct thread *thread)
     if (!holder) {
         holder = pages_map(holder_size(devices));
         if (!holder)
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the handles of a thread");
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                          "no host memory for the handles of a thread");
         holder->devices = devices;
         mutex_lock(&holders_lock);
         holder->all = holders;
@@ -90,7 +94,8 @@ tarn_status call_begin(struct holder **result)
         if (status)
             return status;
     }
-    /* First set `busy`, then check whether the process still runs; tarn_shutdown() does it the other way round. */
+    /* First set `busy`, then check whether the process still runs; tarn_shutdown() does it the
+     * other way round. */
     struct holder *holder = thread->handles;
     atomic_fetch_add(&holder->busy, 1);
     int state = atomic_load(&process_state);
@@ -108,15 +113,15 @@ void call_end(struct holder *holder)
     atomic_fetch_sub_explicit(&holder->busy, 1, memory_order_release);
 }
 
-/* A thread's handle ----------------------------------------------------------------------------------------------- */
+/* A thread's handle ---------------------------------------------------------------------------- */
 
 void slot_forget(struct holder *holder, const struct handle *handle)
 {
     slot_of(holder, handle->shelf->device->number, handle->library->number)->changes = 0;
 }
 
-/* For a library with one handle per stream: the thread's handle for this stream, moved to the front of the list. Handles whose stream was
- * retired go back to the shelf. */
+/* For a library with one handle per stream: the thread's handle for this stream, moved to the front
+ * of the list. Handles whose stream was retired go back to the shelf. */
 static struct handle *held_for(struct slot *slot, const struct stream *stream)
 {
     struct handle **link = &slot->held, *found = NULL, *gone = NULL;
@@ -124,8 +129,8 @@ static struct handle *held_for(struct slot *slot, const struct stream *stream)
     while (*link) {
         struct handle *handle = *link;
         bool matches = handle->used_on == stream && handle->used_incarnation == incarnation;
-        bool stale =
-            atomic_load_explicit(&handle->used_on->incarnation, memory_order_relaxed) != handle->used_incarnation;
+        bool stale = atomic_load_explicit(&handle->used_on->incarnation, memory_order_relaxed) !=
+                     handle->used_incarnation;
         if (!matches && !stale) {
             link = &handle->next;
             continue;
@@ -154,8 +159,8 @@ static struct handle *held_for(struct slot *slot, const struct stream *stream)
 typedef tarn_status teller(struct handle *handle, struct stream *stream, unsigned incarnation);
 
 /* Gets a handle that the thread did not have, bound to the stream. */
-static tarn_status slot_take(struct slot *slot, struct holder *holder, struct entry *entry, struct stream *stream,
-                             teller *tell, struct handle **result)
+static tarn_status slot_take(struct slot *slot, struct holder *holder, struct entry *entry,
+                             struct stream *stream, teller *tell, struct handle **result)
 {
     struct shelf *shelf = NULL;
     struct handle *handle = NULL;
@@ -184,8 +189,8 @@ static tarn_status slot_take(struct slot *slot, struct holder *holder, struct en
     return TARN_OK;
 }
 
-static tarn_status held_or_taken(struct holder *holder, struct entry *entry, struct stream *stream, teller *tell,
-                                 struct handle **result)
+static tarn_status held_or_taken(struct holder *holder, struct entry *entry, struct stream *stream,
+                                 teller *tell, struct handle **result)
 {
     struct slot *slot = slot_of(holder, stream->device, entry->number);
     unsigned incarnation = atomic_load_explicit(&stream->incarnation, memory_order_acquire);
@@ -203,7 +208,8 @@ static tarn_status held_or_taken(struct holder *holder, struct entry *entry, str
         struct error_before before;
         error_attempt_begin(&before);
         status = slot_take(slot, holder, entry, stream, tell, result);
-        handle = status == TARN_ERROR_OUT_OF_MEMORY && by_stream ? held_move(slot, stream, 2) : NULL;
+        handle =
+            status == TARN_ERROR_OUT_OF_MEMORY && by_stream ? held_move(slot, stream, 2) : NULL;
         error_attempt_end(&before, handle ? TARN_OK : status);
         if (!handle)
             return status;
@@ -214,13 +220,14 @@ static tarn_status held_or_taken(struct holder *holder, struct entry *entry, str
     return status;
 }
 
-tarn_status handle_of_thread(struct holder *holder, struct entry *entry, struct stream *stream, struct handle **result)
+tarn_status handle_of_thread(struct holder *holder, struct entry *entry, struct stream *stream,
+                             struct handle **result)
 {
     return held_or_taken(holder, entry, stream, vendor_bind, result);
 }
 
-tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry, struct stream *stream,
-                                   struct handle **result)
+tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry,
+                                   struct stream *stream, struct handle **result)
 {
     return held_or_taken(holder, entry, stream, vendor_leave, result);
 }
@@ -247,7 +254,8 @@ static tarn_status get_slowly(tarn_library library, tarn_stream value, void **re
         status = handle_of_thread(holder, entry, stream, &handle);
     if (!status) {
         struct slot *slot = slot_of(holder, stream->device, library);
-        slot->stream = value == TARN_STREAM_CURRENT ? thread_here->current[stream->device] : stream_value(stream);
+        slot->stream = value == TARN_STREAM_CURRENT ? thread_here->current[stream->device]
+                                                    : stream_value(stream);
         slot->vendor = handle->vendor;
         slot->changes = vendor_is_watched() || !workspace_is_settled(handle) ? 0 : changes;
         *result = handle->vendor;
@@ -299,13 +307,14 @@ static tarn_status get_plain(tarn_library library, void **result)
     return status;
 }
 
-/* The fast path: about 17 instructions, 9 of them loads, no call; bench/bench_handle.c checks that it takes at most 5 ns. Everything that
- * could invalidate the slot changes `process_changes`. */
+/* The fast path: about 17 instructions, 9 of them loads, no call; bench/bench_handle.c checks that
+ * it takes at most 5 ns. Everything that could invalidate the slot changes `process_changes`. */
 tarn_status tarn_handle_get(tarn_library library, tarn_stream stream, void **handle)
 {
     struct thread *thread = thread_here;
     if (!LIKELY(stream == TARN_STREAM_CURRENT))
-        return stream == TARN_STREAM_NONE ? get_plain(library, handle) : get_on(library, stream, handle);
+        return stream == TARN_STREAM_NONE ? get_plain(library, handle)
+                                          : get_on(library, stream, handle);
     if (LIKELY(thread && thread->handles && handle && (unsigned)library < LIBRARIES)) {
         int device = thread->device;
         const struct slot *slot = slot_of(thread->handles, device, library);
@@ -335,7 +344,8 @@ static void holder_empty(struct holder *holder)
         }
 }
 
-/* The end of a thread. Makes no call of the vendor or the driver. The handle that was given back last is taken first. */
+/* The end of a thread. Makes no call of the vendor or the driver. The handle that was given back
+ * last is taken first. */
 static void handles_thread_end(struct thread *thread)
 {
     struct holder *holder = thread->handles;
@@ -365,9 +375,10 @@ tarn_status tarn_handle_wait_limit_set(uint64_t ns, uint64_t *previous)
     return TARN_OK;
 }
 
-/* Shutdown -------------------------------------------------------------------------------------------------------- */
+/* Shutdown ------------------------------------------------------------------------------------- */
 
-/* Waits until no other thread is in a call that may reach a vendor. No new call begins, because the process is shut down. */
+/* Waits until no other thread is in a call that may reach a vendor. No new call begins, because the
+ * process is shut down. */
 static void wait_for_calls(void)
 {
     static const struct timespec moment = {.tv_nsec = 50000};
@@ -375,7 +386,8 @@ static void wait_for_calls(void)
     struct holder *holder = holders;
     mutex_unlock(&holders_lock);
     for (; holder; holder = holder->all)
-        /* Sequentially consistent with the change of the state: an acquiring load could come before it. */
+        /* Sequentially consistent with the change of the state: an acquiring load could come before
+         * it. */
         while (atomic_load(&holder->busy))
             nanosleep(&moment, NULL);
 }

@@ -14,46 +14,60 @@
 
 #include <tarn/memory.h>
 
-/* One vendor handle. Its owner is the thread or the lease that has it; an available handle has no owner. Each has its own cache line,
- * because each bind writes to it. */
+/* One vendor handle. Its owner is the thread or the lease that has it; an available handle has no
+ * owner. Each has its own cache line, because each bind writes to it. */
 struct handle {
     _Alignas(64) void *vendor;
     struct entry *library;
     struct handle *all;      /* shelf lock: the next of all that exist */
-    struct handle *next;     /* shelf lock while available, else the owner's: the next in that list */
+    struct handle *next;     /* shelf lock while available, else the owner's: the next in that
+                                list */
     struct holder *holder;   /* shelf lock: the thread that has it; NULL: leased or available */
     bool available;          /* shelf lock */
-    struct stream *kept_for; /* shelf lock: while available, only a get on this stream may take it; NULL: any get */
+    struct stream *kept_for; /* shelf lock: while available, only a get on this stream may take it;
+                                NULL: any get */
     unsigned kept_incarnation;
 
-    /* What was set last in the vendor's handle. The owner writes it under `lock`, which other threads take to read. */
+    /* What was set last in the vendor's handle. The owner writes it under `lock`, which other
+     * threads take to read. */
     mutex lock;
     struct stream *stream; /* NULL: unknown */
     unsigned incarnation;
-    /* The last stream that it was bound to, even if later attempts failed; NULL: none that may still have work of it. */
+    /* The last stream that it was bound to, even if later attempts failed; NULL: none that may
+     * still have work of it. */
     struct stream *used_on;
     unsigned used_incarnation;
-    uint64_t capture;                          /* that the stream took part in; see workspace_capture() */
-    uint64_t captures, settings, mode_changes; /* the epochs of captures, workspaces and modes at the last bind */
+    uint64_t capture;                          /* that the stream took part in; see
+                                                  workspace_capture() */
+    uint64_t captures, settings, mode_changes; /* the epochs of captures, workspaces and modes at
+                                                  the last bind */
     intptr_t modes[LIBRARY_MODES];             /* as they were set, or read from the handle */
-    intptr_t usual[LIBRARY_MODES];             /* as they were when it was created, if `knows_usual` */
+    intptr_t usual[LIBRARY_MODES];             /* as they were when it was created, if
+                                                  `knows_usual` */
     bool knows_usual[LIBRARY_MODES];
-    bool reset;     /* its modes may differ from `modes`: it is new, or its owner or another thread may have set them */
+    bool reset;     /* its modes may differ from `modes`: it is new, or its owner or another thread
+                       may have set them */
     unsigned calls; /* begun with a workspace for one call, by its owner */
-    bool points;    /* it may point to a workspace, freed or not, unless setting the stream ends its use */
-    bool own_captured;            /* a graph may use its original memory: it gets no workspace any more */
+    bool points;    /* it may point to a workspace, freed or not, unless setting the stream ends its
+                       use */
+    bool own_captured;            /* a graph may use its original memory: it gets no workspace any
+                                     more */
     struct workspace *workspaces; /* by stream and capture */
-    struct workspace *bound;      /* the workspace that the vendor's handle, or the caller, points to, unless freed */
-    struct workspace *lent;       /* serves calls of another library by the owner; in the list, not freed either */
+    struct workspace *bound;      /* the workspace that the vendor's handle, or the caller, points
+                                     to, unless freed */
+    struct workspace *lent;       /* serves calls of another library by the owner; in the list, not
+                                     freed either */
 
-    /* The owner's: the function of the library that failed in the bind that it is making; NULL: none. */
+    /* The owner's: the function of the library that failed in the bind that it is making; NULL:
+     * none. */
     struct refused {
         const char *call;
         int code;
     } refused;
 
     struct shelf *shelf;
-    atomic_uint_fast64_t lease; /* the number of its lease; 0: none. Kept when the handle is freed, for stale leases */
+    atomic_uint_fast64_t lease; /* the number of its lease; 0: none. Kept when the handle is freed,
+                                   for stale leases */
 };
 
 /* The handles of a library on a device. */
@@ -68,7 +82,8 @@ struct shelf {
     atomic_uint_fast64_t returned; /* lock to change: how often a handle became available */
     struct handle *available;      /* last in, first out */
     struct handle *all;
-    struct workspace *kept; /* of captures, whose handles were destroyed: graphs may still use them */
+    struct workspace *kept; /* of captures, whose handles were destroyed: graphs may still use
+                               them */
     tarn_handle_stats stats;
     atomic_uint_fast64_t contract_breaks; /* no lock */
 };
@@ -94,7 +109,8 @@ struct making {
 
 /* The handles of a thread. Never unmapped: another thread takes it over. */
 struct holder {
-    atomic_uint busy;                       /* the thread is in a call that may reach a vendor: tarn_shutdown() waits */
+    atomic_uint busy;                       /* the thread is in a call that may reach a vendor:
+                                               tarn_shutdown() waits */
     struct holder *all, *free;              /* holders lock */
     uint64_t wait_ns;                       /* tarn_handle_wait_limit_set() */
     struct making *making;                  /* NULL: none */
@@ -108,38 +124,45 @@ static inline struct slot *slot_of(struct holder *holder, int device, int librar
     return &holder->slots[(size_t)(unsigned)device * LIBRARIES + (unsigned)library];
 }
 
-/* Begins a call that may reach a vendor: the device layer is ready, the calling thread has a holder, and
- * tarn_shutdown() waits for call_end(). Nests. */
+/* Begins a call that may reach a vendor: the device layer is ready, the calling thread has a
+ * holder, and tarn_shutdown() waits for call_end(). Nests. */
 tarn_status call_begin(struct holder **holder);
 void call_end(struct holder *holder);
 
-/* The calling thread's handle of a library for a stream, bound to it. Between call_begin() and call_end(). */
-tarn_status handle_of_thread(struct holder *holder, struct entry *entry, struct stream *stream, struct handle **handle);
+/* The calling thread's handle of a library for a stream, bound to it. Between call_begin() and
+ * call_end(). */
+tarn_status handle_of_thread(struct holder *holder, struct entry *entry, struct stream *stream,
+                             struct handle **handle);
 /* The same, but as its last user left it: the caller sets what it needs in the vendor's handle. */
-tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry, struct stream *stream,
-                                   struct handle **handle);
-/* A handle for a lease: an available one, or a new one. It counts as in use, and is still bound as before. */
-tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t wait_ns,
-                       struct handle **handle);
-/* Brackets what is done with a handle that was taken: if a call of the library does not return, the handle is given back. */
+tarn_status handle_of_thread_plain(struct holder *holder, struct entry *entry,
+                                   struct stream *stream, struct handle **handle);
+/* A handle for a lease: an available one, or a new one. It counts as in use, and is still bound as
+ * before. */
+tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream,
+                       uint64_t wait_ns, struct handle **handle);
+/* Brackets what is done with a handle that was taken: if a call of the library does not return, the
+ * handle is given back. */
 struct taken {
     struct undo undo;
     struct handle *handle;
 };
 void taken_begin(struct taken *taken, struct handle *handle);
 void taken_end(struct taken *taken);
-/* How long a get waits at least, in ns, for the first create of its library and device in another thread. Tests change it. */
+/* How long a get waits at least, in ns, for the first create of its library and device in another
+ * thread. Tests change it. */
 extern uint64_t shelf_first_limit_ns;
-/* Gives a handle that was in use back. Called by its owner, in a call that tarn_shutdown() waits for, or after the shutdown. */
+/* Gives a handle that was in use back. Called by its owner, in a call that tarn_shutdown() waits
+ * for, or after the shutdown. */
 void handle_give_back(struct handle *handle);
 /* Whether a pointer from a caller is a handle that was created and not destroyed. */
 bool handle_is_live(const void *handle);
-/* Moves a handle of a library with one handle per stream to another stream: work on the new stream runs after work of the old one, whose
- * workspace moves too. Called by its owner. */
+/* Moves a handle of a library with one handle per stream to another stream: work on the new stream
+ * runs after work of the old one, whose workspace moves too. Called by its owner. */
 tarn_status handle_follow(struct handle *handle, struct stream *stream);
 
-/* held.c: for a library with one handle per stream, moves to the front of the slot's list, and returns, the thread's handle that was unused
- * for the longest time and can move to another stream. NULL if the thread has fewer than `least` handles, or none can move. */
+/* held.c: for a library with one handle per stream, moves to the front of the slot's list, and
+ * returns, the thread's handle that was unused for the longest time and can move to another stream.
+ * NULL if the thread has fewer than `least` handles, or none can move. */
 struct handle *held_move(struct slot *slot, struct stream *stream, size_t least);
 /* Makes the slot forget the handle. */
 void slot_forget(struct holder *holder, const struct handle *handle);
@@ -149,24 +172,26 @@ tarn_status shelf_of(struct entry *entry, struct device *device, struct shelf **
 /* The same if it exists, otherwise NULL. */
 struct shelf *shelf_known(const struct entry *entry, int device);
 
-/* Destroys all available handles; returns the first failure. With `keep`, workspaces of captures outlive their handles. If the device
- * cannot be reached, because the driver is gone or the device is lost, none is destroyed: at a shutdown that is better than a crash
- * (rocBLAS aborts). */
+/* Destroys all available handles; returns the first failure. With `keep`, workspaces of captures
+ * outlive their handles. If the device cannot be reached, because the driver is gone or the device
+ * is lost, none is destroyed: at a shutdown that is better than a crash (rocBLAS aborts). */
 tarn_status handles_destroy(struct shelf *shelf, bool keep, size_t *count);
 
 /* vendor.c: the calls into a vendor library. None is made with a shelf's lock held.
  * ---------------------------------- */
 
-/* Calls the vendor's create on the shelf's device, in its context and in relaxed capture mode. If the device is full, gives idle memory
- * back and tries once more. Measures the time and, if `alone`, the device memory (otherwise -1). */
+/* Calls the vendor's create on the shelf's device, in its context and in relaxed capture mode. If
+ * the device is full, gives idle memory back and tries once more. Measures the time and, if
+ * `alone`, the device memory (otherwise -1). */
 tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64_t *bytes);
-/* Prepares a new handle for a bind in a capture: does the part of a first bind that a capture does not survive. Called by its owner, while
- * `stream`, whose memory it takes, does not capture. */
+/* Prepares a new handle for a bind in a capture: does the part of a first bind that a capture does
+ * not survive. Called by its owner, while `stream`, whose memory it takes, does not capture. */
 tarn_status vendor_prepare(struct handle *handle, struct stream *stream);
-/* Whether that was done, or is not necessary. Called by the owner, or with the shelf's lock held while the handle is available. */
+/* Whether that was done, or is not necessary. Called by the owner, or with the shelf's lock held
+ * while the handle is available. */
 bool vendor_is_prepared(struct handle *handle);
-/* Brackets creates and destroys, also several in a row: the device's context is current, the capture mode is relaxed, and the thread is not
- * cancelled. */
+/* Brackets creates and destroys, also several in a row: the device's context is current, the
+ * capture mode is relaxed, and the thread is not cancelled. */
 struct visit {
     struct undo undo;
     struct cancel cancel;
@@ -179,20 +204,21 @@ struct visit {
 tarn_status visit_begin(struct device *device, struct visit *visit);
 void visit_end(struct visit *visit, bool stay);
 tarn_status vendor_destroy(const struct handle *handle);
-/* Sets the stream, then the workspace, then modes, but only those that differ from what was set last. Also makes the check of
- * TARN_DEBUG=handles. */
+/* Sets the stream, then the workspace, then modes, but only those that differ from what was set
+ * last. Also makes the check of TARN_DEBUG=handles. */
 tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned incarnation);
-/* modes.c: the value that a handle should have for one of the first modes: its thread's, otherwise the process's; -1: the value from its
- * creation. Called by the owner. */
+/* modes.c: the value that a handle should have for one of the first modes: its thread's, otherwise
+ * the process's; -1: the value from its creation. Called by the owner. */
 int mode_wanted(const struct handle *handle, int mode);
-/* Leaves the handle to its owner as it is, for work on `stream`. Afterwards nothing about its state is known. If it may still point to
- * freed memory, a bind takes that from it first. */
+/* Leaves the handle to its owner as it is, for work on `stream`. Afterwards nothing about its state
+ * is known. If it may still point to freed memory, a bind takes that from it first. */
 tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned incarnation);
 /* TARN_DEBUG=handles. */
 bool vendor_is_watched(void);
 /* Whether the calling thread is in a call to a vendor's library during which a lock is held. */
 bool vendor_is_told(void);
-/* Brackets such calls. The thread is not cancelled within. If one of them does not return, the lock is released. */
+/* Brackets such calls. The thread is not cancelled within. If one of them does not return, the lock
+ * is released. */
 struct tell {
     struct undo undo;
     struct handle *handle;
@@ -201,7 +227,7 @@ struct tell {
 void tell_begin_locked(struct tell *tell, struct handle *handle);
 void tell_end_locked(struct tell *tell);
 
-/* workspace.c, workspace_graphs.c ------------------------------------------------------------------------------------------------------ */
+/* workspace.c, workspace_graphs.c -------------------------------------------------------------- */
 
 #define ANY_CAPTURE UINT64_MAX /* it may be any */
 
@@ -211,7 +237,8 @@ struct workspace {
     unsigned incarnation;
     int device;
     uint64_t capture;  /* the capture that it belongs to; 0: none */
-    uint64_t shared;   /* a capture that tarn did not know of and that was seen to use it; ANY_CAPTURE: several */
+    uint64_t shared;   /* a capture that tarn did not know of and that was seen to use it;
+                          ANY_CAPTURE: several */
     uint64_t used;     /* when it was last bound, counted over all workspaces */
     tarn_pool_id pool; /* of a capture: the pool of its block; (0, 0): the default pool */
     void *pointer;
@@ -219,8 +246,8 @@ struct workspace {
     bool cleared; /* freed when the handle's owner no longer uses it */
 };
 
-/* workspace_settings.c: the settings of workspaces. The number grows when anything changes that the choice of a workspace depends on:
- * policy, sizes, a clear. */
+/* workspace_settings.c: the settings of workspaces. The number grows when anything changes that the
+ * choice of a workspace depends on: policy, sizes, a clear. */
 uint64_t workspaces_epoch(void);
 void workspaces_changed(void);
 tarn_workspace_policy workspace_policy(void);
@@ -237,49 +264,57 @@ struct purpose {
     uint64_t capture;
 };
 
-/* The capture for which a handle needs its own workspace on a stream. While any known capture is open, the driver is asked, because a
- * stream can join a capture without calling tarn. Otherwise 0, and also 0 for handles without a workspace. */
-tarn_status workspace_capture(const struct handle *handle, const struct stream *stream, uint64_t *capture);
+/* The capture for which a handle needs its own workspace on a stream. While any known capture is
+ * open, the driver is asked, because a stream can join a capture without calling tarn. Otherwise 0,
+ * and also 0 for handles without a workspace. */
+tarn_status workspace_capture(const struct handle *handle, const struct stream *stream,
+                              uint64_t *capture);
 /* Whether only events that change `process_changes` can change that result. */
 bool workspace_is_settled(const struct handle *handle);
 
-/* For libraries that take the workspace as an argument: whether the caller may still use the one that it got, on this stream. Called by the
- * owner, with handle->lock held. */
+/* For libraries that take the workspace as an argument: whether the caller may still use the one
+ * that it got, on this stream. Called by the owner, with handle->lock held. */
 bool workspace_is_given(const struct handle *handle, const struct stream *stream);
 
-/* For a handle that is bound to `stream`, called by its owner: returns the workspace that is an argument of calls; and gives the handle a
- * workspace until tarn_workspace_end(). `lender` is a handle of the same owner whose workspace may serve; NULL: none. */
-tarn_status workspace_give(struct handle *handle, struct handle *lender, struct stream *stream, void **pointer,
-                           size_t *size);
-tarn_status workspace_call_begin(struct handle *handle, struct stream *stream, tarn_workspace_call *call);
+/* For a handle that is bound to `stream`, called by its owner: returns the workspace that is an
+ * argument of calls; and gives the handle a workspace until tarn_workspace_end(). `lender` is a
+ * handle of the same owner whose workspace may serve; NULL: none. */
+tarn_status workspace_give(struct handle *handle, struct handle *lender, struct stream *stream,
+                           void **pointer, size_t *size);
+tarn_status workspace_call_begin(struct handle *handle, struct stream *stream,
+                                 tarn_workspace_call *call);
 
-/* Called by the owner with handle->lock held: the workspace that the handle should have; NULL if the policy sets none. To create one, the
- * lock is released meanwhile. */
+/* Called by the owner with handle->lock held: the workspace that the handle should have; NULL if
+ * the policy sets none. To create one, the lock is released meanwhile. */
 tarn_status workspace_wanted_relocking(struct handle *handle, const struct purpose *purpose,
                                        struct workspace **workspace);
 /* Whether tarn sets workspaces on a handle now, in a capture or out of one. */
 bool workspace_is_ours(const struct handle *handle);
-/* Adds a workspace of the smallest size for a stream to the handle's list. Called by its owner, with no lock held. */
+/* Adds a workspace of the smallest size for a stream to the handle's list. Called by its owner,
+ * with no lock held. */
 tarn_status workspace_stand_in(struct stream *stream, struct workspace **workspace);
-/* Splits a list of workspaces: returns those of captures, which their graphs may still use, and leaves the others. */
+/* Splits a list of workspaces: returns those of captures, which their graphs may still use, and
+ * leaves the others. */
 struct workspace *workspaces_of_captures(struct workspace **list);
 /* Removes workspaces that are cleared and not bound; with `all`, every workspace. */
 struct workspace *workspaces_sweep_locked(struct handle *handle, bool all);
 /* A handle moves to a stream whose work comes after that of `used_on`. Called by its owner. */
 void workspaces_follow(struct handle *handle, struct stream *stream);
-/* Frees unused workspaces of a device, the least recently used first, until they are no more than the settings allow; the conditions are those of
- * the next function. Called after a handle was bound. */
+/* Frees unused workspaces of a device, the least recently used first, until they are no more than
+ * the settings allow; the conditions are those of the next function. Called after a handle was
+ * bound. */
 void workspaces_limit(int device);
-/* Called when memory of the device is short: frees unused workspaces, that is those of available handles and those that a handle is not
- * bound to, unless a graph or an open capture may use them. Returns whether there were any. Never allocates or waits; called with no lock
- * held. */
+/* Called when memory of the device is short: frees unused workspaces, that is those of available
+ * handles and those that a handle is not bound to, unless a graph or an open capture may use them.
+ * Returns whether there were any. Never allocates or waits; called with no lock held. */
 bool workspaces_relieve(int device);
 /* A pool has ended, and so have the graphs that used it: frees their workspaces. */
 void workspaces_of_pool_end(tarn_pool_id pool);
 /* A capture has ended without a graph: frees its workspaces. */
 void workspaces_of_capture_drop(uint64_t capture);
-/* A capture has ended with a graph: its workspaces are freed by workspaces_collect() when the graph, and all that was made of it, has
- * ended. If the driver cannot report that, they stay. Called with no lock held. */
+/* A capture has ended with a graph: its workspaces are freed by workspaces_collect() when the
+ * graph, and all that was made of it, has ended. If the driver cannot report that, they stay.
+ * Called with no lock held. */
 void workspaces_of_graph(uint64_t capture, int device, driver_graph graph);
 bool workspaces_collect(void); /* whether graphs had ended */
 void workspaces_graph_over(uint64_t capture);

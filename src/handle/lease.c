@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Handles that belong to no thread. Owns the numbers of leases: a handle has the number of its lease, or 0 if it has none or a call is
- * using it. There is no lock: the thread that changes a number to 0 owns the handle. tests/spin/handle_pool.pml is a model of it. */
+/* Handles that belong to no thread. Owns the numbers of leases: a handle has the number of its
+ * lease, or 0 if it has none or a call is using it. There is no lock: the thread that changes a
+ * number to 0 owns the handle. tests/spin/handle_pool.pml is a model of it. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "handle/handle.h"
 
 static atomic_uint_fast64_t lease_numbers;
 
-static tarn_status lease(struct holder *holder, tarn_library library, tarn_stream value, tarn_lease *result)
+static tarn_status lease(struct holder *holder, tarn_library library, tarn_stream value,
+                         tarn_lease *result)
 {
     struct entry *entry = NULL;
     struct stream *stream = NULL;
@@ -30,7 +32,8 @@ static tarn_status lease(struct holder *holder, tarn_library library, tarn_strea
         return status;
     struct taken taken;
     taken_begin(&taken, handle);
-    status = vendor_bind(handle, stream, atomic_load_explicit(&stream->incarnation, memory_order_acquire));
+    status = vendor_bind(handle, stream,
+                         atomic_load_explicit(&stream->incarnation, memory_order_acquire));
     taken_end(&taken);
     if (status) {
         handle_give_back(handle);
@@ -55,14 +58,17 @@ tarn_status tarn_handle_lease(tarn_library library, tarn_stream stream, tarn_lea
     return status;
 }
 
-/* Claims the handle of a lease, so that if two threads return or bind it at the same time, only one gets it. NULL if the lease is not
- * valid: its handle was destroyed, or has the number of another lease now. The handle of a stale lease may be destroyed or recreated
- * meanwhile. So only its number is read, which is unique per lease and outlives the handle. */
+/* Claims the handle of a lease, so that if two threads return or bind it at the same time, only one
+ * gets it. NULL if the lease is not valid: its handle was destroyed, or has the number of another
+ * lease now. The handle of a stale lease may be destroyed or recreated meanwhile. So only its
+ * number is read, which is unique per lease and outlives the handle. */
 static struct handle *lease_claim(const tarn_lease *given)
 {
     uint64_t number = given ? given->number : 0;
     struct handle *handle = number ? given->owner : NULL;
-    return handle_is_live(handle) && atomic_compare_exchange_strong(&handle->lease, &number, 0) ? handle : NULL;
+    return handle_is_live(handle) && atomic_compare_exchange_strong(&handle->lease, &number, 0)
+               ? handle
+               : NULL;
 }
 
 static void lease_unclaim(struct handle *handle, const tarn_lease *given)
@@ -79,12 +85,13 @@ struct claimed {
 
 static void claimed_undo(struct undo *undo)
 {
-    const struct claimed *claimed = (struct claimed *)((char *)undo - offsetof(struct claimed, undo));
+    const struct claimed *claimed =
+        (struct claimed *)((char *)undo - offsetof(struct claimed, undo));
     atomic_store(&claimed->handle->lease, claimed->number);
 }
 
-static tarn_status bind_claimed(struct handle *handle, const tarn_lease *given, struct stream *stream,
-                                unsigned incarnation)
+static tarn_status bind_claimed(struct handle *handle, const tarn_lease *given,
+                                struct stream *stream, unsigned incarnation)
 {
     struct claimed claimed = {.handle = handle, .number = given->number};
     undo_push(&claimed.undo, claimed_undo);
@@ -96,7 +103,8 @@ static tarn_status bind_claimed(struct handle *handle, const tarn_lease *given, 
 /* Whether the handle of a lease has a workspace for a call that has not ended. */
 static tarn_status refuse_in_call(const struct handle *handle)
 {
-    return handle->calls ? failed(TARN_ERROR_BUSY, "call tarn_workspace_end() for this lease first") : TARN_OK;
+    return handle->calls ? failed(TARN_ERROR_BUSY, "call tarn_workspace_end() for this lease first")
+                         : TARN_OK;
 }
 
 tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
@@ -114,8 +122,9 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
     if (!status)
         status = stream_find(value, thread_device(), &stream);
     if (!status && stream->device != handle->shelf->device->number)
-        status = failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the lease of device %d", stream->device,
-                        handle->shelf->device->number);
+        status =
+            failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the lease of device %d",
+                   stream->device, handle->shelf->device->number);
     if (!status)
         status = stream_refuse_foreign(stream, "a handle");
     bool other = !status && handle->library->row->by_stream && handle->used_on != stream;
@@ -127,7 +136,8 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
         handle = NULL;
         *given = next;
     } else if (!status) {
-        status = bind_claimed(handle, given, stream, atomic_load_explicit(&stream->incarnation, memory_order_acquire));
+        status = bind_claimed(handle, given, stream,
+                              atomic_load_explicit(&stream->incarnation, memory_order_acquire));
     }
     if (handle)
         lease_unclaim(handle, given);
@@ -135,7 +145,8 @@ tarn_status tarn_handle_lease_bind(tarn_lease *given, tarn_stream value)
     return status;
 }
 
-/* Claims the handle of a lease and binds it again to its stream, so that it no longer uses cleared workspaces. */
+/* Claims the handle of a lease and binds it again to its stream, so that it no longer uses cleared
+ * workspaces. */
 static tarn_status lease_renew(const tarn_lease *given, struct handle **result)
 {
     struct handle *handle = lease_claim(given);
@@ -143,8 +154,10 @@ static tarn_status lease_renew(const tarn_lease *given, struct handle **result)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
     struct stream *stream = handle->used_on;
     tarn_status status = stream_refuse_foreign(stream, "a handle");
-    if (!status && atomic_load_explicit(&stream->incarnation, memory_order_acquire) != handle->used_incarnation)
-        status = failed(TARN_ERROR_INVALID_STREAM, "the lease's stream was retired; call tarn_handle_lease_bind()");
+    if (!status && atomic_load_explicit(&stream->incarnation, memory_order_acquire) !=
+                       handle->used_incarnation)
+        status = failed(TARN_ERROR_INVALID_STREAM,
+                        "the lease's stream was retired; call tarn_handle_lease_bind()");
     if (!status)
         status = bind_claimed(handle, given, stream, handle->used_incarnation);
     if (status)
@@ -200,7 +213,9 @@ tarn_status tarn_handle_return(tarn_lease *given)
         return status;
     bool runs = !status;
     struct handle *handle = lease_claim(given);
-    status = handle ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
+    status = handle
+                 ? TARN_OK
+                 : failed(TARN_ERROR_INVALID_ARGUMENT, "this is not a lease, or it was returned");
     if (handle && runs)
         status = refuse_in_call(handle);
     if (handle && runs && status) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The modes that handles are to have. Those for all threads are in the library's entry; those of one thread are in its holder, which only
- * that thread uses. A handle gets them when it is next bound (vendor.c); nothing here calls a vendor. A lease belongs to no thread, so it has
- * the modes for all threads. */
+/* The modes that handles are to have. Those for all threads are in the library's entry; those of
+ * one thread are in its holder, which only that thread uses. A handle gets them when it is next
+ * bound (vendor.c); nothing here calls a vendor. A lease belongs to no thread, so it has the modes
+ * for all threads. */
 #include "base/status.h"
 #include "base/thread/process.h"
 #include "handle/handle.h"
@@ -14,13 +15,16 @@ int mode_wanted(const struct handle *handle, int mode)
 {
     const struct entry *entry = handle->library;
     int64_t own = handle->holder ? handle->holder->modes[entry->number][mode] : 0;
-    return own ? (int)(own - 1) : atomic_load_explicit(&entry->mode_values[mode], memory_order_relaxed);
+    return own ? (int)(own - 1)
+               : atomic_load_explicit(&entry->mode_values[mode], memory_order_relaxed);
 }
 
 /* The entry of a library that has the mode, and the mode's place in its row. */
-static tarn_status mode_find(tarn_library library, tarn_handle_mode mode, struct entry **entry, int *place)
+static tarn_status mode_find(tarn_library library, tarn_handle_mode mode, struct entry **entry,
+                             int *place)
 {
-    static const int places[] = {[TARN_HANDLE_MATH] = MODE_MATH, [TARN_HANDLE_ATOMICS] = MODE_ATOMICS};
+    static const int places[] = {
+        [TARN_HANDLE_MATH] = MODE_MATH, [TARN_HANDLE_ATOMICS] = MODE_ATOMICS};
     tarn_status status = entry_find(library, entry);
     if (status)
         return status;
@@ -29,15 +33,19 @@ static tarn_status mode_find(tarn_library library, tarn_handle_mode mode, struct
     *place = places[mode];
     return (*entry)->row->modes[*place].set
                ? TARN_OK
-               : failed(TARN_ERROR_NOT_SUPPORTED, "handles of %s have no such mode", (*entry)->row->name);
+               : failed(TARN_ERROR_NOT_SUPPORTED, "handles of %s have no such mode",
+                        (*entry)->row->name);
 }
 
 static tarn_status value_check(int value)
 {
-    return value >= -1 ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a valid value of a mode", value);
+    return value >= -1
+               ? TARN_OK
+               : failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a valid value of a mode", value);
 }
 
-tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value, int *previous)
+tarn_status tarn_handle_mode_set(tarn_library library, tarn_handle_mode mode, int value,
+                                 int *previous)
 {
     struct entry *entry = NULL;
     int place = 0;
@@ -71,8 +79,8 @@ static void set_own(struct holder *holder, int library, int place, int value)
     }
 }
 
-tarn_status tarn_handle_mode_guard_set(tarn_handle_mode_guard *guard, tarn_library library, tarn_handle_mode mode,
-                                       int value)
+tarn_status tarn_handle_mode_guard_set(tarn_handle_mode_guard *guard, tarn_library library,
+                                       tarn_handle_mode mode, int value)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
@@ -87,8 +95,10 @@ tarn_status tarn_handle_mode_guard_set(tarn_handle_mode_guard *guard, tarn_libra
     if (!status)
         status = mode_find(library, mode, &entry, &place);
     if (!status) {
-        *guard = (tarn_handle_mode_guard){
-            .library = library, .mode = mode, .previous = (int)(holder->modes[library][place] - 1), .active = true};
+        *guard = (tarn_handle_mode_guard){.library = library,
+                                          .mode = mode,
+                                          .previous = (int)(holder->modes[library][place] - 1),
+                                          .active = true};
         set_own(holder, library, place, value);
     }
     call_end(holder);

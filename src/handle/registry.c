@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table of libraries. An entry, once it has a number, stays; its row does not change. `registry_lock` covers
- * additions; each entry's lock covers what its loading has found. The loading runs with no lock held, by each thread that finds
- * none done: the loader runs one thread's dlopen() at a time, with the constructors of libraries that are not our code. Neither lock is
+/* Owns the table of libraries. An entry, once it has a number, stays; its row does not change.
+ * `registry_lock` covers additions; each entry's lock covers what its loading has found. The
+ * loading runs with no lock held, by each thread that finds none done: the loader runs one thread's
+ * dlopen() at a time, with the constructors of libraries that are not our code. Neither lock is
  * held together with another. */
 #include "handle/registry.h"
 #include "base/pages.h"
@@ -31,7 +32,8 @@
 
 static mutex registry_lock = MUTEX_INITIALIZER(LOCK_REGISTRY);
 static struct entry entries[TARN_MAX_LIBRARIES + 1] = {TARN_LIBRARY_LIST(ENTRY)}; /* [0] is none */
-static atomic_int entries_used = BUILT_IN;                                        /* registry_lock to change */
+/* Registry_lock to change */
+static atomic_int entries_used = BUILT_IN;
 
 int entry_count(void)
 {
@@ -46,7 +48,8 @@ struct entry *entry_at(int number)
 tarn_status entry_find(tarn_library library, struct entry **entry)
 {
     if (library < 1 || library > TARN_MAX_LIBRARIES || library > entry_count())
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "library %d: the numbers are 1 to %d", library, entry_count());
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "library %d: the numbers are 1 to %d", library,
+                      entry_count());
     *entry = &entries[library];
     return TARN_OK;
 }
@@ -54,11 +57,11 @@ tarn_status entry_find(tarn_library library, struct entry **entry)
 tarn_status entry_failed(const struct entry *entry, tarn_status status, const char *call, int code)
 {
     const char *text = library_status_text(entry, code);
-    return failed(status, "%s: %s gave status %d%s%s%s", entry->row->name, call, code, text ? " (" : "",
-                  text ? text : "", text ? ")" : "");
+    return failed(status, "%s: %s gave status %d%s%s%s", entry->row->name, call, code,
+                  text ? " (" : "", text ? text : "", text ? ")" : "");
 }
 
-/* Loading --------------------------------------------------------------------------------------------------------- */
+/* Loading -------------------------------------------------------------------------------------- */
 
 static void sonames_text(const struct library *row, char *text, size_t size)
 {
@@ -67,7 +70,8 @@ static void sonames_text(const struct library *row, char *text, size_t size)
         loader_say(text, size, "%s%s", i ? ", " : "", row->sonames[i]);
 }
 
-static void version_ask(const struct library *row, void *call, void *handle, char *text, size_t size)
+static void version_ask(const struct library *row, void *call, void *handle, char *text,
+                        size_t size)
 {
     size_t part[3] = {0};
     int number[3] = {0}, status = 1;
@@ -123,8 +127,9 @@ static tarn_status look_for(const struct entry *entry, struct found *found)
     const struct library *row = entry->row;
     char sonames[256], why[sizeof found->reason] = "";
     *found = (struct found){.calls = entry->given};
-    tarn_status status =
-        row->sonames[0] ? library_search(row, &found->loaded, &found->calls, why, sizeof why) : TARN_OK;
+    tarn_status status = row->sonames[0]
+                             ? library_search(row, &found->loaded, &found->calls, why, sizeof why)
+                             : TARN_OK;
     if (!status)
         version_ask(row, found->calls.version, NULL, found->version, sizeof found->version);
     if (found->loaded.library)
@@ -135,8 +140,8 @@ static tarn_status look_for(const struct entry *entry, struct found *found)
     return status;
 }
 
-/* With no lock, and waiting for no other thread, which may be waiting for the loader: several may look at once, and the first that has
- * done so decides for all. */
+/* With no lock, and waiting for no other thread, which may be waiting for the loader: several may
+ * look at once, and the first that has done so decides for all. */
 static enum load_state load(struct entry *entry)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -162,8 +167,9 @@ tarn_status entry_load(struct entry *entry)
     enum load_state state = atomic_load_explicit(&entry->state, memory_order_acquire);
     if (state == LOAD_NEVER_TRIED)
         state = load(entry);
-    return state == LOAD_DONE ? TARN_OK
-                              : failed(TARN_ERROR_LIBRARY_NOT_FOUND, "%s: %s", entry->row->name, entry->reason);
+    return state == LOAD_DONE
+               ? TARN_OK
+               : failed(TARN_ERROR_LIBRARY_NOT_FOUND, "%s: %s", entry->row->name, entry->reason);
 }
 
 /* The driver's name that a platform means; NULL for any. */
@@ -176,16 +182,18 @@ tarn_status entry_usable(struct entry *entry)
 {
     const char *wanted = platform_driver(entry->row->platform);
     if (wanted && strcmp(wanted, driver->name) != 0)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "%s needs the driver \"%s\", and the one in use is \"%s\"",
-                      entry->row->name, wanted, driver->name);
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "%s needs the driver \"%s\", and the one in use is \"%s\"", entry->row->name,
+                      wanted, driver->name);
     char why[400] = "";
     tarn_status status = entry_load(entry);
-    if (!status && entry->row->platform == TARN_PLATFORM_HIP && !driver_hip_serves(entry->opened, why, sizeof why))
+    if (!status && entry->row->platform == TARN_PLATFORM_HIP &&
+        !driver_hip_serves(entry->opened, why, sizeof why))
         status = failed(TARN_ERROR_NOT_SUPPORTED, "%s: %s", entry->row->name, why);
     return status;
 }
 
-/* The public calls ------------------------------------------------------------------------------------------------ */
+/* The public calls ----------------------------------------------------------------------------- */
 
 tarn_status tarn_library_count_get(int *count)
 {
@@ -239,7 +247,8 @@ tarn_status tarn_library_info_get(tarn_library library, tarn_library_info *info)
     mutex_lock(&entry->lock);
     snprintf(result.path, sizeof result.path, "%s", entry->path);
     snprintf(result.version, sizeof result.version, "%s", entry->version);
-    snprintf(result.reason, sizeof result.reason, "%.*s", (int)sizeof result.reason - 1, entry->reason);
+    snprintf(result.reason, sizeof result.reason, "%.*s", (int)sizeof result.reason - 1,
+             entry->reason);
     mutex_unlock(&entry->lock);
     if (result.found) {
         status = driver_init();
@@ -288,7 +297,8 @@ static void row_destroy(struct library *row)
     pages_free(row, sizeof *row);
 }
 
-/* Takes over the first argument's strings; texts of pointers that come without a name are what messages call them. */
+/* Takes over the first argument's strings; texts of pointers that come without a name are what
+ * messages call them. */
 static tarn_status row_create(const tarn_library_row *given, struct library **result)
 {
     bool full = false;
@@ -332,16 +342,18 @@ static tarn_status row_create(const tarn_library_row *given, struct library **re
     return TARN_OK;
 }
 
-/* The first function of a row without sonames that is given by name alone; NULL where there is none. With a pointer the name is what
- * messages call it. */
+/* The first function of a row without sonames that is given by name alone; NULL where there is
+ * none. With a pointer the name is what messages call it. */
 static const char *name_without_a_library(const tarn_library_row *row)
 {
     const struct {
         const char *name;
         bool pointer;
     } functions[] = {
-        {row->set_stream_name, row->set_stream},       {row->get_stream_name, row->get_stream},
-        {row->set_workspace_name, row->set_workspace}, {row->set_pointer_mode_name, row->set_pointer_mode},
+        {row->set_stream_name, row->set_stream},
+        {row->get_stream_name, row->get_stream},
+        {row->set_workspace_name, row->set_workspace},
+        {row->set_pointer_mode_name, row->set_pointer_mode},
         {row->status_text_name, row->status_text},
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
@@ -353,19 +365,21 @@ static const char *name_without_a_library(const tarn_library_row *row)
 /* What a caller's row must have. */
 static tarn_status row_check(const tarn_library_row *row)
 {
-    const unsigned known = TARN_LIBRARY_BY_STREAM | TARN_LIBRARY_CREATE_IN_CAPTURE | TARN_LIBRARY_CREATE_TAKES_NUMBER |
-                           TARN_LIBRARY_FAILED_HANDLE_IS_REAL;
+    const unsigned known = TARN_LIBRARY_BY_STREAM | TARN_LIBRARY_CREATE_IN_CAPTURE |
+                           TARN_LIBRARY_CREATE_TAKES_NUMBER | TARN_LIBRARY_FAILED_HANDLE_IS_REAL;
     if (!row->name || !*row->name || strlen(row->name) > 31)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "a library needs a name of 1 to 31 letters");
     if (row->flags & ~known)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: flags %#x are unknown", row->name, row->flags & ~known);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: flags %#x are unknown", row->name,
+                      row->flags & ~known);
     if ((unsigned)row->platform > TARN_PLATFORM_HIP)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: platform %d is unknown", row->name, (int)row->platform);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: platform %d is unknown", row->name,
+                      (int)row->platform);
     bool named = row->sonames && row->sonames[0];
     for (int i = 0; named && row->sonames[i]; i++)
         if (i >= LIBRARY_SONAMES - 1 || !*row->sonames[i])
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: more than %d sonames, or an empty one", row->name,
-                          LIBRARY_SONAMES - 1);
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "%s: more than %d sonames, or an empty one",
+                          row->name, LIBRARY_SONAMES - 1);
     const char *lost = named ? NULL : name_without_a_library(row);
     if (lost)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
@@ -373,10 +387,12 @@ static tarn_status row_check(const tarn_library_row *row)
                       "it up in",
                       row->name, lost);
     bool number = row->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER;
-    bool creates = (number ? row->create_with_number != NULL : row->create != NULL) || (named && row->create_name);
+    bool creates = (number ? row->create_with_number != NULL : row->create != NULL) ||
+                   (named && row->create_name);
     if (!creates || !(row->destroy || (named && row->destroy_name)))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "%s: create and destroy are required, as pointers or as names with a soname", row->name);
+                      "%s: create and destroy are required, as pointers or as names with a soname",
+                      row->name);
     return TARN_OK;
 }
 
@@ -400,12 +416,15 @@ tarn_status tarn_library_register(const tarn_library_row *given, tarn_library *l
     mutex_lock(&registry_lock);
     int number = entry_count() + 1;
     if (number_of(made->name)) {
-        status = failed(TARN_ERROR_INVALID_ARGUMENT, "a library named \"%s\" exists already", made->name);
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "a library named \"%s\" exists already",
+                        made->name);
     } else if (number > TARN_MAX_LIBRARIES) {
-        status = failed(TARN_ERROR_NOT_SUPPORTED, "all %d library numbers are taken", TARN_MAX_LIBRARIES);
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "all %d library numbers are taken",
+                        TARN_MAX_LIBRARIES);
     } else {
         struct entry *entry = &entries[number];
-        *entry = (struct entry){.row = made, .number = number, .workspace_bytes = -1, .workspace_environment = -1};
+        *entry = (struct entry){
+            .row = made, .number = number, .workspace_bytes = -1, .workspace_environment = -1};
         entry->given = (struct library_calls){
             .create = row->flags & TARN_LIBRARY_CREATE_TAKES_NUMBER ? NULL : row->create,
             .create_with_number = row->create_with_number,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds the file of a library. Owns nothing. What was opened and lacks a function stays open: a vendor's library may have threads of its
- * own by then.
+/* Finds the file of a library. Owns nothing. What was opened and lacks a function stays open: a
+ * vendor's library may have threads of its own by then.
  *
- * The libraries of one toolkit call each other, and two major versions of it in one process know nothing of each other's handles. So
- * what the process has loaded of a platform says which versions of the others are opened: releases in the rows. */
+ * The libraries of one toolkit call each other, and two major versions of it in one process know
+ * nothing of each other's handles. So what the process has loaded of a platform says which versions
+ * of the others are opened: releases in the rows. */
 #include "handle/search.h"
 
 #include <dlfcn.h>
@@ -17,8 +18,8 @@
 
 struct search {
     const struct library *row;
-    unsigned
-        releases; /* of the toolkit, as in a row: those that what is loaded belongs to; LIBRARY_ANY_RELEASE: nothing says */
+    unsigned releases;   /* of the toolkit, as in a row: those that what is loaded belongs to;
+                            LIBRARY_ANY_RELEASE: nothing says */
     const char *because; /* a soname that is loaded and says so */
     struct loaded *loaded;
     struct library_calls *calls;
@@ -27,7 +28,8 @@ struct search {
 };
 
 /* Adds a reason, unless it was said: several places lead to one file. */
-static __attribute__((format(printf, 2, 3))) void say(const struct search *search, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) void say(const struct search *search,
+                                                      const char *format, ...)
 {
     char text[600];
     va_list arguments;
@@ -38,7 +40,7 @@ static __attribute__((format(printf, 2, 3))) void say(const struct search *searc
         loader_say(search->why, search->size, "%s%s", search->why[0] ? "; " : "", text);
 }
 
-/* Releases -------------------------------------------------------------------------------------------------------- */
+/* Releases ------------------------------------------------------------------------------------- */
 
 /* "CUDA 12 or 13". */
 static void name_releases(tarn_platform platform, unsigned releases, char *text, size_t size)
@@ -59,7 +61,8 @@ static bool is_loaded(const char *soname)
     return library && dlclose(library) == 0; /* only counted by this */
 }
 
-/* Which releases all that is loaded belongs to. A process that has several already is not ours to keep from it. */
+/* Which releases all that is loaded belongs to. A process that has several already is not ours to
+ * keep from it. */
 static void look_what_is_loaded(struct search *search)
 {
     static const struct library *const rows[] = {
@@ -69,7 +72,9 @@ static void look_what_is_loaded(struct search *search)
     };
     unsigned common = ~0u;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && common; i++) {
-        for (int j = 0; rows[i]->platform == search->row->platform && j < LIBRARY_SONAMES && rows[i]->sonames[j]; j++) {
+        for (int j = 0; rows[i]->platform == search->row->platform && j < LIBRARY_SONAMES &&
+                        rows[i]->sonames[j];
+             j++) {
             unsigned releases = rows[i]->releases[j];
             if (releases == LIBRARY_ANY_RELEASE || !is_loaded(rows[i]->sonames[j]))
                 continue;
@@ -86,15 +91,17 @@ static bool fits(const struct search *search, int number, const char *file)
 {
     unsigned releases = search->row->releases[number];
     char theirs[64], loaded[64];
-    if (releases == LIBRARY_ANY_RELEASE || search->releases == LIBRARY_ANY_RELEASE || (releases & search->releases))
+    if (releases == LIBRARY_ANY_RELEASE || search->releases == LIBRARY_ANY_RELEASE ||
+        (releases & search->releases))
         return true;
     name_releases(search->row->platform, releases, theirs, sizeof theirs);
     name_releases(search->row->platform, search->releases, loaded, sizeof loaded);
-    say(search, "%s is of %s, and %s of %s is loaded: not opened", file, theirs, search->because, loaded);
+    say(search, "%s is of %s, and %s of %s is loaded: not opened", file, theirs, search->because,
+        loaded);
     return false;
 }
 
-/* Files ----------------------------------------------------------------------------------------------------------- */
+/* Files ---------------------------------------------------------------------------------------- */
 
 /* Looks a symbol up unless a pointer is there already. */
 static void resolve(const struct loaded *loaded, const char *symbol, void *function)
@@ -105,7 +112,8 @@ static void resolve(const struct loaded *loaded, const char *symbol, void *funct
         loader_store(function, loader_symbol(loaded, symbol));
 }
 
-static void modes_resolve(const struct library_mode *mode, const struct loaded *loaded, struct mode_calls *calls)
+static void modes_resolve(const struct library_mode *mode, const struct loaded *loaded,
+                          struct mode_calls *calls)
 {
     if (mode->is_pointer) {
         resolve(loaded, mode->set, &calls->set_pointer);
@@ -116,7 +124,8 @@ static void modes_resolve(const struct library_mode *mode, const struct loaded *
     }
 }
 
-static bool calls_resolve(const struct search *search, const struct loaded *loaded, struct library_calls *calls)
+static bool calls_resolve(const struct search *search, const struct loaded *loaded,
+                          struct library_calls *calls)
 {
     const struct library *row = search->row;
     if (row->create_takes_number)
@@ -133,7 +142,8 @@ static bool calls_resolve(const struct search *search, const struct loaded *load
     for (int i = 0; i < LIBRARY_MODES; i++)
         modes_resolve(&row->modes[i], loaded, &calls->modes[i]);
 
-    bool creates = row->create_takes_number ? calls->create_with_number != NULL : calls->create != NULL;
+    bool creates =
+        row->create_takes_number ? calls->create_with_number != NULL : calls->create != NULL;
     const char *missing = !creates                                ? row->create
                           : !calls->destroy                       ? row->destroy
                           : row->set_stream && !calls->set_stream ? row->set_stream
@@ -166,7 +176,8 @@ static bool try_file(struct search *search, const char *file, const char *soname
 static bool find_loaded(struct search *search)
 {
     for (int i = 0; i < LIBRARY_SONAMES && search->row->sonames[i]; i++)
-        if (is_loaded(search->row->sonames[i]) && try_file(search, search->row->sonames[i], search->row->sonames[i]))
+        if (is_loaded(search->row->sonames[i]) &&
+            try_file(search, search->row->sonames[i], search->row->sonames[i]))
             return true;
     return false;
 }
@@ -181,16 +192,18 @@ static bool find_by_the_loader(struct search *search)
     return false;
 }
 
-/* Tries `directory``subdirectory`/soname for each soname, `directory` of a length. Most directories lack most libraries, which is not
- * worth a reason. */
-static bool find_in(struct search *search, const char *directory, size_t length, const char *subdirectory)
+/* Tries `directory``subdirectory`/soname for each soname, `directory` of a length. Most directories
+ * lack most libraries, which is not worth a reason. */
+static bool find_in(struct search *search, const char *directory, size_t length,
+                    const char *subdirectory)
 {
     for (int i = 0; length && i < LIBRARY_SONAMES && search->row->sonames[i]; i++) {
         const char *soname = search->row->sonames[i];
         char path[512];
-        int wanted = snprintf(path, sizeof path, "%.*s%s/%s", (int)length, directory, subdirectory, soname);
-        if (wanted > 0 && (size_t)wanted < sizeof path && access(path, F_OK) == 0 && fits(search, i, path) &&
-            try_file(search, path, soname))
+        int wanted =
+            snprintf(path, sizeof path, "%.*s%s/%s", (int)length, directory, subdirectory, soname);
+        if (wanted > 0 && (size_t)wanted < sizeof path && access(path, F_OK) == 0 &&
+            fits(search, i, path) && try_file(search, path, soname))
             return true;
     }
     return false;
@@ -223,23 +236,29 @@ static bool find_in_toolkit(struct search *search)
         {TARN_PLATFORM_CUDA, NULL, "/usr/local/cuda/lib64"},
     };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *directory = places[i].variable ? secure_getenv(places[i].variable) : places[i].subdirectory;
+        const char *directory =
+            places[i].variable ? secure_getenv(places[i].variable) : places[i].subdirectory;
         if (places[i].platform == search->row->platform && directory &&
-            find_in(search, directory, strlen(directory), places[i].variable ? places[i].subdirectory : ""))
+            find_in(search, directory, strlen(directory),
+                    places[i].variable ? places[i].subdirectory : ""))
             return true;
     }
     return false;
 }
 
-tarn_status library_search(const struct library *row, struct loaded *loaded, struct library_calls *calls, char *why,
-                           size_t size)
+tarn_status library_search(const struct library *row, struct loaded *loaded,
+                           struct library_calls *calls, char *why, size_t size)
 {
-    struct search search = {
-        .row = row, .releases = LIBRARY_ANY_RELEASE, .loaded = loaded, .calls = calls, .why = why, .size = size};
+    struct search search = {.row = row,
+                            .releases = LIBRARY_ANY_RELEASE,
+                            .loaded = loaded,
+                            .calls = calls,
+                            .why = why,
+                            .size = size};
     why[0] = '\0';
     if (row->platform != TARN_PLATFORM_ANY)
         look_what_is_loaded(&search);
-    bool found = find_in_path(&search, secure_getenv("TARN_LIBRARY_PATH")) || find_loaded(&search) ||
-                 find_by_the_loader(&search) || find_in_toolkit(&search);
+    bool found = find_in_path(&search, secure_getenv("TARN_LIBRARY_PATH")) ||
+                 find_loaded(&search) || find_by_the_loader(&search) || find_in_toolkit(&search);
     return found ? TARN_OK : TARN_ERROR_LIBRARY_NOT_FOUND;
 }

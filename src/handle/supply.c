@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The handles of a library on a device: this file creates them, hands them out, takes them back, prepares them for captures, and destroys
- * them. Owns the shelves of available handles.
+/* The handles of a library on a device: this file creates them, hands them out, takes them back,
+ * prepares them for captures, and destroys them. Owns the shelves of available handles.
  *
- * Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner at a time: the thread that takes it out of
- * the list of available ones has it until it is pushed there again. Locks: shelf, then handle. tests/spin/handle_pool.pml is a model of it
+ * Handles are created, destroyed and bound with no shelf's lock held. A handle belongs to one owner
+ * at a time: the thread that takes it out of the list of available ones has it until it is pushed
+ * there again. Locks: shelf, then handle. tests/spin/handle_pool.pml is a model of it
  * (docs/testing.md): if you change one, change the other. */
 #include "base/pages.h"
 #include "base/sized.h"
@@ -22,7 +23,7 @@
 
 static struct object_pool handle_objects = OBJECT_POOL_NAMED_KEEPING(struct handle, lease);
 
-/* Pools ----------------------------------------------------------------------------------------------------------- */
+/* Pools ---------------------------------------------------------------------------------------- */
 
 struct shelf *shelf_known(const struct entry *entry, int device)
 {
@@ -50,7 +51,8 @@ tarn_status shelf_of(struct entry *entry, struct device *device, struct shelf **
     if (!shelf_known(entry, device->number)) {
         struct shelf *made = pages_alloc(size), *none = NULL;
         if (!made)
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the shelves of %s", entry->row->name);
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the shelves of %s",
+                          entry->row->name);
         shelves_init(made, device_count());
         if (!atomic_compare_exchange_strong(&entry->shelves, &none, made))
             pages_free(made, size); /* another thread was faster */
@@ -91,8 +93,10 @@ void handle_give_back(struct handle *handle)
     struct workspace *gone = NULL;
     mutex_lock(&handle->lock);
     handle->reset = true;
-    handle->lent = NULL;                           /* its owner has ended, with the other library's handle */
-    if (handle->bound && handle->bound->cleared) { /* not used any more: the next owner binds the handle again */
+    handle->lent = NULL; /* its owner has ended, with the other library's
+                            handle */
+    /* Not used any more: the next owner binds the handle again */
+    if (handle->bound && handle->bound->cleared) {
         handle->stream = NULL;
         handle->bound = NULL;
     }
@@ -124,21 +128,26 @@ void taken_end(struct taken *taken)
 
 static bool is_of(const struct stream *stream, unsigned incarnation, const struct stream *wanted)
 {
-    return stream == wanted && atomic_load_explicit(&wanted->incarnation, memory_order_relaxed) == incarnation;
+    return stream == wanted &&
+           atomic_load_explicit(&wanted->incarnation, memory_order_relaxed) == incarnation;
 }
 
-/* The stream that an available handle is kept for; NULL: any stream. No handle is kept for a retired stream. */
+/* The stream that an available handle is kept for; NULL: any stream. No handle is kept for a
+ * retired stream. */
 static const struct stream *kept_for_locked(const struct handle *handle)
 {
-    return handle->kept_for && is_of(handle->kept_for, handle->kept_incarnation, handle->kept_for) ? handle->kept_for
-                                                                                                   : NULL;
+    return handle->kept_for && is_of(handle->kept_for, handle->kept_incarnation, handle->kept_for)
+               ? handle->kept_for
+               : NULL;
 }
 
 enum fit { FIT_NOT, FIT_FOREIGN, FIT_KEPT, FIT_FRESH, FIT_BEST };
 
-/* How well an available handle serves a stream. For libraries with one handle per stream, the handle of that stream is best, then one
- * without a stream's work, then, with `foreign`, any. A handle that is kept for the stream is not used while another serves as well. */
-static enum fit fit_locked(const struct handle *handle, bool by_stream, const struct stream *stream, bool foreign)
+/* How well an available handle serves a stream. For libraries with one handle per stream, the
+ * handle of that stream is best, then one without a stream's work, then, with `foreign`, any. A
+ * handle that is kept for the stream is not used while another serves as well. */
+static enum fit fit_locked(const struct handle *handle, bool by_stream, const struct stream *stream,
+                           bool foreign)
 {
     const struct stream *kept = kept_for_locked(handle);
     if (kept && kept != stream)
@@ -159,12 +168,15 @@ static struct handle *unlink_locked(struct shelf *shelf, struct handle **link)
     return handle;
 }
 
-/* The handle to hand out next: of those that serve best, the one that was given back last. NULL if there is none. */
-static struct handle *pop_locked(struct shelf *shelf, bool by_stream, const struct stream *stream, bool foreign)
+/* The handle to hand out next: of those that serve best, the one that was given back last. NULL if
+ * there is none. */
+static struct handle *pop_locked(struct shelf *shelf, bool by_stream, const struct stream *stream,
+                                 bool foreign)
 {
     struct handle **best = NULL;
     enum fit most = FIT_NOT;
-    for (struct handle **link = &shelf->available; *link && most < FIT_BEST; link = &(*link)->next) {
+    for (struct handle **link = &shelf->available; *link && most < FIT_BEST;
+         link = &(*link)->next) {
         enum fit fit = fit_locked(*link, by_stream, stream, foreign);
         if (fit > most) {
             most = fit;
@@ -193,7 +205,8 @@ tarn_status handle_follow(struct handle *handle, struct stream *stream)
     return status;
 }
 
-static void note_created_locked(struct shelf *shelf, struct handle *handle, uint64_t ns, int64_t bytes)
+static void note_created_locked(struct shelf *shelf, struct handle *handle, uint64_t ns,
+                                int64_t bytes)
 {
     tarn_handle_stats *stats = &shelf->stats;
     stats->created++;
@@ -236,11 +249,14 @@ static void create_undo(struct undo *undo)
     mutex_unlock(&making->shelf->lock);
 }
 
-/* Creates a handle; the shelf's lock is released meanwhile. The new handle is neither in use nor available. */
-static tarn_status create_relocking(struct entry *entry, struct shelf *shelf, struct handle **result)
+/* Creates a handle; the shelf's lock is released meanwhile. The new handle is neither in use nor
+ * available. */
+static tarn_status create_relocking(struct entry *entry, struct shelf *shelf,
+                                    struct handle **result)
 {
     struct holder *holder = thread_here->handles;
-    struct making making = {.shelf = shelf, .outer = holder->making, .first = shelf->first == FIRST_TO_COME};
+    struct making making = {
+        .shelf = shelf, .outer = holder->making, .first = shelf->first == FIRST_TO_COME};
     if (making.first)
         shelf->first = FIRST_UNDER_WAY;
     uint64_t started = ++shelf->started, ns = 0;
@@ -259,7 +275,8 @@ static tarn_status create_relocking(struct entry *entry, struct shelf *shelf, st
         mutex_init(&handle->lock, LOCK_HANDLE);
         status = vendor_create(handle, alone, &ns, &bytes);
     } else {
-        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a handle of %s", entry->row->name);
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a handle of %s",
+                        entry->row->name);
     }
 
     undo_pop(&making.undo);
@@ -271,7 +288,8 @@ static tarn_status create_relocking(struct entry *entry, struct shelf *shelf, st
         return status;
     note_created_locked(shelf, handle, ns, bytes);
     if (trace_is_on())
-        trace_event(TRACE_handle_create, trace_place_of_device(shelf->device->number, (const uint64_t[2]){0}),
+        trace_event(TRACE_handle_create,
+                    trace_place_of_device(shelf->device->number, (const uint64_t[2]){0}),
                     trace_text(entry->row->name), bytes > 0 ? (uint64_t)bytes : 0, 0);
     *result = handle;
     return TARN_OK;
@@ -296,13 +314,16 @@ static tarn_status refuse_within_create(const struct shelf *shelf, const struct 
 {
     for (const struct making *at = thread_here->handles->making; at; at = at->outer)
         if (at->shelf == shelf)
-            return failed(TARN_ERROR_BUSY, "the create of %s asks tarn for a handle of %s on device %d",
+            return failed(TARN_ERROR_BUSY,
+                          "the create of %s asks tarn for a handle of %s on device %d",
                           entry->row->name, entry->row->name, shelf->device->number);
     return TARN_OK;
 }
 
-/* Whether the calling thread captures on the device, or the requested stream captures. `stream` may be NULL. */
-static tarn_status ask_capture(const struct device *device, const struct stream *stream, bool *captures)
+/* Whether the calling thread captures on the device, or the requested stream captures. `stream` may
+ * be NULL. */
+static tarn_status ask_capture(const struct device *device, const struct stream *stream,
+                               bool *captures)
 {
     struct driver_capture capture = {.state = DRIVER_CAPTURE_NONE};
     *captures = captures_of_thread(device) > 0 || (stream && stream_is_known(stream));
@@ -311,12 +332,14 @@ static tarn_status ask_capture(const struct device *device, const struct stream 
     return status;
 }
 
-/* Whether a handle may be created now. `stream` may be NULL. Waits until `deadline` for captures of other threads to end, or until
- * `shelf->returned` changes: then `again` says that a handle became available, and none may be created. Refuses in the callback of an
- * observer of moved memory: that thread prevents others from moving memory, and a create that it would wait for may need that. No lock
- * held. Creates run in relaxed mode; on two H200s, none of eight libraries harmed a capture on another device. */
-static tarn_status may_create(const struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t deadline,
-                              uint64_t returned, bool *again)
+/* Whether a handle may be created now. `stream` may be NULL. Waits until `deadline` for captures of
+ * other threads to end, or until `shelf->returned` changes: then `again` says that a handle became
+ * available, and none may be created. Refuses in the callback of an observer of moved memory: that
+ * thread prevents others from moving memory, and a create that it would wait for may need that. No
+ * lock held. Creates run in relaxed mode; on two H200s, none of eight libraries harmed a capture on
+ * another device. */
+static tarn_status may_create(const struct entry *entry, struct shelf *shelf, struct stream *stream,
+                              uint64_t deadline, uint64_t returned, bool *again)
 {
     struct device *device = shelf->device;
     bool ours = false;
@@ -339,12 +362,12 @@ static tarn_status may_create(const struct entry *entry, struct shelf *shelf, st
             return TARN_OK;
         }
     }
-    return failed(
-        TARN_ERROR_CAPTURE,
-        "a handle of %s would have to be made on device %d while %s captures; call tarn_handle_prewarm() before the "
-        "capture begins%s",
-        entry->row->name, device->number, ours ? "this thread" : "another thread",
-        ours ? "" : ", or tarn_handle_wait_limit_set() in this thread");
+    return failed(TARN_ERROR_CAPTURE,
+                  "a handle of %s would have to be made on device %d while %s captures; call "
+                  "tarn_handle_prewarm() before the "
+                  "capture begins%s",
+                  entry->row->name, device->number, ours ? "this thread" : "another thread",
+                  ours ? "" : ", or tarn_handle_wait_limit_set() in this thread");
 }
 
 uint64_t shelf_first_limit_ns = 60000000000; /* how long a thread waits at least; tests change it */
@@ -356,28 +379,33 @@ static uint64_t first_deadline(void)
 }
 
 /* Waits until another thread's first create is over, or until the deadline. */
-static tarn_status wait_for_first_relocking(struct shelf *shelf, const struct entry *entry, uint64_t deadline)
+static tarn_status wait_for_first_relocking(struct shelf *shelf, const struct entry *entry,
+                                            uint64_t deadline)
 {
-    const struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000), .tv_nsec = (long)(deadline % 1000000000)};
-    if (condition_wait(&shelf->first_over, &shelf->lock, &until) != ETIMEDOUT || shelf->first != FIRST_UNDER_WAY)
+    const struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000),
+                                   .tv_nsec = (long)(deadline % 1000000000)};
+    if (condition_wait(&shelf->first_over, &shelf->lock, &until) != ETIMEDOUT ||
+        shelf->first != FIRST_UNDER_WAY)
         return TARN_OK;
     return failed(TARN_ERROR_BUSY,
-                  "another thread has been creating the first handle of %s on device %d for too long: the library's %s "
+                  "another thread has been creating the first handle of %s on device %d for too "
+                  "long: the library's %s "
                   "has not returned",
                   entry->row->name, shelf->device->number, entry->row->create);
 }
 
-static struct handle *pop_for_locked(struct shelf *shelf, const struct entry *entry, const struct stream *stream,
-                                     bool foreign)
+static struct handle *pop_for_locked(struct shelf *shelf, const struct entry *entry,
+                                     const struct stream *stream, bool foreign)
 {
     /* Ordering two streams needs an event, and no event is recorded that a capture may see. */
     foreign = foreign && entry->row->by_stream && captures_open(shelf->device) == 0;
     return pop_locked(shelf, entry->row->by_stream, stream, foreign);
 }
 
-/* An available handle, or a new one; with `foreign`, also one that still has work of another stream. It counts as in use. */
-static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t deadline,
-                            bool foreign, struct handle **result)
+/* An available handle, or a new one; with `foreign`, also one that still has work of another
+ * stream. It counts as in use. */
+static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct stream *stream,
+                            uint64_t deadline, bool foreign, struct handle **result)
 {
     tarn_status status = TARN_OK;
     struct handle *handle = NULL;
@@ -412,8 +440,8 @@ static tarn_status take_one(struct entry *entry, struct shelf *shelf, struct str
     return handle ? TARN_OK : status;
 }
 
-tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream, uint64_t wait_ns,
-                       struct handle **result)
+tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *stream,
+                       uint64_t wait_ns, struct handle **result)
 {
     uint64_t deadline = deadline_after(wait_ns);
     for (bool foreign = true;; foreign = false) {
@@ -427,16 +455,18 @@ tarn_status shelf_take(struct entry *entry, struct shelf *shelf, struct stream *
             return TARN_OK;
         }
         handle_give_back(handle);
-        /* Its stream, or this one, is in a capture that tarn does not know: use handles that need no event. */
+        /* Its stream, or this one, is in a capture that tarn does not know: use handles that need
+         * no event. */
         if (status != TARN_ERROR_CAPTURE || !foreign)
             return status;
     }
 }
 
-/* Prewarm, trim, statistics --------------------------------------------------------------------------------------- */
+/* Prewarm, trim, statistics -------------------------------------------------------------------- */
 
 /* The start of a public call on a library's shelf. */
-static tarn_status find_shelf(tarn_library library, int device, struct entry **entry, struct shelf **shelf)
+static tarn_status find_shelf(tarn_library library, int device, struct entry **entry,
+                              struct shelf **shelf)
 {
     struct device *found = NULL;
     tarn_status status = entry_find(library, entry);
@@ -447,8 +477,9 @@ static tarn_status find_shelf(tarn_library library, int device, struct entry **e
     return shelf_of(*entry, found, shelf);
 }
 
-/* Whether a prewarm counts an available handle. It must be kept for the stream; with NULL, it must be kept for none and have no stream's
- * work. And it must be prepared, so that a capture can bind it. */
+/* Whether a prewarm counts an available handle. It must be kept for the stream; with NULL, it must
+ * be kept for none and have no stream's work. And it must be prepared, so that a capture can bind
+ * it. */
 static bool is_ready_locked(struct handle *handle, const struct stream *stream)
 {
     bool by_stream = handle->library->row->by_stream;
@@ -464,9 +495,10 @@ static size_t count_ready_locked(struct shelf *shelf, const struct stream *strea
     return count;
 }
 
-/* An available handle that can be made ready: with a stream, one that serves it best; of several, the one that has been available longest.
- * NULL if there is none. */
-static struct handle *take_unready_locked(struct shelf *shelf, bool by_stream, const struct stream *stream)
+/* An available handle that can be made ready: with a stream, one that serves it best; of several,
+ * the one that has been available longest. NULL if there is none. */
+static struct handle *take_unready_locked(struct shelf *shelf, bool by_stream,
+                                          const struct stream *stream)
 {
     struct handle **best = NULL;
     enum fit most = FIT_NOT;
@@ -482,7 +514,8 @@ static struct handle *take_unready_locked(struct shelf *shelf, bool by_stream, c
     return best ? unlink_locked(shelf, best) : NULL;
 }
 
-/* Makes a handle with a stream available to any stream. TARN_ERROR_NOT_READY while work of its stream runs. */
+/* Makes a handle with a stream available to any stream. TARN_ERROR_NOT_READY while work of its
+ * stream runs. */
 static tarn_status handle_let_go_of_stream(struct handle *handle)
 {
     struct mark *mark = NULL;
@@ -504,8 +537,10 @@ static tarn_status make_ready(struct handle *handle, struct stream *stream)
 {
     tarn_status status = stream ? handle_follow(handle, stream) : handle_let_go_of_stream(handle);
     if (!status && stream)
-        status = vendor_bind(handle, stream, atomic_load_explicit(&stream->incarnation, memory_order_acquire));
-    return status ? status : vendor_prepare(handle, stream ? stream : handle->shelf->device->legacy);
+        status = vendor_bind(handle, stream,
+                             atomic_load_explicit(&stream->incarnation, memory_order_acquire));
+    return status ? status
+                  : vendor_prepare(handle, stream ? stream : handle->shelf->device->legacy);
 }
 
 static void unready_undo(struct undo *undo)
@@ -516,10 +551,12 @@ static void unready_undo(struct undo *undo)
     mutex_unlock(&handle->shelf->lock);
 }
 
-/* Makes one more handle ready, if fewer than `count` are: an available one while `tries` of these remain to be tried, otherwise a new one.
- * Called with the shelf's lock, which is released meanwhile. */
-static tarn_status prewarm_one_relocking(struct shelf *shelf, struct entry *entry, struct stream *stream, size_t count,
-                                         uint64_t *tries, uint64_t first)
+/* Makes one more handle ready, if fewer than `count` are: an available one while `tries` of these
+ * remain to be tried, otherwise a new one. Called with the shelf's lock, which is released
+ * meanwhile. */
+static tarn_status prewarm_one_relocking(struct shelf *shelf, struct entry *entry,
+                                         struct stream *stream, size_t count, uint64_t *tries,
+                                         uint64_t first)
 {
     struct handle *handle = NULL;
     if (count_ready_locked(shelf, stream) >= count)
@@ -544,13 +581,15 @@ static tarn_status prewarm_one_relocking(struct shelf *shelf, struct entry *entr
     undo_pop(&unready.undo);
     mutex_lock(&shelf->lock);
     handle->kept_for = status ? NULL : stream;
-    handle->kept_incarnation = stream ? atomic_load_explicit(&stream->incarnation, memory_order_relaxed) : 0;
+    handle->kept_incarnation =
+        stream ? atomic_load_explicit(&stream->incarnation, memory_order_relaxed) : 0;
     push_locked(shelf, handle);
-    return found && (status == TARN_ERROR_NOT_READY || status == TARN_ERROR_CAPTURE) ? TARN_OK : status;
+    return found && (status == TARN_ERROR_NOT_READY || status == TARN_ERROR_CAPTURE) ? TARN_OK
+                                                                                     : status;
 }
 
-static tarn_status prewarm(struct holder *holder, struct entry *entry, struct shelf *shelf, struct stream *stream,
-                           size_t count)
+static tarn_status prewarm(struct holder *holder, struct entry *entry, struct shelf *shelf,
+                           struct stream *stream, size_t count)
 {
     uint64_t deadline = deadline_after(holder->wait_ns), first = first_deadline();
     tarn_status status = entry_usable(entry);
@@ -571,10 +610,13 @@ static tarn_status prewarm(struct holder *holder, struct entry *entry, struct sh
 
 static tarn_status refuse_count(size_t count)
 {
-    return count > 65536 ? failed(TARN_ERROR_INVALID_ARGUMENT, "%zu handles are more than 65,536", count) : TARN_OK;
+    return count > 65536
+               ? failed(TARN_ERROR_INVALID_ARGUMENT, "%zu handles are more than 65,536", count)
+               : TARN_OK;
 }
 
-/* The stream of a prewarm, and the device, which is the stream's where TARN_CURRENT_DEVICE is given. */
+/* The stream of a prewarm, and the device, which is the stream's where TARN_CURRENT_DEVICE is
+ * given. */
 static tarn_status prewarm_where(tarn_stream value, int *device, struct stream **stream)
 {
     struct device *found = NULL;
@@ -586,8 +628,8 @@ static tarn_status prewarm_where(tarn_stream value, int *device, struct stream *
             status = stream_refuse_foreign(*stream, "a handle");
         if (!status && (*stream)->device != wanted) {
             if (*device != TARN_CURRENT_DEVICE)
-                return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not %d", (*stream)->device,
-                              wanted);
+                return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not %d",
+                              (*stream)->device, wanted);
             wanted = (*stream)->device;
         }
     }
@@ -756,7 +798,8 @@ tarn_status tarn_handle_stats_get(tarn_library library, int device, tarn_handle_
     tarn_handle_stats result = shelf->stats;
     mutex_unlock(&shelf->lock);
     result.contract_breaks = atomic_load_explicit(&shelf->contract_breaks, memory_order_relaxed);
-    result.workspace_bytes = entry->row->workspace_size ? workspace_bytes(entry, device_at(device)) : 0;
+    result.workspace_bytes =
+        entry->row->workspace_size ? workspace_bytes(entry, device_at(device)) : 0;
     sized_write(stats, &result, sizeof result);
     return TARN_OK;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every call into a vendor's library, except those that load it. Handles what vendors do wrong: the place for a handle is zeroed before
- * create, success with NULL counts as a failure, and a handle after a failure is ignored (cuSOLVER leaves a dangling pointer, hipSPARSE
- * returns success without a device). Calls that may allocate run in the device's context and in relaxed capture mode, so that a capture
- * that tarn does not know survives them if the driver allows it. */
+/* Every call into a vendor's library, except those that load it. Handles what vendors do wrong: the
+ * place for a handle is zeroed before create, success with NULL counts as a failure, and a handle
+ * after a failure is ignored (cuSOLVER leaves a dangling pointer, hipSPARSE returns success without
+ * a device). Calls that may allocate run in the device's context and in relaxed capture mode, so
+ * that a capture that tarn does not know survives them if the driver allows it. */
 #include "base/debug_words.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -44,8 +45,8 @@ tarn_status visit_begin(struct device *device, struct visit *visit)
     if (status)
         return status;
     visit->cancel = cancel_off();
-    visit->knows_before =
-        driver->context_get(&visit->before) == TARN_OK && driver->current(&visit->device_before) == TARN_OK;
+    visit->knows_before = driver->context_get(&visit->before) == TARN_OK &&
+                          driver->current(&visit->device_before) == TARN_OK;
     status = device_note(device, driver->activate(device->number));
     if (status) {
         cancel_restore(visit->cancel);
@@ -56,8 +57,8 @@ tarn_status visit_begin(struct device *device, struct visit *visit)
     return TARN_OK;
 }
 
-/* With `stay`, a thread that had no context, or was on the device, keeps the device's context, because its next calls need it
- * (aten/src/ATen/cuda/CublasHandlePool.cpp). */
+/* With `stay`, a thread that had no context, or was on the device, keeps the device's context,
+ * because its next calls need it (aten/src/ATen/cuda/CublasHandlePool.cpp). */
 void visit_end(struct visit *visit, bool stay)
 {
     undo_pop(&visit->undo);
@@ -79,8 +80,9 @@ static bool has_status(const int *statuses, size_t count, int code)
     return has;
 }
 
-/* Whether the device has so little free memory that a create may have failed for lack of it, whatever error it returned. With the code that
- * it loads, a create takes tens to hundreds of MiB. */
+/* Whether the device has so little free memory that a create may have failed for lack of it,
+ * whatever error it returned. With the code that it loads, a create takes tens to hundreds of
+ * MiB. */
 static bool is_full(const struct device *device)
 {
     size_t free = 0, total = 0, little = (size_t)1 << 30;
@@ -89,13 +91,15 @@ static bool is_full(const struct device *device)
     return free < (total / 16 < little ? total / 16 : little);
 }
 
-/* One create. TARN_ERROR_OUT_OF_MEMORY if the library returns that, or returns an error that may mean it and the device is full. */
+/* One create. TARN_ERROR_OUT_OF_MEMORY if the library returns that, or returns an error that may
+ * mean it and the device is full. */
 static tarn_status create_once(struct entry *entry, const struct device *device, void **vendor)
 {
     const struct library *row = entry->row;
     void *place = row->handle_bytes ? pages_map(row->handle_bytes) : NULL, *made = place;
     if (row->handle_bytes && !place)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a handle of %s", row->name);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a handle of %s",
+                      row->name);
     int code = library_create(entry, &made);
     if (!made)
         pages_unmap(place, row->handle_bytes);
@@ -104,13 +108,17 @@ static tarn_status create_once(struct entry *entry, const struct device *device,
         return TARN_OK;
     }
     if (code == 0)
-        return failed(TARN_ERROR_LIBRARY, "%s: %s reported success but created no handle", row->name, row->create);
+        return failed(TARN_ERROR_LIBRARY, "%s: %s reported success but created no handle",
+                      row->name, row->create);
     if (made && row->failed_handle_is_real)
         (void)library_destroy(entry, made);
     bool full =
-        has_status(row->out_of_memory, sizeof row->out_of_memory / sizeof *row->out_of_memory, code) ||
-        (has_status(row->may_be_full, sizeof row->may_be_full / sizeof *row->may_be_full, code) && is_full(device));
-    return entry_failed(entry, full ? TARN_ERROR_OUT_OF_MEMORY : TARN_ERROR_LIBRARY, row->create, code);
+        has_status(row->out_of_memory, sizeof row->out_of_memory / sizeof *row->out_of_memory,
+                   code) ||
+        (has_status(row->may_be_full, sizeof row->may_be_full / sizeof *row->may_be_full, code) &&
+         is_full(device));
+    return entry_failed(entry, full ? TARN_ERROR_OUT_OF_MEMORY : TARN_ERROR_LIBRARY, row->create,
+                        code);
 }
 
 static bool mode_get(struct handle *handle, int mode, intptr_t *value)
@@ -123,11 +131,13 @@ static int mode_set(struct handle *handle, int mode, intptr_t value)
     return library_set_mode(&handle->library->calls.modes[mode], handle->vendor, value);
 }
 
-/* The modes of a new handle are the library's defaults, which depend on its version and the environment. */
+/* The modes of a new handle are the library's defaults, which depend on its version and the
+ * environment. */
 static void modes_note(struct handle *handle)
 {
     for (int i = 0; i < LIBRARY_MODES; i++) {
-        handle->knows_usual[i] = !handle->library->row->modes[i].get || mode_get(handle, i, &handle->usual[i]);
+        handle->knows_usual[i] =
+            !handle->library->row->modes[i].get || mode_get(handle, i, &handle->usual[i]);
         handle->modes[i] = handle->usual[i];
     }
 }
@@ -180,10 +190,12 @@ tarn_status vendor_create(struct handle *handle, bool alone, uint64_t *ns, int64
 tarn_status vendor_destroy(const struct handle *handle)
 {
     int code = library_destroy(handle->library, handle->vendor);
-    return code ? entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->destroy, code) : TARN_OK;
+    return code ? entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->destroy,
+                               code)
+                : TARN_OK;
 }
 
-/* Binding --------------------------------------------------------------------------------------------------------- */
+/* Binding -------------------------------------------------------------------------------------- */
 
 bool vendor_is_watched(void)
 {
@@ -228,14 +240,17 @@ static void watch_locked(struct handle *handle)
     tell_end_locked(&tell);
     if (code || native == handle->stream->native)
         return;
-    debug_say("the caller broke the contract of pooled handles: %s handle %p of thread %ld was bound to stream %p, and "
+    debug_say("the caller broke the contract of pooled handles: %s handle %p of thread %ld was "
+              "bound to stream %p, and "
               "has stream %p now; make a handle of your own to set its stream",
-              entry->row->name, handle->vendor, syscall(SYS_gettid), handle->stream->native, native);
+              entry->row->name, handle->vendor, syscall(SYS_gettid), handle->stream->native,
+              native);
     handle->stream = NULL;
     atomic_fetch_add_explicit(&handle->shelf->contract_breaks, 1, memory_order_relaxed);
 }
 
-/* Notes a call of the library's that failed. Its text is asked for when the lock has been released. */
+/* Notes a call of the library's that failed. Its text is asked for when the lock has been
+ * released. */
 static tarn_status refused_locked(struct handle *handle, const char *call, int code)
 {
     handle->refused = (struct refused){call, code};
@@ -247,10 +262,12 @@ static tarn_status bound(struct handle *handle, tarn_status status)
 {
     struct refused refused = handle->refused;
     handle->refused = (struct refused){0};
-    return refused.call ? entry_failed(handle->library, status, refused.call, refused.code) : status;
+    return refused.call ? entry_failed(handle->library, status, refused.call, refused.code)
+                        : status;
 }
 
-/* Sets the modes that differ from what was set last. A mode that the thread has set stays while it has the handle. */
+/* Sets the modes that differ from what was set last. A mode that the thread has set stays while it
+ * has the handle. */
 static tarn_status set_modes_locked(struct handle *handle)
 {
     struct entry *entry = handle->library;
@@ -273,7 +290,8 @@ static tarn_status set_modes_locked(struct handle *handle)
     return TARN_OK;
 }
 
-/* The first workspace may make the handle free its own memory, while other threads have captures that tarn does not know. */
+/* The first workspace may make the handle free its own memory, while other threads have captures
+ * that tarn does not know. */
 static int set_workspace_locked(struct handle *handle, void *pointer, size_t size)
 {
     enum driver_capture_mode mode = DRIVER_CAPTURE_RELAXED;
@@ -304,7 +322,8 @@ tarn_status vendor_prepare(struct handle *handle, struct stream *stream)
     if (status)
         return status;
     mutex_lock(&handle->lock);
-    workspace->next = handle->workspaces; /* and bound below, before other code can take it for unused */
+    workspace->next = handle->workspaces; /* and bound below, before other code can take it for
+                                             unused */
     handle->workspaces = workspace;
     struct tell tell;
     tell_begin_locked(&tell, handle);
@@ -314,26 +333,31 @@ tarn_status vendor_prepare(struct handle *handle, struct stream *stream)
     handle->points = true;
     handle->bound = workspace;
     mutex_unlock(&handle->lock);
-    return code ? entry_failed(handle->library, TARN_ERROR_LIBRARY, handle->library->row->set_workspace, code)
+    return code ? entry_failed(handle->library, TARN_ERROR_LIBRARY,
+                               handle->library->row->set_workspace, code)
                 : TARN_OK;
 }
 
-/* If the handle still has its own memory, the first workspace would end the capture: so it keeps its memory. */
+/* If the handle still has its own memory, the first workspace would end the capture: so it keeps
+ * its memory. */
 static bool keeps_own_memory(const struct handle *handle, struct stream *stream)
 {
     return handle->library->row->frees_own_memory && !handle->points &&
            (handle->own_captured || stream_captures(stream));
 }
 
-/* Ends the use of a workspace if that takes a call. Sets stream, workspace and modes, in this order. With some libraries, setting the
- * stream ends the use of a workspace; others, if they get no workspace, use their own again. */
-static tarn_status tell_locked(struct handle *handle, struct stream *stream, struct workspace *workspace)
+/* Ends the use of a workspace if that takes a call. Sets stream, workspace and modes, in this
+ * order. With some libraries, setting the stream ends the use of a workspace; others, if they get
+ * no workspace, use their own again. */
+static tarn_status tell_locked(struct handle *handle, struct stream *stream,
+                               struct workspace *workspace)
 {
     const struct entry *entry = handle->library;
     const struct library_calls *calls = &entry->calls;
     int code = 0;
     bool has_workspaces = calls->set_workspace && !entry->row->workspace_by_call;
-    bool unset = !workspace && handle->points && (entry->row->unset_workspace || !calls->set_stream);
+    bool unset =
+        !workspace && handle->points && (entry->row->unset_workspace || !calls->set_stream);
     if (has_workspaces && unset) {
         code = library_set_workspace(entry, handle->vendor, NULL, 0);
         if (code)
@@ -356,7 +380,8 @@ static tarn_status tell_locked(struct handle *handle, struct stream *stream, str
     return set_modes_locked(handle);
 }
 
-static tarn_status bind_relocking(struct handle *handle, struct stream *stream, unsigned incarnation)
+static tarn_status bind_relocking(struct handle *handle, struct stream *stream,
+                                  unsigned incarnation)
 {
     struct purpose purpose = {.stream = stream, .incarnation = incarnation};
     struct workspace *workspace = NULL;
@@ -368,8 +393,8 @@ static tarn_status bind_relocking(struct handle *handle, struct stream *stream, 
     if (status)
         return status;
     if (handle->stream && handle->stream == stream && handle->incarnation == incarnation &&
-        handle->capture == purpose.capture && handle->captures == captures && handle->settings == settings &&
-        handle->mode_changes == modes && !handle->reset)
+        handle->capture == purpose.capture && handle->captures == captures &&
+        handle->settings == settings && handle->mode_changes == modes && !handle->reset)
         return TARN_OK;
     handle->stream = NULL; /* if something fails from here on, the state is unknown */
     if (keeps_own_memory(handle, stream))
@@ -408,7 +433,8 @@ tarn_status vendor_bind(struct handle *handle, struct stream *stream, unsigned i
 tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned incarnation)
 {
     mutex_lock(&handle->lock);
-    tarn_status status = handle->points && !handle->bound ? bind_relocking(handle, stream, incarnation) : TARN_OK;
+    tarn_status status =
+        handle->points && !handle->bound ? bind_relocking(handle, stream, incarnation) : TARN_OK;
     handle->stream = NULL;
     handle->reset = true; /* the next bind reads the modes that the caller has set */
     handle->used_on = stream;
@@ -417,7 +443,7 @@ tarn_status vendor_leave(struct handle *handle, struct stream *stream, unsigned 
     return bound(handle, status);
 }
 
-/* Memory for libraries -------------------------------------------------------------------------------------------- */
+/* Memory for libraries ------------------------------------------------------------------------- */
 
 void *handle_vendor(struct handle *handle)
 {
@@ -431,8 +457,10 @@ void *handle_native_stream(struct handle *handle)
     return stream ? stream->native : NULL;
 }
 
-/* The stream of a native stream: the handle's stream if it is the same, otherwise it is adopted temporarily. */
-static tarn_status memory_stream(struct handle *handle, void *native, tarn_stream *stream, bool *adopted)
+/* The stream of a native stream: the handle's stream if it is the same, otherwise it is adopted
+ * temporarily. */
+static tarn_status memory_stream(struct handle *handle, void *native, tarn_stream *stream,
+                                 bool *adopted)
 {
     *adopted = false;
     if (handle->stream && handle->stream->native == native && !stream_is_foreign(handle->stream)) {

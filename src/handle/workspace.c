@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Scratch memory of libraries. A workspace belongs to a handle and serves one stream. If it was created in a capture, it serves only that
- * capture: then it is a block of the capture's pool, and ends with it.
+/* Scratch memory of libraries. A workspace belongs to a handle and serves one stream. If it was
+ * created in a capture, it serves only that capture: then it is a block of the capture's pool, and
+ * ends with it.
  *
- * The workspace that an owned vendor handle points to (handle->bound) is never freed while it does: a clear marks it, and the owner's next
- * bind releases it. The same is true for a workspace that serves the owner's calls of another library (handle->lent), until the next one
- * replaces it. PyTorch's clear cannot promise this (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear between a get and its GEMM). Locks:
- * shelf, then handle; memory is allocated and freed with neither held. */
+ * The workspace that an owned vendor handle points to (handle->bound) is never freed while it does:
+ * a clear marks it, and the owner's next bind releases it. The same is true for a workspace that
+ * serves the owner's calls of another library (handle->lent), until the next one replaces it.
+ * PyTorch's clear cannot promise this (aten/src/ATen/cuda/CublasHandlePool.cpp: a clear between a
+ * get and its GEMM). Locks: shelf, then handle; memory is allocated and freed with neither held. */
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -27,9 +29,10 @@ static struct object_pool workspace_objects = OBJECT_POOL(struct workspace);
 static mutex stats_lock = MUTEX_INITIALIZER(LOCK_WORKSPACE_STATS);
 static tarn_workspace_stats stats[TARN_MAX_DEVICES]; /* stats_lock */
 static atomic_uint_fast64_t uses;                    /* of workspaces, ever */
-static atomic_bool over[TARN_MAX_DEVICES];           /* there may be more than the settings allow unused */
+static atomic_bool over[TARN_MAX_DEVICES];           /* there may be more than the settings allow
+                                                        unused */
 
-/* Creating and freeing -------------------------------------------------------------------------------------------- */
+/* Creating and freeing ------------------------------------------------------------------------- */
 
 static void count_made(const struct workspace *workspace)
 {
@@ -66,7 +69,8 @@ static void count_gone(const struct workspace *workspace, bool leaked)
     mutex_unlock(&stats_lock);
 }
 
-static tarn_status workspace_create(const struct purpose *purpose, size_t size, struct workspace **result)
+static tarn_status workspace_create(const struct purpose *purpose, size_t size,
+                                    struct workspace **result)
 {
     static _Atomic(tarn_tag) tag;
     struct own wanted = {.stream = purpose->stream, .captured = purpose->capture != 0};
@@ -106,7 +110,8 @@ void workspaces_free(struct workspace *list)
 /* Whether its stream was retired: then no handle will be bound to it again. */
 static bool is_stale(const struct workspace *workspace)
 {
-    return atomic_load_explicit(&workspace->stream->incarnation, memory_order_acquire) != workspace->incarnation;
+    return atomic_load_explicit(&workspace->stream->incarnation, memory_order_acquire) !=
+           workspace->incarnation;
 }
 
 /* Whether its owner, or the vendor's handle, may point to it. */
@@ -149,10 +154,11 @@ struct workspace *workspaces_of_captures(struct workspace **list)
     return captured;
 }
 
-/* Choosing -------------------------------------------------------------------------------------------------------- */
+/* Choosing ------------------------------------------------------------------------------------- */
 
-/* The capture that the stream takes part in, as the driver says; 0: none, or an invalidated one, which gives no graph. The legacy stream
- * takes part in none, although the driver refuses the question while a blocking stream captures. */
+/* The capture that the stream takes part in, as the driver says; 0: none, or an invalidated one,
+ * which gives no graph. The legacy stream takes part in none, although the driver refuses the
+ * question while a blocking stream captures. */
 static tarn_status ask_capture(const struct stream *stream, uint64_t *capture)
 {
     struct driver_capture answer = {0};
@@ -170,8 +176,10 @@ static struct workspace *find_locked(const struct handle *handle, const struct p
     return NULL;
 }
 
-/* The cached workspace for a purpose, large enough; to create one, the lock is released. Only the owner adds to the list. */
-static tarn_status cached_relocking(struct handle *handle, const struct purpose *purpose, struct workspace **result)
+/* The cached workspace for a purpose, large enough; to create one, the lock is released. Only the
+ * owner adds to the list. */
+static tarn_status cached_relocking(struct handle *handle, const struct purpose *purpose,
+                                    struct workspace **result)
 {
     size_t size = workspace_bytes(handle->library, handle->shelf->device);
     struct workspace *found = find_locked(handle, purpose), *made = NULL;
@@ -201,8 +209,8 @@ static tarn_status cached_relocking(struct handle *handle, const struct purpose 
     return TARN_OK;
 }
 
-/* If the stream takes part in a capture that tarn does not know of, that shares the stream's workspace, and its graph uses it. Without a known
- * capture the driver is asked nowhere else. */
+/* If the stream takes part in a capture that tarn does not know of, that shares the stream's
+ * workspace, and its graph uses it. Without a known capture the driver is asked nowhere else. */
 static void note_sharing(struct workspace *workspace)
 {
     uint64_t capture = 0;
@@ -214,7 +222,8 @@ static void note_sharing(struct workspace *workspace)
 static bool sets_workspace(const struct handle *handle)
 {
     const struct entry *entry = handle->library;
-    return entry->row->workspace_size && entry->calls.set_workspace && !entry->row->workspace_by_call;
+    return entry->row->workspace_size && entry->calls.set_workspace &&
+           !entry->row->workspace_by_call;
 }
 
 bool workspace_is_ours(const struct handle *handle)
@@ -224,12 +233,14 @@ bool workspace_is_ours(const struct handle *handle)
 
 tarn_status workspace_stand_in(struct stream *stream, struct workspace **workspace)
 {
-    const struct purpose purpose = {.stream = stream,
-                                    .incarnation = atomic_load_explicit(&stream->incarnation, memory_order_acquire)};
+    const struct purpose purpose = {
+        .stream = stream,
+        .incarnation = atomic_load_explicit(&stream->incarnation, memory_order_acquire)};
     return workspace_create(&purpose, STAND_IN_BYTES, workspace);
 }
 
-tarn_status workspace_capture(const struct handle *handle, const struct stream *stream, uint64_t *capture)
+tarn_status workspace_capture(const struct handle *handle, const struct stream *stream,
+                              uint64_t *capture)
 {
     *capture = 0;
     return workspace_is_settled(handle) ? TARN_OK : ask_capture(stream, capture);
@@ -242,9 +253,11 @@ bool workspace_is_settled(const struct handle *handle)
 
 void workspaces_follow(struct handle *handle, struct stream *stream)
 {
-    const struct purpose from = {.stream = handle->used_on, .incarnation = handle->used_incarnation};
-    const struct purpose to = {.stream = stream,
-                               .incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed)};
+    const struct purpose from = {.stream = handle->used_on,
+                                 .incarnation = handle->used_incarnation};
+    const struct purpose to = {
+        .stream = stream,
+        .incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed)};
     struct error_before before;
     error_attempt_begin(&before);
     mutex_lock(&handle->lock);
@@ -278,11 +291,13 @@ tarn_status workspace_wanted_relocking(struct handle *handle, const struct purpo
     return status;
 }
 
-/* For a call ------------------------------------------------------------------------------------------------------ */
+/* For a call ----------------------------------------------------------------------------------- */
 
-/* Lends a handle's workspace for a purpose to its owner's calls of another library, in place of the one that it lent before. False, with
- * nothing lent, if there is none of at least `size` bytes, or `purpose` is NULL. Called by the owner of both handles. */
-static bool lend(struct handle *lender, const struct purpose *purpose, size_t size, void **pointer, size_t *bytes)
+/* Lends a handle's workspace for a purpose to its owner's calls of another library, in place of the
+ * one that it lent before. False, with nothing lent, if there is none of at least `size` bytes, or
+ * `purpose` is NULL. Called by the owner of both handles. */
+static bool lend(struct handle *lender, const struct purpose *purpose, size_t size, void **pointer,
+                 size_t *bytes)
 {
     bool may = purpose && workspace_policy() == TARN_WORKSPACE_CACHED;
     mutex_lock(&lender->lock);
@@ -299,10 +314,10 @@ static bool lend(struct handle *lender, const struct purpose *purpose, size_t si
     return lends;
 }
 
-/* If the handle already has its own workspace, that continues to serve, so that the caller's pointer stays valid when the lender gets
- * one. */
-tarn_status workspace_give(struct handle *handle, struct handle *lender, struct stream *stream, void **pointer,
-                           size_t *size)
+/* If the handle already has its own workspace, that continues to serve, so that the caller's
+ * pointer stays valid when the lender gets one. */
+tarn_status workspace_give(struct handle *handle, struct handle *lender, struct stream *stream,
+                           void **pointer, size_t *size)
 {
     struct purpose purpose = {.stream = stream};
     struct workspace *workspace = NULL;
@@ -327,7 +342,8 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
     if (!status && workspace && !purpose.capture && handle->bound != workspace)
         note_sharing(workspace);
     if (!status && workspace) {
-        handle->bound = workspace; /* the caller has the pointer, so a clear by others waits for its next call */
+        handle->bound = workspace; /* the caller has the pointer, so a clear by others waits for its
+                                      next call */
         *pointer = workspace->pointer;
         *size = workspace->size;
     }
@@ -339,14 +355,18 @@ tarn_status workspace_give(struct handle *handle, struct handle *lender, struct 
     return status;
 }
 
-/* The thread's handle whose workspaces may serve calls of the library, if the thread has one already. */
-static struct handle *lender_for(struct holder *holder, const struct entry *entry, const struct stream *stream)
+/* The thread's handle whose workspaces may serve calls of the library, if the thread has one
+ * already. */
+static struct handle *lender_for(struct holder *holder, const struct entry *entry,
+                                 const struct stream *stream)
 {
     tarn_library lender = entry->row->workspace_lender;
-    return lender && workspaces_are_unified() ? slot_of(holder, stream->device, lender)->held : NULL;
+    return lender && workspaces_are_unified() ? slot_of(holder, stream->device, lender)->held
+                                              : NULL;
 }
 
-tarn_status tarn_workspace_get(tarn_library library, tarn_stream value, void **pointer, size_t *size)
+tarn_status tarn_workspace_get(tarn_library library, tarn_stream value, void **pointer,
+                               size_t *size)
 {
     struct entry *entry = NULL;
     struct holder *holder = NULL;
@@ -379,7 +399,8 @@ struct call_owner {
 };
 static struct object_pool call_owners = OBJECT_POOL_NAMED(struct call_owner);
 
-static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn_workspace_call *call)
+static tarn_status begin_with(struct handle *handle, struct stream *stream,
+                              tarn_workspace_call *call)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct entry *entry = handle->library;
@@ -388,7 +409,8 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn
     if (!owner)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a call's workspace");
     const struct purpose purpose = {.stream = stream, .incarnation = handle->incarnation};
-    tarn_status status = workspace_create(&purpose, workspace_bytes(entry, handle->shelf->device), &made);
+    tarn_status status =
+        workspace_create(&purpose, workspace_bytes(entry, handle->shelf->device), &made);
     if (status) {
         object_free(&call_owners, owner);
         return status;
@@ -418,13 +440,14 @@ static tarn_status begin_with(struct handle *handle, struct stream *stream, tarn
     return TARN_OK;
 }
 
-tarn_status workspace_call_begin(struct handle *handle, struct stream *stream, tarn_workspace_call *call)
+tarn_status workspace_call_begin(struct handle *handle, struct stream *stream,
+                                 tarn_workspace_call *call)
 {
     uint64_t capture = 0;
     tarn_status status = TARN_OK;
     tarn_workspace_call result = {.handle = handle->vendor};
-    if (sets_workspace(handle) && !handle->own_captured && workspace_policy() == TARN_WORKSPACE_PER_CALL &&
-        !stream_is_known(stream)) {
+    if (sets_workspace(handle) && !handle->own_captured &&
+        workspace_policy() == TARN_WORKSPACE_PER_CALL && !stream_is_known(stream)) {
         status = ask_capture(stream, &capture);
         if (!status && !capture)
             status = begin_with(handle, stream, &result);
@@ -456,8 +479,10 @@ tarn_status tarn_workspace_begin(tarn_library library, tarn_stream value, tarn_w
     return status;
 }
 
-/* Makes the vendor's handle forget the workspace; returns 0 if it already has. After a failure, `call` is the name of what failed. */
-static int forget_locked(struct handle *handle, const struct workspace *workspace, const char **call)
+/* Makes the vendor's handle forget the workspace; returns 0 if it already has. After a failure,
+ * `call` is the name of what failed. */
+static int forget_locked(struct handle *handle, const struct workspace *workspace,
+                         const char **call)
 {
     const struct entry *entry = handle->library;
     const struct library_calls *calls = &entry->calls;
@@ -492,7 +517,8 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
         return status;
     if (!object_is_live(&call_owners, owner)) {
         call_end(holder);
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "this did not come from tarn_workspace_begin(), or it has ended");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "this did not come from tarn_workspace_begin(), or it has ended");
     }
     struct handle *handle = owner->handle;
     mutex_lock(&handle->lock);
@@ -517,15 +543,17 @@ tarn_status tarn_workspace_end(tarn_workspace_call *call)
     return status;
 }
 
-/* Clearing -------------------------------------------------------------------------------------------------------- */
+/* Clearing ------------------------------------------------------------------------------------- */
 
-/* What to clear: the workspaces of a stream, of a capture, of a pool's captures, or all that belong to no capture. */
+/* What to clear: the workspaces of a stream, of a capture, of a pool's captures, or all that belong
+ * to no capture. */
 struct clearing {
     const struct stream *stream;
     unsigned incarnation;
     uint64_t capture;
     tarn_pool_id pool;
-    bool unused; /* of all: only those to which no handle is bound, and that no unknown capture was seen to use */
+    bool unused; /* of all: only those to which no handle is bound, and that no unknown capture was
+                    seen to use */
     bool chosen; /* of the unused: only the one that was last bound at this moment */
     uint64_t used;
     struct holder *holder; /* the calling thread's */
@@ -533,8 +561,9 @@ struct clearing {
     size_t freed, deferred; /* bytes, as in tarn_workspace_cleared */
 };
 
-/* The capture that a workspace's stream takes part in now; 0: none. The stream cannot be retired and destroyed meanwhile. For another
- * thread's default stream, the driver says only whether any blocking stream captures. */
+/* The capture that a workspace's stream takes part in now; 0: none. The stream cannot be retired
+ * and destroyed meanwhile. For another thread's default stream, the driver says only whether any
+ * blocking stream captures. */
 static tarn_status captured_now(const struct workspace *workspace, uint64_t *capture)
 {
     struct stream *stream = workspace->stream;
@@ -551,7 +580,8 @@ static tarn_status captured_now(const struct workspace *workspace, uint64_t *cap
     return status;
 }
 
-/* Whether a capture that tarn does not know may use the workspace; known captures have their own. */
+/* Whether a capture that tarn does not know may use the workspace; known captures have their
+ * own. */
 static bool may_be_captured(const struct workspace *workspace)
 {
     uint64_t capture = 0;
@@ -565,12 +595,15 @@ static bool may_be_captured(const struct workspace *workspace)
 static bool is_meant(const struct clearing *clearing, const struct workspace *workspace)
 {
     if (clearing->stream)
-        return workspace->stream == clearing->stream && workspace->incarnation == clearing->incarnation;
+        return workspace->stream == clearing->stream &&
+               workspace->incarnation == clearing->incarnation;
     if (clearing->pool.first || clearing->pool.second)
-        return workspace->pool.first == clearing->pool.first && workspace->pool.second == clearing->pool.second;
+        return workspace->pool.first == clearing->pool.first &&
+               workspace->pool.second == clearing->pool.second;
     if (clearing->capture)
         return workspace->capture == clearing->capture;
-    if (clearing->unused && (workspace->shared || (clearing->chosen && workspace->used != clearing->used)))
+    if (clearing->unused &&
+        (workspace->shared || (clearing->chosen && workspace->used != clearing->used)))
         return false;
     /* No call reports the end of a found stream, so only a clear of all can free its workspaces. */
     bool asks = clearing->unused || !stream_is_found(workspace->stream);
@@ -653,7 +686,8 @@ static void clear(struct clearing *clearing)
             if (shelf)
                 clear_shelf(shelf, clearing);
         }
-    workspaces_changed(); /* so that owners release marked workspaces, and slots forget freed ones */
+    workspaces_changed(); /* so that owners release marked workspaces, and slots forget freed
+                             ones */
     workspaces_free(clearing->gone);
 }
 
@@ -663,11 +697,14 @@ static tarn_status refuse_in_list(const struct workspace *at, uint64_t capture)
     tarn_status status = TARN_OK;
     for (; at && !status; at = at->next) {
         uint64_t now = 0;
-        /* The driver is not asked about a found stream. If no known capture is open, tarn trusts the caller that the capture has ended. */
-        if (at->capture == capture && !(stream_is_found(at->stream) && captures_open_anywhere() == 0))
+        /* The driver is not asked about a found stream. If no known capture is open, tarn trusts
+         * the caller that the capture has ended. */
+        if (at->capture == capture &&
+            !(stream_is_found(at->stream) && captures_open_anywhere() == 0))
             status = captured_now(at, &now);
         if (!status && (now == capture || now == ANY_CAPTURE))
-            status = failed(TARN_ERROR_CAPTURE, "capture %llu is not over", (unsigned long long)capture);
+            status =
+                failed(TARN_ERROR_CAPTURE, "capture %llu is not over", (unsigned long long)capture);
     }
     return status;
 }
@@ -685,8 +722,8 @@ static tarn_status refuse_captured_now(struct shelf *shelf, uint64_t capture)
     return status;
 }
 
-/* Of the unused workspaces of a device that belong to no capture: the bytes, and when the least recently used was bound, of those that were
- * bound at `from` or later. */
+/* Of the unused workspaces of a device that belong to no capture: the bytes, and when the least
+ * recently used was bound, of those that were bound at `from` or later. */
 struct unused {
     size_t bytes;
     uint64_t from, oldest;
@@ -698,7 +735,8 @@ static void unused_sum(struct shelf *shelf, struct unused *unused)
     for (struct handle *handle = shelf->all; handle; handle = handle->all) {
         mutex_lock(&handle->lock);
         for (const struct workspace *at = handle->workspaces; at; at = at->next) {
-            bool found = stream_is_found(at->stream) && !is_stale(at); /* the driver is not asked about it */
+            /* The driver is not asked about it */
+            bool found = stream_is_found(at->stream) && !is_stale(at);
             bool in_use = is_in_use(handle, at) && !handle->available;
             if (at->capture || at->shared || at->cleared || in_use || found)
                 continue;
@@ -806,7 +844,8 @@ static tarn_status choose_stream(tarn_stream value, struct clearing *clearing)
 static tarn_status choose_capture(uint64_t capture, struct clearing *clearing)
 {
     tarn_status status =
-        capture ? TARN_OK : failed(TARN_ERROR_INVALID_ARGUMENT, "choice.capture is 0, which no capture has");
+        capture ? TARN_OK
+                : failed(TARN_ERROR_INVALID_ARGUMENT, "choice.capture is 0, which no capture has");
     for (int number = 1; number <= entry_count() && !status; number++)
         for (int device = 0; device < device_count() && !status; device++) {
             struct shelf *shelf = shelf_known(entry_at(number), device);
@@ -824,13 +863,15 @@ static tarn_status choose_pool(tarn_pool *public, struct clearing *clearing)
         return status;
     const struct store *store = &pool_of_public(public)->store;
     if (atomic_load(&store->holds))
-        return failed(TARN_ERROR_CAPTURE, "a capture or a graph uses pool (%llu, %llu), and the workspaces in it",
+        return failed(TARN_ERROR_CAPTURE,
+                      "a capture or a graph uses pool (%llu, %llu), and the workspaces in it",
                       (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
     clearing->pool = (tarn_pool_id){store->id[0], store->id[1]};
     return TARN_OK;
 }
 
-/* Reads a caller's choice of workspaces; refuses if an open capture, or a known graph, may use them. */
+/* Reads a caller's choice of workspaces; refuses if an open capture, or a known graph, may use
+ * them. */
 static tarn_status choose(const tarn_workspace_choice *of, struct clearing *clearing)
 {
     tarn_workspaces which = of->which;
@@ -842,16 +883,20 @@ static tarn_status choose(const tarn_workspace_choice *of, struct clearing *clea
         return choose_pool(of->pool, clearing);
     if (which == TARN_WORKSPACES_ALL && !of->stream && !of->capture && !of->pool)
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_ARGUMENT,
-                  "choice.which is %d: a field that it does not use is set, or there is no such choice", (int)which);
+    return failed(
+        TARN_ERROR_INVALID_ARGUMENT,
+        "choice.which is %d: a field that it does not use is set, or there is no such choice",
+        (int)which);
 }
 
-tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice, tarn_workspace_cleared *cleared)
+tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice,
+                                 tarn_workspace_cleared *cleared)
 {
     static const tarn_workspace_choice all = {.size = sizeof all, .which = TARN_WORKSPACES_ALL};
     struct clearing clearing = {0};
     tarn_workspace_choice chosen;
-    tarn_status status = sized_read("tarn_workspace_choice", choice ? choice : &all, &chosen, sizeof chosen);
+    tarn_status status =
+        sized_read("tarn_workspace_choice", choice ? choice : &all, &chosen, sizeof chosen);
     if (!status && cleared)
         status = sized_check("tarn_workspace_cleared", cleared, sizeof *cleared);
     if (!status)
@@ -863,7 +908,8 @@ tarn_status tarn_workspace_clear(const tarn_workspace_choice *choice, tarn_works
     if (!status)
         clear(&clearing);
     call_end(clearing.holder);
-    const tarn_workspace_cleared done = {.size = sizeof done, .freed = clearing.freed, .deferred = clearing.deferred};
+    const tarn_workspace_cleared done = {
+        .size = sizeof done, .freed = clearing.freed, .deferred = clearing.deferred};
     if (!status && cleared)
         sized_write(cleared, &done, sizeof done);
     return status;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The ends of graphs whose captures have workspaces. The driver reports an end in a thread of its own, where nothing may be called: it is put
- * on a stack, and the next call that looks there frees the workspaces. Owns the stack. */
+/* The ends of graphs whose captures have workspaces. The driver reports an end in a thread of its
+ * own, where nothing may be called: it is put on a stack, and the next call that looks there frees
+ * the workspaces. Owns the stack. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "handle/handle.h"
@@ -72,7 +73,8 @@ void workspaces_of_graph(uint64_t capture, int device, driver_graph graph)
 
 bool workspaces_collect(void)
 {
-    struct graph_end *list = atomic_load_explicit(&ended, memory_order_relaxed) ? atomic_exchange(&ended, NULL) : NULL;
+    struct graph_end *list =
+        atomic_load_explicit(&ended, memory_order_relaxed) ? atomic_exchange(&ended, NULL) : NULL;
     bool any = list;
     while (list) {
         struct graph_end *next = list->next;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The policy and the sizes of workspaces, from callers, the environment and the libraries' rows. Owns these, and the epoch, which each change
- * increases. All of them are atomic; there is no lock. */
+/* The policy and the sizes of workspaces, from callers, the environment and the libraries' rows.
+ * Owns these, and the epoch, which each change increases. All of them are atomic; there is no
+ * lock. */
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread/process.h"
@@ -15,7 +16,8 @@
 #define UNIFIED_VARIABLE "TARN_CUBLASLT_UNIFIED_WORKSPACE"
 #define NOT_ASKED (-1)
 
-static atomic_int policy = NOT_ASKED;  /* as it was set, else as the environment has it, which is read once */
+static atomic_int policy = NOT_ASKED;  /* as it was set, else as the environment has it, which is
+                                          read once */
 static atomic_int unified = NOT_ASKED; /* as the environment has it, which is read once */
 static atomic_uint_fast64_t epoch = 1;
 
@@ -40,7 +42,8 @@ static int policy_of_environment(void)
         if (strcmp(text, names[i]) == 0)
             return i;
     if (text && *text)
-        log_write(LOG_ERRORS, POLICY_VARIABLE "=%s must be cached, per_call or library; it is ignored", text);
+        log_write(LOG_ERRORS,
+                  POLICY_VARIABLE "=%s must be cached, per_call or library; it is ignored", text);
     return TARN_WORKSPACE_CACHED;
 }
 
@@ -50,7 +53,8 @@ tarn_workspace_policy workspace_policy(void)
     if (now == NOT_ASKED) {
         int asked = policy_of_environment();
         if (atomic_compare_exchange_strong(&policy, &now,
-                                           asked)) /* else another thread has asked, or it was set: `now` */
+                                           asked)) /* else another thread has asked, or it was set:
+                                                      `now` */
             now = asked;
     }
     return (tarn_workspace_policy)now;
@@ -70,7 +74,7 @@ bool workspaces_are_unified(void)
     return asked;
 }
 
-/* Sizes ----------------------------------------------------------------------------------------------------------- */
+/* Sizes ---------------------------------------------------------------------------------------- */
 
 /* The bytes of `:KIB:COUNT` groups anywhere in a text; -1 where there is none, or too much. */
 static long long parse_groups(const char *text)
@@ -79,8 +83,8 @@ static long long parse_groups(const char *text)
     while ((text = strchr(text, ':')) != NULL) {
         char *middle, *end;
         unsigned long long size = strtoull(text + 1, &middle, 10);
-        if (middle == text + 1 || *middle != ':' || text[1] < '0' || text[1] > '9' || middle[1] < '0' ||
-            middle[1] > '9') {
+        if (middle == text + 1 || *middle != ':' || text[1] < '0' || text[1] > '9' ||
+            middle[1] < '0' || middle[1] > '9') {
             text++;
             continue;
         }
@@ -104,9 +108,12 @@ static long long read_environment(const struct library *row)
 {
     for (int i = 0; i < 2 && row->workspace_variables[i]; i++) {
         const char *text = secure_getenv(row->workspace_variables[i]);
-        long long bytes = !text ? -1 : row->workspace_by_call ? parse_kib(text) : parse_groups(text);
+        long long bytes = !text                    ? -1
+                          : row->workspace_by_call ? parse_kib(text)
+                                                   : parse_groups(text);
         if (text && bytes < 0)
-            log_write(LOG_ERRORS, "%s=%s is malformed; it is ignored", row->workspace_variables[i], text);
+            log_write(LOG_ERRORS, "%s=%s is malformed; it is ignored", row->workspace_variables[i],
+                      text);
         if (bytes >= 0)
             return bytes;
     }
@@ -125,10 +132,11 @@ size_t workspace_bytes(struct entry *entry, const struct device *device)
     }
     if (bytes >= 0)
         return (size_t)bytes;
-    return entry->row->workspace_size(device->properties.capability_major, device->properties.capability_minor);
+    return entry->row->workspace_size(device->properties.capability_major,
+                                      device->properties.capability_minor);
 }
 
-/* Settings -------------------------------------------------------------------------------------------------------- */
+/* Settings ------------------------------------------------------------------------------------- */
 
 tarn_status tarn_workspace_policy_set(tarn_workspace_policy wanted, tarn_workspace_policy *previous)
 {
@@ -147,16 +155,17 @@ tarn_status tarn_workspace_policy_set(tarn_workspace_policy wanted, tarn_workspa
 
 static tarn_status refuse_without(const struct entry *entry)
 {
-    return entry->row->workspace_size
-               ? TARN_OK
-               : failed(TARN_ERROR_NOT_SUPPORTED, "handles of %s have no workspace", entry->row->name);
+    return entry->row->workspace_size ? TARN_OK
+                                      : failed(TARN_ERROR_NOT_SUPPORTED,
+                                               "handles of %s have no workspace", entry->row->name);
 }
 
 tarn_status workspace_refuse_in_handle(const struct entry *entry)
 {
     tarn_status status = refuse_without(entry);
     if (!status && !entry->row->workspace_by_call)
-        status = failed(TARN_ERROR_NOT_SUPPORTED, "the workspace of %s is part of its handle", entry->row->name);
+        status = failed(TARN_ERROR_NOT_SUPPORTED, "the workspace of %s is part of its handle",
+                        entry->row->name);
     return status;
 }
 
@@ -178,7 +187,8 @@ tarn_status tarn_workspace_size_set(tarn_library library, int64_t bytes)
     if (status)
         return status;
     if (bytes < -1 || bytes > (int64_t)1 << 40)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%lld is not a valid workspace size", (long long)bytes);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%lld is not a valid workspace size",
+                      (long long)bytes);
     atomic_store(&entry->workspace_bytes, bytes);
     workspaces_changed();
     return TARN_OK;

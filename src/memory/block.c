@@ -15,15 +15,17 @@
 static tarn_status block_extend_locked(struct block *block, size_t size)
 {
     if (block->front && size > block->requested)
-        return failed(TARN_ERROR_NO_ROOM, "the block at %p has %zu bytes, followed by a red zone of debug mode",
+        return failed(TARN_ERROR_NO_ROOM,
+                      "the block at %p has %zu bytes, followed by a red zone of debug mode",
                       (void *)(block->start + block->front), block->requested);
     size_t more = 0, rounded = (size + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
     if (rounded > block->size) {
         more = rounded - block->size;
-        tarn_status status = block->slab ? TARN_ERROR_NO_ROOM : span_extend_locked(block->heap, block->span, more);
+        tarn_status status =
+            block->slab ? TARN_ERROR_NO_ROOM : span_extend_locked(block->heap, block->span, more);
         if (status == TARN_ERROR_NO_ROOM)
-            return failed(status, "the block at %p has %zu bytes and cannot grow to %zu in place", (void *)block->start,
-                          block->size, size);
+            return failed(status, "the block at %p has %zu bytes and cannot grow to %zu in place",
+                          (void *)block->start, block->size, size);
         if (status)
             return status;
     }
@@ -33,8 +35,8 @@ static tarn_status block_extend_locked(struct block *block, size_t size)
             slab_set_requested_locked(block->slab, block->slot, size);
         else
             block->span->requested = size;
-        counters_extended(block->heap->store->counters, block->size, more, block->requested, size - block->requested,
-                          block->slab ? &none : &block->span->oversize);
+        counters_extended(block->heap->store->counters, block->size, more, block->requested,
+                          size - block->requested, block->slab ? &none : &block->span->oversize);
         uint16_t tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag;
         trace_block(TRACE_free, block->heap, block->start, block->requested, tag);
         trace_block(TRACE_alloc, block->heap, block->start, size, tag);
@@ -55,8 +57,8 @@ tarn_status tarn_extend(void *pointer, size_t size)
     else
         status = block_extend_locked(&block, size);
     if (!status && size > block.size && blocks_are_watched())
-        driver->owner_set(block.heap->arena->device->number, block.start + block.size, block.span->size - block.size,
-                          block.heap->stream->native);
+        driver->owner_set(block.heap->arena->device->number, block.start + block.size,
+                          block.span->size - block.size, block.heap->stream->native);
     if (!status && debug_is_on() && size > block.requested)
         debug_extended_locked(block.start, block.slab ? block.size : block.span->size, size);
     bool tell = !status && size > block.requested && announces(block.heap->store);

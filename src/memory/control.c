@@ -140,10 +140,11 @@ struct listing {
     uint64_t bytes;
 };
 
-CALLS_BACK static void tell(struct listing *listing, const char *name, size_t record_bytes, uint64_t records,
-                            uint64_t bytes)
+CALLS_BACK static void tell(struct listing *listing, const char *name, size_t record_bytes,
+                            uint64_t records, uint64_t bytes)
 {
-    const tarn_metadata_kind kind = {sizeof kind, name, record_bytes, (int64_t)records, (int64_t)bytes};
+    const tarn_metadata_kind kind = {sizeof kind, name, record_bytes, (int64_t)records,
+                                     (int64_t)bytes};
     struct callback callback;
     callback_begin(&callback);
     listing->each(&kind, listing->user);
@@ -169,7 +170,8 @@ tarn_status tarn_metadata_list(void (*each)(const tarn_metadata_kind *kind, void
     const size_t leaf = MAP_LEAF_ENTRIES * sizeof(map_entry), page = 4096;
     uint64_t bytes = map_bytes();
     tell(&listing, "leaf of the page map", leaf, bytes / leaf, bytes);
-    bytes = pages_bytes() - listing.bytes; /* asked last: what grows meanwhile is in it, so that it is never below 0 */
+    bytes = pages_bytes() - listing.bytes; /* asked last: what grows meanwhile is in it, so that it
+                                              is never below 0 */
     tell(&listing, "page", page, bytes / page, bytes);
     return TARN_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls that free blocks, and those that record uses by other streams. Owns nothing. The fast paths use caches and kept spans;
- * the rest ends a block under the lock of its heap. */
+/* The public calls that free blocks, and those that record uses by other streams. Owns nothing. The
+ * fast paths use caches and kept spans; the rest ends a block under the lock of its heap. */
 #include "base/status.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
@@ -18,7 +18,8 @@
 static bool free_remotely(uintptr_t address)
 {
     struct slab *slab = map_slab(map_get(address));
-    struct thread *owner = slab ? atomic_load_explicit(&slab_owner(slab)->thread, memory_order_relaxed) : NULL;
+    struct thread *owner =
+        slab ? atomic_load_explicit(&slab_owner(slab)->thread, memory_order_relaxed) : NULL;
     if (!owner || owner == thread_here || fast_paths_are_barred())
         return false;
     unsigned slot = slab_slot(slab, address);
@@ -29,11 +30,13 @@ static bool free_remotely(uintptr_t address)
     struct pool *pool = pool_of_store(store);
     size_t size = slab->slot_size, requested = slab_requested(slab, slot);
     if (pool)
-        atomic_fetch_add(&pool->visits, 1); /* the pool must not end with its last block before the free is counted */
+        atomic_fetch_add(&pool->visits, 1); /* the pool must not end with its last block before the
+                                               free is counted */
     trace_block(TRACE_free_remote, heap, address, requested, slab_tag(slab, slot));
     bool given = cache_give_remote(slab, slot);
     if (given)
-        counters_freed_and_completed(store->counters, NULL, size, requested, 0); /* the heap may have ended with it */
+        /* The heap may have ended with it */
+        counters_freed_and_completed(store->counters, NULL, size, requested, 0);
     else if (trace_is_on())
         trace_lose(); /* another thread has just freed it: the trace has the free twice */
     if (pool)
@@ -73,23 +76,27 @@ static __attribute__((noinline)) tarn_status free_slowly(void *pointer, void *ca
 }
 
 /* The fast path of a cache while the trace is on. */
-static __attribute__((noinline)) tarn_status free_traced(struct slab *slab, void *pointer, void *caller)
+static __attribute__((noinline)) tarn_status free_traced(struct slab *slab, void *pointer,
+                                                         void *caller)
 {
     if (trace_is_on() && cache_give_fast(slab, (uintptr_t)pointer, thread_here, true))
         return TARN_OK;
     return free_slowly(pointer, caller);
 }
 
-/* Frees a block that begins in the page of its address, that only its heap's stream has used, and that nobody has to see: under its heap's
- * lock, with no driver call. False if the caller must take the slow path. */
+/* Frees a block that begins in the page of its address, that only its heap's stream has used, and
+ * that nobody has to see: under its heap's lock, with no driver call. False if the caller must take
+ * the slow path. */
 static __attribute__((noinline)) bool give_quickly(struct span *span, uintptr_t address)
 {
     struct heap *heap = atomic_load_explicit(&span->heap, memory_order_relaxed);
     if (!heap || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT))
         return false;
     bool waited = mutex_lock_telling(&heap->lock);
-    bool ends = map_span(map_get(address)) == span && atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
-                span->start == address && span->state == SPAN_BLOCK && !span->front && !span->uses && heap_keeps(heap);
+    bool ends = map_span(map_get(address)) == span &&
+                atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
+                span->start == address && span->state == SPAN_BLOCK && !span->front &&
+                !span->uses && heap_keeps(heap);
     size_t requested = span->requested;
     if (ends && span_end_locked(heap, span)) {
         trace_block(TRACE_free, heap, address, requested, span->tag);
@@ -115,7 +122,8 @@ static bool give_shortly(struct span *span, uintptr_t address)
 }
 
 /* A block with its own span, or NULL: span, under a short lock, or its heap's. */
-static __attribute__((noinline)) tarn_status free_large(void *pointer, struct span *span, void *caller)
+static __attribute__((noinline)) tarn_status free_large(void *pointer, struct span *span,
+                                                        void *caller)
 {
     uintptr_t address = (uintptr_t)pointer;
     bool given = span && (give_shortly(span, address) || give_quickly(span, address));
@@ -134,7 +142,8 @@ tarn_status tarn_free(void *pointer)
                : free_traced(map_slab(entry), pointer, __builtin_return_address(0));
 }
 
-/* Ends a free that has failed: the block is live, and its end, which was announced, did not come. */
+/* Ends a free that has failed: the block is live, and its end, which was announced, did not
+ * come. */
 static void block_unlock_refused(const struct block *block)
 {
     const struct store *store = block->heap->store;
@@ -195,7 +204,8 @@ tarn_status tarn_free_after(void *pointer, tarn_event *event)
     struct mark *mark = event_mark(event);
     if (mark && mark_is_captured(mark)) {
         status =
-            failed(TARN_ERROR_CAPTURE, "the event was recorded in a capture, so the end of its work cannot be known");
+            failed(TARN_ERROR_CAPTURE,
+                   "the event was recorded in a capture, so the end of its work cannot be known");
     } else if (mark) {
         struct use **uses = block_uses(&block);
         status = uses ? use_add_mark(block.heap, uses, mark) : TARN_ERROR_OUT_OF_HOST_MEMORY;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The beginning and the end of the memory layer, and what its lower rooms have of the higher ones. Owns nothing. */
+/* The beginning and the end of the memory layer, and what its lower rooms have of the higher ones.
+ * Owns nothing. */
 #include "memory/settings/hooks.h"
 #include "base/thread/process.h"
 #include "device/capture.h"

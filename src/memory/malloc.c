@@ -53,7 +53,7 @@
 #include <string.h>
 #include <tarn/memory.h>
 
-/* Allocation ------------------------------------------------------------------------------------------------------ */
+/* Allocation ----------------------------------------------------------------------------------- */
 
 /* What a thread can use again for its next request, without a look-up. */
 struct used {
@@ -62,7 +62,8 @@ struct used {
 };
 
 /* Turns a held span into a block. */
-static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const struct request *request)
+static uintptr_t block_begin_locked(struct heap *heap, struct span *span,
+                                    const struct request *request)
 {
     span->state = SPAN_BLOCK;
     span->requested = request->requested;
@@ -77,9 +78,10 @@ static uintptr_t block_begin_locked(struct heap *heap, struct span *span, const 
     return span->start;
 }
 
-/* Gets a span that no free span of the zone serves: with `grow` from the ladder, otherwise from the other zone. */
-static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, bool grow,
-                             struct span **span)
+/* Gets a span that no free span of the zone serves: with `grow` from the ladder, otherwise from the
+ * other zone. */
+static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                             bool grow, struct span **span)
 {
     tarn_status status;
     if (grow) {
@@ -95,20 +97,23 @@ static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size
     return status;
 }
 
-/* A held span that free memory of the heap serves, except the memory of a plan. TARN_ERROR_OUT_OF_MEMORY, without a text, if none does. */
-static inline tarn_status span_have_locked(struct heap *heap, size_t size, size_t alignment, struct span **span)
+/* A held span that free memory of the heap serves, except the memory of a plan.
+ * TARN_ERROR_OUT_OF_MEMORY, without a text, if none does. */
+static inline tarn_status span_have_locked(struct heap *heap, size_t size, size_t alignment,
+                                           struct span **span)
 {
     enum zone_kind zone = zone_of(size);
     tarn_status status = span_take_locked(heap, zone, size, alignment, span);
-    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting.blocks) /* as the ladder begins */
+    /* As the ladder begins */
+    if (status == TARN_ERROR_OUT_OF_MEMORY && zone == ZONE_SMALL && !heap->waiting.blocks)
         status = span_take_aside_locked(heap, size, alignment, 0, span);
     return status;
 }
 
-/* A block with its own span. With `grow`, climbs the ladder if no free span serves. Without, the request is another pool's, and no plan has
- * it. */
-static tarn_status span_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
-                                    size_t *size)
+/* A block with its own span. With `grow`, climbs the ladder if no free span serves. Without, the
+ * request is another pool's, and no plan has it. */
+static tarn_status span_block_alloc(struct heap *heap, const struct request *request, bool grow,
+                                    uintptr_t *address, size_t *size)
 {
     enum zone_kind zone = zone_of(request->size);
     struct span *span = NULL;
@@ -138,9 +143,10 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     return status;
 }
 
-/* A held span for a new slab; or NULL if blocks that waited for other streams have become free, so that there may be a slot. */
-static tarn_status slab_span_find(struct heap *heap, const struct request *request, bool grow, bool collect,
-                                  struct span **span)
+/* A held span for a new slab; or NULL if blocks that waited for other streams have become free, so
+ * that there may be a slot. */
+static tarn_status slab_span_find(struct heap *heap, const struct request *request, bool grow,
+                                  bool collect, struct span **span)
 {
     size_t size = slab_span_size(slab_class(request->size));
     *span = NULL;
@@ -148,11 +154,14 @@ static tarn_status slab_span_find(struct heap *heap, const struct request *reque
     bool ended = collect && heap->waiting.blocks && wait_collect_locked(heap);
     tarn_status status = ended ? TARN_OK : span_take_locked(heap, ZONE_SMALL, size, MAP_PAGE, span);
     mutex_unlock(&heap->lock);
-    return status == TARN_ERROR_OUT_OF_MEMORY ? span_find(heap, ZONE_SMALL, size, MAP_PAGE, grow, span) : status;
+    return status == TARN_ERROR_OUT_OF_MEMORY
+               ? span_find(heap, ZONE_SMALL, size, MAP_PAGE, grow, span)
+               : status;
 }
 
 /* A block in a slab of the thread's cache: a free slot, otherwise one of a new slab. */
-static tarn_status slab_block_alloc(struct cache *cache, const struct request *request, bool grow, uintptr_t *address)
+static tarn_status slab_block_alloc(struct cache *cache, const struct request *request, bool grow,
+                                    uintptr_t *address)
 {
     struct span *span = NULL;
     tarn_status status = cache_take(cache, request, NULL, address);
@@ -165,9 +174,10 @@ static tarn_status slab_block_alloc(struct cache *cache, const struct request *r
     return status;
 }
 
-/* A block of a heap, in a slab of the thread's cache or with its own span. TARN_ERROR_OUT_OF_MEMORY without a text. */
-static tarn_status heap_block_alloc(struct heap *heap, const struct request *request, bool grow, uintptr_t *address,
-                                    size_t *size, struct used *used)
+/* A block of a heap, in a slab of the thread's cache or with its own span. TARN_ERROR_OUT_OF_MEMORY
+ * without a text. */
+static tarn_status heap_block_alloc(struct heap *heap, const struct request *request, bool grow,
+                                    uintptr_t *address, size_t *size, struct used *used)
 {
     used->heap = heap;
     if (!request->slab)
@@ -181,17 +191,19 @@ static tarn_status heap_block_alloc(struct heap *heap, const struct request *req
     return status;
 }
 
-/* Rounds a request, with the red zones around it, by the rules of a store. In virtual memory, a block that no slab serves has at least one
- * page, so that no two blocks begin in the same page. All blocks of a slab have front zones of the same size. */
+/* Rounds a request, with the red zones around it, by the rules of a store. In virtual memory, a
+ * block that no slab serves has at least one page, so that no two blocks begin in the same page.
+ * All blocks of a slab have front zones of the same size. */
 static void request_round(const struct store *store, struct request *request)
 {
     size_t front = request->front, whole = request->requested + (front ? front + ZONE_BEHIND : 0);
     const struct store_traits *kind = &store->kind;
-    bool slab = front <= TARN_BLOCK_UNIT && !request->own && kind->slabs; /* slabs belong to threads */
+    /* Slabs belong to threads */
+    bool slab = front <= TARN_BLOCK_UNIT && !request->own && kind->slabs;
     if (!kind->pieces) {
         request->size = config_round(memory_config(), whole);
-        request->slab = slab && !store_has(store, STORE_NO_SLABS) && request->size <= store_rules(store).slab_most &&
-                        slab_serves(request);
+        request->slab = slab && !store_has(store, STORE_NO_SLABS) &&
+                        request->size <= store_rules(store).slab_most && slab_serves(request);
         return;
     }
     request->size = (whole + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
@@ -203,13 +215,14 @@ static void request_round(const struct store *store, struct request *request)
         request->size = MAP_PAGE;
 }
 
-/* When the default pool has no memory: takes free memory of a pool with `use_on_oom`. The block belongs to that pool for its whole life.
- * Returns its heap, or NULL. */
-static struct heap *spare_block_alloc(struct heap *heap, const struct request *request, uintptr_t *address,
-                                      size_t *size)
+/* When the default pool has no memory: takes free memory of a pool with `use_on_oom`. The block
+ * belongs to that pool for its whole life. Returns its heap, or NULL. */
+static struct heap *spare_block_alloc(struct heap *heap, const struct request *request,
+                                      uintptr_t *address, size_t *size)
 {
     struct heap *found = NULL;
-    for (struct pool *pool = pool_spare_next(heap, NULL); pool; pool = pool_spare_next(heap, pool)) {
+    for (struct pool *pool = pool_spare_next(heap, NULL); pool;
+         pool = pool_spare_next(heap, pool)) {
         struct heap *other = found ? NULL : heap_if_used(&pool->store, heap->stream);
         struct used used = {0};
         struct request own = *request;
@@ -221,7 +234,8 @@ static struct heap *spare_block_alloc(struct heap *heap, const struct request *r
 }
 
 /* A block for a request; `used` receives what can serve again without a look-up. */
-static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address, struct used *used)
+static tarn_status block_alloc(struct heap *heap, const struct request *request, uintptr_t *address,
+                               struct used *used)
 {
     size_t size = 0;
     struct heap *other = NULL;
@@ -239,7 +253,8 @@ static tarn_status block_alloc(struct heap *heap, const struct request *request,
         return status;
     uint64_t owner = 0;
     if (blocks_are_watched())
-        owner = driver->owner_set(heap->arena->device->number, *address, size, heap->stream->native);
+        owner =
+            driver->owner_set(heap->arena->device->number, *address, size, heap->stream->native);
     if (debug_is_on())
         debug_begin(other ? other : heap, *address, size, request, owner);
     *address += request->front;
@@ -259,7 +274,8 @@ struct asked {
 static tarn_status request_make(const struct asked *asked, struct request *request)
 {
     if (asked->size > TARN_MAX_SIZE)
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "%zu bytes are more than 1 EiB, the largest request", asked->size);
+        return failed(TARN_ERROR_OUT_OF_MEMORY,
+                      "%zu bytes are more than 1 EiB, the largest request", asked->size);
     size_t alignment = asked->alignment > TARN_BLOCK_UNIT ? asked->alignment : TARN_BLOCK_UNIT;
     *request = (struct request){
         .requested = asked->size,
@@ -272,8 +288,8 @@ static tarn_status request_make(const struct asked *asked, struct request *reque
 }
 
 /* A block of a store, for a request that is not rounded yet. */
-static tarn_status alloc_of(struct store *store, struct stream *stream, struct request *request, void **pointer,
-                            struct used *used)
+static tarn_status alloc_of(struct store *store, struct stream *stream, struct request *request,
+                            void **pointer, struct used *used)
 {
     struct heap *heap = NULL;
     uintptr_t address = 0;
@@ -286,7 +302,8 @@ static tarn_status alloc_of(struct store *store, struct stream *stream, struct r
     return status;
 }
 
-static tarn_status alloc_for(struct stream *stream, const struct asked *asked, void **pointer, struct used *used)
+static tarn_status alloc_for(struct stream *stream, const struct asked *asked, void **pointer,
+                             struct used *used)
 {
     struct request request;
     if (asked->size == 0) {
@@ -307,7 +324,8 @@ static tarn_status alloc_for(struct stream *stream, const struct asked *asked, v
 }
 
 /* Ignores every scope. Uses the store from which the default pool allocates now. */
-static tarn_status alloc_in(struct store *store, struct stream *stream, const struct asked *asked, void **pointer)
+static tarn_status alloc_in(struct store *store, struct stream *stream, const struct asked *asked,
+                            void **pointer)
 {
     struct request request;
     struct used used = {0};
@@ -320,7 +338,8 @@ static tarn_status alloc_in(struct store *store, struct stream *stream, const st
     if (store_is_default(store))
         store = store_default(store->arena);
     if (pool)
-        atomic_fetch_add(&pool->visits, 1); /* an observer that is called meanwhile may release the pool */
+        atomic_fetch_add(&pool->visits, 1); /* an observer that is called meanwhile may release the
+                                               pool */
     if (!status)
         status = alloc_of(store, stream, &request, pointer, &used);
     if (pool)
@@ -328,7 +347,8 @@ static tarn_status alloc_in(struct store *store, struct stream *stream, const st
     return status;
 }
 
-tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id *pool, void **pointer)
+tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id *pool,
+                             void **pointer)
 {
     struct request request;
     struct used used = {0};
@@ -341,7 +361,8 @@ tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id
     tarn_status status = memory_ready();
     debug_enter(__builtin_return_address(0));
     if (!status)
-        status = request_make(&(struct asked){.size = size, .tag = wanted->tag, .own = true}, &request);
+        status =
+            request_make(&(struct asked){.size = size, .tag = wanted->tag, .own = true}, &request);
     if (!status)
         status = route_past_scopes(wanted->stream, wanted->captured, &route);
     if (status)
@@ -353,7 +374,8 @@ tarn_status memory_alloc_own(const struct own *wanted, size_t size, tarn_pool_id
     return status;
 }
 
-/* Forgets the routes that a thread remembers if `process_changes` has changed. Called before the route is looked up. */
+/* Forgets the routes that a thread remembers if `process_changes` has changed. Called before the
+ * route is looked up. */
 static void memory_of_routes_renew(void)
 {
     struct thread *thread = thread_here;
@@ -367,7 +389,9 @@ static void memory_of_routes_renew(void)
 /* The fast path of a cache while the trace is on. */
 static uintptr_t take_traced(struct cache *cache, size_t size)
 {
-    return trace_is_on() && cache && size - 1 < SLAB_MOST ? cache_take_fast(cache, thread_here, size, true) : 0;
+    return trace_is_on() && cache && size - 1 < SLAB_MOST
+               ? cache_take_fast(cache, thread_here, size, true)
+               : 0;
 }
 
 static __attribute__((noinline)) void *malloc_slowly(size_t size, void *caller)
@@ -397,19 +421,21 @@ static __attribute__((noinline)) void *malloc_traced(size_t size, void *caller)
     return address ? (void *)address : malloc_slowly(size, caller);
 }
 
-/* A block with its own span from free memory of the heap that the thread used last; or 0: then the caller takes the slow path, as where the
- * route of requests may have changed since. One lock, no driver call. A function of its own, so that the path of kept blocks saves
- * fewer registers. */
-static __attribute__((noinline)) uintptr_t take_quickly(struct heap *heap, const struct thread *thread, size_t size,
-                                                        size_t requested)
+/* A block with its own span from free memory of the heap that the thread used last; or 0: then the
+ * caller takes the slow path, as where the route of requests may have changed since. One lock, no
+ * driver call. A function of its own, so that the path of kept blocks saves fewer registers. */
+static __attribute__((noinline)) uintptr_t
+take_quickly(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
 {
     const struct request request = {.requested = requested};
     struct span *span = NULL;
     uintptr_t address = 0;
-    if (requested > TARN_MAX_SIZE || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT) || plan_may_begin(heap, size))
+    if (requested > TARN_MAX_SIZE || fast_paths_are_barred() || debug_has(DEBUG_CONTEXT) ||
+        plan_may_begin(heap, size))
         return 0;
     bool waited = mutex_lock_telling(&heap->lock);
-    if (heap_keeps(heap) && thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed) &&
+    if (heap_keeps(heap) &&
+        thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed) &&
         !heap->following && span_have_locked(heap, size, TARN_BLOCK_UNIT, &span) == TARN_OK)
         address = block_begin_locked(heap, span, &request);
     hands_consider_locked(heap, waited);
@@ -417,12 +443,14 @@ static __attribute__((noinline)) uintptr_t take_quickly(struct heap *heap, const
     return address;
 }
 
-/* The same, but a kept block of the size is first, or one in the thread's hand, under a short lock. */
-static __attribute__((noinline)) uintptr_t take_large(struct heap *heap, const struct thread *thread, size_t requested)
+/* The same, but a kept block of the size is first, or one in the thread's hand, under a short
+ * lock. */
+static __attribute__((noinline)) uintptr_t take_large(struct heap *heap,
+                                                      const struct thread *thread, size_t requested)
 {
     size_t size = config_round(memory_config(), requested);
-    uintptr_t address =
-        hands_are_open(heap) ? hand_take(heap, thread, size, requested) : kept_take(heap, thread, size, requested);
+    uintptr_t address = hands_are_open(heap) ? hand_take(heap, thread, size, requested)
+                                             : kept_take(heap, thread, size, requested);
     return address ? address : take_quickly(heap, thread, size, requested);
 }
 
@@ -436,8 +464,9 @@ static __attribute__((noinline)) void *malloc_large(size_t size, void *caller)
     return address ? (void *)address : malloc_slowly(size, caller);
 }
 
-/* The fast path: the thread, its cache for the current stream, the class, the magazine, a slot. No lock, no driver call. Everything else is
- * in functions that are not inlined, so that this one saves no registers. */
+/* The fast path: the thread, its cache for the current stream, the class, the magazine, a slot. No
+ * lock, no driver call. Everything else is in functions that are not inlined, so that this one
+ * saves no registers. */
 void *tarn_malloc(size_t size)
 {
     struct thread *thread = thread_here;
@@ -447,8 +476,8 @@ void *tarn_malloc(size_t size)
     return address ? (void *)address : malloc_traced(size, __builtin_return_address(0));
 }
 
-static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream, size_t size, void **pointer,
-                                                             void *caller)
+static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream, size_t size,
+                                                             void **pointer, void *caller)
 {
     struct stream *found = NULL;
     struct used used = {0};
@@ -472,8 +501,8 @@ static __attribute__((noinline)) tarn_status alloc_on_slowly(tarn_stream stream,
     return status;
 }
 
-static __attribute__((noinline)) tarn_status alloc_on_traced(tarn_stream stream, size_t size, void **pointer,
-                                                             void *caller)
+static __attribute__((noinline)) tarn_status alloc_on_traced(tarn_stream stream, size_t size,
+                                                             void **pointer, void *caller)
 {
     struct thread *thread = thread_here;
     uintptr_t address = thread->named == stream ? take_traced(thread->named_cache, size) : 0;
@@ -483,8 +512,8 @@ static __attribute__((noinline)) tarn_status alloc_on_traced(tarn_stream stream,
     return TARN_OK;
 }
 
-static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, size_t size, void **pointer,
-                                                            void *caller)
+static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, size_t size,
+                                                            void **pointer, void *caller)
 {
     struct thread *thread = thread_here;
     uintptr_t address = 0;
@@ -499,7 +528,8 @@ static __attribute__((noinline)) tarn_status alloc_on_large(tarn_stream stream, 
 tarn_status tarn_alloc_on(tarn_stream stream, size_t size, void **pointer)
 {
     struct thread *thread = thread_here;
-    if (!thread || !thread->named_cache || thread->named != stream || size - 1 >= SLAB_MOST || !pointer)
+    if (!thread || !thread->named_cache || thread->named != stream || size - 1 >= SLAB_MOST ||
+        !pointer)
         return alloc_on_large(stream, size, pointer, __builtin_return_address(0));
     uintptr_t address = cache_take_fast(thread->named_cache, thread, size, false);
     if (!address)
@@ -520,8 +550,8 @@ tarn_status tarn_alloc(const tarn_alloc_options *given, size_t size, void **poin
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
     size_t alignment = options->alignment;
     if (alignment & (alignment - 1) || alignment > TARN_MAX_ALIGNMENT)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "alignment %zu is not a power of two up to %zu", alignment,
-                      TARN_MAX_ALIGNMENT);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "alignment %zu is not a power of two up to %zu",
+                      alignment, TARN_MAX_ALIGNMENT);
     if (options->tag && !*tarn_tag_text(options->tag))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "tag %u was never interned", options->tag);
 
@@ -542,11 +572,12 @@ tarn_status tarn_alloc(const tarn_alloc_options *given, size_t size, void **poin
         return failed(TARN_ERROR_INVALID_DEVICE, "the pool is of device %d, not of device %d",
                       store->arena->device->number, number);
     if ((store || options->device != TARN_CURRENT_DEVICE) && stream->device != number)
-        return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not of device %d", stream->device,
-                      number);
+        return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, not of device %d",
+                      stream->device, number);
     struct used used = {0};
     struct asked asked = {.size = size, .alignment = alignment, .tag = options->tag};
-    return store ? alloc_in(store, stream, &asked, pointer) : alloc_for(stream, &asked, pointer, &used);
+    return store ? alloc_in(store, stream, &asked, pointer)
+                 : alloc_for(stream, &asked, pointer, &used);
 }
 
 tarn_status tarn_pool_alloc(tarn_pool *public, tarn_stream stream, size_t size, void **pointer)
@@ -564,7 +595,7 @@ tarn_status tarn_pool_alloc(tarn_pool *public, tarn_stream stream, size_t size, 
     if (status)
         return status;
     if (found->device != device)
-        return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d", found->device,
-                      device);
+        return failed(TARN_ERROR_INVALID_STREAM,
+                      "the stream is of device %d, the pool of device %d", found->device, device);
     return alloc_in(store, found, &(struct asked){.size = size}, pointer);
 }

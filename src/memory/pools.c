@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls on pools, except those that allocate. They check arguments and read options; pool/pool.c creates and ends pools. Owns
- * nothing. */
+/* The public calls on pools, except those that allocate. They check arguments and read options;
+ * pool/pool.c creates and ends pools. Owns nothing. */
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -15,7 +15,8 @@
 
 #include <tarn/sleep.h>
 
-/* Adds and removes a caller's reference. After a removal, this function's caller also drops it from `count`. False if there is none. */
+/* Adds and removes a caller's reference. After a removal, this function's caller also drops it from
+ * `count`. False if there is none. */
 static bool user_retain(struct pool *pool)
 {
     if (!pool_retain(pool))
@@ -36,11 +37,12 @@ static bool asks_for_plain(const tarn_pool_options *options)
 {
     const tarn_segment_sizes *sizes = options->sizes;
     return options->segments >= TARN_SEGMENTS_PLAIN || options->no_split || options->allocator ||
-           sizes->small_segment || sizes->large_segment || sizes->own_segment || sizes->rounding || sizes->max_split ||
-           sizes->max_non_split_rounding;
+           sizes->small_segment || sizes->large_segment || sizes->own_segment || sizes->rounding ||
+           sizes->max_split || sizes->max_non_split_rounding;
 }
 
-/* A copy of the caller's options in the form of this version, and of what they point to. `sizes` is always present. */
+/* A copy of the caller's options in the form of this version, and of what they point to. `sizes` is
+ * always present. */
 struct wanted {
     tarn_pool_options options;
     tarn_segment_sizes sizes;
@@ -50,14 +52,18 @@ struct wanted {
 /* Reads the options; NULL means the defaults. */
 static tarn_status read_options(const tarn_pool_options *given, struct wanted *wanted)
 {
-    static const tarn_pool_options nothing_special = {.size = sizeof nothing_special, .device = TARN_CURRENT_DEVICE};
+    static const tarn_pool_options nothing_special = {.size = sizeof nothing_special,
+                                                      .device = TARN_CURRENT_DEVICE};
     tarn_pool_options *options = &wanted->options;
-    tarn_status status = sized_read("tarn_pool_options", given ? given : &nothing_special, options, sizeof *options);
+    tarn_status status =
+        sized_read("tarn_pool_options", given ? given : &nothing_special, options, sizeof *options);
     if (!status && options->allocator)
-        status = sized_read("tarn_pool_allocator", options->allocator, &wanted->allocator, sizeof wanted->allocator);
+        status = sized_read("tarn_pool_allocator", options->allocator, &wanted->allocator,
+                            sizeof wanted->allocator);
     wanted->sizes = (tarn_segment_sizes){.size = sizeof wanted->sizes};
     if (!status && options->sizes)
-        status = sized_read("tarn_segment_sizes", options->sizes, &wanted->sizes, sizeof wanted->sizes);
+        status =
+            sized_read("tarn_segment_sizes", options->sizes, &wanted->sizes, sizeof wanted->sizes);
     if (status)
         return status;
     options->sizes = &wanted->sizes;
@@ -68,25 +74,30 @@ static tarn_status read_options(const tarn_pool_options *given, struct wanted *w
 static tarn_status check_options(const tarn_pool_options *options)
 {
     const tarn_segment_sizes *sizes = options->sizes;
-    const size_t all[] = {sizes->small_segment, sizes->large_segment, sizes->own_segment,
-                          sizes->rounding,      sizes->max_split,     sizes->max_non_split_rounding};
+    const size_t all[] = {sizes->small_segment, sizes->large_segment,
+                          sizes->own_segment,   sizes->rounding,
+                          sizes->max_split,     sizes->max_non_split_rounding};
     const tarn_pool_allocator *allocator = options->allocator;
     if ((unsigned)options->segments > TARN_SEGMENTS_EXACT)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a tarn_segments value", (int)options->segments);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a tarn_segments value",
+                      (int)options->segments);
     if (allocator && (!allocator->alloc || !allocator->free))
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the allocator's alloc or free is NULL");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] % TARN_BLOCK_UNIT || all[i] > TARN_MAX_SIZE)
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "the segment size %zu is not a multiple of %zu up to 1 EiB",
-                          all[i], TARN_BLOCK_UNIT);
-    if ((options->segments == TARN_SEGMENTS_VIRTUAL || options->exportable || options->registrable) &&
+            return failed(TARN_ERROR_INVALID_ARGUMENT,
+                          "the segment size %zu is not a multiple of %zu up to 1 EiB", all[i],
+                          TARN_BLOCK_UNIT);
+    if ((options->segments == TARN_SEGMENTS_VIRTUAL || options->exportable ||
+         options->registrable) &&
         asks_for_plain(options))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "no_split, sizes and an allocator are for plain segments, not for "
-                                                   "virtual, exportable or registrable memory");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "no_split, sizes and an allocator are for plain segments, not for "
+                      "virtual, exportable or registrable memory");
     if (options->registrable && options->use_on_oom)
-        return failed(
-            TARN_ERROR_INVALID_ARGUMENT,
-            "a registrable pool cannot help out: use_on_oom would give its memory out by the needs of one rank");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "a registrable pool cannot help out: use_on_oom would give its memory out by "
+                      "the needs of one rank");
     return TARN_OK;
 }
 
@@ -97,13 +108,15 @@ static void pool_configure(struct pool *pool, const tarn_pool_options *options)
     store->piece_flags = options->exportable ? DRIVER_PIECE_EXPORTABLE : 0;
     if (options->registrable)
         store->piece_flags = DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA;
-    bool plain = asks_for_plain(options) || (options->segments == TARN_SEGMENTS_DEFAULT && !store->kind.pieces);
+    bool plain = asks_for_plain(options) ||
+                 (options->segments == TARN_SEGMENTS_DEFAULT && !store->kind.pieces);
     bool no_slabs = options->no_split || options->segments == TARN_SEGMENTS_EXACT;
     store_is_of(store,
                 options->registrable ? KIND_REGISTRABLE
                 : plain              ? KIND_PLAIN
                                      : KIND_VIRTUAL,
-                STORE_OF_POOL | (options->no_split ? STORE_NO_SPLIT : 0) | (no_slabs ? STORE_NO_SLABS : 0));
+                STORE_OF_POOL | (options->no_split ? STORE_NO_SPLIT : 0) |
+                    (no_slabs ? STORE_NO_SLABS : 0));
     if (options->no_remap)
         store->flags &= ~(unsigned)STORE_REMAPS;
     store->sizes = *options->sizes;
@@ -135,14 +148,17 @@ tarn_status tarn_pool_create(const tarn_pool_options *given, tarn_pool **result)
     if (status)
         return status;
     if (options->segments == TARN_SEGMENTS_VIRTUAL && !device->properties.virtual_memory)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory: %s", number, device->properties.name);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d has no virtual memory: %s", number,
+                      device->properties.name);
     bool shared = options->exportable || options->registrable;
     if (shared && arena->plain && options->segments == TARN_SEGMENTS_DEFAULT)
         wanted.options.segments = TARN_SEGMENTS_VIRTUAL; /* the driver may have addresses now */
     if (shared && !device->properties.exportable)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", number);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes",
+                      number);
     if (shared && !arena->store.kind.pieces && options->segments != TARN_SEGMENTS_VIRTUAL)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "plain segments cannot be exported; the pool needs virtual ones");
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "plain segments cannot be exported; the pool needs virtual ones");
     if (options->segments == TARN_SEGMENTS_VIRTUAL) {
         status = arena_addresses(arena);
         if (status)
@@ -183,7 +199,8 @@ tarn_status tarn_pool_retain(tarn_pool *pool)
         return status;
     return user_retain(pool_of_public(pool))
                ? TARN_OK
-               : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used again");
+               : failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "the pool's last reference was dropped: it cannot be used again");
 }
 
 tarn_status tarn_pool_release(tarn_pool *public)
@@ -193,9 +210,10 @@ tarn_status tarn_pool_release(tarn_pool *public)
     if (status || !public || store_is_default(store_of_public(public)))
         return status;
     if (!user_let_go(pool))
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "no caller holds a reference to the pool: the remaining references belong to scopes, "
-                      "captures or graphs");
+        return failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "no caller holds a reference to the pool: the remaining references belong to scopes, "
+            "captures or graphs");
     pool_release(pool);
     return TARN_OK;
 }
@@ -206,7 +224,8 @@ tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pool is NULL");
     if (!id.first && !id.second)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "(0, 0) is the id of every device's default pool: call tarn_pool_default() for a device's pool");
+                      "(0, 0) is the id of every device's default pool: call tarn_pool_default() "
+                      "for a device's pool");
     tarn_status status = memory_ready();
     for (int i = 0; !status && i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
@@ -224,7 +243,8 @@ tarn_status tarn_pool_find(tarn_pool_id id, tarn_pool **pool)
     }
     if (status)
         return status;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no pool (%llu, %llu), or its last reference was dropped",
+    return failed(TARN_ERROR_INVALID_ARGUMENT,
+                  "there is no pool (%llu, %llu), or its last reference was dropped",
                   (unsigned long long)id.first, (unsigned long long)id.second);
 }
 
@@ -269,10 +289,12 @@ tarn_status tarn_pool_stats_get(tarn_pool *public, tarn_stats *stats)
 tarn_status tarn_pool_stats_reset(tarn_pool *pool, tarn_stats_what what)
 {
     tarn_status status = pool_check_any(pool);
-    return status ? status : statistics_reset(store_of_public(pool)->arena, store_of_public(pool), what);
+    return status ? status
+                  : statistics_reset(store_of_public(pool)->arena, store_of_public(pool), what);
 }
 
-/* Bytes of the device that a trim of the default pool does not touch: those of pools with references. */
+/* Bytes of the device that a trim of the default pool does not touch: those of pools with
+ * references. */
 static size_t reserved_by_others(struct arena *arena)
 {
     pools_collect(arena);
@@ -310,7 +332,8 @@ tarn_status tarn_pool_limit_set(tarn_pool *pool, size_t bytes)
     mutex_lock(&store->arena->lock);
     store->limit = bytes;
     if (store_is_default(store))
-        store->arena->uncached.limit = bytes; /* it serves instead of the default store while caching is off */
+        store->arena->uncached.limit = bytes; /* it serves instead of the default store while
+                                                 caching is off */
     mutex_unlock(&store->arena->lock);
     return TARN_OK;
 }
@@ -321,7 +344,8 @@ tarn_status tarn_pool_tag_set(tarn_pool *pool, tarn_tag tag)
     if (status)
         return status;
     if (tag && !*tarn_tag_text(tag))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%u is not a tag: tarn_tag_intern() gives one", (unsigned)tag);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%u is not a tag: tarn_tag_intern() gives one",
+                      (unsigned)tag);
     atomic_store(&pool_of_public(pool)->tag, tag);
     return TARN_OK;
 }

@@ -29,7 +29,8 @@ tarn_status tarn_tag_intern(const char *text, tarn_tag *tag)
     memcpy(cut.text, text, strnlen(text, sizeof cut.text - 1));
     uint32_t number = intern(&tags, &cut);
     if (!number && atomic_load(&tags.used) == TAGS)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "tag \"%s\": all %d tags are in use", cut.text, TAGS);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "tag \"%s\": all %d tags are in use", cut.text,
+                      TAGS);
     if (!number)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for tags");
     *tag = (tarn_tag)number;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public call that turns the mode without caching on and off. Owns nothing. Each device's memory of that mode belongs to its
- * arena's store `uncached`. With backend:cudaMallocAsync the mode is always on, and the segments come from the driver's own pools. */
+/* The public call that turns the mode without caching on and off. Owns nothing. Each device's
+ * memory of that mode belongs to its arena's store `uncached`. With backend:cudaMallocAsync the
+ * mode is always on, and the segments come from the driver's own pools. */
 #include "base/status.h"
 #include "base/thread/process.h"
 #include "memory/pressure/trim.h"

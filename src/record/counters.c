@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the arithmetic of the counters, and which of their parts are open. Every change of one event is made under one hold of the
- * counters' lock, or of a part's, so that a reader, who has the part published, sees all of it or nothing.
+/* Owns the arithmetic of the counters, and which of their parts are open. Every change of one event
+ * is made under one hold of the counters' lock, or of a part's, so that a reader, who has the part
+ * published, sees all of it or nothing.
  *
- * What changes with every block is kept as few numbers: an allocation adds to two tallies and compares with the peaks, a free
- * subtracts from one. The statistics of both classes together, of active blocks, and of what was freed are made when they are
- * read. */
+ * What changes with every block is kept as few numbers: an allocation adds to two tallies and
+ * compares with the peaks, a free subtracts from one. The statistics of both classes together, of
+ * active blocks, and of what was freed are made when they are read. */
 #include "record/counters.h"
 
 static void class_add(tarn_stat stats[TARN_STAT_CLASSES], tarn_stat_class class, int64_t change)
@@ -39,7 +40,8 @@ static counters_oversize bit_of(const struct counters *counters)
     return counters->parent ? COUNTERS_OVERSIZE_POOL : COUNTERS_OVERSIZE_DEVICE;
 }
 
-/* Counts what came in a set, where it is oversize there: its bit, or 0; and what goes, by the bits that it has. */
+/* Counts what came in a set, where it is oversize there: its bit, or 0; and what goes, by the bits
+ * that it has. */
 static counters_oversize oversize_add(const struct counters *counters, tarn_stat *stat, size_t size)
 {
     if (!is_oversize(counters, size))
@@ -48,7 +50,8 @@ static counters_oversize oversize_add(const struct counters *counters, tarn_stat
     return bit_of(counters);
 }
 
-static void oversize_end(const struct counters *counters, tarn_stat *stat, counters_oversize oversize)
+static void oversize_end(const struct counters *counters, tarn_stat *stat,
+                         counters_oversize oversize)
 {
     if (oversize & bit_of(counters))
         stat_add(stat, -1);
@@ -88,17 +91,19 @@ static void active_peaks_raise(struct counters *counters)
     (void)tally_raise(&counters->active_peak[TARN_STAT_ALL], &all);
 }
 
-/* After a growth of what is live. Without waiting blocks what is active can pass its peak only where what is live does. */
+/* After a growth of what is live. Without waiting blocks what is active can pass its peak only
+ * where what is live does. */
 static inline void peaks_raise(struct counters *counters, int class)
 {
     struct tally all = tally_sum(&counters->live[0], &counters->live[1]);
-    bool raised = tally_raise(&counters->peak[TARN_STAT_SMALL_POOL + class], &counters->live[class]);
+    bool raised =
+        tally_raise(&counters->peak[TARN_STAT_SMALL_POOL + class], &counters->live[class]);
     raised |= tally_raise(&counters->peak[TARN_STAT_ALL], &all);
     if (raised || counters->waiting[0].blocks || counters->waiting[1].blocks)
         active_peaks_raise(counters);
 }
 
-/* Parts ----------------------------------------------------------------------------------------------------------- */
+/* Parts ---------------------------------------------------------------------------------------- */
 
 #define LOST_MOST 4   /* times that a part is closed early before it is apart */
 #define LOST_EARLY 64 /* blocks taken: closed before, it was opened in vain */
@@ -110,8 +115,8 @@ static const struct tally anything[2] = {{INT64_MIN / 8, INT64_MIN / 8, INT64_MI
                                          {INT64_MIN / 8, INT64_MIN / 8, INT64_MIN / 8}};
 
 /* What a part that is published may count: between `least` and `most` of what is live since. */
-static void part_bound_locked(struct counters_part *part, const struct tally most[2], const struct tally *most_all,
-                              const struct tally least[2])
+static void part_bound_locked(struct counters_part *part, const struct tally most[2],
+                              const struct tally *most_all, const struct tally least[2])
 {
     for (int class = 0; class < 2; class ++) {
         struct counters_part_class *of = &part->of[class];
@@ -175,8 +180,8 @@ static void part_end_locked(struct counters *root, struct counters_part *part)
     part->counters = NULL;
 }
 
-/* Before more is counted in a set: the exact part, which has been told how much that may be, is closed; unless it is `part`, the one that
- * is taken up, or NULL. */
+/* Before more is counted in a set: the exact part, which has been told how much that may be, is
+ * closed; unless it is `part`, the one that is taken up, or NULL. */
 static void exact_end_locked(struct counters *root, const struct counters_part *part)
 {
     struct counters_part *exact = root->exact;
@@ -190,8 +195,8 @@ static void exact_end_locked(struct counters *root, const struct counters_part *
     counters_part_unlock(exact);
 }
 
-/* Publishes all parts of a device; no peak is raised by one beside what another has yet to publish. An exact one is closed: it would have
- * to be told anew how much it may count. */
+/* Publishes all parts of a device; no peak is raised by one beside what another has yet to publish.
+ * An exact one is closed: it would have to be told anew how much it may count. */
 static void parts_publish_locked(struct counters *root)
 {
     for (struct counters_part *part = root->open; part; part = part->next) {
@@ -236,7 +241,8 @@ void counters_take_up(struct counters *root, struct counters_part *part)
         part_publish_locked(part);
     if (part->state == COUNTERS_APART) {
         part_publish_live_locked(
-            part); /* threads compete, so as little as possible: the rest goes with the next reading */
+            part); /* threads compete, so as little as possible: the rest goes with the next
+                      reading */
         part_raise_locked(part);
         if (pthread_equal(root->thread, pthread_self()))
             part->lost = 0; /* nobody competes any more */
@@ -275,19 +281,23 @@ static void part_limit_locked(struct counters_part *part)
 static void part_apart_locked(struct counters_part *part)
 {
     static const int64_t small = COUNTERS_APART_SMALL, large = COUNTERS_APART_LARGE;
-    const struct tally most[2] = {{COUNTERS_APART_BLOCKS, small, small}, {COUNTERS_APART_BLOCKS, large, large}};
-    const struct tally less[2] = {tally_difference(nothing, &most[0]), tally_difference(nothing, &most[1])};
+    const struct tally most[2] = {{COUNTERS_APART_BLOCKS, small, small},
+                                  {COUNTERS_APART_BLOCKS, large, large}};
+    const struct tally less[2] = {tally_difference(nothing, &most[0]),
+                                  tally_difference(nothing, &most[1])};
     part_bound_locked(part, most, &UNBOUNDED, less);
 }
 
 /* While there is a limit for oversize blocks each is held against it, which a part does not. */
 static bool has_limit(const struct counters *counters)
 {
-    return counters->values.max_split_size >= 0 || (counters->parent && counters->parent->values.max_split_size >= 0);
+    return counters->values.max_split_size >= 0 ||
+           (counters->parent && counters->parent->values.max_split_size >= 0);
 }
 
 /* Both locks held; the part is published, unless it is apart. */
-static void part_open_locked(struct counters *root, struct counters *counters, struct counters_part *part)
+static void part_open_locked(struct counters *root, struct counters *counters,
+                             struct counters_part *part)
 {
     if (has_limit(counters))
         return; /* it is closed: counters_max_split() */
@@ -332,7 +342,8 @@ void counters_part_compete(struct counters_part *part)
 void counters_part_close(struct counters_part *part)
 {
     counters_part_lock(part);
-    struct counters *counters = part->counters; /* which nobody sets while the heap is between two lives */
+    struct counters *counters = part->counters; /* which nobody sets while the heap is between two
+                                                   lives */
     counters_part_unlock(part);
     if (!counters)
         return;
@@ -347,14 +358,15 @@ void counters_part_close(struct counters_part *part)
     counters_unlock(counters);
 }
 
-/* Blocks ---------------------------------------------------------------------------------------------------------- */
+/* Blocks --------------------------------------------------------------------------------------- */
 
-counters_oversize counters_allocated_locked(struct counters *counters, struct counters_part *part, size_t size,
-                                            size_t requested)
+counters_oversize counters_allocated_locked(struct counters *counters, struct counters_part *part,
+                                            size_t size, size_t requested)
 {
     int class = class_of(size);
     counters_oversize oversize = 0;
-    if (part && part->state == COUNTERS_APART && counters_part_allocated_locked(part, size, requested))
+    if (part && part->state == COUNTERS_APART &&
+        counters_part_allocated_locked(part, size, requested))
         return 0; /* while a part is open, there is no limit */
     for (; counters; counters = counters->parent) {
         tally_add(&counters->live[class], 1, (int64_t)size, (int64_t)requested);
@@ -366,7 +378,8 @@ counters_oversize counters_allocated_locked(struct counters *counters, struct co
 }
 
 /* A block is live no more. */
-static void live_end(struct counters *counters, int class, size_t size, size_t requested, counters_oversize oversize)
+static void live_end(struct counters *counters, int class, size_t size, size_t requested,
+                     counters_oversize oversize)
 {
     tally_add(&counters->live[class], -1, -(int64_t)size, -(int64_t)requested);
     oversize_end(counters, &counters->values.oversize_allocations, oversize);
@@ -380,15 +393,16 @@ static void freed_and_completed_locked(struct counters *counters, size_t size, s
         live_end(counters, class, size, requested, oversize);
 }
 
-void counters_freed_and_completed_locked(struct counters *counters, struct counters_part *part, size_t size,
-                                         size_t requested, counters_oversize oversize)
+void counters_freed_and_completed_locked(struct counters *counters, struct counters_part *part,
+                                         size_t size, size_t requested, counters_oversize oversize)
 {
-    if (!part || part->state != COUNTERS_APART || !counters_part_freed_locked(part, size, requested, oversize))
+    if (!part || part->state != COUNTERS_APART ||
+        !counters_part_freed_locked(part, size, requested, oversize))
         freed_and_completed_locked(counters, size, requested, oversize);
 }
 
-void counters_freed_and_completed(struct counters *counters, struct counters_part *part, size_t size, size_t requested,
-                                  counters_oversize oversize)
+void counters_freed_and_completed(struct counters *counters, struct counters_part *part,
+                                  size_t size, size_t requested, counters_oversize oversize)
 {
     if (!part) {
         counters_lock(counters);
@@ -406,8 +420,10 @@ void counters_freed_and_completed(struct counters *counters, struct counters_par
     counters_return(root_of(counters), part, counters);
 }
 
-/* The block may be counted in a part that has not published it, and the exact part need not be closed: what is active stays as it is. */
-void counters_freed(struct counters *counters, size_t size, size_t requested, counters_oversize oversize)
+/* The block may be counted in a part that has not published it, and the exact part need not be
+ * closed: what is active stays as it is. */
+void counters_freed(struct counters *counters, size_t size, size_t requested,
+                    counters_oversize oversize)
 {
     int class = class_of(size);
     struct counters *own = counters;
@@ -468,7 +484,8 @@ void counters_publish(struct counters *counters, const struct counters_small *sm
     counters_lock(own);
     exact_end_locked(root_of(own), NULL);
     for (; counters; counters = counters->parent) {
-        tally_add(&counters->live[0], small->taken - small->given, small->bytes_taken - small->bytes_given,
+        tally_add(&counters->live[0], small->taken - small->given,
+                  small->bytes_taken - small->bytes_given,
                   small->requested_taken - small->requested_given);
         tally_add(&counters->taken[0], small->taken, small->bytes_taken, small->requested_taken);
         peaks_raise(counters, 0);
@@ -476,8 +493,8 @@ void counters_publish(struct counters *counters, const struct counters_small *sm
     counters_unlock(own);
 }
 
-void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested, size_t more_requested,
-                       counters_oversize *oversize)
+void counters_extended(struct counters *counters, size_t size, size_t more, size_t requested,
+                       size_t more_requested, counters_oversize *oversize)
 {
     int from = class_of(size), to = class_of(size + more);
     struct counters *own = counters;
@@ -494,7 +511,8 @@ void counters_extended(struct counters *counters, size_t size, size_t more, size
         tally_add(&counters->taken[to], 0, (int64_t)more, (int64_t)more_requested);
         peaks_raise(counters, to);
         if (more && !(*oversize & bit_of(counters)))
-            *oversize |= oversize_add(counters, &counters->values.oversize_allocations, size + more);
+            *oversize |=
+                oversize_add(counters, &counters->values.oversize_allocations, size + more);
     }
     counters_unlock(own);
 }
@@ -533,7 +551,8 @@ counters_oversize counters_segment(struct counters *counters, size_t size, bool 
     return oversize;
 }
 
-void counters_segment_gone(struct counters *counters, size_t size, bool large, counters_oversize oversize)
+void counters_segment_gone(struct counters *counters, size_t size, bool large,
+                           counters_oversize oversize)
 {
     struct counters *own = counters;
     counters_lock(own);
@@ -553,7 +572,8 @@ static void stat_kept(tarn_stat *stat, int64_t change)
         stat->peak = stat->current;
 }
 
-void counters_segment_kept(struct counters *counters, size_t size, bool large, counters_oversize oversize)
+void counters_segment_kept(struct counters *counters, size_t size, bool large,
+                           counters_oversize oversize)
 {
     tarn_stat_class classes[] = {TARN_STAT_ALL, class_of_segment(large)};
     struct counters *own = counters;
@@ -570,8 +590,8 @@ void counters_segment_kept(struct counters *counters, size_t size, bool large, c
     counters_unlock(own);
 }
 
-counters_oversize counters_segment_move(struct counters *from, struct counters *to, size_t size, bool large,
-                                        counters_oversize oversize)
+counters_oversize counters_segment_move(struct counters *from, struct counters *to, size_t size,
+                                        bool large, counters_oversize oversize)
 {
     counters_lock(from); /* that of the device, which has it either way, and of both */
     if (from->parent) {
@@ -629,15 +649,19 @@ void counters_add(struct counters *counters, size_t scalar)
 
 /* One class of the counters that are made of tallies; or all, where they are the sums over both. */
 static void class_read(const struct counters *counters, tarn_stats *stats, tarn_stat_class class,
-                       const struct tally *live, const struct tally *waiting, const struct tally *taken,
-                       const struct tally *freed, const struct tally *completed)
+                       const struct tally *live, const struct tally *waiting,
+                       const struct tally *taken, const struct tally *freed,
+                       const struct tally *completed)
 {
     const struct tally *peak = &counters->peak[class], *active = &counters->active_peak[class];
-    stats->allocation[class] = (tarn_stat){live->blocks, peak->blocks, taken->blocks, freed->blocks};
-    stats->allocated_bytes[class] = (tarn_stat){live->bytes, peak->bytes, taken->bytes, freed->bytes};
-    stats->requested_bytes[class] = (tarn_stat){live->requested, peak->requested, taken->requested, freed->requested};
-    stats->active[class] =
-        (tarn_stat){live->blocks + waiting->blocks, active->blocks, taken->blocks, completed->blocks};
+    stats->allocation[class] =
+        (tarn_stat){live->blocks, peak->blocks, taken->blocks, freed->blocks};
+    stats->allocated_bytes[class] =
+        (tarn_stat){live->bytes, peak->bytes, taken->bytes, freed->bytes};
+    stats->requested_bytes[class] =
+        (tarn_stat){live->requested, peak->requested, taken->requested, freed->requested};
+    stats->active[class] = (tarn_stat){live->blocks + waiting->blocks, active->blocks,
+                                       taken->blocks, completed->blocks};
     stats->active_bytes[class] =
         (tarn_stat){live->bytes + waiting->bytes, active->bytes, taken->bytes, completed->bytes};
 }
@@ -651,8 +675,8 @@ static void tallies_read(const struct counters *counters, tarn_stats *stats)
         freed[class] = tally_difference(&all, live);
         struct tally held = tally_difference(&counters->waiting[class], &counters->waited[class]);
         completed[class] = tally_difference(&freed[class], &held);
-        class_read(counters, stats, TARN_STAT_SMALL_POOL + (tarn_stat_class) class, live, &counters->waiting[class],
-                   taken, &freed[class], &completed[class]);
+        class_read(counters, stats, TARN_STAT_SMALL_POOL + (tarn_stat_class) class, live,
+                   &counters->waiting[class], taken, &freed[class], &completed[class]);
     }
     struct tally live = tally_sum(&counters->live[0], &counters->live[1]);
     struct tally waiting = tally_sum(&counters->waiting[0], &counters->waiting[1]);

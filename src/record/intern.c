@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns no table. A table's chunks and buckets are made under its lock and never given back; an entry is written before its number
- * stands in a chain, and not changed then. */
+/* Owns no table. A table's chunks and buckets are made under its lock and never given back; an
+ * entry is written before its number stands in a chain, and not changed then. */
 #include "record/intern.h"
 #include "base/pages.h"
 
@@ -18,7 +18,8 @@ static size_t entry_size(const struct intern *table)
 
 static char *entry(const struct intern *table, uint32_t number)
 {
-    char *chunk = atomic_load_explicit(&table->chunks[(number - 1) / INTERN_CHUNK], memory_order_acquire);
+    char *chunk =
+        atomic_load_explicit(&table->chunks[(number - 1) / INTERN_CHUNK], memory_order_acquire);
     return chunk ? chunk + (number - 1) % INTERN_CHUNK * entry_size(table) : NULL;
 }
 

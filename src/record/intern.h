@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Numbers for values: each distinct value of a table has a number, from 1 on in the order in which they came. Nothing is ever
- * forgotten, so that a value is read, and a known one found, without a lock. Thread-safe. */
+/* Numbers for values: each distinct value of a table has a number, from 1 on in the order in which
+ * they came. Nothing is ever forgotten, so that a value is read, and a known one found, without a
+ * lock. Thread-safe. */
 #ifndef TARN_RECORD_INTERN_H
 #define TARN_RECORD_INTERN_H
 
@@ -29,7 +30,8 @@ struct intern {
     }
 #define INTERN_MOST (INTERN_CHUNKS * INTERN_CHUNK)
 
-/* The number of a value, of which a copy is kept. 0 where the table is full or the host has no memory. */
+/* The number of a value, of which a copy is kept. 0 where the table is full or the host has no
+ * memory. */
 uint32_t intern(struct intern *table, const void *value);
 /* The value of a number that was given; NULL for 0 and what was not. */
 const void *intern_value(const struct intern *table, uint32_t number);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The numbers of places. Pools and streams come and go while places stay in the rings, so a number is used again when nothing refers
- * to it: no record in a ring, no holder, and no thread that got it recently and may be about to write it. This is checked when a quarter
- * has been added since the last check, so a trace that stays on needs only memory for what it shows. Owns the table, whose chunks are never
- * given back: a number that is in use can be read without a lock. */
+/* The numbers of places. Pools and streams come and go while places stay in the rings, so a number
+ * is used again when nothing refers to it: no record in a ring, no holder, and no thread that got
+ * it recently and may be about to write it. This is checked when a quarter has been added since the
+ * last check, so a trace that stays on needs only memory for what it shows. Owns the table, whose
+ * chunks are never given back: a number that is in use can be read without a lock. */
 #include "base/pages.h"
 #include "record/trace.h"
 
@@ -32,13 +33,15 @@ static uint32_t unused, turn = 1, added, keepers;
 
 static struct entry *entry_of(uint32_t number)
 {
-    return &atomic_load_explicit(&chunks[(number - 1) / CHUNK], memory_order_acquire)[(number - 1) % CHUNK];
+    return &atomic_load_explicit(&chunks[(number - 1) / CHUNK],
+                                 memory_order_acquire)[(number - 1) % CHUNK];
 }
 
 static uint32_t *bucket_of(const struct trace_place *place)
 {
     uint64_t hash = place->pool[0] * 0x9e3779b97f4a7c15u ^ place->pool[1] * 0xc2b2ae3d27d4eb4fu ^
-                    place->stream * 0x165667b19e3779f9u ^ place->native ^ (uint64_t)place->device << 20;
+                    place->stream * 0x165667b19e3779f9u ^ place->native ^
+                    (uint64_t)place->device << 20;
     return &buckets[(hash ^ hash >> 32 ^ hash >> 15) % BUCKETS];
 }
 
@@ -52,8 +55,8 @@ static void mark_ring(const struct trace_ring *ring, uint8_t *marks)
             uint64_t words[TRACE_WORDS];
         } entry;
         size_t word = offsetof(struct trace_record, place_and_kind) / sizeof(uint64_t);
-        entry.words[word] =
-            atomic_load_explicit(&ring->words[(at & ring->mask) * TRACE_WORDS + word], memory_order_relaxed);
+        entry.words[word] = atomic_load_explicit(
+            &ring->words[(at & ring->mask) * TRACE_WORDS + word], memory_order_relaxed);
         uint32_t number = trace_place_of(&entry.record);
         if (number <= most)
             marks[number / 8] |= (uint8_t)(1 << number % 8);
@@ -84,7 +87,8 @@ static void sweep_locked(void)
         mark_ring(ring, marks);
     for (uint32_t number = 1; number <= most; number++) {
         const struct entry *entry = entry_of(number);
-        if (entry->used && !entry->holders && entry->turn < turn && !(marks[number / 8] & 1 << number % 8))
+        if (entry->used && !entry->holders && entry->turn < turn &&
+            !(marks[number / 8] & 1 << number % 8))
             forget_locked(number);
     }
     pages_free(marks, bytes);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Call stacks, as numbers of return addresses. Owns the unwinder: libunwind's, which keeps what it learned of a function
- * (nongnu libunwind, unw_backtrace), where that library is installed, else libc's backtrace() where it has one, as glibc has and
- * musl has not. Under the thread sanitizer libc's too: at a thread's end libunwind takes a lock when the sanitizer has forgotten the
+/* Call stacks, as numbers of return addresses. Owns the unwinder: libunwind's, which keeps what it
+ * learned of a function (nongnu libunwind, unw_backtrace), where that library is installed, else
+ * libc's backtrace() where it has one, as glibc has and musl has not. Under the thread sanitizer
+ * libc's too: at a thread's end libunwind takes a lock when the sanitizer has forgotten the
  * thread. */
 #include "record/stack.h"
 #include "base/thread/cancel.h"
@@ -19,16 +20,19 @@
 
 #define MOST_SKIPPED 8
 
-/* Set once. Threads that record may meet it while it is being found: then they have no stack yet. */
+/* Set once. Threads that record may meet it while it is being found: then they have no stack
+ * yet. */
 static int (*_Atomic unwind)(void **frames, int room);
 static atomic_bool looked; /* for an unwinder, whether there is one or not */
 
-/* Several threads may look at once, and find the same: none waits for another, which may be waiting for the loader. */
+/* Several threads may look at once, and find the same: none waits for another, which may be waiting
+ * for the loader. */
 static void find_unwinder(void)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     bool sanitized = dlsym(RTLD_DEFAULT, "__tsan_init");
-    void *library = sanitized ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL), *found = NULL;
+    void *library = sanitized ? NULL : dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL),
+         *found = NULL;
     if (library)
         found = dlsym(library, "unw_backtrace");
     int (*walks)(void **, int) = backtrace;

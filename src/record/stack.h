@@ -10,8 +10,8 @@
 /* Whether that can be done here. Thread-safe, as is the walk. */
 bool stack_can_be_walked(void);
 
-/* Return addresses, innermost first, at most `room`; perhaps one of this function's own before them. How many: 0 where it cannot
- * be done. Some 1 us. */
+/* Return addresses, innermost first, at most `room`; perhaps one of this function's own before
+ * them. How many: 0 where it cannot be done. Some 1 us. */
 int stack_walk(void **frames, int room);
 
 #endif

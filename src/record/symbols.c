@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what a look-up of symbols needs while it is open. libdw is opened when the first snapshot with stacks is written, and stays;
- * its prototypes are those of elfutils/libdwfl.h. */
+/* Owns what a look-up of symbols needs while it is open. libdw is opened when the first snapshot
+ * with stacks is written, and stays; its prototypes are those of elfutils/libdwfl.h. */
 #include "record/symbols.h"
 #include "base/pages.h"
 #include "base/thread/lock.h"
@@ -29,7 +29,8 @@ struct dw {
     Dwfl *(*begin)(const struct callbacks *);
     void (*end)(Dwfl *);
     int (*report)(Dwfl *, pid_t);
-    int (*report_end)(Dwfl *, int (*)(Dwfl_Module *, void *, const char *, uint64_t, void *), void *);
+    int (*report_end)(Dwfl *, int (*)(Dwfl_Module *, void *, const char *, uint64_t, void *),
+                      void *);
     Dwfl_Module *(*module)(Dwfl *, uint64_t);
     const char *(*name)(Dwfl_Module *, uint64_t);
     Dwfl_Line *(*source)(Dwfl_Module *, uint64_t);
@@ -44,10 +45,12 @@ static atomic_bool looked;
 
 struct symbols {
     Dwfl *dwfl;
-    const void *own; /* where the library's own object is loaded; NULL in a program that has it inside */
+    const void *own; /* where the library's own object is loaded; NULL in a program that has it
+                        inside */
 };
 
-/* Several threads may look at once, and find the same: none waits for another, which may be waiting for the loader. */
+/* Several threads may look at once, and find the same: none waits for another, which may be waiting
+ * for the loader. */
 static void find_libdw(void)
 {
     struct dw here = {.there = false};

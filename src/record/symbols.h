@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The names of return addresses of this process: function, file and line where debug information is there and elfutils' libdw is
- * installed; else what the dynamic linker knows. */
+/* The names of return addresses of this process: function, file and line where debug information is
+ * there and elfutils' libdw is installed; else what the dynamic linker knows. */
 #ifndef TARN_RECORD_SYMBOLS_H
 #define TARN_RECORD_SYMBOLS_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A clock for stamps: the processor's own counter where that runs at one rate on all cores, else the system's monotonic clock. */
+/* A clock for stamps: the processor's own counter where that runs at one rate on all cores, else
+ * the system's monotonic clock. */
 #ifndef TARN_RECORD_TICKS_H
 #define TARN_RECORD_TICKS_H
 
@@ -31,7 +32,8 @@ static inline uint64_t ticks_now(void)
     return ticks_of_system();
 }
 
-/* Before a stamp that must not be older than what this thread has seen: a processor reads its counter ahead of loads before it. */
+/* Before a stamp that must not be older than what this thread has seen: a processor reads its
+ * counter ahead of loads before it. */
 static inline void ticks_fence(void)
 {
 #if defined __x86_64__

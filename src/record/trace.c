@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the rings and the tables of what repeats. The list of rings only grows; a ring whose thread has ended keeps its records
- * until another thread's overwrite them. */
+/* Owns the rings and the tables of what repeats. The list of rings only grows; a ring whose thread
+ * has ended keeps its records until another thread's overwrite them. */
 #include "record/trace.h"
 #include "base/pages.h"
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The trace: what happened to memory, as records of one size in a ring a thread. A thread writes its own ring without a lock; a
- * reader copies what was not overwritten meanwhile (trace_read.c).
+/* The trace: what happened to memory, as records of one size in a ring a thread. A thread writes
+ * its own ring without a lock; a reader copies what was not overwritten meanwhile (trace_read.c).
  *
- * Order. A record is stamped while its writer has what it is about: an allocation once the block is owned, a free before the
- * block is available to anyone else. So between threads the stamps of one block are in order, except for two that a processor took
- * ahead of its loads: of those the reader knows that a block is freed before it is handed out again.
+ * Order. A record is stamped while its writer has what it is about: an allocation once the block is
+ * owned, a free before the block is available to anyone else. So between threads the stamps of one
+ * block are in order, except for two that a processor took ahead of its loads: of those the reader
+ * knows that a block is freed before it is handed out again.
  *
- * What repeats is a number: the place (device, pool, stream; place.c), the region, the tag and the call stack (intern.h). */
+ * What repeats is a number: the place (device, pool, stream; place.c), the region, the tag and the
+ * call stack (intern.h). */
 #ifndef TARN_RECORD_TRACE_H
 #define TARN_RECORD_TRACE_H
 
@@ -17,8 +19,8 @@
 
 #include <stdbool.h>
 
-/* X(kind): free is a free that needs no wait: requested and completed at once. `remote` is the same by a thread that does not
- * own the block, and does not lock its heap. */
+/* X(kind): free is a free that needs no wait: requested and completed at once. `remote` is the same
+ * by a thread that does not own the block, and does not lock its heap. */
 #define TRACE_KIND_LIST(X) \
     X(alloc)               \
     X(free)                \
@@ -86,8 +88,8 @@ struct trace_stack {
 
 extern struct intern trace_regions, trace_threads, trace_texts, trace_stacks;
 
-/* What a record says. `size` is as requested for blocks; of other kinds `address` and `size` are what their writer says: a text's
- * number, an event, a limit. */
+/* What a record says. `size` is as requested for blocks; of other kinds `address` and `size` are
+ * what their writer says: a text's number, an event, a limit. */
 struct trace_record {
     uint64_t time; /* ticks (ticks.h) */
     uint64_t address;
@@ -123,21 +125,23 @@ static inline bool trace_is_on(void)
     return __builtin_expect(atomic_load_explicit(&trace_on, memory_order_relaxed), false);
 }
 
-/* The number of a place, for a record that is written at once; 0 where there is no room for it. Held, for records to come, until it
- * is dropped as often. */
+/* The number of a place, for a record that is written at once; 0 where there is no room for it.
+ * Held, for records to come, until it is dropped as often. */
 uint32_t trace_place(const struct trace_place *place);
 uint32_t trace_place_hold(const struct trace_place *place);
 void trace_place_drop(uint32_t number); /* 0 is fine */
-/* The place of a number, of a record that a ring has or that was copied; NULL for 0 and what was not given. Between the two calls of
- * trace_places_keep(), which may nest, no number gets another place. */
+/* The place of a number, of a record that a ring has or that was copied; NULL for 0 and what was
+ * not given. Between the two calls of trace_places_keep(), which may nest, no number gets another
+ * place. */
 const struct trace_place *trace_place_value(uint32_t number);
 void trace_places_keep(bool keep);
 /* The greatest number that was given. */
 uint32_t trace_places_most(void);
 
 /* Writes a record. By the ring's thread; no lock, no call. */
-static inline void trace_put(struct trace_ring *ring, enum trace_kind kind, uint64_t address, uint64_t size,
-                             uint32_t place, uint32_t region, uint32_t stack, uint16_t tag)
+static inline void trace_put(struct trace_ring *ring, enum trace_kind kind, uint64_t address,
+                             uint64_t size, uint32_t place, uint32_t region, uint32_t stack,
+                             uint16_t tag)
 {
     union {
         struct trace_record record;
@@ -159,27 +163,28 @@ static inline void trace_put(struct trace_ring *ring, enum trace_kind kind, uint
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
 }
 
-/* A ring for a thread, one that an ended thread left or a new one; NULL where the host has no memory: then what the thread does
- * is counted as lost. And the end of that. */
-struct trace_ring *trace_ring_take(uint16_t thread); /* which has that number; 0: that is to have one */
+/* A ring for a thread, one that an ended thread left or a new one; NULL where the host has no
+ * memory: then what the thread does is counted as lost. And the end of that. */
+struct trace_ring *trace_ring_take(uint16_t thread); /* which has that number; 0: that is to have
+                                                        one */
 void trace_ring_leave(struct trace_ring *ring);
 bool trace_ring_fits(const struct trace_ring *ring); /* it has the size that was asked for last */
 void trace_lose(void);
 
-/* Turns recording on and off. What was recorded stays until it is cleared. Where all who record know that it is on,
- * trace_is_whole() says so: nothing is missing from there on. */
+/* Turns recording on and off. What was recorded stays until it is cleared. Where all who record
+ * know that it is on, trace_is_whole() says so: nothing is missing from there on. */
 void trace_start(size_t records, enum trace_stack_mode stacks);
 void trace_is_whole(void);
 void trace_stop(void);
 void trace_clear(void);
 void trace_count(uint64_t *kept, uint64_t *lost);
 
-/* The call stack of the caller, without the innermost `skip` frames; 0 where there is none. Some 1 us. Before the first, outside all
- * locks, trace_stacks_prepare(): that loads a library. */
+/* The call stack of the caller, without the innermost `skip` frames; 0 where there is none. Some 1
+ * us. Before the first, outside all locks, trace_stacks_prepare(): that loads a library. */
 uint32_t trace_stack_here(unsigned skip);
 void trace_stacks_prepare(void);
 
-/* Reading --------------------------------------------------------------------------------------------------------- */
+/* Reading -------------------------------------------------------------------------------------- */
 
 /* What was recorded up to now, in order. */
 struct trace_copy {
@@ -191,8 +196,8 @@ struct trace_copy {
 
 /* False where the host has no memory. trace_copy_finish() frees it. */
 bool trace_read(struct trace_copy *copy);
-/* The first of all rings, the newest; what had no ring, and the time from which on no record is missing but those that a ring
- * overwrote. */
+/* The first of all rings, the newest; what had no ring, and the time from which on no record is
+ * missing but those that a ring overwrote. */
 const struct trace_ring *trace_rings(uint64_t *lost, uint64_t *whole_since);
 void trace_copy_finish(struct trace_copy *copy);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads the rings while their threads write on: copies each, throws away what may have been overwritten meanwhile, and merges the
- * copies by time. Owns only the copy that it returns. */
+/* Reads the rings while their threads write on: copies each, throws away what may have been
+ * overwritten meanwhile, and merges the copies by time. Owns only the copy that it returns. */
 #include "base/pages.h"
 #include "record/trace.h"
 
@@ -18,7 +18,8 @@ struct part {
     uint64_t overwritten;
 };
 
-/* The first record that a ring still has and that was not cleared. A clear may have come since `head` was read. */
+/* The first record that a ring still has and that was not cleared. A clear may have come since
+ * `head` was read. */
 static uint64_t ring_first(const struct trace_ring *ring, uint64_t head)
 {
     uint64_t size = ring->mask + 1, begin = atomic_load(&ring->begin);
@@ -43,7 +44,8 @@ static void part_copy(struct part *part, struct trace_record *to)
     uint64_t *words = (uint64_t *)to;
     for (uint64_t at = first; at < head; at++)
         for (size_t i = 0; i < TRACE_WORDS; i++)
-            *words++ = atomic_load_explicit(&ring->words[(at & ring->mask) * TRACE_WORDS + i], memory_order_relaxed);
+            *words++ = atomic_load_explicit(&ring->words[(at & ring->mask) * TRACE_WORDS + i],
+                                            memory_order_relaxed);
     atomic_thread_fence(memory_order_acquire);
     uint64_t now = atomic_load_explicit(&ring->head, memory_order_relaxed);
     uint64_t whole = now + 1 > size ? now + 1 - size : 0; /* the next one may be half written */
@@ -54,8 +56,8 @@ static void part_copy(struct part *part, struct trace_record *to)
 }
 
 /* Merges two neighbouring parts, each in order, into another buffer. */
-static void merge_two(const struct trace_record *left, size_t lefts, const struct trace_record *right, size_t rights,
-                      struct trace_record *to)
+static void merge_two(const struct trace_record *left, size_t lefts,
+                      const struct trace_record *right, size_t rights, struct trace_record *to)
 {
     while (lefts && rights) {
         bool take = left->time <= right->time;
@@ -67,14 +69,18 @@ static void merge_two(const struct trace_record *left, size_t lefts, const struc
 }
 
 /* Merges parts by twos until there is one; gives the buffer that has it. */
-static struct trace_record *merge(struct part *parts, size_t count, struct trace_record *from, struct trace_record *to)
+static struct trace_record *merge(struct part *parts, size_t count, struct trace_record *from,
+                                  struct trace_record *to)
 {
     while (count > 1) {
         size_t made = 0;
         for (size_t i = 0; i < count; i += 2) {
-            struct part *left = &parts[i], *right = i + 1 < count ? &parts[i + 1] : &(struct part){0};
-            merge_two(from + left->first, left->count, from + right->first, right->count, to + left->first);
-            parts[made++] = (struct part){.first = left->first, .count = left->count + right->count};
+            struct part *left = &parts[i],
+                        *right = i + 1 < count ? &parts[i + 1] : &(struct part){0};
+            merge_two(from + left->first, left->count, from + right->first, right->count,
+                      to + left->first);
+            parts[made++] =
+                (struct part){.first = left->first, .count = left->count + right->count};
         }
         count = made;
         struct trace_record *swap = from;
@@ -104,14 +110,15 @@ static uint64_t *slot_of(uint64_t *table, size_t slots, uint64_t address)
     return &table[at];
 }
 
-/* Has the free of a block that another thread then took stand before that: the stamps may be some ns out of order. Without
- * host memory for the table the order stays as it is. */
+/* Has the free of a block that another thread then took stand before that: the stamps may be some
+ * ns out of order. Without host memory for the table the order stays as it is. */
 static void put_frees_first(struct trace_record *records, size_t count)
 {
     size_t slots = 1024;
     while (slots < 2 * count)
         slots *= 2;
-    uint64_t *live = pages_map(slots * sizeof *live); /* addresses, with bit 0 set while a block is there */
+    uint64_t *live = pages_map(slots * sizeof *live); /* addresses, with bit 0 set while a block is
+                                                         there */
     for (size_t i = 0; live && i < count; i++) {
         if (!takes(&records[i]) && !gives(&records[i]))
             continue;
@@ -154,8 +161,10 @@ static size_t index_of(const struct trace_copy *copy, uint64_t time)
     return low;
 }
 
-/* Copies what the rings have, one after the other; gives the time from which on that is everything. */
-static uint64_t parts_copy(struct part *parts, size_t count, struct trace_copy *copy, struct trace_record *to)
+/* Copies what the rings have, one after the other; gives the time from which on that is
+ * everything. */
+static uint64_t parts_copy(struct part *parts, size_t count, struct trace_copy *copy,
+                           struct trace_record *to)
 {
     uint64_t exact = 0;
     for (size_t i = 0; i < count; i++) {
@@ -207,7 +216,8 @@ void trace_count(uint64_t *kept, uint64_t *lost)
     *kept = 0;
     uint64_t whole;
     for (const struct trace_ring *ring = trace_rings(lost, &whole); ring; ring = ring->next) {
-        uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire), begin = atomic_load(&ring->begin);
+        uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire),
+                 begin = atomic_load(&ring->begin);
         uint64_t first = ring_first(ring, head);
         *kept += head - first;
         *lost += first > begin ? first - begin : 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Statistics on standard error when the program ends, or at tarn_shutdown() where that comes first: what TARN_STATS=1 asks for. Owns whether
- * they are wanted and were printed. The last survey is made by the thread that ends the process, with no lock held. */
+/* Statistics on standard error when the program ends, or at tarn_shutdown() where that comes first:
+ * what TARN_STATS=1 asks for. Owns whether they are wanted and were printed. The last survey is
+ * made by the thread that ends the process, with no lock held. */
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -66,8 +67,9 @@ static void say_calls(int device)
         return;
     for (int kind = 0; tarn_host_call_name(kind); kind++)
         if (ledger.calls[kind] && length < sizeof text)
-            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s %llu", length ? ", " : "",
-                                       tarn_host_call_name(kind), (unsigned long long)ledger.calls[kind]);
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s %llu",
+                                       length ? ", " : "", tarn_host_call_name(kind),
+                                       (unsigned long long)ledger.calls[kind]);
     if (length)
         log_say("stats:   calls of the driver: %s", text);
 }
@@ -78,8 +80,9 @@ static void say_pools(const struct survey *survey, int device)
         const struct survey_pool *pool = &survey->pools[i];
         if (pool->device == device)
             log_say("stats:   pool (%llu, %llu): reserved %s, allocated %s, waiting %s%s%s",
-                    (unsigned long long)pool->id[0], (unsigned long long)pool->id[1], amount(pool->reserved).text,
-                    amount(pool->allocated).text, amount(pool->waiting).text,
+                    (unsigned long long)pool->id[0], (unsigned long long)pool->id[1],
+                    amount(pool->reserved).text, amount(pool->allocated).text,
+                    amount(pool->waiting).text,
                     pool->flags & SURVEY_POOL_HELD ? ", held by a graph" : "",
                     pool->flags & SURVEY_POOL_SUSPENDED ? ", suspended" : "");
     }
@@ -90,28 +93,32 @@ static void say_device(const struct survey *survey, const struct survey_device *
     const tarn_stats *stats = &device->stats;
     uint64_t reserved = (uint64_t)stats->reserved_bytes[TARN_STAT_ALL].current;
     uint64_t unused = device->spans + device->cached;
-    log_say("stats: device %d (%s): peaks: requested %s, allocated %s, active %s, reserved %s", device->number,
-            device->name, peak_of(&stats->requested_bytes[TARN_STAT_ALL]).text,
-            peak_of(&stats->allocated_bytes[TARN_STAT_ALL]).text, peak_of(&stats->active_bytes[TARN_STAT_ALL]).text,
+    log_say("stats: device %d (%s): peaks: requested %s, allocated %s, active %s, reserved %s",
+            device->number, device->name, peak_of(&stats->requested_bytes[TARN_STAT_ALL]).text,
+            peak_of(&stats->allocated_bytes[TARN_STAT_ALL]).text,
+            peak_of(&stats->active_bytes[TARN_STAT_ALL]).text,
             peak_of(&stats->reserved_bytes[TARN_STAT_ALL]).text);
-    log_say("stats:   now: %lld blocks of %s, reserved %s, of which %s is free (%.1f %%), the longest run %s",
+    log_say("stats:   now: %lld blocks of %s, reserved %s, of which %s is free (%.1f %%), the "
+            "longest run %s",
             (long long)stats->allocation[TARN_STAT_ALL].current,
-            amount((uint64_t)stats->requested_bytes[TARN_STAT_ALL].current).text, amount(reserved).text,
-            amount(unused).text, reserved ? 100 * (double)unused / (double)reserved : 0.0,
+            amount((uint64_t)stats->requested_bytes[TARN_STAT_ALL].current).text,
+            amount(reserved).text, amount(unused).text,
+            reserved ? 100 * (double)unused / (double)reserved : 0.0,
             amount(device->largest_span).text);
     say_class(stats, TARN_STAT_SMALL_POOL, "blocks to 1 MiB");
     say_class(stats, TARN_STAT_LARGE_POOL, "blocks above 1 MiB");
-    log_say(
-        "stats:   memory came from the driver %lld times and went back %lld times; %lld requests searched again, %lld "
-        "failed",
-        (long long)stats->num_device_alloc, (long long)stats->num_device_free, (long long)stats->num_alloc_retries,
-        (long long)stats->num_ooms);
+    log_say("stats:   memory came from the driver %lld times and went back %lld times; %lld "
+            "requests searched again, %lld "
+            "failed",
+            (long long)stats->num_device_alloc, (long long)stats->num_device_free,
+            (long long)stats->num_alloc_retries, (long long)stats->num_ooms);
     say_calls(device->number);
     say_pools(survey, device->number);
     for (uint32_t i = 0; i < survey->handle_count.here; i++)
         if (survey->handles[i].device == device->number && survey->handles[i].created)
-            log_say("stats:   handles of %s: %llu created, at most %llu in use", survey->handles[i].name,
-                    (unsigned long long)survey->handles[i].created, (unsigned long long)survey->handles[i].peak_in_use);
+            log_say("stats:   handles of %s: %llu created, at most %llu in use",
+                    survey->handles[i].name, (unsigned long long)survey->handles[i].created,
+                    (unsigned long long)survey->handles[i].peak_in_use);
 }
 
 static void print(void)
@@ -131,7 +138,8 @@ static void print(void)
                 say_device(survey, &survey->devices[i]);
                 used++;
             }
-        log_say("stats: the library's own host memory: %s%s", amount((uint64_t)survey->metadata).text,
+        log_say("stats: the library's own host memory: %s%s",
+                amount((uint64_t)survey->metadata).text,
                 used ? "" : "; no device's memory was used");
         pages_unmap(surveyor, sizeof *surveyor);
     }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The reporter: a background thread that takes a survey when the live page or the file of metrics is due. Owns the thread, the
- * page and the survey. The thread exists while there is something to report.
+/* The reporter: a background thread that takes a survey when the live page or the file of metrics
+ * is due. Owns the thread, the page and the survey. The thread exists while there is something to
+ * report.
  *
- * `control` is held by code that starts or stops something, also while it waits for the thread; `lock`, inside it, is for a few
- * instructions. No lock is held over a survey or over writing. Code that removes the page first waits for the work in progress. Lock
- * order: the setup of devices, control, lock. */
+ * `control` is held by code that starts or stops something, also while it waits for the thread;
+ * `lock`, inside it, is for a few instructions. No lock is held over a survey or over writing. Code
+ * that removes the page first waits for the work in progress. Lock order: the setup of devices,
+ * control, lock. */
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/sized.h"
@@ -43,7 +45,8 @@ struct job {
 static struct {
     mutex control;
     mutex lock;
-    pthread_cond_t wake, rest; /* lock: something changed for the thread; it has ended a piece of work */
+    pthread_cond_t wake, rest; /* lock: something changed for the thread; it has ended a piece of
+                                  work */
     pthread_t thread;          /* control */
     bool runs;                 /* control: the thread exists */
     bool ends, works;          /* lock: the thread is to end; it is in a survey, or writes */
@@ -52,14 +55,16 @@ static struct {
     struct surveyor *surveyor; /* the thread's */
     struct page_file page;     /* the thread's while it works; else control */
     bool metrics_fail;         /* the thread's: the last time; it is said once */
-} reporter = {.control = MUTEX_INITIALIZER(LOCK_REPORT_CONTROL), .lock = MUTEX_INITIALIZER(LOCK_REPORT)};
+} reporter = {.control = MUTEX_INITIALIZER(LOCK_REPORT_CONTROL),
+              .lock = MUTEX_INITIALIZER(LOCK_REPORT)};
 
 static struct timespec time_in(uint64_t ns)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     ns += (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000),
+                             .tv_nsec = (long)(ns % 1000000000)};
 }
 
 static uint64_t now(void)
@@ -68,7 +73,7 @@ static uint64_t now(void)
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* The thread ------------------------------------------------------------------------------------------------------ */
+/* The thread ----------------------------------------------------------------------------------- */
 
 /* Whether it is due now; then it is next after an interval. */
 static bool is_due_locked(struct job *job, uint64_t time)
@@ -117,7 +122,8 @@ static void *report(void *argument)
     mutex_lock(&reporter.lock);
     while (!reporter.ends) {
         uint64_t time = now();
-        bool live = is_due_locked(&reporter.live, time), metrics = is_due_locked(&reporter.metrics, time);
+        bool live = is_due_locked(&reporter.live, time),
+             metrics = is_due_locked(&reporter.metrics, time);
         if (!live && !metrics) {
             sleep_relocking();
             continue;
@@ -133,7 +139,8 @@ static void *report(void *argument)
     return argument;
 }
 
-/* The process ends without a shutdown: the page goes, the thread does nothing more, and nobody waits for what hangs. */
+/* The process ends without a shutdown: the page goes, the thread does nothing more, and nobody
+ * waits for what hangs. */
 static void at_exit(void)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED || !mutex_try(&reporter.control))
@@ -185,7 +192,7 @@ static void prepare(void)
     (void)atexit(at_exit); /* after the driver's own, so before them */
 }
 
-/* Starting and stopping ------------------------------------------------------------------------------------------- */
+/* Starting and stopping ------------------------------------------------------------------------ */
 
 static tarn_status thread_begin_controlled(void)
 {
@@ -236,14 +243,17 @@ static void thread_end_controlled(void)
     reporter.surveyor = NULL;
 }
 
-static tarn_status live_begin_controlled(const char *directory, const char *name, unsigned interval_ms)
+static tarn_status live_begin_controlled(const char *directory, const char *name,
+                                         unsigned interval_ms)
 {
-    struct page_head head = {.interval_ns = interval_ms * NS_PER_MS, .started = (uint64_t)time(NULL)};
+    struct page_head head = {.interval_ns = interval_ms * NS_PER_MS,
+                             .started = (uint64_t)time(NULL)};
     struct metrics_process own;
     metrics_process_get(&own);
     head.rank = own.rank;
     if (reporter.page.page)
-        return failed(TARN_ERROR_BUSY, "the live page is published already, as %s", reporter.page.path);
+        return failed(TARN_ERROR_BUSY, "the live page is published already, as %s",
+                      reporter.page.path);
     snprintf(head.name, sizeof head.name, "%s", name);
     snprintf(head.library, sizeof head.library, "%s", tarn_version());
     snprintf(head.driver, sizeof head.driver, "%s", driver->name);
@@ -257,7 +267,8 @@ static tarn_status live_begin_controlled(const char *directory, const char *name
         return status;
     }
     job_begin(&reporter.live, interval_ms * NS_PER_MS);
-    log_write(LOG_INFO, "live page %s; `tarn top %ld` shows it", reporter.page.path, (long)getpid());
+    log_write(LOG_INFO, "live page %s; `tarn top %ld` shows it", reporter.page.path,
+              (long)getpid());
     return TARN_OK;
 }
 
@@ -279,7 +290,7 @@ static tarn_status metrics_begin_controlled(const char *path, unsigned interval_
     return status;
 }
 
-/* Settings -------------------------------------------------------------------------------------------------------- */
+/* Settings ------------------------------------------------------------------------------------- */
 
 struct settings {
     bool live;
@@ -309,7 +320,8 @@ static const char *wish(const char *variable)
     return text && *text ? text : NULL;
 }
 
-static tarn_status read_number(const char *variable, unsigned standard, unsigned least, unsigned most, unsigned *number)
+static tarn_status read_number(const char *variable, unsigned standard, unsigned least,
+                               unsigned most, unsigned *number)
 {
     const char *text = wish(variable);
     char *end = NULL;
@@ -319,7 +331,8 @@ static tarn_status read_number(const char *variable, unsigned standard, unsigned
     errno = 0;
     unsigned long value = strtoul(text, &end, 10);
     if (errno || *end || text[0] < '0' || text[0] > '9' || value < least || value > most)
-        return failed(TARN_ERROR_CONFIGURATION, "%s=%.64s is not a number from %u to %u", variable, text, least, most);
+        return failed(TARN_ERROR_CONFIGURATION, "%s=%.64s is not a number from %u to %u", variable,
+                      text, least, most);
     *number = (unsigned)value;
     return TARN_OK;
 }
@@ -337,18 +350,22 @@ static tarn_status read_path(const char *variable, char *path, size_t size)
         else if (*text == '%')
             path[length++] = '%';
         else
-            return failed(TARN_ERROR_CONFIGURATION, "%s: %% must be followed by p (the process id) or by another %%",
+            return failed(TARN_ERROR_CONFIGURATION,
+                          "%s: %% must be followed by p (the process id) or by another %%",
                           variable);
     }
     path[length] = '\0';
-    return text && *text ? failed(TARN_ERROR_CONFIGURATION, "%s is longer than %zu bytes", variable, size) : TARN_OK;
+    return text && *text
+               ? failed(TARN_ERROR_CONFIGURATION, "%s is longer than %zu bytes", variable, size)
+               : TARN_OK;
 }
 
-/* What launchers of parallel programs call a process's number among all of its job, the first that is set to one: torchrun, Open MPI, PMIx,
- * MPICH and its kin, Slurm. */
+/* What launchers of parallel programs call a process's number among all of its job, the first that
+ * is set to one: torchrun, Open MPI, PMIx, MPICH and its kin, Slurm. */
 static int read_rank(void)
 {
-    static const char *const variables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    static const char *const variables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                            "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *text = wish(variables[i]);
         size_t digits = text ? strspn(text, "0123456789") : 0;
@@ -361,7 +378,8 @@ static int read_rank(void)
 static void process_read_controlled(void)
 {
     struct metrics_process now = {.rank = read_rank()};
-    snprintf(now.name, sizeof now.name, "%s", settings.name ? settings.name : program_invocation_short_name);
+    snprintf(now.name, sizeof now.name, "%s",
+             settings.name ? settings.name : program_invocation_short_name);
     snprintf(now.number, sizeof now.number, "%ld", (long)getpid());
     mutex_lock(&reporter.lock);
     process = now;
@@ -378,21 +396,24 @@ void metrics_process_get(struct metrics_process *copy)
 static tarn_status read_settings_controlled(void)
 {
     const char *live = wish("TARN_LIVE");
-    settings = (struct settings){.live = live && strcmp(live, "1") == 0, .name = wish("TARN_LIVE_NAME")};
+    settings =
+        (struct settings){.live = live && strcmp(live, "1") == 0, .name = wish("TARN_LIVE_NAME")};
     if (live && !settings.live && strcmp(live, "0") != 0)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_LIVE=%.64s must be 0 or 1; TARN_LIVE_NAME sets a name", live);
-    if (settings.name && !is_name(settings.name))
         return failed(TARN_ERROR_CONFIGURATION,
-                      "TARN_LIVE_NAME must have 1 to 63 bytes without control characters, and not be a number");
-    tarn_status status =
-        read_number("TARN_LIVE_INTERVAL", LIVE_INTERVAL, LIVE_LEAST, LIVE_MOST, &settings.live_interval);
+                      "TARN_LIVE=%.64s must be 0 or 1; TARN_LIVE_NAME sets a name", live);
+    if (settings.name && !is_name(settings.name))
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_LIVE_NAME must have 1 to 63 bytes without "
+                                                "control characters, and not be a number");
+    tarn_status status = read_number("TARN_LIVE_INTERVAL", LIVE_INTERVAL, LIVE_LEAST, LIVE_MOST,
+                                     &settings.live_interval);
     if (!status)
         status = read_number("TARN_METRICS_INTERVAL", METRICS_INTERVAL, METRICS_LEAST, METRICS_MOST,
                              &settings.metrics_interval);
     return status ? status : read_path("TARN_METRICS", settings.metrics, sizeof settings.metrics);
 }
 
-/* The beginning: what the environment asks for. Malformed it is an error; that it is not available is not an error of the program. */
+/* The beginning: what the environment asks for. Malformed it is an error; that it is not available
+ * is not an error of the program. */
 tarn_status live_begin(void)
 {
     struct error_before before;
@@ -405,7 +426,8 @@ tarn_status live_begin(void)
     process_read_controlled();
     error_attempt_begin(&before);
     if (settings.live && !reporter.page.page &&
-        live_begin_controlled(page_directory(NULL), settings.name ? settings.name : program_invocation_short_name,
+        live_begin_controlled(page_directory(NULL),
+                              settings.name ? settings.name : program_invocation_short_name,
                               settings.live_interval))
         log_write(LOG_ERRORS, "TARN_LIVE: %s", tarn_last_error());
     if (settings.metrics[0] && !reporter.metrics.on &&
@@ -427,20 +449,24 @@ void live_end(void)
     mutex_unlock(&reporter.control);
 }
 
-/* Public ---------------------------------------------------------------------------------------------------------- */
+/* Public --------------------------------------------------------------------------------------- */
 
 static tarn_status read_options(const tarn_live_options *given, tarn_live_options *options)
 {
     static const tarn_live_options nothing_special = {.size = sizeof nothing_special};
-    tarn_status status = sized_read("tarn_live_options", given ? given : &nothing_special, options, sizeof *options);
+    tarn_status status =
+        sized_read("tarn_live_options", given ? given : &nothing_special, options, sizeof *options);
     if (status)
         return status;
     if (options->name && !is_name(options->name))
+        return failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "the name must have 1 to 63 bytes without control characters, and not be a number");
+    if (options->interval_ms &&
+        (options->interval_ms < LIVE_LEAST || options->interval_ms > LIVE_MOST))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the name must have 1 to 63 bytes without control characters, and not be a number");
-    if (options->interval_ms && (options->interval_ms < LIVE_LEAST || options->interval_ms > LIVE_MOST))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "interval_ms is %u; it must be 0 or from %d to %d",
-                      options->interval_ms, LIVE_LEAST, LIVE_MOST);
+                      "interval_ms is %u; it must be 0 or from %d to %d", options->interval_ms,
+                      LIVE_LEAST, LIVE_MOST);
     return TARN_OK;
 }
 
@@ -459,8 +485,9 @@ tarn_status tarn_live_start(const tarn_live_options *given)
         status = read_settings_controlled();
     if (!status) {
         const char *name = options->name ? options->name : settings.name;
-        status = live_begin_controlled(page_directory(options->directory), name ? name : program_invocation_short_name,
-                                       options->interval_ms ? options->interval_ms : settings.live_interval);
+        status = live_begin_controlled(
+            page_directory(options->directory), name ? name : program_invocation_short_name,
+            options->interval_ms ? options->interval_ms : settings.live_interval);
     }
     mutex_unlock(&reporter.control);
     return status;

@@ -30,14 +30,16 @@ void metrics_process_get(struct metrics_process *process);
 
 /* Prints the surveys of several processes, family by family. */
 void metrics_print(struct sink *sink, const struct metrics_source *sources, size_t count);
-/* Of the lines that others add: a family's head (the name of a counter ends in "_total"), and a label's value, with what would end it written with a backslash. */
+/* Of the lines that others add: a family's head (the name of a counter ends in "_total"), and a
+ * label's value, with what would end it written with a backslash. */
 void metrics_say_head(struct sink *sink, const char *name, bool counts, const char *help);
 void metrics_say_label(struct sink *sink, const char *name, const char *text);
 
 /* Ends the text with a comment, by which a reader sees that it is whole. */
 void metrics_end(struct sink *sink);
 
-/* Writes it to a file. It is written to a temporary file beside it, which then replaces it; on failure the file is as it was.
+/* Writes it to a file. It is written to a temporary file beside it, which then replaces it; on
+ * failure the file is as it was.
  *   TARN_ERROR_SYSTEM             the file cannot be written, or exists and is not a regular file
  *   TARN_ERROR_INVALID_ARGUMENT   the path is empty or too long */
 tarn_status metrics_write(const char *path, const struct survey *survey);

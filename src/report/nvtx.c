@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVTX: tells NVIDIA's tools, or similar ones, which blocks there are in tarn's memory, and where regions begin and end. Owns the
- * tables that the tool's library fills at the first use, constant then, and the heaps reported to it: one per plain segment.
+/* NVTX: tells NVIDIA's tools, or similar ones, which blocks there are in tarn's memory, and where
+ * regions begin and end. Owns the tables that the tool's library fills at the first use, constant
+ * then, and the heaps reported to it: one per plain segment.
  *
- * compute-sanitizer (CUDA 13.0) takes heaps in allocations of cudaMalloc() alone and refuses mapped memory: hence plain segments
- * only, which are the default then (segments:driver). It takes the end of a block for the work that is queued later. The tool is called
- * with no tarn lock held; what it learns of one block is in order, since a block is announced before its caller has it, and its end
+ * compute-sanitizer (CUDA 13.0) takes heaps in allocations of cudaMalloc() alone and refuses mapped
+ * memory: hence plain segments only, which are the default then (segments:driver). It takes the end
+ * of a block for the work that is queued later. The tool is called with no tarn lock held; what it
+ * learns of one block is in order, since a block is announced before its caller has it, and its end
  * before it is freed. */
 #include "base/nvtx.h"
 #include "base/log.h"
@@ -32,7 +34,8 @@ struct heap_told {
 
 static int by_start(const struct tree_node *a, const struct tree_node *b)
 {
-    uintptr_t x = TREE_ENTRY(a, struct heap_told, node)->start, y = TREE_ENTRY(b, struct heap_told, node)->start;
+    uintptr_t x = TREE_ENTRY(a, struct heap_told, node)->start,
+              y = TREE_ENTRY(b, struct heap_told, node)->start;
     return (x > y) - (x < y);
 }
 
@@ -55,7 +58,7 @@ static struct {
 
 static _Atomic(void *) opened_tool; /* its library */
 
-/* The tables that the tool fills ----------------------------------------------------------------------------------- */
+/* The tables that the tool fills --------------------------------------------------------------- */
 
 /* A module's functions, and the table of where they are. */
 static struct module {
@@ -89,7 +92,8 @@ static void set_tool_version(uint32_t version)
 static const void *get_table(uint32_t table)
 {
     static const struct nvtx_callbacks callbacks = {sizeof callbacks, module_table};
-    static const struct nvtx_version version = {sizeof version, NVTX_API_VERSION, 0, set_tool_version};
+    static const struct nvtx_version version = {sizeof version, NVTX_API_VERSION, 0,
+                                                set_tool_version};
     return table == NVTX_TABLE_CALLBACKS ? (const void *)&callbacks
            : table == NVTX_TABLE_VERSION ? (const void *)&version
                                          : NULL;
@@ -109,12 +113,13 @@ static void core_get(unsigned entry, void *function)
     memcpy(function, &modules[5].functions[entry], sizeof(nvtx_function)); /* CORE2 */
 }
 
-/* Blocks ----------------------------------------------------------------------------------------------------------- */
+/* Blocks --------------------------------------------------------------------------------------- */
 
 static void name_pool(char *text, size_t size, const uint64_t pool[2])
 {
     if (pool[0] || pool[1])
-        snprintf(text, size, "tarn pool (%llu, %llu)", (unsigned long long)pool[0], (unsigned long long)pool[1]);
+        snprintf(text, size, "tarn pool (%llu, %llu)", (unsigned long long)pool[0],
+                 (unsigned long long)pool[1]);
     else
         snprintf(text, size, "tarn");
 }
@@ -155,8 +160,8 @@ static bool begins_behind(const struct tree_node *node, uint64_t key)
     return TREE_ENTRY(node, struct heap_told, node)->start > key;
 }
 
-/* The heap around an address, which exists while a block is there; NULL where it was not reported to the tool, or the tool refused it: then
- * its blocks are not reported either. */
+/* The heap around an address, which exists while a block is there; NULL where it was not reported
+ * to the tool, or the tool refused it: then its blocks are not reported either. */
 static struct heap_told *heap_around_locked(uintptr_t address)
 {
     struct tree_node *behind = tree_find_first(&heaps, begins_behind, address);
@@ -268,12 +273,14 @@ static const struct announcer blocks_told = {
     .block_gone = tell_block_gone,
 };
 
-/* Ranges ----------------------------------------------------------------------------------------------------------- */
+/* Ranges --------------------------------------------------------------------------------------- */
 
 static void range_begin(const char *name)
 {
-    struct nvtx_event event = {
-        .version = NVTX_API_VERSION, .size = sizeof event, .text_type = NVTX_TEXT_ASCII, .text.ascii = name};
+    struct nvtx_event event = {.version = NVTX_API_VERSION,
+                               .size = sizeof event,
+                               .text_type = NVTX_TEXT_ASCII,
+                               .text.ascii = name};
     (void)tool.range_push(tool.domain, &event);
 }
 
@@ -284,7 +291,7 @@ static void range_end(void)
 
 static const struct nvtx_ranges ranges_told = {range_begin, range_end};
 
-/* Finding the tool ------------------------------------------------------------------------------------------------- */
+/* Finding the tool ----------------------------------------------------------------------------- */
 
 static void use_core(void)
 {
@@ -306,7 +313,8 @@ static void use_memory(void)
     slot_get(NVTX_MEMORY_REGIONS_RESIZE, &tool.regions_resize);
     slot_get(NVTX_MEMORY_REGIONS_UNREGISTER, &tool.regions_unregister);
     slot_get(NVTX_MEMORY_REGIONS_NAME, &tool.regions_name);
-    if (tool.heap_register && tool.heap_unregister && tool.regions_register && tool.regions_unregister)
+    if (tool.heap_register && tool.heap_unregister && tool.regions_register &&
+        tool.regions_unregister)
         announcer = &blocks_told;
 }
 
@@ -332,7 +340,8 @@ static void use_tool(const char *path, void *library)
               announcer ? "blocks, in plain segments" : "no blocks");
 }
 
-/* The tool that is wanted; NULL: none. One is where it is named, and the driver is CUDA's or TARN_NVTX asks for it all the same. */
+/* The tool that is wanted; NULL: none. One is where it is named, and the driver is CUDA's or
+ * TARN_NVTX asks for it all the same. */
 static tarn_status read_wish(const char **path)
 {
     const char *wish = secure_getenv("TARN_NVTX"), *named = secure_getenv("NVTX_INJECTION64_PATH");

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn uses of NVTX 3 (NVIDIA/NVTX), in declarations of our own: NVTX is a header whose functions fill tables and hand them to a
- * tool's library, and those tables are its binary interface. tests/abi/check_nvtx.c compares every line with the headers.
+/* What tarn uses of NVTX 3 (NVIDIA/NVTX), in declarations of our own: NVTX is a header whose
+ * functions fill tables and hand them to a tool's library, and those tables are its binary
+ * interface. tests/abi/check_nvtx.c compares every line with the headers.
  *
- * The way to the tool: NVTX_INJECTION64_PATH names its library. Of that InitializeInjectionNvtx2 gets a function which gives the table
- * that gives the function tables of modules, by whose entries the tool stores its functions; 0 means that it failed. Then
- * InitializeInjectionNvtxExtension gets a list of slots for each extension; the tool stores its functions in those. */
+ * The way to the tool: NVTX_INJECTION64_PATH names its library. Of that InitializeInjectionNvtx2
+ * gets a function which gives the table that gives the function tables of modules, by whose entries
+ * the tool stores its functions; 0 means that it failed. Then InitializeInjectionNvtxExtension gets
+ * a list of slots for each extension; the tool stores its functions in those. */
 #ifndef TARN_REPORT_NVTX_ABI_H
 #define TARN_REPORT_NVTX_ABI_H
 
@@ -20,7 +22,8 @@ typedef struct nvtxDomainRegistration_st *nvtx_domain;
 typedef struct nvtxMemHeap_v1 *nvtx_heap_handle;
 #define NVTX_HEAP_NO_TOOL ((nvtx_heap_handle)(intptr_t)-1) /* of a tool that takes no heaps */
 
-/* X(MODULE, number, entries): the modules of the core, and how many entries the table of each has; entry 0 is nothing. */
+/* X(MODULE, number, entries): the modules of the core, and how many entries the table of each has;
+ * entry 0 is nothing. */
 #define NVTX_MODULE_LIST(X) \
     X(CORE, 1, 16)          \
     X(CUDA, 2, 9)           \
@@ -174,11 +177,13 @@ struct nvtx_regions_name {
     size_t also_reserved;
 };
 
-typedef nvtx_heap_handle nvtx_heap_register(nvtx_domain domain, const struct nvtx_heap_description *heap);
+typedef nvtx_heap_handle nvtx_heap_register(nvtx_domain domain,
+                                            const struct nvtx_heap_description *heap);
 typedef void nvtx_heap_unregister(nvtx_domain domain, nvtx_heap_handle heap);
 typedef void nvtx_regions_register(nvtx_domain domain, const struct nvtx_regions_register *regions);
 typedef void nvtx_regions_resize(nvtx_domain domain, const struct nvtx_regions_resize *regions);
-typedef void nvtx_regions_unregister(nvtx_domain domain, const struct nvtx_regions_unregister *regions);
+typedef void nvtx_regions_unregister(nvtx_domain domain,
+                                     const struct nvtx_regions_unregister *regions);
 typedef void nvtx_regions_name(nvtx_domain domain, const struct nvtx_regions_name *regions);
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Writes the files of an out-of-memory error, if TARN_OOM_SNAPSHOT names a folder: tarn-oom-<process>-<n>.pickle, a snapshot, and
- * .txt, the error with the largest holders. At most MOST per process, so that a program that handles such errors does not fill the
- * disk. Owns the count. A failure here is reported at the end of the error's text and in the log, and changes nothing else. */
+/* Writes the files of an out-of-memory error, if TARN_OOM_SNAPSHOT names a folder:
+ * tarn-oom-<process>-<n>.pickle, a snapshot, and .txt, the error with the largest holders. At most
+ * MOST per process, so that a program that handles such errors does not fill the disk. Owns the
+ * count. A failure here is reported at the end of the error's text and in the log, and changes
+ * nothing else. */
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -63,13 +65,15 @@ static size_t collect(const struct picture *picture, int device, struct holder_s
     size_t count = 0;
     for (size_t i = 0; i < picture->segments.count; i++) {
         const struct picture_segment *segment = &picture_segments(picture)[i];
-        for (size_t j = 0; place_of(segment->place)->device == device && j < segment->block_count; j++) {
+        for (size_t j = 0; place_of(segment->place)->device == device && j < segment->block_count;
+             j++) {
             const struct picture_block *block = &picture_blocks(picture)[segment->first_block + j];
-            const struct trace_record *record = block->record ? &picture->trace.records[block->record - 1] : NULL;
+            const struct trace_record *record =
+                block->record ? &picture->trace.records[block->record - 1] : NULL;
             uint32_t region = record ? record->region : 0;
             if (block->state == PICTURE_LIVE)
-                sums[count++] =
-                    (struct holder_sum){(uint64_t)region << 16 | block->tag, region, block->tag, block->size, 1};
+                sums[count++] = (struct holder_sum){(uint64_t)region << 16 | block->tag, region,
+                                                    block->tag, block->size, 1};
         }
     }
     return count;
@@ -88,11 +92,13 @@ static void print_holders(struct sink *sink, const struct picture *picture, int 
     count = add_up(sums, count);
     qsort(sums, count, sizeof *sums, by_bytes);
     sink_print(sink, "\nLive blocks, by region and tag%s:\n\n%16s  %10s  of\n",
-               picture->trace.count ? "" : " (with TARN_TRACE=1 the regions would be known)", "bytes", "blocks");
+               picture->trace.count ? "" : " (with TARN_TRACE=1 the regions would be known)",
+               "bytes", "blocks");
     for (size_t i = 0; i < count && i < LISTED; i++) {
         char note[NOTE_BYTES];
         note_text(sums[i].region, sums[i].tag, note);
-        sink_print(sink, "%16zu  %10zu  %s\n", sums[i].bytes, sums[i].blocks, *note ? note : "(no region, no tag)");
+        sink_print(sink, "%16zu  %10zu  %s\n", sums[i].bytes, sums[i].blocks,
+                   *note ? note : "(no region, no tag)");
     }
     if (count > LISTED)
         sink_print(sink, "%16s  %10s  %zu more\n", "", "", count - LISTED);
@@ -103,17 +109,20 @@ static void print_pools(struct sink *sink, const struct picture *picture, int de
 {
     const struct picture_pool *pools = picture->pools.items;
     if (picture->pools.count)
-        sink_print(sink, "\nPrivate pools:\n\n%16s  %16s  %16s  of\n", "reserved", "allocated", "waiting");
+        sink_print(sink, "\nPrivate pools:\n\n%16s  %16s  %16s  of\n", "reserved", "allocated",
+                   "waiting");
     for (size_t i = 0; i < picture->pools.count; i++)
         if (pools[i].device == device)
-            sink_print(sink, "%16zu  %16zu  %16zu  (%llu, %llu)%s%s\n", pools[i].reserved, pools[i].allocated,
-                       pools[i].waiting, (unsigned long long)pools[i].id[0], (unsigned long long)pools[i].id[1],
-                       pools[i].held ? ", held by a graph or capture" : "", pools[i].suspended ? ", suspended" : "");
+            sink_print(sink, "%16zu  %16zu  %16zu  (%llu, %llu)%s%s\n", pools[i].reserved,
+                       pools[i].allocated, pools[i].waiting, (unsigned long long)pools[i].id[0],
+                       (unsigned long long)pools[i].id[1],
+                       pools[i].held ? ", held by a graph or capture" : "",
+                       pools[i].suspended ? ", suspended" : "");
 }
 
 /* Writes one of the two files: with `text` the report, else the snapshot. */
-static tarn_status leave(struct sink *sink, const struct picture *picture, const char *path, int device,
-                         const char *text)
+static tarn_status leave(struct sink *sink, const struct picture *picture, const char *path,
+                         int device, const char *text)
 {
     tarn_status status = sink_to_file(sink, path, 0600);
     if (status)
@@ -124,8 +133,8 @@ static tarn_status leave(struct sink *sink, const struct picture *picture, const
         sink_print(sink, "\n");
         print_holders(sink, picture, device);
         print_pools(sink, picture, device);
-        sink_print(sink, "\nThe whole picture: tarn report %.*s.pickle -o report.html\n", (int)(strlen(path) - 4),
-                   path);
+        sink_print(sink, "\nThe whole picture: tarn report %.*s.pickle -o report.html\n",
+                   (int)(strlen(path) - 4), path);
     } else {
         status = snapshot_write_pickle(picture, sink, TARN_NO_LIMIT);
     }
@@ -170,9 +179,11 @@ void oom_leave(int device, const char *text, char *where, size_t size)
     snprintf(base, sizeof base, "%.2900s/tarn-oom-%ld-%u", folder, (long)getpid(), number + 1);
     error_attempt_begin(&before);
     tarn_status status = leave_both(base, device, text);
-    int length = status ? snprintf(where, size, " No snapshot was left: %s", tarn_last_error())
-                        : snprintf(where, size, " A snapshot is in %s.pickle, the largest holders in .txt beside it%s.",
-                                   base, number + 1 == MOST ? "; no more are left by this process" : "");
+    int length =
+        status ? snprintf(where, size, " No snapshot was left: %s", tarn_last_error())
+               : snprintf(where, size,
+                          " A snapshot is in %s.pickle, the largest holders in .txt beside it%s.",
+                          base, number + 1 == MOST ? "; no more are left by this process" : "");
     (void)text_was_cut(where, size, length);
     error_attempt_end(&before, TARN_OK);
     if (status)

@@ -3,9 +3,10 @@
 
 /* Live pages as files. Owns nothing: the code that has a page_file has the page.
  *
- * Creating a page, and removing one that was left, both take the same file lock first, and then check that the name still means this file.
- * So a page that was just created is never removed. The lock belongs to the open file, which a child of fork() shares, and so closes.
- * The memory is requested when the file is created: a full disk is an error then, and no SIGBUS later. */
+ * Creating a page, and removing one that was left, both take the same file lock first, and then
+ * check that the name still means this file. So a page that was just created is never removed. The
+ * lock belongs to the open file, which a child of fork() shares, and so closes. The memory is
+ * requested when the file is created: a full disk is an error then, and no SIGBUS later. */
 #include "report/page.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -40,14 +41,15 @@ bool page_is_shown(int file)
 
 const char *page_directory(const char *wanted)
 {
-    const char *ways[] = {wanted, secure_getenv("TARN_LIVE_DIRECTORY"), secure_getenv("XDG_RUNTIME_DIR")};
+    const char *ways[] = {wanted, secure_getenv("TARN_LIVE_DIRECTORY"),
+                          secure_getenv("XDG_RUNTIME_DIR")};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (ways[i] && *ways[i])
             return ways[i];
     return "/dev/shm";
 }
 
-/* Making ---------------------------------------------------------------------------------------------------------- */
+/* Making --------------------------------------------------------------------------------------- */
 
 /* Whether a name means the file. */
 static bool is_named(const char *path, const struct stat *file)
@@ -56,7 +58,8 @@ static bool is_named(const char *path, const struct stat *file)
     return lstat(path, &named) == 0 && named.st_ino == file->st_ino && named.st_dev == file->st_dev;
 }
 
-/* Whether a file is a page, or the beginning of one whose maker was killed before it had a magic. */
+/* Whether a file is a page, or the beginning of one whose maker was killed before it had a
+ * magic. */
 static bool is_page(int file, const struct stat *info)
 {
     char magic[sizeof PAGE_MAGIC - 1] = "";
@@ -64,17 +67,20 @@ static bool is_page(int file, const struct stat *info)
         return false;
     if (file_read_at(file, magic, sizeof magic, 0) && memcmp(magic, PAGE_MAGIC, sizeof magic) == 0)
         return true;
-    return !magic[0] && (info->st_mode & 07777) == 0400 && info->st_size <= (off_t)sizeof(struct page);
+    return !magic[0] && (info->st_mode & 07777) == 0400 &&
+           info->st_size <= (off_t)sizeof(struct page);
 }
 
-/* Nobody can open a page to write, so the lock is one of readers: it keeps the maker's away as well. */
+/* Nobody can open a page to write, so the lock is one of readers: it keeps the maker's away as
+ * well. */
 void page_remove_left(const char *path)
 {
     struct stat info;
     int file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0)
         return;
-    if (fstat(file, &info) == 0 && is_page(file, &info) && lock_file(file, F_RDLCK) && is_named(path, &info))
+    if (fstat(file, &info) == 0 && is_page(file, &info) && lock_file(file, F_RDLCK) &&
+        is_named(path, &info))
         (void)unlink(path);
     close(file);
 }
@@ -86,16 +92,19 @@ static bool path_make(char *path, size_t size, const char *directory, const char
 }
 
 /* Makes a new file of a free name, locked. -1 with errno. */
-static int file_make(const char *directory, uint64_t process, char *path, size_t size, struct stat *made)
+static int file_make(const char *directory, uint64_t process, char *path, size_t size,
+                     struct stat *made)
 {
     for (int i = 0; i < 2 * MOST_NAMES; i++) {
         char name[64];
-        snprintf(name, sizeof name, i / 2 ? PAGE_PREFIX "%" PRIu64 ".%d" : PAGE_PREFIX "%" PRIu64, process, i / 2);
+        snprintf(name, sizeof name, i / 2 ? PAGE_PREFIX "%" PRIu64 ".%d" : PAGE_PREFIX "%" PRIu64,
+                 process, i / 2);
         if (!path_make(path, size, directory, name)) {
             errno = ENAMETOOLONG;
             return -1;
         }
-        int file = file_renumber(open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
+        int file =
+            file_renumber(open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
         if (file < 0 && errno != EEXIST)
             return -1;
         if (file < 0) {
@@ -105,7 +114,8 @@ static int file_make(const char *directory, uint64_t process, char *path, size_t
         if (fstat(file, made) || !lock_file(file, F_WRLCK)) {
             int code = errno;
             bool is_taken =
-                code == EAGAIN || code == EACCES; /* by another process, for one that was left: it removes it */
+                code == EAGAIN || code == EACCES; /* by another process, for one that was left: it
+                                                     removes it */
             if (!is_taken)
                 (void)unlink(path);
             close(file);
@@ -122,14 +132,16 @@ static int file_make(const char *directory, uint64_t process, char *path, size_t
     return -1;
 }
 
-tarn_status page_create(const char *directory, const struct page_head *head, struct page_file *result)
+tarn_status page_create(const char *directory, const struct page_head *head,
+                        struct page_file *result)
 {
     struct page_file made;
     uint64_t process = head->pid ? head->pid : (uint64_t)getpid();
     made.file = file_make(directory, process, made.path, sizeof made.path, &made.made);
     if (made.file < 0)
         return failed(TARN_ERROR_SYSTEM,
-                      "a live page in %s: %s; TARN_LIVE_DIRECTORY names another directory, best one of memory as "
+                      "a live page in %s: %s; TARN_LIVE_DIRECTORY names another directory, best "
+                      "one of memory as "
                       "/dev/shm",
                       directory, strerror(errno));
     struct quiet quiet;
@@ -140,13 +152,14 @@ tarn_status page_create(const char *directory, const struct page_head *head, str
     while (code == EINTR); /* in memory, a signal ends it */
     quiet_end(&quiet);
     void *memory =
-        code ? MAP_FAILED : mmap(NULL, sizeof(struct page), PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
+        code ? MAP_FAILED
+             : mmap(NULL, sizeof(struct page), PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
     if (memory == MAP_FAILED) {
         code = code ? code : errno;
         (void)unlink(made.path);
         close(made.file);
-        return failed(TARN_ERROR_SYSTEM, "a live page of %zu bytes in %s: %s", sizeof(struct page), directory,
-                      strerror(code));
+        return failed(TARN_ERROR_SYSTEM, "a live page of %zu bytes in %s: %s", sizeof(struct page),
+                      directory, strerror(code));
     }
     (void)madvise(memory, sizeof(struct page), MADV_DONTFORK);
     made.page = memory;
@@ -155,7 +168,8 @@ tarn_status page_create(const char *directory, const struct page_head *head, str
     made.page->head.size = sizeof(struct page);
     made.page->head.pid = process;
     atomic_thread_fence(memory_order_release);
-    memcpy(made.page->head.magic, PAGE_MAGIC, sizeof made.page->head.magic); /* last: now it is a page */
+    /* Last: now it is a page */
+    memcpy(made.page->head.magic, PAGE_MAGIC, sizeof made.page->head.magic);
     *result = made;
     return TARN_OK;
 }
@@ -179,7 +193,7 @@ void page_forget(struct page_file *file)
     file->page = NULL; /* it is not mapped here: MADV_DONTFORK */
 }
 
-/* Writing --------------------------------------------------------------------------------------------------------- */
+/* Writing -------------------------------------------------------------------------------------- */
 
 void page_write(struct page_file *file, const struct survey *survey)
 {
@@ -197,16 +211,18 @@ void page_write(struct page_file *file, const struct survey *survey)
     atomic_store_explicit(&page->sequence, sequence + 2, memory_order_release);
 }
 
-/* Finding --------------------------------------------------------------------------------------------------------- */
+/* Finding -------------------------------------------------------------------------------------- */
 
-bool page_each(const char *directory, void (*visit)(void *argument, const char *name), void *argument)
+bool page_each(const char *directory, void (*visit)(void *argument, const char *name),
+               void *argument)
 {
     _Alignas(struct dirent64) char entries[4096];
     int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ssize_t bytes = -1;
     if (folder < 0)
         return false;
-    while ((bytes = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) { /* by name in glibc 2.30 only */
+    /* By name in glibc 2.30 only */
+    while ((bytes = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
         for (ssize_t at = 0; at < bytes;) {
             const struct dirent64 *entry = (const struct dirent64 *)(const void *)(entries + at);
             if (strncmp(entry->d_name, PAGE_PREFIX, strlen(PAGE_PREFIX)) == 0)

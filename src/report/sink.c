@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns nothing. A file is made for its owner alone, beside the name that it will have, and never through a link. */
+/* Owns nothing. A file is made for its owner alone, beside the name that it will have, and never
+ * through a link. */
 #include "report/sink.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -64,8 +65,9 @@ static bool name_temporary(struct sink *sink)
 {
     static atomic_uint count;
     const char *slash = strrchr(sink->path, '/'), *name = slash ? slash + 1 : sink->path;
-    snprintf(sink->temporary, sizeof sink->temporary, "%.*s.%s.%ld.%u.tmp", (int)(name - sink->path), sink->path, name,
-             (long)getpid(), atomic_fetch_add(&count, 1));
+    snprintf(sink->temporary, sizeof sink->temporary, "%.*s.%s.%ld.%u.tmp",
+             (int)(name - sink->path), sink->path, name, (long)getpid(),
+             atomic_fetch_add(&count, 1));
     return *name;
 }
 
@@ -74,21 +76,25 @@ tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights)
     begin(sink);
     size_t length = path ? strlen(path) : 0;
     if (!length || length >= sizeof sink->path)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the path is NULL, empty, or longer than %zu bytes",
-                      sizeof sink->path - 1);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the path is NULL, empty, or longer than %zu bytes", sizeof sink->path - 1);
     if (!file_may_be_replaced(path))
-        return failed(TARN_ERROR_SYSTEM, "%s exists and is not a regular file, so it is not replaced", path);
+        return failed(TARN_ERROR_SYSTEM,
+                      "%s exists and is not a regular file, so it is not replaced", path);
     memcpy(sink->path, path, length + 1);
-    for (int i = 0; i < NAMES && sink->file < 0; i++) { /* what has the name may be anybody's, and left there for us */
+    /* What has the name may be anybody's, and left there for us */
+    for (int i = 0; i < NAMES && sink->file < 0; i++) {
         if (!name_temporary(sink))
             return failed(TARN_ERROR_INVALID_ARGUMENT, "%s is not a file name", path);
-        sink->file = file_renumber(open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights));
+        sink->file = file_renumber(
+            open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, rights));
         if (sink->file < 0 && errno != EEXIST)
             break;
     }
     if (sink->file < 0)
-        return failed(TARN_ERROR_SYSTEM, "%s cannot be written: a temporary file beside it cannot be created: %s", path,
-                      strerror(errno));
+        return failed(TARN_ERROR_SYSTEM,
+                      "%s cannot be written: a temporary file beside it cannot be created: %s",
+                      path, strerror(errno));
     sink->write = write_file;
     sink->user = sink;
     return TARN_OK;
@@ -148,7 +154,8 @@ static tarn_status file_end(struct sink *sink, bool abandon)
     if (abandon || sink->failed)
         (void)unlink(sink->temporary);
     sink->file = -1;
-    return sink->failed ? failed(TARN_ERROR_SYSTEM, "%s could not be written: %s", sink->path, strerror(sink->error))
+    return sink->failed ? failed(TARN_ERROR_SYSTEM, "%s could not be written: %s", sink->path,
+                                 strerror(sink->error))
                         : TARN_OK;
 }
 
@@ -158,7 +165,8 @@ tarn_status sink_end(struct sink *sink, bool abandon)
         sink_flush(sink);
     if (sink->file >= 0)
         return file_end(sink, abandon);
-    return sink->failed ? failed(TARN_ERROR_SYSTEM, "the write callback returned false after %llu bytes",
-                                 (unsigned long long)sink->bytes)
-                        : TARN_OK;
+    return sink->failed
+               ? failed(TARN_ERROR_SYSTEM, "the write callback returned false after %llu bytes",
+                        (unsigned long long)sink->bytes)
+               : TARN_OK;
 }

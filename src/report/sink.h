@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The destination of written data: a buffer that is emptied into a function, a file, or nowhere (to measure the length). Not
- * thread-safe. After a failure everything that follows is dropped, and the end reports it. */
+/* The destination of written data: a buffer that is emptied into a function, a file, or nowhere (to
+ * measure the length). Not thread-safe. After a failure everything that follows is dropped, and the
+ * end reports it. */
 #ifndef TARN_REPORT_SINK_H
 #define TARN_REPORT_SINK_H
 
@@ -32,7 +33,8 @@ struct sink {
 /* A sink is some 70 KiB: its memory comes from the caller, zeroed or not. */
 void sink_to_function(struct sink *sink, sink_function write, void *user);
 void sink_to_nowhere(struct sink *sink);
-/* To a file with these rights, which has its name only at the end. TARN_ERROR_SYSTEM, TARN_ERROR_INVALID_ARGUMENT. */
+/* To a file with these rights, which has its name only at the end. TARN_ERROR_SYSTEM,
+ * TARN_ERROR_INVALID_ARGUMENT. */
 tarn_status sink_to_file(struct sink *sink, const char *path, mode_t rights);
 
 /* The last of it goes out; a file takes its name, or, with `abandon`, goes. */

@@ -8,7 +8,8 @@
 
 __attribute__((constructor)) void report_register(void)
 {
-    static const struct device_watcher nvtx = {nvtx_prepare, nvtx_begin, NULL}, live = {NULL, live_begin, live_end},
+    static const struct device_watcher nvtx = {nvtx_prepare, nvtx_begin, NULL},
+                                       live = {NULL, live_begin, live_end},
                                        stats = {NULL, exit_stats_begin, exit_stats_end};
     atomic_store(&upper_hooks.leave_snapshot, oom_leave);
     device_on_use(&nvtx);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What of this layer begins by itself, at the first use of tarn, as the environment asks. Each fails where that is malformed. */
+/* What of this layer begins by itself, at the first use of tarn, as the environment asks. Each
+ * fails where that is malformed. */
 #ifndef TARN_REPORT_START_H
 #define TARN_REPORT_START_H
 

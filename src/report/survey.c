@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Takes surveys. Owns nothing; each part is read by the layer that it belongs to, under that layer's locks. */
+/* Takes surveys. Owns nothing; each part is read by the layer that it belongs to, under that
+ * layer's locks. */
 #include "report/survey.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -42,8 +43,10 @@ static void take_pools(struct surveyor *surveyor, struct survey_device *device, 
             continue;
         survey->pools[survey->pool_count.here++] = (struct survey_pool){
             .device = device->number,
-            .flags = (view->plain ? SURVEY_POOL_PLAIN : 0u) | (view->suspended ? SURVEY_POOL_SUSPENDED : 0u) |
-                     (view->held ? SURVEY_POOL_HELD : 0u) | (view->left_behind ? SURVEY_POOL_LEFT_BEHIND : 0u),
+            .flags = (view->plain ? SURVEY_POOL_PLAIN : 0u) |
+                     (view->suspended ? SURVEY_POOL_SUSPENDED : 0u) |
+                     (view->held ? SURVEY_POOL_HELD : 0u) |
+                     (view->left_behind ? SURVEY_POOL_LEFT_BEHIND : 0u),
             .id = {view->id[0], view->id[1]},
             .reserved = view->reserved,
             .cached = view->unmapped,
@@ -56,7 +59,8 @@ static void take_pools(struct surveyor *surveyor, struct survey_device *device, 
     }
 }
 
-static void take_streams(struct surveyor *surveyor, struct survey_device *device, struct arena *arena)
+static void take_streams(struct surveyor *surveyor, struct survey_device *device,
+                         struct arena *arena)
 {
     struct survey *survey = &surveyor->survey;
     size_t there = occupancy_heaps(arena, surveyor->heaps, SURVEY_STREAMS);
@@ -73,7 +77,8 @@ static void take_streams(struct surveyor *surveyor, struct survey_device *device
             .device = device->number,
             .slot = view->slot,
             .generation = view->incarnation,
-            .flags = (view->retired ? SURVEY_STREAM_RETIRED : 0u) | (view->uncached ? SURVEY_STREAM_UNCACHED : 0u),
+            .flags = (view->retired ? SURVEY_STREAM_RETIRED : 0u) |
+                     (view->uncached ? SURVEY_STREAM_UNCACHED : 0u),
             .pool = {view->pool[0], view->pool[1]},
             .native = view->native,
             .mapped = view->mapped,
@@ -89,8 +94,8 @@ static void take_memory(struct survey_device *device, struct arena *arena)
     size_t free_bytes = 0, total_bytes = 0;
     device->limit = or_unknown(occupancy_limit(arena));
     device->lost = device_check(arena->device) != TARN_OK;
-    if (device->lost ||
-        device_note(arena->device, driver->memory_info(device->number, &free_bytes, &total_bytes)) != TARN_OK)
+    if (device->lost || device_note(arena->device, driver->memory_info(device->number, &free_bytes,
+                                                                       &total_bytes)) != TARN_OK)
         return;
     device->free = free_bytes;
     device->total = total_bytes;
@@ -143,7 +148,8 @@ static void take_handles(struct survey *survey, int number)
     const struct entry *entry = entry_at(number);
     for (int device = 0; device < device_count(); device++) {
         tarn_handle_stats stats = {.size = sizeof stats};
-        if (!shelf_known(entry, device) || tarn_handle_stats_get(number, device, &stats) || !stats.created)
+        if (!shelf_known(entry, device) || tarn_handle_stats_get(number, device, &stats) ||
+            !stats.created)
             continue;
         survey->handle_count.there++;
         if (survey->handle_count.here == SURVEY_HANDLES)
@@ -171,8 +177,8 @@ void survey_take(struct surveyor *surveyor)
     survey->number++;
     survey->taken_ns = now_ns();
     survey->metadata = (int64_t)pages_bytes();
-    survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count = survey->library_count =
-        (struct survey_count){0, 0};
+    survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count =
+        survey->library_count = (struct survey_count){0, 0};
     survey->has_pinned = pinned_view(&survey->pinned);
     survey->device_count.there = (uint32_t)device_count();
     for (int i = 0; i < device_count() && i < SURVEY_DEVICES; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A survey: what tarn has at one moment, in one piece of memory of a fixed layout, which is also that of the live page (page.h) and
- * what metrics are made of. What has no room in it is counted and left out. A change of the layout is a new PAGE_VERSION.
- * Sizes in bytes. */
+/* A survey: what tarn has at one moment, in one piece of memory of a fixed layout, which is also
+ * that of the live page (page.h) and what metrics are made of. What has no room in it is counted
+ * and left out. A change of the layout is a new PAGE_VERSION. Sizes in bytes. */
 #ifndef TARN_REPORT_SURVEY_H
 #define TARN_REPORT_SURVEY_H
 
@@ -15,7 +15,13 @@
 #include <tarn/stats.h>
 #include <tarn/status.h>
 
-enum { SURVEY_DEVICES = 64, SURVEY_POOLS = 256, SURVEY_STREAMS = 1024, SURVEY_HANDLES = 256, SURVEY_LIBRARIES = 256 };
+enum {
+    SURVEY_DEVICES = 64,
+    SURVEY_POOLS = 256,
+    SURVEY_STREAMS = 1024,
+    SURVEY_HANDLES = 256,
+    SURVEY_LIBRARIES = 256
+};
 
 #define SURVEY_UNKNOWN UINT64_MAX /* free memory that was not asked for; a limit: none */
 
@@ -35,11 +41,17 @@ struct survey_device {
     uint64_t spans, largest_span; /* free memory that is mapped, all of it and the longest piece */
     uint64_t waiting, cached;     /* freed and in use still; reserved and mapped nowhere */
     uint64_t workspaces, workspace_bytes;
-    uint64_t unseen; /* under `tarn run`: of the process, beside what calls named; SURVEY_UNKNOWN: not known */
+    uint64_t unseen; /* under `tarn run`: of the process, beside what calls named; SURVEY_UNKNOWN:
+                        not known */
     tarn_stats stats;
 };
 
-enum { SURVEY_POOL_PLAIN = 1, SURVEY_POOL_SUSPENDED = 2, SURVEY_POOL_HELD = 4, SURVEY_POOL_LEFT_BEHIND = 8 };
+enum {
+    SURVEY_POOL_PLAIN = 1,
+    SURVEY_POOL_SUSPENDED = 2,
+    SURVEY_POOL_HELD = 4,
+    SURVEY_POOL_LEFT_BEHIND = 8
+};
 
 struct survey_pool {
     int32_t device;
@@ -100,8 +112,9 @@ struct surveyor {
     struct heap_occupancy heaps[SURVEY_STREAMS];
 };
 
-/* Makes the next survey. Takes the locks of the layers below one after the other, asks the driver how much is
- * free on the devices that tarn uses, and waits for no work. After device_layer_ready(); not during a shutdown. */
+/* Makes the next survey. Takes the locks of the layers below one after the other, asks the driver
+ * how much is free on the devices that tarn uses, and waits for no work. After
+ * device_layer_ready(); not during a shutdown. */
 void survey_take(struct surveyor *surveyor);
 
 #endif

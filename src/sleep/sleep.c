@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Sleeps of the whole process. Owns the list of pools that take part, with a reference to each from the prepare to the end. Only the thread
- * that has changed the state to TARN_SLEEP_CHANGES may use the list. So the list needs no lock, and no lock is held over the waits.
+/* Sleeps of the whole process. Owns the list of pools that take part, with a reference to each from
+ * the prepare to the end. Only the thread that has changed the state to TARN_SLEEP_CHANGES may use
+ * the list. So the list needs no lock, and no lock is held over the waits.
  *
- * Order. Sleepers (sleepers.c) come before the pools on the way down and after them on the way up, since they have pools' memory registered. A
- * prepare does what can fail and be undone without a driver call: it waits, and copies. A commit unmaps all pools before it releases any of
- * them. Up to that point each step can be undone, and pools still have contents that are to be discarded. The commit of a sleeper may be
- * collective, so no failure undoes it by itself: other ranks would not take part in that. Caches (workspaces, handles, idle and pinned
- * memory) go last, since they can be created again. */
+ * Order. Sleepers (sleepers.c) come before the pools on the way down and after them on the way up,
+ * since they have pools' memory registered. A prepare does what can fail and be undone without a
+ * driver call: it waits, and copies. A commit unmaps all pools before it releases any of them. Up
+ * to that point each step can be undone, and pools still have contents that are to be discarded.
+ * The commit of a sleeper may be collective, so no failure undoes it by itself: other ranks would
+ * not take part in that. Caches (workspaces, handles, idle and pinned memory) go last, since they
+ * can be created again. */
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -32,7 +35,8 @@
 struct member {
     struct pool *pool;
     enum { STAYS, PREPARED, UNMAPPED, SLEEPS } state;
-    tarn_residue_reason reason; /* STAYS; 0: it slept before, was woken or cancelled, or nobody else refers to it */
+    tarn_residue_reason reason; /* STAYS; 0: it slept before, was woken or cancelled, or nobody else
+                                   refers to it */
     bool keep;
 };
 
@@ -44,7 +48,7 @@ static struct {
     size_t before; /* bytes */
 } sleeping;
 
-/* States ----------------------------------------------------------------------------------------------------------- */
+/* States --------------------------------------------------------------------------------------- */
 
 static tarn_status refuse(int from, int state, const char *what)
 {
@@ -55,10 +59,12 @@ static tarn_status refuse(int from, int state, const char *what)
         [TARN_SLEEP_ASLEEP] = "the process sleeps: wake it first",
     };
     bool is_busy = from == TARN_SLEEP_AWAKE || state == TARN_SLEEP_CHANGES;
-    return failed(is_busy ? TARN_ERROR_BUSY : TARN_ERROR_INVALID_ARGUMENT, "%s: %s", what, texts[state]);
+    return failed(is_busy ? TARN_ERROR_BUSY : TARN_ERROR_INVALID_ARGUMENT, "%s: %s", what,
+                  texts[state]);
 }
 
-/* Runs after the end of the memory layer, at which prepared pools ran again: no other call of tarn runs any more. */
+/* Runs after the end of the memory layer, at which prepared pools ran again: no other call of tarn
+ * runs any more. */
 static void sleep_shutdown(void)
 {
     pages_free(sleeping.members, sleeping.room * sizeof *sleeping.members);
@@ -85,8 +91,9 @@ static tarn_status change_begin(int from, const char *what)
         status = observe_refuse_moving(what);
     if (status)
         return status;
-    return atomic_compare_exchange_strong(&sleeping.state, &state, TARN_SLEEP_CHANGES) ? TARN_OK
-                                                                                       : refuse(from, state, what);
+    return atomic_compare_exchange_strong(&sleeping.state, &state, TARN_SLEEP_CHANGES)
+               ? TARN_OK
+               : refuse(from, state, what);
 }
 
 static tarn_status change_end(int state, tarn_status status)
@@ -113,7 +120,7 @@ static tarn_status barred_end(int state, tarn_status status)
     return change_end(state, status);
 }
 
-/* The list --------------------------------------------------------------------------------------------------------- */
+/* The list ------------------------------------------------------------------------------------- */
 
 static void list_free(void)
 {
@@ -132,10 +139,12 @@ static int device_of(const struct member *member)
 /* It stays awake, or slept after a commit that failed and was resumed by the program. */
 static bool is_awake(const struct member *member)
 {
-    return member->state == STAYS || (member->state == SLEEPS && atomic_load(&member->pool->state) == TARN_POOL_RUNS);
+    return member->state == STAYS ||
+           (member->state == SLEEPS && atomic_load(&member->pool->state) == TARN_POOL_RUNS);
 }
 
-/* Drops the sleep's references to pools that are awake, so that such a pool can end when the program releases it. */
+/* Drops the sleep's references to pools that are awake, so that such a pool can end when the
+ * program releases it. */
 static void list_forget_awake(void)
 {
     size_t kept = 0;
@@ -162,20 +171,23 @@ static size_t pools_there(void)
     return count;
 }
 
-/* Adds a reference to each pool. A pool that is created meanwhile is omitted if the list has no room. */
+/* Adds a reference to each pool. A pool that is created meanwhile is omitted if the list has no
+ * room. */
 static tarn_status list_make(void)
 {
     size_t room = pools_there() + 16;
     sleeping.members = pages_alloc(room * sizeof *sleeping.members);
     if (!sleeping.members)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of %zu pools", room);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of %zu pools",
+                      room);
     sleeping.room = room;
     for (int i = 0; i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
         if (!arena)
             continue;
         mutex_lock(&arena->lock);
-        for (struct store *store = arena->stores; store && sleeping.count < room; store = store->next) {
+        for (struct store *store = arena->stores; store && sleeping.count < room;
+             store = store->next) {
             struct pool *pool = pool_of_store(store);
             if (pool && pool_retain(pool))
                 sleeping.members[sleeping.count++] = (struct member){.pool = pool};
@@ -194,7 +206,7 @@ static tarn_sleep_contents contents_of(const tarn_sleep_options *options, struct
     return options->contents;
 }
 
-/* Preparing -------------------------------------------------------------------------------------------------------- */
+/* Preparing ------------------------------------------------------------------------------------ */
 
 static void stay(struct member *member, tarn_residue_reason reason)
 {
@@ -229,8 +241,8 @@ static tarn_status prepare_one(struct member *member, tarn_sleep_contents conten
     }
     member->keep = contents == TARN_SLEEP_KEEP;
     error_attempt_begin(&before);
-    tarn_status status =
-        pool_sleep_prepare(pool, member->keep, sleepers_release(pool) && anchors_any(&pool->store), waited);
+    tarn_status status = pool_sleep_prepare(
+        pool, member->keep, sleepers_release(pool) && anchors_any(&pool->store), waited);
     error_attempt_end(&before, status == TARN_ERROR_BUSY ? TARN_OK : status);
     if (!status) {
         member->state = PREPARED;
@@ -256,9 +268,10 @@ static tarn_status resume(const struct member *member)
     return tarn_pool_resume((tarn_pool *)pool);
 }
 
-/* Resumes the pools that have no memory, and returns the first failure. A pool for which this fails stays as it is, and the next ones are
- * resumed all the same: another device has room where one has none. If a pool's device is lost, it never gets memory again, and all else
- * wakes without it: that sets `lost`. */
+/* Resumes the pools that have no memory, and returns the first failure. A pool for which this fails
+ * stays as it is, and the next ones are resumed all the same: another device has room where one has
+ * none. If a pool's device is lost, it never gets memory again, and all else wakes without it: that
+ * sets `lost`. */
 static tarn_status resume_all(tarn_status *lost)
 {
     tarn_status first = TARN_OK;
@@ -292,25 +305,30 @@ static void cancel_all(void)
 static tarn_status read_options(const tarn_sleep_options *given, tarn_sleep_options *options)
 {
     static const tarn_sleep_options everything = {.size = sizeof everything};
-    const unsigned all = TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED | TARN_SLEEP_SLEEPERS;
-    tarn_status status = sized_read("tarn_sleep_options", given ? given : &everything, options, sizeof *options);
+    const unsigned all =
+        TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED | TARN_SLEEP_SLEEPERS;
+    tarn_status status =
+        sized_read("tarn_sleep_options", given ? given : &everything, options, sizeof *options);
     if (status)
         return status;
     if (options->what & ~all)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "what: %#x has bits that mean nothing", options->what);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "what: %#x has bits that mean nothing",
+                      options->what);
     options->what = options->what ? options->what : all;
     if ((unsigned)options->contents > TARN_SLEEP_LEAVE)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "contents: %d is no such choice", (int)options->contents);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "contents: %d is no such choice",
+                      (int)options->contents);
     if (options->rule_count && !options->rules)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "rules is NULL, and rule_count %zu", options->rule_count);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "rules is NULL, and rule_count %zu",
+                      options->rule_count);
     for (size_t i = 0; i < options->rule_count; i++)
         if ((unsigned)options->rules[i].contents > TARN_SLEEP_LEAVE)
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "rule %zu: %d is not a choice of contents", i,
-                          (int)options->rules[i].contents);
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "rule %zu: %d is not a choice of contents",
+                          i, (int)options->rules[i].contents);
     return TARN_OK;
 }
 
-/* Residue ---------------------------------------------------------------------------------------------------------- */
+/* Residue -------------------------------------------------------------------------------------- */
 
 static void residue_add(tarn_residue *residue, tarn_residue_item item)
 {
@@ -324,10 +342,12 @@ static void residue_of_sleeper(const tarn_residue_item *item, void *residue)
     residue_add(residue, *item);
 }
 
-static void residue_bytes(tarn_residue *residue, tarn_residue_reason reason, int device, size_t bytes)
+static void residue_bytes(tarn_residue *residue, tarn_residue_reason reason, int device,
+                          size_t bytes)
 {
     if (bytes)
-        residue_add(residue, (tarn_residue_item){.reason = reason, .device = device, .bytes = bytes});
+        residue_add(residue,
+                    (tarn_residue_item){.reason = reason, .device = device, .bytes = bytes});
 }
 
 static size_t reserved_of(const struct store *store)
@@ -355,14 +375,16 @@ static size_t reserved_in_all(void)
     return reserved;
 }
 
-/* The memory of a device that the process has in addition to tarn's, if the driver's monitor reports it. */
+/* The memory of a device that the process has in addition to tarn's, if the driver's monitor
+ * reports it. */
 static size_t beside(int device, size_t reserved)
 {
     enum { MOST = 128 };
     struct driver_process list[MOST];
     size_t count = driver->processes ? driver->processes(device, list, MOST) : 0;
     for (size_t i = 0; i < count; i++)
-        if (list[i].number == (long)getpid() && list[i].bytes != SIZE_MAX && list[i].bytes > reserved)
+        if (list[i].number == (long)getpid() && list[i].bytes != SIZE_MAX &&
+            list[i].bytes > reserved)
             return list[i].bytes - reserved;
     return 0;
 }
@@ -385,11 +407,16 @@ static void residue_of_device(tarn_residue *residue, struct arena *arena)
     tarn_workspace_stats workspaces = {.size = sizeof workspaces};
     size_t handles = handles_in_use(device), scratch = 0;
     (void)occupancy_pools(arena, &standard, 1);
-    if (tarn_workspace_stats_get(device, &workspaces) == TARN_OK) /* workspaces of captures are in their pools */
-        scratch = workspaces.bytes > workspaces.captured_bytes ? workspaces.bytes - workspaces.captured_bytes : 0;
+    /* Workspaces of captures are in their pools */
+    if (tarn_workspace_stats_get(device, &workspaces) == TARN_OK)
+        scratch = workspaces.bytes > workspaces.captured_bytes
+                      ? workspaces.bytes - workspaces.captured_bytes
+                      : 0;
     residue_bytes(residue, TARN_RESIDUE_CONTEXT, device, beside(device, reserved_on(arena)));
     if (handles)
-        residue_add(residue, (tarn_residue_item){.reason = TARN_RESIDUE_HANDLES, .device = device, .count = handles});
+        residue_add(residue, (tarn_residue_item){.reason = TARN_RESIDUE_HANDLES,
+                                                 .device = device,
+                                                 .count = handles});
     residue_bytes(residue, TARN_RESIDUE_WORKSPACES, device, scratch);
     residue_bytes(residue, TARN_RESIDUE_DEFAULT_POOL, device,
                   standard.reserved > scratch ? standard.reserved - scratch : 0);
@@ -446,9 +473,10 @@ static tarn_status residue_check(const tarn_residue *residue)
     return status;
 }
 
-/* Committing ------------------------------------------------------------------------------------------------------- */
+/* Committing ----------------------------------------------------------------------------------- */
 
-/* Pools that were prepared although anchored, since a sleeper was to remove the anchors. Others may have some there too. */
+/* Pools that were prepared although anchored, since a sleeper was to remove the anchors. Others may
+ * have some there too. */
 static void anchored_stay(void)
 {
     for (size_t i = 0; i < sleeping.count; i++) {
@@ -466,8 +494,9 @@ static void anchored_stay(void)
     }
 }
 
-/* Pools that only the sleep still refers to, such as that of a destroyed graph whose last launch has ended during the prepare. No wake
- * resumes them, and their live blocks are the program's: they stay. */
+/* Pools that only the sleep still refers to, such as that of a destroyed graph whose last launch
+ * has ended during the prepare. No wake resumes them, and their live blocks are the program's: they
+ * stay. */
 static void ended_stay(void)
 {
     for (size_t i = 0; i < sleeping.count; i++) {
@@ -489,7 +518,9 @@ static tarn_status unmap_all(void)
         if (member->state != PREPARED)
             continue;
         status = pool_sleep_unmap(member->pool, &waited[device_of(member)]);
-        member->state = !status ? UNMAPPED : pool_sleep_is_in_part(member->pool) ? SLEEPS : PREPARED;
+        member->state = !status                               ? UNMAPPED
+                        : pool_sleep_is_in_part(member->pool) ? SLEEPS
+                                                              : PREPARED;
     }
     if (!status)
         return TARN_OK;
@@ -569,7 +600,7 @@ static tarn_status drop_caches(void)
     return first;
 }
 
-/* Public ----------------------------------------------------------------------------------------------------------- */
+/* Public --------------------------------------------------------------------------------------- */
 
 tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *residue)
 {
@@ -592,7 +623,8 @@ tarn_status tarn_sleep_prepare(const tarn_sleep_options *given, tarn_residue *re
         status = list_make();
     for (size_t i = 0; i < sleeping.count && !status; i++) {
         struct member *member = &sleeping.members[i];
-        status = prepare_one(member, contents_of(&options, member->pool), &waited[device_of(member)]);
+        status =
+            prepare_one(member, contents_of(&options, member->pool), &waited[device_of(member)]);
     }
     if (!status) {
         residue_take(residue);
@@ -615,7 +647,8 @@ struct falling_asleep {
 
 static void asleep_all_the_same(struct undo *undo)
 {
-    const struct falling_asleep *here = (struct falling_asleep *)((char *)undo - offsetof(struct falling_asleep, undo));
+    const struct falling_asleep *here =
+        (struct falling_asleep *)((char *)undo - offsetof(struct falling_asleep, undo));
     list_forget_awake();
     (void)barred_end(TARN_SLEEP_ASLEEP, TARN_OK);
     cancel_restore(here->cancel);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the list of sleepers, the oldest first. A callback runs without the lock of the list. Meanwhile its sleeper is marked as `running`,
- * and cannot be removed. The walks below find their next sleeper by its number, so others may come and go. */
+/* Owns the list of sleepers, the oldest first. A callback runs without the lock of the list.
+ * Meanwhile its sleeper is marked as `running`, and cannot be removed. The walks below find their
+ * next sleeper by its number, so others may come and go. */
 #include "sleep/sleepers.h"
 #include "base/pages.h"
 #include "base/sized.h"
@@ -32,7 +33,7 @@ static struct sleeper *sleepers;
 static tarn_sleeper last_number;
 static struct object_pool sleeper_objects = OBJECT_POOL(struct sleeper);
 
-/* ---- Walks ------------------------------------------------------------------------------------------------------- */
+/* ---- Walks ---- */
 
 static struct sleeper *after_locked(tarn_sleeper number)
 {
@@ -45,16 +46,19 @@ static struct sleeper *after_locked(tarn_sleeper number)
 static struct sleeper *before_locked(tarn_sleeper number)
 {
     struct sleeper *found = NULL;
-    for (struct sleeper *sleeper = sleepers; sleeper && sleeper->number < number; sleeper = sleeper->next)
+    for (struct sleeper *sleeper = sleepers; sleeper && sleeper->number < number;
+         sleeper = sleeper->next)
         found = sleeper;
     return found;
 }
 
-/* The next sleeper of a walk, marked as running; NULL at the end. `number` is the one before, 0 to begin. */
+/* The next sleeper of a walk, marked as running; NULL at the end. `number` is the one before, 0 to
+ * begin. */
 static struct sleeper *next(tarn_sleeper *number, bool newest_first)
 {
     mutex_lock(&sleepers_lock);
-    struct sleeper *sleeper = newest_first ? before_locked(*number ? *number : UINT64_MAX) : after_locked(*number);
+    struct sleeper *sleeper =
+        newest_first ? before_locked(*number ? *number : UINT64_MAX) : after_locked(*number);
     if (sleeper) {
         sleeper->running = true;
         *number = sleeper->number;
@@ -64,7 +68,8 @@ static struct sleeper *next(tarn_sleeper *number, bool newest_first)
 }
 
 /* Ends the callback of a sleeper, with what it returned. */
-static void let_go(struct sleeper *sleeper, tarn_sleeper_state state, tarn_status status, const char *why)
+static void let_go(struct sleeper *sleeper, tarn_sleeper_state state, tarn_status status,
+                   const char *why)
 {
     mutex_lock(&sleepers_lock);
     sleeper->running = false;
@@ -119,11 +124,12 @@ CALLS_BACK static size_t call_held(const tarn_sleeper_options *options)
 
 static tarn_status failure(const struct sleeper *sleeper, const char *what, const struct said *said)
 {
-    return failed(TARN_ERROR_LIBRARY, "%s of the sleeper %s returned %s%s%s", what, sleeper->info.name,
-                  tarn_status_name(said->status), *said->why ? ": " : "", said->why);
+    return failed(TARN_ERROR_LIBRARY, "%s of the sleeper %s returned %s%s%s", what,
+                  sleeper->info.name, tarn_status_name(said->status), *said->why ? ": " : "",
+                  said->why);
 }
 
-/* ---- A sleep ----------------------------------------------------------------------------------------------------- */
+/* ---- A sleep ---- */
 
 static tarn_status prepare(struct sleeper *sleeper)
 {
@@ -136,7 +142,8 @@ static tarn_status prepare(struct sleeper *sleeper)
         sleeper->refused = true;
     else if (said.status)
         status = failure(sleeper, "prepare", &said);
-    let_go(sleeper, said.status ? TARN_SLEEPER_AWAKE : TARN_SLEEPER_PREPARED, said.status, said.why);
+    let_go(sleeper, said.status ? TARN_SLEEPER_AWAKE : TARN_SLEEPER_PREPARED, said.status,
+           said.why);
     return status;
 }
 
@@ -225,7 +232,8 @@ bool sleepers_release(const struct pool *pool)
     bool found = false;
     mutex_lock(&sleepers_lock);
     for (const struct sleeper *sleeper = sleepers; sleeper && !found; sleeper = sleeper->next)
-        found = sleeper->info.state == TARN_SLEEPER_PREPARED && sleeper->options.pool == (const tarn_pool *)pool;
+        found = sleeper->info.state == TARN_SLEEPER_PREPARED &&
+                sleeper->options.pool == (const tarn_pool *)pool;
     mutex_unlock(&sleepers_lock);
     return found;
 }
@@ -234,7 +242,8 @@ void sleepers_residue(void (*add)(const tarn_residue_item *item, void *argument)
 {
     tarn_sleeper number = 0;
     for (struct sleeper *sleeper; (sleeper = next(&number, false));) {
-        bool asleep = sleeper->info.state == TARN_SLEEPER_ASLEEP, asked = asleep || sleeper->refused;
+        bool asleep = sleeper->info.state == TARN_SLEEPER_ASLEEP,
+             asked = asleep || sleeper->refused;
         size_t held = asked && sleeper->options.held ? call_held(&sleeper->options) : 0;
         if (sleeper->refused || (asleep && (held || sleeper->in_part))) {
             const tarn_residue_item item = {.reason = TARN_RESIDUE_SLEEPER,
@@ -257,17 +266,19 @@ void sleepers_forget(void)
     mutex_unlock(&sleepers_lock);
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------------------ */
+/* ---- Public ---- */
 
 static tarn_status check(const tarn_sleeper_options *options)
 {
     if (!options->name || !*options->name)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the sleeper has no name");
     if (!options->commit || !options->wake)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the sleeper %s needs the callbacks commit and wake", options->name);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the sleeper %s needs the callbacks commit and wake", options->name);
     if (options->device < TARN_ALL_DEVICES || options->device >= TARN_MAX_DEVICES)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "device %d is neither TARN_ALL_DEVICES nor below %d",
-                      options->device, TARN_MAX_DEVICES);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "device %d is neither TARN_ALL_DEVICES nor below %d", options->device,
+                      TARN_MAX_DEVICES);
     return options->pool ? pool_check(options->pool) : TARN_OK;
 }
 
@@ -305,7 +316,8 @@ tarn_status tarn_sleeper_add(const tarn_sleeper_options *given, tarn_sleeper *nu
 
 static tarn_status unknown(tarn_sleeper number)
 {
-    return failed(TARN_ERROR_INVALID_ARGUMENT, "%llu is not a sleeper, or was removed", (unsigned long long)number);
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "%llu is not a sleeper, or was removed",
+                  (unsigned long long)number);
 }
 
 tarn_status tarn_sleeper_remove(tarn_sleeper number)
@@ -324,7 +336,8 @@ tarn_status tarn_sleeper_remove(tarn_sleeper number)
     }
     mutex_unlock(&sleepers_lock);
     if (running)
-        return failed(TARN_ERROR_BUSY, "a callback of sleeper %llu runs", (unsigned long long)number);
+        return failed(TARN_ERROR_BUSY, "a callback of sleeper %llu runs",
+                      (unsigned long long)number);
     if (!found)
         return unknown(number);
     object_free(&sleeper_objects, found);

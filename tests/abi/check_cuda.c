@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compares what src/driver/cuda/cuda_abi.h declares with the toolkit's cuda.h and cudaTypedefs.h. Compiling it is the test:
- * every value, every layout, and every prototype, as cuGetProcAddress() gives it at its version and as the library
- * exports it. */
+/* Compares what src/driver/cuda/cuda_abi.h declares with the toolkit's cuda.h and cudaTypedefs.h.
+ * Compiling it is the test: every value, every layout, and every prototype, as cuGetProcAddress()
+ * gives it at its version and as the library exports it. */
 #include "driver/cuda/cuda_abi.h"
 #ifdef TARN_HAVE_SIM
 #include "cuda/calls.h"
 #endif
 
-/* With this cuda.h keeps the exported names, of old and new prototypes alike, instead of making macros of them. */
+/* With this cuda.h keeps the exported names, of old and new prototypes alike, instead of making
+ * macros of them. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -21,7 +22,8 @@ _Static_assert((size_t)CU_STREAM_LEGACY == (size_t)CU_LEGACY_STREAM, "CU_STREAM_
 _Static_assert((size_t)CU_STREAM_PER_THREAD == (size_t)CU_THREADS_STREAM, "CU_STREAM_PER_THREAD");
 #endif
 
-#define SAME_TYPE(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
+#define SAME_TYPE(ours, theirs) \
+    _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
 SAME_TYPE(cu_result, CUresult);
 SAME_TYPE(cu_device, CUdevice_v1);
 SAME_TYPE(cu_address, CUdeviceptr_v2);
@@ -54,12 +56,15 @@ SAME_FIELD(struct cu_location, type, CUmemLocation_v1, type);
 SAME_FIELD(struct cu_location, id, CUmemLocation_v1, id);
 SAME_SIZE(struct cu_allocation_properties, CUmemAllocationProp_v1);
 SAME_FIELD(struct cu_allocation_properties, type, CUmemAllocationProp_v1, type);
-SAME_FIELD(struct cu_allocation_properties, handle_types, CUmemAllocationProp_v1, requestedHandleTypes);
+SAME_FIELD(struct cu_allocation_properties, handle_types, CUmemAllocationProp_v1,
+           requestedHandleTypes);
 SAME_FIELD(struct cu_allocation_properties, location, CUmemAllocationProp_v1, location);
 SAME_FIELD(struct cu_allocation_properties, win32, CUmemAllocationProp_v1, win32HandleMetaData);
 SAME_FIELD(struct cu_allocation_properties, flags, CUmemAllocationProp_v1, allocFlags);
-SAME_FIELD(struct cu_allocation_properties, flags.compression, CUmemAllocationProp_v1, allocFlags.compressionType);
-SAME_FIELD(struct cu_allocation_properties, flags.rdma, CUmemAllocationProp_v1, allocFlags.gpuDirectRDMACapable);
+SAME_FIELD(struct cu_allocation_properties, flags.compression, CUmemAllocationProp_v1,
+           allocFlags.compressionType);
+SAME_FIELD(struct cu_allocation_properties, flags.rdma, CUmemAllocationProp_v1,
+           allocFlags.gpuDirectRDMACapable);
 SAME_FIELD(struct cu_allocation_properties, flags.usage, CUmemAllocationProp_v1, allocFlags.usage);
 SAME_SIZE(struct cu_access, CUmemAccessDesc_v1);
 SAME_FIELD(struct cu_access, location, CUmemAccessDesc_v1, location);
@@ -74,7 +79,8 @@ SAME_FIELD(struct cu_edge, from_port, CUgraphEdgeData, from_port);
 SAME_FIELD(struct cu_edge, to_port, CUgraphEdgeData, to_port);
 SAME_FIELD(struct cu_edge, type, CUgraphEdgeData, type);
 
-/* The layouts are the same: from here on our names mean their structs, for whose sake alone the prototypes differ. */
+/* The layouts are the same: from here on our names mean their structs, for whose sake alone the
+ * prototypes differ. */
 #define cu_uuid CUuuid_st
 #define cu_location CUmemLocation_st
 #define cu_allocation_properties CUmemAllocationProp_st
@@ -85,7 +91,8 @@ SAME_FIELD(struct cu_edge, type, CUgraphEdgeData, type);
 #define SAME_PROTOTYPE(name, version, symbol, needed, parameters)                                  \
     _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, PFN_##name##_v##version), \
                    #name " at version " #version);                                                 \
-    _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, __typeof__(&symbol)), #symbol);
+    _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, __typeof__(&symbol)),     \
+                   #symbol);
 CUDA_CALL_LIST(SAME_PROTOTYPE)
 CUDA_LOADER_LIST(SAME_PROTOTYPE)
 #ifdef TARN_HAVE_SIM

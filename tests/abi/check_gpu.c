@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compares what the checks in tests/gpu/ declare of CUDA's driver and of NVIDIA's libraries with the vendor's headers.
- * Compiling it is the test. cuDSS comes apart from the toolkit and is compared where its header is found. */
+/* Compares what the checks in tests/gpu/ declare of CUDA's driver and of NVIDIA's libraries with
+ * the vendor's headers. Compiling it is the test. cuDSS comes apart from the toolkit and is
+ * compared where its header is found. */
 #include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cudaTypedefs.h>
@@ -23,11 +24,13 @@
 #define SAME_CALL(name, version, symbol, needed, parameters)                                       \
     _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, PFN_##name##_v##version), \
                    #name " at version " #version);                                                 \
-    _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, __typeof__(&symbol)), #symbol);
+    _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, __typeof__(&symbol)),     \
+                   #symbol);
 GPU_CALL_LIST(SAME_CALL)
 
-#define SAME_PROTOTYPE(library, symbol, parameters) \
-    _Static_assert(__builtin_types_compatible_p(unsigned(*) parameters, __typeof__(&symbol)), #symbol);
+#define SAME_PROTOTYPE(library, symbol, parameters)                                           \
+    _Static_assert(__builtin_types_compatible_p(unsigned(*) parameters, __typeof__(&symbol)), \
+                   #symbol);
 BLAS_CALL_LIST(SAME_PROTOTYPE)
 DNN_CALL_LIST(SAME_PROTOTYPE)
 SPARSE_CALL_LIST(SAME_PROTOTYPE)

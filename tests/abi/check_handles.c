@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compares the symbols, numbers and types of the rows in src/handle/libraries/ with the headers of the CUDA toolkit and
- * cuDNN, and compiles the typed headers with them. Compiling it is the test. */
+/* Compares the symbols, numbers and types of the rows in src/handle/libraries/ with the headers of
+ * the CUDA toolkit and cuDNN, and compiles the typed headers with them. Compiling it is the
+ * test. */
 #include "abi/handle_symbols.h"
 
 #include <cusolver_common.h>
@@ -13,13 +14,15 @@
 #include <tarn/cusolver.h>
 #include <tarn/cusparse.h>
 
-/* The exact prototype, and what tarn calls it by: every argument is passed as a pointer, an int or a size_t. */
+/* The exact prototype, and what tarn calls it by: every argument is passed as a pointer, an int or
+ * a size_t. */
 #define SAME_PROTOTYPE(symbol, result, parameters) \
     _Static_assert(__builtin_types_compatible_p(__typeof__(symbol), result parameters), #symbol);
 HANDLE_SYMBOL_LIST(SAME_PROTOTYPE)
 
-#define IS_POINTER(type) \
-    _Static_assert(sizeof(type) == sizeof(void *) && !__builtin_types_compatible_p(type, size_t), #type)
+#define IS_POINTER(type)                                                                          \
+    _Static_assert(sizeof(type) == sizeof(void *) && !__builtin_types_compatible_p(type, size_t), \
+                   #type)
 IS_POINTER(cudnnHandle_t);
 IS_POINTER(cublasHandle_t);
 IS_POINTER(cublasLtHandle_t);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compares what src/driver/hip/hip_abi.h declares with the headers of HIP, and what the rows of hipSPARSE and rocSPARSE
- * name with theirs. Compiling it is the test: every value, every layout and every prototype that HIP 5.2 has. */
+/* Compares what src/driver/hip/hip_abi.h declares with the headers of HIP, and what the rows of
+ * hipSPARSE and rocSPARSE name with theirs. Compiling it is the test: every value, every layout and
+ * every prototype that HIP 5.2 has. */
 #include "abi/handle_symbols.h"
 #include "driver/hip/hip_abi.h"
 #ifdef TARN_HAVE_SIM
@@ -17,7 +18,8 @@
 #define SAME_VALUE(name, value, theirs) _Static_assert((unsigned)(theirs) == (value), #theirs);
 HIP_VALUE_LIST(SAME_VALUE)
 
-#define SAME_TYPE(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
+#define SAME_TYPE(ours, theirs) \
+    _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
 SAME_TYPE(hip_result, hipError_t);
 SAME_TYPE(hip_device_attribute, hipDeviceAttribute_t);
 SAME_TYPE(hip_granularity_kind, hipMemAllocationGranularity_flags);
@@ -74,7 +76,8 @@ _Static_assert(number_of_HIP_MEMORY_UNIFIED == (int)hipMemoryTypeUnified, "hipMe
 
 #if HIP_VERSION_MAJOR >= 6
 SAME_FIELD(struct hip_allocation_properties, type, hipMemAllocationProp, type);
-SAME_FIELD(struct hip_allocation_properties, handle_types, hipMemAllocationProp, requestedHandleType);
+SAME_FIELD(struct hip_allocation_properties, handle_types, hipMemAllocationProp,
+           requestedHandleType);
 SAME_FIELD(struct hip_allocation_properties, location, hipMemAllocationProp, location);
 SAME_FIELD(struct hip_allocation_properties, win32, hipMemAllocationProp, win32HandleMetaData);
 SAME_FIELD(struct hip_allocation_properties, flags, hipMemAllocationProp, allocFlags);
@@ -95,17 +98,20 @@ SAME_FIELD(struct hip_properties, grid_size, hipDeviceProp_t, maxGridSize);
 SAME_FIELD(struct hip_properties, constant_memory, hipDeviceProp_t, totalConstMem);
 SAME_FIELD(struct hip_properties, major, hipDeviceProp_t, major);
 SAME_FIELD(struct hip_properties, processors, hipDeviceProp_t, multiProcessorCount);
-SAME_FIELD(struct hip_properties, threads_per_processor, hipDeviceProp_t, maxThreadsPerMultiProcessor);
+SAME_FIELD(struct hip_properties, threads_per_processor, hipDeviceProp_t,
+           maxThreadsPerMultiProcessor);
 SAME_FIELD(struct hip_properties, features, hipDeviceProp_t, arch);
 SAME_FIELD(struct hip_properties, pci_bus, hipDeviceProp_t, pciBusID);
-SAME_FIELD(struct hip_properties, shared_per_processor, hipDeviceProp_t, maxSharedMemoryPerMultiProcessor);
+SAME_FIELD(struct hip_properties, shared_per_processor, hipDeviceProp_t,
+           maxSharedMemoryPerMultiProcessor);
 SAME_FIELD(struct hip_properties, architecture, hipDeviceProp_t, gcnArch);
 SAME_FIELD(struct hip_properties, architecture_name, hipDeviceProp_t, gcnArchName);
 SAME_FIELD(struct hip_properties, texture_3d, hipDeviceProp_t, maxTexture3D);
 SAME_FIELD(struct hip_properties, flush_registers, hipDeviceProp_t, hdpRegFlushCntl);
 SAME_FIELD(struct hip_properties, texture_pitch, hipDeviceProp_t, texturePitchAlignment);
 SAME_FIELD(struct hip_properties, large_bar, hipDeviceProp_t, isLargeBar);
-SAME_FIELD(struct hip_properties, pageable_tables, hipDeviceProp_t, pageableMemoryAccessUsesHostPageTables);
+SAME_FIELD(struct hip_properties, pageable_tables, hipDeviceProp_t,
+           pageableMemoryAccessUsesHostPageTables);
 #endif
 #endif
 
@@ -117,8 +123,9 @@ SAME_FIELD(struct hip_properties, pageable_tables, hipDeviceProp_t, pageableMemo
 #define hip_properties hipDeviceProp_t
 #define hip_uuid hipUUID_t
 
-#define SAME_PROTOTYPE(symbol, since, needed, parameters) \
-    _Static_assert(__builtin_types_compatible_p(hip_result(*) parameters, __typeof__(&symbol)), #symbol);
+#define SAME_PROTOTYPE(symbol, since, needed, parameters)                                       \
+    _Static_assert(__builtin_types_compatible_p(hip_result(*) parameters, __typeof__(&symbol)), \
+                   #symbol);
 HIP_CALL_LIST(SAME_PROTOTYPE)
 #ifdef TARN_HAVE_SIM
 SIM_HIP_CALL_LIST(SAME_PROTOTYPE)
@@ -126,21 +133,25 @@ SIM_HIP_CALL_LIST(SAME_PROTOTYPE)
 #if HIP_VERSION >= 60100000
 SAME_TYPE(hip_user_object, hipUserObject_t);
 HIP_LATER_CALL_LIST(SAME_PROTOTYPE)
-#define SAME_LATER_VALUE(name, value, theirs, since) _Static_assert((unsigned)(theirs) == (value), #theirs);
+#define SAME_LATER_VALUE(name, value, theirs, since) \
+    _Static_assert((unsigned)(theirs) == (value), #theirs);
 HIP_LATER_VALUE_LIST(SAME_LATER_VALUE)
 #endif
 
-#define SAME_TEXT(symbol, since) \
-    _Static_assert(__builtin_types_compatible_p(const char *(*)(hip_result), __typeof__(&symbol)), #symbol);
+#define SAME_TEXT(symbol, since)                                                                   \
+    _Static_assert(__builtin_types_compatible_p(const char *(*)(hip_result), __typeof__(&symbol)), \
+                   #symbol);
 HIP_TEXT_LIST(SAME_TEXT)
 
-/* The exact prototypes that rows of libraries name; tarn passes every argument as a pointer, an int or a size_t. */
+/* The exact prototypes that rows of libraries name; tarn passes every argument as a pointer, an int
+ * or a size_t. */
 #define SAME_LIBRARY_CALL(symbol, result, parameters) \
     _Static_assert(__builtin_types_compatible_p(__typeof__(symbol), result parameters), #symbol);
 HIP_HANDLE_SYMBOL_LIST(SAME_LIBRARY_CALL)
 
-#define IS_POINTER(type) \
-    _Static_assert(sizeof(type) == sizeof(void *) && !__builtin_types_compatible_p(type, size_t), #type)
+#define IS_POINTER(type)                                                                          \
+    _Static_assert(sizeof(type) == sizeof(void *) && !__builtin_types_compatible_p(type, size_t), \
+                   #type)
 IS_POINTER(hipsparseHandle_t);
 IS_POINTER(rocsparse_handle);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compares what src/report/nvtx_abi.h declares with the toolkit's headers of NVTX 3. Compiling it is the test: every value, every
- * layout, and every prototype. */
+/* Compares what src/report/nvtx_abi.h declares with the toolkit's headers of NVTX 3. Compiling it
+ * is the test: every value, every layout, and every prototype. */
 #include "report/nvtx_abi.h"
 
 #include <nvtx3/nvToolsExtMem.h>
@@ -44,7 +44,8 @@ SAME_SIZE(struct nvtx_callbacks, NvtxExportTableCallbacks);
 SAME_FIELD(struct nvtx_callbacks, module_table, NvtxExportTableCallbacks, GetModuleFunctionTable);
 SAME_SIZE(struct nvtx_version, NvtxExportTableVersionInfo);
 SAME_FIELD(struct nvtx_version, version, NvtxExportTableVersionInfo, version);
-SAME_FIELD(struct nvtx_version, set_tool_version, NvtxExportTableVersionInfo, SetInjectionNvtxVersion);
+SAME_FIELD(struct nvtx_version, set_tool_version, NvtxExportTableVersionInfo,
+           SetInjectionNvtxVersion);
 SAME_SIZE(union nvtx_text, nvtxMessageValue_t);
 SAME_SIZE(struct nvtx_event, nvtxEventAttributes_t);
 SAME_FIELD(struct nvtx_event, version, nvtxEventAttributes_t, version);
@@ -88,19 +89,23 @@ SAME_FIELD(struct nvtx_regions_register, size, nvtxMemRegionsRegisterBatch_t, st
 SAME_FIELD(struct nvtx_regions_register, type, nvtxMemRegionsRegisterBatch_t, regionType);
 SAME_FIELD(struct nvtx_regions_register, heap, nvtxMemRegionsRegisterBatch_t, heap);
 SAME_FIELD(struct nvtx_regions_register, count, nvtxMemRegionsRegisterBatch_t, regionCount);
-SAME_FIELD(struct nvtx_regions_register, range_size, nvtxMemRegionsRegisterBatch_t, regionDescElementSize);
+SAME_FIELD(struct nvtx_regions_register, range_size, nvtxMemRegionsRegisterBatch_t,
+           regionDescElementSize);
 SAME_FIELD(struct nvtx_regions_register, ranges, nvtxMemRegionsRegisterBatch_t, regionDescElements);
-SAME_FIELD(struct nvtx_regions_register, handles, nvtxMemRegionsRegisterBatch_t, regionHandleElementsOut);
+SAME_FIELD(struct nvtx_regions_register, handles, nvtxMemRegionsRegisterBatch_t,
+           regionHandleElementsOut);
 SAME_SIZE(struct nvtx_regions_resize, nvtxMemRegionsResizeBatch_t);
 SAME_FIELD(struct nvtx_regions_resize, type, nvtxMemRegionsResizeBatch_t, regionType);
 SAME_FIELD(struct nvtx_regions_resize, count, nvtxMemRegionsResizeBatch_t, regionDescCount);
-SAME_FIELD(struct nvtx_regions_resize, range_size, nvtxMemRegionsResizeBatch_t, regionDescElementSize);
+SAME_FIELD(struct nvtx_regions_resize, range_size, nvtxMemRegionsResizeBatch_t,
+           regionDescElementSize);
 SAME_FIELD(struct nvtx_regions_resize, ranges, nvtxMemRegionsResizeBatch_t, regionDescElements);
 SAME_SIZE(union nvtx_region, nvtxMemRegionRef_t);
 SAME_SIZE(struct nvtx_regions_unregister, nvtxMemRegionsUnregisterBatch_t);
 SAME_FIELD(struct nvtx_regions_unregister, reference, nvtxMemRegionsUnregisterBatch_t, refType);
 SAME_FIELD(struct nvtx_regions_unregister, count, nvtxMemRegionsUnregisterBatch_t, refCount);
-SAME_FIELD(struct nvtx_regions_unregister, region_size, nvtxMemRegionsUnregisterBatch_t, refElementSize);
+SAME_FIELD(struct nvtx_regions_unregister, region_size, nvtxMemRegionsUnregisterBatch_t,
+           refElementSize);
 SAME_FIELD(struct nvtx_regions_unregister, regions, nvtxMemRegionsUnregisterBatch_t, refElements);
 SAME_SIZE(struct nvtx_region_name, nvtxMemRegionNameDesc_t);
 SAME_FIELD(struct nvtx_region_name, reference, nvtxMemRegionNameDesc_t, regionRefType);
@@ -116,12 +121,17 @@ SAME_FIELD(struct nvtx_regions_name, names, nvtxMemRegionsNameBatch_t, regionEle
 /* Their prototypes, as ours are with our types in place of theirs. */
 __attribute__((unused)) static inline void prototypes(nvtxDomainHandle_t domain)
 {
-    nvtxMemHeapHandle_t (*heap_register)(nvtxDomainHandle_t, const nvtxMemHeapDesc_t *) = nvtxMemHeapRegister;
+    nvtxMemHeapHandle_t (*heap_register)(nvtxDomainHandle_t, const nvtxMemHeapDesc_t *) =
+        nvtxMemHeapRegister;
     void (*heap_unregister)(nvtxDomainHandle_t, nvtxMemHeapHandle_t) = nvtxMemHeapUnregister;
-    void (*regions_register)(nvtxDomainHandle_t, const nvtxMemRegionsRegisterBatch_t *) = nvtxMemRegionsRegister;
-    void (*regions_resize)(nvtxDomainHandle_t, const nvtxMemRegionsResizeBatch_t *) = nvtxMemRegionsResize;
-    void (*regions_unregister)(nvtxDomainHandle_t, const nvtxMemRegionsUnregisterBatch_t *) = nvtxMemRegionsUnregister;
-    void (*regions_name)(nvtxDomainHandle_t, const nvtxMemRegionsNameBatch_t *) = nvtxMemRegionsName;
+    void (*regions_register)(nvtxDomainHandle_t, const nvtxMemRegionsRegisterBatch_t *) =
+        nvtxMemRegionsRegister;
+    void (*regions_resize)(nvtxDomainHandle_t, const nvtxMemRegionsResizeBatch_t *) =
+        nvtxMemRegionsResize;
+    void (*regions_unregister)(nvtxDomainHandle_t, const nvtxMemRegionsUnregisterBatch_t *) =
+        nvtxMemRegionsUnregister;
+    void (*regions_name)(nvtxDomainHandle_t, const nvtxMemRegionsNameBatch_t *) =
+        nvtxMemRegionsName;
     int (*push)(nvtxDomainHandle_t, const nvtxEventAttributes_t *) = nvtxDomainRangePushEx;
     int (*pop)(nvtxDomainHandle_t) = nvtxDomainRangePop;
     nvtxDomainHandle_t (*create)(const char *) = nvtxDomainCreateA;
@@ -129,6 +139,8 @@ __attribute__((unused)) static inline void prototypes(nvtxDomainHandle_t domain)
     int (*with)(NvtxGetExportTableFunc_t) = initialize;
     NvtxExtInitializeInjectionFunc_t initialize_extension = NULL;
     int (*with_module)(nvtxExtModuleInfo_t *) = initialize_extension;
-    (void)domain, (void)heap_register, (void)heap_unregister, (void)regions_register, (void)regions_resize;
-    (void)regions_unregister, (void)regions_name, (void)push, (void)pop, (void)create, (void)with, (void)with_module;
+    (void)domain, (void)heap_register, (void)heap_unregister, (void)regions_register,
+        (void)regions_resize;
+    (void)regions_unregister, (void)regions_name, (void)push, (void)pop, (void)create, (void)with,
+        (void)with_module;
 }

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compares what run/abi.h declares with the toolkit's cuda.h and cudaTypedefs.h. Compiling it is the test. */
+/* Compares what run/abi.h declares with the toolkit's cuda.h and cudaTypedefs.h. Compiling it is
+ * the test. */
 #include "run/abi.h"
 
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-#define SAME_TYPE(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
+#define SAME_TYPE(ours, theirs) \
+    _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
 SAME_TYPE(cu_array, CUarray);
 SAME_TYPE(cu_mipmapped, CUmipmappedArray);
 SAME_TYPE(cu_pool, CUmemoryPool);
 
 _Static_assert(RUN_ARRAY_SPARSE == CUDA_ARRAY3D_SPARSE, "CUDA_ARRAY3D_SPARSE");
-_Static_assert(RUN_ARRAY_DEFERRED == CUDA_ARRAY3D_DEFERRED_MAPPING, "CUDA_ARRAY3D_DEFERRED_MAPPING");
-_Static_assert(RUN_LEGACY == CU_GET_PROC_ADDRESS_LEGACY_STREAM, "CU_GET_PROC_ADDRESS_LEGACY_STREAM");
+_Static_assert(RUN_ARRAY_DEFERRED == CUDA_ARRAY3D_DEFERRED_MAPPING,
+               "CUDA_ARRAY3D_DEFERRED_MAPPING");
+_Static_assert(RUN_LEGACY == CU_GET_PROC_ADDRESS_LEGACY_STREAM,
+               "CU_GET_PROC_ADDRESS_LEGACY_STREAM");
 _Static_assert(RUN_PER_THREAD == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
                "CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM");
 
@@ -47,7 +51,8 @@ SAME_FIELD(struct cu_alloc_node, pool, CUDA_MEM_ALLOC_NODE_PARAMS_v1, poolProps)
 SAME_FIELD(struct cu_alloc_node, size, CUDA_MEM_ALLOC_NODE_PARAMS_v1, bytesize);
 SAME_FIELD(struct cu_alloc_node, address, CUDA_MEM_ALLOC_NODE_PARAMS_v1, dptr);
 
-/* The layouts are the same: from here on our names mean their structs, for whose sake alone the prototypes differ. */
+/* The layouts are the same: from here on our names mean their structs, for whose sake alone the
+ * prototypes differ. */
 #define cu_location CUmemLocation_st
 #define cu_allocation_properties CUmemAllocationProp_st
 #define cu_access CUmemAccessDesc_st
@@ -63,9 +68,11 @@ SAME_FIELD(struct cu_alloc_node, address, CUDA_MEM_ALLOC_NODE_PARAMS_v1, dptr);
 #define TYPE_RUN_ANY(name, version) PFN_##name##_v##version
 #define TYPE_RUN_LEGACY(name, version) PFN_##name##_v##version
 #define TYPE_RUN_PER_THREAD(name, version) PFN_##name##_v##version##_ptsz
-#define SAME_PROTOTYPE(name, version, mode, symbol, parameters, arguments)                            \
-    _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, TYPE_##mode(name, version)), \
-                   #name " at version " #version);                                                    \
-    _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, __typeof__(&symbol)), #symbol);
+#define SAME_PROTOTYPE(name, version, mode, symbol, parameters, arguments)                     \
+    _Static_assert(                                                                            \
+        __builtin_types_compatible_p(cu_result(*) parameters, TYPE_##mode(name, version)),     \
+        #name " at version " #version);                                                        \
+    _Static_assert(__builtin_types_compatible_p(cu_result(*) parameters, __typeof__(&symbol)), \
+                   #symbol);
 RUN_HOOK_LIST(SAME_PROTOTYPE)
 RUN_ASK_LIST(SAME_PROTOTYPE)

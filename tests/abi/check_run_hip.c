@@ -7,7 +7,8 @@
 #define __HIP_PLATFORM_AMD__ 1
 #include <hip/hip_runtime_api.h>
 
-#define SAME_TYPE(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
+#define SAME_TYPE(ours, theirs) \
+    _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours " is not " #theirs)
 SAME_TYPE(hip_pool, hipMemPool_t);
 SAME_TYPE(hip_array, hipArray *);
 
@@ -36,10 +37,12 @@ SAME_FIELD(struct hip_pool_properties, location, hipMemPoolProps, location);
 #if HIP_VERSION_MAJOR < 6
 _Static_assert(offsetof(hipDeviceProp_t, totalGlobalMem) == RUN_PROPERTIES_BYTES, "totalGlobalMem");
 #else
-_Static_assert(offsetof(hipDeviceProp_t, totalGlobalMem) == RUN_PROPERTIES_R0600_BYTES, "totalGlobalMem");
+_Static_assert(offsetof(hipDeviceProp_t, totalGlobalMem) == RUN_PROPERTIES_R0600_BYTES,
+               "totalGlobalMem");
 #endif
 
-/* The layouts are the same: from here on our names mean their structs, for whose sake alone the prototypes differ. */
+/* The layouts are the same: from here on our names mean their structs, for whose sake alone the
+ * prototypes differ. */
 #define hip_ipc hipIpcMemHandle_st
 #define hip_extent hipExtent
 #define hip_pitched hipPitchedPtr
@@ -51,15 +54,18 @@ _Static_assert(offsetof(hipDeviceProp_t, totalGlobalMem) == RUN_PROPERTIES_R0600
 #define hip_location hipMemLocation
 #define hip_uuid hipUUID_t
 
-/* What came after the headers' version cannot be compared, and the struct of properties is another in each version. */
+/* What came after the headers' version cannot be compared, and the struct of properties is another
+ * in each version. */
 hip_result unchecked_properties(void *properties, int device);
 #define hipGetDeviceProperties unchecked_properties
 #define hipGetDevicePropertiesR0600 unchecked_properties
 #if HIP_VERSION < 60100000
-hip_result hipGetProcAddress(const char *name, void **address, int version, uint64_t flags, unsigned *status);
+hip_result hipGetProcAddress(const char *name, void **address, int version, uint64_t flags,
+                             unsigned *status);
 #endif
 
-#define SAME_PROTOTYPE(name, since, mode, symbol, parameters, arguments) \
-    _Static_assert(__builtin_types_compatible_p(hip_result(*) parameters, __typeof__(&symbol)), #symbol);
+#define SAME_PROTOTYPE(name, since, mode, symbol, parameters, arguments)                        \
+    _Static_assert(__builtin_types_compatible_p(hip_result(*) parameters, __typeof__(&symbol)), \
+                   #symbol);
 RUN_HOOK_LIST(SAME_PROTOTYPE)
 RUN_ASK_LIST(SAME_PROTOTYPE)

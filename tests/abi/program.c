@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A program that was built before: what a release promises not to break. scripts/abi-baseline preprocesses it with the headers of a
- * release into baseline/program-<version>.i, which has that release's structures, constants and prototypes in it and needs no header;
- * the test build.abi compiles that file and runs it with today's library.
+/* A program that was built before: what a release promises not to break. scripts/abi-baseline
+ * preprocesses it with the headers of a release into baseline/program-<version>.i, which has that
+ * release's structures, constants and prototypes in it and needs no header; the test build.abi
+ * compiles that file and runs it with today's library.
  *
- * So it must see what a change of the library would do to such a program. Each structure that the library fills lies between bytes
- * that must stay as they were, for one that has grown; what is read back is compared with what was asked for, for a field that has
- * moved. It includes no header but tarn's, so that the file is the same whatever C library it was made on and runs with. */
+ * So it must see what a change of the library would do to such a program. Each structure that the
+ * library fills lies between bytes that must stay as they were, for one that has grown; what is
+ * read back is compared with what was asked for, for a field that has moved. It includes no header
+ * but tarn's, so that the file is the same whatever C library it was made on and runs with. */
 #include <tarn/debug.h>
 #include <tarn/host.h>
 #include <tarn/live.h>
@@ -48,7 +50,8 @@ static bool is_untouched(const unsigned char *behind)
     }
     return true;
 }
-#define UNTOUCHED_BEHIND(name) check_at(is_untouched((name).behind), "nothing was written behind " #name, __LINE__)
+#define UNTOUCHED_BEHIND(name) \
+    check_at(is_untouched((name).behind), "nothing was written behind " #name, __LINE__)
 
 static tarn_stream first_stream, second_stream;
 
@@ -72,7 +75,8 @@ static void devices_and_streams(void)
     UNTOUCHED_BEHIND(properties);
     CHECK(strcmp(properties.value.driver, "host") == 0);
     CHECK(properties.value.memory == 256 * MIB && properties.value.granule == 2 * MIB);
-    CHECK(properties.value.virtual_memory && properties.value.exportable && properties.value.capability_major == 0);
+    CHECK(properties.value.virtual_memory && properties.value.exportable &&
+          properties.value.capability_major == 0);
     OK(tarn_device_memory_get(0, &unused, &total));
     CHECK(total == 256 * MIB);
     OK(tarn_device_peer_get(0, 1, &possible));
@@ -137,7 +141,8 @@ static void memory(void)
     info.value.size = sizeof info.value;
     OK(tarn_pointer_info_get((char *)block + MIB, &info.value));
     UNTOUCHED_BEHIND(info);
-    CHECK(info.value.base == block && info.value.requested == 3 * MIB + 1 && info.value.usable_size >= 3 * MIB + 1);
+    CHECK(info.value.base == block && info.value.requested == 3 * MIB + 1 &&
+          info.value.usable_size >= 3 * MIB + 1);
     CHECK(info.value.device == 0 && info.value.stream == first_stream && info.value.tag == tag);
     CHECK(info.value.pool.first == 0 && info.value.pool.second == 0 && !info.value.imported);
 
@@ -204,7 +209,8 @@ static void named_pools(void)
     info.value.size = sizeof info.value;
     OK(tarn_pointer_info_get(block, &info.value));
     UNTOUCHED_BEHIND(info);
-    CHECK(info.value.pool.first == known.value.id.first && info.value.pool.second == known.value.id.second);
+    CHECK(info.value.pool.first == known.value.id.first &&
+          info.value.pool.second == known.value.id.second);
     stats.value.size = sizeof stats.value;
     OK(tarn_pool_stats_get(pool, &stats.value));
     UNTOUCHED_BEHIND(stats);
@@ -225,7 +231,8 @@ static void changed(const tarn_pool_block *block, bool live, void *user)
         changes++;
 }
 
-/* A capture that the program begins and ends itself (here it does not come to be), and a pool that is set back. */
+/* A capture that the program begins and ends itself (here it does not come to be), and a pool that
+ * is set back. */
 static void announced_and_restored(void)
 {
     tarn_checkpoint *checkpoint;
@@ -291,9 +298,11 @@ static void pools(void)
     info.value.size = sizeof info.value;
     OK(tarn_pool_info_get(pool, &info.value));
     UNTOUCHED_BEHIND(info);
-    CHECK(info.value.allocator->alloc == segment_alloc && info.value.allocator->free == segment_free &&
+    CHECK(info.value.allocator->alloc == segment_alloc &&
+          info.value.allocator->free == segment_free &&
           info.value.allocator->user == &segments_alive);
-    CHECK(info.value.id.first == 0 && info.value.id.second != 0 && info.value.limit == TARN_NO_LIMIT);
+    CHECK(info.value.id.first == 0 && info.value.id.second != 0 &&
+          info.value.limit == TARN_NO_LIMIT);
     CHECK(info.value.tag == 0 && info.value.state == TARN_POOL_RUNS);
     OK(tarn_pool_limit_set(pool, 16 * MIB));
     OK(tarn_pool_info_get(pool, &info.value));
@@ -340,7 +349,8 @@ static void pinned_memory(void)
     OK(tarn_pinned_stats_get(&stats.value));
     UNTOUCHED_BEHIND(stats);
     CHECK(stats.value.requested_bytes.current == (int64_t)MIB && stats.value.num_host_alloc == 1);
-    CHECK(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 && stats.value.kept_bytes == 0);
+    CHECK(stats.value.active_requests.current == 1 && stats.value.num_ooms == 0 &&
+          stats.value.kept_bytes == 0);
     CHECK(stats.value.host_alloc_time.count == 1);
     OK(tarn_pinned_free(block));
     OK(tarn_pinned_trim(0));
@@ -354,8 +364,8 @@ static void mapped(const tarn_mapping *range, void *user)
 }
 static void out_of_memory(const tarn_shortage *shortage, void *user)
 {
-    if (user == &told && shortage->requested >= 300 * MIB && shortage->total == 256 * MIB && shortage->device == 0 &&
-        shortage->limit == TARN_NO_LIMIT)
+    if (user == &told && shortage->requested >= 300 * MIB && shortage->total == 256 * MIB &&
+        shortage->device == 0 && shortage->limit == TARN_NO_LIMIT)
         shortages++;
 }
 
@@ -379,7 +389,8 @@ static void observed_and_shared(void)
     OK(tarn_export_enable(0));
     OK(tarn_alloc_on(first_stream, 4 * MIB, &block));
     CHECK(told > 0);
-    CHECK(tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY && shortages == 1);
+    CHECK(tarn_alloc_on(first_stream, 300 * MIB, &none) == TARN_ERROR_OUT_OF_MEMORY &&
+          shortages == 1);
     OK(tarn_observer_remove(observer));
     OK(tarn_mapping_get(block, &range.value));
     UNTOUCHED_BEHIND(range);
@@ -437,13 +448,15 @@ static void workspaces(tarn_library library)
     UNTOUCHED_BEHIND(stats);
     CHECK(stats.value.count == 1 && stats.value.bytes >= 2 * MIB && stats.value.leaked_bytes == 0);
     cleared.value.size = sizeof cleared.value;
-    OK(tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)}, &cleared.value));
+    OK(tarn_workspace_clear(&(tarn_workspace_choice){.size = sizeof(tarn_workspace_choice)},
+                            &cleared.value));
     UNTOUCHED_BEHIND(cleared);
     CHECK(cleared.value.freed >= 2 * MIB && cleared.value.deferred == 0);
     OK(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     OK(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call.value));
     UNTOUCHED_BEHIND(call);
-    CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace && call.value.bytes >= 2 * MIB);
+    CHECK(call.value.handle == &handle_alive && call.value.pointer == given_workspace &&
+          call.value.bytes >= 2 * MIB);
     OK(tarn_workspace_end(&call.value));
     OK(tarn_workspace_begin(library, second_stream, &call.value));
     UNTOUCHED_BEHIND(call);
@@ -482,7 +495,8 @@ static void modes_and_plain_handles(tarn_library library)
     CHECK(call.value.handle == lease.value.handle && call.value.bytes >= 2 * MIB);
     OK(tarn_workspace_end(&call.value));
     OK(tarn_handle_return(&lease.value));
-    CHECK(tarn_workspace_get(library, second_stream, &handle, &given_size) == TARN_ERROR_NOT_SUPPORTED);
+    CHECK(tarn_workspace_get(library, second_stream, &handle, &given_size) ==
+          TARN_ERROR_NOT_SUPPORTED);
 }
 
 static void handles(void)
@@ -618,8 +632,10 @@ static void host_device(void)
     OK(tarn_alloc_on(first_stream, 2 * MIB, &block));
     OK(tarn_host_ledger_get(0, &ledger.value));
     UNTOUCHED_BEHIND(ledger);
-    CHECK(ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB && ledger.value.reports == 0);
-    CHECK(tarn_host_call_name(0) && !tarn_host_call_name(TARN_HOST_MAX_KINDS) && ledger.value.time_a_ns > 0);
+    CHECK(ledger.value.created >= 2 * MIB && ledger.value.mapped >= 2 * MIB &&
+          ledger.value.reports == 0);
+    CHECK(tarn_host_call_name(0) && !tarn_host_call_name(TARN_HOST_MAX_KINDS) &&
+          ledger.value.time_a_ns > 0);
     OK(tarn_host_extent_get(0, block, 2 * MIB, &extent.value));
     UNTOUCHED_BEHIND(extent);
     CHECK(extent.value.piece != 0 && extent.value.length > 0 && extent.value.accessible);
@@ -650,7 +666,7 @@ int main(void)
     CHECK(tarn_shutdown() == TARN_OK && tarn_device_trim(0, 0) == TARN_ERROR_SHUTDOWN);
     CHECK(handle_alive == 0);
     CHECK(strcmp(tarn_status_name(TARN_ERROR_SYSTEM), "TARN_ERROR_SYSTEM") == 0);
-    printf("a program of tarn %d.%d.%d runs with %s\n", TARN_VERSION_MAJOR, TARN_VERSION_MINOR, TARN_VERSION_PATCH,
-           tarn_version());
+    printf("a program of tarn %d.%d.%d runs with %s\n", TARN_VERSION_MAJOR, TARN_VERSION_MINOR,
+           TARN_VERSION_PATCH, tarn_version());
     return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* tarn's resource beside CCCL's concepts and erased types, and with HAVE_RMM beside RMM's headers. */
+/* tarn's resource beside CCCL's concepts and erased types, and with HAVE_RMM beside RMM's
+ * headers. */
 #include "check.h"
 
 #include <tarn/adaptors/tarn_resource.hpp>
@@ -42,7 +43,8 @@ template <class Memory> static void *take(Memory &memory, cuda::stream_ref strea
 #endif
 }
 
-template <class Memory> static void give(Memory &memory, cuda::stream_ref stream, void *block, std::size_t size)
+template <class Memory>
+static void give(Memory &memory, cuda::stream_ref stream, void *block, std::size_t size)
 {
 #if CCCL_VERSION >= 3001000
     memory.deallocate(stream, block, size, 256);
@@ -68,7 +70,8 @@ static cudaStream_t returned_stream()
     return static_cast<cudaStream_t>(tarn::native_of(leased));
 }
 
-/* No memory is given out while work may use it: not where a free cannot wait, nor where its stream is not known. */
+/* No memory is given out while work may use it: not where a free cannot wait, nor where its stream
+ * is not known. */
 static void check_late(cuda::stream_ref stream)
 {
     constexpr std::size_t size = std::size_t{4} << 20;
@@ -130,10 +133,12 @@ int main()
     CHECK(used() == before);
 
     check_late(stream);
-    CHECK(runs_out<std::bad_alloc>(memory, stream) && runs_out<tarn::out_of_memory>(erased, stream));
+    CHECK(runs_out<std::bad_alloc>(memory, stream) &&
+          runs_out<tarn::out_of_memory>(erased, stream));
     tarn::pool pool(0);
     resource elsewhere(pool.get());
-    CHECK(elsewhere != memory && memory == resource(tarn::default_pool(0)) && elsewhere.pool() == pool.get());
+    CHECK(elsewhere != memory && memory == resource(tarn::default_pool(0)) &&
+          elsewhere.pool() == pool.get());
 
 #if CCCL_VERSION >= 3001000
     {

@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <tarn/core.h>
 
-#define CHECK(condition)                                                                                 \
-    do {                                                                                                 \
-        if (!(condition)) {                                                                              \
-            fprintf(stderr, "%s:%d: %s; tarn: %s\n", __FILE__, __LINE__, #condition, tarn_last_error()); \
-            exit(1);                                                                                     \
-        }                                                                                                \
+#define CHECK(condition)                                                             \
+    do {                                                                             \
+        if (!(condition)) {                                                          \
+            fprintf(stderr, "%s:%d: %s; tarn: %s\n", __FILE__, __LINE__, #condition, \
+                    tarn_last_error());                                              \
+            exit(1);                                                                 \
+        }                                                                            \
     } while (0)
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The allocator of tensors beside DLPack's header: our structures are its, the function has its type, and the tensors are what was asked
- * for. With TVM-FFI's library (HAVE_TVM_FFI) that calls it too. */
+/* The allocator of tensors beside DLPack's header: our structures are its, the function has its
+ * type, and the tensors are what was asked for. With TVM-FFI's library (HAVE_TVM_FFI) that calls it
+ * too. */
 #include "../../adaptors/dlpack/tarn_dlpack_abi.h"
 #include "check.h"
 
@@ -35,9 +36,10 @@ SAME(struct dl_managed, context, DLManagedTensorVersioned, manager_ctx);
 SAME(struct dl_managed, deleter, DLManagedTensorVersioned, deleter);
 SAME(struct dl_managed, flags, DLManagedTensorVersioned, flags);
 SAME(struct dl_managed, tensor, DLManagedTensorVersioned, dl_tensor);
-_Static_assert(sizeof(struct dl_managed) == sizeof(DLManagedTensorVersioned), "DLManagedTensorVersioned");
-_Static_assert((int)DEVICE_CPU == (int)kDLCPU && (int)DEVICE_CUDA == (int)kDLCUDA && (int)DEVICE_ROCM == (int)kDLROCM &&
-                   DLPACK_MAJOR == DLPACK_MAJOR_VERSION,
+_Static_assert(sizeof(struct dl_managed) == sizeof(DLManagedTensorVersioned),
+               "DLManagedTensorVersioned");
+_Static_assert((int)DEVICE_CPU == (int)kDLCPU && (int)DEVICE_CUDA == (int)kDLCUDA &&
+                   (int)DEVICE_ROCM == (int)kDLROCM && DLPACK_MAJOR == DLPACK_MAJOR_VERSION,
                "values");
 
 static DLPackManagedTensorAllocator const allocator = tarn_dlpack_allocator;
@@ -70,13 +72,15 @@ static void *source(int32_t type, int32_t device)
 static void check_tensor(DLManagedTensorVersioned *made, DLDevice device)
 {
     const DLTensor *tensor = &made->dl_tensor;
-    CHECK(made->version.major == DLPACK_MAJOR_VERSION && !made->flags && tensor->data && !tensor->byte_offset);
+    CHECK(made->version.major == DLPACK_MAJOR_VERSION && !made->flags && tensor->data &&
+          !tensor->byte_offset);
     CHECK(tensor->device.device_type == device.device_type && tensor->device.device_id == 0);
-    CHECK(tensor->ndim == 3 && tensor->shape[0] == 2 && tensor->shape[1] == 3 && tensor->shape[2] == 5);
+    CHECK(tensor->ndim == 3 && tensor->shape[0] == 2 && tensor->shape[1] == 3 &&
+          tensor->shape[2] == 5);
     CHECK(tensor->strides[0] == 15 && tensor->strides[1] == 5 && tensor->strides[2] == 1);
     tarn_block_info info = {.size = sizeof info};
-    CHECK(tarn_pointer_info_get(tensor->data, &info) == TARN_OK && info.requested == 2 * 3 * 5 * 4 &&
-          info.base == tensor->data);
+    CHECK(tarn_pointer_info_get(tensor->data, &info) == TARN_OK &&
+          info.requested == 2 * 3 * 5 * 4 && info.base == tensor->data);
 }
 
 int main(void)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The handlers beside the headers of the libraries that take them: each initialiser compiles without a cast, each structure has the size
- * that the manual says, and the callbacks do what they promise on the driver that runs. */
+/* The handlers beside the headers of the libraries that take them: each initialiser compiles
+ * without a cast, each structure has the size that the manual says, and the callbacks do what they
+ * promise on the driver that runs. */
 #include "check.h"
 
 #include <semaphore.h>
@@ -48,7 +49,8 @@ static void wait_at_gate(void *user)
         ;
 }
 
-/* A block is free behind the work of the stream that it is freed on: until that has run, its own stream is not given it again. */
+/* A block is free behind the work of the stream that it is freed on: until that has run, its own
+ * stream is not given it again. */
 static void check_order(tarn_pool *pool, struct CUstream_st *native, struct CUstream_st *other)
 {
     enum { SIZE = 4 << 20 };
@@ -82,7 +84,8 @@ static void check_late(tarn_pool *pool, struct CUstream_st *native)
     int64_t before = used();
     tarn_stream leased = 0, captures = 0;
     void *returned = NULL, *block = NULL, *pinned = NULL, *next = NULL;
-    CHECK(tarn_stream_lease(0, 0, &leased) == TARN_OK && tarn_stream_native_get(leased, &returned) == TARN_OK);
+    CHECK(tarn_stream_lease(0, 0, &leased) == TARN_OK &&
+          tarn_stream_native_get(leased, &returned) == TARN_OK);
     CHECK(tarn_stream_return(leased) == TARN_OK && tarn_stream_lease(0, -1, &captures) == TARN_OK);
     CHECK(tarn_handler_alloc(pool, &block, SIZE, returned) == TARN_ERROR_INVALID_STREAM);
     CHECK(tarn_handler_alloc(pool, &block, SIZE, native) == 0);
@@ -134,14 +137,16 @@ int main(void)
 #endif
 #ifdef HAVE_NVJPEG
     nvjpegDevAllocatorV2_t jpeg = {tarn_handler_alloc, tarn_handler_free, pool};
-    nvjpegPinnedAllocatorV2_t jpeg_pinned = {tarn_handler_pinned_alloc, tarn_handler_pinned_free, pool};
+    nvjpegPinnedAllocatorV2_t jpeg_pinned = {tarn_handler_pinned_alloc, tarn_handler_pinned_free,
+                                             pool};
     TRY(jpeg.dev_malloc, jpeg.dev_free, jpeg.dev_ctx);
     CHECK(jpeg_pinned.pinned_ctx == pool);
     libraries++;
 #endif
 #ifdef HAVE_NVJPEG2K
     nvjpeg2kDeviceAllocatorV2_t jpeg2k = {tarn_handler_alloc, tarn_handler_free, pool};
-    nvjpeg2kPinnedAllocatorV2_t jpeg2k_pinned = {tarn_handler_pinned_alloc, tarn_handler_pinned_free, pool};
+    nvjpeg2kPinnedAllocatorV2_t jpeg2k_pinned = {tarn_handler_pinned_alloc,
+                                                 tarn_handler_pinned_free, pool};
     TRY(jpeg2k.device_malloc, jpeg2k.device_free, jpeg2k.device_ctx);
     CHECK(jpeg2k_pinned.pinned_ctx == pool);
     libraries++;
@@ -152,7 +157,8 @@ int main(void)
                                          .device_malloc = tarn_handler_alloc,
                                          .device_free = tarn_handler_free,
                                          .device_ctx = pool};
-    nvimgcodecPinnedAllocator_t codec_pinned = {.struct_type = NVIMGCODEC_STRUCTURE_TYPE_PINNED_ALLOCATOR,
+    nvimgcodecPinnedAllocator_t codec_pinned = {.struct_type =
+                                                    NVIMGCODEC_STRUCTURE_TYPE_PINNED_ALLOCATOR,
                                                 .struct_size = sizeof codec_pinned,
                                                 .pinned_malloc = tarn_handler_pinned_alloc,
                                                 .pinned_free = tarn_handler_pinned_free,
@@ -164,9 +170,11 @@ int main(void)
 
     /* What they promise whatever the library. */
     TRY(tarn_handler_alloc, tarn_handler_free, pool);
-    CHECK(tarn_handler_free(pool, NULL, 0, native) == 0 && tarn_handler_pinned_free(pool, NULL, 0, native) == 0);
+    CHECK(tarn_handler_free(pool, NULL, 0, native) == 0 &&
+          tarn_handler_pinned_free(pool, NULL, 0, native) == 0);
     void *block = NULL;
-    CHECK(tarn_handler_alloc(pool, &block, (size_t)1 << 50, native) == TARN_ERROR_OUT_OF_MEMORY && !block);
+    CHECK(tarn_handler_alloc(pool, &block, (size_t)1 << 50, native) == TARN_ERROR_OUT_OF_MEMORY &&
+          !block);
     CHECK(tarn_handler_alloc(NULL, &block, 1, native) == TARN_ERROR_INVALID_ARGUMENT && !block);
     CHECK(tarn_handler_free(pool, &block, 1, native) == TARN_ERROR_INVALID_POINTER);
     CHECK(tarn_handler_pinned_alloc(pool, &block, 4096, native) == 0);
@@ -175,11 +183,13 @@ int main(void)
 
     /* The stream is the one that is named. */
     tarn_stream other = 0;
-    CHECK(tarn_stream_lease(0, 0, &other) == TARN_OK && tarn_stream_native_get(other, &address) == TARN_OK);
+    CHECK(tarn_stream_lease(0, 0, &other) == TARN_OK &&
+          tarn_stream_native_get(other, &address) == TARN_OK);
     void *first = NULL, *second = NULL;
     CHECK(tarn_handler_alloc(pool, &first, 1000, native) == 0);
     tarn_block_info info = {.size = sizeof info};
-    CHECK(tarn_pointer_info_get(first, &info) == TARN_OK && info.stream == leased && info.requested == 1000);
+    CHECK(tarn_pointer_info_get(first, &info) == TARN_OK && info.stream == leased &&
+          info.requested == 1000);
     CHECK(tarn_handler_free(pool, first, 1000, address) == 0);
     CHECK(tarn_handler_alloc(pool, &second, 1000, address) == 0);
     CHECK(tarn_pointer_info_get(second, &info) == TARN_OK && info.stream == other);
@@ -189,7 +199,8 @@ int main(void)
     if (!strcmp(properties.driver, "host"))
         check_order(pool, native, address);
     check_late(pool, native);
-    CHECK(tarn_stream_return(other) == TARN_OK && tarn_stream_return(leased) == TARN_OK && used() == before);
+    CHECK(tarn_stream_return(other) == TARN_OK && tarn_stream_return(leased) == TARN_OK &&
+          used() == before);
     printf("handlers: %d libraries\n", libraries);
     return 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* ONNX Runtime itself, from its wheel, with tarn's allocator for memory of the CPU: tarn's host device has such. A session is
- * made and run; its memory is tarn's, and all of it comes back. On any other driver only the structure is tried, by hand. */
+/* ONNX Runtime itself, from its wheel, with tarn's allocator for memory of the CPU: tarn's host
+ * device has such. A session is made and run; its memory is tarn's, and all of it comes back. On
+ * any other driver only the structure is tried, by hand. */
 #include "check.h"
 
 #include <string.h>
@@ -33,7 +34,8 @@ static int64_t used(void)
     return stats().allocated_bytes[TARN_STAT_ALL].current;
 }
 
-/* A model in ONNX's format (onnx/onnx.proto), y = Relu(x + w): fields of protocol buffers, each a number with its bytes. */
+/* A model in ONNX's format (onnx/onnx.proto), y = Relu(x + w): fields of protocol buffers, each a
+ * number with its bytes. */
 struct bytes {
     unsigned char data[65536];
     size_t size;
@@ -65,7 +67,8 @@ static void integer(struct bytes *to, unsigned tag, uint64_t value)
     number(to, value);
 }
 
-static void node(struct bytes *graph, const char *operation, const char *first, const char *second, const char *output)
+static void node(struct bytes *graph, const char *operation, const char *first, const char *second,
+                 const char *output)
 {
     static struct bytes made;
     made.size = 0;
@@ -131,14 +134,16 @@ static void run(OrtEnv *environment, tarn_ort_allocator *allocator)
     OrtValue *input = NULL, *output = NULL;
     int64_t shape[] = {ROWS, ROWS};
     float *values = NULL;
-    ok(api->CreateTensorAsOrtValue(&allocator->base, shape, 2, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &input));
+    ok(api->CreateTensorAsOrtValue(&allocator->base, shape, 2, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
+                                   &input));
     ok(api->GetTensorMutableData(input, (void **)&values));
     tarn_block_info info = {.size = sizeof info};
-    CHECK(tarn_pointer_info_get(values, &info) == TARN_OK && info.requested >= sizeof(float) * ELEMENTS);
+    CHECK(tarn_pointer_info_get(values, &info) == TARN_OK &&
+          info.requested >= sizeof(float) * ELEMENTS);
     for (int i = 0; i < ELEMENTS; i++)
         values[i] = (float)i - 100;
-    ok(api->Run(session, NULL, (const char *[]){"x"}, (const OrtValue *[]){input}, 1, (const char *[]){"y"}, 1,
-                &output));
+    ok(api->Run(session, NULL, (const char *[]){"x"}, (const OrtValue *[]){input}, 1,
+                (const char *[]){"y"}, 1, &output));
     ok(api->GetTensorMutableData(output, (void **)&values));
     CHECK(tarn_pointer_info_get(values, &info) == TARN_OK);
     for (int i = 0; i < ELEMENTS; i++)
@@ -228,7 +233,8 @@ int main(void)
     tarn_pool *pool = NULL;
     tarn_ort_allocator allocator;
     struct tarn_device_properties properties = {.size = sizeof properties};
-    CHECK(tarn_pool_default(0, &pool) == TARN_OK && tarn_device_properties_get(0, &properties) == TARN_OK);
+    CHECK(tarn_pool_default(0, &pool) == TARN_OK &&
+          tarn_device_properties_get(0, &properties) == TARN_OK);
     bool is_host = !strcmp(properties.driver, "host");
     OrtStatus *refused = tarn_ort_allocator_init(&allocator, api, NULL, "Cpu");
     CHECK(refused);

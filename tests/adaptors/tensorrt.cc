@@ -14,7 +14,8 @@ static std::int64_t used()
     return stats.allocated_bytes[TARN_STAT_ALL].current;
 }
 
-/* No memory is given out while work may use it: not where a free cannot wait, nor where its stream is not known. */
+/* No memory is given out while work may use it: not where a free cannot wait, nor where its stream
+ * is not known. */
 static void check_late(nvinfer1::IGpuAllocator &allocator, cudaStream_t native)
 {
     constexpr std::uint64_t size = std::uint64_t{4} << 20;
@@ -73,7 +74,8 @@ int main()
     CHECK(grown == block);
     std::size_t size = 0;
     CHECK(tarn_usable_size_get(block, &size) == TARN_OK && size >= std::size_t{4} << 20);
-    CHECK(!allocator.reallocate(block, 0, std::uint64_t{1} << 50) && !allocator.reallocate(nullptr, 0, 100));
+    CHECK(!allocator.reallocate(block, 0, std::uint64_t{1} << 50) &&
+          !allocator.reallocate(nullptr, 0, 100));
     CHECK(tarn_usable_size_get(block, &size) == TARN_OK && size >= std::size_t{4} << 20);
     CHECK(allocator.deallocateAsync(block, native));
 

@@ -24,7 +24,8 @@ static void a_list_is_the_sum_of_its_words(void **state)
     assert_int_equal(parsed("").words, 0);
     assert_int_equal(parsed("handles").words, DEBUG_HANDLES);
     assert_int_equal(parsed("redzone,poison").words, DEBUG_REDZONE | DEBUG_POISON);
-    assert_int_equal(parsed(" sites, check ,,leaks\t").words, DEBUG_SITES | DEBUG_CHECK | DEBUG_LEAKS);
+    assert_int_equal(parsed(" sites, check ,,leaks\t").words,
+                     DEBUG_SITES | DEBUG_CHECK | DEBUG_LEAKS);
     assert_int_equal(parsed("context,abort").words, DEBUG_CONTEXT | DEBUG_ABORT);
     unsigned all = parsed("all").words;
     assert_int_equal(parsed("1").words, all); /* as TARN_TRACE=1 */

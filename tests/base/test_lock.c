@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The lock that many share: who wants it alone gets it though those who share it never all let go by themselves. The quick mutex: one thread
- * has it at a time, others sleep meanwhile and are woken. And, where it is
+/* The lock that many share: who wants it alone gets it though those who share it never all let go
+ * by themselves. The quick mutex: one thread has it at a time, others sleep meanwhile and are
+ * woken. And, where it is
  * compiled in, the check of the order: each wrong order ends a process, and no right one does. */
 #include "base/thread/lock.h"
 #include "support/host.h"
@@ -30,7 +31,8 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Lets go when another has it too, so that somebody always has, or when nobody else has come for 20 ms. */
+/* Lets go when another has it too, so that somebody always has, or when nobody else has come for 20
+ * ms. */
 static void *share(void *unused)
 {
     (void)unused;
@@ -169,10 +171,12 @@ static void test_quick_sleeps_and_is_woken(void **state)
 
 static quick_mutex quick_heap_lock;
 static mutex arena_lock = MUTEX_INITIALIZER(LOCK_ARENA), heap_lock = MUTEX_INITIALIZER(LOCK_HEAP),
-             heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS), other_heap_lock = MUTEX_INITIALIZER(LOCK_HEAP);
+             heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS),
+             other_heap_lock = MUTEX_INITIALIZER(LOCK_HEAP);
 static shared_lock moving;
 static spinlock spin;
-static mutex first_leaf = MUTEX_INITIALIZER(LOCK_FIRST_LEAF), last_leaf = MUTEX_INITIALIZER(LOCK_LAST_LEAF);
+static mutex first_leaf = MUTEX_INITIALIZER(LOCK_FIRST_LEAF),
+             last_leaf = MUTEX_INITIALIZER(LOCK_LAST_LEAF);
 
 /* What a process says that does `work`; "" where it ends as it should. */
 static const char *said_by(void (*work)(void))
@@ -196,7 +200,8 @@ static const char *said_by(void (*work)(void))
     close(ends[0]);
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(size ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT : WIFEXITED(status) && !WEXITSTATUS(status));
+    assert_true(size ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT
+                     : WIFEXITED(status) && !WEXITSTATUS(status));
     return text;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is written to standard error for each value of TARN_LOG: in a child, since the value is read once. */
+/* What is written to standard error for each value of TARN_LOG: in a child, since the value is read
+ * once. */
 #include "base/log.h"
 #include "support/host.h"
 
@@ -61,7 +62,8 @@ static void test_levels(void **state)
     assert_string_equal(with(NULL, speak_at_each_level), "");
     assert_string_equal(with("errors", speak_at_each_level), "tarn: an error, 1\n");
     assert_string_equal(with("info", speak_at_each_level), "tarn: an error, 1\ntarn: news\n");
-    assert_string_equal(with("all", speak_at_each_level), "tarn: an error, 1\ntarn: news\ntarn: everything\n");
+    assert_string_equal(with("all", speak_at_each_level),
+                        "tarn: an error, 1\ntarn: news\ntarn: everything\n");
     assert_string_equal(with("loud", speak_at_each_level),
                         "tarn: TARN_LOG is none of errors, info and all; nothing is logged\n");
 }
@@ -85,7 +87,8 @@ static void test_a_line_too_long_is_cut_and_ends(void **state)
     assert_string_equal(end, "\ntarn: after it\n");
 }
 
-/* A log that nobody reads any more does not end the program, and leaves its signals as they were. */
+/* A log that nobody reads any more does not end the program, and leaves its signals as they
+ * were. */
 static void speak_to_nobody(void)
 {
     int ends[2];
@@ -103,18 +106,21 @@ static void test_a_closed_pipe(void **state)
     in_child(speak_to_nobody);
 }
 
-/* Nor does one whose file may not grow. A signal that the caller keeps for later is the caller's. */
+/* Nor does one whose file may not grow. A signal that the caller keeps for later is the
+ * caller's. */
 static void speak_to_a_full_file(void)
 {
     const struct rlimit limit = {10, 10};
     sigset_t mask, pending;
     int file = memfd_create("log", MFD_CLOEXEC);
     CHECK(setenv("TARN_LOG", "all", 1) == 0 && signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
-    CHECK(file >= 0 && dup2(file, STDERR_FILENO) == STDERR_FILENO && setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    CHECK(file >= 0 && dup2(file, STDERR_FILENO) == STDERR_FILENO &&
+          setrlimit(RLIMIT_FSIZE, &limit) == 0);
     speak_at_each_level();
     CHECK(pthread_sigmask(SIG_SETMASK, NULL, &mask) == 0 && !sigismember(&mask, SIGXFSZ));
     CHECK(sigpending(&pending) == 0 && !sigismember(&pending, SIGXFSZ));
-    CHECK(sigaddset(&mask, SIGXFSZ) == 0 && pthread_sigmask(SIG_SETMASK, &mask, NULL) == 0 && raise(SIGXFSZ) == 0);
+    CHECK(sigaddset(&mask, SIGXFSZ) == 0 && pthread_sigmask(SIG_SETMASK, &mask, NULL) == 0 &&
+          raise(SIGXFSZ) == 0);
     speak_at_each_level();
     CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ));
 }

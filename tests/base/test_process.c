@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The ends of a process: tarn_shutdown(), and the first error after a fork; all else of fork() is in life.fork. Each is tried in a
- * child of its own, as it ends the use of tarn there. */
+/* The ends of a process: tarn_shutdown(), and the first error after a fork; all else of fork() is
+ * in life.fork. Each is tried in a child of its own, as it ends the use of tarn there. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"

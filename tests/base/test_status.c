@@ -62,7 +62,8 @@ static void long_texts_are_cut_and_stay_terminated(void **state)
     (void)failed(TARN_ERROR_BUSY, "%s", text);
     size_t most = strlen(tarn_last_error());
     CHECK(most >= 1000 && most < sizeof text && strcmp(tarn_last_error() + most - 4, "x...") == 0);
-    memset(text, '\xA0', sizeof text - 1); /* of a character of many bytes: none of these ends one */
+    memset(text, '\xA0', sizeof text - 1); /* of a character of many bytes: none of these ends
+                                              one */
     text[most - 6] = 'x';
     (void)failed(TARN_ERROR_BUSY, "%s", text);
     CHECK(strcmp(tarn_last_error() + most - 6, "...") == 0);

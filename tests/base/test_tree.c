@@ -141,7 +141,8 @@ static void ascending_keys_do_not_make_a_list_of_a_tree(void **state)
         items[i].key = i;
         tree_insert(&tree, &items[i].node);
     }
-    /* 1000 nodes need 10 levels; a treap of random priorities has about 22 and practically never above 60 */
+    /* 1000 nodes need 10 levels; a treap of random priorities has about 22 and practically never
+     * above 60 */
     CHECK(depth(tree.root) < 60);
 }
 

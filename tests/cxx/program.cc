@@ -13,14 +13,17 @@
 #include <vector>
 
 #define CHECK(condition) \
-    ((condition) ? (void)0 : (std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), std::abort()))
+    ((condition)         \
+         ? (void)0       \
+         : (std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), std::abort()))
 
 static tarn_status status_of(void (*call)())
 {
     try {
         call();
     } catch (const tarn::error &error) {
-        CHECK(std::strlen(error.what()) > 0 && std::strstr(error.what(), tarn_status_name(error.status())));
+        CHECK(std::strlen(error.what()) > 0 &&
+              std::strstr(error.what(), tarn_status_name(error.status())));
         return error.status();
     }
     return TARN_OK;
@@ -37,8 +40,10 @@ static int64_t allocations()
 template <class Owner, bool assigned = true> void moves_and_does_not_copy()
 {
     static_assert(!std::is_copy_constructible_v<Owner> && !std::is_copy_assignable_v<Owner>);
-    static_assert(std::is_nothrow_move_constructible_v<Owner> && std::is_nothrow_move_assignable_v<Owner> == assigned);
-    static_assert(std::is_nothrow_default_constructible_v<Owner> && std::is_nothrow_destructible_v<Owner>);
+    static_assert(std::is_nothrow_move_constructible_v<Owner> &&
+                  std::is_nothrow_move_assignable_v<Owner> == assigned);
+    static_assert(std::is_nothrow_default_constructible_v<Owner> &&
+                  std::is_nothrow_destructible_v<Owner>);
     Owner nothing;
     CHECK(!nothing);
     nothing.close();
@@ -47,7 +52,8 @@ template <class Owner, bool assigned = true> void moves_and_does_not_copy()
 static void errors_are_exceptions()
 {
     CHECK(status_of([] { tarn::device_guard guard(77); }) == TARN_ERROR_INVALID_DEVICE);
-    CHECK(status_of([] { tarn::block(TARN_STREAM_LEGACY, size_t{1} << 50); }) == TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(status_of([] { tarn::block(TARN_STREAM_LEGACY, size_t{1} << 50); }) ==
+          TARN_ERROR_OUT_OF_MEMORY);
     bool bad_alloc = false;
     try {
         tarn::block(TARN_STREAM_LEGACY, size_t{1} << 50);
@@ -220,7 +226,8 @@ static void handles()
     tarn::handle_lease moved = std::move(lease);
     CHECK(moved && !lease);
     moved.close();
-    CHECK(tarn_handle_lease_bind(&const_cast<tarn_lease &>(moved.get()), stream) == TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(tarn_handle_lease_bind(&const_cast<tarn_lease &>(moved.get()), stream) ==
+          TARN_ERROR_INVALID_ARGUMENT);
     bool refused = false;
     try {
         tarn::handle_mode_guard guard(library, TARN_HANDLE_MATH, 1);
@@ -266,7 +273,8 @@ int main()
     moves_and_does_not_copy<tarn::event>();
     moves_and_does_not_copy<tarn::block>();
     moves_and_does_not_copy<tarn::pool>();
-    moves_and_does_not_copy<tarn::scope, false>(); /* the old one would have to end after the new one has begun */
+    moves_and_does_not_copy<tarn::scope, false>(); /* the old one would have to end after the new
+                                                      one has begun */
     moves_and_does_not_copy<tarn::joined_scope, false>();
     moves_and_does_not_copy<tarn::checkpoint>();
     moves_and_does_not_copy<tarn::capture>();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Known captures: begin, announce, end, abort, status; their counts; and that each call which would end a capture is
- * refused before the driver hears of it. */
+/* Known captures: begin, announce, end, abort, status; their counts; and that each call which would
+ * end a capture is refused before the driver hears of it. */
 #include "../driver/host_test.h"
 
 #include "base/pages.h"
@@ -80,11 +80,14 @@ static void bad_begins_and_ends_are_refused(void **state)
     (void)state;
     tarn_stream stream = lease(0);
     void *graph = &graph;
-    assert_status(tarn_capture_begin(TARN_STREAM_LEGACY, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_capture_begin(TARN_STREAM_PER_THREAD, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_capture_begin(TARN_STREAM_LEGACY, TARN_CAPTURE_GLOBAL),
+                  TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_capture_begin(TARN_STREAM_PER_THREAD, TARN_CAPTURE_GLOBAL),
+                  TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_capture_announce(TARN_STREAM_LEGACY), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_capture_begin(stream, (tarn_capture_mode)3), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_capture_begin((tarn_stream)99 << 32 | 5, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_capture_begin((tarn_stream)99 << 32 | 5, TARN_CAPTURE_GLOBAL),
+                  TARN_ERROR_INVALID_STREAM);
     assert_status(tarn_capture_end(stream, &graph), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_capture_abort(stream), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_capture_state_get(stream, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
@@ -134,7 +137,8 @@ static void status_is_the_drivers(void **state)
     assert_ok(tarn_capture_state_get(b, &found, &other));
     assert_int_equal(found, TARN_CAPTURE_ACTIVE);
     assert_int_equal(id, other);
-    assert_status(driver->stream_query(0, native_of(b)), TARN_ERROR_CAPTURE); /* the caller's own mistake */
+    /* The caller's own mistake */
+    assert_status(driver->stream_query(0, native_of(b)), TARN_ERROR_CAPTURE);
     assert_int_equal(state_of(a), TARN_CAPTURE_INVALIDATED);
     assert_ok(tarn_capture_abort(a));
     assert_int_equal(state_of(a), TARN_CAPTURE_NONE);
@@ -213,7 +217,8 @@ static void *begin_run(void *stream)
     return (void *)(uintptr_t)tarn_capture_begin(*(tarn_stream *)stream, TARN_CAPTURE_RELAXED);
 }
 
-/* What a thread counts for itself, while a capture that another one began is open and after it has ended. */
+/* What a thread counts for itself, while a capture that another one began is open and after it has
+ * ended. */
 static void *count_run(void *barrier)
 {
     (void)thread_self();
@@ -230,7 +235,8 @@ static void who_may_end_a_capture_follows_its_mode(void **state)
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
     uint64_t ends = ledger_of(0).calls[DRIVER_CALL_capture_end];
     assert_status(ended_elsewhere(stream), TARN_ERROR_CAPTURE);
-    assert_int_equal(ledger_of(0).calls[DRIVER_CALL_capture_end], ends); /* a driver might end it all the same */
+    /* A driver might end it all the same */
+    assert_int_equal(ledger_of(0).calls[DRIVER_CALL_capture_end], ends);
     assert_survives(stream);
     assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_RELAXED));
     assert_ok(ended_elsewhere(stream));
@@ -244,7 +250,8 @@ static void who_may_end_a_capture_follows_its_mode(void **state)
     void *left = NULL;
     pthread_barrier_t barrier;
     assert_int_equal(pthread_barrier_init(&barrier, NULL, 2), 0);
-    assert_int_equal(pthread_create(&thread, NULL, count_run, &barrier), 0); /* takes what the other thread was */
+    /* Takes what the other thread was */
+    assert_int_equal(pthread_create(&thread, NULL, count_run, &barrier), 0);
     pthread_barrier_wait(&barrier);
     assert_survives(stream);
     tarn_stream other = lease(0); /* whose capture it counts beside */
@@ -281,7 +288,8 @@ static void a_wait_for_captures_has_a_limit(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
-/* Each call that would end a capture on a device is refused, whoever began it, and the capture lives. */
+/* Each call that would end a capture on a device is refused, whoever began it, and the capture
+ * lives. */
 static void what_would_end_a_capture_is_refused(void **state)
 {
     (void)state;
@@ -336,7 +344,8 @@ static void what_would_end_a_capture_is_refused(void **state)
     assert_ok(tarn_event_destroy(of_other));
 }
 
-/* The per-thread default stream is blocking: while one captures, the legacy stream is not to be touched. */
+/* The per-thread default stream is blocking: while one captures, the legacy stream is not to be
+ * touched. */
 static void the_legacy_stream_is_left_alone_beside_a_blocking_capture(void **state)
 {
     (void)state;
@@ -521,7 +530,8 @@ static void a_known_capture_survives_a_storm_of_marks(void **state)
 
 int main(void)
 {
-    const tarn_host_configuration config = {.size = sizeof config, .devices = 2, .memory = 64 * MIB};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = 2, .memory = 64 * MIB};
     int count;
     if (tarn_host_configuration_set(&config) || tarn_device_count_get(&count))
         return 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Contexts of the simulated libcuda: which calls make one, and what a thread has current after them. */
+/* Contexts of the simulated libcuda: which calls make one, and what a thread has current after
+ * them. */
 #include "../driver/cuda_test.h"
 
 #include <pthread.h>
@@ -37,7 +38,8 @@ static void *guards(void *unused)
     return unused;
 }
 
-/* The handle's context stays with the thread that had none, and no other thread's call leaves one. */
+/* The handle's context stays with the thread that had none, and no other thread's call leaves
+ * one. */
 static void *gets(void *unused)
 {
     tarn_stream stream;

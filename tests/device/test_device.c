@@ -82,7 +82,8 @@ static void wrong_numbers_are_refused_and_change_nothing(void **state)
         tarn_device_guard guard = {.active = true};
         GIVES(tarn_device_set(wrong[i]), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_properties_get(wrong[i], &properties), TARN_ERROR_INVALID_DEVICE);
-        GIVES(tarn_device_memory_get(wrong[i], &free_bytes, &total_bytes), TARN_ERROR_INVALID_DEVICE);
+        GIVES(tarn_device_memory_get(wrong[i], &free_bytes, &total_bytes),
+              TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_synchronize(wrong[i]), TARN_ERROR_INVALID_DEVICE);
         GIVES(tarn_device_guard_set(&guard, wrong[i]), TARN_ERROR_INVALID_DEVICE);
         OK(tarn_device_guard_restore(&guard)); /* its set failed: does nothing */

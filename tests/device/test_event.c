@@ -103,7 +103,8 @@ static void an_event_is_recorded_on_streams_of_its_own_device_alone(void **state
     tarn_event *event = event_on(1);
     GIVES(tarn_event_record(event, lease(0)), TARN_ERROR_INVALID_STREAM);
     OK(tarn_event_query(event));
-    OK(tarn_event_record(event, TARN_STREAM_LEGACY)); /* of the event's device, whatever is current */
+    OK(tarn_event_record(event, TARN_STREAM_LEGACY)); /* of the event's device, whatever is
+                                                         current */
     OK(tarn_event_record(event, TARN_STREAM_PER_THREAD));
     OK(tarn_event_record(event, lease(1)));
     OK(tarn_event_synchronize(event));

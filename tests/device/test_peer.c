@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Peers: asked once per pair, enabled in one direction; what is mapped then, and what is mapped later, can be reached. */
+/* Peers: asked once per pair, enabled in one direction; what is mapped then, and what is mapped
+ * later, can be reached. */
 #include "../driver/host_test.h"
 
 #include "device/capture.h"
@@ -72,7 +73,8 @@ static void memory_is_reached_now_and_later(void **state)
     assert_ok(tarn_host_fill(0, native, after, 5, 64));
     assert_ok(tarn_stream_synchronize(own));
     assert_int_equal(*(unsigned char *)after, 5);
-    assert_refused(tarn_host_fill(2, NULL, after, 5, 64), TARN_ERROR_INVALID_ARGUMENT, "cannot be reached");
+    assert_refused(tarn_host_fill(2, NULL, after, 5, 64), TARN_ERROR_INVALID_ARGUMENT,
+                   "cannot be reached");
     assert_ok(tarn_host_copy(2, NULL, (char *)after + 64, after, 64)); /* unified addresses */
     assert_ok(tarn_device_synchronize(2));
 
@@ -148,7 +150,8 @@ static void what_is_mapped_meanwhile_is_reached(void **state)
 
 int main(void)
 {
-    const tarn_host_configuration config = {.size = sizeof config, .devices = 4, .memory = 512 * MIB};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = 4, .memory = 512 * MIB};
     if (tarn_host_configuration_set(&config))
         return 1;
     const struct CMUnitTest tests[] = {

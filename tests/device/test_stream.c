@@ -66,8 +66,10 @@ static void pool_hands_out_32_streams_a_priority_and_device_in_turn(void **state
     for (int device = 0; device < 2; device++) {
         for (int level = 0; level < 4; level++) {
             for (int i = 0; i < TARN_STREAM_SHARED_COUNT; i++) {
-                CHECK(device_of(all[device][level][i]) == device && priority_of(all[device][level][i]) == -level);
-                CHECK(from_pool(device, -level) == all[device][level][i]); /* the 33rd is the first again */
+                CHECK(device_of(all[device][level][i]) == device &&
+                      priority_of(all[device][level][i]) == -level);
+                /* The 33rd is the first again */
+                CHECK(from_pool(device, -level) == all[device][level][i]);
             }
         }
     }
@@ -147,7 +149,8 @@ static void what_is_not_on_lease_cannot_be_returned(void **state)
     CHECK(native_of(lease(0)) != native);
 }
 
-/* The stream goes on, with its memory; the value of an earlier lease names nothing, whatever a thread remembers of it. */
+/* The stream goes on, with its memory; the value of an earlier lease names nothing, whatever a
+ * thread remembers of it. */
 static void a_value_ends_with_its_lease(void **state)
 {
     (void)state;
@@ -209,7 +212,8 @@ static void a_stream_adopted_twice_is_one_and_is_retired_as_often(void **state)
     tarn_stream first = 0, second = 0, other = 0;
     OK(tarn_stream_adopt(0, native, &first));
     OK(tarn_stream_adopt(0, native, &second));
-    GIVES(tarn_stream_adopt(1, native, &other), TARN_ERROR_INVALID_STREAM); /* it is none of another device's */
+    /* It is none of another device's */
+    GIVES(tarn_stream_adopt(1, native, &other), TARN_ERROR_INVALID_STREAM);
     CHECK(first == second && !other && native_of(first) == native);
     OK(tarn_stream_retire(first));
     CHECK(native_of(second) == native);
@@ -311,7 +315,8 @@ static void retiring_that_fails_leaves_the_stream_as_it_was(void **state)
 static void the_current_stream_is_one_a_thread_and_device(void **state)
 {
     (void)state;
-    tarn_stream first = from_pool(0, 0), second = from_pool(1, 0), legacy[2] = {current(0), current(1)};
+    tarn_stream first = from_pool(0, 0), second = from_pool(1, 0),
+                legacy[2] = {current(0), current(1)};
     CHECK(!native_of(legacy[0]) && device_of(legacy[0]) == 0 && device_of(legacy[1]) == 1);
     OK(tarn_stream_set(second));
     CHECK(current(0) == legacy[0] && current(1) == second);
@@ -350,12 +355,14 @@ static void the_current_stream_has_a_constant(void **state)
     OK(tarn_stream_lease(1, 0, &leased));
     OK(tarn_device_set(1));
     OK(tarn_stream_set(leased));
-    CHECK(device_of(TARN_STREAM_CURRENT) == 1 && native_of(TARN_STREAM_CURRENT) == native_of(leased));
+    CHECK(device_of(TARN_STREAM_CURRENT) == 1 &&
+          native_of(TARN_STREAM_CURRENT) == native_of(leased));
     OK(tarn_alloc_on(TARN_STREAM_CURRENT, 10, &block));
     OK(tarn_pointer_info_get(block, &info));
     CHECK(info.stream == leased);
     OK(tarn_free_on(block, TARN_STREAM_CURRENT));
-    tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = TARN_STREAM_CURRENT};
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = 0, .stream = TARN_STREAM_CURRENT};
     OK(tarn_alloc(&options, 10, &block)); /* the current one of that device */
     OK(tarn_pointer_info_get(block, &info));
     CHECK(info.device == 0 && info.stream == current(0));
@@ -513,7 +520,8 @@ static void fill_the_pool_from_three_threads(void)
     for (int i = 0; i < 3 * TARN_STREAM_SHARED_COUNT; i++) {
         bool found = false;
         for (int k = 0; k < TARN_STREAM_SHARED_COUNT; k++)
-            found = found || pool[k] == all[i / TARN_STREAM_SHARED_COUNT][i % TARN_STREAM_SHARED_COUNT];
+            found =
+                found || pool[k] == all[i / TARN_STREAM_SHARED_COUNT][i % TARN_STREAM_SHARED_COUNT];
         CHECK(found);
     }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What turns the trace on: TARN_TRACE, tarn_trace_start() and the rest of it; and regions. Each test is a process of its own. */
+/* What turns the trace on: TARN_TRACE, tarn_trace_start() and the rest of it; and regions. Each
+ * test is a process of its own. */
 #include "device/tracing.h"
 #include "support/host.h"
 
@@ -56,7 +57,7 @@ static void use_memory(void)
     OK(tarn_free(pointer));
 }
 
-/* TARN_TRACE ------------------------------------------------------------------------------------------------------- */
+/* TARN_TRACE ----------------------------------------------------------------------------------- */
 
 struct word {
     const char *text;
@@ -140,7 +141,7 @@ static void test_words_that_are_none(void **state)
     }
 }
 
-/* Starting and stopping -------------------------------------------------------------------------------------------- */
+/* Starting and stopping ------------------------------------------------------------------------ */
 
 static void options_out_of_range_are_refused(void)
 {
@@ -216,7 +217,7 @@ static void a_child_cannot(void)
     in_child(after_a_fork_all_calls_say_so);
 }
 
-/* Regions ---------------------------------------------------------------------------------------------------------- */
+/* Regions -------------------------------------------------------------------------------------- */
 
 static const struct trace_region *region_of(const struct trace_record *record)
 {
@@ -235,7 +236,8 @@ static void regions_nest(void)
     OK(tarn_region_push("before"));
     OK(tarn_trace_start(NULL));
     const struct trace_region *region = region_now();
-    CHECK(region && strcmp(region->name, "before") == 0 && region->parent == 0); /* one that begins later knows */
+    /* One that begins later knows */
+    CHECK(region && strcmp(region->name, "before") == 0 && region->parent == 0);
     OK(tarn_region_push("inner"));
     region = region_now();
     CHECK(strcmp(region->name, "inner") == 0);
@@ -275,17 +277,20 @@ static void regions_can_be_records(void)
     OK(tarn_region_pop());
     OK(tarn_region_pop());
     struct trace_copy copy = copy_now();
-    static const enum trace_kind kinds[] = {TRACE_region_begin, TRACE_region_begin, TRACE_region_end, TRACE_region_end};
+    static const enum trace_kind kinds[] = {TRACE_region_begin, TRACE_region_begin,
+                                            TRACE_region_end, TRACE_region_end};
     static const char *const names[] = {"one", "two", "two", "one"};
     CHECK(copy.count == 4);
     for (size_t i = 0; i < 4; i++) {
-        const struct trace_region *region = intern_value(&trace_regions, (uint32_t)copy.records[i].address);
+        const struct trace_region *region =
+            intern_value(&trace_regions, (uint32_t)copy.records[i].address);
         CHECK(trace_kind_of(&copy.records[i]) == kinds[i] && strcmp(region->name, names[i]) == 0);
     }
     trace_copy_finish(&copy);
 }
 
-/* More names than there are numbers: what is in them belongs to the one around them, and they end as they began. */
+/* More names than there are numbers: what is in them belongs to the one around them, and they end
+ * as they began. */
 static void names_without_a_number_still_nest(void)
 {
     OK(tarn_trace_start(NULL));
@@ -307,7 +312,7 @@ static void names_without_a_number_still_nest(void)
     GIVES(tarn_region_pop(), TARN_ERROR_INVALID_ARGUMENT);
 }
 
-/* Threads ---------------------------------------------------------------------------------------------------------- */
+/* Threads -------------------------------------------------------------------------------------- */
 
 static uint16_t number_of_thread;
 
@@ -336,7 +341,8 @@ static void threads_end_and_others_begin(void)
         CHECK(pthread_create(&thread, NULL, in_a_region, NULL) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
         const struct trace_thread *named = intern_value(&trace_threads, number_of_thread);
-        CHECK(number_of_thread == i + 2 && named->number == i + 2 && strcmp(named->name, "worker") == 0);
+        CHECK(number_of_thread == i + 2 && named->number == i + 2 &&
+              strcmp(named->name, "worker") == 0);
     }
     unsigned rings = 0;
     for (const struct trace_ring *ring = trace_rings(&unused, &unused); ring; ring = ring->next)
@@ -348,7 +354,8 @@ static void threads_end_and_others_begin(void)
 static void *in_regions(void *stop)
 {
     while (!atomic_load_explicit((atomic_bool *)stop, memory_order_relaxed)) {
-        OK(tarn_region_push("step")); /* a record that takes no lock, which would order it after the start */
+        OK(tarn_region_push("step")); /* a record that takes no lock, which would order it after the
+                                         start */
         OK(tarn_region_pop());
     }
     return NULL;

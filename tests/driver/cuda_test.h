@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of the CUDA driver share: the driver started on the simulated libcuda, that library as a caller beside
- * tarn would use it, and scenarios in a process of their own, whose environment nobody has read yet. */
+/* What the tests of the CUDA driver share: the driver started on the simulated libcuda, that
+ * library as a caller beside tarn would use it, and scenarios in a process of their own, whose
+ * environment nobody has read yet. */
 #ifndef TARN_TESTS_DRIVER_CUDA_TEST_H
 #define TARN_TESTS_DRIVER_CUDA_TEST_H
 

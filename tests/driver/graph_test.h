@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What every driver says of graphs: once, and not too early, that one has come to its end; and what its nodes wait for. */
+/* What every driver says of graphs: once, and not too early, that one has come to its end; and what
+ * its nodes wait for. */
 #ifndef TARN_TESTS_DRIVER_GRAPH_TEST_H
 #define TARN_TESTS_DRIVER_GRAPH_TEST_H
 
@@ -124,7 +125,8 @@ static void a_node_names_those_before_it(void **state)
     driver_node joined = last_node(a, 1);
     assert_ok(driver->node_before(0, joined, before, 4, &count));
     assert_int_equal(count, 2);
-    assert_true((before[0] == on_a && before[1] == on_b) || (before[0] == on_b && before[1] == on_a));
+    assert_true((before[0] == on_a && before[1] == on_b) ||
+                (before[0] == on_b && before[1] == on_a));
     for (size_t room = 0; room < 2; room++) { /* that there are more is told */
         count = 9;
         assert_ok(driver->node_before(0, joined, before, room, &count));

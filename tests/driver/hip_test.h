@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of the HIP driver share: the driver started on one of the simulated runtimes, and that library as a
- * caller beside tarn would use it. */
+/* What the tests of the HIP driver share: the driver started on one of the simulated runtimes, and
+ * that library as a caller beside tarn would use it. */
 #ifndef TARN_TESTS_DRIVER_HIP_TEST_H
 #define TARN_TESTS_DRIVER_HIP_TEST_H
 
@@ -15,7 +15,8 @@
 #define CALL(cuda, hip) hip                           /* the name of a call */
 #define DESTROYED_STREAM "hipErrorContextIsDestroyed" /* what it says of one */
 
-/* Starts the driver on libamdhip64.so.<major>, of the version that it claims by itself or of the one named. */
+/* Starts the driver on libamdhip64.so.<major>, of the version that it claims by itself or of the
+ * one named. */
 static inline void start_hip(int major, const char *version, bool virtual_memory)
 {
     static const char *const others[] = {[5] = "libamdhip64.so.6 libamdhip64.so.7",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A vendor's driver whose calls fail while a graph is held: nothing is left of the hold, and the next one comes to be. */
+/* A vendor's driver whose calls fail while a graph is held: nothing is left of the hold, and the
+ * next one comes to be. */
 #ifndef TARN_TESTS_DRIVER_HOLD_TEST_H
 #define TARN_TESTS_DRIVER_HOLD_TEST_H
 
@@ -23,7 +24,8 @@ static driver_graph empty_graph(driver_stream stream)
     return graph;
 }
 
-/* A hold whose object cannot be made, one which the graph cannot retain, and one that comes to be. */
+/* A hold whose object cannot be made, one which the graph cannot retain, and one that comes to
+ * be. */
 static void scenario_hold_failing(void)
 {
     driver_stream stream = NULL;
@@ -31,8 +33,9 @@ static void scenario_hold_failing(void)
     for (int i = 0; i < 2; i++) {
         driver_graph graph = empty_graph(stream);
         NEED(driver->graph_hold(0, graph, graph_ended, NULL) == TARN_ERROR_OUT_OF_MEMORY);
-        NEED(strstr(tarn_last_error(), i ? CALL("cuGraphRetainUserObject", "hipGraphRetainUserObject")
-                                         : CALL("cuUserObjectCreate", "hipUserObjectCreate")));
+        NEED(strstr(tarn_last_error(),
+                    i ? CALL("cuGraphRetainUserObject", "hipGraphRetainUserObject")
+                      : CALL("cuUserObjectCreate", "hipUserObjectCreate")));
         NEED(driver->graph_destroy(0, graph) == TARN_OK && ends == 0);
     }
     driver_graph graph = empty_graph(stream);

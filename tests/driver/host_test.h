@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of the host device share: a fresh device for each test, and assertions on statuses. */
+/* What the tests of the host device share: a fresh device for each test, and assertions on
+ * statuses. */
 #ifndef TARN_TESTS_DRIVER_HOST_TEST_H
 #define TARN_TESTS_DRIVER_HOST_TEST_H
 
@@ -23,7 +24,8 @@
 
 static inline void start_with(int devices, size_t memory, size_t maps)
 {
-    const tarn_host_configuration config = {.size = sizeof config, .devices = devices, .memory = memory, .maps = maps};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = devices, .memory = memory, .maps = maps};
     driver_finish();
     assert_ok(tarn_host_configuration_set(&config));
     assert_ok(driver_init());
@@ -105,7 +107,8 @@ static inline void map_at(int device, uintptr_t address, size_t size, driver_pie
     assert_ok(own_access(device, address, size));
 }
 
-/* The thread sanitizer maps memory of its own beside ours, and has address space for little of it. */
+/* The thread sanitizer maps memory of its own beside ours, and has address space for little of
+ * it. */
 #if defined(__SANITIZE_THREAD__)
 #define THREAD_SANITIZER 1
 #elif defined(__has_feature)

@@ -18,7 +18,8 @@ static void the_device_reaches(uintptr_t pinned, size_t size)
     assert_int_equal(((unsigned char *)pinned)[size - 1], 9);
 }
 
-/* Calls for pinned memory neither fail during a capture, of whatever thread, nor end it. The page must not be registered. */
+/* Calls for pinned memory neither fail during a capture, of whatever thread, nor end it. The page
+ * must not be registered. */
 static void no_capture_bars_pinned_memory(uintptr_t page, size_t size)
 {
     driver_stream stream = new_stream(0, false);
@@ -47,7 +48,8 @@ static void memory_comes_and_goes_in_the_order_of_a_stream(void **state)
     assert_ok(driver->alloc_async(0, 40 * MIB, stream, &address));
     assert_ok(driver->set(0, address, 9, 5000, stream));
     assert_ok(driver->free_async(0, address, stream));
-    assert_ok(driver->alloc_async(0, 40 * MIB, stream, &other)); /* the device has no room for both at a time */
+    /* The device has no room for both at a time */
+    assert_ok(driver->alloc_async(0, 40 * MIB, stream, &other));
     assert_refused(driver->free_async(0, other + 4096, stream), TARN_ERROR_INVALID_ARGUMENT,
                    CALL("cuMemFreeAsync", "hipFreeAsync") " of");
 

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Runs this program again with a scenario's name as its argument and `variables` ("NAME=VALUE", NULL at the end) in its
- * environment. Gives its exit status; 128 and above for a signal. */
+/* Runs this program again with a scenario's name as its argument and `variables` ("NAME=VALUE",
+ * NULL at the end) in its environment. Gives its exit status; 128 and above for a signal. */
 static inline int run_scenario(const char *name, const char *const *variables)
 {
     fflush(NULL);
@@ -30,12 +30,13 @@ static inline int run_scenario(const char *name, const char *const *variables)
 }
 
 /* In a scenario, where cmocka does not run. */
-#define NEED(condition)                                                                                     \
-    do {                                                                                                    \
-        if (!(condition)) {                                                                                 \
-            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #condition, tarn_last_error()); \
-            _exit(1);                                                                                       \
-        }                                                                                                   \
+#define NEED(condition)                                                                 \
+    do {                                                                                \
+        if (!(condition)) {                                                             \
+            fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #condition, \
+                    tarn_last_error());                                                 \
+            _exit(1);                                                                   \
+        }                                                                               \
     } while (0)
 
 #endif

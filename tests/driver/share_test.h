@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What every driver must do with pieces that go between processes; here both ends are one process. */
+/* What every driver must do with pieces that go between processes; here both ends are one
+ * process. */
 #ifndef TARN_TESTS_DRIVER_SHARE_TEST_H
 #define TARN_TESTS_DRIVER_SHARE_TEST_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The CUDA driver does on the simulated libcuda what the host device does: memory, streams, events, work, captures, peers;
- * and it leaves the program's contexts alone. */
+/* The CUDA driver does on the simulated libcuda what the host device does: memory, streams, events,
+ * work, captures, peers; and it leaves the program's contexts alone. */
 #include "cuda_test.h"
 #include "graph_test.h"
 #include "memory_test.h"
@@ -55,7 +55,8 @@ static void unused_devices_get_no_context(void **state)
     assert_ok(driver->device_properties(1, &properties)); /* asks, now that there is one */
     assert_int_equal(properties.greatest_priority, -3);
 
-    assert_refused(driver->device_properties(2, &properties), TARN_ERROR_INVALID_DEVICE, "no device 2");
+    assert_refused(driver->device_properties(2, &properties), TARN_ERROR_INVALID_DEVICE,
+                   "no device 2");
     assert_refused(driver->activate(-1), TARN_ERROR_INVALID_DEVICE, "no device -1");
     assert_non_null(strstr(driver_reason(), "cuda: "));
     assert_non_null(strstr(driver_reason(), "libcuda.so.1, driver 13.0, 2 devices"));
@@ -103,7 +104,8 @@ static void others_are_known_where_nvml_says(void **state)
 {
     (void)state;
     struct driver_process list[2];
-    setenv("TARN_SIM_PROCESSES", "41:1048576,42:?,43:7", 1); /* read at each question, the first included */
+    /* Read at each question, the first included */
+    setenv("TARN_SIM_PROCESSES", "41:1048576,42:?,43:7", 1);
     assert_int_equal(driver->processes(1, list, 2), 2);
     assert_int_equal(list[0].number, 41);
     assert_int_equal(list[0].bytes, MIB);
@@ -122,15 +124,20 @@ static void host_memory_is_pinned(void **state)
     assert_ok(driver->is_active(1, &active));
     assert_true(active);
     assert_refused(driver->is_active(2, &active), TARN_ERROR_INVALID_DEVICE, "no device 2");
-    assert_refused(driver->host_alloc(0, 0, &pinned), TARN_ERROR_INVALID_ARGUMENT, "cuMemHostAlloc of 0 bytes");
+    assert_refused(driver->host_alloc(0, 0, &pinned), TARN_ERROR_INVALID_ARGUMENT,
+                   "cuMemHostAlloc of 0 bytes");
     assert_int_equal(pinned, 7);
     assert_ok(driver->host_alloc(0, 5000, &pinned));
     the_device_reaches(pinned, 5000);
-    assert_refused(driver->host_free(0, pinned + 4096), TARN_ERROR_INVALID_ARGUMENT, "cuMemFreeHost of");
-    assert_refused(driver->host_unregister(0, pinned), TARN_ERROR_INVALID_ARGUMENT, "CUDA error 713");
+    assert_refused(driver->host_free(0, pinned + 4096), TARN_ERROR_INVALID_ARGUMENT,
+                   "cuMemFreeHost of");
+    assert_refused(driver->host_unregister(0, pinned), TARN_ERROR_INVALID_ARGUMENT,
+                   "CUDA error 713");
     assert_ok(driver->host_register(1, (uintptr_t)own, 4096));
-    assert_refused(driver->host_register(0, (uintptr_t)own, 8192), TARN_ERROR_INVALID_ARGUMENT, "cuMemHostRegister of");
-    assert_refused(driver->host_free(0, (uintptr_t)own), TARN_ERROR_INVALID_ARGUMENT, "cuMemFreeHost");
+    assert_refused(driver->host_register(0, (uintptr_t)own, 8192), TARN_ERROR_INVALID_ARGUMENT,
+                   "cuMemHostRegister of");
+    assert_refused(driver->host_free(0, (uintptr_t)own), TARN_ERROR_INVALID_ARGUMENT,
+                   "cuMemFreeHost");
 
     no_capture_bars_pinned_memory((uintptr_t)own + 4096, 4096);
     assert_ok(driver->host_unregister(1, (uintptr_t)own));
@@ -153,10 +160,12 @@ static void pieces_are_mapped_and_given_back(void **state)
     assert_ok(driver->memory_info(0, &after, &total));
     assert_int_equal(before - after, 2 * GRANULE);
 
-    assert_refused(driver->unmap(0, range, GRANULE), TARN_ERROR_INVALID_ARGUMENT, "cuMemUnmap of 2097152 bytes");
+    assert_refused(driver->unmap(0, range, GRANULE), TARN_ERROR_INVALID_ARGUMENT,
+                   "cuMemUnmap of 2097152 bytes");
     assert_refused(driver->unreserve(0, range, 8 * GRANULE), TARN_ERROR_INVALID_ARGUMENT,
                    "CUDA error 1 (CUDA_ERROR_INVALID_VALUE");
-    assert_refused(driver->map(0, range + 1, GRANULE, piece), TARN_ERROR_INVALID_ARGUMENT, "cuMemMap");
+    assert_refused(driver->map(0, range + 1, GRANULE, piece), TARN_ERROR_INVALID_ARGUMENT,
+                   "cuMemMap");
     assert_ok(driver->unmap(0, range, 2 * GRANULE));
     assert_ok(driver->unmap(0, range + 4 * GRANULE, 2 * GRANULE));
     assert_ok(driver->release(0, piece));
@@ -166,7 +175,8 @@ static void pieces_are_mapped_and_given_back(void **state)
     driver_piece special = 0;
     assert_ok(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA, &special));
     assert_ok(driver->release(0, special));
-    assert_refused(driver->create(0, GRANULE, 64, &special), TARN_ERROR_INVALID_ARGUMENT, "flags 0x40");
+    assert_refused(driver->create(0, GRANULE, 64, &special), TARN_ERROR_INVALID_ARGUMENT,
+                   "flags 0x40");
     assert_ok(driver->memory_info(0, &after, &total));
     assert_int_equal(before, after);
 }
@@ -177,9 +187,11 @@ static void a_full_device_is_reported(void **state)
     uintptr_t address = 5;
     driver_piece piece = 5;
     assert_refused(driver->alloc(0, 65 * MIB, &address), TARN_ERROR_OUT_OF_MEMORY,
-                   "cuMemAlloc of 68157440 bytes on device 0: CUDA error 2 (CUDA_ERROR_OUT_OF_MEMORY: out of memory)");
+                   "cuMemAlloc of 68157440 bytes on device 0: CUDA error 2 "
+                   "(CUDA_ERROR_OUT_OF_MEMORY: out of memory)");
     assert_int_equal(address, 5);
-    assert_refused(driver->create(0, 66 * MIB, 0, &piece), TARN_ERROR_OUT_OF_MEMORY, "cuMemCreate of");
+    assert_refused(driver->create(0, 66 * MIB, 0, &piece), TARN_ERROR_OUT_OF_MEMORY,
+                   "cuMemCreate of");
     assert_int_equal(piece, 5);
     assert_ok(driver->alloc(0, 60 * MIB, &address));
     assert_status(driver->create(0, 6 * MIB, 0, &piece), TARN_ERROR_OUT_OF_MEMORY);
@@ -197,7 +209,8 @@ static void access_for_peers_is_given_in_a_list(void **state)
     assert_ok(driver->peer_enable(1, 0)); /* 704 is fine */
     assert_ok(driver->peer_enable(1, 1));
     assert_ok(driver->set_access(0, range, GRANULE, both, 2));
-    assert_refused(driver->set_access(0, range, GRANULE, none, 2), TARN_ERROR_INVALID_DEVICE, "no device 2");
+    assert_refused(driver->set_access(0, range, GRANULE, none, 2), TARN_ERROR_INVALID_DEVICE,
+                   "no device 2");
     assert_status(driver->set_access(0, range, GRANULE, both, 0), TARN_ERROR_INVALID_ARGUMENT);
     assert_ok(driver->unmap(0, range, GRANULE));
     assert_ok(driver->release(0, piece));
@@ -209,10 +222,11 @@ static void access_for_peers_is_given_in_a_list(void **state)
     assert_status(driver->peer_enable(0, 2), TARN_ERROR_INVALID_DEVICE);
 }
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
-/* The vendor's own calls: the graph is destroyed first, what was instantiated from it later, its work ends last. And what
- * tarn's launch keeps of a graph that was destroyed behind its back goes when its address serves again. */
+/* The vendor's own calls: the graph is destroyed first, what was instantiated from it later, its
+ * work ends last. And what tarn's launch keeps of a graph that was destroyed behind its back goes
+ * when its address serves again. */
 static void the_vendors_own_calls_end_a_graph(void **state)
 {
     (void)state;
@@ -251,7 +265,8 @@ static void the_vendors_own_calls_end_a_graph(void **state)
     assert_int_equal(atomic_load(&hold_ends), 2);
 }
 
-/* The simulated library's own: references of the caller's and of graphs, moved or more, and one destructor. */
+/* The simulated library's own: references of the caller's and of graphs, moved or more, and one
+ * destructor. */
 static void user_objects_are_counted(void **state)
 {
     (void)state;
@@ -267,13 +282,16 @@ static void user_objects_are_counted(void **state)
     hold_starts();
     driver_stream stream = new_stream(0, false);
     driver_graph first = hold_graph(stream, false), second = hold_graph(stream, false);
-    assert_int_equal(create(&object, &one, hold_ended, 0, CU_USER_OBJECT_NOT_SYNCHRONIZED), CU_INVALID_VALUE);
+    assert_int_equal(create(&object, &one, hold_ended, 0, CU_USER_OBJECT_NOT_SYNCHRONIZED),
+                     CU_INVALID_VALUE);
     assert_int_equal(create(&object, &one, hold_ended, 2, 0), CU_INVALID_VALUE);
-    assert_int_equal(create(&object, &one, NULL, 2, CU_USER_OBJECT_NOT_SYNCHRONIZED), CU_INVALID_VALUE);
+    assert_int_equal(create(&object, &one, NULL, 2, CU_USER_OBJECT_NOT_SYNCHRONIZED),
+                     CU_INVALID_VALUE);
     assert_int_equal(create(&object, &one, hold_ended, 2, CU_USER_OBJECT_NOT_SYNCHRONIZED), CU_OK);
     assert_int_equal(retain(first, object, 3, CU_USER_OBJECT_IS_MOVED), CU_INVALID_VALUE);
     assert_int_equal(retain(NULL, object, 1, 0), CU_INVALID_VALUE);
-    assert_int_equal(retain(first, object, 3, 0), CU_OK);                        /* 2 that the caller has, 3 */
+    /* 2 that the caller has, 3 */
+    assert_int_equal(retain(first, object, 3, 0), CU_OK);
     assert_int_equal(retain(second, object, 1, CU_USER_OBJECT_IS_MOVED), CU_OK); /* 1, 3, 1 */
     assert_int_equal(release(object, 6), CU_INVALID_VALUE);
     assert_int_equal(release(object, 1), CU_OK);
@@ -302,7 +320,8 @@ static void what_breaks_a_capture_is_told(void **state)
     assert_status(driver->capture_status(0, NULL, &capture), TARN_ERROR_CAPTURE);
     assert_non_null(strstr(tarn_last_error(), "no device 9"));
     assert_status(driver->stream_synchronize(0, stream), TARN_ERROR_CAPTURE);
-    assert_refused(driver->capture_end(0, stream, &graph), TARN_ERROR_CAPTURE, "cuStreamEndCapture");
+    assert_refused(driver->capture_end(0, stream, &graph), TARN_ERROR_CAPTURE,
+                   "cuStreamEndCapture");
     assert_null(graph);
 
     /* The program's own call, in the mode that its thread has: 900, and the capture is invalid. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every dlopen() and dlsym() of a driver's load fails, each once, and it with all later ones: either it is not needed, or the error says
- * which library and which symbol; and the next try finds the driver. With `auto` the host device serves instead. Every attempt is a
- * process of its own. */
+/* Every dlopen() and dlsym() of a driver's load fails, each once, and it with all later ones:
+ * either it is not needed, or the error says which library and which symbol; and the next try finds
+ * the driver. With `auto` the host device serves instead. Every attempt is a process of its own. */
 #include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
@@ -41,7 +41,8 @@ static void load(void)
     } else if (status) {
         ++*told;
         CHECK(status == TARN_ERROR_NO_DRIVER);
-        CHECK(strstr(tarn_last_error(), library_of(name)) && system_failure_named(tarn_last_error()));
+        CHECK(strstr(tarn_last_error(), library_of(name)) &&
+              system_failure_named(tarn_last_error()));
         OK(tarn_device_count_get(&count));
         CHECK(strcmp(driver->name, name) == 0);
     }
@@ -51,8 +52,10 @@ static void try_each(const char *title, const char *setting)
 {
     setenv("TARN_DRIVER", setting, 1);
     system_only("dlopen dlsym");
-    each_failure_of_once(&(struct once){
-        .name = title, .run = load, .without = ~(1u << FAIL_system), .most = automatic ? 120 : UINT64_MAX});
+    each_failure_of_once(&(struct once){.name = title,
+                                        .run = load,
+                                        .without = ~(1u << FAIL_system),
+                                        .most = automatic ? 120 : UINT64_MAX});
 }
 
 static void each_failure_of_the_load(void **state)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVML, which an out-of-memory error asks who else has memory: its library or a function of it is not there, a call fails, or lies.
- * Then the error does not know, and says the rest. Every attempt is a process of its own, since what was not found at the first question
- * is not looked for again. */
+/* NVML, which an out-of-memory error asks who else has memory: its library or a function of it is
+ * not there, a call fails, or lies. Then the error does not know, and says the rest. Every attempt
+ * is a process of its own, since what was not found at the first question is not looked for
+ * again. */
 #include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
@@ -20,7 +21,8 @@
 
 #define OTHERS " Not tarn's: 8 MiB"
 static const char known[] = OTHERS ": process 41 1 MiB, process 43 7 B.";
-static const char unknown[] = OTHERS " (other processes, and what libraries and the driver have of this one).";
+static const char unknown[] =
+    OTHERS " (other processes, and what libraries and the driver have of this one).";
 
 static bool *shared; /* with the children: something was not known */
 
@@ -54,7 +56,8 @@ static void run_out(void)
 
 static void run_out_again(void)
 {
-    CHECK(is_known() || failure_tried()->kind == FAIL_system || failure_tried()->kind == FAIL_handle);
+    CHECK(is_known() || failure_tried()->kind == FAIL_system ||
+          failure_tried()->kind == FAIL_handle);
     OK(driver->free(0, theirs));
     nothing_is_left(0);
     OK(tarn_shutdown());

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The CUDA driver on other machines: older drivers, missing entry points, no driver at all, the toolkit's stub, devices
- * that fail or are lost, the end of the process. Each runs in a process of its own, as an environment is read once. */
+/* The CUDA driver on other machines: older drivers, missing entry points, no driver at all, the
+ * toolkit's stub, devices that fail or are lost, the end of the process. Each runs in a process of
+ * its own, as an environment is read once. */
 #include "cuda_test.h"
 #include "hold_test.h"
 
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include <tarn/tarn.h>
 
-/* ---- Scenarios --------------------------------------------------------------------------------------------------- */
+/* ---- Scenarios ---- */
 
 static bool says(const char *text, const char *part)
 {
@@ -44,8 +45,8 @@ static void use_a_capture(size_t nodes)
     NEED(driver->stream_destroy(0, stream) == TARN_OK);
 }
 
-/* The whole of tarn: blocks of many sizes on two streams, whose contents are kept. Calls may fail; nothing may break. Gives
- * how many blocks there were. */
+/* The whole of tarn: blocks of many sizes on two streams, whose contents are kept. Calls may fail;
+ * nothing may break. Gives how many blocks there were. */
 static int use_memory(void)
 {
     enum { BLOCKS = 64 };
@@ -93,12 +94,14 @@ static void scenario_version_11_4(void)
 
 static void scenario_version_11_0(void)
 {
-    loader_fail("cuGetProcAddress_v2 cuGetProcAddress cuStreamGetCaptureInfo_v2 cuStreamGetCaptureInfo_v3 "
-                "cuStreamUpdateCaptureDependencies cuGraphInstantiateWithFlags");
+    loader_fail(
+        "cuGetProcAddress_v2 cuGetProcAddress cuStreamGetCaptureInfo_v2 cuStreamGetCaptureInfo_v3 "
+        "cuStreamUpdateCaptureDependencies cuGraphInstantiateWithFlags");
     NEED(driver_init() == TARN_OK);
     use_a_capture(0);
     NEED(driver->capture_depend(0, NULL, NULL, 0) == TARN_ERROR_NOT_SUPPORTED);
-    NEED(says(tarn_last_error(), "cuStreamUpdateCaptureDependencies: the driver, of CUDA 11.0, has no such call"));
+    NEED(says(tarn_last_error(),
+              "cuStreamUpdateCaptureDependencies: the driver, of CUDA 11.0, has no such call"));
 }
 
 /* Asked at 10.1, the lookup has nothing of 11.3 and 12.3 to give. */
@@ -110,7 +113,8 @@ static void scenario_version_10_1(void)
     NEED(!properties.virtual_memory && !properties.alias);
     uintptr_t address = 0;
     NEED(driver->reserve(0, GRANULE, 0, &address) == TARN_ERROR_NOT_SUPPORTED);
-    NEED(says(tarn_last_error(), "cuMemAddressReserve: device 0, or its driver, has no virtual memory"));
+    NEED(says(tarn_last_error(),
+              "cuMemAddressReserve: device 0, or its driver, has no virtual memory"));
     NEED(driver->alloc(0, GRANULE, &address) == TARN_OK);
     NEED(driver->free(0, address) == TARN_OK);
     NEED(driver->alloc_async(0, GRANULE, NULL, &address) == TARN_ERROR_NOT_SUPPORTED);
@@ -120,15 +124,19 @@ static void scenario_version_10_1(void)
 
 static void scenario_no_captures(void)
 {
-    loader_fail("cuStreamBeginCapture_v2 cuStreamEndCapture cuStreamGetCaptureInfo cuStreamGetCaptureInfo_v2 "
-                "cuStreamGetCaptureInfo_v3 cuThreadExchangeStreamCaptureMode cuGraphLaunch cuGraphDestroy "
-                "cuGraphNodeGetDependencies cuGraphRetainUserObject cuLaunchHostFunc cuCtxGetStreamPriorityRange "
-                "cuGetErrorName cuGetErrorString");
+    loader_fail(
+        "cuStreamBeginCapture_v2 cuStreamEndCapture cuStreamGetCaptureInfo "
+        "cuStreamGetCaptureInfo_v2 "
+        "cuStreamGetCaptureInfo_v3 cuThreadExchangeStreamCaptureMode cuGraphLaunch cuGraphDestroy "
+        "cuGraphNodeGetDependencies cuGraphRetainUserObject cuLaunchHostFunc "
+        "cuCtxGetStreamPriorityRange "
+        "cuGetErrorName cuGetErrorString");
     NEED(driver_init() == TARN_OK);
     struct driver_capture capture;
     driver_graph graph = NULL;
     enum driver_capture_mode mode = DRIVER_CAPTURE_RELAXED;
-    NEED(driver->capture_status(0, NULL, &capture) == TARN_OK && capture.state == DRIVER_CAPTURE_NONE);
+    NEED(driver->capture_status(0, NULL, &capture) == TARN_OK &&
+         capture.state == DRIVER_CAPTURE_NONE);
     NEED(driver->capture_begin(0, NULL, mode) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->capture_end(0, NULL, &graph) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->capture_mode(&mode) == TARN_ERROR_NOT_SUPPORTED);
@@ -136,7 +144,8 @@ static void scenario_no_captures(void)
     NEED(driver->graph_destroy(0, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->node_before(0, NULL, NULL, 0, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->graph_hold(0, NULL, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);
-    NEED(says(tarn_last_error(), "cuGraphRetainUserObject: the driver, of CUDA 13.0, has no such call"));
+    NEED(says(tarn_last_error(),
+              "cuGraphRetainUserObject: the driver, of CUDA 13.0, has no such call"));
     NEED(driver->call(0, NULL, NULL, NULL) == TARN_ERROR_NOT_SUPPORTED);
     NEED(driver->free(0, 4096) == TARN_ERROR_INVALID_ARGUMENT);
     NEED(says(tarn_last_error(), "cuMemFree of 0x1000 on device 0: CUDA error 1"));
@@ -147,7 +156,8 @@ static void scenario_needed_one_missing(void)
 {
     loader_fail("cuMemAlloc_v2");
     NEED(driver_init() == TARN_ERROR_NO_DRIVER);
-    NEED(says(tarn_last_error(), "TARN_DRIVER=cuda: ") && says(tarn_last_error(), "has no cuMemAlloc of CUDA 3.2"));
+    NEED(says(tarn_last_error(), "TARN_DRIVER=cuda: ") &&
+         says(tarn_last_error(), "has no cuMemAlloc of CUDA 3.2"));
     NEED(driver == NULL);
     loader_fail("cuInit");
     NEED(driver_init() == TARN_ERROR_NO_DRIVER);
@@ -170,7 +180,8 @@ static void scenario_no_library(void)
 static void scenario_stub(void)
 {
     NEED(driver_init() == TARN_ERROR_NO_DRIVER);
-    NEED(says(tarn_last_error(), "is the CUDA toolkit's stub, not a driver (cuInit: CUDA error 34"));
+    NEED(
+        says(tarn_last_error(), "is the CUDA toolkit's stub, not a driver (cuInit: CUDA error 34"));
 }
 
 static void scenario_auto(void)
@@ -207,7 +218,8 @@ static void scenario_lost(void)
     void *block = tarn_malloc(GRANULE), *other = tarn_malloc(MIB);
     NEED(block && other);
     NEED(tarn_device_synchronize(0) == TARN_ERROR_DEVICE_LOST);
-    NEED(says(tarn_last_error(), "cuCtxSynchronize on device 0: CUDA error 700 (CUDA_ERROR_ILLEGAL_ADDRESS"));
+    NEED(says(tarn_last_error(),
+              "cuCtxSynchronize on device 0: CUDA error 700 (CUDA_ERROR_ILLEGAL_ADDRESS"));
     NEED(tarn_free(block) == TARN_OK && tarn_free(other) == TARN_OK); /* book-keeping only */
     NEED(tarn_malloc(64 * MIB) == NULL && tarn_last_status() == TARN_ERROR_DEVICE_LOST);
     size_t available, total;
@@ -249,7 +261,8 @@ static void at_exit(void)
         _exit(1);
     uintptr_t address = 0;
     driver_stream stream = NULL;
-    if (driver->alloc(0, 1, &address) != TARN_ERROR_SHUTDOWN || driver->activate(0) != TARN_ERROR_SHUTDOWN ||
+    if (driver->alloc(0, 1, &address) != TARN_ERROR_SHUTDOWN ||
+        driver->activate(0) != TARN_ERROR_SHUTDOWN ||
         driver->stream_create(0, 0, false, &stream) != TARN_ERROR_SHUTDOWN)
         _exit(2);
     (void)tarn_free(kept);
@@ -261,7 +274,8 @@ static void at_exit(void)
     _exit(0);
 }
 
-/* The library's own exit handler runs before one that was registered earlier: what that still does finds no driver. */
+/* The library's own exit handler runs before one that was registered earlier: what that still does
+ * finds no driver. */
 static void scenario_exit(void)
 {
     atexit(at_exit);
@@ -292,9 +306,10 @@ static const struct {
     {"exit", scenario_exit},
 };
 
-/* ---- Tests ------------------------------------------------------------------------------------------------------- */
+/* ---- Tests ---- */
 
-#define RUNS(name, ...) assert_int_equal(run_scenario(name, (const char *const[]){__VA_ARGS__, NULL}), 0)
+#define RUNS(name, ...) \
+    assert_int_equal(run_scenario(name, (const char *const[]){__VA_ARGS__, NULL}), 0)
 #define MEMORY "TARN_HOST_MEMORY=96M"
 
 static void older_drivers_do(void **state)
@@ -359,7 +374,8 @@ static void all_memory_comes_back(void **state)
     RUNS("memory", MEMORY, "TARN_SIM_SLOW=cuMemCreate:1");
 }
 
-/* Out of memory, nonsense, a lost device: at each of the first calls, and at every call from there on. */
+/* Out of memory, nonsense, a lost device: at each of the first calls, and at every call from there
+ * on. */
 static void any_call_may_fail(void **state)
 {
     (void)state;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The HIP driver does on each of the simulated runtimes what the host device does: memory, streams, events, work, captures,
- * peers; with virtual memory where that may be; and it leaves the program's device, capture mode and last error alone. */
+/* The HIP driver does on each of the simulated runtimes what the host device does: memory, streams,
+ * events, work, captures, peers; with virtual memory where that may be; and it leaves the program's
+ * device, capture mode and last error alone. */
 #include "graph_test.h"
 #include "hip_test.h"
 #include "memory_test.h"
@@ -24,7 +25,7 @@ START(start7, 7, NULL, false)
 START(start61_virtual, 6, "60100000", true)
 START(start7_virtual, 7, NULL, true)
 
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
 static void devices_are_described(void **state)
 {
@@ -44,12 +45,13 @@ static void devices_are_described(void **state)
         assert_int_equal(properties.greatest_priority, -1);
         assert_int_equal(properties.virtual_memory, getenv("TARN_HIP_VMM") != NULL);
     }
-    assert_refused(driver->device_properties(2, &properties), TARN_ERROR_INVALID_DEVICE, "no device 2");
+    assert_refused(driver->device_properties(2, &properties), TARN_ERROR_INVALID_DEVICE,
+                   "no device 2");
     assert_refused(driver->activate(-1), TARN_ERROR_INVALID_DEVICE, "no device -1");
 
     char expected[64];
-    snprintf(expected, sizeof expected, "libamdhip64.so.%d, HIP %d.%d, 2 devices", HIP_MAJOR(hip.version),
-             HIP_MAJOR(hip.version), hip.version / 100000 % 100);
+    snprintf(expected, sizeof expected, "libamdhip64.so.%d, HIP %d.%d, 2 devices",
+             HIP_MAJOR(hip.version), HIP_MAJOR(hip.version), hip.version / 100000 % 100);
     assert_non_null(strstr(driver_reason(), "hip: "));
     assert_non_null(strstr(driver_reason(), expected));
 }
@@ -69,7 +71,8 @@ static void the_device_of_the_caller_stays(void **state)
             assert_int_equal(total, 64 * MIB);
             assert_ok(driver->alloc(d, MIB, &address));
             struct hip_pointer_attributes attributes;
-            assert_int_equal(hip.call.hipPointerGetAttributes(&attributes, (void *)address), HIP_OK);
+            assert_int_equal(hip.call.hipPointerGetAttributes(&attributes, (void *)address),
+                             HIP_OK);
             assert_int_equal(attributes.device, d);
             assert_ok(driver->free(d, address));
             driver_stream stream = new_stream(d, true);
@@ -97,7 +100,8 @@ static void a_stream_of_another_device_is_found(void **state)
     assert_ok(driver->context_get(&before));
     assert_ok(driver->stream_check(0, stream));
     if (HIP_MAJOR(hip.version) > 5)
-        assert_refused(driver->stream_check(1, stream), TARN_ERROR_INVALID_STREAM, "is of device 0");
+        assert_refused(driver->stream_check(1, stream), TARN_ERROR_INVALID_STREAM,
+                       "is of device 0");
     else
         assert_ok(driver->stream_check(1, stream));
     assert_ok(driver->context_get(&after));
@@ -141,15 +145,19 @@ static void host_memory_is_pinned(void **state)
     assert_ok(driver->is_active(0, &active));
     assert_true(active);
     assert_status(driver->is_active(2, &active), TARN_ERROR_INVALID_DEVICE);
-    assert_refused(driver->host_alloc(0, 0, &pinned), TARN_ERROR_INVALID_ARGUMENT, "hipHostMalloc of 0 bytes");
+    assert_refused(driver->host_alloc(0, 0, &pinned), TARN_ERROR_INVALID_ARGUMENT,
+                   "hipHostMalloc of 0 bytes");
     assert_int_equal(pinned, 7);
     assert_ok(driver->host_alloc(0, 5000, &pinned));
     the_device_reaches(pinned, 5000);
-    assert_refused(driver->host_free(0, pinned + 4096), TARN_ERROR_INVALID_ARGUMENT, "hipHostFree of");
+    assert_refused(driver->host_free(0, pinned + 4096), TARN_ERROR_INVALID_ARGUMENT,
+                   "hipHostFree of");
     assert_refused(driver->host_free(0, 0), TARN_ERROR_INVALID_ARGUMENT, "hipHostFree of");
-    assert_refused(driver->host_unregister(0, pinned), TARN_ERROR_INVALID_ARGUMENT, "hipHostUnregister of");
+    assert_refused(driver->host_unregister(0, pinned), TARN_ERROR_INVALID_ARGUMENT,
+                   "hipHostUnregister of");
     assert_ok(driver->host_register(1, (uintptr_t)own, 4096));
-    assert_refused(driver->host_register(0, (uintptr_t)own, 8192), TARN_ERROR_INVALID_ARGUMENT, "hipHostRegister of");
+    assert_refused(driver->host_register(0, (uintptr_t)own, 8192), TARN_ERROR_INVALID_ARGUMENT,
+                   "hipHostRegister of");
     assert_int_equal(hip.call.hipGetLastError(), HIP_OK);
 
     no_capture_bars_pinned_memory((uintptr_t)own + 4096, 4096);
@@ -173,18 +181,21 @@ static void peers_are_enabled(void **state)
     assert_status(driver->peer_enable(0, 2), TARN_ERROR_INVALID_DEVICE);
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+/* ---- Memory ---- */
 
 static void a_full_device_is_reported(void **state)
 {
     (void)state;
     uintptr_t address = 5;
-    assert_refused(driver->alloc(0, 65 * MIB, &address), TARN_ERROR_OUT_OF_MEMORY,
-                   HIP_MAJOR(hip.version) < 6
-                       ? "hipMalloc of 68157440 bytes on device 0: HIP error 2 (hipErrorOutOfMemory)"
-                       : "hipMalloc of 68157440 bytes on device 0: HIP error 2 (hipErrorOutOfMemory: out of memory)");
+    assert_refused(
+        driver->alloc(0, 65 * MIB, &address), TARN_ERROR_OUT_OF_MEMORY,
+        HIP_MAJOR(hip.version) < 6
+            ? "hipMalloc of 68157440 bytes on device 0: HIP error 2 (hipErrorOutOfMemory)"
+            : "hipMalloc of 68157440 bytes on device 0: HIP error 2 (hipErrorOutOfMemory: out of "
+              "memory)");
     assert_int_equal(address, 5);
-    assert_refused(driver->alloc(0, 0, &address), TARN_ERROR_INVALID_ARGUMENT, "hipMalloc of 0 bytes");
+    assert_refused(driver->alloc(0, 0, &address), TARN_ERROR_INVALID_ARGUMENT,
+                   "hipMalloc of 0 bytes");
     assert_ok(driver->alloc(0, 60 * MIB, &address));
     uintptr_t more = 5;
     assert_status(driver->alloc(0, 6 * MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
@@ -197,12 +208,14 @@ static void virtual_memory_is_off_unless_asked_for(void **state)
     (void)state;
     uintptr_t address = 5;
     driver_piece piece = 5;
-    const char *why = hip.version < HIP_FIRST_VIRTUAL_MEMORY ? "does not have it" : "TARN_HIP_VMM=1";
+    const char *why =
+        hip.version < HIP_FIRST_VIRTUAL_MEMORY ? "does not have it" : "TARN_HIP_VMM=1";
     assert_refused(driver->reserve(0, GRANULE, 0, &address), TARN_ERROR_NOT_SUPPORTED, why);
     assert_refused(driver->create(0, GRANULE, 0, &piece), TARN_ERROR_NOT_SUPPORTED, why);
     assert_refused(driver->map(0, GRANULE, GRANULE, 1), TARN_ERROR_NOT_SUPPORTED, "hipMemMap");
     assert_refused(driver->unmap(0, GRANULE, GRANULE), TARN_ERROR_NOT_SUPPORTED, "hipMemUnmap");
-    assert_refused(driver->unreserve(0, GRANULE, GRANULE), TARN_ERROR_NOT_SUPPORTED, "hipMemAddressFree");
+    assert_refused(driver->unreserve(0, GRANULE, GRANULE), TARN_ERROR_NOT_SUPPORTED,
+                   "hipMemAddressFree");
     assert_int_equal(address, 5);
     assert_int_equal(piece, 5);
 }
@@ -213,7 +226,8 @@ static void unknown_addresses_never_reach_the_library(void **state)
     (void)state;
     uintptr_t range = new_range(0, 8 * GRANULE);
     driver_piece piece = new_piece(0, GRANULE);
-    uintptr_t wrong[] = {0, GRANULE, range + 1, range + GRANULE, range + 8 * GRANULE, range - GRANULE, UINTPTR_MAX};
+    uintptr_t wrong[] = {
+        0, GRANULE, range + 1, range + GRANULE, range + 8 * GRANULE, range - GRANULE, UINTPTR_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_status(driver->unreserve(0, wrong[i], 8 * GRANULE), TARN_ERROR_INVALID_ARGUMENT);
         assert_status(driver->unmap(0, wrong[i], GRANULE), TARN_ERROR_INVALID_ARGUMENT);
@@ -240,7 +254,8 @@ static void pieces_are_mapped_and_given_back(void **state)
     assert_ok(driver->map(0, range, 2 * GRANULE, big));
     assert_ok(driver->map(0, range + 2 * GRANULE, GRANULE, little));
     assert_ok(driver->set_access(0, range, 3 * GRANULE, both, 2)); /* once over the row */
-    assert_refused(driver->set_access(0, range, 3 * GRANULE, none, 2), TARN_ERROR_INVALID_DEVICE, "no device 2");
+    assert_refused(driver->set_access(0, range, 3 * GRANULE, none, 2), TARN_ERROR_INVALID_DEVICE,
+                   "no device 2");
     assert_status(driver->set_access(0, range, 3 * GRANULE, both, 0), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(driver->set_access(0, range, 4 * GRANULE, both, 1), TARN_ERROR_INVALID_ARGUMENT);
     assert_ok(driver->set(0, range, 7, 3 * GRANULE, NULL));
@@ -264,7 +279,8 @@ static void pieces_are_mapped_and_given_back(void **state)
     driver_piece special = 0;
     assert_ok(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA, &special));
     assert_ok(driver->release(0, special));
-    assert_refused(driver->create(0, GRANULE, 64, &special), TARN_ERROR_INVALID_ARGUMENT, "flags 0x40");
+    assert_refused(driver->create(0, GRANULE, 64, &special), TARN_ERROR_INVALID_ARGUMENT,
+                   "flags 0x40");
     assert_status(driver->create(0, 66 * MIB, 0, &special), TARN_ERROR_OUT_OF_MEMORY);
     assert_status(driver->reserve(0, GRANULE + 1, 0, &range), TARN_ERROR_INVALID_ARGUMENT);
     assert_ok(driver->memory_info(0, &after, &total));
@@ -281,9 +297,9 @@ static void a_finished_driver_knows_no_ranges(void **state)
     assert_status(driver->unreserve(0, range, GRANULE), TARN_ERROR_INVALID_ARGUMENT);
 }
 
-/* ---- Streams, events, work --------------------------------------------------------------------------------------- */
+/* ---- Streams, events, work ---- */
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
 /* HIP invalidates what bars an allocation, in either barring mode, this thread's or another's. */
 static void an_allocation_leaves_captures_alone(void **state)
@@ -292,7 +308,8 @@ static void an_allocation_leaves_captures_alone(void **state)
     driver_stream stream = new_stream(0, false);
     uintptr_t keep = 0;
     assert_ok(driver->alloc(0, MIB, &keep));
-    for (enum driver_capture_mode mode = DRIVER_CAPTURE_GLOBAL; mode <= DRIVER_CAPTURE_RELAXED; mode++) {
+    for (enum driver_capture_mode mode = DRIVER_CAPTURE_GLOBAL; mode <= DRIVER_CAPTURE_RELAXED;
+         mode++) {
         uintptr_t address = 0;
         driver_graph graph = NULL;
         driver_event event = new_event(0);
@@ -325,7 +342,8 @@ static void an_allocation_leaves_captures_alone(void **state)
     assert_ok(driver->stream_destroy(0, stream));
 }
 
-/* A capture that the program began by itself shows on the legacy stream of every device if its own is a blocking one. */
+/* A capture that the program began by itself shows on the legacy stream of every device if its own
+ * is a blocking one. */
 static void a_capture_of_the_program_is_seen(void **state)
 {
     (void)state;
@@ -417,7 +435,8 @@ static void a_host_function_is_captured_or_refused(void **state)
     assert_ok(driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
     if (hip.version < HIP_VERSION_NUMBER(5, 3)) {
         assert_null(hip.call.hipLaunchHostFunc);
-        assert_refused(driver->call(0, stream, take_number, &number), TARN_ERROR_CAPTURE, "hipStreamAddCallback");
+        assert_refused(driver->call(0, stream, take_number, &number), TARN_ERROR_CAPTURE,
+                       "hipStreamAddCallback");
     } else {
         assert_ok(driver->call(0, stream, take_number, &number));
     }
@@ -430,7 +449,7 @@ static void a_host_function_is_captured_or_refused(void **state)
     assert_ok(driver->stream_destroy(0, stream));
 }
 
-/* ---- Versions ---------------------------------------------------------------------------------------------------- */
+/* ---- Versions ---- */
 
 static void kinds_of_memory_are_read_by_version(void **state)
 {
@@ -458,14 +477,17 @@ static void a_file_descriptor_is_passed_by_version(void **state)
     void *handle = hip_import_handle(hip.version, &fd);
     assert_ptr_equal(handle, HIP_MAJOR(hip.version) < 7 ? (void *)&fd : (void *)(intptr_t)fd);
     /* The simulated runtime finds the descriptor, which is not a piece. */
-    assert_int_equal(hip.call.hipMemImportFromShareableHandle(&piece, handle, HIP_HANDLE_POSIX_FD), HIP_INVALID_VALUE);
+    assert_int_equal(hip.call.hipMemImportFromShareableHandle(&piece, handle, HIP_HANDLE_POSIX_FD),
+                     HIP_INVALID_VALUE);
     close(fd);
-    assert_int_equal(hip.call.hipMemImportFromShareableHandle(&piece, handle, HIP_HANDLE_POSIX_FD), HIP_INVALID_VALUE);
+    assert_int_equal(hip.call.hipMemImportFromShareableHandle(&piece, handle, HIP_HANDLE_POSIX_FD),
+                     HIP_INVALID_VALUE);
     (void)hip.call.hipGetLastError();
     assert_true(hip_import_handle(HIP_VERSION_NUMBER(7, 0), &fd) == &fd);
 }
 
-/* A runtime before 6.1 is not asked for an attribute that it does not have, whatever the user wishes: it would abort. */
+/* A runtime before 6.1 is not asked for an attribute that it does not have, whatever the user
+ * wishes: it would abort. */
 static void virtual_memory_needs_its_version(void **state)
 {
     (void)state;
@@ -473,7 +495,10 @@ static void virtual_memory_needs_its_version(void **state)
         int major;
         const char *version;
         bool has;
-    } cases[] = {{5, "50700000", false}, {6, "60032830", false}, {6, "60100000", true}, {7, "70000000", true}};
+    } cases[] = {{5, "50700000", false},
+                 {6, "60032830", false},
+                 {6, "60100000", true},
+                 {7, "70000000", true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct driver_properties properties;
         start_hip(cases[i].major, cases[i].version, true);
@@ -483,10 +508,12 @@ static void virtual_memory_needs_its_version(void **state)
     }
     setenv("TARN_HIP_VMM", "yes", 1);
     setenv("TARN_DRIVER", "hip", 1);
-    assert_refused(driver_init(), TARN_ERROR_CONFIGURATION, "TARN_HIP_VMM=yes: the values are 0 and 1");
+    assert_refused(driver_init(), TARN_ERROR_CONFIGURATION,
+                   "TARN_HIP_VMM=yes: the values are 0 and 1");
     loader_fail("libcuda.so.1");
     setenv("TARN_DRIVER", "auto", 1); /* which does not make it the host device silently */
-    assert_refused(driver_init(), TARN_ERROR_CONFIGURATION, "TARN_HIP_VMM=yes: the values are 0 and 1");
+    assert_refused(driver_init(), TARN_ERROR_CONFIGURATION,
+                   "TARN_HIP_VMM=yes: the values are 0 and 1");
     finish_hip(NULL);
 }
 
@@ -562,7 +589,8 @@ int main(void)
         ON_EACH(a_node_names_those_before_it),
         ON_LATER(the_end_of_a_graph_is_told_once),
         ON_LATER(the_end_of_a_graph_waits_for_its_work),
-        cmocka_unit_test_setup_teardown(a_runtime_that_cannot_report_the_end_of_a_graph_is_refused, start5, finish_hip),
+        cmocka_unit_test_setup_teardown(a_runtime_that_cannot_report_the_end_of_a_graph_is_refused,
+                                        start5, finish_hip),
         ON_EACH(kinds_of_memory_are_read_by_version),
         ON_VIRTUAL(a_file_descriptor_is_passed_by_version),
         cmocka_unit_test_teardown(virtual_memory_needs_its_version, finish_hip),

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The whole of tarn on HIP: with virtual memory, without it, and on runtimes that lack entry points, fail, were forked away
- * from or are going down. Each runs in a process of its own, as an environment is read once. */
+/* The whole of tarn on HIP: with virtual memory, without it, and on runtimes that lack entry
+ * points, fail, were forked away from or are going down. Each runs in a process of its own, as an
+ * environment is read once. */
 #include "hip_test.h"
 #include "hold_test.h"
 
 #include <signal.h>
 #include <tarn/tarn.h>
 
-/* ---- Scenarios --------------------------------------------------------------------------------------------------- */
+/* ---- Scenarios ---- */
 
 static void use_streams_and_captures(void)
 {
@@ -47,7 +48,8 @@ static void use_memory(void)
         }
         NEED(tarn_device_synchronize(0) == TARN_OK);
         for (int i = 0; i < BLOCKS; i++)
-            NEED(blocks[i][0] == (unsigned char)i && blocks[i][(size_t)i * 7919 % 300000] == (unsigned char)i);
+            NEED(blocks[i][0] == (unsigned char)i &&
+                 blocks[i][(size_t)i * 7919 % 300000] == (unsigned char)i);
         for (int i = 0; i < BLOCKS; i++)
             NEED(tarn_free(blocks[(i * 71 + round) % BLOCKS]) == TARN_OK);
     }
@@ -112,13 +114,15 @@ static void scenario_missing(void)
     loader_fail("hipStreamEndCapture");
     NEED(tarn_device_count_get(&count) == TARN_ERROR_NO_DRIVER);
     NEED(strstr(tarn_last_error(), "has no hipStreamEndCapture of HIP 4.3"));
-    loader_fail("hipLaunchHostFunc hipGetErrorString hipGetErrorName hipPointerGetAttributes hipFreeAsync");
+    loader_fail(
+        "hipLaunchHostFunc hipGetErrorString hipGetErrorName hipPointerGetAttributes hipFreeAsync");
     NEED(tarn_device_count_get(&count) == TARN_OK && count == 1);
     uintptr_t address = 0;
     NEED(driver->alloc(0, 0, &address) == TARN_ERROR_INVALID_ARGUMENT);
     NEED(strstr(tarn_last_error(), "HIP error 1"));
     NEED(driver->alloc_async(0, GRANULE, NULL, &address) == TARN_ERROR_NOT_SUPPORTED);
-    NEED(strstr(tarn_last_error(), "hipMallocAsync: ") && strstr(tarn_last_error(), "has no such call"));
+    NEED(strstr(tarn_last_error(), "hipMallocAsync: ") &&
+         strstr(tarn_last_error(), "has no such call"));
     NEED(driver->free_async(0, GRANULE, NULL) == TARN_ERROR_NOT_SUPPORTED);
     use_streams_and_captures();
 }
@@ -164,7 +168,8 @@ static void scenario_forked(void)
     NEED(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* At the end of the process the runtime says that it is deinitialised; tarn passes it on and does nothing about it. */
+/* At the end of the process the runtime says that it is deinitialised; tarn passes it on and does
+ * nothing about it. */
 static void at_exit(void)
 {
     uintptr_t address = 0;
@@ -201,7 +206,7 @@ static const struct {
     {"exit", scenario_exit},
 };
 
-/* ---- Tests ------------------------------------------------------------------------------------------------------- */
+/* ---- Tests ---- */
 
 #define SCENARIO(name, ...)                                  \
     do {                                                     \
@@ -228,9 +233,11 @@ static void with_virtual_memory_all_of_it_works(void **state)
 static void failures_leave_blocks_alone(void **state)
 {
     (void)state;
-    SCENARIO("failing", "TARN_HIP_VMM=1", "TARN_SIM_FAIL=hipMemCreate:3:2,hipMemCreate:4:2,hipMemCreate:5:999");
+    SCENARIO("failing", "TARN_HIP_VMM=1",
+             "TARN_SIM_FAIL=hipMemCreate:3:2,hipMemCreate:4:2,hipMemCreate:5:999");
     SCENARIO("failing", "TARN_HIP_VMM=1", "TARN_SIM_FAIL=hipMemMap:2:2,hipMemMap:4:999");
-    SCENARIO("failing", "TARN_HIP_VMM=1", "TARN_SIM_FAIL=hipMemSetAccess:2:2,hipMemSetAccess:5:999");
+    SCENARIO("failing", "TARN_HIP_VMM=1",
+             "TARN_SIM_FAIL=hipMemSetAccess:2:2,hipMemSetAccess:5:999");
 }
 
 static void a_failed_hold_holds_nothing(void **state)

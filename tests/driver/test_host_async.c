@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Plain allocations of the host device in the order of a stream: when a free takes effect, and what is refused. */
+/* Plain allocations of the host device in the order of a stream: when a free takes effect, and what
+ * is refused. */
 #include "driver/host/host.h"
 #include "host_test.h"
 
@@ -25,7 +26,8 @@ static void what_is_not_right_is_refused(void **state)
     uintptr_t address = 7;
     driver_stream stream = new_stream(0, false), foreign = new_stream(1, false);
     REFUSED(driver->alloc_async(0, 0, stream, &address), "of 0 bytes");
-    assert_refused(driver->alloc_async(0, SIZE_MAX, stream, &address), TARN_ERROR_OUT_OF_MEMORY, "on device 0");
+    assert_refused(driver->alloc_async(0, SIZE_MAX, stream, &address), TARN_ERROR_OUT_OF_MEMORY,
+                   "on device 0");
     assert_status(driver->alloc_async(2, 1, NULL, &address), TARN_ERROR_INVALID_DEVICE);
     assert_status(driver->alloc_async(0, 1, foreign, &address), TARN_ERROR_INVALID_STREAM);
     assert_int_equal(address, 7);
@@ -35,7 +37,8 @@ static void what_is_not_right_is_refused(void **state)
     assert_status(driver->free_async(0, address, foreign), TARN_ERROR_INVALID_STREAM);
     work(stream, address, 10);
     assert_ok(driver->free_async(0, address, stream));
-    REFUSED(driver->free_async(0, address, stream), "not a plain allocation"); /* though it is there */
+    /* Though it is there */
+    REFUSED(driver->free_async(0, address, stream), "not a plain allocation");
     REFUSED(driver->free(0, address), "not a plain allocation");
     assert_int_equal(ledger_of(0).plain, 1);
 }

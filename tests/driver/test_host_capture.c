@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures of the host device: what is recorded runs at each launch and not before, in the order of its edges; what
- * CUDA forbids is refused and invalidates the capture, and nothing else does. */
+/* Captures of the host device: what is recorded runs at each launch and not before, in the order of
+ * its edges; what CUDA forbids is refused and invalidates the capture, and nothing else does. */
 #include "graph_test.h"
 
 #include "base/pages.h"
@@ -67,7 +67,7 @@ static void count(void *argument)
     atomic_fetch_add(&called, *(int *)argument);
 }
 
-/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+/* ---- Graphs ---- */
 
 static void what_is_captured_runs_at_each_launch(void **state)
 {
@@ -183,7 +183,8 @@ static void branches_run_side_by_side_and_join(void **state)
     uint64_t start = time_now();
     assert_ok(driver->graph_launch(0, graph, c));
     assert_ok(tarn_host_advance(start + 499));
-    assert_status(driver->stream_query(0, c), TARN_ERROR_NOT_READY); /* the join alone holds the stream up */
+    /* The join alone holds the stream up */
+    assert_status(driver->stream_query(0, c), TARN_ERROR_NOT_READY);
     assert_ok(tarn_host_advance(start + 500));
     assert_ok(driver->stream_query(0, c));
 
@@ -215,7 +216,8 @@ static void launches_follow_their_stream_and_each_other(void **state)
     assert_int_equal(memory[1], 9);
 }
 
-/* A branch without edges starts behind what the launching stream has queued, as all of the graph does. */
+/* A branch without edges starts behind what the launching stream has queued, as all of the graph
+ * does. */
 static void a_branch_from_the_start_follows_the_stream(void **state)
 {
     (void)state;
@@ -255,7 +257,8 @@ static void memory_that_is_gone_fails_the_launch(void **state)
     set(stream, memory, 1, 1);
     driver_graph graph = ended(0, stream);
     assert_ok(driver->unmap(0, (uintptr_t)memory, GRANULE));
-    assert_refused(driver->graph_launch(0, graph, stream), TARN_ERROR_INVALID_ARGUMENT, "nothing is mapped");
+    assert_refused(driver->graph_launch(0, graph, stream), TARN_ERROR_INVALID_ARGUMENT,
+                   "nothing is mapped");
     assert_ok(driver->stream_query(0, stream));
 }
 
@@ -276,7 +279,7 @@ static void the_checker_sees_what_a_launch_uses(void **state)
     assert_int_equal(ledger_of(0).reports, 1);
 }
 
-/* ---- Status and edges -------------------------------------------------------------------------------------------- */
+/* ---- Status and edges ---- */
 
 static void status_gives_id_and_last_nodes(void **state)
 {
@@ -299,13 +302,15 @@ static void status_gives_id_and_last_nodes(void **state)
     assert_ok(driver->capture_depend(0, a, both, 2));
     assert_ok(driver->capture_status(0, a, &capture));
     assert_int_equal(capture.node_count, 2);
-    assert_refused(driver->capture_depend(0, b, both, 1), TARN_ERROR_INVALID_ARGUMENT, "is not a node");
+    assert_refused(driver->capture_depend(0, b, both, 1), TARN_ERROR_INVALID_ARGUMENT,
+                   "is not a node");
     assert_ok(driver->capture_depend(0, a, NULL, 0));
     assert_ok(driver->capture_status(0, a, &capture));
     assert_int_equal(capture.node_count, 0);
     assert_ok(driver->graph_destroy(0, ended(0, a)));
     assert_ok(driver->graph_destroy(0, ended(0, b)));
-    assert_refused(driver->capture_depend(0, a, NULL, 0), TARN_ERROR_INVALID_ARGUMENT, "does not capture");
+    assert_refused(driver->capture_depend(0, a, NULL, 0), TARN_ERROR_INVALID_ARGUMENT,
+                   "does not capture");
 }
 
 static void an_edge_that_is_set_counts_as_a_join(void **state)
@@ -321,24 +326,29 @@ static void an_edge_that_is_set_counts_as_a_join(void **state)
     assert_ok(driver->graph_destroy(0, ended(0, a)));
 }
 
-/* ---- What invalidates -------------------------------------------------------------------------------------------- */
+/* ---- What invalidates ---- */
 
-/* The call fails with the code and leaves the capture of the stream invalid: it can only be ended, and gives nothing. */
-static void check_invalidates(tarn_status status, const char *code, int device, driver_stream origin, const char *call,
-                              int line)
+/* The call fails with the code and leaves the capture of the stream invalid: it can only be ended,
+ * and gives nothing. */
+static void check_invalidates(tarn_status status, const char *code, int device,
+                              driver_stream origin, const char *call, int line)
 {
     driver_graph graph = NULL;
     check_refused(status, TARN_ERROR_CAPTURE, code, call, __FILE__, line);
-    _assert_int_equal((unsigned long)state_of(device, origin), DRIVER_CAPTURE_INVALIDATED, __FILE__, line);
-    check_refused(tarn_host_work(device, origin, NULL, 0, 1), TARN_ERROR_CAPTURE, "(901)", call, __FILE__, line);
-    check_refused(driver->capture_end(device, origin, &graph), TARN_ERROR_CAPTURE, "(901)", call, __FILE__, line);
+    _assert_int_equal((unsigned long)state_of(device, origin), DRIVER_CAPTURE_INVALIDATED, __FILE__,
+                      line);
+    check_refused(tarn_host_work(device, origin, NULL, 0, 1), TARN_ERROR_CAPTURE, "(901)", call,
+                  __FILE__, line);
+    check_refused(driver->capture_end(device, origin, &graph), TARN_ERROR_CAPTURE, "(901)", call,
+                  __FILE__, line);
     _assert_true(graph == NULL, "no graph", __FILE__, line);
     _assert_int_equal((unsigned long)state_of(device, origin), DRIVER_CAPTURE_NONE, __FILE__, line);
     check_status(tarn_host_work(device, origin, NULL, 0, 0), TARN_OK, call, __FILE__, line);
     _assert_int_equal(ledger_of(0).graphs, 0, __FILE__, line);
 }
 
-#define INVALIDATES(call, code, device, origin) check_invalidates((call), (code), (device), (origin), #call, __LINE__)
+#define INVALIDATES(call, code, device, origin) \
+    check_invalidates((call), (code), (device), (origin), #call, __LINE__)
 
 static void a_query_of_captured_work_invalidates_the_capture(void **state)
 {
@@ -421,7 +431,8 @@ static void the_legacy_stream_bars_blocking_captures_only(void **state)
     assert_ok(tarn_host_work(0, NULL, NULL, 0, 0));
     assert_ok(driver->stream_synchronize(0, NULL));
     assert_ok(driver->graph_destroy(0, ended(0, stream)));
-    assert_refused(driver->capture_begin(0, NULL, DRIVER_CAPTURE_RELAXED), TARN_ERROR_CAPTURE, "legacy");
+    assert_refused(driver->capture_begin(0, NULL, DRIVER_CAPTURE_RELAXED), TARN_ERROR_CAPTURE,
+                   "legacy");
 }
 
 /* As on an H100 with driver 580.159.04, and by hipStreamDestroy() of ROCm's clr. */
@@ -439,7 +450,8 @@ static void a_capture_ends_with_the_stream_on_which_it_began(void **state)
         assert_int_equal(state_of(0, b), DRIVER_CAPTURE_NONE);
         assert_int_equal(state_of(0, NULL), DRIVER_CAPTURE_NONE);
         assert_ok(driver->device_synchronize(0));
-        assert_int_equal(memory[0], 7 + mode); /* what was queued before has run, what was captured has not */
+        assert_int_equal(memory[0], 7 + mode); /* what was queued before has run, what was captured
+                                                  has not */
     }
     driver_stream a = begun(0, DRIVER_CAPTURE_RELAXED), b = new_stream(0, false);
     assert_ok(driver->stream_wait_event(0, b, recorded(0, a)));
@@ -451,7 +463,8 @@ static void a_capture_ends_where_it_began_with_all_joined(void **state)
     (void)state;
     driver_graph graph = NULL;
     driver_stream a = begun(0, DRIVER_CAPTURE_RELAXED), b = new_stream(0, false);
-    assert_refused(driver->capture_begin(0, a, DRIVER_CAPTURE_RELAXED), TARN_ERROR_CAPTURE, "already");
+    assert_refused(driver->capture_begin(0, a, DRIVER_CAPTURE_RELAXED), TARN_ERROR_CAPTURE,
+                   "already");
     assert_int_equal(state_of(0, a), DRIVER_CAPTURE_ACTIVE);
     assert_ok(driver->stream_wait_event(0, b, recorded(0, a)));
     INVALIDATES(driver->capture_end(0, b, &graph), "(903)", 0, a);
@@ -459,7 +472,8 @@ static void a_capture_ends_where_it_began_with_all_joined(void **state)
 
     assert_ok(driver->capture_begin(0, a, DRIVER_CAPTURE_RELAXED));
     assert_ok(driver->stream_wait_event(0, b, recorded(0, a)));
-    assert_ok(driver->graph_destroy(0, ended(0, a))); /* nothing was recorded on b: nothing is left out */
+    assert_ok(driver->graph_destroy(0, ended(0, a))); /* nothing was recorded on b: nothing is left
+                                                         out */
 
     assert_ok(driver->capture_begin(0, a, DRIVER_CAPTURE_RELAXED));
     assert_ok(driver->stream_wait_event(0, b, recorded(0, a)));
@@ -469,10 +483,11 @@ static void a_capture_ends_where_it_began_with_all_joined(void **state)
     assert_int_equal(state_of(0, a), DRIVER_CAPTURE_NONE);
     assert_int_equal(state_of(0, b), DRIVER_CAPTURE_NONE);
     assert_int_equal(ledger_of(0).graphs, 0);
-    assert_refused(driver->capture_end(0, a, &graph), TARN_ERROR_INVALID_ARGUMENT, "does not capture");
+    assert_refused(driver->capture_end(0, a, &graph), TARN_ERROR_INVALID_ARGUMENT,
+                   "does not capture");
 }
 
-/* ---- Modes ------------------------------------------------------------------------------------------------------- */
+/* ---- Modes ---- */
 
 static uintptr_t plain, at;
 static driver_piece piece, brought;
@@ -635,8 +650,8 @@ static void who_is_barred_follows_the_modes(void **state)
     static const bool bars[3][3][2] = {
         [DRIVER_CAPTURE_GLOBAL] =
             {[DRIVER_CAPTURE_GLOBAL] = {true, true}, [DRIVER_CAPTURE_THREAD_LOCAL] = {true, false}},
-        [DRIVER_CAPTURE_THREAD_LOCAL] =
-            {[DRIVER_CAPTURE_GLOBAL] = {true, false}, [DRIVER_CAPTURE_THREAD_LOCAL] = {true, false}},
+        [DRIVER_CAPTURE_THREAD_LOCAL] = {[DRIVER_CAPTURE_GLOBAL] = {true, false},
+                                         [DRIVER_CAPTURE_THREAD_LOCAL] = {true, false}},
     };
     for (int mode = 0; mode < 3; mode++)
         for (int thread = 0; thread < 3; thread++)
@@ -647,7 +662,8 @@ static void who_is_barred_follows_the_modes(void **state)
                                    : barred_here((enum driver_capture_mode)thread);
                 /* The first refusal invalidates the capture, which bars nobody any more. */
                 assert_int_equal(barred, bars[mode][thread][other]);
-                assert_int_equal(state_of(1, stream), barred ? DRIVER_CAPTURE_INVALIDATED : DRIVER_CAPTURE_ACTIVE);
+                assert_int_equal(state_of(1, stream),
+                                 barred ? DRIVER_CAPTURE_INVALIDATED : DRIVER_CAPTURE_ACTIVE);
             }
 }
 
@@ -750,7 +766,7 @@ static void a_device_takes_its_captures_with_it(void **state)
     assert_ok(driver->device_synchronize(0));
 }
 
-/* ---- The end of a graph ------------------------------------------------------------------------------------------ */
+/* ---- The end of a graph ---- */
 
 static void timed_work_puts_the_end_off(void **state)
 {
@@ -762,7 +778,8 @@ static void timed_work_puts_the_end_off(void **state)
     assert_ok(driver->graph_hold(0, graph, hold_ended, &one));
     uint64_t start = time_now();
     assert_ok(driver->graph_launch(0, graph, c));
-    assert_ok(tarn_host_work(0, c, NULL, 0, 9000)); /* what comes behind the graph is not the graph's */
+    assert_ok(tarn_host_work(0, c, NULL, 0, 9000)); /* what comes behind the graph is not the
+                                                       graph's */
     assert_ok(driver->graph_destroy(0, graph));
     assert_ok(driver->stream_destroy(0, c));
     assert_ok(tarn_host_advance(start + 499));

@@ -73,9 +73,10 @@ static void an_unmap_of_memory_in_use_is_reported_and_put_off(void **state)
     driver_piece piece = new_piece(0, 4 * MIB);
     tarn_host_extent extent;
     assert_refused(driver->map(0, range, 4 * MIB, piece), TARN_ERROR_BUSY, "queued work");
-    assert_refused(driver->unmap(0, range, 4 * MIB), TARN_ERROR_INVALID_ARGUMENT, "nothing is mapped");
-    assert_refused(driver->set_access(0, range, 4 * MIB, (int[]){0}, 1), TARN_ERROR_INVALID_ARGUMENT,
+    assert_refused(driver->unmap(0, range, 4 * MIB), TARN_ERROR_INVALID_ARGUMENT,
                    "nothing is mapped");
+    assert_refused(driver->set_access(0, range, 4 * MIB, (int[]){0}, 1),
+                   TARN_ERROR_INVALID_ARGUMENT, "nothing is mapped");
     assert_refused(driver->unreserve(0, range, 32 * MIB), TARN_ERROR_BUSY, "queued work");
     assert_status(tarn_host_extent_get(0, (void *)range, 1, &extent), TARN_ERROR_INVALID_POINTER);
     assert_ok(tarn_host_advance(99));
@@ -125,7 +126,8 @@ static void a_release_of_memory_in_use_is_reported(void **state)
     assert_ok(driver->release(0, extent.piece));
     assert_heard(1);
     assert_non_null(strstr(heard.last, "release of"));
-    driver_piece piece = new_piece(0, 4 * MIB); /* released while mapped but before its use: a common idiom */
+    driver_piece piece = new_piece(0, 4 * MIB); /* released while mapped but before its use: a
+                                                   common idiom */
     map_at(0, range + 16 * MIB, 4 * MIB, piece);
     assert_ok(driver->release(0, piece));
     work(b, range + 16 * MIB, 64, 100);
@@ -174,7 +176,8 @@ static void work_on_anothers_memory_is_reported_with_both_sides(void **state)
     work(b, range + 512, 512, 10);
     assert_heard(1);
     char part[96];
-    snprintf(part, sizeof part, "work #2 on stream %p of device 0 starts on [%#zx, +512) of owner 2", b,
+    snprintf(part, sizeof part,
+             "work #2 on stream %p of device 0 starts on [%#zx, +512) of owner 2", b,
              (size_t)(range + 512));
     assert_non_null(strstr(heard.last, part));
     snprintf(part, sizeof part, "work #1 on stream %p of device 0", a);
@@ -225,7 +228,8 @@ static void what_is_no_mistake_is_silent(void **state)
     assert_heard(1);
 }
 
-/* The work of the earlier owner is queued behind a wait and has not even begun when the later one starts. */
+/* The work of the earlier owner is queued behind a wait and has not even begun when the later one
+ * starts. */
 static void queued_work_counts_before_it_runs(void **state)
 {
     (void)state;
@@ -239,9 +243,11 @@ static void queued_work_counts_before_it_runs(void **state)
     assert_heard(1);
     driver_stream d = new_stream(0, false);
     work(d, range, 64,
-         600); /* goes on while a's runs, but is of b's owner, and queued after a's: one report, at its start */
+         600); /* goes on while a's runs, but is of b's owner, and queued after a's: one report, at
+                  its start */
     assert_heard(2);
-    assert_ok(tarn_host_advance(500)); /* a's comes after; it was queued earlier and b's has ended: no second report */
+    assert_ok(tarn_host_advance(500)); /* a's comes after; it was queued earlier and b's has ended:
+                                          no second report */
     assert_heard(2);
 }
 

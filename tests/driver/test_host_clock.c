@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The two virtual clocks: what each call costs by both tables, and what a wait of the host does to the clock of queued
- * work. */
+/* The two virtual clocks: what each call costs by both tables, and what a wait of the host does to
+ * the clock of queued work. */
 #include "host_test.h"
 
 #include <unistd.h>
@@ -47,7 +47,8 @@ static void each_call_costs_what_the_tables_say(void **state)
     assert_costs(driver->reserve(0, 32 * MIB, 0, &range), US(19), US(19));
     assert_costs(driver->create(0, GRANULE, 0, &pieces[0]), US(160 + 2 * 16), US(160 + 2 * 0.8));
     assert_costs(driver->create(0, 20 * MIB, 0, &pieces[1]), US(160 + 20 * 16), US(160 + 20 * 0.8));
-    assert_costs(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &pieces[2]), US(160 + 2 * 16), US(160 + 2 * 0.8));
+    assert_costs(driver->create(0, GRANULE, DRIVER_PIECE_EXPORTABLE, &pieces[2]), US(160 + 2 * 16),
+                 US(160 + 2 * 0.8));
     assert_costs(driver->map(0, range, GRANULE, pieces[0]), US(1.5), US(1.5));
     assert_costs(driver->map(0, range + GRANULE, 20 * MIB, pieces[1]), US(1.5), US(1.5));
     assert_costs(driver->map(0, range + 22 * MIB, GRANULE, pieces[2]), US(1.5), US(1.5));

@@ -72,8 +72,11 @@ static void sizes_have_units(void **state)
     static const struct {
         const char *text;
         size_t bytes;
-    } cases[] = {
-        {"4194304", 4 * MIB}, {"2048K", GRANULE}, {"6M", 6 * MIB}, {"1G", 1024 * MIB}, {"2T", (size_t)2 << 40}};
+    } cases[] = {{"4194304", 4 * MIB},
+                 {"2048K", GRANULE},
+                 {"6M", 6 * MIB},
+                 {"1G", 1024 * MIB},
+                 {"2T", (size_t)2 << 40}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         driver_finish();
         setenv("TARN_HOST_MEMORY", cases[i].text, 1);
@@ -143,7 +146,8 @@ static void peers_reach_each_other_unless_told_otherwise(void **state)
     assert_status(driver->peer_enable(0, 1), TARN_ERROR_NOT_SUPPORTED);
     uintptr_t range = new_range(0, GRANULE);
     assert_ok(driver->map(0, range, GRANULE, new_piece(0, GRANULE)));
-    assert_status(driver->set_access(0, range, GRANULE, (int[]){0, 1}, 2), TARN_ERROR_NOT_SUPPORTED);
+    assert_status(driver->set_access(0, range, GRANULE, (int[]){0, 1}, 2),
+                  TARN_ERROR_NOT_SUPPORTED);
     assert_ok(driver->set_access(0, range, GRANULE, (int[]){0}, 1));
     assert_status(driver->set_access(0, range, GRANULE, NULL, 0), TARN_ERROR_INVALID_ARGUMENT);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Failures on request: each kind of driver call, the n-th, once or always, and host allocations; a call that fails has
- * had no effect, and the next one works. */
+/* Failures on request: each kind of driver call, the n-th, once or always, and host allocations; a
+ * call that fails has had no effect, and the next one works. */
 #include "host_test.h"
 
 #include "base/pages.h"
@@ -433,12 +433,14 @@ static void the_nth_call_fails_once_or_always(void **state)
     assert_ok(call_event_record());
     assert_int_equal(tarn_host_fail_hits(), 0);
 
-    assert_status(tarn_host_fail_set(DRIVER_CALLS, 1, false, TARN_ERROR_DRIVER), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_host_fail_set(DRIVER_CALLS, 1, false, TARN_ERROR_DRIVER),
+                  TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_host_fail_set(-2, 1, false, TARN_ERROR_DRIVER), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_host_fail_set(0, 1, false, TARN_OK), TARN_ERROR_INVALID_ARGUMENT);
 }
 
-/* Every host allocation behind a call fails in turn: the call says so, has had no effect, and works afterwards. */
+/* Every host allocation behind a call fails in turn: the call says so, has had no effect, and works
+ * afterwards. */
 static void a_shortage_of_host_memory_has_no_effect(void **state)
 {
     (void)state;

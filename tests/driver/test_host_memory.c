@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pieces, ranges, mappings, plain allocations: what the host device refuses, its ledger, and the bytes themselves. */
+/* Pieces, ranges, mappings, plain allocations: what the host device refuses, its ledger, and the
+ * bytes themselves. */
 #include "host_test.h"
 
 #include "base/pages.h"
@@ -25,7 +26,8 @@ static void reserve_refuses(void **state)
     REFUSED(driver->reserve(0, MIB, 0, &address), "multiple of 2 MiB");
     REFUSED(driver->reserve(0, GRANULE, MIB, &address), "alignment");
     REFUSED(driver->reserve(0, GRANULE, 3 * GRANULE, &address), "alignment");
-    assert_refused(driver->reserve(0, 258 * MIB, 0, &address), TARN_ERROR_OUT_OF_MEMORY, "268435456");
+    assert_refused(driver->reserve(0, 258 * MIB, 0, &address), TARN_ERROR_OUT_OF_MEMORY,
+                   "268435456");
     assert_status(driver->reserve(2, GRANULE, 0, &address), TARN_ERROR_INVALID_DEVICE);
     assert_int_equal(address, 77);
     assert_ok(driver->reserve(0, 128 * MIB, 64 * MIB, &address));
@@ -68,9 +70,12 @@ static void a_full_device_says_its_numbers(void **state)
     (void)state;
     driver_piece piece = new_piece(0, 60 * MIB), other = 0;
     uintptr_t address = 0;
-    assert_refused(driver->create(0, 6 * MIB, 0, &other), TARN_ERROR_OUT_OF_MEMORY, "6291456 bytes on device 0");
-    assert_refused(driver->create(0, 6 * MIB, 0, &other), TARN_ERROR_OUT_OF_MEMORY, "62914560 of 67108864");
-    assert_refused(driver->alloc(0, 6 * MIB, &address), TARN_ERROR_OUT_OF_MEMORY, "62914560 of 67108864");
+    assert_refused(driver->create(0, 6 * MIB, 0, &other), TARN_ERROR_OUT_OF_MEMORY,
+                   "6291456 bytes on device 0");
+    assert_refused(driver->create(0, 6 * MIB, 0, &other), TARN_ERROR_OUT_OF_MEMORY,
+                   "62914560 of 67108864");
+    assert_refused(driver->alloc(0, 6 * MIB, &address), TARN_ERROR_OUT_OF_MEMORY,
+                   "62914560 of 67108864");
     assert_status(driver->alloc(0, SIZE_MAX, &address), TARN_ERROR_OUT_OF_MEMORY);
     size_t free_bytes = 0, total = 0;
     assert_ok(driver->memory_info(0, &free_bytes, &total));
@@ -179,7 +184,8 @@ static void the_ledger_adds_up(void **state)
     assert_ok(driver->alloc(0, 3 * MIB, &plain)); /* takes whole granules */
     assert_ok(driver->map(0, range, 4 * MIB, a));
     assert_ok(driver->map(0, range + 4 * MIB, GRANULE, b));
-    assert_ok(driver->map(0, range + 8 * MIB, 4 * MIB, a)); /* an alias is mapped twice, created once */
+    /* An alias is mapped twice, created once */
+    assert_ok(driver->map(0, range + 8 * MIB, 4 * MIB, a));
     tarn_host_ledger ledger = ledger_of(0);
     assert_int_equal(ledger.created, 10 * MIB);
     assert_int_equal(ledger.mapped, 10 * MIB);
@@ -209,7 +215,9 @@ static void the_ledger_adds_up(void **state)
     assert_int_equal(ledger.mapped_peak, 10 * MIB);
     assert_ok(tarn_host_ledger_reset(0));
     ledger = ledger_of(0);
-    assert_int_equal(ledger.created_peak + ledger.mapped_peak + ledger.calls[DRIVER_CALL_map] + ledger.time_a_ns, 0);
+    assert_int_equal(ledger.created_peak + ledger.mapped_peak + ledger.calls[DRIVER_CALL_map] +
+                         ledger.time_a_ns,
+                     0);
     assert_int_equal(ledger_of(1).calls[DRIVER_CALL_map], 0);
 }
 
@@ -227,7 +235,8 @@ static void contents_follow_the_piece(void **state)
         assert_ok(driver->unmap(0, range, 4 * MIB));
         map_at(0, range + 4 * MIB, 4 * MIB, pieces[i]);
         map_at(0, range + 10 * MIB, 4 * MIB, pieces[i]);
-        unsigned char *moved = (unsigned char *)(range + 4 * MIB), *alias = (unsigned char *)(range + 10 * MIB);
+        unsigned char *moved = (unsigned char *)(range + 4 * MIB),
+                      *alias = (unsigned char *)(range + 10 * MIB);
         for (size_t at = 0; at < 4 * MIB; at += 4096)
             assert_int_equal(moved[at], (unsigned char)(at / 4096 + (size_t)i));
         moved[5000] = 201;
@@ -251,7 +260,8 @@ static void memory_is_the_machines_only_between_touch_and_release(void **state)
 {
     (void)state;
     if (THREAD_SANITIZER)
-        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build does it */
+        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build
+                   does it */
     start_with(1, (size_t)300 << 30, 0);
     uintptr_t range = new_range(0, (size_t)1200 << 30);
     driver_piece big = new_piece(0, (size_t)200 << 30), small = new_piece(0, GRANULE);
@@ -299,7 +309,8 @@ static void extents_name_piece_offset_and_access(void **state)
     assert_int_not_equal(extent.piece, 0);
     assert_int_equal(extent.offset, 4096);
     assert_int_equal(extent.length, GRANULE - 4096);
-    assert_status(tarn_host_extent_get(0, (void *)(range + 6 * MIB), 1, &extent), TARN_ERROR_INVALID_POINTER);
+    assert_status(tarn_host_extent_get(0, (void *)(range + 6 * MIB), 1, &extent),
+                  TARN_ERROR_INVALID_POINTER);
     assert_status(tarn_host_extent_get(1, (void *)range, 1, &extent), TARN_ERROR_INVALID_POINTER);
     assert_status(tarn_host_extent_get(0, (void *)4096, 1, &extent), TARN_ERROR_INVALID_POINTER);
     assert_status(tarn_host_extent_get(0, (void *)range, 0, &extent), TARN_ERROR_INVALID_ARGUMENT);
@@ -334,13 +345,15 @@ static void the_budget_of_mappings_stops_maps_and_never_unmaps(void **state)
     start_with(1, 64 * MIB, 21);
     uintptr_t range = new_range(0, 128 * MIB), other = 0;
     driver_piece piece = new_piece(0, GRANULE);
-    assert_int_equal(fill_budget(range, 64, piece), 10); /* the range is one, each island two more */
+    /* The range is one, each island two more */
+    assert_int_equal(fill_budget(range, 64, piece), 10);
     assert_non_null(strstr(tarn_last_error(), "tarn_host_configuration_set()"));
     assert_non_null(strstr(tarn_last_error(), "limit is 21"));
     assert_non_null(strstr(tarn_last_error(), "vm.max_map_count"));
     assert_status(driver->reserve(0, GRANULE, 0, &other), TARN_ERROR_MAPPING_LIMIT);
     assert_status(driver->alloc(0, GRANULE, &other), TARN_ERROR_MAPPING_LIMIT);
-    assert_ok(driver->map(0, range + 2 * GRANULE, GRANULE, piece)); /* closes a hole: one for another */
+    /* Closes a hole: one for another */
+    assert_ok(driver->map(0, range + 2 * GRANULE, GRANULE, piece));
     assert_ok(driver->unmap(0, range + GRANULE, 3 * GRANULE));
     for (size_t i = 5; i <= 19; i += 2)
         assert_ok(driver->unmap(0, range + i * GRANULE, GRANULE));
@@ -356,7 +369,8 @@ static void the_budget_of_mappings_stops_maps_and_never_unmaps(void **state)
         assert_ok(driver->free(0, plain[i]));
 }
 
-/* How many of the kernel's mappings a range has. What the test, a library or a sanitizer maps elsewhere meanwhile is not ours. */
+/* How many of the kernel's mappings a range has. What the test, a library or a sanitizer maps
+ * elsewhere meanwhile is not ours. */
 static size_t kernel_mappings(uintptr_t range, size_t size)
 {
     size_t count = 0;
@@ -368,13 +382,14 @@ static size_t kernel_mappings(uintptr_t range, size_t size)
     return count;
 }
 
-/* Random maps and unmaps: what is counted is never less than what the kernel has. Found out from outside by asking how
- * many plain allocations still fit. */
+/* Random maps and unmaps: what is counted is never less than what the kernel has. Found out from
+ * outside by asking how many plain allocations still fit. */
 static void the_budget_is_an_upper_bound_of_the_kernels_count(void **state)
 {
     (void)state;
     if (THREAD_SANITIZER)
-        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build does it */
+        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build
+                   does it */
     enum { GRANULES = 64 };
     start_with(1, 256 * MIB, GRANULES + 40);
     uintptr_t range = new_range(0, GRANULES * GRANULE);
@@ -410,8 +425,9 @@ static void the_budget_is_an_upper_bound_of_the_kernels_count(void **state)
     }
 }
 
-/* Beyond the budget the kernel's own limit stands: the same status, and unmapping works there too. A mapping takes two of the kernel's, so
- * whether the last one reaches the limit or exceeds it by one depends on whether there were `more` before. */
+/* Beyond the budget the kernel's own limit stands: the same status, and unmapping works there too.
+ * A mapping takes two of the kernel's, so whether the last one reaches the limit or exceeds it by
+ * one depends on whether there were `more` before. */
 static void reach_the_kernels_limit(size_t more)
 {
     const size_t granules = 400000;
@@ -421,7 +437,8 @@ static void reach_the_kernels_limit(size_t more)
     driver_piece piece = new_piece(0, GRANULE);
     size_t mapped = 0;
     tarn_status status = TARN_OK;
-    while (2 * mapped + 1 < granules && !(status = driver->map(0, range + (2 * mapped + 1) * GRANULE, GRANULE, piece)))
+    while (2 * mapped + 1 < granules &&
+           !(status = driver->map(0, range + (2 * mapped + 1) * GRANULE, GRANULE, piece)))
         mapped++;
     if (status == TARN_OK)
         skip(); /* a machine without such a limit */
@@ -440,7 +457,8 @@ static void the_kernels_limit_is_the_same_status(void **state)
 {
     (void)state;
     if (SANITIZER)
-        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build does it */
+        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build
+                   does it */
     reach_the_kernels_limit(0);
     reach_the_kernels_limit(1);
 }
@@ -449,7 +467,8 @@ static void what_the_system_refuses_has_no_effect(void **state)
 {
     (void)state;
     if (SANITIZER)
-        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build does it */
+        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build
+                   does it */
     struct rlimit before, less = {0};
     uintptr_t address = 0;
     driver_piece piece = 0;
@@ -522,7 +541,8 @@ static void a_fork_child_does_not_see_device_memory(void **state)
 {
     (void)state;
     if (THREAD_SANITIZER)
-        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build does it */
+        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build
+                   does it */
     uintptr_t range = new_range(0, GRANULE), plain;
     map_at(0, range, GRANULE, new_piece(0, GRANULE));
     assert_ok(driver->alloc(0, GRANULE, &plain));
@@ -554,7 +574,8 @@ static void finish_gives_everything_back(void **state)
 {
     (void)state;
     if (THREAD_SANITIZER)
-        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build does it */
+        return; /* the kernel and limits are measured, which a sanitizer distorts; the release build
+                   does it */
     driver_finish();
     size_t files = open_files(), mappings = kernel_mappings(0, SIZE_MAX);
     for (int round = 0; round < 50; round++) {
@@ -571,7 +592,8 @@ static void finish_gives_everything_back(void **state)
         driver_finish();
     }
     assert_int_equal(open_files(), files);
-    assert_in_range(kernel_mappings(0, SIZE_MAX), 0, mappings + 40); /* chunks of objects, and stacks that libc keeps */
+    /* Chunks of objects, and stacks that libc keeps */
+    assert_in_range(kernel_mappings(0, SIZE_MAX), 0, mappings + 40);
 }
 
 static void pieces_by_the_thousand(void **state)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned memory of the host device: what it refuses, its ledger and its costs, captures, and what the checker says. */
+/* Pinned memory of the host device: what it refuses, its ledger and its costs, captures, and what
+ * the checker says. */
 #include "driver/host/host.h"
 #include "host_test.h"
 

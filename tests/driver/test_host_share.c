@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pieces between processes on the host device: what is imported is not the device's memory, and no descriptor is trusted that
- * is not a whole piece of a size that cannot change. */
+/* Pieces between processes on the host device: what is imported is not the device's memory, and no
+ * descriptor is trusted that is not a whole piece of a size that cannot change. */
 #include "share_test.h"
 
 #include <stdio.h>
@@ -25,7 +25,8 @@ static void what_is_imported_is_not_in_the_books(void **state)
     assert_int_equal(ledger.pieces, before.pieces);
     assert_int_equal(ledger.mapped, 32 * MIB);
     assert_ok(driver->release(1, imported));
-    assert_refused(driver->export(1, imported, &(int){0}), TARN_ERROR_INVALID_ARGUMENT, "is not a piece");
+    assert_refused(driver->export(1, imported, &(int){0}), TARN_ERROR_INVALID_ARGUMENT,
+                   "is not a piece");
     assert_ok(driver->unmap(1, range, 32 * MIB));
     assert_ok(driver->unreserve(1, range, 32 * MIB));
     assert_int_equal(ledger_of(1).created, before.created);
@@ -71,7 +72,8 @@ static void a_descriptor_that_is_not_a_piece_is_refused(void **state)
     close(file);
     assert_ok(driver->release(0, made));
 
-    int growing = memfd_create("growing", MFD_CLOEXEC | MFD_ALLOW_SEALING); /* could shrink under a mapping */
+    /* Could shrink under a mapping */
+    int growing = memfd_create("growing", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(growing, (off_t)GRANULE), 0);
     refuse(growing, GRANULE, "it is not a memfd of a sealed size");
     int ends[2];
@@ -95,7 +97,8 @@ static void no_more_descriptors_is_a_failure_like_any_other(void **state)
     while (count < 256 && (used[count] = dup(file)) >= 0)
         count++;
     assert_refused(driver->export(0, made, &more), TARN_ERROR_DRIVER, "Too many open files");
-    assert_refused(driver->import(0, file, GRANULE, &imported), TARN_ERROR_DRIVER, "Too many open files");
+    assert_refused(driver->import(0, file, GRANULE, &imported), TARN_ERROR_DRIVER,
+                   "Too many open files");
     assert_true(more == -1 && imported == 0);
     while (count > 0)
         close(used[--count]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Streams and events: order within a stream, waits between streams, the legacy stream, recordings, real work. */
+/* Streams and events: order within a stream, waits between streams, the legacy stream, recordings,
+ * real work. */
 #include "host_test.h"
 
 #include "base/pages.h"
@@ -130,8 +131,10 @@ static void a_wait_crosses_devices(void **state)
     assert_int_equal(ledger_of(1).waited_ns, 100);
     assert_int_equal(ledger_of(0).waited_ns, 0);
     driver_event of_b = new_event(1);
-    assert_refused(driver->event_record(0, of_b, a), TARN_ERROR_INVALID_ARGUMENT, "event of device 1");
-    assert_refused(driver->event_record(0, of_a, b), TARN_ERROR_INVALID_STREAM, "not a stream of device 0");
+    assert_refused(driver->event_record(0, of_b, a), TARN_ERROR_INVALID_ARGUMENT,
+                   "event of device 1");
+    assert_refused(driver->event_record(0, of_a, b), TARN_ERROR_INVALID_STREAM,
+                   "not a stream of device 0");
 }
 
 static void a_wait_keeps_the_recording_it_saw(void **state)
@@ -199,7 +202,8 @@ static void a_stream_may_go_with_work_left(void **state)
     assert_ok(driver->device_synchronize(0));
     assert_int_equal(time_now(), 100);
     READY(event);
-    driver_stream c = new_stream(0, false); /* the same queue serves again; what was done stays done */
+    driver_stream c = new_stream(0, false); /* the same queue serves again; what was done stays
+                                               done */
     assert_ptr_equal(c, a);
     assert_ok(tarn_host_work(0, c, NULL, 0, 100));
     READY(event);
@@ -209,12 +213,14 @@ static void a_stream_may_go_with_work_left(void **state)
 static void the_legacy_stream_waits_for_blocking_streams_and_they_for_it(void **state)
 {
     (void)state;
-    driver_stream blocking = new_stream(0, true), other = new_stream(0, true), free_running = new_stream(0, false);
+    driver_stream blocking = new_stream(0, true), other = new_stream(0, true),
+                  free_running = new_stream(0, false);
     driver_stream elsewhere = new_stream(1, true);
     assert_ok(tarn_host_work(0, blocking, NULL, 0, 100));
     assert_ok(tarn_host_work(0, free_running, NULL, 0, 900));
     assert_ok(tarn_host_work(1, elsewhere, NULL, 0, 900));
-    assert_status(driver->stream_query(0, NULL), TARN_ERROR_NOT_READY); /* stands for the blocking ones too */
+    /* Stands for the blocking ones too */
+    assert_status(driver->stream_query(0, NULL), TARN_ERROR_NOT_READY);
     assert_ok(tarn_host_work(0, NULL, NULL, 0, 1));
     driver_event of_legacy = recorded(0, NULL);
     assert_ok(tarn_host_work(0, other, NULL, 0, 1));
@@ -328,7 +334,8 @@ static void functions_that_start_together_need_a_worker_each(void **state)
 static void work_that_waits_for_real_work_ends_with_it(void **state)
 {
     (void)state;
-    driver_stream real = new_stream(0, false), timed = new_stream(0, false), both = new_stream(0, false);
+    driver_stream real = new_stream(0, false), timed = new_stream(0, false),
+                  both = new_stream(0, false);
     struct gate gate = GATE;
     assert_ok(tarn_host_call(0, real, pass, &gate));
     driver_event of_real = recorded(0, real);
@@ -351,17 +358,20 @@ static void copies_are_checked_when_they_are_queued(void **state)
     driver_piece piece = new_piece(0, GRANULE);
     char bytes[16] = {0};
     assert_ok(driver->map(0, range + GRANULE, GRANULE, piece));
-    assert_refused(driver->set(0, range, 1, 16, NULL), TARN_ERROR_INVALID_ARGUMENT, "nothing is mapped");
-    assert_refused(driver->set(0, range + GRANULE, 1, 16, NULL), TARN_ERROR_INVALID_ARGUMENT, "access is not set");
+    assert_refused(driver->set(0, range, 1, 16, NULL), TARN_ERROR_INVALID_ARGUMENT,
+                   "nothing is mapped");
+    assert_refused(driver->set(0, range + GRANULE, 1, 16, NULL), TARN_ERROR_INVALID_ARGUMENT,
+                   "access is not set");
     assert_ok(driver->set_access(0, range + GRANULE, GRANULE, (int[]){0}, 1));
     assert_ok(driver->set(0, range + GRANULE, 1, GRANULE, NULL));
-    assert_refused(driver->set(0, range + GRANULE, 1, GRANULE + 1, NULL), TARN_ERROR_INVALID_ARGUMENT,
-                   "nothing is mapped");
+    assert_refused(driver->set(0, range + GRANULE, 1, GRANULE + 1, NULL),
+                   TARN_ERROR_INVALID_ARGUMENT, "nothing is mapped");
     assert_refused(driver->copy(0, (uintptr_t)bytes, range, 16, NULL), TARN_ERROR_INVALID_ARGUMENT,
                    "nothing is mapped");
     assert_refused(driver->copy(0, range, (uintptr_t)bytes, 16, NULL), TARN_ERROR_INVALID_ARGUMENT,
                    "nothing is mapped");
-    assert_refused(driver->copy(0, SIZE_MAX - 3, (uintptr_t)bytes, 16, NULL), TARN_ERROR_INVALID_ARGUMENT, "wraps");
+    assert_refused(driver->copy(0, SIZE_MAX - 3, (uintptr_t)bytes, 16, NULL),
+                   TARN_ERROR_INVALID_ARGUMENT, "wraps");
     assert_refused(driver->call(0, NULL, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT, "NULL");
     assert_ok(driver->alloc(0, GRANULE, &plain));
     assert_ok(driver->copy(0, plain, range + GRANULE, GRANULE, NULL));
@@ -400,7 +410,8 @@ static void write_name(void *argument)
     pthread_mutex_unlock(&named->log->lock);
 }
 
-/* Four streams become ready at once, and there is one worker because no memory is left for another. */
+/* Four streams become ready at once, and there is one worker because no memory is left for
+ * another. */
 static void ready_work_of_higher_priority_goes_first(void **state)
 {
     (void)state;
@@ -426,11 +437,12 @@ static void ready_work_of_higher_priority_goes_first(void **state)
     assert_memory_equal(log.names, expected, sizeof expected);
 }
 
-/* ---- Random operations against a model --------------------------------------------------------------------------- */
+/* ---- Random operations against a model ---- */
 
 enum { STREAMS = 4, OPERATIONS = 1000 };
 
-/* What a host function saw when it ran: a stamp from a counter, taken at its start and at its end. */
+/* What a host function saw when it ran: a stamp from a counter, taken at its start and at its
+ * end. */
 struct sample {
     atomic_int *counter;
     atomic_int begin, end;
@@ -449,18 +461,21 @@ static uint32_t next_random(uint32_t *random)
     return *random >> 8;
 }
 
-/* The model: for each stream, the samples that its next operation comes after, as the number of samples of each stream
- * (a vector clock). A host function must begin after the end of all that its clock has. */
+/* The model: for each stream, the samples that its next operation comes after, as the number of
+ * samples of each stream (a vector clock). A host function must begin after the end of all that its
+ * clock has. */
 static void run_random(uint32_t random)
 {
     static struct sample samples[STREAMS][OPERATIONS];
     static int clocks[STREAMS][OPERATIONS][STREAMS];
-    int counts[STREAMS] = {0}, clock[STREAMS][STREAMS] = {{0}}, event_clock[STREAMS][STREAMS] = {{0}};
+    int counts[STREAMS] = {0}, clock[STREAMS][STREAMS] = {{0}},
+        event_clock[STREAMS][STREAMS] = {{0}};
     driver_stream streams[STREAMS];
     driver_event events[STREAMS];
     atomic_int counter = 0;
     for (int i = 0; i < STREAMS; i++) {
-        streams[i] = i == 0 ? NULL : new_stream(0, i != 3); /* the legacy one, two blocking, one not */
+        /* The legacy one, two blocking, one not */
+        streams[i] = i == 0 ? NULL : new_stream(0, i != 3);
         events[i] = new_event(0);
     }
     uint64_t time = time_now();
@@ -468,7 +483,8 @@ static void run_random(uint32_t random)
         int s = (int)(next_random(&random) % STREAMS), e = (int)(next_random(&random) % STREAMS);
         uint32_t operation = next_random(&random) % 8;
         bool queues = operation != 3 && operation != 4;
-        for (int other = 0; other < 3 && s < 3; other++) /* the legacy rule, for all that is put into a stream */
+        /* The legacy rule, for all that is put into a stream */
+        for (int other = 0; other < 3 && s < 3; other++)
             if (queues && (s == 0 || other == 0))
                 for (int k = 0; k < STREAMS; k++)
                     if (clock[s][k] < clock[other][k])
@@ -560,7 +576,8 @@ static void many_streams_wait_for_one(void **state)
     for (uint64_t now = 6; now < COUNT; now++) {
         assert_ok(tarn_host_advance(now));
         for (int i = 0; i < COUNT; i++)
-            assert_int_equal(driver->stream_query(0, streams[i]) == TARN_OK, (uint64_t)(i * 7 % COUNT) <= now);
+            assert_int_equal(driver->stream_query(0, streams[i]) == TARN_OK,
+                             (uint64_t)(i * 7 % COUNT) <= now);
     }
 }
 

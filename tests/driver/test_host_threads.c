@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Everything at once from several threads: for the thread sanitizer, and the books must balance afterwards. */
+/* Everything at once from several threads: for the thread sanitizer, and the books must balance
+ * afterwards. */
 #include "host_test.h"
 
 #include <pthread.h>
@@ -31,7 +32,8 @@ struct storm {
     driver_event shared; /* recorded and waited for by all */
 };
 
-static void storm_round(struct storm *storm, uintptr_t range, driver_stream stream, driver_event event)
+static void storm_round(struct storm *storm, uintptr_t range, driver_stream stream,
+                        driver_event event)
 {
     uint32_t random = storm->random = storm->random * 1664525u + 1013904223u;
     int device = storm->device;

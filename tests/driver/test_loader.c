@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Opening libraries by name: the order, the texts, what is missing. libm stands for a vendor's library. */
+/* Opening libraries by name: the order, the texts, what is missing. libm stands for a vendor's
+ * library. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +65,8 @@ static void what_was_tried_is_told(void **state)
 
     char little[24];
     memset(little, 'x', sizeof little);
-    assert_int_equal(loader_open(sonames, &loaded, little, sizeof little), TARN_ERROR_LIBRARY_NOT_FOUND);
+    assert_int_equal(loader_open(sonames, &loaded, little, sizeof little),
+                     TARN_ERROR_LIBRARY_NOT_FOUND);
     assert_int_equal(strlen(little), sizeof little - 1);
     assert_int_equal(loader_open(sonames, &loaded, NULL, 0), TARN_ERROR_LIBRARY_NOT_FOUND);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* AMD's own libamdhip64 on a machine without an AMD device, which is what many machines with it are: it is opened, says that
- * there is none, and tarn says so and takes the host device. Skipped where it is not installed or there is a device. */
+/* AMD's own libamdhip64 on a machine without an AMD device, which is what many machines with it
+ * are: it is opened, says that there is none, and tarn says so and takes the host device. Skipped
+ * where it is not installed or there is a device. */
 #include "hip_test.h"
 
 static int finish_all(void **state)
@@ -29,7 +30,8 @@ static void the_probe_tells_why(void **state)
     assert_int_equal(hip_probe(&found, why, sizeof why), TARN_ERROR_NO_DRIVER);
     assert_non_null(strstr(why, "libamdhip64.so.5 finds no device: hip"));
     /* From 5.3 on hipGetErrorString() has words of its own, which follow the name. */
-    assert_true(strstr(why, "HIP error 100 (hipErrorNoDevice") || strstr(why, "HIP error 101 (hipErrorInvalidDevice"));
+    assert_true(strstr(why, "HIP error 100 (hipErrorNoDevice") ||
+                strstr(why, "HIP error 101 (hipErrorInvalidDevice"));
     assert_int_equal(found.devices, 0);
 }
 

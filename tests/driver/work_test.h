@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a vendor's driver does as the host device does it: streams and events keep order, copies and fills are work, a capture becomes a
- * graph, dependencies can be replaced, threads use it side by side. */
+/* What a vendor's driver does as the host device does it: streams and events keep order, copies and
+ * fills are work, a capture becomes a graph, dependencies can be replaced, threads use it side by
+ * side. */
 #ifndef TARN_TESTS_DRIVER_WORK_TEST_H
 #define TARN_TESTS_DRIVER_WORK_TEST_H
 
@@ -36,7 +37,8 @@ static void streams_and_events_keep_order(void **state)
     atomic_store(&gate, false);
     atomic_store(&order, 0);
     driver_stream a = new_stream(0, false), b = NULL, c = new_stream(1, true);
-    assert_ok(driver->stream_create(0, -100, false, &b)); /* a priority beyond the range is taken as the greatest */
+    /* A priority beyond the range is taken as the greatest */
+    assert_ok(driver->stream_create(0, -100, false, &b));
     assert_ok(driver->call(0, a, wait_at_gate, &first));
     driver_event event = recorded(0, a);
     assert_ok(driver->stream_wait_event(0, b, event));
@@ -111,7 +113,8 @@ static void a_capture_becomes_a_graph_that_runs(void **state)
     assert_ok(driver->event_record(0, join, other));
     assert_ok(driver->stream_wait_event(0, stream, join));
 
-    /* What a global capture bars, tarn does in relaxed mode: all of this leaves the capture as it is. */
+    /* What a global capture bars, tarn does in relaxed mode: all of this leaves the capture as it
+     * is. */
     uintptr_t more = 0;
     assert_ok(driver->alloc(0, GRANULE, &more));
     assert_ok(driver->free(0, more));
@@ -190,9 +193,11 @@ static void *churn(void *argument)
         driver_stream stream = NULL;
         driver_event event = NULL;
         uintptr_t address = 0;
-        if (driver->stream_create(device, 0, i & 1, &stream) || driver->event_create(device, &event) ||
-            driver->alloc(device, GRANULE, &address) || driver->set(device, address, (unsigned char)i, 64, stream) ||
-            driver->event_record(device, event, stream) || driver->event_synchronize(device, event) ||
+        if (driver->stream_create(device, 0, i & 1, &stream) ||
+            driver->event_create(device, &event) || driver->alloc(device, GRANULE, &address) ||
+            driver->set(device, address, (unsigned char)i, 64, stream) ||
+            driver->event_record(device, event, stream) ||
+            driver->event_synchronize(device, event) ||
             ((unsigned char *)address)[63] != (unsigned char)i || driver->free(device, address) ||
             driver->event_destroy(device, event) || driver->stream_destroy(device, stream))
             return argument;

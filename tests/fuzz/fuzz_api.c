@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Random sequences of calls of the whole public API, on a small host device. Seeds: corpus/api. Two bytes are a call: which header's and by
- * which of two threads, and which function; the bytes behind them choose its arguments, from what earlier calls gave, from what was given
- * back since, and from what never was any of these.
+/* Random sequences of calls of the whole public API, on a small host device. Seeds: corpus/api. Two
+ * bytes are a call: which header's and by which of two threads, and which function; the bytes
+ * behind them choose its arguments, from what earlier calls gave, from what was given back since,
+ * and from what never was any of these.
  *
- * Whatever is called: nothing crashes, a good argument among bad ones does no harm, and when everything is given back nothing is left. The
- * functions of no part are named in tests/build/test_fuzz.sh, with the reason. */
+ * Whatever is called: nothing crashes, a good argument among bad ones does no harm, and when
+ * everything is given back nothing is left. The functions of no part are named in
+ * tests/build/test_fuzz.sh, with the reason. */
 #include "api/api.h"
 #include "driver/driver.h"
 #include "memory/watch/verify.h"
@@ -25,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 extern const tarn_library_row api_library;
 
-static const struct api_call *const parts[] = {api_memory, api_pools, api_streams, api_handles, api_reports, api_host};
+static const struct api_call *const parts[] = {api_memory,  api_pools,   api_streams,
+                                               api_handles, api_reports, api_host};
 #define PARTS (sizeof parts / sizeof *parts)
 
 static const uint8_t *input, *input_end;
@@ -66,7 +69,8 @@ static void run_on_other(void (*call)(void))
 
 /* ---- The beginning ---- */
 
-/* The other thread ends too: at the end of the process the leak sanitizer cannot read what libraries that were opened since keep for it. */
+/* The other thread ends too: at the end of the process the leak sanitizer cannot read what
+ * libraries that were opened since keep for it. */
 static void finish(void)
 {
     char command[128];
@@ -79,7 +83,8 @@ static void finish(void)
 
 static void start(void)
 {
-    const tarn_host_configuration config = {.size = sizeof config, .devices = DEVICES, .memory = DEVICE_MEMORY};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = DEVICES, .memory = DEVICE_MEMORY};
     size_t free_bytes, total;
     DEMAND(tarn_host_configuration_set(&config) == TARN_OK);
     DEMAND(tarn_library_register(&api_library, &world.library) == TARN_OK);
@@ -136,7 +141,8 @@ void end_mine(void)
     while (here->scope_count) {
         tarn_scope scope = here->scopes[--here->scope_count].value;
         if (tarn_scope_end(scope))
-            (void)tarn_scope_leave(scope); /* or another thread's, or of a kind that any thread ended */
+            (void)tarn_scope_leave(scope); /* or another thread's, or of a kind that any thread
+                                              ended */
     }
     for (size_t i = 0; i < 4; i++)
         (void)tarn_workspace_end(&here->calls[i]);
@@ -216,7 +222,8 @@ static void end_settings(void)
 {
     DEMAND(tarn_configuration_set("all:default") == TARN_OK);
     DEMAND(tarn_caching_set(true, NULL) == TARN_OK);
-    DEMAND(tarn_trace_stop() == TARN_OK && tarn_trace_clear() == TARN_OK && tarn_live_stop() == TARN_OK);
+    DEMAND(tarn_trace_stop() == TARN_OK && tarn_trace_clear() == TARN_OK &&
+           tarn_live_stop() == TARN_OK);
     DEMAND(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL) == TARN_OK);
     DEMAND(tarn_workspace_size_set(world.library, 4096) == TARN_OK);
     DEMAND(tarn_pinned_limit_set(DEVICE_MEMORY) == TARN_OK);
@@ -231,7 +238,8 @@ static void nothing_is_left(int device)
     tarn_host_ledger ledger = {.size = sizeof ledger};
     struct arena *arena = NULL;
     DEMAND(tarn_device_trim(device, 0) == TARN_OK);
-    DEMAND(tarn_device_stats_get(device, &stats) == TARN_OK && tarn_host_ledger_get(device, &ledger) == TARN_OK);
+    DEMAND(tarn_device_stats_get(device, &stats) == TARN_OK &&
+           tarn_host_ledger_get(device, &ledger) == TARN_OK);
     DEMAND(stats.allocation[0].current == 0 && stats.allocated_bytes[0].current == 0);
     DEMAND(stats.requested_bytes[0].current == 0 && stats.active_bytes[0].current == 0);
     DEMAND(stats.reserved_bytes[0].current == 0);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into what `tarn run` and `tarn top` read while its writer is at it: clang -fsanitize=fuzzer,address,undefined. Seeds:
- * corpus/book. The input is a list of stores: a byte says into which file (a book, its log, its stacks, a live page, a group), three at
- * which place, one how many bytes follow; 255 of them cut the file there instead. All are read twice: with the stores made, and while a thread makes
- * them and takes them back. Whatever is read is shown, and nothing that is shown moves a cursor.
+/* libFuzzer's way into what `tarn run` and `tarn top` read while its writer is at it: clang
+ * -fsanitize=fuzzer,address,undefined. Seeds: corpus/book. The input is a list of stores: a byte
+ * says into which file (a book, its log, its stacks, a live page, a group), three at which place,
+ * one how many bytes follow; 255 of them cut the file there instead. All are read twice: with the
+ * stores made, and while a thread makes them and takes them back. Whatever is read is shown, and
+ * nothing that is shown moves a cursor.
  *
- * Reader: tools/tarn/launch/books.c copy bound books_read books_account books_holder books_device_sums books_libraries
- * Reader: tools/tarn/launch/run_summary.c row_of row_beside rows_of rows_beside print_rows print_group print_notes
- * Reader: tools/tarn/launch/run_snapshot.c record_at write_frame key_stack key_frames write_entry write_trace write_segment
+ * Reader: tools/tarn/launch/books.c copy bound books_read books_account books_holder
+ * books_device_sums books_libraries Reader: tools/tarn/launch/run_summary.c row_of row_beside
+ * rows_of rows_beside print_rows print_group print_notes Reader: tools/tarn/launch/run_snapshot.c
+ * record_at write_frame key_stack key_frames write_entry write_trace write_segment
  */
 #include "launch/residue.h"
 #include "launch/run_live.h"
@@ -71,7 +74,7 @@ static void target_in_folder(int which, const char *name, const void *sound, siz
     target_make(which, path, sound, size);
 }
 
-/* Starting --------------------------------------------------------------------------------------------------------- */
+/* Starting ------------------------------------------------------------------------------------- */
 
 static void book_make(void)
 {
@@ -97,7 +100,8 @@ static void book_make(void)
     book.process = (uint32_t)getpid();
     for (unsigned i = 0; i < 2; i++) {
         struct book_device *device = &book.device[i];
-        *device = (struct book_device){.total = 1 << 30, .limit = i ? UINT64_MAX : 1 << 29, .used = 3 << 20};
+        *device = (struct book_device){
+            .total = 1 << 30, .limit = i ? UINT64_MAX : 1 << 29, .used = 3 << 20};
         device->uuid[0] = (char)('a' + i);
         strcpy(device->name, "a device");
         strcpy(device->address, "0000:01:00.0");
@@ -106,15 +110,16 @@ static void book_make(void)
         for (unsigned j = 0; j < 3; j++)
             for (unsigned k = 0; k < RUN_KINDS; k++) {
                 book.holder[i][j].live = book.holder[i][j].peak = 1 << 20;
-                book.account[i][j][k] =
-                    (struct book_account){.made = 2, .made_bytes = 2 << 20, .live = 1 << 20, .peak = 1 << 20};
+                book.account[i][j][k] = (struct book_account){
+                    .made = 2, .made_bytes = 2 << 20, .live = 1 << 20, .peak = 1 << 20};
             }
     }
     strcpy(book.library[1].path, "/usr/lib/libfirst.so");
     strcpy(book.library[2].path, "/usr/lib/libsecond.so");
     book.site[1] = (struct book_site){.offset = 16, .library = 1, .symbol = "first"};
     book.site[2] = (struct book_site){.offset = 32, .library = 2};
-    book.desk[0] = (struct book_desk){.account = book_account_number(0, 1, RUN_PLAIN) + 1, .made = 1, .live = 5};
+    book.desk[0] = (struct book_desk){
+        .account = book_account_number(0, 1, RUN_PLAIN) + 1, .made = 1, .live = 5};
     target_in_folder(BOOK, "1-0.book", &book, sizeof book);
 }
 
@@ -147,8 +152,10 @@ static void page_make(void)
                                .sequence = 2};
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct survey *survey = &page.survey;
-    survey->device_count = survey->handle_count = survey->library_count = (struct survey_count){1, 1};
-    survey->devices[0] = (struct survey_device){.used = 1, .name = "a device", .total = 1 << 30, .free = 1 << 29};
+    survey->device_count = survey->handle_count = survey->library_count =
+        (struct survey_count){1, 1};
+    survey->devices[0] =
+        (struct survey_device){.used = 1, .name = "a device", .total = 1 << 30, .free = 1 << 29};
     strcpy(survey->libraries[0].name, "libfirst.so");
     target_in_folder(PAGE, PAGE_PREFIX "1", &page, sizeof page);
     demand(fcntl(targets[PAGE].file, F_OFD_SETLK, &lock) == 0);
@@ -162,7 +169,8 @@ static void group_make(void)
     demand(sound && group_open(&group, name, "1073741824", why, sizeof why));
     demand(pread(group.file, sound, sizeof *sound, 0) == (ssize_t)sizeof *sound);
     sound->slots = 2;
-    sound->device[0] = group_device(((const struct book *)(const void *)targets[BOOK].sound)->device[0].uuid);
+    sound->device[0] =
+        group_device(((const struct book *)(const void *)targets[BOOK].sound)->device[0].uuid);
     sound->slot[0].process = 1;
     sound->slot[0].device[0].used = 1 << 20;
     target_make(GROUP, group.path, sound, sizeof *sound);
@@ -195,7 +203,7 @@ static void start(void)
            NULL); /* where it is said what was written; a sanitizer's reports go elsewhere */
 }
 
-/* Writing ---------------------------------------------------------------------------------------------------------- */
+/* Writing -------------------------------------------------------------------------------------- */
 
 static struct {
     const uint8_t *data;
@@ -208,7 +216,8 @@ static void store_all(void)
     const uint8_t *at = stores.data, *end = at + stores.size;
     while (end - at >= 5) {
         const struct target *target = &targets[at[0] % FILES];
-        size_t place = ((size_t)at[1] | (size_t)at[2] << 8 | (size_t)at[3] << 16) % target->size, length = at[4];
+        size_t place = ((size_t)at[1] | (size_t)at[2] << 8 | (size_t)at[3] << 16) % target->size,
+               length = at[4];
         at += 5;
         if (length == CUT) {
             demand(ftruncate(target->file, (off_t)place) == 0);
@@ -236,7 +245,7 @@ static void *write_on(void *unused)
     return unused;
 }
 
-/* Reading ---------------------------------------------------------------------------------------------------------- */
+/* Reading -------------------------------------------------------------------------------------- */
 
 static void moves_no_cursor(const char *text, size_t length)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into the language of the settings: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/config.
- * A text that is refused names a column of its own and changes nothing; one that is read is in range, and what is written
- * of it gives the same settings from any others.
+/* libFuzzer's way into the language of the settings: clang -fsanitize=fuzzer,address,undefined.
+ * Seeds: corpus/config. A text that is refused names a column of its own and changes nothing; one
+ * that is read is in range, and what is written of it gives the same settings from any others.
  *
  * Reader: src/memory/settings/config_text.c
  */
@@ -35,7 +35,8 @@ static void check_ranges(const struct memory_config *config)
     demand(config->pinned_num_register_threads >= 1 && config->pinned_num_register_threads <= 128);
     for (unsigned shift = 0; shift < 60; shift++) {
         size_t asked = ((size_t)1 << shift) + 1, rounded = config_round(config, asked);
-        demand(rounded >= asked && rounded <= 2 * asked + TARN_BLOCK_UNIT && rounded % TARN_BLOCK_UNIT == 0);
+        demand(rounded >= asked && rounded <= 2 * asked + TARN_BLOCK_UNIT &&
+               rounded % TARN_BLOCK_UNIT == 0);
     }
 }
 

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into what environment variables say: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/environment. The first byte
- * chooses the variable, the others are its value; of TARN_HOST_COSTS they are the file that it names. TARN_ALLOC_CONF has a target of
- * its own (fuzz_config.c), and so has the plan that it can name. What is refused names its variable, and what is read is in range.
+/* libFuzzer's way into what environment variables say: clang -fsanitize=fuzzer,address,undefined.
+ * Seeds: corpus/environment. The first byte chooses the variable, the others are its value; of
+ * TARN_HOST_COSTS they are the file that it names. TARN_ALLOC_CONF has a target of its own
+ * (fuzz_config.c), and so has the plan that it can name. What is refused names its variable, and
+ * what is read is in range.
  *
  * Reader: src/base/debug_words.c
  * Reader: src/device/tracing.c is_word read_word bad_word tracing_words_parse
- * Reader: src/driver/host/host.c parse_number read_variable choose_devices choose_memory choose_maps start_locked host_start
- * Reader: src/driver/host/host_clock.c costs_wrong cost_read costs_read_line costs_read host_costs_start kind_named
- * Reader: src/driver/host/host_peer.c host_peers_start
+ * Reader: src/driver/host/host.c parse_number read_variable choose_devices choose_memory
+ * choose_maps start_locked host_start Reader: src/driver/host/host_clock.c costs_wrong cost_read
+ * costs_read_line costs_read host_costs_start kind_named Reader: src/driver/host/host_peer.c
+ * host_peers_start
  * Reader: src/report/live.c is_name wish read_number read_settings_controlled
  */
 #include "base/debug_words.h"
@@ -35,8 +38,8 @@ static void demand(bool condition)
 
 static void must_name(tarn_status status, const char *variable)
 {
-    demand(!status ||
-           (status == TARN_ERROR_CONFIGURATION && strncmp(tarn_last_error(), variable, strlen(variable)) == 0));
+    demand(!status || (status == TARN_ERROR_CONFIGURATION &&
+                       strncmp(tarn_last_error(), variable, strlen(variable)) == 0));
 }
 
 static void try_debug(const char *text)
@@ -59,7 +62,8 @@ static void try_trace(const char *text)
     tarn_trace_options options;
     tarn_status status = tracing_words_parse(text, &options, &on);
     must_name(status, "TARN_TRACE: ");
-    demand(status || (options.records <= (size_t)1 << 28 && options.stacks <= TARN_TRACE_STACKS_ALL));
+    demand(status ||
+           (options.records <= (size_t)1 << 28 && options.stacks <= TARN_TRACE_STACKS_ALL));
 }
 
 /* The host device starts and ends with each, and nothing of it is used meanwhile. */
@@ -70,7 +74,8 @@ static void try_host(const char *variable)
     if (status)
         return;
     int devices = atomic_load(&host.devices);
-    demand(devices >= 1 && devices <= TARN_MAX_DEVICES && host.device[devices - 1].memory > 0 && host.maps > 0);
+    demand(devices >= 1 && devices <= TARN_MAX_DEVICES && host.device[devices - 1].memory > 0 &&
+           host.maps > 0);
     host_finish();
 }
 

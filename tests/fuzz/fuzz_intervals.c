@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into the reader of blocks with known lifetimes: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/intervals. What
- * does not begin with the header gets one, so that the lines are met. Whatever is read must be within the bounds of the header; whatever is
- * not must name its line.
+/* libFuzzer's way into the reader of blocks with known lifetimes: clang
+ * -fsanitize=fuzzer,address,undefined. Seeds: corpus/intervals. What does not begin with the header
+ * gets one, so that the lines are met. Whatever is read must be within the bounds of the header;
+ * whatever is not must name its line.
  *
- * Reader: tools/tarn/input/intervals.c fail fail_field next_line cut read_header parse read_field add read_block intervals_read
+ * Reader: tools/tarn/input/intervals.c fail fail_field next_line cut read_header parse read_field
+ * add read_block intervals_read
  */
 #include "input/intervals.h"
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into what `tarn top` reads of other processes: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/page. A page is
- * made that is right, and shown twice with what the input says put into it: three bytes of place, one of length, and as many bytes; before
- * these, a byte of flags and two of the length that the file is cut to. Whatever is read must be shown, as a table and as JSON.
+/* libFuzzer's way into what `tarn top` reads of other processes: clang
+ * -fsanitize=fuzzer,address,undefined. Seeds: corpus/page. A page is made that is right, and shown
+ * twice with what the input says put into it: three bytes of place, one of length, and as many
+ * bytes; before these, a byte of flags and two of the length that the file is cut to. Whatever is
+ * read must be shown, as a table and as JSON.
  *
- * Reader: tools/tarn/top/top_page.c read_head top_open count_fits is_sound read_sequence copy read_until top_read name_entry read_entry look_at
- * Reader: tools/tarn/top/top_frame.c
+ * Reader: tools/tarn/top/top_page.c read_head top_open count_fits is_sound read_sequence copy
+ * read_until top_read name_entry read_entry look_at Reader: tools/tarn/top/top_frame.c
  * Reader: tools/tarn/top/top_json.c
  * Reader: tools/tarn/top/fleet.c fleet_make
  */
@@ -73,16 +75,22 @@ static void use_handle(void)
 
 static void start(void)
 {
-    const tarn_host_configuration config = {.size = sizeof config, .devices = 2, .memory = (size_t)64 << 20};
-    const struct page_head head = {
-        .interval_ns = 250000000, .started = 1700000000, .name = "fuzz", .library = "0.1.0", .driver = "host"};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = 2, .memory = (size_t)64 << 20};
+    const struct page_head head = {.interval_ns = 250000000,
+                                   .started = 1700000000,
+                                   .name = "fuzz",
+                                   .library = "0.1.0",
+                                   .driver = "host"};
     struct page_file file;
     struct surveyor *surveyor = calloc(1, sizeof *surveyor);
     tarn_pool *pool = NULL;
     void *block = NULL;
     demand(surveyor && mkdtemp(directory) && atexit(remove_directory) == 0);
-    demand(tarn_host_configuration_set(&config) == TARN_OK && tarn_pool_create(NULL, &pool) == TARN_OK);
-    demand(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 1 << 20, &block) == TARN_OK && tarn_malloc(4096));
+    demand(tarn_host_configuration_set(&config) == TARN_OK &&
+           tarn_pool_create(NULL, &pool) == TARN_OK);
+    demand(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 1 << 20, &block) == TARN_OK &&
+           tarn_malloc(4096));
     demand(tarn_pinned_alloc(TARN_STREAM_CURRENT, 4096, &block) == TARN_OK);
     use_handle();
     survey_take(surveyor);
@@ -98,7 +106,8 @@ static void damage(struct page *page, const uint8_t *data, size_t size)
 {
     uint8_t *bytes = (uint8_t *)page;
     while (size > 4) {
-        size_t place = (size_t)data[0] | (size_t)data[1] << 8 | (size_t)data[2] << 16, length = data[3];
+        size_t place = (size_t)data[0] | (size_t)data[1] << 8 | (size_t)data[2] << 16,
+               length = data[3];
         data += 4;
         size -= 4;
         length = length < size ? length : size;
@@ -125,15 +134,18 @@ static void show(const struct top_reading *before, const struct top_reading *now
                             .silent = flags & HAS_ROWS ? 5 : 0};
     struct top_frame frame = {0};
     top_frame_make(&frame, before, now, &look);
-    for (size_t i = 0; i < frame.length; i++) /* nothing of it moves a cursor, except for colours that were asked for */
-        demand((unsigned char)frame.text[i] >= 0x20 || frame.text[i] == '\n' || (flags & HAS_COLOUR));
+    for (size_t i = 0; i < frame.length; i++) /* nothing of it moves a cursor, except for colours
+                                                 that were asked for */
+        demand((unsigned char)frame.text[i] >= 0x20 || frame.text[i] == '\n' ||
+               (flags & HAS_COLOUR));
     top_frame_finish(&frame);
     FILE *out = fopen("/dev/null", "w");
     demand(out && top_json_write(out, before, now, look.device));
     fclose(out);
 }
 
-/* All pages that there are, as `tarn top` and `tarn metrics` show them: twice, so that there is a history. */
+/* All pages that there are, as `tarn top` and `tarn metrics` show them: twice, so that there is a
+ * history. */
 static void show_list(void)
 {
     struct top_look look = {.device = -1};
@@ -144,7 +156,8 @@ static void show_list(void)
     FILE *out = fopen("/dev/null", "w");
     for (int i = 0; i < 2; i++)
         if (top_list_make(directory, 0, &lists[i]) &&
-            fleet_make(&lists[i], i ? &fleets[0] : NULL, i ? FLEET_BY_RATE : FLEET_BY_RESERVED, &fleets[i])) {
+            fleet_make(&lists[i], i ? &fleets[0] : NULL, i ? FLEET_BY_RATE : FLEET_BY_RESERVED,
+                       &fleets[i])) {
             fleet_frame(&frame, &fleets[i], &look);
             demand(out && top_json_list(out, &fleets[i]));
         }
@@ -194,7 +207,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 3)
         return 0;
     uint8_t flags = data[0];
-    size_t length = flags & IS_CUT ? ((size_t)data[1] | (size_t)data[2] << 8) * 16 % sizeof page : sizeof page;
+    size_t length =
+        flags & IS_CUT ? ((size_t)data[1] | (size_t)data[2] << 8) * 16 % sizeof page : sizeof page;
     memcpy(&page, &sound, sizeof page);
     damage(&page, data + 3, size - 3);
     if (!(flags & HAS_OTHER_MAGIC))

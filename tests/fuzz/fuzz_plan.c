@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into the reader of plans: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/plan. A checksum that is wrong is put
- * right, so that what it covers is met too, unless the highest bit of the pool's number is set. Of less than two bytes something else is
- * opened.
+/* libFuzzer's way into the reader of plans: clang -fsanitize=fuzzer,address,undefined. Seeds:
+ * corpus/plan. A checksum that is wrong is put right, so that what it covers is met too, unless the
+ * highest bit of the pool's number is set. Of less than two bytes something else is opened.
  * Whatever is read must be within its own numbers; whatever is not must say why.
  *
  * Reader: src/memory/settings/plan_file.c
@@ -37,7 +37,8 @@ static void check_arena(const struct plan *plan)
         demand((request->offset + (uint64_t)request->size) * TARN_BLOCK_UNIT <= header->arena);
         demand(request->end > i && request->end <= header->count);
         demand(request->end <= plan->latest[i / PLAN_GROUP]);
-        demand(i == 0 || plan->requests[plan->by_offset[i - 1]].offset <= plan->requests[plan->by_offset[i]].offset);
+        demand(i == 0 || plan->requests[plan->by_offset[i - 1]].offset <=
+                             plan->requests[plan->by_offset[i]].offset);
     }
 }
 
@@ -48,15 +49,16 @@ static void check(const struct plan *plan)
     demand(arenas <= PLAN_ARENAS_MOST);
     for (uint32_t i = 0; i < arenas; i++, plan = plan->next) {
         demand(plan && plan->header.behind == arenas - 1 - i);
-        demand(plan->header.pool <= pools + 1 && (!plan->header.pool || plan->header.version == PLAN_VERSION_POOLS));
+        demand(plan->header.pool <= pools + 1 &&
+               (!plan->header.pool || plan->header.version == PLAN_VERSION_POOLS));
         pools = plan->header.pool > pools ? plan->header.pool : pools;
         check_arena(plan);
     }
     demand(!plan);
 }
 
-/* A copy with the checksums that belong there, of each arena that has room for one and for as many requests as it says, except where the
- * pool's number asks for none. */
+/* A copy with the checksums that belong there, of each arena that has room for one and for as many
+ * requests as it says, except where the pool's number asks for none. */
 static uint8_t *mend(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size + 1);
@@ -89,7 +91,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *repaired = mend(data, size);
     int file = memfd_create("plan", MFD_CLOEXEC);
     if (repaired && file >= 0 && write(file, repaired, size) == (ssize_t)size) {
-        snprintf(path, sizeof path, size > 1 ? "/proc/self/fd/%d" : size ? "/proc/self/fd" : "/nowhere/%d", file);
+        snprintf(path, sizeof path,
+                 size > 1 ? "/proc/self/fd/%d"
+                 : size   ? "/proc/self/fd"
+                          : "/nowhere/%d",
+                 file);
         if (plan_load("here", path, &plan) == TARN_OK)
             check(plan);
         else

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into the reader of RMM's logs: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/rmm. What does not begin with the
- * header gets one, so that the lines are met. Whatever is read must make a workload; whatever is not must name its line.
+/* libFuzzer's way into the reader of RMM's logs: clang -fsanitize=fuzzer,address,undefined. Seeds:
+ * corpus/rmm. What does not begin with the header gets one, so that the lines are met. Whatever is
+ * read must make a workload; whatever is not must name its line.
  *
  * Reader: tools/tarn/input/rmm_csv.c
  */
@@ -41,7 +42,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct snapshot snapshot;
     struct snapshot_error error;
-    size_t prefix = size >= sizeof header - 1 && memcmp(data, header, sizeof header - 1) == 0 ? 0 : sizeof header - 1;
+    size_t prefix = size >= sizeof header - 1 && memcmp(data, header, sizeof header - 1) == 0
+                        ? 0
+                        : sizeof header - 1;
     uint8_t *log = malloc(prefix + size + 1);
     if (!log)
         return 0;

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into what arrives on a socket as a share: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/share. The first
- * byte is the kind of socket and what is done with what arrived, the second how many files come with each message; then a head and any
- * number of chunks, of a block or of a pool. The head of a pool comes with a board. What is refused leaves no file open, and what is imported can be written to its end.
+/* libFuzzer's way into what arrives on a socket as a share: clang
+ * -fsanitize=fuzzer,address,undefined. Seeds: corpus/share. The first byte is the kind of socket
+ * and what is done with what arrived, the second how many files come with each message; then a head
+ * and any number of chunks, of a block or of a pool. The head of a pool comes with a board. What is
+ * refused leaves no file open, and what is imported can be written to its end.
  *
- * Reader: src/memory/share/share.c share_known share_create share_destroy malformed share_head_check share_check tarn_share_info_get
- * Reader: src/memory/share/wire.c
+ * Reader: src/memory/share/share.c share_known share_create share_destroy malformed
+ * share_head_check share_check tarn_share_info_get Reader: src/memory/share/wire.c
  * Reader: src/memory/share/import.c
- * Reader: src/memory/share/pool_import.c list_make segment_at segment_like import_pool change tarn_imported_pool_find
+ * Reader: src/memory/share/pool_import.c list_make segment_at segment_like import_pool change
+ * tarn_imported_pool_find
  */
 #include "driver/driver.h"
 #include "memory/share/share.h"
@@ -55,7 +58,8 @@ static int open_files(void)
 /* A device, and a piece of one granule to send. */
 static void start(void)
 {
-    const tarn_host_configuration config = {.size = sizeof config, .devices = 2, .memory = 64 * GRANULE};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = 2, .memory = 64 * GRANULE};
     driver_piece piece = 0;
     size_t free_bytes = 0, total = 0;
     demand(tarn_host_configuration_set(&config) == TARN_OK &&
@@ -69,7 +73,8 @@ static void start(void)
     demand(fcntl(board, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
 }
 
-static void send_message(int socket, const uint8_t *bytes, size_t size, const int *sent, size_t count)
+static void send_message(int socket, const uint8_t *bytes, size_t size, const int *sent,
+                         size_t count)
 {
     union {
         struct cmsghdr header;
@@ -89,7 +94,8 @@ static void send_message(int socket, const uint8_t *bytes, size_t size, const in
     (void)sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); /* what does not fit is cut off */
 }
 
-/* An import is not a block of this process, and the same memory a second time is the same address. */
+/* An import is not a block of this process, and the same memory a second time is the same
+ * address. */
 static void use(const tarn_share *share, const tarn_share_info *info, int device)
 {
     void *pointer = NULL, *again = NULL;
@@ -99,14 +105,15 @@ static void use(const tarn_share *share, const tarn_share_info *info, int device
     ((volatile char *)pointer)[info->bytes - 1] = 1;
     *(volatile char *)pointer = 1;
     demand(tarn_import(share, device, &again) == TARN_OK && again == pointer);
-    demand(tarn_pointer_info_get((char *)pointer + info->bytes - 1, &block) == TARN_OK && block.base == pointer &&
-           block.imported);
+    demand(tarn_pointer_info_get((char *)pointer + info->bytes - 1, &block) == TARN_OK &&
+           block.base == pointer && block.imported);
     demand(tarn_free(pointer) == TARN_ERROR_INVALID_POINTER);
     demand(tarn_import_close(pointer) == TARN_OK && tarn_import_close(pointer) == TARN_OK);
     demand(tarn_import_close(pointer) == TARN_ERROR_INVALID_POINTER);
 }
 
-/* An import is brought up to what it is already; each segment is there to its end, at the exporter's address of it. */
+/* An import is brought up to what it is already; each segment is there to its end, at the
+ * exporter's address of it. */
 static void use_pool(const tarn_share *share, int device)
 {
     tarn_imported_pool *imported = NULL;
@@ -119,12 +126,14 @@ static void use_pool(const tarn_share *share, int device)
     for (uint32_t i = 0; i < share->head.parts; i++) {
         const struct share_part *part = &share->parts[i];
         void *pointer = NULL;
-        demand(tarn_imported_pool_find(imported, (void *)(uintptr_t)part->address, part->size, &pointer) == TARN_OK);
+        demand(tarn_imported_pool_find(imported, (void *)(uintptr_t)part->address, part->size,
+                                       &pointer) == TARN_OK);
         *(volatile char *)pointer = ((volatile char *)pointer)[part->size - 1];
-        demand(tarn_imported_pool_find(imported, (void *)(uintptr_t)part->address, part->size + 1, &pointer) ==
-               TARN_ERROR_INVALID_POINTER);
+        demand(tarn_imported_pool_find(imported, (void *)(uintptr_t)part->address, part->size + 1,
+                                       &pointer) == TARN_ERROR_INVALID_POINTER);
     }
-    demand(tarn_imported_pool_state_get(imported, &state) == TARN_OK && state == TARN_IMPORT_ORPHANED);
+    demand(tarn_imported_pool_state_get(imported, &state) == TARN_OK &&
+           state == TARN_IMPORT_ORPHANED);
     demand(tarn_imported_pool_close(imported) == TARN_OK);
     demand(tarn_imported_pool_close(imported) == TARN_ERROR_INVALID_ARGUMENT);
 }
@@ -136,9 +145,11 @@ static void send_on(const tarn_share *share, const tarn_share_info *info)
     tarn_share *same = NULL;
     tarn_share_info there = {.size = sizeof there};
     demand(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-    demand(tarn_share_send(ends[0], share) == TARN_OK && tarn_share_receive(ends[1], &same) == TARN_OK);
+    demand(tarn_share_send(ends[0], share) == TARN_OK &&
+           tarn_share_receive(ends[1], &same) == TARN_OK);
     demand(tarn_share_info_get(same, &there) == TARN_OK && memcmp(&there, info, sizeof there) == 0);
-    demand(tarn_share_close(same) == TARN_OK && tarn_share_close(same) == TARN_ERROR_INVALID_ARGUMENT);
+    demand(tarn_share_close(same) == TARN_OK &&
+           tarn_share_close(same) == TARN_ERROR_INVALID_ARGUMENT);
     close(ends[0]);
     demand(tarn_share_send(ends[1], share) == TARN_ERROR_SYSTEM);
     close(ends[1]);
@@ -175,7 +186,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t flags = data[0];
     size_t count = data[1] % (MOST + 1u),
            head = size - 2 < sizeof(struct share_head) ? size - 2 : sizeof(struct share_head);
-    demand(socketpair(AF_UNIX, (flags & IS_STREAM ? SOCK_STREAM : SOCK_SEQPACKET) | SOCK_NONBLOCK, 0, ends) == 0);
+    demand(socketpair(AF_UNIX, (flags & IS_STREAM ? SOCK_STREAM : SOCK_SEQPACKET) | SOCK_NONBLOCK,
+                      0, ends) == 0);
     data += 2;
     size -= 2;
     bool pool = head >= 8 && memcmp(data, &pool_magic, 8) == 0;

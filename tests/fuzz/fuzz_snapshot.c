@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into the reader of snapshots and into their analysis: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/snapshot.
- * Whatever is read must be whole; whatever is not must say why.
+/* libFuzzer's way into the reader of snapshots and into their analysis: clang
+ * -fsanitize=fuzzer,address,undefined. Seeds: corpus/snapshot. Whatever is read must be whole;
+ * whatever is not must say why.
  *
  * Reader: tools/tarn/input/pickle.c
  * Reader: tools/tarn/input/pickle_input.c
@@ -50,7 +51,8 @@ static void analyse(const struct snapshot *snapshot, int device)
 }
 
 /* An odd number of bytes comes from a file, which is read piece by piece. */
-static bool read_one(const uint8_t *data, size_t size, struct snapshot *snapshot, struct snapshot_error *error)
+static bool read_one(const uint8_t *data, size_t size, struct snapshot *snapshot,
+                     struct snapshot_error *error)
 {
     char path[64];
     if (size % 2 == 0)
@@ -69,7 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct snapshot snapshot;
     struct snapshot_error error;
     if (!read_one(data, size, &snapshot, &error)) {
-        if (strncmp(error.text, "byte ", 5) != 0 && strncmp(error.text, "line ", 5) != 0) /* the latter of an RMM log */
+        /* The latter of an RMM log */
+        if (strncmp(error.text, "byte ", 5) != 0 && strncmp(error.text, "line ", 5) != 0)
             abort();
         return 0;
     }

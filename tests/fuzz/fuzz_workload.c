@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* libFuzzer's way into what is made of a trace: clang -fsanitize=fuzzer,address,undefined. Seeds: corpus/workload. Four bytes are an event,
- * a mark of tarn, a segment or a block of it: kind, address, size, and stream with pool and thread. However they contradict each
- * other, each block is allocated once, then freed and completed at most once, and what is made of the workload stays whole.
+/* libFuzzer's way into what is made of a trace: clang -fsanitize=fuzzer,address,undefined. Seeds:
+ * corpus/workload. Four bytes are an event, a mark of tarn, a segment or a block of it: kind,
+ * address, size, and stream with pool and thread. However they contradict each other, each block is
+ * allocated once, then freed and completed at most once, and what is made of the workload stays
+ * whole.
  *
  * Reader: tools/tarn/input/workload.c
  */
@@ -29,12 +31,15 @@ static void demand(bool condition)
 
 static void check_op(const struct workload *workload, const struct workload_op *op, uint8_t *life)
 {
-    bool dropped = op->action == WORKLOAD_OTHER && op->block == WORKLOAD_NO_BLOCK; /* as a block of 0 bytes is */
+    /* As a block of 0 bytes is */
+    bool dropped = op->action == WORKLOAD_OTHER && op->block == WORKLOAD_NO_BLOCK;
     bool before = op->event == WORKLOAD_BEFORE && (op->action == WORKLOAD_FREE || dropped);
     demand((before || op->event < workload->event_count) && op->thread < workload->thread_count);
     demand(op->stream == WORKLOAD_NO_STREAM || op->stream < workload->stream_count);
-    demand(op->action != WORKLOAD_WAIT || (op->stream < workload->stream_count && op->other < workload->stream_count));
-    demand(op->action != WORKLOAD_CAPTURE || op->other == WORKLOAD_NO_POOL || op->other < workload->pool_count);
+    demand(op->action != WORKLOAD_WAIT ||
+           (op->stream < workload->stream_count && op->other < workload->stream_count));
+    demand(op->action != WORKLOAD_CAPTURE || op->other == WORKLOAD_NO_POOL ||
+           op->other < workload->pool_count);
     demand(op->action != WORKLOAD_TRIM || op->other < workload->pool_count);
     demand(op->action != WORKLOAD_POOL_END || (op->other > 0 && op->other < workload->pool_count));
     if (op->block == WORKLOAD_NO_BLOCK)
@@ -66,7 +71,8 @@ static void use(struct workload *workload, uint8_t choice)
     struct plan_draft draft;
     char error[256];
     check(workload);
-    const struct c10_policy native = c10_policy_default(false), expandable = c10_policy_default(true);
+    const struct c10_policy native = c10_policy_default(false),
+                            expandable = c10_policy_default(true);
     (void)c10_run(workload, &native, UINT64_C(64) << 20, &result);
     (void)c10_run(workload, &expandable, UINT64_C(64) << 20, &result);
     const struct packing_limits limits = {.steps = 10000, .seconds = 1000};
@@ -80,7 +86,8 @@ static void use(struct workload *workload, uint8_t choice)
         for (uint32_t i = 0; i < draft.count; i++) {
             demand(draft.arenas[i].found.height >= draft.arenas[i].found.bound);
             demand(draft.arenas[i].header.behind == draft.count - 1 - i);
-            demand(draft.arenas[i].header.pool <= draft.pools && !draft.arenas[i].header.pool == !draft.arenas[i].pool);
+            demand(draft.arenas[i].header.pool <= draft.pools &&
+                   !draft.arenas[i].header.pool == !draft.arenas[i].pool);
             demand(i == 0 || draft.arenas[i].first > draft.arenas[i - 1].first);
             height += draft.arenas[i].header.arena;
         }
@@ -109,27 +116,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const uint8_t *at = data + i;
         uint32_t stream = at[3] % 3, thread = at[3] / 32;
         if (at[0] < 128) {
-            events[event_count++] = (struct snapshot_event){.action = at[0] % (SNAPSHOT_OTHER + 1),
-                                                            .address = (uint64_t)at[1] << 12,
-                                                            .size = (uint64_t)at[2] << (at[0] / 16),
-                                                            .time_us = at[3] == 255 ? SNAPSHOT_NO_TIME : at[3],
-                                                            .stream = stream,
-                                                            .pool = at[3] / 4 % 2,
-                                                            .thread = thread};
+            events[event_count++] =
+                (struct snapshot_event){.action = at[0] % (SNAPSHOT_OTHER + 1),
+                                        .address = (uint64_t)at[1] << 12,
+                                        .size = (uint64_t)at[2] << (at[0] / 16),
+                                        .time_us = at[3] == 255 ? SNAPSHOT_NO_TIME : at[3],
+                                        .stream = stream,
+                                        .pool = at[3] / 4 % 2,
+                                        .thread = thread};
         } else if (at[0] >= 240 && segment_count < SEGMENTS && (at[0] >= 252 || !segment_count)) {
-            segments[segment_count++] = (struct snapshot_segment){.address = (uint64_t)at[1] << 12,
-                                                                  .total_size = (uint64_t)at[2] << (at[0] % 4 * 18),
-                                                                  .device = at[3] == 255,
-                                                                  .stream_place = stream,
-                                                                  .pool_place = at[3] / 4 % 2,
-                                                                  .first_block = block_count};
+            segments[segment_count++] =
+                (struct snapshot_segment){.address = (uint64_t)at[1] << 12,
+                                          .total_size = (uint64_t)at[2] << (at[0] % 4 * 18),
+                                          .device = at[3] == 255,
+                                          .stream_place = stream,
+                                          .pool_place = at[3] / 4 % 2,
+                                          .first_block = block_count};
         } else if (at[0] >= 240) {
             struct snapshot_segment *last = &segments[segment_count - 1];
             if (last->block_count == 4)
                 continue;
             last->block_count++;
-            blocks[block_count++] = (struct snapshot_block){
-                .address = (uint64_t)at[1] << 12, .size = at[2], .requested_size = at[2] / 2, .state = at[3] % 3};
+            blocks[block_count++] = (struct snapshot_block){.address = (uint64_t)at[1] << 12,
+                                                            .size = at[2],
+                                                            .requested_size = at[2] / 2,
+                                                            .state = at[3] % 3};
         } else {
             marks[mark_count++] = (struct snapshot_mark){.kind = at[0] % (SNAPSHOT_MARK_OTHER + 1),
                                                          .at = event_count,
@@ -140,20 +151,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                                          .thread = thread};
         }
     }
-    struct snapshot_trace trace = {
-        .events = events, .event_count = event_count, .exact_from = size && data[0] < event_count ? data[0] : 0};
-    struct snapshot snapshot = {
-        .traces = &trace,
-        .trace_count = 1,
-        .segments = segments,
-        .segment_count = segment_count,
-        .blocks = blocks,
-        .block_count = block_count,
-        .streams = streams,
-        .stream_count = 3,
-        .pools = pools,
-        .pool_count = 2,
-        .tarn = {.there = size % 2, .devices = &device, .device_count = 1, .marks = marks, .mark_count = mark_count}};
+    struct snapshot_trace trace = {.events = events,
+                                   .event_count = event_count,
+                                   .exact_from = size && data[0] < event_count ? data[0] : 0};
+    struct snapshot snapshot = {.traces = &trace,
+                                .trace_count = 1,
+                                .segments = segments,
+                                .segment_count = segment_count,
+                                .blocks = blocks,
+                                .block_count = block_count,
+                                .streams = streams,
+                                .stream_count = 3,
+                                .pools = pools,
+                                .pool_count = 2,
+                                .tarn = {.there = size % 2,
+                                         .devices = &device,
+                                         .device_count = 1,
+                                         .marks = marks,
+                                         .mark_count = mark_count}};
     struct workload workload;
     if (!workload_exists(&snapshot, 0) || !workload_build(&snapshot, 0, &workload))
         return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Feeds a fuzz target the inputs that are stored for it, so that what fuzzing once found stays found in every build,
- * with any compiler. The arguments are files or folders; the empty input is always tried first. */
+/* Feeds a fuzz target the inputs that are stored for it, so that what fuzzing once found stays
+ * found in every build, with any compiler. The arguments are files or folders; the empty input is
+ * always tried first. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -16,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static int replay_file(const char *path, size_t size)
 {
     FILE *file = fopen(path, "rb");
-    uint8_t *data = malloc(size ? size : 1); /* exact, so that a sanitizer sees the byte after the end */
+    uint8_t *data = malloc(size ? size : 1); /* exact, so that a sanitizer sees the byte after the
+                                                end */
     if (!file || !data || fread(data, 1, size, file) != size) {
         fprintf(stderr, "%s: cannot be read: %s\n", path, strerror(errno));
         free(data);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compaction on hardware: contents and addresses of live blocks, the driver's own count, a graph that was captured before and reads ordinary
- * blocks, and the way through the host's memory where a limit has no room for what is copied. */
+/* Compaction on hardware: contents and addresses of live blocks, the driver's own count, a graph
+ * that was captured before and reads ordinary blocks, and the way through the host's memory where a
+ * limit has no room for what is copied. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -18,7 +19,9 @@ static unsigned char bytes[SMALL], seen[SMALL];
 static size_t reserved(void)
 {
     tarn_stats stats = {.size = sizeof stats};
-    return OK("compact", tarn_device_stats_get(0, &stats)) ? (size_t)stats.reserved_bytes[TARN_STAT_ALL].current : 0;
+    return OK("compact", tarn_device_stats_get(0, &stats))
+               ? (size_t)stats.reserved_bytes[TARN_STAT_ALL].current
+               : 0;
 }
 
 /* Large free memory with a small live block in the middle of each stretch. */
@@ -35,7 +38,8 @@ static bool fragment(tarn_stream stream, void *live[PIECES])
     }
     for (int i = 0; i < 2 * PIECES; i++)
         well = OK("compact", tarn_free(large[i])) && well;
-    return OK("compact", tarn_device_synchronize(0)) && OK("compact", tarn_device_trim(0, 0)) && well;
+    return OK("compact", tarn_device_synchronize(0)) && OK("compact", tarn_device_trim(0, 0)) &&
+           well;
 }
 
 static bool hold(tarn_stream stream, void *live[PIECES])
@@ -55,8 +59,9 @@ static void round_of(tarn_stream stream, bool at_limit)
     void *live[PIECES] = {NULL}, *result = NULL, *graph = NULL;
     bool well = fragment(stream, live) && OK(name, tarn_alloc_on(stream, SMALL, &result)) &&
                 OK(name, tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
-    well = well && CU(name, gpu.cuMemcpyAsync((cu_address)(uintptr_t)result, (cu_address)(uintptr_t)live[1], SMALL,
-                                              gpu_native(stream)));
+    well = well &&
+           CU(name, gpu.cuMemcpyAsync((cu_address)(uintptr_t)result, (cu_address)(uintptr_t)live[1],
+                                      SMALL, gpu_native(stream)));
     well = OK(name, tarn_capture_end(stream, &graph)) && well;
     size_t before = reserved(), driver_before = gpu_free_bytes(), gained = 0;
     if (at_limit)
@@ -69,17 +74,20 @@ static void round_of(tarn_stream stream, bool at_limit)
     if (at_limit && status == TARN_ERROR_OUT_OF_MEMORY) {
         gpu_say(GPU_SKIP, name, "%s", tarn_last_error());
     } else if (OK(name, status)) {
-        snprintf(text, sizeof text, "%zu of %zu MiB gained, the driver says %zu; %.2f ms", gained / MIB, before / MIB,
-                 driver_gained / MIB, (double)ns / 1e6);
-        bool right = hold(stream, live) && gained > 0 && before - gained <= MOST && reserved() == before - gained &&
-                     driver_gained + 4 * MIB >= gained && driver_gained <= gained + 4 * MIB;
+        snprintf(text, sizeof text, "%zu of %zu MiB gained, the driver says %zu; %.2f ms",
+                 gained / MIB, before / MIB, driver_gained / MIB, (double)ns / 1e6);
+        bool right = hold(stream, live) && gained > 0 && before - gained <= MOST &&
+                     reserved() == before - gained && driver_gained + 4 * MIB >= gained &&
+                     driver_gained <= gained + 4 * MIB;
         gpu_say(right ? GPU_PASS : GPU_FAIL, name, "%s", text);
     }
     name = at_limit ? "compact: a graph, at a limit" : "compact: a graph";
     memset(bytes, 0x77, sizeof bytes);
-    if (well && gpu_upload(stream, live[1], bytes, SMALL) && gpu_run_graph(graph, stream, 2, name) &&
-        OK(name, tarn_device_synchronize(0)) && gpu_download(stream, seen, result, SMALL))
-        gpu_say(memcmp(seen, bytes, SMALL) == 0 ? GPU_PASS : GPU_FAIL, name, "captured before, launched after");
+    if (well && gpu_upload(stream, live[1], bytes, SMALL) &&
+        gpu_run_graph(graph, stream, 2, name) && OK(name, tarn_device_synchronize(0)) &&
+        gpu_download(stream, seen, result, SMALL))
+        gpu_say(memcmp(seen, bytes, SMALL) == 0 ? GPU_PASS : GPU_FAIL, name,
+                "captured before, launched after");
     if (graph)
         (void)CU(name, gpu.cuGraphDestroy(graph));
     for (int i = 0; i < PIECES; i++)
@@ -87,7 +95,8 @@ static void round_of(tarn_stream stream, bool at_limit)
     (void)OK(name, tarn_free(result));
     (void)OK(name, tarn_device_synchronize(0));
     (void)OK(name, tarn_device_trim(0, 0));
-    gpu_say(reserved() == 0 ? GPU_PASS : GPU_FAIL, "compact: all goes back", "reserved %zu", reserved());
+    gpu_say(reserved() == 0 ? GPU_PASS : GPU_FAIL, "compact: all goes back", "reserved %zu",
+            reserved());
 }
 
 int main(void)

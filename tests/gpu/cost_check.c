@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the driver's own calls cost on this machine: with the device idle, with kernels running all the time, from
- * four threads at once, and where there is a second device, with its access to each mapping. Medians and 99th
- * percentiles; and from the idle medians cost table C of the host device. There a copy's cost is all of it, to its
- * end, and a wait's that of one with nothing to wait for. */
+/* What the driver's own calls cost on this machine: with the device idle, with kernels running all
+ * the time, from four threads at once, and where there is a second device, with its access to each
+ * mapping. Medians and 99th percentiles; and from the idle medians cost table C of the host device.
+ * There a copy's cost is all of it, to its end, and a wait's that of one with nothing to wait
+ * for. */
 #include "gpu.h"
 
 #include <pthread.h>
@@ -21,8 +22,8 @@
 
 #define HOST_MIB 64 /* the largest copy to and from the host: pinned memory is slow to come by */
 
-/* X(call, sized, kind, what): `sized` ones are measured at each size; those with a `kind` are rows of table C, by
- * that name. */
+/* X(call, sized, kind, what): `sized` ones are measured at each size; those with a `kind` are rows
+ * of table C, by that name. */
 #define OP_LIST(X)                                                                           \
     X(alloc, true, true, "cuMemAlloc")                                                       \
     X(free, true, true, "cuMemFree")                                                         \
@@ -102,7 +103,7 @@ static void add(enum op op, size_t size, uint64_t from)
         add(op, size, from_time);      \
     } while (0)
 
-/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+/* ---- Calls ---- */
 
 static const struct cu_allocation_properties piece_properties = {
     .type = CU_ALLOCATION_PINNED,
@@ -174,7 +175,8 @@ static cu_result set_to_end(cu_address address, size_t size, cu_stream stream)
 }
 
 /* Between two stretches of device memory, and between one of them and `host`. */
-static bool copies(cu_address first, cu_address second, cu_address host, cu_stream stream, size_t i, int repeat)
+static bool copies(cu_address first, cu_address second, cu_address host, cu_stream stream, size_t i,
+                   int repeat)
 {
     const size_t size = sizes[i].mib * MIB;
     for (int n = 0; n < repeat; n++) {
@@ -193,7 +195,8 @@ static bool all_copies(cu_stream stream, int share)
     const size_t most = sizes[size_count - 1].mib * MIB;
     cu_address first = 0, second = 0;
     void *host = NULL;
-    bool well = CU(name, gpu.cuMemAlloc_v2(&first, most)) && CU(name, gpu.cuMemAlloc_v2(&second, most)) &&
+    bool well = CU(name, gpu.cuMemAlloc_v2(&first, most)) &&
+                CU(name, gpu.cuMemAlloc_v2(&second, most)) &&
                 CU(name, gpu.cuMemHostAlloc(&host, HOST_MIB * MIB, 0));
     for (size_t i = 0; well && i < size_count; i++)
         well = copies(first, second, (uintptr_t)host, stream, i, sizes[i].repeat / share + 1);
@@ -275,7 +278,7 @@ static bool all_calls(cu_stream stream, int share)
     return well && (!gpu_properties.virtual_memory || virtual_calls(share));
 }
 
-/* ---- Conditions -------------------------------------------------------------------------------------------------- */
+/* ---- Conditions ---- */
 
 static void *measure(void *argument)
 {
@@ -283,13 +286,15 @@ static void *measure(void *argument)
     (void)argument;
     if (!OK(name, tarn_device_set(0)) || !OK(name, tarn_stream_lease(0, 0, &stream)))
         return NULL;
-    (void)all_calls(gpu_native(stream), condition == THREADED ? THREADS : condition == LOADED ? 2 : 1);
+    (void)all_calls(gpu_native(stream), condition == THREADED ? THREADS
+                                        : condition == LOADED ? 2
+                                                              : 1);
     (void)OK(name, tarn_stream_return(stream));
     return NULL;
 }
 
-/* Keeps kernels of a millisecond running, two of them queued at a time: a free that waits for the device waits for
- * those. */
+/* Keeps kernels of a millisecond running, two of them queued at a time: a free that waits for the
+ * device waits for those. */
 static atomic_bool loading;
 static void *load(void *argument)
 {
@@ -319,10 +324,11 @@ static void run(enum condition which, int count)
             break;
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
-    gpu_say(GPU_PASS, name, "measured: %s (%.1f s)", conditions[which], (double)(gpu_ns() - from) / 1e9);
+    gpu_say(GPU_PASS, name, "measured: %s (%.1f s)", conditions[which],
+            (double)(gpu_ns() - from) / 1e9);
 }
 
-/* ---- What came out ----------------------------------------------------------------------------------------------- */
+/* ---- What came out ---- */
 
 static int compare(const void *a, const void *b)
 {
@@ -346,7 +352,8 @@ struct cost {
     double base, mib, piece; /* ns */
 };
 
-/* A line through the smallest and the largest size; what a further piece costs, from a row of them. */
+/* A line through the smallest and the largest size; what a further piece costs, from a row of
+ * them. */
 static struct cost cost_of(enum op op, int row)
 {
     struct cost cost = {0};
@@ -370,7 +377,8 @@ static struct cost cost_of(enum op op, int row)
 
 static void write_table(FILE *file)
 {
-    fprintf(file, "# Cost table C: %s\n# kind base_ns ns_per_mib ns_per_piece\n", gpu_properties.name);
+    fprintf(file, "# Cost table C: %s\n# kind base_ns ns_per_mib ns_per_piece\n",
+            gpu_properties.name);
     for (int op = 0; op < OPS; op++) {
         int row = op == OP_set_access ? OP_set_access_row : op == OP_unmap ? OP_unmap_row : -1;
         if (!ops[op].kind || !series[IDLE][op][0].count)
@@ -382,8 +390,11 @@ static void write_table(FILE *file)
 
 static void write_json(FILE *file, int version)
 {
-    fprintf(file, "{\"gpu\": \"%s\", \"driver\": \"%d.%d\", \"memory\": %zu, \"granule\": %zu, \"costs\": [",
-            gpu_properties.name, version / 1000, version % 1000 / 10, gpu_properties.memory, gpu_properties.granule);
+    fprintf(
+        file,
+        "{\"gpu\": \"%s\", \"driver\": \"%d.%d\", \"memory\": %zu, \"granule\": %zu, \"costs\": [",
+        gpu_properties.name, version / 1000, version % 1000 / 10, gpu_properties.memory,
+        gpu_properties.granule);
     const char *between = "";
     for (int c = 0; c < CONDITIONS; c++) {
         for (int op = 0; op < OPS; op++) {
@@ -391,11 +402,13 @@ static void write_json(FILE *file, int version)
                 const struct series *from = &series[c][op][i];
                 if (!from->count)
                     continue;
-                fprintf(file, "%s\n  {\"condition\": \"%s\", \"call\": \"%s\", ", between, conditions[c], ops[op].call);
+                fprintf(file, "%s\n  {\"condition\": \"%s\", \"call\": \"%s\", ", between,
+                        conditions[c], ops[op].call);
                 if (ops[op].sized)
                     fprintf(file, "\"mib\": %zu, ", sizes[i].mib);
-                fprintf(file, "\"count\": %u, \"median_ns\": %.0f, \"p99_ns\": %.0f, \"max_ns\": %.0f}", from->count,
-                        at(from, 0.5), at(from, 0.99), at(from, 1));
+                fprintf(file,
+                        "\"count\": %u, \"median_ns\": %.0f, \"p99_ns\": %.0f, \"max_ns\": %.0f}",
+                        from->count, at(from, 0.5), at(from, 0.99), at(from, 1));
                 between = ",";
             }
         }
@@ -407,8 +420,9 @@ static void write_json(FILE *file, int version)
         struct cost cost = cost_of((enum op)op, row);
         if (!ops[op].kind || !series[IDLE][op][0].count)
             continue;
-        fprintf(file, "%s\n  \"%s\": {\"base_ns\": %.0f, \"ns_per_mib\": %.0f, \"ns_per_piece\": %.0f}", between,
-                ops[op].call, cost.base, cost.mib, cost.piece);
+        fprintf(file,
+                "%s\n  \"%s\": {\"base_ns\": %.0f, \"ns_per_mib\": %.0f, \"ns_per_piece\": %.0f}",
+                between, ops[op].call, cost.base, cost.mib, cost.piece);
         between = ",";
     }
     fprintf(file, "\n}}\n");
@@ -425,7 +439,8 @@ static void write_cell(FILE *file, const struct series *from)
 static void write_markdown(FILE *file, int version)
 {
     fprintf(file,
-            "%s, driver %d.%d. Microseconds, median / 99th percentile: device idle; kernels running; four threads; one "
+            "%s, driver %d.%d. Microseconds, median / 99th percentile: device idle; kernels "
+            "running; four threads; one "
             "peer that has access.\n\n"
             "| call | MiB | idle | loaded | 4 threads | 1 peer |\n|---|---:|---:|---:|---:|---:|\n",
             gpu_properties.name, version / 1000, version % 1000 / 10);
@@ -459,8 +474,8 @@ static void write_results(bool print)
             }
         }
     }
-    FILE *json = gpu_results_open("cost-table-c.json"), *table = gpu_results_open("cost-table-c.txt"),
-         *markdown = gpu_results_open("costs.md");
+    FILE *json = gpu_results_open("cost-table-c.json"),
+         *table = gpu_results_open("cost-table-c.txt"), *markdown = gpu_results_open("costs.md");
     if (json)
         write_json(json, version);
     if (table)
@@ -481,8 +496,9 @@ static bool has_peer(void)
 {
     int devices = 0;
     bool possible = false;
-    return gpu_properties.virtual_memory && OK(name, tarn_device_count_get(&devices)) && devices > 1 &&
-           OK(name, tarn_device_peer_get(1, 0, &possible)) && possible && OK(name, tarn_device_peer_enable(1, 0));
+    return gpu_properties.virtual_memory && OK(name, tarn_device_count_get(&devices)) &&
+           devices > 1 && OK(name, tarn_device_peer_get(1, 0, &possible)) && possible &&
+           OK(name, tarn_device_peer_enable(1, 0));
 }
 
 int main(void)

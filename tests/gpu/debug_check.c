@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Debug mode on hardware: mistakes made by queued work are reported once each, work without a mistake is not, and looking at blocks
- * disturbs neither streams nor a capture of the strictest kind. */
+/* Debug mode on hardware: mistakes made by queued work are reported once each, work without a
+ * mistake is not, and looking at blocks disturbs neither streams nor a capture of the strictest
+ * kind. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -33,8 +34,8 @@ static void verdict(const char *name, bool well, int count, tarn_debug_kind kind
     (void)tarn_debug_reports();
     bool right = heard.count == count && (count == 0 || heard.kind == kind);
     heard.text[strcspn(heard.text, "\n")] = 0;
-    gpu_say(well && right ? GPU_PASS : GPU_FAIL, name, "%d reports%s%s", heard.count, heard.count ? ": " : "",
-            heard.count ? heard.text : "");
+    gpu_say(well && right ? GPU_PASS : GPU_FAIL, name, "%d reports%s%s", heard.count,
+            heard.count ? ": " : "", heard.count ? heard.text : "");
     heard.count = 0;
 }
 
@@ -68,7 +69,8 @@ static void good_use(tarn_stream stream, tarn_stream other)
 static void beside(tarn_stream stream, int64_t offset, const char *name)
 {
     char *block = NULL;
-    bool well = OK(name, tarn_alloc_on(stream, 1000, (void **)&block)) && gpu_fill(stream, block, 1000, 1, 100000) &&
+    bool well = OK(name, tarn_alloc_on(stream, 1000, (void **)&block)) &&
+                gpu_fill(stream, block, 1000, 1, 100000) &&
                 write_byte(name, stream, block + offset) && OK(name, tarn_free(block)) &&
                 OK(name, tarn_device_synchronize(0));
     verdict(name, well, 1, TARN_DEBUG_RED_ZONE);
@@ -78,11 +80,11 @@ static void after_the_free(tarn_stream stream, tarn_stream other)
 {
     const char *name = "debug: a write after the free";
     char *block = NULL;
-    bool well = OK(name, tarn_alloc_on(stream, 3 * MIB, (void **)&block)) && OK(name, tarn_free(block)) &&
-                OK(name, tarn_device_synchronize(0));
+    bool well = OK(name, tarn_alloc_on(stream, 3 * MIB, (void **)&block)) &&
+                OK(name, tarn_free(block)) && OK(name, tarn_device_synchronize(0));
     (void)tarn_debug_reports();
-    well = well && write_byte(name, other, block + 2 * MIB) && OK(name, tarn_device_synchronize(0)) &&
-           OK(name, tarn_debug_check(0));
+    well = well && write_byte(name, other, block + 2 * MIB) &&
+           OK(name, tarn_device_synchronize(0)) && OK(name, tarn_debug_check(0));
     verdict(name, well, 1, TARN_DEBUG_WRITE_AFTER_FREE);
 }
 
@@ -102,10 +104,12 @@ static void beside_a_capture(tarn_stream stream, tarn_stream other)
     void *graph = NULL, *inside = NULL, *blocks[BLOCKS] = {NULL};
     bool well = true;
     for (int i = 0; well && i < BLOCKS; i++)
-        well = OK(name, tarn_alloc_on(other, 100000, &blocks[i])) && gpu_fill(other, blocks[i], 100000, 1, 0);
+        well = OK(name, tarn_alloc_on(other, 100000, &blocks[i])) &&
+               gpu_fill(other, blocks[i], 100000, 1, 0);
     well = well && OK(name, tarn_stream_synchronize(other)) &&
            OK(name, tarn_pool_capture_begin(NULL, stream, TARN_CAPTURE_GLOBAL)) &&
-           OK(name, tarn_alloc_on(stream, 4 * MIB, &inside)) && gpu_fill(stream, inside, 4 * MIB, 7, 0);
+           OK(name, tarn_alloc_on(stream, 4 * MIB, &inside)) &&
+           gpu_fill(stream, inside, 4 * MIB, 7, 0);
     for (int i = 0; well && i < BLOCKS; i++)
         well = OK(name, tarn_free(blocks[i]));
     (void)tarn_debug_reports();
@@ -141,7 +145,8 @@ int main(void)
         return status;
     tarn_stream stream = 0, other = 0;
     tarn_debug_callback_set(hear, NULL);
-    if (!OK("debug", tarn_stream_lease(0, 0, &stream)) || !OK("debug", tarn_stream_lease(0, 0, &other)))
+    if (!OK("debug", tarn_stream_lease(0, 0, &stream)) ||
+        !OK("debug", tarn_stream_lease(0, 0, &other)))
         return gpu_end();
     good_use(stream, other);
     beside(stream, 1000, "debug: a write behind a block");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The table of driver calls on the real libcuda: what tests/driver/test_cuda.c asks of it on the simulated one, without what only
- * a simulation can be asked. And what tarn sees of the machine: the device, the driver, each library. */
+/* The table of driver calls on the real libcuda: what tests/driver/test_cuda.c asks of it on the
+ * simulated one, without what only a simulation can be asked. And what tarn sees of the machine:
+ * the device, the driver, each library. */
 #include "driver/driver.h"
 #include "gpu.h"
 
@@ -15,12 +16,13 @@
 static const char *name;
 
 /* Says FAIL, with the condition, and ends the check. */
-#define NEED(condition)                                                                                   \
-    do {                                                                                                  \
-        if (!(condition)) {                                                                               \
-            gpu_say(GPU_FAIL, name, "line %d: not so: %s (%s)", __LINE__, #condition, tarn_last_error()); \
-            return;                                                                                       \
-        }                                                                                                 \
+#define NEED(condition)                                                               \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            gpu_say(GPU_FAIL, name, "line %d: not so: %s (%s)", __LINE__, #condition, \
+                    tarn_last_error());                                               \
+            return;                                                                   \
+        }                                                                             \
     } while (0)
 
 static bool bytes_are(uintptr_t address, unsigned char value, size_t size)
@@ -47,7 +49,8 @@ static void tell(void)
     (void)tarn_library_count_get(&count);
     for (tarn_library library = 1; library <= count; library++)
         if (!tarn_library_info_get(library, &info) && info.platform == TARN_PLATFORM_CUDA)
-            gpu_say(GPU_NOTE, info.name, "%s %s %s", info.found ? info.path : "not found:", info.version, info.reason);
+            gpu_say(GPU_NOTE, info.name, "%s %s %s",
+                    info.found ? info.path : "not found:", info.version, info.reason);
 }
 
 static void properties(void)
@@ -59,7 +62,8 @@ static void properties(void)
     NEED(!driver->device_properties(0, &one));
     NEED(one.name[0] && one.memory > 0 && one.granule > 0 && one.capability_major >= 5);
     NEED(one.least_priority == 0 && one.greatest_priority < 0);
-    NEED(!driver->memory_info(0, &available, &total) && available <= total && total <= one.memory + MIB);
+    NEED(!driver->memory_info(0, &available, &total) && available <= total &&
+         total <= one.memory + MIB);
     NEED(!driver->peer_possible(0, 0, &possible) && possible);
     NEED(driver->device_properties(TARN_MAX_DEVICES, &one) == TARN_ERROR_INVALID_DEVICE);
     gpu_say(GPU_PASS, name, "priorities 0 to %d", one.greatest_priority);
@@ -100,7 +104,8 @@ static void pieces(void)
     NEED(!driver->reserve(0, (GRANULES + 1) * granule, granule, &range) && range % granule == 0);
     NEED(!driver->stream_create(0, 0, false, &stream));
     for (size_t i = 0; i < GRANULES; i++) {
-        tarn_status status = driver->create(0, granule, i == 1 ? DRIVER_PIECE_EXPORTABLE : 0, &piece[i]);
+        tarn_status status =
+            driver->create(0, granule, i == 1 ? DRIVER_PIECE_EXPORTABLE : 0, &piece[i]);
         if (i == 1 && status == TARN_ERROR_NOT_SUPPORTED) {
             gpu_say(GPU_SKIP, name, "an exportable piece: %s", tarn_last_error());
             status = driver->create(0, granule, 0, &piece[i]);
@@ -121,16 +126,20 @@ static void pieces(void)
     NEED(bytes_are(range + GRANULES * granule, 1, MIB));
     NEED(!driver->unmap(0, range, granule));
     NEED(bytes_are(range + GRANULES * granule, 1, MIB));
-    NEED(!driver->unmap(0, range + granule, GRANULES * granule)); /* a row of mappings in one call */
+    /* A row of mappings in one call */
+    NEED(!driver->unmap(0, range + granule, GRANULES * granule));
     for (size_t i = 0; i < GRANULES; i++)
         NEED(!driver->release(0, piece[i]));
-    NEED(!driver->unreserve(0, range, (GRANULES + 1) * granule) && !driver->stream_destroy(0, stream));
+    NEED(!driver->unreserve(0, range, (GRANULES + 1) * granule) &&
+         !driver->stream_destroy(0, stream));
 
     size_t available = 0, total = 0;
     NEED(!driver->memory_info(0, &available, &total));
-    NEED(driver->create(0, (total / granule + 1) * granule, 0, &piece[0]) == TARN_ERROR_OUT_OF_MEMORY);
+    NEED(driver->create(0, (total / granule + 1) * granule, 0, &piece[0]) ==
+         TARN_ERROR_OUT_OF_MEMORY);
     NEED(driver->alloc(0, total + granule, &range) == TARN_ERROR_OUT_OF_MEMORY);
-    gpu_say(GPU_PASS, name, "made, mapped twice, unmapped in a row, given back; a full device says so");
+    gpu_say(GPU_PASS, name,
+            "made, mapped twice, unmapped in a row, given back; a full device says so");
 }
 
 static void host_function(void *argument)
@@ -146,18 +155,23 @@ static void streams(void)
     int called = 0;
     name = "driver: streams and events";
     NEED(!driver->stream_create(0, 0, false, &a) && !driver->stream_create(0, -1, true, &b));
-    NEED(!driver->event_create(0, &event) && !driver->event_query(0, event)); /* never recorded: finished */
+    /* Never recorded: finished */
+    NEED(!driver->event_create(0, &event) && !driver->event_query(0, event));
     NEED(!driver->alloc(0, MIB, &address));
     for (int i = 0; i < 50; i++) {
-        NEED(!driver->set(0, address, (unsigned char)i, MIB, a) && !driver->event_record(0, event, a));
-        NEED(!driver->stream_wait_event(0, b, event) && !driver->copy(0, address + MIB / 2, address, MIB / 2, b));
+        NEED(!driver->set(0, address, (unsigned char)i, MIB, a) &&
+             !driver->event_record(0, event, a));
+        NEED(!driver->stream_wait_event(0, b, event) &&
+             !driver->copy(0, address + MIB / 2, address, MIB / 2, b));
         tarn_status status = driver->event_query(0, event);
         NEED(status == TARN_OK || status == TARN_ERROR_NOT_READY);
         NEED(!driver->stream_synchronize(0, b) && !driver->event_synchronize(0, event));
         NEED(bytes_are(address, (unsigned char)i, MIB));
     }
-    NEED(!driver->call(0, a, host_function, &called) && !driver->stream_synchronize(0, a) && called);
-    NEED(!driver->device_synchronize(0) && !driver->stream_query(0, a) && !driver->stream_query(0, NULL));
+    NEED(!driver->call(0, a, host_function, &called) && !driver->stream_synchronize(0, a) &&
+         called);
+    NEED(!driver->device_synchronize(0) && !driver->stream_query(0, a) &&
+         !driver->stream_query(0, NULL));
     NEED(!driver->free(0, address) && !driver->event_destroy(0, event));
     NEED(!driver->stream_destroy(0, a) && !driver->stream_destroy(0, b));
     gpu_say(GPU_PASS, name, "order kept 50 times");
@@ -178,13 +192,16 @@ static void captures(void)
     NEED(!driver->capture_status(0, stream, &capture) && capture.state == DRIVER_CAPTURE_NONE);
     NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
     NEED(!driver->set(0, address, 1, MIB / 2, stream) && !driver->event_record(0, fork_at, stream));
-    NEED(!driver->stream_wait_event(0, other, fork_at) && !driver->set(0, address + MIB / 2, 2, MIB / 2, other));
+    NEED(!driver->stream_wait_event(0, other, fork_at) &&
+         !driver->set(0, address + MIB / 2, 2, MIB / 2, other));
     NEED(!driver->capture_status(0, other, &capture) && capture.state == DRIVER_CAPTURE_ACTIVE);
     uint64_t id = capture.id;
-    NEED(!driver->capture_status(0, stream, &capture) && capture.id == id && capture.node_count == 1);
+    NEED(!driver->capture_status(0, stream, &capture) && capture.id == id &&
+         capture.node_count == 1);
     uintptr_t extra = 0; /* an allocation is barred in this mode, and the table relaxes it */
     NEED(!driver->alloc(0, MIB, &extra) && !driver->free(0, extra));
-    NEED(!driver->event_record(0, join_at, other) && !driver->stream_wait_event(0, stream, join_at));
+    NEED(!driver->event_record(0, join_at, other) &&
+         !driver->stream_wait_event(0, stream, join_at));
     NEED(!driver->capture_end(0, stream, &graph) && graph);
     NEED(bytes_are(address, 9, MIB)); /* nothing has run */
     for (int i = 0; i < 2; i++) {
@@ -195,28 +212,34 @@ static void captures(void)
     NEED(!driver->graph_destroy(0, graph));
 
     /* A node that depends on the first alone, and on both. */
-    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->set(0, address, 1, 4, stream));
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) &&
+         !driver->set(0, address, 1, 4, stream));
     NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 1);
     driver_node first = capture.nodes[0];
     NEED(!driver->set(0, address, 2, 4, stream));
-    NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 1 && capture.nodes[0] != first);
+    NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 1 &&
+         capture.nodes[0] != first);
     driver_node ends[] = {first, capture.nodes[0]};
     NEED(!driver->capture_depend(0, stream, ends, 2));
     NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 2);
     NEED(!driver->set(0, address + 8, 3, 4, stream));
     driver_node before[4];
     size_t count = 0;
-    NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 1 && !capture.partial);
+    NEED(!driver->capture_status(0, stream, &capture) && capture.node_count == 1 &&
+         !capture.partial);
     driver_node third = capture.nodes[0];
     NEED(!driver->node_before(0, third, before, 4, &count) && count == 2);
-    NEED((before[0] == ends[0] && before[1] == ends[1]) || (before[0] == ends[1] && before[1] == ends[0]));
+    NEED((before[0] == ends[0] && before[1] == ends[1]) ||
+         (before[0] == ends[1] && before[1] == ends[0]));
     NEED(!driver->node_before(0, third, before, 1, &count) && count == 2);
     NEED(!driver->node_before(0, ends[1], before, 4, &count) && count == 1 && before[0] == first);
     NEED(!driver->node_before(0, first, before, 4, &count) && count == 0);
     NEED(!driver->capture_end(0, stream, &graph));
     NEED(!driver->graph_launch(0, graph, stream) && !driver->stream_synchronize(0, stream));
-    NEED(bytes_are(address, 2, 4) && bytes_are(address + 8, 3, 4) && !driver->graph_destroy(0, graph));
-    NEED(!driver->stream_destroy(0, stream) && !driver->stream_destroy(0, other) && !driver->free(0, address));
+    NEED(bytes_are(address, 2, 4) && bytes_are(address + 8, 3, 4) &&
+         !driver->graph_destroy(0, graph));
+    NEED(!driver->stream_destroy(0, stream) && !driver->stream_destroy(0, other) &&
+         !driver->free(0, address));
     NEED(!driver->event_destroy(0, fork_at) && !driver->event_destroy(0, join_at));
     gpu_say(GPU_PASS, name, "forked, joined, launched twice; dependencies replaced");
 }
@@ -258,15 +281,18 @@ static void end_of_a_graph(void)
     name = "driver: the end of a graph";
     NEED(!driver->activate(0) && !driver->stream_create(0, 0, false, &stream));
 
-    /* By the vendor's calls: the graph goes first, what runs it while it runs, and its work ends last. */
-    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->call(0, stream, wait_at_gate, NULL));
+    /* By the vendor's calls: the graph goes first, what runs it while it runs, and its work ends
+     * last. */
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) &&
+         !driver->call(0, stream, wait_at_gate, NULL));
     NEED(!driver->capture_end(0, stream, &graph));
     tarn_status status = driver->graph_hold(0, graph, graph_ended, &ends);
     if (status == TARN_ERROR_NOT_SUPPORTED) {
         gpu_say(GPU_SKIP, name, "%s", tarn_last_error());
         return;
     }
-    NEED(!status && !gpu.cuGraphInstantiateWithFlags(&exec, graph, 0) && !gpu.cuGraphDestroy(graph));
+    NEED(!status && !gpu.cuGraphInstantiateWithFlags(&exec, graph, 0) &&
+         !gpu.cuGraphDestroy(graph));
     NEED(ends_become(0) && !gpu.cuGraphLaunch(exec, stream) && !gpu.cuGraphExecDestroy(exec));
     bool waited = ends_become(0);
     __atomic_store_n(&gate, 1, __ATOMIC_SEQ_CST);
@@ -275,16 +301,20 @@ static void end_of_a_graph(void)
 
     /* By tarn's. */
     __atomic_store_n(&gate, 0, __ATOMIC_SEQ_CST);
-    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->call(0, stream, wait_at_gate, NULL));
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) &&
+         !driver->call(0, stream, wait_at_gate, NULL));
     NEED(!driver->capture_end(0, stream, &graph) && !driver->graph_launch(0, graph, stream));
-    NEED(!driver->graph_hold(0, graph, graph_ended, &ends) && !driver->graph_launch(0, graph, stream));
+    NEED(!driver->graph_hold(0, graph, graph_ended, &ends) &&
+         !driver->graph_launch(0, graph, stream));
     NEED(!driver->graph_destroy(0, graph) && ends_become(1));
     __atomic_store_n(&gate, 1, __ATOMIC_SEQ_CST);
     NEED(!driver->stream_synchronize(0, stream) && ends_become(2));
 
     /* Never launched; and none, which is told to nobody. */
-    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->capture_end(0, stream, &graph));
-    NEED(!driver->graph_hold(0, graph, graph_ended, &ends) && !driver->graph_destroy(0, graph) && ends_become(3));
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) &&
+         !driver->capture_end(0, stream, &graph));
+    NEED(!driver->graph_hold(0, graph, graph_ended, &ends) && !driver->graph_destroy(0, graph) &&
+         ends_become(3));
     NEED(driver->graph_hold(0, NULL, graph_ended, &ends) != TARN_OK && ends_become(3));
     NEED(!driver->stream_destroy(0, stream));
     gpu_say(GPU_PASS, name, "is told once, after its work");
@@ -295,7 +325,8 @@ static void do_nothing(void *argument)
     (void)argument;
 }
 
-/* CUDA refuses the launch of a graph on a stream that captures; what becomes of the capture is told. */
+/* CUDA refuses the launch of a graph on a stream that captures; what becomes of the capture is
+ * told. */
 static void launch_in_a_capture(void)
 {
     driver_stream stream = NULL;
@@ -304,15 +335,17 @@ static void launch_in_a_capture(void)
     static const char *const states[] = {"none", "active", "invalidated"};
     name = "driver: a launch in a capture";
     NEED(!driver->activate(0) && !driver->stream_create(0, 0, false, &stream));
-    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) && !driver->call(0, stream, do_nothing, NULL));
+    NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED) &&
+         !driver->call(0, stream, do_nothing, NULL));
     NEED(!driver->capture_end(0, stream, &graph));
     NEED(!driver->graph_launch(0, graph, stream) && !driver->stream_synchronize(0, stream));
     NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_RELAXED));
     tarn_status status = driver->graph_launch(0, graph, stream);
     NEED(!driver->capture_status(0, stream, &capture));
     tarn_status ended = driver->capture_end(0, stream, &outer);
-    gpu_say(status == TARN_ERROR_CAPTURE ? GPU_PASS : GPU_FAIL, name, "%s; the capture is then %s, its end %s",
-            tarn_status_name(status), states[capture.state], tarn_status_name(ended));
+    gpu_say(status == TARN_ERROR_CAPTURE ? GPU_PASS : GPU_FAIL, name,
+            "%s; the capture is then %s, its end %s", tarn_status_name(status),
+            states[capture.state], tarn_status_name(ended));
     NEED(!outer || !driver->graph_destroy(0, outer));
     NEED(!driver->graph_destroy(0, graph) && !driver->stream_destroy(0, stream));
 }
@@ -324,7 +357,8 @@ static void broken_captures(void)
     driver_graph graph = NULL;
     cu_address address = 0;
     name = "driver: what breaks a capture";
-    NEED(!driver->activate(0) && !driver->stream_create(0, 0, true, &stream) && !driver->event_create(0, &event));
+    NEED(!driver->activate(0) && !driver->stream_create(0, 0, true, &stream) &&
+         !driver->event_create(0, &event));
     NEED(!driver->capture_begin(0, stream, DRIVER_CAPTURE_GLOBAL));
     NEED(driver->event_record(0, event, NULL) == TARN_ERROR_CAPTURE);
     NEED(driver->capture_end(0, stream, &graph) == TARN_ERROR_CAPTURE && !graph);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Library handles on a full device. Memory that tarn does not know fills the device; then a create that finds no room must say so
- * (TARN_ERROR_OUT_OF_MEMORY), must succeed once there is room, and must succeed at once where tarn has idle memory to give back. What a
- * vendor's create says of a full device is not what its documentation lists, so only a real one can be asked. */
+/* Library handles on a full device. Memory that tarn does not know fills the device; then a create
+ * that finds no room must say so (TARN_ERROR_OUT_OF_MEMORY), must succeed once there is room, and
+ * must succeed at once where tarn has idle memory to give back. What a vendor's create says of a
+ * full device is not what its documentation lists, so only a real one can be asked. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -13,9 +14,9 @@
 #define SMALLEST (2 * MIB)
 #define IDLE (512 * MIB) /* more than any library takes for its first handle */
 
-static const tarn_library libraries[] = {TARN_LIBRARY_CUBLAS,   TARN_LIBRARY_CUBLASLT,    TARN_LIBRARY_CUDNN,
-                                         TARN_LIBRARY_CUSPARSE, TARN_LIBRARY_CUSOLVER_DN, TARN_LIBRARY_CUSOLVER_SP,
-                                         TARN_LIBRARY_CURAND,   TARN_LIBRARY_CUDSS};
+static const tarn_library libraries[] = {
+    TARN_LIBRARY_CUBLAS,      TARN_LIBRARY_CUBLASLT,    TARN_LIBRARY_CUDNN,  TARN_LIBRARY_CUSPARSE,
+    TARN_LIBRARY_CUSOLVER_DN, TARN_LIBRARY_CUSOLVER_SP, TARN_LIBRARY_CURAND, TARN_LIBRARY_CUDSS};
 
 /* Memory that the driver gives, taken until there is no more. */
 struct ballast {
@@ -27,7 +28,8 @@ static void fill(struct ballast *ballast)
 {
     ballast->count = 0;
     for (size_t size = LARGEST; size >= SMALLEST; size /= 2)
-        while (ballast->count < COUNT(ballast->held) && !gpu.cuMemAlloc_v2(&ballast->held[ballast->count], size))
+        while (ballast->count < COUNT(ballast->held) &&
+               !gpu.cuMemAlloc_v2(&ballast->held[ballast->count], size))
             ballast->count++;
 }
 
@@ -57,7 +59,8 @@ static void check(const char *name, tarn_library library, tarn_stream stream)
     fill(&ballast);
     tarn_status status = make_one(library, stream);
     gpu_say(!status || status == TARN_ERROR_OUT_OF_MEMORY ? GPU_PASS : GPU_FAIL, what, "%s%s%s",
-            tarn_status_name(status), status ? ": " : ", it needs no memory", status ? tarn_last_error() : "");
+            tarn_status_name(status), status ? ": " : ", it needs no memory",
+            status ? tarn_last_error() : "");
     empty(&ballast);
 
     snprintf(what, sizeof what, "%s once there is room", name);

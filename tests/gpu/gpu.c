@@ -20,7 +20,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int results[GPU_NOTE + 1];
 static cu_function fill_function, check_function, spin_function, add_function;
 
-/* ---- Results ----------------------------------------------------------------------------------------------------- */
+/* ---- Results ---- */
 
 void gpu_say(enum gpu_result result, const char *name, const char *format, ...)
 {
@@ -40,7 +40,8 @@ void gpu_say(enum gpu_result result, const char *name, const char *format, ...)
 bool gpu_ok(tarn_status status, const char *name, const char *call)
 {
     if (status)
-        gpu_say(GPU_FAIL, name, "%s gave %s (%s)", call, tarn_status_name(status), tarn_last_error());
+        gpu_say(GPU_FAIL, name, "%s gave %s (%s)", call, tarn_status_name(status),
+                tarn_last_error());
     return !status;
 }
 
@@ -69,7 +70,8 @@ size_t gpu_free_bytes(void)
 int gpu_end(void)
 {
     pthread_mutex_lock(&lock);
-    printf("        %d passed, %d failed, %d skipped\n", results[GPU_PASS], results[GPU_FAIL], results[GPU_SKIP]);
+    printf("        %d passed, %d failed, %d skipped\n", results[GPU_PASS], results[GPU_FAIL],
+           results[GPU_SKIP]);
     fflush(stdout);
     int status = results[GPU_FAIL] ? GPU_FAILED : 0;
     pthread_mutex_unlock(&lock);
@@ -87,7 +89,7 @@ void *gpu_results_open(const char *name)
     return file;
 }
 
-/* ---- Start ------------------------------------------------------------------------------------------------------- */
+/* ---- Start ---- */
 
 static int no_gpu(const char *why)
 {
@@ -103,7 +105,8 @@ static void load_kernels(void)
     cu_result code = gpu.cuModuleLoadData(&module, gpu_ptx);
     if (code == CU_NOT_SUPPORTED)
         return;
-    if (CU("kernels", code) && CU("kernels", gpu.cuModuleGetFunction(&fill_function, module, "tarn_fill")) &&
+    if (CU("kernels", code) &&
+        CU("kernels", gpu.cuModuleGetFunction(&fill_function, module, "tarn_fill")) &&
         CU("kernels", gpu.cuModuleGetFunction(&check_function, module, "tarn_check")) &&
         CU("kernels", gpu.cuModuleGetFunction(&spin_function, module, "tarn_spin")) &&
         CU("kernels", gpu.cuModuleGetFunction(&add_function, module, "tarn_add")))
@@ -128,7 +131,8 @@ int gpu_start(void)
 #undef X
     if (!init || (code = init(0)) || (code = gpu.cuDeviceGetCount(&devices)) || !devices) {
         char text[64];
-        snprintf(text, sizeof text, "CUDA error %u of cuInit or cuDeviceGetCount, %d devices", code, devices);
+        snprintf(text, sizeof text, "CUDA error %u of cuInit or cuDeviceGetCount, %d devices", code,
+                 devices);
         return no_gpu(text);
     }
     setenv("TARN_DRIVER", "cuda", 1);
@@ -144,7 +148,7 @@ bool gpu_device_use(int device)
     return true;
 }
 
-/* ---- Small things ------------------------------------------------------------------------------------------------ */
+/* ---- Small things ---- */
 
 uint64_t gpu_ns(void)
 {
@@ -184,7 +188,7 @@ bool gpu_download(tarn_stream stream, void *to, const void *from, size_t size)
     return copy(stream, to, from, size) && OK("copy", tarn_stream_synchronize(stream));
 }
 
-/* ---- Patterns ---------------------------------------------------------------------------------------------------- */
+/* ---- Patterns ---- */
 
 bool gpu_slots_create(struct gpu_slots *slots, tarn_stream stream, size_t count)
 {
@@ -192,7 +196,8 @@ bool gpu_slots_create(struct gpu_slots *slots, tarn_stream stream, size_t count)
     *slots = (struct gpu_slots){.count = count};
     slots->host = calloc(count, sizeof *slots->host);
     slots->samples = calloc(count, sizeof *slots->samples);
-    if (!slots->host || !slots->samples || !OK("slots", tarn_alloc_on(stream, count * sizeof *slots->host, &device)))
+    if (!slots->host || !slots->samples ||
+        !OK("slots", tarn_alloc_on(stream, count * sizeof *slots->host, &device)))
         return false;
     slots->device = device;
     for (size_t i = 0; i < count; i++)
@@ -228,20 +233,22 @@ static bool launch(cu_function function, tarn_stream stream, size_t words, void 
 {
     unsigned grid = (unsigned)((words + 255) / 256);
     grid = grid < 1 ? 1 : grid > 256 ? 256 : grid;
-    return CU("launch", gpu.cuLaunchKernel(function, grid, 1, 1, 256, 1, 1, 0, gpu_native(stream), parameters, NULL));
+    return CU("launch", gpu.cuLaunchKernel(function, grid, 1, 1, 256, 1, 1, 0, gpu_native(stream),
+                                           parameters, NULL));
 }
 
 bool gpu_fill(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns)
 {
     if (!gpu_has_kernels)
-        return CU("fill", gpu.cuMemsetD8Async((uintptr_t)words, (unsigned char)seed, bytes, gpu_native(stream)));
+        return CU("fill", gpu.cuMemsetD8Async((uintptr_t)words, (unsigned char)seed, bytes,
+                                              gpu_native(stream)));
     uint64_t count = bytes / 4;
     void *parameters[] = {&words, &count, &seed, &wait_ns};
     return launch(fill_function, stream, count, parameters);
 }
 
-bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns, struct gpu_slots *slots,
-               size_t slot)
+bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns,
+               struct gpu_slots *slots, size_t slot)
 {
     if (!gpu_has_kernels) {
         const size_t places[3] = {0, bytes / 2, bytes - 1};
@@ -262,7 +269,8 @@ bool gpu_write(const char *name, tarn_stream stream, void *block, size_t bytes, 
     return gpu_fill(stream, block, bytes, seed, 0) && OK(name, tarn_stream_synchronize(stream));
 }
 
-bool gpu_holds(const char *name, tarn_stream stream, void *const *blocks, size_t count, size_t bytes, uint32_t seed)
+bool gpu_holds(const char *name, tarn_stream stream, void *const *blocks, size_t count,
+               size_t bytes, uint32_t seed)
 {
     struct gpu_slots slots;
     bool well = gpu_slots_create(&slots, stream, count);
@@ -271,8 +279,9 @@ bool gpu_holds(const char *name, tarn_stream stream, void *const *blocks, size_t
     well = well && OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream);
     for (size_t i = 0; well && i < count; i++) {
         if (slots.host[i].wrong) {
-            gpu_say(GPU_FAIL, name, "block %zu at %p, pattern %u: %llu wrong words, the first is %llu", i, blocks[i],
-                    seed + (uint32_t)i, (unsigned long long)slots.host[i].wrong,
+            gpu_say(GPU_FAIL, name,
+                    "block %zu at %p, pattern %u: %llu wrong words, the first is %llu", i,
+                    blocks[i], seed + (uint32_t)i, (unsigned long long)slots.host[i].wrong,
                     (unsigned long long)slots.host[i].first);
             well = false;
         }
@@ -288,7 +297,8 @@ bool gpu_add(tarn_stream stream, void *words, size_t bytes, void *others)
         void *parameters[] = {&words, &count, &others};
         return launch(add_function, stream, count, parameters);
     }
-    if (!OK("add", tarn_stream_synchronize(stream))) /* the simulated driver's memory is the host's */
+    if (!OK("add", tarn_stream_synchronize(stream))) /* the simulated driver's memory is the
+                                                        host's */
         return false;
     for (uint64_t i = 0; i < count; i++)
         ((uint32_t *)words)[i] += ((uint32_t *)others)[i];
@@ -300,7 +310,8 @@ bool gpu_spin(tarn_stream stream, uint64_t ns)
     if (!gpu_has_kernels)
         return false;
     void *parameters[] = {&ns};
-    return CU("spin", gpu.cuLaunchKernel(spin_function, 1, 1, 1, 32, 1, 1, 0, gpu_native(stream), parameters, NULL));
+    return CU("spin", gpu.cuLaunchKernel(spin_function, 1, 1, 1, 32, 1, 1, 0, gpu_native(stream),
+                                         parameters, NULL));
 }
 
 bool gpu_run_graph(void *graph, tarn_stream stream, int times, const char *name)

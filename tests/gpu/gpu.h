@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the checks on a real GPU share. Each is a program that prints a line a check, "PASS name", "FAIL name: why" or
- * "SKIPPED name: why", and ends with 0, 1 when something failed, or 3 when there is no GPU. Run by scripts/gpu-check.
+/* What the checks on a real GPU share. Each is a program that prints a line a check, "PASS name",
+ * "FAIL name: why" or "SKIPPED name: why", and ends with 0, 1 when something failed, or 3 when
+ * there is no GPU. Run by scripts/gpu-check.
  *
- * They also run on the simulated libcuda, where there are no kernels: then fills are memsets, and a check looks at three
- * places of a block only. */
+ * They also run on the simulated libcuda, where there are no kernels: then fills are memsets, and a
+ * check looks at three places of a block only. */
 #ifndef TESTS_GPU_GPU_H
 #define TESTS_GPU_GPU_H
 
@@ -33,8 +34,8 @@ extern bool gpu_has_kernels;
 extern bool gpu_is_simulated;
 extern tarn_device_properties gpu_properties; /* of device 0, the one that is used */
 
-/* Opens the driver, checks that there is a GPU, and makes device 0 current in tarn and in the driver. 0, or the exit status, with
- * the reason printed. */
+/* Opens the driver, checks that there is a GPU, and makes device 0 current in tarn and in the
+ * driver. 0, or the exit status, with the reason printed. */
 int gpu_start(void);
 /* The same for another device, which is the one that is used from then on. */
 bool gpu_device_use(int device);
@@ -43,7 +44,8 @@ int gpu_end(void);
 
 /* Thread-safe. The result of one check; the text is what was seen. */
 enum gpu_result { GPU_PASS, GPU_FAIL, GPU_SKIP, GPU_NOTE };
-void gpu_say(enum gpu_result result, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void gpu_say(enum gpu_result result, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Says FAIL where the call did not succeed; whether it did. */
 bool gpu_ok(tarn_status status, const char *name, const char *call);
 bool gpu_cu(cu_result code, const char *name, const char *call);
@@ -62,10 +64,11 @@ cu_stream gpu_native(tarn_stream stream);
 bool gpu_upload(tarn_stream stream, void *to, const void *from, size_t size);
 bool gpu_download(tarn_stream stream, void *to, const void *from, size_t size);
 
-/* Opens a file of results in the folder that GPU_RESULTS names, "." without. NULL and a FAIL where that cannot be. */
+/* Opens a file of results in the folder that GPU_RESULTS names, "." without. NULL and a FAIL where
+ * that cannot be. */
 void *gpu_results_open(const char *name);
 
-/* Patterns ---------------------------------------------------------------------------------------------------------- */
+/* Patterns ------------------------------------------------------------------------------------- */
 
 /* What became of one check on the device. */
 struct gpu_slot {
@@ -86,17 +89,20 @@ bool gpu_slots_read(struct gpu_slots *slots, tarn_stream stream);
 
 /* Queue work that waits `wait_ns` and then writes, or checks, the words of a block. */
 bool gpu_fill(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns);
-bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns, struct gpu_slots *slots,
-               size_t slot);
-/* The same for the whole of a block, or of several, which they wait for. Block i has the pattern of `seed` + i. What is wrong is said. */
+bool gpu_check(tarn_stream stream, void *words, size_t bytes, uint32_t seed, uint64_t wait_ns,
+               struct gpu_slots *slots, size_t slot);
+/* The same for the whole of a block, or of several, which they wait for. Block i has the pattern of
+ * `seed` + i. What is wrong is said. */
 bool gpu_write(const char *name, tarn_stream stream, void *block, size_t bytes, uint32_t seed);
-bool gpu_holds(const char *name, tarn_stream stream, void *const *blocks, size_t count, size_t bytes, uint32_t seed);
+bool gpu_holds(const char *name, tarn_stream stream, void *const *blocks, size_t count,
+               size_t bytes, uint32_t seed);
 /* Queues an addition: each of the 32-bit words is increased by the one of `others` at its place. */
 bool gpu_add(tarn_stream stream, void *words, size_t bytes, void *others);
 /* Keeps the stream busy; false where there are no kernels. */
 bool gpu_spin(tarn_stream stream, uint64_t ns);
 
-/* Runs a graph of a capture's: instantiates it, launches it `times`, waits, and destroys what it ran by; the graph stays. */
+/* Runs a graph of a capture's: instantiates it, launches it `times`, waits, and destroys what it
+ * ran by; the graph stays. */
 bool gpu_run_graph(void *graph, tarn_stream stream, int times, const char *name);
 
 #endif

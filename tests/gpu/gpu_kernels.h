@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Kernels, as PTX that every driver since CUDA 9 compiles for every device from Maxwell on. Word i of a pattern is
- * seed + i * 2654435761. Each waits first, so that work that was let run too early or too late shows:
+/* Kernels, as PTX that every driver since CUDA 9 compiles for every device from Maxwell on. Word i
+ * of a pattern is seed + i * 2654435761. Each waits first, so that work that was let run too early
+ * or too late shows:
  *   tarn_fill(words, count, seed, wait_ns)
- *   tarn_check(words, count, seed, wait_ns, found)   found[0] += wrong words; found[1] = the first; found[2] = what it was
+ *   tarn_check(words, count, seed, wait_ns, found)   found[0] += wrong words; found[1] = the first;
+ *                                                    found[2] = what it was
  *   tarn_spin(wait_ns)                               takes time, touches nothing
- *   tarn_add(words, count, others)                   adds the others to the words, and does not wait */
+ *   tarn_add(words, count, others)                   adds the others to the words, and does not
+ *                                                    wait */
 #ifndef TESTS_GPU_GPU_KERNELS_H
 #define TESTS_GPU_GPU_KERNELS_H
 
@@ -44,7 +47,8 @@ static const char gpu_ptx[] =
     ".version 6.0\n"
     ".target sm_50\n"
     ".address_size 64\n"
-    ".visible .entry tarn_fill(.param .u64 words, .param .u64 count, .param .u32 seed, .param .u64 wait)\n"
+    ".visible .entry tarn_fill(.param .u64 words, .param .u64 count, .param .u32 seed, .param .u64 "
+    "wait)\n"
     "{\n" GPU_PTX_REGISTERS "ld.param.u64 %d0, [words];\n"
     "ld.param.u64 %d1, [count];\n"
     "ld.param.u32 %r0, [seed];\n"
@@ -54,7 +58,8 @@ static const char gpu_ptx[] =
     "DONE:\n"
     "ret;\n"
     "}\n"
-    ".visible .entry tarn_check(.param .u64 words, .param .u64 count, .param .u32 seed, .param .u64 wait,\n"
+    ".visible .entry tarn_check(.param .u64 words, .param .u64 count, .param .u32 seed, .param "
+    ".u64 wait,\n"
     "                           .param .u64 found)\n"
     "{\n" GPU_PTX_REGISTERS "ld.param.u64 %d0, [words];\n"
     "ld.param.u64 %d1, [count];\n"

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a library in front of the driver depends on, and no document says: whether the driver's own calls come by way of its exported names; whether
- * the pointers of cuGetProcAddress() are the exported functions; what an open dma-buf keeps of memory that was unmapped; and how fast the driver
- * suspends a process, compared with a pool in tarn. Notes, except where something fails that must not.
+/* What a library in front of the driver depends on, and no document says: whether the driver's own
+ * calls come by way of its exported names; whether the pointers of cuGetProcAddress() are the
+ * exported functions; what an open dma-buf keeps of memory that was unmapped; and how fast the
+ * driver suspends a process, compared with a pool in tarn. Notes, except where something fails that
+ * must not.
  *
- * This program exports the names that `tarn run` hooks, so it must be linked with -rdynamic, and not run under `tarn run`. "hold GIB" is the
- * process that is suspended. */
+ * This program exports the names that `tarn run` hooks, so it must be linked with -rdynamic, and
+ * not run under `tarn run`. "hold GIB" is the process that is suspended. */
 #include "gpu.h"
 
 #define TARN_RUN_POOL
@@ -43,7 +45,8 @@ static void note_entry(const char *name)
     entered++;
 }
 
-/* They come first for all code that looks a name up as the loader does. This program itself asks the driver's library. */
+/* They come first for all code that looks a name up as the loader does. This program itself asks
+ * the driver's library. */
 #define X(name, version, mode, symbol, parameters, arguments)           \
     __attribute__((visibility("default"))) cu_result symbol parameters; \
     cu_result symbol parameters                                         \
@@ -68,10 +71,11 @@ static bool open_calls(void)
     RUN_HOOK_LIST(X)
     RUN_ASK_LIST(X)
 #undef X
-    return run.cuMemAlloc_v2 && run.cuGetProcAddress_v2 && run.cuMemAllocAsync && run.cuMemAllocPitch_v2;
+    return run.cuMemAlloc_v2 && run.cuGetProcAddress_v2 && run.cuMemAllocAsync &&
+           run.cuMemAllocPitch_v2;
 }
 
-/* ---- The driver's own calls ---------------------------------------------------------------------------------------- */
+/* ---- The driver's own calls ---- */
 
 static void use_much(const char *name, tarn_stream leased)
 {
@@ -105,8 +109,10 @@ static void use_much(const char *name, tarn_stream leased)
         (void)CU(name, run.cuStreamSynchronize(stream));
         (void)CU(name, run.cuMemPoolTrimTo(pool, 0));
     }
-    if (CU(name, run.cuStreamBeginCapture_v2(stream, 2)) && CU(name, run.cuMemAllocAsync(&address, MIB, stream)) &&
-        CU(name, run.cuMemFreeAsync(address, stream)) && CU(name, run.cuStreamEndCapture(stream, &graph)))
+    if (CU(name, run.cuStreamBeginCapture_v2(stream, 2)) &&
+        CU(name, run.cuMemAllocAsync(&address, MIB, stream)) &&
+        CU(name, run.cuMemFreeAsync(address, stream)) &&
+        CU(name, run.cuStreamEndCapture(stream, &graph)))
         (void)gpu_run_graph(graph, leased, 2, name);
     (void)CU(name, run.cuCtxSynchronize());
 }
@@ -120,12 +126,14 @@ static void own_calls(tarn_stream stream)
     bool is_first = memcmp(&found, &ours, sizeof found) == 0;
     use_much(name, stream);
     if (!is_first)
-        gpu_say(GPU_FAIL, name, "this program's names are not found first: it must be linked with -rdynamic");
-    gpu_say(GPU_NOTE, name, "%u came by way of exported names, from the start on %u%s%s", entered - before,
-            (unsigned)entered, entered ? ", the first to " : "", entered ? atomic_load(&entered_first) : "");
+        gpu_say(GPU_FAIL, name,
+                "this program's names are not found first: it must be linked with -rdynamic");
+    gpu_say(GPU_NOTE, name, "%u came by way of exported names, from the start on %u%s%s",
+            entered - before, (unsigned)entered, entered ? ", the first to " : "",
+            entered ? atomic_load(&entered_first) : "");
 }
 
-/* ---- Pointers ------------------------------------------------------------------------------------------------------ */
+/* ---- Pointers ---- */
 
 static void pointers(void)
 {
@@ -146,7 +154,8 @@ static void pointers(void)
         cu_lookup_status status;
         if (!found ||
             run.cuGetProcAddress_v2(rows[i].name, &given, rows[i].version,
-                                    rows[i].modes == RUN_PER_THREAD ? RUN_PER_THREAD : 0, &status) ||
+                                    rows[i].modes == RUN_PER_THREAD ? RUN_PER_THREAD : 0,
+                                    &status) ||
             !given) {
             absent++;
             continue;
@@ -155,11 +164,11 @@ static void pointers(void)
         other += found != given;
         first = found != given && !*first ? rows[i].symbol : first;
     }
-    gpu_say(GPU_NOTE, name, "%u are the exported function, %u are not%s%s, %u are not there", same, other,
-            *first ? ", the first " : "", first, absent);
+    gpu_say(GPU_NOTE, name, "%u are the exported function, %u are not%s%s, %u are not there", same,
+            other, *first ? ", the first " : "", first, absent);
 }
 
-/* ---- An open dma-buf ------------------------------------------------------------------------------------------------- */
+/* ---- An open dma-buf ---- */
 
 static size_t free_now(const char *name)
 {
@@ -172,12 +181,14 @@ static void dma_buf(void)
 {
     const char *name = "interpose: an open dma-buf";
     const size_t size = 64 * MIB;
-    struct cu_allocation_properties properties = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+    struct cu_allocation_properties properties = {.type = CU_ALLOCATION_PINNED,
+                                                  .location = {CU_LOCATION_DEVICE, 0}};
     const struct cu_access access = {{CU_LOCATION_DEVICE, 0}, 3};
     cu_address address = 0;
     cu_piece piece = 0;
     int has = 0, file = -1;
-    if (gpu.cuDeviceGetAttribute(&has, HAS_DMA_BUF, 0) || !has || !run.cuMemGetHandleForAddressRange) {
+    if (gpu.cuDeviceGetAttribute(&has, HAS_DMA_BUF, 0) || !has ||
+        !run.cuMemGetHandleForAddressRange) {
         gpu_say(GPU_SKIP, name, "the device has none");
         return;
     }
@@ -185,7 +196,8 @@ static void dma_buf(void)
     size_t before = free_now(name);
     if (!CU(name, gpu.cuMemAddressReserve(&address, size, 0, 0, 0)) ||
         !CU(name, run.cuMemCreate(&piece, size, &properties, 0)) ||
-        !CU(name, run.cuMemMap(address, size, 0, piece, 0)) || !CU(name, gpu.cuMemSetAccess(address, size, &access, 1)))
+        !CU(name, run.cuMemMap(address, size, 0, piece, 0)) ||
+        !CU(name, gpu.cuMemSetAccess(address, size, &access, 1)))
         return;
     size_t held = before - free_now(name);
     cu_result code = run.cuMemGetHandleForAddressRange(&file, address, size, DMA_BUF, 0);
@@ -194,14 +206,15 @@ static void dma_buf(void)
     if (!code)
         close(file);
     gpu_say(GPU_NOTE, name,
-            "CUDA error %u for the export of 64 MiB, %u for the unmap, %u for the release; %zu MiB of %zu stay until "
+            "CUDA error %u for the export of 64 MiB, %u for the unmap, %u for the release; %zu MiB "
+            "of %zu stay until "
             "it is closed, "
             "%zu after that",
             code, unmapped, released, kept / MIB, held / MIB, (before - free_now(name)) / MIB);
     (void)gpu.cuMemAddressFree(address, size);
 }
 
-/* ---- Suspend and resume ----------------------------------------------------------------------------------------------- */
+/* ---- Suspend and resume ---- */
 
 static double gb_per_s(size_t bytes, uint64_t ns)
 {
@@ -217,7 +230,8 @@ static void suspend_pool(size_t bytes)
     for (int i = 0; i < 3; i++) {
         if (!OK(name, tarn_pool_create(&options, &pool)))
             return;
-        const tarn_alloc_options wanted = {.size = sizeof wanted, .stream = TARN_STREAM_LEGACY, .pool = pool};
+        const tarn_alloc_options wanted = {
+            .size = sizeof wanted, .stream = TARN_STREAM_LEGACY, .pool = pool};
         if (!OK(name, tarn_alloc(&wanted, bytes, &block)) ||
             !CU(name, gpu.cuMemsetD8Async((uintptr_t)block, HELD_BYTE, bytes, NULL)) ||
             !CU(name, run.cuCtxSynchronize()))
@@ -228,9 +242,9 @@ static void suspend_pool(size_t bytes)
         well = OK(name, tarn_pool_resume(pool)) && CU(name, run.cuCtxSynchronize()) && well;
         uint64_t end = gpu_ns();
         if (well)
-            gpu_say(GPU_NOTE, name, "%zu GiB: down %.2f s, %.1f GB/s; up %.2f s, %.1f GB/s", bytes / GIB,
-                    (double)(middle - start) / 1e9, gb_per_s(bytes, middle - start), (double)(end - middle) / 1e9,
-                    gb_per_s(bytes, end - middle));
+            gpu_say(GPU_NOTE, name, "%zu GiB: down %.2f s, %.1f GB/s; up %.2f s, %.1f GB/s",
+                    bytes / GIB, (double)(middle - start) / 1e9, gb_per_s(bytes, middle - start),
+                    (double)(end - middle) / 1e9, gb_per_s(bytes, end - middle));
         (void)OK(name, tarn_free(block));
         (void)OK(name, tarn_pool_release(pool));
     }
@@ -242,13 +256,14 @@ static int hold(size_t bytes)
     cu_address address = 0;
     char byte = 0;
     unsigned char sample[64] = {0};
-    if (gpu_start() || run.cuMemAlloc_v2(&address, bytes) || gpu.cuMemsetD8Async(address, HELD_BYTE, bytes, NULL) ||
-        run.cuCtxSynchronize())
+    if (gpu_start() || run.cuMemAlloc_v2(&address, bytes) ||
+        gpu.cuMemsetD8Async(address, HELD_BYTE, bytes, NULL) || run.cuCtxSynchronize())
         return 1;
     if (write(STDOUT_FILENO, "r", 1) != 1 || read(STDIN_FILENO, &byte, 1) != 1)
         return 1;
     tarn_stream stream = TARN_STREAM_LEGACY;
-    bool well = gpu_download(stream, sample, (void *)(uintptr_t)(address + bytes - sizeof sample), sizeof sample);
+    bool well = gpu_download(stream, sample, (void *)(uintptr_t)(address + bytes - sizeof sample),
+                             sizeof sample);
     for (size_t i = 0; i < sizeof sample; i++)
         well = well && sample[i] == HELD_BYTE;
     return well ? 0 : 1;
@@ -315,14 +330,15 @@ static void suspend_process(size_t bytes)
     if (code)
         return;
     gpu_say(ended ? GPU_PASS : GPU_FAIL, name,
-            "%zu GiB, of which %zu MiB came free: lock %.2f s; down %.2f s, %.1f GB/s; up %.2f s, %.1f GB/s; "
+            "%zu GiB, of which %zu MiB came free: lock %.2f s; down %.2f s, %.1f GB/s; up %.2f s, "
+            "%.1f GB/s; "
             "unlock %.2f s; its contents %s",
-            bytes / GIB, (after - before) / MIB, (double)took[0] / 1e9, (double)took[1] / 1e9, gb_per_s(bytes, took[1]),
-            (double)took[2] / 1e9, gb_per_s(bytes, took[2]), (double)took[3] / 1e9,
-            ended ? "are there" : "are not there");
+            bytes / GIB, (after - before) / MIB, (double)took[0] / 1e9, (double)took[1] / 1e9,
+            gb_per_s(bytes, took[1]), (double)took[2] / 1e9, gb_per_s(bytes, took[2]),
+            (double)took[3] / 1e9, ended ? "are there" : "are not there");
 }
 
-/* ---- The end of a context --------------------------------------------------------------------------------------------- */
+/* ---- The end of a context ---- */
 
 static uint64_t pool_value(cu_pool pool, unsigned attribute)
 {
@@ -330,7 +346,8 @@ static uint64_t pool_value(cu_pool pool, unsigned attribute)
     return run.cuMemPoolGetAttribute(pool, attribute, &value) ? UINT64_MAX : value;
 }
 
-/* Whether a reset of the primary context takes the memory of the default pool with it. The last check: nothing of tarn's is there after it. */
+/* Whether a reset of the primary context takes the memory of the default pool with it. The last
+ * check: nothing of tarn's is there after it. */
 static void reset(void)
 {
     enum { RESERVED = 5, USED = 7 };
@@ -339,19 +356,22 @@ static void reset(void)
     cu_address block = 0, base = 0;
     cu_context context = NULL;
     size_t size = 0;
-    if (!CU(name, run.cuDeviceGetDefaultMemPool(&pool, 0)) || !CU(name, run.cuMemAllocAsync(&block, 64 * MIB, NULL)) ||
-        !CU(name, run.cuCtxSynchronize()))
+    if (!CU(name, run.cuDeviceGetDefaultMemPool(&pool, 0)) ||
+        !CU(name, run.cuMemAllocAsync(&block, 64 * MIB, NULL)) || !CU(name, run.cuCtxSynchronize()))
         return;
     uint64_t used = pool_value(pool, USED);
     cu_result code = run.cuDevicePrimaryCtxReset_v2(0);
-    bool well = CU(name, run.cuDevicePrimaryCtxRetain(&context, 0)) && CU(name, gpu.cuCtxSetCurrent(context)) &&
+    bool well = CU(name, run.cuDevicePrimaryCtxRetain(&context, 0)) &&
+                CU(name, gpu.cuCtxSetCurrent(context)) &&
                 CU(name, run.cuDeviceGetDefaultMemPool(&after, 0));
     cu_result found = well ? run.cuMemGetAddressRange_v2(&base, &size, block) : CU_NOT_FOUND;
     gpu_say(GPU_NOTE, name,
-            "CUDA error %u; the default pool is %s; used %llu MiB before, %lld after, reserved %lld; error %u for the "
+            "CUDA error %u; the default pool is %s; used %llu MiB before, %lld after, reserved "
+            "%lld; error %u for the "
             "address range of its block",
             code, pool == after ? "the same" : "another", (unsigned long long)used >> 20,
-            (long long)pool_value(after, USED) >> 20, (long long)pool_value(after, RESERVED) >> 20, found);
+            (long long)pool_value(after, USED) >> 20, (long long)pool_value(after, RESERVED) >> 20,
+            found);
 }
 
 int main(int argc, char **argv)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Real work through every library's pooled handles, compared with a result that the host computes: by 16 threads on 4 streams
- * each, queued directly and captured into a graph that is launched twice. Before that, what a handle costs: time and
- * memory of a create, time of a get that finds it. */
+/* Real work through every library's pooled handles, compared with a result that the host computes:
+ * by 16 threads on 4 streams each, queued directly and captured into a graph that is launched
+ * twice. Before that, what a handle costs: time and memory of a create, time of a get that finds
+ * it. */
 #include "../support/clearing.h"
 #include "library_work.h"
 
@@ -25,10 +26,11 @@ struct cost {
     char version[32];
 };
 
-static const struct work *const works[] = {&work_cublas,   &work_cublaslt,    &work_cudnn,  &work_cusparse,
-                                           &work_cusolver, &work_cusolver_sp, &work_curand, &work_cudss};
+static const struct work *const works[] = {&work_cublas,   &work_cublaslt, &work_cudnn,
+                                           &work_cusparse, &work_cusolver, &work_cusolver_sp,
+                                           &work_curand,   &work_cudss};
 
-/* ---- What a handle costs ----------------------------------------------------------------------------------------- */
+/* ---- What a handle costs ---- */
 
 static int64_t used_bytes(void)
 {
@@ -39,8 +41,8 @@ static int64_t used_bytes(void)
 }
 
 /* Makes a handle by a lease, which a thread's own handle is not, and leaves it on lease. */
-static bool create_one(const struct work *work, tarn_stream stream, tarn_lease *lease, double *us, int64_t *bytes,
-                       int64_t *whole_bytes)
+static bool create_one(const struct work *work, tarn_stream stream, tarn_lease *lease, double *us,
+                       int64_t *bytes, int64_t *whole_bytes)
 {
     tarn_handle_stats stats = {.size = sizeof stats};
     int64_t before = used_bytes();
@@ -58,7 +60,8 @@ static bool measure(const struct work *work, tarn_stream stream, struct cost *co
     tarn_lease first = {0}, next = {0};
     void *handle = NULL;
     int64_t unused = 0;
-    if (!create_one(work, stream, &first, &cost->first_us, &cost->first_bytes, &cost->whole_bytes) ||
+    if (!create_one(work, stream, &first, &cost->first_us, &cost->first_bytes,
+                    &cost->whole_bytes) ||
         !create_one(work, stream, &next, &cost->next_us, &cost->next_bytes, &unused) ||
         !OK(work->name, tarn_handle_return(&next)) || !OK(work->name, tarn_handle_return(&first)) ||
         !OK(work->name, tarn_stream_set(stream)) ||
@@ -70,9 +73,11 @@ static bool measure(const struct work *work, tarn_stream stream, struct cost *co
             return OK(work->name, TARN_ERROR_LIBRARY);
     cost->hit_ns = (double)(gpu_ns() - from) / HITS;
     gpu_say(GPU_PASS, "handle",
-            "%s: first create %.0f us, %lld KiB (with workspace %lld); next %.0f us, %lld KiB; a hit %.1f ns",
-            work->name, cost->first_us, (long long)cost->first_bytes / 1024, (long long)cost->whole_bytes / 1024,
-            cost->next_us, (long long)cost->next_bytes / 1024, cost->hit_ns);
+            "%s: first create %.0f us, %lld KiB (with workspace %lld); next %.0f us, %lld KiB; a "
+            "hit %.1f ns",
+            work->name, cost->first_us, (long long)cost->first_bytes / 1024,
+            (long long)cost->whole_bytes / 1024, cost->next_us, (long long)cost->next_bytes / 1024,
+            cost->hit_ns);
     return true;
 }
 
@@ -81,22 +86,26 @@ static void write_costs(const struct cost *costs, const bool *usable)
     FILE *json = gpu_results_open("handles.json"), *table = gpu_results_open("handles.md");
     if (json && table) {
         const char *between = "";
-        fprintf(table, "| library | version | first create | device bytes | next create | device bytes | a hit |\n"
+        fprintf(table, "| library | version | first create | device bytes | next create | device "
+                       "bytes | a hit |\n"
                        "|---|---|---:|---:|---:|---:|---:|\n");
         fprintf(json, "{\"gpu\": \"%s\", \"libraries\": [", gpu_properties.name);
         for (size_t i = 0; i < COUNT(works); i++) {
             const struct cost *cost = &costs[i];
             if (!usable[i])
                 continue;
-            fprintf(table, "| %s | %s | %.2f ms | %.1f MiB | %.2f ms | %.1f MiB | %.1f ns |\n", works[i]->name,
-                    cost->version, cost->first_us / 1000, (double)cost->first_bytes / MIB, cost->next_us / 1000,
+            fprintf(table, "| %s | %s | %.2f ms | %.1f MiB | %.2f ms | %.1f MiB | %.1f ns |\n",
+                    works[i]->name, cost->version, cost->first_us / 1000,
+                    (double)cost->first_bytes / MIB, cost->next_us / 1000,
                     (double)cost->next_bytes / MIB, cost->hit_ns);
             fprintf(json,
-                    "%s\n  {\"name\": \"%s\", \"version\": \"%s\", \"first_create_us\": %.1f, \"first_bytes\": %lld, "
+                    "%s\n  {\"name\": \"%s\", \"version\": \"%s\", \"first_create_us\": %.1f, "
+                    "\"first_bytes\": %lld, "
                     "\"first_bytes_with_workspace\": %lld, "
                     "\"next_create_us\": %.1f, \"next_bytes\": %lld, \"hit_ns\": %.2f}",
-                    between, works[i]->name, cost->version, cost->first_us, (long long)cost->first_bytes,
-                    (long long)cost->whole_bytes, cost->next_us, (long long)cost->next_bytes, cost->hit_ns);
+                    between, works[i]->name, cost->version, cost->first_us,
+                    (long long)cost->first_bytes, (long long)cost->whole_bytes, cost->next_us,
+                    (long long)cost->next_bytes, cost->hit_ns);
             between = ",";
         }
         fprintf(json, "\n]}\n");
@@ -107,7 +116,7 @@ static void write_costs(const struct cost *costs, const bool *usable)
         fclose(table);
 }
 
-/* ---- Work -------------------------------------------------------------------------------------------------------- */
+/* ---- Work ---- */
 
 struct run {
     const struct work *work;
@@ -131,7 +140,8 @@ static void fault(struct run *run, const char *what, const char *why)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* The work of all streams is queued before any result is looked at, so that the handle changes streams in between. */
+/* The work of all streams is queued before any result is looked at, so that the handle changes
+ * streams in between. */
 static void direct(struct run *run, struct job *jobs, size_t count)
 {
     const char *why = NULL;
@@ -141,7 +151,8 @@ static void direct(struct run *run, struct job *jobs, size_t count)
     while (!why && queued < count) {
         void *handle = NULL;
         struct job *job = &jobs[queued++];
-        if (tarn_stream_set(job->stream) || tarn_handle_get(run->work->library, TARN_STREAM_CURRENT, &handle))
+        if (tarn_stream_set(job->stream) ||
+            tarn_handle_get(run->work->library, TARN_STREAM_CURRENT, &handle))
             why = tarn_last_error();
         else
             why = run->work->queue(job, handle);
@@ -167,7 +178,8 @@ static void captured(struct run *run, struct job *job)
         fault(run, "before a capture", why);
         return;
     }
-    if (tarn_stream_set(job->stream) || tarn_capture_begin(job->stream, TARN_CAPTURE_THREAD_LOCAL)) {
+    if (tarn_stream_set(job->stream) ||
+        tarn_capture_begin(job->stream, TARN_CAPTURE_THREAD_LOCAL)) {
         fault(run, "beginning a capture", tarn_last_error());
         return;
     }
@@ -195,8 +207,10 @@ static void captured(struct run *run, struct job *job)
     }
     bool well = true;
     for (int launch = 0; well && launch < 2; launch++) {
-        why = launch ? job_upload(job) : NULL; /* so that the second launch is seen to have written */
-        well = !why && gpu_run_graph(graph, job->stream, 1, run->work->name) && !(why = job_compare(job));
+        why = launch ? job_upload(job) : NULL; /* so that the second launch is seen to have
+                                                  written */
+        well = !why && gpu_run_graph(graph, job->stream, 1, run->work->name) &&
+               !(why = job_compare(job));
     }
     if (well)
         atomic_fetch_add(&run->captured, 1);
@@ -217,7 +231,8 @@ static void *worker(void *argument)
     while (!why && count < STREAMS) {
         why = tarn_stream_lease(0, 0, &streams[count]) ? tarn_last_error() : NULL;
         if (!why) {
-            why = job_create(&jobs[count], run->work, streams[count], self->number * STREAMS + (unsigned)count);
+            why = job_create(&jobs[count], run->work, streams[count],
+                             self->number * STREAMS + (unsigned)count);
             count++;
         }
     }
@@ -258,24 +273,27 @@ static void run_work(const struct work *work)
     if (run.failures)
         gpu_say(GPU_FAIL, name, "%d failures, the first: %s", run.failures, run.why);
     else
-        gpu_say(GPU_PASS, name, "%s, %d threads x %d streams, %d direct, %d captured and launched twice (%.1f s)",
-                work->what, THREADS, STREAMS, run.direct, run.captured, (double)(gpu_ns() - from) / 1e9);
+        gpu_say(GPU_PASS, name,
+                "%s, %d threads x %d streams, %d direct, %d captured and launched twice (%.1f s)",
+                work->what, THREADS, STREAMS, run.direct, run.captured,
+                (double)(gpu_ns() - from) / 1e9);
     if (run.not_captured)
-        gpu_say(GPU_SKIP, name, "%d captures: the library did not let itself be captured", run.not_captured);
+        gpu_say(GPU_SKIP, name, "%d captures: the library did not let itself be captured",
+                run.not_captured);
 
     size_t destroyed = 0;
     tarn_handle_stats stats = {.size = sizeof stats};
     if (OK(name, tarn_handle_stats_get(work->library, 0, &stats)) &&
         (stats.failures || stats.peak_in_use > THREADS + 1))
-        gpu_say(GPU_FAIL, name, "%llu creates failed, %llu handles in use at once", (unsigned long long)stats.failures,
-                (unsigned long long)stats.peak_in_use);
-    if (OK(name, tarn_handle_trim(work->library, 0, &destroyed)) && OK(name, workspaces_clear_all(NULL)) &&
-        destroyed != stats.available)
+        gpu_say(GPU_FAIL, name, "%llu creates failed, %llu handles in use at once",
+                (unsigned long long)stats.failures, (unsigned long long)stats.peak_in_use);
+    if (OK(name, tarn_handle_trim(work->library, 0, &destroyed)) &&
+        OK(name, workspaces_clear_all(NULL)) && destroyed != stats.available)
         gpu_say(GPU_FAIL, name, "%zu handles destroyed, of %llu that no thread has", destroyed,
                 (unsigned long long)stats.available);
 }
 
-/* ---- All libraries ----------------------------------------------------------------------------------------------- */
+/* ---- All libraries ---- */
 
 int main(void)
 {
@@ -301,18 +319,21 @@ int main(void)
             continue;
         }
         if (gpu_is_simulated) {
-            gpu_say(GPU_SKIP, works[i]->name, "it has all that is called; it does not run on a simulated driver");
+            gpu_say(GPU_SKIP, works[i]->name,
+                    "it has all that is called; it does not run on a simulated driver");
             continue;
         }
         usable[i] = measure(works[i], stream, &costs[i]);
-        if (usable[i] && !tarn_library_info_get(works[i]->library, &info)) /* some say their version only now */
+        /* Some say their version only now */
+        if (usable[i] && !tarn_library_info_get(works[i]->library, &info))
             snprintf(costs[i].version, sizeof costs[i].version, "%s", info.version);
     }
     write_costs(costs, usable);
     for (size_t i = 0; i < COUNT(works); i++)
         if (usable[i] && works[i]->queue)
             run_work(works[i]);
-    if (OK("end", tarn_stream_return(stream)) && OK("end", tarn_device_synchronize(0)) && OK("end", tarn_shutdown()))
+    if (OK("end", tarn_stream_return(stream)) && OK("end", tarn_device_synchronize(0)) &&
+        OK("end", tarn_shutdown()))
         gpu_say(GPU_PASS, "shutdown", "%s", "");
     return gpu_end();
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* One piece of work for each library: inputs made from a seed, a call or more through a handle, and the result that the
- * host finds. Texts say what went wrong, in the calling thread's storage; NULL is success. */
+/* One piece of work for each library: inputs made from a seed, a call or more through a handle, and
+ * the result that the host finds. Texts say what went wrong, in the calling thread's storage; NULL
+ * is success. */
 #ifndef TESTS_GPU_LIBRARY_WORK_H
 #define TESTS_GPU_LIBRARY_WORK_H
 
@@ -33,7 +34,8 @@ struct job {
     const struct work *work;
     tarn_stream stream;
     uint64_t random;
-    void *host[JOB_BUFFERS];   /* inputs; NULL for what only the device has, which is zeroed before each run */
+    void *host[JOB_BUFFERS];   /* inputs; NULL for what only the device has, which is zeroed before
+                                  each run */
     void *device[JOB_BUFFERS]; /* tarn's memory */
     size_t bytes[JOB_BUFFERS]; /* 0: no such buffer */
     int output;                /* the buffer to compare */
@@ -47,8 +49,8 @@ struct job {
     int number;                /* a size of the work's own */
 };
 
-extern const struct work work_cublas, work_cublaslt, work_cudnn, work_cusparse, work_cusolver, work_cusolver_sp,
-    work_curand, work_cudss;
+extern const struct work work_cublas, work_cublaslt, work_cudnn, work_cusparse, work_cusolver,
+    work_cusolver_sp, work_curand, work_cudss;
 
 const char *job_create(struct job *job, const struct work *work, tarn_stream stream, unsigned seed);
 void job_destroy(struct job *job);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuBLAS, cuBLASLt and cuSOLVER on small matrices, cuDNN's activation, cuRAND's moments. Matrices are stored by columns. */
+/* cuBLAS, cuBLASLt and cuSOLVER on small matrices, cuDNN's activation, cuRAND's moments. Matrices
+ * are stored by columns. */
 #include "library_work.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 #define NUMBERS 65536     /* random ones */
 #define TENSOR (4 * 8 * 16 * 16)
 
-/* ---- Products ---------------------------------------------------------------------------------------------------- */
+/* ---- Products ---- */
 
 static const char *prepare_product(struct job *job)
 {
@@ -26,7 +27,8 @@ static const char *prepare_product(struct job *job)
     for (size_t column = 0; column < n; column++)
         for (size_t k = 0; k < n; k++)
             for (size_t row = 0; row < n; row++)
-                job->expected[column * n + row] += (double)a[k * n + row] * (double)b[column * n + k];
+                job->expected[column * n + row] +=
+                    (double)a[k * n + row] * (double)b[column * n + k];
     for (int i = 0; i < 3; i++)
         job->bytes[i] = n * n * sizeof(float);
     job->output = 2;
@@ -43,8 +45,8 @@ static const char *load_cublas(const char *path)
 static const char *queue_cublas(struct job *job, void *handle)
 {
     const float one = 1, zero = 0;
-    return JOB_CALL(cublasSgemm_v2, handle, 0, 0, SIDE, SIDE, SIDE, &one, job->device[0], SIDE, job->device[1], SIDE,
-                    &zero, job->device[2], SIDE);
+    return JOB_CALL(cublasSgemm_v2, handle, 0, 0, SIDE, SIDE, SIDE, &one, job->device[0], SIDE,
+                    job->device[1], SIDE, &zero, job->device[2], SIDE);
 }
 
 const struct work work_cublas = {
@@ -63,8 +65,11 @@ static const char *load_cublaslt(const char *path)
 
 static const char *describe_cublaslt(struct job *job)
 {
-    const char *why = JOB_CALL(cublasLtMatmulDescCreate, &job->object[0], LT_COMPUTE_32F, TYPE_R_32F);
-    return why ? why : JOB_CALL(cublasLtMatrixLayoutCreate, &job->object[1], TYPE_R_32F, SIDE, SIDE, SIDE);
+    const char *why =
+        JOB_CALL(cublasLtMatmulDescCreate, &job->object[0], LT_COMPUTE_32F, TYPE_R_32F);
+    return why ? why
+               : JOB_CALL(cublasLtMatrixLayoutCreate, &job->object[1], TYPE_R_32F, SIDE, SIDE,
+                          SIDE);
 }
 
 static void forget_cublaslt(struct job *job)
@@ -82,8 +87,9 @@ static const char *queue_cublaslt(struct job *job, void *handle)
     size_t size = 0;
     if (tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &workspace, &size))
         return tarn_last_error();
-    return JOB_CALL(cublasLtMatmul, handle, job->object[0], &one, job->device[0], layout, job->device[1], layout, &zero,
-                    job->device[2], layout, job->device[2], layout, NULL, workspace, size, gpu_native(job->stream));
+    return JOB_CALL(cublasLtMatmul, handle, job->object[0], &one, job->device[0], layout,
+                    job->device[1], layout, &zero, job->device[2], layout, job->device[2], layout,
+                    NULL, workspace, size, gpu_native(job->stream));
 }
 
 const struct work work_cublaslt = {
@@ -97,14 +103,15 @@ const struct work work_cublaslt = {
     .queue = queue_cublaslt,
 };
 
-/* ---- Cholesky ---------------------------------------------------------------------------------------------------- */
+/* ---- Cholesky ---- */
 
 static const char *load_cusolver(const char *path)
 {
     return job_load(path, TARN_LIBRARY_CUSOLVER_DN);
 }
 
-/* A symmetric matrix with a heavy diagonal, and its factor; what lies above the diagonal is the library's affair. */
+/* A symmetric matrix with a heavy diagonal, and its factor; what lies above the diagonal is the
+ * library's affair. */
 static const char *prepare_cusolver(struct job *job)
 {
     const size_t n = CHOLESKY_SIDE;
@@ -122,7 +129,9 @@ static const char *prepare_cusolver(struct job *job)
             double sum = a[column * n + row];
             for (size_t k = 0; k < column; k++)
                 sum -= l[k * n + row] * l[k * n + column];
-            l[column * n + row] = row < column ? 0 : row == column ? sqrt(sum) : sum / l[column * n + column];
+            l[column * n + row] = row < column    ? 0
+                                  : row == column ? sqrt(sum)
+                                                  : sum / l[column * n + column];
         }
     }
     for (size_t column = 0; column < n; column++)
@@ -140,14 +149,14 @@ static const char *prepare_cusolver(struct job *job)
 static const char *queue_cusolver(struct job *job, void *handle)
 {
     int size = 0;
-    const char *why =
-        JOB_CALL(cusolverDnDpotrf_bufferSize, handle, 0, CHOLESKY_SIDE, job->device[0], CHOLESKY_SIDE, &size);
+    const char *why = JOB_CALL(cusolverDnDpotrf_bufferSize, handle, 0, CHOLESKY_SIDE,
+                               job->device[0], CHOLESKY_SIDE, &size);
     if (why)
         return why;
     if ((size_t)size * sizeof(double) > CHOLESKY_ROOM)
         return job_say("it wants %d numbers of scratch memory", size);
-    return JOB_CALL(cusolverDnDpotrf, handle, 0, CHOLESKY_SIDE, job->device[0], CHOLESKY_SIDE, job->device[1], size,
-                    job->device[2]);
+    return JOB_CALL(cusolverDnDpotrf, handle, 0, CHOLESKY_SIDE, job->device[0], CHOLESKY_SIDE,
+                    job->device[1], size, job->device[2]);
 }
 
 const struct work work_cusolver = {
@@ -166,9 +175,10 @@ static const char *load_nothing(const char *path)
     return NULL;
 }
 
-const struct work work_cusolver_sp = {.name = "cusolver_sp", .library = TARN_LIBRARY_CUSOLVER_SP, .load = load_nothing};
+const struct work work_cusolver_sp = {
+    .name = "cusolver_sp", .library = TARN_LIBRARY_CUSOLVER_SP, .load = load_nothing};
 
-/* ---- cuDNN ------------------------------------------------------------------------------------------------------- */
+/* ---- cuDNN ---- */
 
 static const char *load_cudnn(const char *path)
 {
@@ -214,8 +224,8 @@ static void forget_cudnn(struct job *job)
 static const char *queue_cudnn(struct job *job, void *handle)
 {
     const float one = 1, zero = 0;
-    return JOB_CALL(cudnnActivationForward, handle, job->object[1], &one, job->object[0], job->device[0], &zero,
-                    job->object[0], job->device[1]);
+    return JOB_CALL(cudnnActivationForward, handle, job->object[1], &one, job->object[0],
+                    job->device[0], &zero, job->object[0], job->device[1]);
 }
 
 const struct work work_cudnn = {
@@ -229,7 +239,7 @@ const struct work work_cudnn = {
     .queue = queue_cudnn,
 };
 
-/* ---- cuRAND ------------------------------------------------------------------------------------------------------ */
+/* ---- cuRAND ---- */
 
 static const char *load_curand(const char *path)
 {

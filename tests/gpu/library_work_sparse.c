@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSPARSE's product of a sparse matrix and a vector, and cuDSS's solution of a sparse system, whose memory comes from
- * tarn through the handle. Matrices are stored by compressed rows. */
+/* cuSPARSE's product of a sparse matrix and a vector, and cuDSS's solution of a sparse system,
+ * whose memory comes from tarn through the handle. Matrices are stored by compressed rows. */
 #include "library_work.h"
 
 #include <stdlib.h>
@@ -13,9 +13,10 @@
 #define SYSTEM 400      /* rows of the system */
 #define IN_SYSTEM (3 * SYSTEM - 2)
 
-/* Buffers: 0 the rows' starts, 1 columns, 2 values, 3 the vector that goes in, 4 the one that comes out. */
+/* Buffers: 0 the rows' starts, 1 columns, 2 values, 3 the vector that goes in, 4 the one that comes
+ * out. */
 
-/* ---- cuSPARSE ---------------------------------------------------------------------------------------------------- */
+/* ---- cuSPARSE ---- */
 
 static const char *load_cusparse(const char *path)
 {
@@ -53,8 +54,9 @@ static const char *describe_cusparse(struct job *job)
 {
     struct cusparseSpMatDescr *matrix = NULL;
     struct cusparseDnVecDescr *x = NULL, *y = NULL;
-    const char *why = JOB_CALL(cusparseCreateCsr, &matrix, ROWS, ROWS, (int64_t)ROWS * IN_ROW, job->device[0],
-                               job->device[1], job->device[2], SPARSE_INDEX_32I, SPARSE_INDEX_32I, 0, TYPE_R_32F);
+    const char *why =
+        JOB_CALL(cusparseCreateCsr, &matrix, ROWS, ROWS, (int64_t)ROWS * IN_ROW, job->device[0],
+                 job->device[1], job->device[2], SPARSE_INDEX_32I, SPARSE_INDEX_32I, 0, TYPE_R_32F);
     job->object[0] = matrix;
     if (!why)
         why = JOB_CALL(cusparseCreateDnVec, &x, ROWS, job->device[3], TYPE_R_32F);
@@ -78,14 +80,14 @@ static const char *queue_cusparse(struct job *job, void *handle)
 {
     const float one = 1, zero = 0;
     size_t size = 0;
-    const char *why = JOB_CALL(cusparseSpMV_bufferSize, handle, 0, &one, job->object[0], job->object[1], &zero,
-                               job->object[2], TYPE_R_32F, 0, &size);
+    const char *why = JOB_CALL(cusparseSpMV_bufferSize, handle, 0, &one, job->object[0],
+                               job->object[1], &zero, job->object[2], TYPE_R_32F, 0, &size);
     if (why)
         return why;
     if (size > SPARSE_ROOM)
         return job_say("it wants %zu bytes of scratch memory", size);
-    return JOB_CALL(cusparseSpMV, handle, 0, &one, job->object[0], job->object[1], &zero, job->object[2], TYPE_R_32F, 0,
-                    job->device[5]);
+    return JOB_CALL(cusparseSpMV, handle, 0, &one, job->object[0], job->object[1], &zero,
+                    job->object[2], TYPE_R_32F, 0, job->device[5]);
 }
 
 const struct work work_cusparse = {
@@ -99,7 +101,7 @@ const struct work work_cusparse = {
     .queue = queue_cusparse,
 };
 
-/* ---- cuDSS ------------------------------------------------------------------------------------------------------- */
+/* ---- cuDSS ---- */
 
 static const char *load_cudss(const char *path)
 {
@@ -151,14 +153,17 @@ static const char *describe_cudss(struct job *job)
     const char *why = JOB_CALL(cudssConfigCreate, &config);
     job->object[0] = config;
     if (!why)
-        why = JOB_CALL(cudssMatrixCreateCsr, &matrix, SYSTEM, SYSTEM, IN_SYSTEM, job->device[0], NULL, job->device[1],
-                       job->device[2], TYPE_R_32I, TYPE_R_32I, TYPE_R_64F, 3, 0, 0);
+        why =
+            JOB_CALL(cudssMatrixCreateCsr, &matrix, SYSTEM, SYSTEM, IN_SYSTEM, job->device[0], NULL,
+                     job->device[1], job->device[2], TYPE_R_32I, TYPE_R_32I, TYPE_R_64F, 3, 0, 0);
     job->object[1] = matrix;
     if (!why)
-        why = JOB_CALL(cudssMatrixCreateDn, &right, SYSTEM, 1, SYSTEM, job->device[3], TYPE_R_64F, 0);
+        why =
+            JOB_CALL(cudssMatrixCreateDn, &right, SYSTEM, 1, SYSTEM, job->device[3], TYPE_R_64F, 0);
     job->object[2] = right;
     if (!why)
-        why = JOB_CALL(cudssMatrixCreateDn, &solution, SYSTEM, 1, SYSTEM, job->device[4], TYPE_R_64F, 0);
+        why = JOB_CALL(cudssMatrixCreateDn, &solution, SYSTEM, 1, SYSTEM, job->device[4],
+                       TYPE_R_64F, 0);
     job->object[3] = solution;
     return why;
 }
@@ -180,8 +185,8 @@ static const char *queue_cudss(struct job *job, void *handle)
     if (why)
         return why;
     for (size_t i = 0; !why && i < COUNT(phases); i++)
-        why = JOB_CALL(cudssExecute, handle, phases[i], job->object[0], data, job->object[1], job->object[3],
-                       job->object[2]);
+        why = JOB_CALL(cudssExecute, handle, phases[i], job->object[0], data, job->object[1],
+                       job->object[3], job->object[2]);
     unsigned status = job_calls.cudssDataDestroy(handle, data);
     return why ? why : job_status("cudssDataDestroy", status);
 }

@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory that grows, is mapped anew, and goes back to the last byte: what the driver calls free is the same before and
- * after. A block that grows in place. Failures that are real: a request larger than the device, and a limit. */
+/* Memory that grows, is mapped anew, and goes back to the last byte: what the driver calls free is
+ * the same before and after. A block that grows in place. Failures that are real: a request larger
+ * than the device, and a limit. */
 #include "gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS 24        /* even */
-#define BLOCK (32 * MIB) /* more than the smallest piece that tarn makes, so that a free one has whole pieces */
+#define BLOCKS 24 /* even */
+#define BLOCK \
+    (32 * MIB) /* more than the smallest piece that tarn makes, so that a free one has
+                  whole pieces */
 #define LARGE (64 * MIB)
 #define SLACK (4 * MIB) /* what the driver itself may take meanwhile */
 
 static int64_t reserved(void)
 {
     tarn_stats stats = {.size = sizeof stats};
-    return OK("memory", tarn_device_stats_get(0, &stats)) ? stats.reserved_bytes[TARN_STAT_ALL].current : -1;
+    return OK("memory", tarn_device_stats_get(0, &stats))
+               ? stats.reserved_bytes[TARN_STAT_ALL].current
+               : -1;
 }
 
 static bool patterns(const char *name, tarn_stream stream, void **blocks, size_t count, size_t size)
@@ -28,7 +33,8 @@ static bool patterns(const char *name, tarn_stream stream, void **blocks, size_t
     return well && gpu_holds(name, stream, blocks, count, size, 1);
 }
 
-/* Three blocks side by side: the first grows as far as the second was, whose memory has work of the stream before it, and no further. */
+/* Three blocks side by side: the first grows as far as the second was, whose memory has work of the
+ * stream before it, and no further. */
 static void extend(tarn_stream stream)
 {
     const char *name = "memory: a block that grows in place";
@@ -37,12 +43,16 @@ static void extend(tarn_stream stream)
     for (size_t i = 0; well && i < COUNT(blocks); i++)
         well = OK(name, tarn_alloc_on(stream, BLOCK, &blocks[i]));
     well = well && patterns(name, stream, blocks, COUNT(blocks), BLOCK);
-    bool adjacent = (char *)blocks[1] == (char *)blocks[0] + BLOCK && (char *)blocks[2] == (char *)blocks[1] + BLOCK;
+    bool adjacent = (char *)blocks[1] == (char *)blocks[0] + BLOCK &&
+                    (char *)blocks[2] == (char *)blocks[1] + BLOCK;
     well = well && adjacent && tarn_extend(blocks[0], 2 * BLOCK) == TARN_ERROR_NO_ROOM &&
            gpu_fill(stream, blocks[1], BLOCK, 50, 1000000) && OK(name, tarn_free(blocks[1])) &&
-           tarn_extend(blocks[0], 2 * BLOCK + 1) == TARN_ERROR_NO_ROOM && OK(name, tarn_extend(blocks[0], 2 * BLOCK)) &&
-           gpu_fill(stream, blocks[1], BLOCK, 2, 0) && gpu_holds(name, stream, blocks, COUNT(blocks), BLOCK, 1) &&
-           tarn_extend(blocks[0], 2 * BLOCK + 1) == TARN_ERROR_NO_ROOM && OK(name, tarn_free(blocks[0]));
+           tarn_extend(blocks[0], 2 * BLOCK + 1) == TARN_ERROR_NO_ROOM &&
+           OK(name, tarn_extend(blocks[0], 2 * BLOCK)) &&
+           gpu_fill(stream, blocks[1], BLOCK, 2, 0) &&
+           gpu_holds(name, stream, blocks, COUNT(blocks), BLOCK, 1) &&
+           tarn_extend(blocks[0], 2 * BLOCK + 1) == TARN_ERROR_NO_ROOM &&
+           OK(name, tarn_free(blocks[0]));
     blocks[1] = NULL;
     void *again = NULL; /* it went back as a whole */
     well = well && OK(name, tarn_alloc_on(stream, 2 * BLOCK, &again)) && again == blocks[0] &&
@@ -52,7 +62,8 @@ static void extend(tarn_stream stream)
                          : "blocks are not side by side");
 }
 
-/* Every second block goes, and larger ones come that fit nowhere between: their memory must be mapped anew. */
+/* Every second block goes, and larger ones come that fit nowhere between: their memory must be
+ * mapped anew. */
 static void remap(tarn_stream stream, void **blocks)
 {
     const char *name = "memory: mapped anew";
@@ -67,9 +78,10 @@ static void remap(tarn_stream stream, void **blocks)
     for (size_t i = 0; well && i < COUNT(large); i++)
         well = OK(name, tarn_alloc_on(stream, LARGE, &large[i]));
     well = well && patterns(name, stream, large, COUNT(large), LARGE);
-    snprintf(text, sizeof text,
-             "%zu blocks of %zu MiB where every second one of 32 MiB was; reserved %lld, then %lld MiB", COUNT(large),
-             LARGE / MIB, (long long)(before >> 20), (long long)(reserved() >> 20));
+    snprintf(
+        text, sizeof text,
+        "%zu blocks of %zu MiB where every second one of 32 MiB was; reserved %lld, then %lld MiB",
+        COUNT(large), LARGE / MIB, (long long)(before >> 20), (long long)(reserved() >> 20));
     gpu_verdict(well, name, text);
     for (size_t i = 0; i < COUNT(large); i++)
         (void)OK(name, tarn_free(large[i]));
@@ -101,11 +113,13 @@ int main(void)
     tarn_stream stream = 0;
     void *blocks[BLOCKS] = {NULL}, *first = NULL;
     char text[160];
-    gpu_say(GPU_NOTE, "memory", "%s, %zu MiB, granule %zu KiB, virtual memory %s", gpu_properties.name,
-            gpu_properties.memory / MIB, gpu_properties.granule / 1024, gpu_properties.virtual_memory ? "yes" : "no");
+    gpu_say(GPU_NOTE, "memory", "%s, %zu MiB, granule %zu KiB, virtual memory %s",
+            gpu_properties.name, gpu_properties.memory / MIB, gpu_properties.granule / 1024,
+            gpu_properties.virtual_memory ? "yes" : "no");
 
     /* The driver's own first-time costs are not ours. */
-    if (!OK("memory", tarn_stream_lease(0, 0, &stream)) || !OK("memory", tarn_alloc_on(stream, LARGE, &first)) ||
+    if (!OK("memory", tarn_stream_lease(0, 0, &stream)) ||
+        !OK("memory", tarn_alloc_on(stream, LARGE, &first)) ||
         !patterns("memory", stream, &first, 1, LARGE) || !OK("memory", tarn_free(first)) ||
         !OK("memory", tarn_device_trim(0, 0)))
         return gpu_end();
@@ -117,9 +131,11 @@ int main(void)
         well = OK("memory: growth", tarn_alloc_on(stream, BLOCK, &blocks[i]));
     well = well && patterns("memory: growth", stream, blocks, BLOCKS, BLOCK);
     size_t grown = before - gpu_free_bytes();
-    snprintf(text, sizeof text, "%d blocks of 32 MiB: tarn reserved %lld MiB, the driver says %zu MiB", BLOCKS,
+    snprintf(text, sizeof text,
+             "%d blocks of 32 MiB: tarn reserved %lld MiB, the driver says %zu MiB", BLOCKS,
              (long long)(reserved() >> 20), grown / MIB);
-    gpu_verdict(well && grown >= BLOCKS * BLOCK && grown <= (size_t)reserved() + SLACK, "memory: growth", text);
+    gpu_verdict(well && grown >= BLOCKS * BLOCK && grown <= (size_t)reserved() + SLACK,
+                "memory: growth", text);
 
     remap(stream, blocks);
     for (size_t i = 0; i < BLOCKS; i++)
@@ -131,8 +147,8 @@ int main(void)
     (void)OK("memory", tarn_device_synchronize(0));
     (void)OK("memory", tarn_device_trim(0, 0));
     size_t after = gpu_free_bytes();
-    snprintf(text, sizeof text, "reserved %lld; free before %zu, after %zu bytes", (long long)reserved(), before,
-             after);
+    snprintf(text, sizeof text, "reserved %lld; free before %zu, after %zu bytes",
+             (long long)reserved(), before, after);
     gpu_verdict(reserved() == 0 && after + SLACK >= before, "memory: all goes back", text);
     (void)OK("memory", tarn_stream_return(stream));
     (void)OK("memory", tarn_shutdown());

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What compute-sanitizer says of work on tarn's blocks, which it learns of by NVTX: this program runs itself under it, once for work
- * without a mistake and once for each kind of mistake, and reads the report. Skipped where there is no compute-sanitizer. */
+/* What compute-sanitizer says of work on tarn's blocks, which it learns of by NVTX: this program
+ * runs itself under it, once for work without a mistake and once for each kind of mistake, and
+ * reads the report. Skipped where there is no compute-sanitizer. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #define ROUNDS 100
 #define BLOCKS 20
 
-/* The work ---------------------------------------------------------------------------------------------------------- */
+/* The work ------------------------------------------------------------------------------------- */
 
 /* Blocks of many sizes, freed while the work on them is queued still. */
 static bool good_use(tarn_stream stream)
@@ -34,7 +35,8 @@ static bool good_use(tarn_stream stream)
     return OK("nvtx", tarn_stream_synchronize(stream));
 }
 
-/* What runs under the tool. The mistakes are the last thing that happens: the device is lost by them. */
+/* What runs under the tool. The mistakes are the last thing that happens: the device is lost by
+ * them. */
 static int work(const char *what)
 {
     tarn_stream stream = 0;
@@ -46,8 +48,10 @@ static int work(const char *what)
     if (!OK("nvtx", tarn_stream_lease(0, 0, &stream)) || !good_use(stream) ||
         !OK("nvtx", tarn_tag_intern("named", &tag)))
         return GPU_FAILED;
-    tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = stream, .tag = tag};
-    if (!OK("nvtx", tarn_alloc(&options, 1000, &small)) || !OK("nvtx", tarn_alloc(&options, 5000000, &large)))
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = 0, .stream = stream, .tag = tag};
+    if (!OK("nvtx", tarn_alloc(&options, 1000, &small)) ||
+        !OK("nvtx", tarn_alloc(&options, 5000000, &large)))
         return GPU_FAILED;
     if (strcmp(what, "behind") == 0)
         (void)gpu_fill(stream, small, 1004, 1, 0);
@@ -59,11 +63,12 @@ static int work(const char *what)
     return 0; /* blocks are left: the tool names them */
 }
 
-/* The reports ------------------------------------------------------------------------------------------------------- */
+/* The reports ---------------------------------------------------------------------------------- */
 
 static const char *find_tool(void)
 {
-    static const char *const places[] = {"/usr/local/cuda/bin/compute-sanitizer", "/opt/cuda/bin/compute-sanitizer",
+    static const char *const places[] = {"/usr/local/cuda/bin/compute-sanitizer",
+                                         "/opt/cuda/bin/compute-sanitizer",
                                          "/usr/bin/compute-sanitizer"};
     for (size_t i = 0; i < COUNT(places); i++)
         if (access(places[i], X_OK) == 0)
@@ -88,7 +93,8 @@ static bool run_under(const char *tool, const char *self, const char *what, char
     return true;
 }
 
-static void check(const char *tool, const char *self, const char *name, const char *what, const char *wanted)
+static void check(const char *tool, const char *self, const char *name, const char *what,
+                  const char *wanted)
 {
     static char text[1 << 16];
     if (!run_under(tool, self, what, text, sizeof text)) {
@@ -97,7 +103,8 @@ static void check(const char *tool, const char *self, const char *name, const ch
     }
     const char *found = strstr(text, wanted);
     text[strcspn(text, "\n")] = '\0';
-    gpu_say(found ? GPU_PASS : GPU_FAIL, name, "the tool %s \"%s\"", found ? "says" : "does not say", wanted);
+    gpu_say(found ? GPU_PASS : GPU_FAIL, name, "the tool %s \"%s\"",
+            found ? "says" : "does not say", wanted);
 }
 
 int main(int argc, char **argv)
@@ -116,7 +123,8 @@ int main(int argc, char **argv)
     }
     self[length] = '\0';
     check(tool, self, "nvtx: work without a mistake", "nothing", "ERROR SUMMARY: 0 errors");
-    check(tool, self, "nvtx: a write behind a small block", "behind", "after the nearest allocation at ");
+    check(tool, self, "nvtx: a write behind a small block", "behind",
+          "after the nearest allocation at ");
     check(tool, self, "nvtx: a write behind a large block", "far", "of size 5,000,000 bytes");
     check(tool, self, "nvtx: a write to a freed block", "freed", "Invalid __global__ write");
     check(tool, self, "nvtx: blocks have names", "leaks", "called named");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The order of streams: kernels write and check patterns in tarn's memory, late on purpose, while blocks are freed and
- * handed out again: on one stream, on others by each of the ways that a free has, from thread to thread, under a limit
- * that forces memory to be mapped again, on streams that each thread has by the same name, and in captures. Memory that is given out too early shows as a wrong word, and is
- * reported with the block, the streams and the way it was freed. */
+/* The order of streams: kernels write and check patterns in tarn's memory, late on purpose, while
+ * blocks are freed and handed out again: on one stream, on others by each of the ways that a free
+ * has, from thread to thread, under a limit that forces memory to be mapped again, on streams that
+ * each thread has by the same name, and in captures. Memory that is given out too early shows as a
+ * wrong word, and is reported with the block, the streams and the way it was freed. */
 #include "gpu.h"
 
 #include <pthread.h>
@@ -21,8 +22,8 @@
 #define LATE 40000 /* ns: the most that a kernel waits */
 
 enum way { WAY_FREE, WAY_RECORD, WAY_FREE_ON, WAY_FREE_AFTER, WAY_OTHER_THREAD, WAYS };
-static const char *const way_names[WAYS] = {"tarn_free", "tarn_record_stream", "tarn_free_on", "tarn_free_after",
-                                            "tarn_free by another thread"};
+static const char *const way_names[WAYS] = {"tarn_free", "tarn_record_stream", "tarn_free_on",
+                                            "tarn_free_after", "tarn_free by another thread"};
 
 /* What was checked in a slot. */
 struct use {
@@ -57,13 +58,14 @@ static bool slots_are_right(const char *name, tarn_stream stream)
         if (!slot->wrong)
             continue;
         if (++wrong <= 5)
-            gpu_say(
-                GPU_FAIL, name,
-                "block %p of %zu bytes, of stream %llx, checked on %llx, freed by %s: %llu wrong words, the first is "
-                "%llu, one of them %#llx; seed %#x",
-                use->address, use->size, (unsigned long long)use->owner, (unsigned long long)use->user,
-                way_names[use->way], (unsigned long long)slot->wrong, (unsigned long long)slot->first,
-                (unsigned long long)slot->found, use->seed);
+            gpu_say(GPU_FAIL, name,
+                    "block %p of %zu bytes, of stream %llx, checked on %llx, freed by %s: %llu "
+                    "wrong words, the first is "
+                    "%llu, one of them %#llx; seed %#x",
+                    use->address, use->size, (unsigned long long)use->owner,
+                    (unsigned long long)use->user, way_names[use->way],
+                    (unsigned long long)slot->wrong, (unsigned long long)slot->first,
+                    (unsigned long long)slot->found, use->seed);
     }
     if (!wrong)
         gpu_say(GPU_PASS, name, "%zu blocks were what was written to them", checked);
@@ -88,15 +90,18 @@ static bool fill(const struct block *block, uint64_t late)
     return gpu_fill(block->stream, block->address, block->size, block->seed, late);
 }
 
-static bool check(const struct block *block, tarn_stream on, enum way way, size_t slot, uint64_t late)
+static bool check(const struct block *block, tarn_stream on, enum way way, size_t slot,
+                  uint64_t late)
 {
-    uses[slot] = (struct use){block->address, block->size, block->stream, on, block->seed, way, true};
+    uses[slot] =
+        (struct use){block->address, block->size, block->stream, on, block->seed, way, true};
     return gpu_check(on, block->address, block->size, block->seed, late, &slots, slot);
 }
 
-/* ---- The checks themselves --------------------------------------------------------------------------------------- */
+/* ---- The checks themselves ---- */
 
-/* One word is overwritten: it is found, with its place, and nothing before that or once the block is written anew. */
+/* One word is overwritten: it is found, with its place, and nothing before that or once the block
+ * is written anew. */
 static void wrong_words(tarn_stream stream)
 {
     const char *name = "order: a wrong word is seen";
@@ -106,10 +111,12 @@ static void wrong_words(tarn_stream stream)
         return;
     if (OK(name, tarn_alloc_on(stream, size, &block.address)) && fill(&block, 0) &&
         check(&block, stream, WAY_FREE, 0, 0) &&
-        CU(name, gpu.cuMemsetD8Async((uintptr_t)block.address + (gpu_has_kernels ? word * 4 : size / 2), 0xEE, 4,
-                                     gpu_native(stream))) &&
-        check(&block, stream, WAY_FREE, 1, 0) && fill(&block, 0) && check(&block, stream, WAY_FREE, 2, 0) &&
-        OK(name, tarn_stream_synchronize(stream)) && gpu_slots_read(&slots, stream)) {
+        CU(name,
+           gpu.cuMemsetD8Async((uintptr_t)block.address + (gpu_has_kernels ? word * 4 : size / 2),
+                               0xEE, 4, gpu_native(stream))) &&
+        check(&block, stream, WAY_FREE, 1, 0) && fill(&block, 0) &&
+        check(&block, stream, WAY_FREE, 2, 0) && OK(name, tarn_stream_synchronize(stream)) &&
+        gpu_slots_read(&slots, stream)) {
         const struct gpu_slot *found = slots.host;
         bool well = !found[0].wrong && found[1].wrong == 1 && !found[2].wrong &&
                     (!gpu_has_kernels || (found[1].first == word && found[1].found == 0xEEEEEEEE));
@@ -122,7 +129,7 @@ static void wrong_words(tarn_stream stream)
     slots_end();
 }
 
-/* ---- One stream -------------------------------------------------------------------------------------------------- */
+/* ---- One stream ---- */
 
 /* Freed and handed out again at once, with the work still queued. */
 static void one_stream(tarn_stream stream)
@@ -134,7 +141,8 @@ static void one_stream(tarn_stream stream)
     if (!slots_begin(stream, count))
         return;
     for (size_t i = 0; i < count; i++) {
-        struct block block = {NULL, (i % 7 + 1) * (i & 1 ? 4096 : MIB), stream, (uint32_t)(i * 77 + 1)};
+        struct block block = {NULL, (i % 7 + 1) * (i & 1 ? 4096 : MIB), stream,
+                              (uint32_t)(i * 77 + 1)};
         if (!OK(name, tarn_alloc_on(stream, block.size, &block.address)) || !fill(&block, 20000) ||
             !check(&block, stream, WAY_FREE, i, 0) || !OK(name, tarn_free(block.address)))
             break;
@@ -147,21 +155,25 @@ static void one_stream(tarn_stream stream)
     slots_end();
 }
 
-/* ---- Two streams ------------------------------------------------------------------------------------------------- */
+/* ---- Two streams ---- */
 
-/* Hands a block that is written on its own stream to another, which checks it late, and frees it meanwhile. */
-static bool hand_over(const char *name, const struct block *block, tarn_stream user, enum way way, size_t slot,
-                      uint64_t late)
+/* Hands a block that is written on its own stream to another, which checks it late, and frees it
+ * meanwhile. */
+static bool hand_over(const char *name, const struct block *block, tarn_stream user, enum way way,
+                      size_t slot, uint64_t late)
 {
     tarn_event *event = NULL;
-    bool well = OK(name, tarn_event_create(0, &event)) && OK(name, tarn_event_record(event, block->stream)) &&
+    bool well = OK(name, tarn_event_create(0, &event)) &&
+                OK(name, tarn_event_record(event, block->stream)) &&
                 OK(name, tarn_stream_wait(user, event)) && check(block, user, way, slot, late);
     if (well && way == WAY_RECORD)
-        well = OK(name, tarn_record_stream(block->address, user)) && OK(name, tarn_free(block->address));
+        well = OK(name, tarn_record_stream(block->address, user)) &&
+               OK(name, tarn_free(block->address));
     else if (well && way == WAY_FREE_ON)
         well = OK(name, tarn_free_on(block->address, user));
     else if (well)
-        well = OK(name, tarn_event_record(event, user)) && OK(name, tarn_free_after(block->address, event));
+        well = OK(name, tarn_event_record(event, user)) &&
+               OK(name, tarn_free_after(block->address, event));
     return OK(name, tarn_event_destroy(event)) && well;
 }
 
@@ -173,7 +185,8 @@ static void two_streams(tarn_stream owner, tarn_stream user)
         return;
     for (size_t i = 0; i < count; i++) {
         enum way way = WAY_RECORD + (enum way)(i % 3);
-        struct block block = {NULL, (i % 5 + 1) * (i & 1 ? 2 * MIB : 8192), owner, (uint32_t)(i * 131 + 5)};
+        struct block block = {NULL, (i % 5 + 1) * (i & 1 ? 2 * MIB : 8192), owner,
+                              (uint32_t)(i * 131 + 5)};
         if (!OK(name, tarn_alloc_on(owner, block.size, &block.address)) || !fill(&block, 0) ||
             !hand_over(name, &block, user, way, 2 * i, 100000))
             break;
@@ -188,7 +201,7 @@ static void two_streams(tarn_stream owner, tarn_stream user)
     slots_end();
 }
 
-/* ---- Pressure ---------------------------------------------------------------------------------------------------- */
+/* ---- Pressure ---- */
 
 /* A block on its way to another thread, which frees it. */
 static struct {
@@ -247,10 +260,12 @@ static void *press(void *argument)
     struct worker *worker = argument;
     const char *name = "order: threads under a limit";
     size_t slot = (size_t)worker->number * STEPS;
-    if (!OK(name, tarn_device_set(0)) || !OK(name, tarn_stream_adopt(0, THREADS_OWN, &worker->streams[0])))
+    if (!OK(name, tarn_device_set(0)) ||
+        !OK(name, tarn_stream_adopt(0, THREADS_OWN, &worker->streams[0])))
         return NULL;
     for (size_t step = 0; step < STEPS; step++, slot++) {
-        struct block block = {NULL, random_size(worker), worker->streams[random_below(worker, STREAMS)], 0};
+        struct block block = {NULL, random_size(worker),
+                              worker->streams[random_below(worker, STREAMS)], 0};
         block.seed = (uint32_t)gpu_random(&worker->random);
         if (worker->count == LIVE && !end_block(worker, name, random_below(worker, LIVE), slot))
             break;
@@ -280,7 +295,8 @@ static void under_pressure(tarn_stream stream)
     tarn_stats stats = {.size = sizeof stats};
     if (!slots_begin(stream, (size_t)THREADS * STEPS) || !OK(name, tarn_device_trim(0, 0)) ||
         !OK(name, tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED)) ||
-        !OK(name, tarn_device_stats_reset(0, TARN_STATS_PEAK)) || !OK(name, tarn_device_limit_set(0, LIMIT)))
+        !OK(name, tarn_device_stats_reset(0, TARN_STATS_PEAK)) ||
+        !OK(name, tarn_device_limit_set(0, LIMIT)))
         return;
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i].number = i;
@@ -298,7 +314,8 @@ static void under_pressure(tarn_stream stream)
     if (OK(name, tarn_device_stats_get(0, &stats))) {
         for (int i = 0; i < THREADS; i++)
             ooms += workers[i].ooms;
-        gpu_say(GPU_NOTE, name, "%lld MiB reserved at most, of %lld; %lld retries, %zu requests refused",
+        gpu_say(GPU_NOTE, name,
+                "%lld MiB reserved at most, of %lld; %lld retries, %zu requests refused",
                 (long long)(stats.reserved_bytes[0].peak >> 20), (long long)(LIMIT >> 20),
                 (long long)stats.num_alloc_retries, ooms);
         if (stats.reserved_bytes[0].peak > (int64_t)LIMIT)
@@ -312,9 +329,10 @@ static void under_pressure(tarn_stream stream)
     slots_end();
 }
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
-/* Blocks that are allocated and freed while their stream captures serve it again in order, in the graph too. */
+/* Blocks that are allocated and freed while their stream captures serve it again in order, in the
+ * graph too. */
 static void captured(tarn_stream stream)
 {
     const char *name = "order: a capture";
@@ -329,16 +347,19 @@ static void captured(tarn_stream stream)
         for (; well && count < BLOCKS; count++) {
             struct block *block = &blocks[count];
             *block = (struct block){NULL, 3 * MIB, stream, (uint32_t)(count + 1) * 40503};
-            well = OK(name, tarn_alloc_on(stream, block->size, &block->address)) && fill(block, 5000) &&
-                   check(block, stream, WAY_FREE, count, 0);
+            well = OK(name, tarn_alloc_on(stream, block->size, &block->address)) &&
+                   fill(block, 5000) && check(block, stream, WAY_FREE, count, 0);
             same += count && block->address == blocks[0].address;
-            if (well && count + 1 < BLOCKS) /* the last stays, and with it the memory of all that were where it is */
+            if (well && count + 1 < BLOCKS) /* the last stays, and with it the memory of all that
+                                               were where it is */
                 well = OK(name, tarn_free(block->address));
         }
         well = OK(name, tarn_capture_end(stream, &graph)) && well;
         if (well && same + 1 != BLOCKS)
-            gpu_say(GPU_SKIP, name, "the blocks were not all at one place, so the graph may not be launched");
-        else if (well && gpu_run_graph(graph, stream, 2, name) && OK(name, tarn_device_synchronize(0)))
+            gpu_say(GPU_SKIP, name,
+                    "the blocks were not all at one place, so the graph may not be launched");
+        else if (well && gpu_run_graph(graph, stream, 2, name) &&
+                 OK(name, tarn_device_synchronize(0)))
             slots_are_right(name, stream);
         if (graph)
             (void)CU(name, gpu.cuGraphDestroy(graph));

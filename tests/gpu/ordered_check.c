@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a program observes of stream-ordered allocations (cuMemAllocAsync): their order, ranges and attributes, the counters, thresholds and trims of
- * the driver's pool, captures, streams that end; and what a pair costs. The checks are the same with and without `tarn run --pool`. Where the
- * driver does not say what it does, a block that is too large to be pooled tells it, or a note prints it. */
+/* What a program observes of stream-ordered allocations (cuMemAllocAsync): their order, ranges and
+ * attributes, the counters, thresholds and trims of the driver's pool, captures, streams that end;
+ * and what a pair costs. The checks are the same with and without `tarn run --pool`. Where the
+ * driver does not say what it does, a block that is too large to be pooled tells it, or a note
+ * prints it. */
 #include "run_calls.h"
 
 #include <pthread.h>
@@ -19,8 +21,9 @@ static tarn_stream streams[STREAMS];
 static bool open_calls(void)
 {
     return run_open() && run.cuMemAllocAsync && run.cuMemFreeAsync && run.cuMemAllocFromPoolAsync &&
-           run.cuMemPoolGetAttribute && run.cuMemPoolSetAttribute && run.cuMemPoolTrimTo && run.cuMemAllocAsync_ptsz &&
-           run.cuDeviceGetDefaultMemPool && run.cuDeviceGetDefaultMemPool(&first, 0) == CU_OK;
+           run.cuMemPoolGetAttribute && run.cuMemPoolSetAttribute && run.cuMemPoolTrimTo &&
+           run.cuMemAllocAsync_ptsz && run.cuDeviceGetDefaultMemPool &&
+           run.cuDeviceGetDefaultMemPool(&first, 0) == CU_OK;
 }
 
 static cu_address take(const char *name, size_t size, cu_stream stream)
@@ -46,9 +49,10 @@ static bool set(const char *name, unsigned attribute, uint64_t value)
     return CU(name, run.cuMemPoolSetAttribute(first, attribute, &value));
 }
 
-/* ---- Order ------------------------------------------------------------------------------------------------------- */
+/* ---- Order ---- */
 
-/* A free returns at once, and no other stream gets the bytes before the work in front of the free has ended. */
+/* A free returns at once, and no other stream gets the bytes before the work in front of the free
+ * has ended. */
 static void order(void)
 {
     const char *name = "ordered: no other stream before the end";
@@ -67,28 +71,33 @@ static void order(void)
     well = (!early || !still) && took < SMALL_NS && well;
     for (int i = 0; i < OTHERS; i++)
         well = give(name, others[i], other) && well;
-    well = CU(name, run.cuStreamSynchronize(own)) && CU(name, run.cuStreamSynchronize(other)) && well;
+    well =
+        CU(name, run.cuStreamSynchronize(own)) && CU(name, run.cuStreamSynchronize(other)) && well;
     snprintf(text, sizeof text, "%.2f ms; 256 blocks %s the kernel", (double)took / 1e6,
              still ? "were allocated beside" : "waited for");
     verdict(well, name, text);
 }
 
-/* Whether cuMemFree of such a block waits is not said by a document: the header says that it does not. */
+/* Whether cuMemFree of such a block waits is not said by a document: the header says that it does
+ * not. */
 static void free_of_the_other_kind(void)
 {
     const char *name = "ordered: cuMemFree";
     char text[120];
     for (int large = 0; large < 2; large++) {
         cu_address block = take(name, large ? LARGE : BLOCK, gpu_native(streams[0]));
-        if (!block || !CU(name, run.cuStreamSynchronize(gpu_native(streams[0]))) || !gpu_spin(streams[1], SPIN_NS))
+        if (!block || !CU(name, run.cuStreamSynchronize(gpu_native(streams[0]))) ||
+            !gpu_spin(streams[1], SPIN_NS))
             return;
         uint64_t start = gpu_ns();
         bool well = CU(name, run.cuMemFree_v2(block));
         uint64_t took = gpu_ns() - start;
         bool still = gpu.cuStreamQuery(gpu_native(streams[1])) == CU_NOT_READY;
         well = run.cuMemFree_v2(block) == CU_INVALID_VALUE && well;
-        snprintf(text, sizeof text, "%s: %.2f ms, %s another stream's kernel of %.0f ms; a second one is refused",
-                 large ? "3 MiB" : "4 KiB", (double)took / 1e6, still ? "beside" : "behind", SPIN_NS / 1e6);
+        snprintf(text, sizeof text,
+                 "%s: %.2f ms, %s another stream's kernel of %.0f ms; a second one is refused",
+                 large ? "3 MiB" : "4 KiB", (double)took / 1e6, still ? "beside" : "behind",
+                 SPIN_NS / 1e6);
         verdict(CU(name, run.cuStreamSynchronize(gpu_native(streams[1]))) && well, name, text);
     }
 }
@@ -114,7 +123,8 @@ static bool wait_for_content(const char *name, int on)
     return CU(name, run.cuStreamSynchronize(gpu_native(streams[on])));
 }
 
-/* Blocks of four streams, written and checked by kernels; freed on their stream, or on another one that waits for it. */
+/* Blocks of four streams, written and checked by kernels; freed on their stream, or on another one
+ * that waits for it. */
 static void contents(void)
 {
     contents_check(&(struct contents){.name = "ordered: contents",
@@ -127,7 +137,8 @@ static void contents(void)
                                       .wait = wait_for_content});
 }
 
-/* A stream is destroyed with a kernel on it: its blocks live on, and what it freed is nobody's before the end. */
+/* A stream is destroyed with a kernel on it: its blocks live on, and what it freed is nobody's
+ * before the end. */
 static void destroyed(void)
 {
     const char *name = "ordered: a stream is destroyed";
@@ -141,25 +152,29 @@ static void destroyed(void)
     cu_address kept = take(name, BLOCK, own), freed = take(name, BLOCK, own);
     bool well = kept && freed && gpu_spin(adopted, SPIN_NS), early = false;
     cu_event event = NULL;
-    well =
-        CU(name, gpu.cuEventCreate(&event, CU_EVENT_WITHOUT_TIMING)) && CU(name, gpu.cuEventRecord(event, own)) && well;
-    well = OK(name, tarn_stream_retire(adopted)) && give(name, freed, own) && CU(name, run.cuStreamDestroy_v2(own)) &&
-           well;
+    well = CU(name, gpu.cuEventCreate(&event, CU_EVENT_WITHOUT_TIMING)) &&
+           CU(name, gpu.cuEventRecord(event, own)) && well;
+    well = OK(name, tarn_stream_retire(adopted)) && give(name, freed, own) &&
+           CU(name, run.cuStreamDestroy_v2(own)) && well;
     for (int i = 0; i < OTHERS; i++)
         early = (others[i] = take(name, BLOCK, other)) == freed || early;
     bool still = gpu.cuEventQuery(event) == CU_NOT_READY;
     well = (!early || !still) && CU(name, gpu.cuCtxSynchronize()) && well;
     for (int i = 0; i < OTHERS; i++)
         well = give(name, others[i], other) && well;
-    well = ask(name, SIZE, kept) >= BLOCK && give(name, kept, other) && CU(name, gpu.cuEventDestroy_v2(event)) && well;
-    verdict(well, name, still ? "256 blocks were allocated beside its kernel" : "256 blocks waited for its kernel");
+    well = ask(name, SIZE, kept) >= BLOCK && give(name, kept, other) &&
+           CU(name, gpu.cuEventDestroy_v2(event)) && well;
+    verdict(well, name,
+            still ? "256 blocks were allocated beside its kernel"
+                  : "256 blocks waited for its kernel");
 }
 
 static void *pair_of_thread(void *result)
 {
     cu_address block = 0;
     cu_context context = *(cu_context *)result;
-    bool well = gpu.cuCtxSetCurrent(context) == CU_OK && run.cuMemAllocAsync_ptsz(&block, BLOCK, NULL) == CU_OK &&
+    bool well = gpu.cuCtxSetCurrent(context) == CU_OK &&
+                run.cuMemAllocAsync_ptsz(&block, BLOCK, NULL) == CU_OK &&
                 run.cuMemFreeAsync_ptsz(block, NULL) == CU_OK &&
                 run.cuMemAllocAsync(&block, BLOCK, PER_THREAD) == CU_OK &&
                 run.cuMemFreeAsync(block, NULL) == CU_OK; /* on the legacy stream */
@@ -180,10 +195,11 @@ static void default_streams(void)
         void *result = NULL;
         well = pthread_join(threads[i], &result) == 0 && result;
     }
-    verdict(CU(name, gpu.cuCtxSynchronize()) && well, name, "the legacy one by two names, and those of three threads");
+    verdict(CU(name, gpu.cuCtxSynchronize()) && well, name,
+            "the legacy one by two names, and those of three threads");
 }
 
-/* ---- Questions --------------------------------------------------------------------------------------------------- */
+/* ---- Questions ---- */
 
 static void ranges(void)
 {
@@ -197,23 +213,26 @@ static void ranges(void)
     for (size_t i = 0; i < COUNT(sizes); i++) {
         cu_address block = take(name, sizes[i], stream), base = 0;
         size_t size = 0;
-        well =
-            block && CU(name, run.cuMemGetAddressRange_v2(&base, &size, block + sizes[i] - 1)) && base == block && well;
+        well = block && CU(name, run.cuMemGetAddressRange_v2(&base, &size, block + sizes[i] - 1)) &&
+               base == block && well;
         exact = i ? exact : size == sizes[0];
         well = (exact ? size == sizes[i] : size >= sizes[i]) && well;
         well = ask(name, START, block) == block && ask(name, SIZE, block) == size && well;
-        well = ask(name, MEMPOOL, block) == (uintptr_t)first && ask(name, LEGACY_IPC, block) == 0 && well;
+        well = ask(name, MEMPOOL, block) == (uintptr_t)first && ask(name, LEGACY_IPC, block) == 0 &&
+               well;
         uint64_t id = ask(name, ID, block);
         well = id != last && block % 256 == 0 && give(name, block, stream) && well;
         last = id;
         if (used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%zu of %zu", i ? ", " : "", size, sizes[i]);
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%zu of %zu", i ? ", " : "",
+                                     size, sizes[i]);
     }
-    verdict(well, name, exact ? "as asked for, of nine sizes; the pool is the default one" : "not exact");
+    verdict(well, name,
+            exact ? "as asked for, of nine sizes; the pool is the default one" : "not exact");
     gpu_say(GPU_NOTE, name, "bytes: %s", text);
 }
 
-/* ---- Pools of the driver ------------------------------------------------------------------------------------------- */
+/* ---- Pools of the driver ---- */
 
 /* `used` counts what the program has, and `reserved` is never less. */
 static void counters(void)
@@ -230,13 +249,15 @@ static void counters(void)
         blocks[i] = take(name, sizes[i], stream);
         uint64_t now = get(name, USED);
         well = blocks[i] && now - last >= sizes[i] && now - last <= sizes[i] + 2 * MIB && well;
-        well = get(name, USED_HIGH) >= now && get(name, RESERVED) >= now && get(name, RESERVED_HIGH) >= now && well;
-        filled += (size_t)snprintf(text + filled, sizeof text - filled, "%s%llu for %zu", i ? ", " : "",
-                                   (unsigned long long)(now - last), sizes[i]);
+        well = get(name, USED_HIGH) >= now && get(name, RESERVED) >= now &&
+               get(name, RESERVED_HIGH) >= now && well;
+        filled += (size_t)snprintf(text + filled, sizeof text - filled, "%s%llu for %zu",
+                                   i ? ", " : "", (unsigned long long)(now - last), sizes[i]);
         last = now;
     }
     well = set(name, USED_HIGH, 0) && well;
-    uint64_t reset = get(name, USED_HIGH), reserved = get(name, RESERVED), reserved_high = get(name, RESERVED_HIGH);
+    uint64_t reset = get(name, USED_HIGH), reserved = get(name, RESERVED),
+             reserved_high = get(name, RESERVED_HIGH);
     well = reset == last && well;
     for (size_t i = 0; i < COUNT(sizes); i++)
         well = give(name, blocks[i], stream) && well;
@@ -244,17 +265,21 @@ static void counters(void)
     well = CU(name, run.cuStreamSynchronize(stream)) && well;
     uint64_t after = get(name, USED);
     well = after == before && well;
-    verdict(well, name, "used grows by each block, and all of it comes back; the high-water mark can be reset");
+    verdict(well, name,
+            "used grows by each block, and all of it comes back; the high-water mark can be reset");
     gpu_say(GPU_NOTE, name,
-            "used grew by: %s, from %llu; then %llu more with a high-water mark of %llu, reserved %llu and at most "
+            "used grew by: %s, from %llu; then %llu more with a high-water mark of %llu, reserved "
+            "%llu and at most "
             "%llu; %llu more after the "
             "frees were queued, and %lld after the wait",
-            text, (unsigned long long)before, (unsigned long long)(last - before), (unsigned long long)reset,
-            (unsigned long long)reserved, (unsigned long long)reserved_high, (unsigned long long)(queued - before),
+            text, (unsigned long long)before, (unsigned long long)(last - before),
+            (unsigned long long)reset, (unsigned long long)reserved,
+            (unsigned long long)reserved_high, (unsigned long long)(queued - before),
             (long long)(after - before));
 }
 
-/* What is free goes at a wait where it is above the threshold, and stays below; cuMemPoolTrimTo() releases it. */
+/* What is free goes at a wait where it is above the threshold, and stays below; cuMemPoolTrimTo()
+ * releases it. */
 static void thresholds(void)
 {
     const char *name = "ordered: threshold and trim";
@@ -274,21 +299,26 @@ static void thresholds(void)
         well = CU(name, run.cuStreamSynchronize(stream)) && well;
         reserved[2 * kept + 1] = get(name, RESERVED);
     }
-    well = reserved[0] >= before + BLOCKS * MIB && reserved[1] <= before && reserved[3] >= BLOCKS * MIB && well;
+    well = reserved[0] >= before + BLOCKS * MIB && reserved[1] <= before &&
+           reserved[3] >= BLOCKS * MIB && well;
     well = CU(name, run.cuMemPoolTrimTo(first, 0)) && get(name, RESERVED) <= before && well;
     well = set(name, THRESHOLD, normal) && well;
-    verdict(well, name, "64 MiB go at a wait with threshold 0, stay with the largest, and go at a trim");
-    gpu_say(
-        GPU_NOTE, name, "reserved: %llu MiB before; with blocks %llu, after the wait %llu; with a threshold %llu, %llu",
-        (unsigned long long)before >> 20, (unsigned long long)reserved[0] >> 20, (unsigned long long)reserved[1] >> 20,
-        (unsigned long long)reserved[2] >> 20, (unsigned long long)reserved[3] >> 20);
+    verdict(well, name,
+            "64 MiB go at a wait with threshold 0, stay with the largest, and go at a trim");
+    gpu_say(GPU_NOTE, name,
+            "reserved: %llu MiB before; with blocks %llu, after the wait %llu; with a threshold "
+            "%llu, %llu",
+            (unsigned long long)before >> 20, (unsigned long long)reserved[0] >> 20,
+            (unsigned long long)reserved[1] >> 20, (unsigned long long)reserved[2] >> 20,
+            (unsigned long long)reserved[3] >> 20);
 }
 
 /* A pool of the program's own, destroyed with a block in it. */
 static void own_pool(void)
 {
     const char *name = "ordered: a pool of the program";
-    const struct cu_pool_properties properties = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+    const struct cu_pool_properties properties = {.type = CU_ALLOCATION_PINNED,
+                                                  .location = {CU_LOCATION_DEVICE, 0}};
     cu_stream stream = gpu_native(streams[0]);
     cu_pool pool = NULL;
     cu_address block = 0;
@@ -296,7 +326,8 @@ static void own_pool(void)
     if (!CU(name, run.cuMemPoolCreate(&pool, &properties)))
         return;
     bool well = CU(name, run.cuMemAllocFromPoolAsync(&block, BLOCK, pool, stream)) &&
-                ask(name, MEMPOOL, block) == (uintptr_t)pool && CU(name, run.cuMemPoolDestroy(pool)) &&
+                ask(name, MEMPOOL, block) == (uintptr_t)pool &&
+                CU(name, run.cuMemPoolDestroy(pool)) &&
                 CU(name, run.cuMemGetAddressRange_v2(NULL, &size, block)) && size >= BLOCK &&
                 give(name, block, stream) && CU(name, run.cuStreamSynchronize(stream));
     verdict(well, name, "its block outlives it");
@@ -306,32 +337,39 @@ static void own_pool(void)
 static void accesses(void)
 {
     const char *name = "ordered: access of a pool";
-    const struct cu_pool_properties properties = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+    const struct cu_pool_properties properties = {.type = CU_ALLOCATION_PINNED,
+                                                  .location = {CU_LOCATION_DEVICE, 0}};
     struct cu_access own = {{CU_LOCATION_DEVICE, 0}, CU_ACCESS_READ_WRITE};
     struct cu_access peer = {{CU_LOCATION_DEVICE, 1}, CU_ACCESS_READ_WRITE};
     cu_stream stream = gpu_native(streams[0]);
     unsigned flags = 9, of_peer = 9, after = 9;
     cu_address block = 0;
     cu_pool pool = NULL;
-    if (!run.cuMemPoolGetAccess || !run.cuMemPoolSetAccess || !CU(name, run.cuMemPoolCreate(&pool, &properties)))
+    if (!run.cuMemPoolGetAccess || !run.cuMemPoolSetAccess ||
+        !CU(name, run.cuMemPoolCreate(&pool, &properties)))
         return;
     bool well = CU(name, run.cuMemAllocFromPoolAsync(&block, BLOCK, pool, stream)) &&
-                CU(name, run.cuMemPoolGetAccess(&flags, pool, &own.location)) && flags == CU_ACCESS_READ_WRITE;
+                CU(name, run.cuMemPoolGetAccess(&flags, pool, &own.location)) &&
+                flags == CU_ACCESS_READ_WRITE;
     own.flags = 0;
     cu_result taken = run.cuMemPoolSetAccess(pool, &own, 1);
     cu_result asked = run.cuMemPoolGetAccess(&of_peer, pool, &peer.location);
     cu_result set = run.cuMemPoolSetAccess(pool, &peer, 1);
     if (!set)
-        well = run.cuMemPoolGetAccess(&after, pool, &peer.location) == CU_OK && after == CU_ACCESS_READ_WRITE && well;
+        well = run.cuMemPoolGetAccess(&after, pool, &peer.location) == CU_OK &&
+               after == CU_ACCESS_READ_WRITE && well;
     well = give(name, block, stream) && CU(name, run.cuStreamSynchronize(stream)) &&
            CU(name, run.cuMemPoolDestroy(pool)) && well;
-    verdict(well && taken, name, set ? "the pool's own device; there is no peer" : "the pool's own device, and a peer");
-    gpu_say(GPU_NOTE, name, "CUDA error %u for taking it from its own device; of device 1: error %u, flags %u, then %u",
-            taken, asked, of_peer, set);
+    verdict(well && taken, name,
+            set ? "the pool's own device; there is no peer" : "the pool's own device, and a peer");
+    gpu_say(
+        GPU_NOTE, name,
+        "CUDA error %u for taking it from its own device; of device 1: error %u, flags %u, then %u",
+        taken, asked, of_peer, set);
 }
 
-/* An allocation in a capture is a node, and a free of another block there is refused. What the driver says of requests on another stream
- * meanwhile is printed. */
+/* An allocation in a capture is a node, and a free of another block there is refused. What the
+ * driver says of requests on another stream meanwhile is printed. */
 static void captures(void)
 {
     const char *name = "ordered: captures";
@@ -344,17 +382,19 @@ static void captures(void)
     well = well && gpu_run_graph(graph, streams[0], 2, name);
     well = CU(name, run.cuStreamBeginCapture_v2(stream, 0)) && well;
     cu_result made = run.cuMemAllocAsync(&other, BLOCK, beside);
-    cu_result code = run.cuMemFreeAsync(outside, stream), ended = run.cuStreamEndCapture(stream, &graph);
+    cu_result code = run.cuMemFreeAsync(outside, stream),
+              ended = run.cuStreamEndCapture(stream, &graph);
     well = code && ask(name, SIZE, outside) >= BLOCK && give(name, outside, stream) && well;
     well = (made || give(name, other, beside)) && CU(name, run.cuStreamSynchronize(stream)) && well;
     verdict(well, name, "a graph with its own memory runs twice");
     gpu_say(GPU_NOTE, name,
-            "in a capture: CUDA error %u for a request of another stream, %u for a free of a block from outside, %u at "
+            "in a capture: CUDA error %u for a request of another stream, %u for a free of a block "
+            "from outside, %u at "
             "the end",
             made, code, ended);
 }
 
-/* ---- Cost -------------------------------------------------------------------------------------------------------- */
+/* ---- Cost ---- */
 
 enum way { ALONE, FROM_POOL, FREED_BY_THE_OTHER, WAITED, WAYS };
 
@@ -366,8 +406,8 @@ static double pair_us(size_t bytes, enum way way, cu_stream stream, int pairs)
     for (int i = 0; well && i < pairs; i++) {
         well = (way == FROM_POOL ? run.cuMemAllocFromPoolAsync(&block, bytes, first, stream)
                                  : run.cuMemAllocAsync(&block, bytes, stream)) == CU_OK;
-        well =
-            well && (way == FREED_BY_THE_OTHER ? run.cuMemFree_v2(block) : run.cuMemFreeAsync(block, stream)) == CU_OK;
+        well = well && (way == FREED_BY_THE_OTHER ? run.cuMemFree_v2(block)
+                                                  : run.cuMemFreeAsync(block, stream)) == CU_OK;
         well = well && (way != WAITED || run.cuStreamSynchronize(stream) == CU_OK);
     }
     double us = (double)(gpu_ns() - start) / pairs / 1e3;
@@ -385,10 +425,12 @@ static void cost(void)
         (void)set(name, THRESHOLD, kept ? UINT64_MAX : 0);
         for (size_t i = 0; i < COUNT(sizes); i++)
             gpu_say(GPU_NOTE, name,
-                    "%zu KiB, %s threshold: %.2f us per pair, %.2f from a named pool, %.2f with cuMemFree, %.2f with a "
+                    "%zu KiB, %s threshold: %.2f us per pair, %.2f from a named pool, %.2f with "
+                    "cuMemFree, %.2f with a "
                     "wait",
                     sizes[i] / KIB, kept ? "largest" : "no", pair_us(sizes[i], ALONE, stream, 2000),
-                    pair_us(sizes[i], FROM_POOL, stream, 2000), pair_us(sizes[i], FREED_BY_THE_OTHER, stream, 500),
+                    pair_us(sizes[i], FROM_POOL, stream, 2000),
+                    pair_us(sizes[i], FREED_BY_THE_OTHER, stream, 500),
                     pair_us(sizes[i], WAITED, stream, 200));
     }
 }
@@ -424,7 +466,8 @@ static void cost_of_threads(void)
         pthread_barrier_init(&all_there, NULL, (unsigned)count);
         for (int i = 0; i < count; i++) {
             workers[i] = (struct worker){.context = context};
-            if (!CU(name, gpu.cuStreamCreateWithPriority(&workers[i].stream, CU_STREAM_NOT_BLOCKING, 0)) ||
+            if (!CU(name, gpu.cuStreamCreateWithPriority(&workers[i].stream, CU_STREAM_NOT_BLOCKING,
+                                                         0)) ||
                 pthread_create(&threads[i], NULL, pairs_of_thread, &workers[i]))
                 return;
         }
@@ -434,7 +477,8 @@ static void cost_of_threads(void)
             (void)CU(name, run.cuStreamDestroy_v2(workers[i].stream));
         }
         pthread_barrier_destroy(&all_there);
-        gpu_say(GPU_NOTE, name, "4 KiB on %d threads with a stream each: %.2f us per pair", count, sum / count);
+        gpu_say(GPU_NOTE, name, "4 KiB on %d threads with a stream each: %.2f us per pair", count,
+                sum / count);
     }
 }
 
@@ -461,7 +505,8 @@ int main(void)
     default_streams();
     ranges();
     counters();
-    if (!gpu_is_simulated) /* which keeps nothing that is free, and serves no stream that captures */
+    if (!gpu_is_simulated) /* which keeps nothing that is free, and serves no stream that
+                              captures */
         thresholds();
     own_pool();
     accesses();

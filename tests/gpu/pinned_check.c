@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned host memory: the driver allocates and registers it, copies from and to it run beside the host and carry what they
- * should, a block that a stream uses is not given out before, captures keep theirs, and everything goes back. */
+/* Pinned host memory: the driver allocates and registers it, copies from and to it run beside the
+ * host and carry what they should, a block that a stream uses is not given out before, captures
+ * keep theirs, and everything goes back. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -22,8 +23,8 @@ static tarn_pinned_stats statistics(void)
 
 static bool copy(tarn_stream stream, const void *to, const void *from, size_t size)
 {
-    return CU("pinned",
-              gpu.cuMemcpyAsync((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, size, gpu_native(stream)));
+    return CU("pinned", gpu.cuMemcpyAsync((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from,
+                                          size, gpu_native(stream)));
 }
 
 static bool is_all(const unsigned char *bytes, unsigned char value, size_t size)
@@ -43,8 +44,10 @@ static void both_ways(tarn_stream stream, bool registered)
     void *pinned = NULL, *device = NULL;
     char text[200];
     uint64_t start = gpu_ns();
-    if (!OK(name, tarn_configuration_set(registered ? "pinned_use_cuda_host_register:True,pinned_num_register_threads:4"
-                                                    : "pinned_use_cuda_host_register:False")) ||
+    if (!OK(name,
+            tarn_configuration_set(
+                registered ? "pinned_use_cuda_host_register:True,pinned_num_register_threads:4"
+                           : "pinned_use_cuda_host_register:False")) ||
         !OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &pinned)) ||
         !OK(name, tarn_alloc_on(stream, BLOCK, &device)))
         return;
@@ -57,16 +60,18 @@ static void both_ways(tarn_stream stream, bool registered)
     well = well && copy(stream, pinned, device, BLOCK) && OK(name, tarn_stream_synchronize(stream));
     uint64_t copied = gpu_ns() - start;
     well = well && is_all(bytes, 0x5a, BLOCK) && tarn_pinned_contains(bytes + BLOCK - 1);
-    snprintf(text, sizeof text, "%zu MiB made in %.1f ms; copied at %.1f GiB/s", BLOCK / MIB, (double)made / 1e6,
-             gib_per_second(BLOCK, copied));
+    snprintf(text, sizeof text, "%zu MiB made in %.1f ms; copied at %.1f GiB/s", BLOCK / MIB,
+             (double)made / 1e6, gib_per_second(BLOCK, copied));
     gpu_verdict(well, name, text);
     (void)OK(name, tarn_pinned_free(pinned));
     (void)OK(name, tarn_free(device));
     (void)OK(name, tarn_pinned_trim(0));
-    (void)OK(name, tarn_configuration_set("pinned_use_cuda_host_register:False,pinned_num_register_threads:1"));
+    (void)OK(name, tarn_configuration_set(
+                       "pinned_use_cuda_host_register:False,pinned_num_register_threads:1"));
 }
 
-/* The host queues a copy behind work that runs for long, and goes on; the block is free meanwhile, and not available. */
+/* The host queues a copy behind work that runs for long, and goes on; the block is free meanwhile,
+ * and not available. */
 static void beside_the_host(tarn_stream stream)
 {
     const char *name = "pinned: in use";
@@ -82,20 +87,24 @@ static void beside_the_host(tarn_stream stream)
     memset(pinned, 7, BLOCK);
     bool well = gpu_spin(stream, SPIN_NS);
     uint64_t start = gpu_ns();
-    well = well && copy(stream, device, pinned, BLOCK) && OK(name, tarn_pinned_record_stream(pinned, stream)) &&
-           OK(name, tarn_pinned_free(pinned)) && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &again));
+    well = well && copy(stream, device, pinned, BLOCK) &&
+           OK(name, tarn_pinned_record_stream(pinned, stream)) &&
+           OK(name, tarn_pinned_free(pinned)) &&
+           OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &again));
     uint64_t queued = gpu_ns() - start;
     well = well && again != pinned && statistics().pending_bytes == (int64_t)BLOCK;
     if (again)
         memset(again, 9, BLOCK); /* would be seen in what is copied */
     well = OK(name, tarn_stream_synchronize(stream)) && well && statistics().pending_bytes == 0;
-    well = well && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &third)) && third == pinned;
+    well =
+        well && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &third)) && third == pinned;
     if (third) {
         memset(third, 0, BLOCK);
-        well = copy(stream, third, device, BLOCK) && OK(name, tarn_stream_synchronize(stream)) && well &&
-               is_all(third, 7, BLOCK);
+        well = copy(stream, third, device, BLOCK) && OK(name, tarn_stream_synchronize(stream)) &&
+               well && is_all(third, 7, BLOCK);
     }
-    snprintf(text, sizeof text, "copy queued behind %.0f ms of work, freed and another block got in %.1f ms",
+    snprintf(text, sizeof text,
+             "copy queued behind %.0f ms of work, freed and another block got in %.1f ms",
              SPIN_NS / 1e6, (double)queued / 1e6);
     gpu_verdict(well && queued < SPIN_NS - QUEUE_NS, name, text);
     (void)OK(name, tarn_pinned_free(again));
@@ -112,14 +121,16 @@ static void in_a_capture(tarn_stream stream)
         !OK(name, tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL)))
         return;
     bool well = OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &unused)) &&
-                OK(name, tarn_pinned_free(unused)) && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &same)) &&
-                same == unused;
+                OK(name, tarn_pinned_free(unused)) &&
+                OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &same)) && same == unused;
     well = well && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &used));
     if (used) {
         memset(used, 3, BLOCK);
-        well = copy(stream, device, used, BLOCK) && OK(name, tarn_pinned_record_stream(used, stream)) && well;
-        well = OK(name, tarn_pinned_free(used)) && OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &other)) &&
-               other != used && well;
+        well = copy(stream, device, used, BLOCK) &&
+               OK(name, tarn_pinned_record_stream(used, stream)) && well;
+        well = OK(name, tarn_pinned_free(used)) &&
+               OK(name, tarn_pinned_alloc(TARN_STREAM_CURRENT, BLOCK, &other)) && other != used &&
+               well;
     }
     well = OK(name, tarn_capture_end(stream, &graph)) && well;
     if (other)
@@ -132,7 +143,8 @@ static void in_a_capture(tarn_stream stream)
     if (graph)
         (void)CU(name, gpu.cuGraphDestroy(graph));
     (void)OK(name, tarn_pinned_forget_captures());
-    gpu_verdict(well && statistics().kept_bytes == 0, name, "grown, kept what was used, used again what was not");
+    gpu_verdict(well && statistics().kept_bytes == 0, name,
+                "grown, kept what was used, used again what was not");
     (void)OK(name, tarn_pinned_free(same));
     (void)OK(name, tarn_pinned_free(other));
     (void)OK(name, tarn_free(device));
@@ -172,11 +184,14 @@ int main(void)
     too_much();
     (void)OK("pinned", tarn_pinned_trim(0));
     tarn_pinned_stats stats = statistics();
-    snprintf(text, sizeof text, "allocated %lld bytes; %lld allocations of %.2f ms on average, %lld returns of %.2f ms",
-             (long long)stats.allocated_bytes.current, (long long)stats.num_host_alloc,
-             (double)stats.host_alloc_time.avg / 1e6, (long long)stats.num_host_free,
-             (double)stats.host_free_time.avg / 1e6);
-    gpu_verdict(stats.allocated_bytes.current == 0 && stats.active_bytes.current == 0, "pinned: all goes back", text);
+    snprintf(
+        text, sizeof text,
+        "allocated %lld bytes; %lld allocations of %.2f ms on average, %lld returns of %.2f ms",
+        (long long)stats.allocated_bytes.current, (long long)stats.num_host_alloc,
+        (double)stats.host_alloc_time.avg / 1e6, (long long)stats.num_host_free,
+        (double)stats.host_free_time.avg / 1e6);
+    gpu_verdict(stats.allocated_bytes.current == 0 && stats.active_bytes.current == 0,
+                "pinned: all goes back", text);
     (void)OK("pinned", tarn_stream_return(stream));
     (void)OK("pinned", tarn_shutdown());
     return gpu_end();

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Plans on a real GPU, for one stream, for two, and for a stream beside one in a private pool. This program runs itself again: one process
- * records the requests of a small program, `tarn plan` places them, and a second process repeats them twice with the plan. There each block
- * must be where the plan has it, no more may be reserved than the plan's arenas take, nothing more in the second round, and what kernels wrote
- * into a block must be in it when it is freed.
+/* Plans on a real GPU, for one stream, for two, and for a stream beside one in a private pool. This
+ * program runs itself again: one process records the requests of a small program, `tarn plan`
+ * places them, and a second process repeats them twice with the plan. There each block must be
+ * where the plan has it, no more may be reserved than the plan's arenas take, nothing more in the
+ * second round, and what kernels wrote into a block must be in it when it is freed.
  *
- * TARN names the program `tarn`. GPU_PLANS names a folder instead, with plans that another machine made: its plan-<number>.plan are used. */
+ * TARN names the program `tarn`. GPU_PLANS names a folder instead, with plans that another machine
+ * made: its plan-<number>.plan are used. */
 #include "gpu.h"
 
 #include "memory/settings/plan_file.h"
@@ -54,7 +56,8 @@ struct program {
 /* A program is named by a number: of its streams, or one more where the second has a pool. */
 static const char *name_of(unsigned number)
 {
-    static const char *const names[] = {"plan: one stream", "plan: two streams", "plan: a private pool"};
+    static const char *const names[] = {"plan: one stream", "plan: two streams",
+                                        "plan: a private pool"};
     return names[number - 1];
 }
 
@@ -65,16 +68,19 @@ static unsigned streams_of(unsigned number)
 
 static void path_of(char path[static 512], unsigned number, const char *kind)
 {
-    const char *folder = getenv(strcmp(kind, "plan") == 0 && getenv("GPU_PLANS") ? "GPU_PLANS" : "GPU_RESULTS");
+    const char *folder =
+        getenv(strcmp(kind, "plan") == 0 && getenv("GPU_PLANS") ? "GPU_PLANS" : "GPU_RESULTS");
     snprintf(path, 512, "%s/plan-%u.%s", folder && *folder ? folder : ".", number, kind);
 }
 
-/* ---- The program that is planned --------------------------------------------------------------------------------- */
+/* ---- The program that is planned ---- */
 
 static int64_t ever_reserved(const char *name)
 {
     tarn_stats stats = {.size = sizeof stats};
-    return OK(name, tarn_device_stats_get(0, &stats)) ? stats.reserved_bytes[TARN_STAT_ALL].allocated : -1;
+    return OK(name, tarn_device_stats_get(0, &stats))
+               ? stats.reserved_bytes[TARN_STAT_ALL].allocated
+               : -1;
 }
 
 static uint32_t seed_of(const struct program *program, unsigned line, unsigned number)
@@ -127,13 +133,14 @@ static bool play_round(struct program *program, const char *name)
 
 static bool contents_are_right(struct program *program, const char *name)
 {
-    bool well = OK(name, tarn_device_synchronize(0)) && gpu_slots_read(&program->slots, program->lines[0].stream);
+    bool well = OK(name, tarn_device_synchronize(0)) &&
+                gpu_slots_read(&program->slots, program->lines[0].stream);
     for (size_t i = 0; well && i < program->slots.count; i++) {
         const struct gpu_slot *slot = &program->slots.host[i];
         if (!slot->wrong)
             continue;
-        gpu_say(GPU_FAIL, name, "block %zu: %llu wrong words, the first is %llu", i, (unsigned long long)slot->wrong,
-                (unsigned long long)slot->first);
+        gpu_say(GPU_FAIL, name, "block %zu: %llu wrong words, the first is %llu", i,
+                (unsigned long long)slot->wrong, (unsigned long long)slot->first);
         well = false;
     }
     return well;
@@ -148,16 +155,18 @@ static bool play(struct program *program, unsigned number, unsigned rounds, cons
         well = OK(name, tarn_stream_lease(0, 0, &program->lines[line].stream));
     if (well && number > STREAMS)
         well = OK(name, tarn_pool_create(NULL, &program->lines[1].pool));
-    well = well && gpu_slots_create(&program->slots, program->lines[0].stream, ROUNDS * STREAMS * REQUESTS);
+    well = well &&
+           gpu_slots_create(&program->slots, program->lines[0].stream, ROUNDS * STREAMS * REQUESTS);
     for (program->round = 0; well && program->round < rounds; program->round++)
         well = play_round(program, name);
     return well && contents_are_right(program, name);
 }
 
-/* ---- With the plan ----------------------------------------------------------------------------------------------- */
+/* ---- With the plan ---- */
 
 /* Reads the next arena of a plan that the library has found to be right. */
-static bool read_arena(FILE *file, struct plan_header *header, struct plan_request requests[REQUESTS])
+static bool read_arena(FILE *file, struct plan_header *header,
+                       struct plan_request requests[REQUESTS])
 {
     return fread(header, sizeof *header, 1, file) == 1 && header->count == REQUESTS &&
            fread(requests, sizeof *requests, REQUESTS, file) == REQUESTS;
@@ -170,7 +179,8 @@ static unsigned count_placed(const struct line *line, const struct plan_request 
     uintptr_t base = (uintptr_t)line->starts[0][0] - requests[0].offset * TARN_BLOCK_UNIT;
     for (unsigned round = 0; round < ROUNDS; round++)
         for (unsigned i = 0; i < REQUESTS; i++)
-            placed += (uintptr_t)line->starts[round][i] == base + requests[i].offset * TARN_BLOCK_UNIT;
+            placed +=
+                (uintptr_t)line->starts[round][i] == base + requests[i].offset * TARN_BLOCK_UNIT;
     return placed;
 }
 
@@ -197,20 +207,23 @@ static int follow(unsigned number)
     }
     if (file)
         fclose(file);
-    bool well =
-        planned == streams * ROUNDS * REQUESTS && placed == planned && program.reserved[1] == program.reserved[0] &&
-        program.reserved[0] <= (int64_t)(arenas + (streams + 1) * PIECE); /* one more for what the kernels find */
+    bool well = planned == streams * ROUNDS * REQUESTS && placed == planned &&
+                program.reserved[1] == program.reserved[0] &&
+                /* One more for what the kernels find */
+                program.reserved[0] <= (int64_t)(arenas + (streams + 1) * PIECE);
     snprintf(text, sizeof text,
-             "%u of %u blocks where the plan has them, with their contents; %lld MiB reserved in the first round for "
+             "%u of %u blocks where the plan has them, with their contents; %lld MiB reserved in "
+             "the first round for "
              "arenas of %llu MiB, "
              "%lld more in the second",
              placed, streams * ROUNDS * REQUESTS, (long long)(program.reserved[0] >> 20),
-             (unsigned long long)(arenas >> 20), (long long)(program.reserved[1] - program.reserved[0]));
+             (unsigned long long)(arenas >> 20),
+             (long long)(program.reserved[1] - program.reserved[0]));
     gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", text);
     return well ? 0 : GPU_FAILED;
 }
 
-/* ---- The steps --------------------------------------------------------------------------------------------------- */
+/* ---- The steps ---- */
 
 static int record(unsigned number)
 {
@@ -260,7 +273,8 @@ static void check(unsigned number)
         gpu_say(GPU_FAIL, name, "the run was not recorded");
     else if (!ready && (!tarn || access(tarn, X_OK)))
         gpu_say(GPU_SKIP, name,
-                "the run is recorded, but there is no program tarn to plan it: TARN names it, GPU_PLANS a folder with "
+                "the run is recorded, but there is no program tarn to plan it: TARN names it, "
+                "GPU_PLANS a folder with "
                 "plans");
     else if (!ready && !make_plan(tarn, number))
         gpu_say(GPU_FAIL, name, "%s made no plan", tarn);
@@ -268,7 +282,8 @@ static void check(unsigned number)
         gpu_say(GPU_FAIL, name, "the run with the plan failed");
     else
         gpu_say(GPU_PASS, name,
-                ready ? "recorded, and repeated with a plan of another recording" : "recorded, planned and repeated");
+                ready ? "recorded, and repeated with a plan of another recording"
+                      : "recorded, planned and repeated");
     unsetenv("TARN_ALLOC_CONF");
 }
 

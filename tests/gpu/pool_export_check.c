@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A whole pool between two processes on a real GPU: this program runs itself again as the importer. Kernels of one write what kernels of
- * the other check, while the pool grows; the importer sees a revocation, and each side sees when the other was killed. */
+/* A whole pool between two processes on a real GPU: this program runs itself again as the importer.
+ * Kernels of one write what kernels of the other check, while the pool grows; the importer sees a
+ * revocation, and each side sees when the other was killed. */
 #include "gpu.h"
 #include "side.h"
 
@@ -23,10 +24,11 @@ static bool tell(int socket, const void *address)
 static void *told(int socket)
 {
     void *address = NULL;
-    return recv(socket, &address, sizeof address, MSG_WAITALL) == (ssize_t)sizeof address ? address : NULL;
+    return recv(socket, &address, sizeof address, MSG_WAITALL) == (ssize_t)sizeof address ? address
+                                                                                          : NULL;
 }
 
-/* ---- The importer ------------------------------------------------------------------------------------------------ */
+/* ---- The importer ---- */
 
 static bool is_in(const char *name, tarn_imported_pool *imported, tarn_import_state wanted)
 {
@@ -56,14 +58,16 @@ static bool import_and_follow(int socket, tarn_stream stream)
     for (uint32_t i = 0; well && i < 1 + GROWTH; i++) {
         well = follow(name, socket, &imported) &&
                OK(name, tarn_imported_pool_find(imported, told(socket), BLOCK, &block)) &&
-               gpu_holds(name, stream, &block, 1, BLOCK, 10 + i) && gpu_write(name, stream, block, BLOCK, 20 + i);
+               gpu_holds(name, stream, &block, 1, BLOCK, 10 + i) &&
+               gpu_write(name, stream, block, BLOCK, 20 + i);
         first = i == 0 ? block : first;
         again = block;
         well = say(socket, well ? 'w' : 'x') && well;
     }
-    well = well && hear(socket, 'r') && is_in(name, imported, TARN_IMPORT_REVOKED) && again != first &&
-           gpu_holds(name, stream, &first, 1, BLOCK, 20);
-    well = well && say(socket, 'c') && hear(socket, 'g') && OK(name, tarn_imported_pool_close(imported));
+    well = well && hear(socket, 'r') && is_in(name, imported, TARN_IMPORT_REVOKED) &&
+           again != first && gpu_holds(name, stream, &first, 1, BLOCK, 20);
+    well = well && say(socket, 'c') && hear(socket, 'g') &&
+           OK(name, tarn_imported_pool_close(imported));
     return say(socket, 'c') && well;
 }
 
@@ -83,8 +87,10 @@ static bool export_and_wait(int socket, tarn_stream stream)
     tarn_pool *pool = NULL;
     tarn_share *share = NULL;
     void *block = NULL;
-    return OK(name, tarn_pool_create(&options, &pool)) && OK(name, tarn_pool_alloc(pool, stream, BLOCK, &block)) &&
-           gpu_write(name, stream, block, BLOCK, 40) && OK(name, tarn_pool_export(pool, NULL, &share)) &&
+    return OK(name, tarn_pool_create(&options, &pool)) &&
+           OK(name, tarn_pool_alloc(pool, stream, BLOCK, &block)) &&
+           gpu_write(name, stream, block, BLOCK, 40) &&
+           OK(name, tarn_pool_export(pool, NULL, &share)) &&
            OK(name, tarn_share_send(socket, share)) && tell(socket, block) && hear(socket, 'e');
 }
 
@@ -104,7 +110,7 @@ static int play(const char *role, int socket)
     return well ? 0 : GPU_FAILED;
 }
 
-/* ---- This side --------------------------------------------------------------------------------------------------- */
+/* ---- This side ---- */
 
 static bool counts(const char *name, const tarn_share *share, size_t wanted)
 {
@@ -116,11 +122,12 @@ static bool counts(const char *name, const tarn_share *share, size_t wanted)
 }
 
 /* A block more, exported: what came before goes along only at first. */
-static bool grow(const char *name, int socket, tarn_pool *pool, tarn_stream stream, uint32_t seed, void **block,
-                 tarn_share **share)
+static bool grow(const char *name, int socket, tarn_pool *pool, tarn_stream stream, uint32_t seed,
+                 void **block, tarn_share **share)
 {
     tarn_share *next = NULL;
-    if (!OK(name, tarn_pool_alloc(pool, stream, BLOCK, block)) || !gpu_write(name, stream, *block, BLOCK, seed) ||
+    if (!OK(name, tarn_pool_alloc(pool, stream, BLOCK, block)) ||
+        !gpu_write(name, stream, *block, BLOCK, seed) ||
         !OK(name, tarn_pool_export(pool, *share, &next)))
         return false;
     (void)OK(name, tarn_share_close(*share));
@@ -142,18 +149,20 @@ static void exports(tarn_pool *pool, tarn_stream stream)
     for (uint32_t i = 0; well && i < 1 + GROWTH; i++)
         well = grow(name, socket, pool, stream, 10 + i, &blocks[i], &share);
     well = well && OK(name, tarn_share_info_get(share, &info)) && counts(name, share, 1);
-    snprintf(text, sizeof text, "%u segments of %zu MiB in all, generation %llu", info.pieces, info.mapped / MIB,
-             (unsigned long long)info.generation);
+    snprintf(text, sizeof text, "%u segments of %zu MiB in all, generation %llu", info.pieces,
+             info.mapped / MIB, (unsigned long long)info.generation);
     gpu_verdict(well, name, text);
 
     name = "pool export: revoked";
-    well = well && tarn_pool_suspend(pool, true) == TARN_ERROR_BUSY && OK(name, tarn_share_revoke(share)) &&
-           say(socket, 'r') && hear(socket, 'c') && counts(name, share, 1) && say(socket, 'g') && hear(socket, 'c') &&
+    well = well && tarn_pool_suspend(pool, true) == TARN_ERROR_BUSY &&
+           OK(name, tarn_share_revoke(share)) && say(socket, 'r') && hear(socket, 'c') &&
+           counts(name, share, 1) && say(socket, 'g') && hear(socket, 'c') &&
            counts(name, share, 0);
     close(socket);
     well = side > 0 && side_end(side, 0) && well;
     well = OK(name, tarn_share_close(share)) && OK(name, tarn_pool_suspend(pool, true)) &&
-           OK(name, tarn_pool_resume(pool)) && well && gpu_holds(name, stream, &blocks[0], 1, BLOCK, 20);
+           OK(name, tarn_pool_resume(pool)) && well &&
+           gpu_holds(name, stream, &blocks[0], 1, BLOCK, 20);
     gpu_verdict(well, name, "the importer saw it, and left; the pool could be suspended then");
     for (size_t i = 0; i < COUNT(blocks); i++)
         (void)OK(name, tarn_free(blocks[i]));
@@ -167,8 +176,9 @@ static void killed_importer(tarn_pool *pool, tarn_stream stream)
     tarn_share *share = NULL;
     pid_t side = side_start("gpu_pool_export", "import", SOCK_STREAM, &socket);
     bool well = side > 0 && OK(name, tarn_pool_alloc(pool, stream, BLOCK, &block)) &&
-                OK(name, tarn_pool_export(pool, NULL, &share)) && OK(name, tarn_share_send(socket, share)) &&
-                hear(socket, 'w') && counts(name, share, 1);
+                OK(name, tarn_pool_export(pool, NULL, &share)) &&
+                OK(name, tarn_share_send(socket, share)) && hear(socket, 'w') &&
+                counts(name, share, 1);
     well = side > 0 && side_end(side, SIGKILL) && well && counts(name, share, 0);
     close(socket);
     gpu_verdict(well, name, "it no longer counts");
@@ -186,11 +196,14 @@ static void killed_exporter(tarn_stream stream)
     bool well = side > 0 && follow(name, socket, &imported) &&
                 OK(name, tarn_imported_pool_find(imported, told(socket), BLOCK, &block)) &&
                 gpu_holds(name, stream, &block, 1, BLOCK, 40);
-    well = side > 0 && side_end(side, SIGKILL) && well && is_in(name, imported, TARN_IMPORT_ORPHANED) &&
-           gpu_holds(name, stream, &block, 1, BLOCK, 40) && gpu_write(name, stream, block, BLOCK, 41) &&
+    well = side > 0 && side_end(side, SIGKILL) && well &&
+           is_in(name, imported, TARN_IMPORT_ORPHANED) &&
+           gpu_holds(name, stream, &block, 1, BLOCK, 40) &&
+           gpu_write(name, stream, block, BLOCK, 41) &&
            gpu_holds(name, stream, &block, 1, BLOCK, 41);
     close(socket);
-    gpu_verdict(OK(name, tarn_imported_pool_close(imported)) && well, name, "its memory outlives it");
+    gpu_verdict(OK(name, tarn_imported_pool_close(imported)) && well, name,
+                "its memory outlives it");
 }
 
 int main(int argc, char **argv)
@@ -208,7 +221,8 @@ int main(int argc, char **argv)
         gpu_say(GPU_SKIP, "pool export", "device 0 cannot export memory to other processes");
         return gpu_end();
     }
-    if (!OK("pool export", tarn_pool_create(&options, &pool)) || !OK("pool export", tarn_stream_lease(0, 0, &stream)))
+    if (!OK("pool export", tarn_pool_create(&options, &pool)) ||
+        !OK("pool export", tarn_stream_lease(0, 0, &stream)))
         return gpu_end();
     killed_importer(pool, stream); /* the driver's own first-time costs are not ours */
     (void)OK("pool export", tarn_device_trim(0, 0));

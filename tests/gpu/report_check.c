@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is said of memory on hardware: what a record of the trace costs there, a snapshot of a run with streams, a pool and a capture, and
- * an out-of-memory error whose figures are the driver's. The snapshot stays in the folder of results, for PyTorch's own readers. */
+/* What is said of memory on hardware: what a record of the trace costs there, a snapshot of a run
+ * with streams, a pool and a capture, and an out-of-memory error whose figures are the driver's.
+ * The snapshot stays in the folder of results, for PyTorch's own readers. */
 #include "gpu.h"
 
 #include <stdio.h>
@@ -43,8 +44,9 @@ static void cost(void)
         (void)OK(name, tarn_trace_stop());
         (void)OK(name, tarn_trace_clear());
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%zu B %.1f ns a pair, %.1f with the trace: %.1f a record",
-                 i ? "; " : "", sizes[i], off, on, (on - off) / 2);
+        snprintf(text + used, sizeof text - used,
+                 "%s%zu B %.1f ns a pair, %.1f with the trace: %.1f a record", i ? "; " : "",
+                 sizes[i], off, on, (on - off) / 2);
     }
     gpu_say(GPU_NOTE, name, "%s", text);
 }
@@ -74,7 +76,9 @@ static void snapshot(tarn_stream stream, tarn_stream other)
             slots[slot] = NULL;
         } else {
             well = well &&
-                   OK(name, tarn_alloc_on(stream, gpu_random(&seed) % (slot % 64 ? 65536 : 8 * MIB) + 1, &slots[slot]));
+                   OK(name,
+                      tarn_alloc_on(stream, gpu_random(&seed) % (slot % 64 ? 65536 : 8 * MIB) + 1,
+                                    &slots[slot]));
         }
     }
     well = well && OK(name, tarn_region_pop()) && OK(name, tarn_trace_count_get(&kept, &lost));
@@ -84,8 +88,8 @@ static void snapshot(tarn_stream stream, tarn_stream other)
     well = well && OK(name, tarn_snapshot_write(path, NULL));
     double ms = (double)(gpu_ns() - started) / 1e6;
     if (well) {
-        snprintf(text, sizeof text, "%llu records, %llu lost, written in %.1f ms", (unsigned long long)kept,
-                 (unsigned long long)lost, ms);
+        snprintf(text, sizeof text, "%llu records, %llu lost, written in %.1f ms",
+                 (unsigned long long)kept, (unsigned long long)lost, ms);
         gpu_verdict(lost == 0 && kept > EVENTS, name, text);
     }
     for (size_t i = 0; i < SLOTS; i++)
@@ -101,12 +105,14 @@ static void out_of_memory(tarn_stream stream)
     size_t available = 0, total = 0;
     void *refused = NULL;
     cu_address address = 0;
-    if (!OK(name, tarn_device_trim(0, 0)) || !OK(name, tarn_device_memory_get(0, &available, &total)) ||
+    if (!OK(name, tarn_device_trim(0, 0)) ||
+        !OK(name, tarn_device_memory_get(0, &available, &total)) ||
         !CU(name, gpu.cuMemAlloc_v2(&address, available / 2)))
         return;
     tarn_status status = tarn_alloc_on(stream, available / 4 * 3, &refused);
     const char *text = tarn_last_error();
-    bool well = status == TARN_ERROR_OUT_OF_MEMORY && strstr(text, "Not tarn's: ") && strstr(text, "What helps: ");
+    bool well = status == TARN_ERROR_OUT_OF_MEMORY && strstr(text, "Not tarn's: ") &&
+                strstr(text, "What helps: ");
     gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", status ? text : "it succeeded");
     (void)OK(name, tarn_free(refused));
     (void)CU(name, gpu.cuMemFree_v2(address));

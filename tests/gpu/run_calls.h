@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the checks of allocations without tarn's own library share (run_check.c, ordered_check.c): the driver's calls as a program finds them, so that
- * `tarn run` may stand behind them, questions about an address, and blocks with contents. */
+/* What the checks of allocations without tarn's own library share (run_check.c, ordered_check.c):
+ * the driver's calls as a program finds them, so that `tarn run` may stand behind them, questions
+ * about an address, and blocks with contents. */
 #ifndef TARN_TESTS_GPU_RUN_CALLS_H
 #define TARN_TESTS_GPU_RUN_CALLS_H
 
@@ -58,7 +59,8 @@ static inline bool run_open(void)
     X(, , , cuMemPoolSetAccess, , )
     X(, , , cuMemPoolGetAccess, , )
 #undef X
-    return run.cuMemAlloc_v2 && run.cuMemFree_v2 && run.cuPointerGetAttribute && run.cuMemGetAddressRange_v2;
+    return run.cuMemAlloc_v2 && run.cuMemFree_v2 && run.cuPointerGetAttribute &&
+           run.cuMemGetAddressRange_v2;
 }
 
 static inline void verdict(bool well, const char *name, const char *text)
@@ -73,12 +75,13 @@ static inline uint64_t ask(const char *name, unsigned attribute, cu_address addr
     return value;
 }
 
-/* Contents ---------------------------------------------------------------------------------------------------------- */
+/* Contents ------------------------------------------------------------------------------------- */
 
 enum { CONTENT_PLACES = 64, CONTENT_STEPS = 4000 };
 
-/* Blocks of some streams, which kernels of these write and check. Each is taken for one stream, and given back on another, or on the same one,
- * with nothing else to order what comes after it; 0: none. */
+/* Blocks of some streams, which kernels of these write and check. Each is taken for one stream, and
+ * given back on another, or on the same one, with nothing else to order what comes after it; 0:
+ * none. */
 struct contents {
     const char *name;
     const tarn_stream *streams;
@@ -97,15 +100,16 @@ struct contents_place {
     int stream;
 };
 
-static inline bool contents_place_fill(const struct contents *of, struct contents_place *place, uint64_t *random,
-                                       uint32_t seed, int on)
+static inline bool contents_place_fill(const struct contents *of, struct contents_place *place,
+                                       uint64_t *random, uint32_t seed, int on)
 {
     place->size = 4 + gpu_random(random) % (gpu_random(random) % 4 ? 20000 : 2 * MIB) / 4 * 4;
     place->seed = seed;
     place->stream = on;
     place->address = of->take(of->name, place->size, on);
     void *words = (void *)(uintptr_t)place->address;
-    return words && gpu_fill(of->streams[on], words, place->size, seed, gpu_random(random) % of->write_ns);
+    return words &&
+           gpu_fill(of->streams[on], words, place->size, seed, gpu_random(random) % of->write_ns);
 }
 
 static inline void contents_check(const struct contents *of)
@@ -122,8 +126,8 @@ static inline void contents_check(const struct contents *of)
         struct contents_place *place = &places[gpu_random(&random) % CONTENT_PLACES];
         int on = (int)(gpu_random(&random) % (uint64_t)of->stream_count);
         if (place->address) {
-            well = gpu_check(of->streams[place->stream], (void *)(uintptr_t)place->address, place->size, place->seed, 0,
-                             &slots, checked++) &&
+            well = gpu_check(of->streams[place->stream], (void *)(uintptr_t)place->address,
+                             place->size, place->seed, 0, &slots, checked++) &&
                    of->give(of->name, place->address, on, place->stream);
             place->address = 0;
             continue;
@@ -138,9 +142,11 @@ static inline void contents_check(const struct contents *of)
     for (size_t i = 0; i < checked; i++)
         wrong += slots.host[i].wrong;
     for (int i = 0; i < CONTENT_PLACES; i++)
-        well = (!places[i].address || of->give(of->name, places[i].address, 0, places[i].stream)) && well;
+        well = (!places[i].address || of->give(of->name, places[i].address, 0, places[i].stream)) &&
+               well;
     gpu_slots_destroy(&slots);
-    snprintf(text, sizeof text, "%zu blocks of %d streams written and checked by kernels, %llu wrong words", checked,
+    snprintf(text, sizeof text,
+             "%zu blocks of %d streams written and checked by kernels, %llu wrong words", checked,
              of->stream_count, (unsigned long long)wrong);
     verdict(well && wrong == 0, of->name, text);
 }

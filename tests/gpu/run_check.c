@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a program observes of plain allocations (cuMemAlloc): when a free returns, address ranges, pointer attributes, contents, memory
- * that captures and other processes want. The checks are the same with and without `tarn run --pool`, so what they expect is what the driver
- * does; the last ones, for pooled blocks alone, say what differs. */
+/* What a program observes of plain allocations (cuMemAlloc): when a free returns, address ranges,
+ * pointer attributes, contents, memory that captures and other processes want. The checks are the
+ * same with and without `tarn run --pool`, so what they expect is what the driver does; the last
+ * ones, for pooled blocks alone, say what differs. */
 #include "run_calls.h"
 
 #include <pthread.h>
@@ -21,10 +22,11 @@ static bool end(const char *name, cu_address address)
     return CU(name, run.cuMemFree_v2(address));
 }
 
-/* ---- Frees ------------------------------------------------------------------------------------------------------- */
+/* ---- Frees ---- */
 
-/* Work of another stream, of which the free is not told, has ended when it returns. Beside live blocks of its size the driver only marks a
- * place in memory that it keeps; alone, the memory goes back. */
+/* Work of another stream, of which the free is not told, has ended when it returns. Beside live
+ * blocks of its size the driver only marks a place in memory that it keeps; alone, the memory goes
+ * back. */
 static void free_waits(tarn_stream stream, size_t bytes, bool beside)
 {
     const char *name = "plain: free waits";
@@ -54,7 +56,8 @@ static void *free_of_thread(void *block)
     return (void *)(uintptr_t)run.cuMemFree_v2((cu_address)(uintptr_t)block);
 }
 
-/* In a thread without a context the driver finds the block's, or refuses; a free that it refuses leaves the block. */
+/* In a thread without a context the driver finds the block's, or refuses; a free that it refuses
+ * leaves the block. */
 static void free_without_a_context(void)
 {
     const char *name = "plain: free without a context";
@@ -86,7 +89,8 @@ static void free_in_order(tarn_stream stream)
     for (int i = 0; i < OTHERS; i++)
         early = (others[i] = make(name, BLOCK)) == block || early;
     bool still = gpu.cuStreamQuery(gpu_native(stream)) == CU_NOT_READY;
-    well = OK(name, tarn_stream_synchronize(stream)) && (!early || !still) && took < SMALL_NS && well;
+    well =
+        OK(name, tarn_stream_synchronize(stream)) && (!early || !still) && took < SMALL_NS && well;
     for (int i = 0; i < OTHERS; i++)
         well = end(name, others[i]) && well;
     snprintf(text, sizeof text, "%.2f ms; 256 blocks %s the kernel", (double)took / 1e6,
@@ -103,7 +107,7 @@ static void wrong_frees(void)
     verdict(well, name, "within a block, twice, and of 0");
 }
 
-/* ---- Questions --------------------------------------------------------------------------------------------------- */
+/* ---- Questions ---- */
 
 static void ranges(void)
 {
@@ -115,9 +119,10 @@ static void ranges(void)
         size_t size = 0;
         const cu_address asked[] = {block, block + sizes[i] / 2, block + sizes[i] - 1};
         for (size_t k = 0; block && k < COUNT(asked); k++) {
-            well = CU(name, run.cuMemGetAddressRange_v2(&base, &size, asked[k])) && base == block && size == sizes[i] &&
+            well = CU(name, run.cuMemGetAddressRange_v2(&base, &size, asked[k])) && base == block &&
+                   size == sizes[i] && well;
+            well = ask(name, START, asked[k]) == block && ask(name, SIZE, asked[k]) == sizes[i] &&
                    well;
-            well = ask(name, START, asked[k]) == block && ask(name, SIZE, asked[k]) == sizes[i] && well;
         }
         well = block % 256 == 0 && block && end(name, block) && well;
         well = run.cuMemGetAddressRange_v2(&base, &size, block) == CU_NOT_FOUND && well;
@@ -128,7 +133,8 @@ static void ranges(void)
 static void attributes(void)
 {
     const char *name = "plain: attributes";
-    unsigned list[] = {CONTEXT, TYPE, POINTER, SYNC, ID, MANAGED, ORDINAL, START, SIZE, MAPPED, BLOCK_ID};
+    unsigned list[] = {CONTEXT, TYPE,  POINTER, SYNC,   ID,      MANAGED,
+                       ORDINAL, START, SIZE,    MAPPED, BLOCK_ID};
     uint64_t values[COUNT(list)];
     void *places[COUNT(list)];
     cu_address block = make(name, 3000);
@@ -143,7 +149,8 @@ static void attributes(void)
                 CU(name, run.cuPointerGetAttributes(COUNT(list), list, places, block + 1000));
     for (size_t i = 0; i < COUNT(list); i++)
         well = ask(name, list[i], block + 1000) == values[i] && well;
-    well = values[0] == (uintptr_t)context && values[1] == 2 && values[2] == block + 1000 && !values[5] && well;
+    well = values[0] == (uintptr_t)context && values[1] == 2 && values[2] == block + 1000 &&
+           !values[5] && well;
     uint64_t before = values[4];
     well = end(name, block) && well;
     block = make(name, 3000);
@@ -151,7 +158,7 @@ static void attributes(void)
     verdict(well, name, "one question and many agree; the next lifetime has another id");
 }
 
-/* ---- Contents ---------------------------------------------------------------------------------------------------- */
+/* ---- Contents ---- */
 
 static cu_address make_content(const char *name, size_t size, int on)
 {
@@ -165,7 +172,8 @@ static bool end_content(const char *name, cu_address address, int on, int of)
     return end(name, address);
 }
 
-/* Blocks of all sizes come and go, with kernels that write and check them, and nothing but the frees to order them. */
+/* Blocks of all sizes come and go, with kernels that write and check them, and nothing but the
+ * frees to order them. */
 static void contents(tarn_stream stream)
 {
     contents_check(&(struct contents){.name = "plain: contents",
@@ -209,7 +217,8 @@ static double pair_us(size_t bytes, int pairs)
     return (double)took / pairs / 1e3;
 }
 
-/* Of an allocation and its free on an idle device, by what else is live; and of the wait that a free has in it. */
+/* Of an allocation and its free on an idle device, by what else is live; and of the wait that a
+ * free has in it. */
 static void cost(bool pooled)
 {
     static const size_t sizes[] = {BLOCK, 64 * KIB, 1 * MIB, 8 * MIB};
@@ -219,8 +228,10 @@ static void cost(bool pooled)
         double alone = pair_us(sizes[i], 1000);
         for (int k = 0; k < NEIGHBOURS; k++)
             others[k] = make(name, sizes[i]);
-        gpu_say(GPU_NOTE, name, "%zu KiB: %.2f us per allocation and free, %.2f us among live blocks of its size%s",
-                sizes[i] / KIB, alone, pair_us(sizes[i], 1000), pooled && sizes[i] <= MIB ? ", pooled" : "");
+        gpu_say(GPU_NOTE, name,
+                "%zu KiB: %.2f us per allocation and free, %.2f us among live blocks of its size%s",
+                sizes[i] / KIB, alone, pair_us(sizes[i], 1000),
+                pooled && sizes[i] <= MIB ? ", pooled" : "");
         for (int k = 0; k < NEIGHBOURS; k++)
             (void)end(name, others[k]);
     }
@@ -228,10 +239,12 @@ static void cost(bool pooled)
     bool well = true;
     for (int i = 0; well && i < 1000; i++)
         well = CU(name, gpu.cuCtxSynchronize());
-    gpu_say(GPU_NOTE, name, "%.2f us per cuCtxSynchronize on the idle device", (double)(gpu_ns() - start) / 1000 / 1e3);
+    gpu_say(GPU_NOTE, name, "%.2f us per cuCtxSynchronize on the idle device",
+            (double)(gpu_ns() - start) / 1000 / 1e3);
 }
 
-/* With work before each free, as programs without a pool have it: a kernel of 5 us, on each of some streams. */
+/* With work before each free, as programs without a pool have it: a kernel of 5 us, on each of some
+ * streams. */
 static void cost_of_work(tarn_stream stream)
 {
     const char *name = "plain: cost";
@@ -253,7 +266,8 @@ static void cost_of_work(tarn_stream stream)
             well = well && run.cuMemFree_v2(block) == CU_OK;
         }
         if (well)
-            gpu_say(GPU_NOTE, name, "4 KiB, with a kernel of 5 us on %d streams before each free: %.2f us", count,
+            gpu_say(GPU_NOTE, name,
+                    "4 KiB, with a kernel of 5 us on %d streams before each free: %.2f us", count,
                     (double)(gpu_ns() - start) / PAIRS / 1e3);
         else
             gpu_say(GPU_FAIL, name, "with work on %d streams", count);
@@ -264,9 +278,10 @@ static void cost_of_work(tarn_stream stream)
         (void)OK(name, tarn_stream_return(streams[--held]));
 }
 
-/* ---- Sharing ------------------------------------------------------------------------------------------------------ */
+/* ---- Sharing ---- */
 
-/* The driver shares any of them. A pooled one is refused by its code, and from then on nothing more is pooled. */
+/* The driver shares any of them. A pooled one is refused by its code, and from then on nothing more
+ * is pooled. */
 static void shared(bool pooled)
 {
     const char *name = "plain: sharing";
@@ -276,9 +291,11 @@ static void shared(bool pooled)
         return;
     cu_result code = run.cuIpcGetMemHandle(&handle, block);
     cu_address later = make(name, BLOCK);
-    bool well = later && (code == CU_OK) == !pooled && run.cuIpcGetMemHandle(&handle, later) == CU_OK;
+    bool well =
+        later && (code == CU_OK) == !pooled && run.cuIpcGetMemHandle(&handle, later) == CU_OK;
     well = end(name, block) && end(name, later) && well;
-    verdict(well, name, pooled ? "a pooled block is refused, the next one is not pooled" : "any block");
+    verdict(well, name,
+            pooled ? "a pooled block is refused, the next one is not pooled" : "any block");
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The other side of a check between processes: this program again, with a role and a socket as its arguments. Both sides wait for each other
- * by words of one letter. */
+/* The other side of a check between processes: this program again, with a role and a socket as its
+ * arguments. Both sides wait for each other by words of one letter. */
 #ifndef TESTS_GPU_SIDE_H
 #define TESTS_GPU_SIDE_H
 
@@ -17,7 +17,8 @@
 
 extern char **environ;
 
-/* Starts a side on a pair of sockets of this type. `program` is its first argument. -1 on failure. */
+/* Starts a side on a pair of sockets of this type. `program` is its first argument. -1 on
+ * failure. */
 static inline pid_t side_start(const char *program, const char *role, int type, int *socket)
 {
     int ends[2];
@@ -34,7 +35,8 @@ static inline pid_t side_start(const char *program, const char *role, int type, 
     return process;
 }
 
-/* Kills it first with the signal `killed`, if that is not 0. Whether it has ended as it should: by that signal, or well. */
+/* Kills it first with the signal `killed`, if that is not 0. Whether it has ended as it should: by
+ * that signal, or well. */
 static inline bool side_end(pid_t process, int killed)
 {
     int status = 0;
@@ -42,7 +44,8 @@ static inline bool side_end(pid_t process, int killed)
         (void)kill(process, killed);
     if (waitpid(process, &status, 0) != process)
         return false;
-    return killed ? WIFSIGNALED(status) && WTERMSIG(status) == killed : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return killed ? WIFSIGNALED(status) && WTERMSIG(status) == killed
+                  : WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 static inline bool say(int socket, char word)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What an allocation and its free cost from one to 16 threads, each with a stream of its own or all with one: tarn, the driver's own
- * pools (cudaMallocAsync) and, where GPU_TORCH names the library that scripts/gpu-check compiles, PyTorch's caching allocator. It checks that
- * nothing fails and that tarn's statistics are exact at rest; speed is printed and written to threads.csv. */
+/* What an allocation and its free cost from one to 16 threads, each with a stream of its own or all
+ * with one: tarn, the driver's own pools (cudaMallocAsync) and, where GPU_TORCH names the library
+ * that scripts/gpu-check compiles, PyTorch's caching allocator. It checks that nothing fails and
+ * that tarn's statistics are exact at rest; speed is printed and written to threads.csv. */
 #include "gpu.h"
 
 #include <dlfcn.h>
@@ -39,7 +40,8 @@ struct allocator {
 static tarn_stream streams[MOST_THREADS];
 static cu_stream natives[MOST_THREADS];
 static _Thread_local bool timed;  /* this thread is being timed, */
-static atomic_ulong mapped_timed; /* and so often tarn mapped memory then: the heaps had not come to rest */
+static atomic_ulong mapped_timed; /* and so often tarn mapped memory then: the heaps had not come to
+                                     rest */
 static void *(*torch_alloc)(size_t size, void *stream);
 static void (*torch_free)(void *block), (*torch_thread)(void), (*torch_trim)(void);
 
@@ -51,7 +53,7 @@ static void count_mapped(const tarn_mapping *range, void *user)
         atomic_fetch_add(&mapped_timed, 1);
 }
 
-/* ---- The allocators ---------------------------------------------------------------------------------------------- */
+/* ---- The allocators ---- */
 
 static void *of_tarn(size_t size, tarn_stream stream, cu_stream native)
 {
@@ -101,7 +103,8 @@ static void trim_driver(void)
         (void)pool_trim_to(pool_of_driver, 0);
 }
 
-/* Has the driver's pool keep what is freed, as the others do: as it comes it gives all back at each wait. */
+/* Has the driver's pool keep what is freed, as the others do: as it comes it gives all back at each
+ * wait. */
 static void keep_in_driver(void)
 {
     enum { RELEASE_THRESHOLD = 4 };
@@ -159,7 +162,7 @@ static bool torch_open(void)
     return !why;
 }
 
-/* ---- The runs ---------------------------------------------------------------------------------------------------- */
+/* ---- The runs ---- */
 
 struct work {
     const char *name;
@@ -181,7 +184,8 @@ struct runner {
 static void pairs(struct runner *runner)
 {
     for (int i = 0; i < STEPS / 2; i++) {
-        void *block = runner->allocator->alloc(runner->work->size, streams[runner->stream], natives[runner->stream]);
+        void *block = runner->allocator->alloc(runner->work->size, streams[runner->stream],
+                                               natives[runner->stream]);
         if (!block || !runner->allocator->free(block, natives[runner->stream]))
             runner->failed = true;
     }
@@ -198,7 +202,8 @@ static void slots(struct runner *runner)
             *slot = NULL;
         } else {
             size_t size = (size_t)(256 << 10) << (random >> 40) % 8;
-            *slot = runner->allocator->alloc(size, streams[runner->stream], natives[runner->stream]);
+            *slot =
+                runner->allocator->alloc(size, streams[runner->stream], natives[runner->stream]);
             if (!*slot)
                 runner->failed = true;
         }
@@ -224,7 +229,8 @@ static void *run(void *argument)
     struct runner *runner = argument;
     if (runner->allocator->thread)
         runner->allocator->thread();
-    (void)(runner->work->size ? run_for(runner, RUN_NS, PAIR_STEPS) : run_for(runner, SLOT_NS, SLOT_STEPS));
+    (void)(runner->work->size ? run_for(runner, RUN_NS, PAIR_STEPS)
+                              : run_for(runner, SLOT_NS, SLOT_STEPS));
     pthread_barrier_wait(runner->barrier);
     timed = true;
     runner->ns = run_for(runner, RUN_NS, 0);
@@ -237,7 +243,8 @@ static void *run(void *argument)
 }
 
 /* The mean over the threads; 0 where something failed. */
-static double run_all(const struct allocator *allocator, const struct work *work, int threads, bool own)
+static double run_all(const struct allocator *allocator, const struct work *work, int threads,
+                      bool own)
 {
     static struct runner runners[MOST_THREADS];
     pthread_barrier_t barrier;
@@ -271,11 +278,12 @@ static int order(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-static void measure(const struct allocator *allocator, const struct work *work, bool own, int most, void *results)
+static void measure(const struct allocator *allocator, const struct work *work, bool own, int most,
+                    void *results)
 {
     char line[256];
-    int length =
-        snprintf(line, sizeof line, "%-26s %-16s %s", work->name, allocator->name, own ? "own stream" : "one stream");
+    int length = snprintf(line, sizeof line, "%-26s %-16s %s", work->name, allocator->name,
+                          own ? "own stream" : "one stream");
     for (int threads = 1; threads <= most; threads *= 2) {
         double times[ROUNDS];
         unsigned long mapped = atomic_load(&mapped_timed);
@@ -284,13 +292,16 @@ static void measure(const struct allocator *allocator, const struct work *work, 
         qsort(times, ROUNDS, sizeof *times, order);
         mapped = atomic_load(&mapped_timed) - mapped;
         if (mapped)
-            gpu_say(GPU_NOTE, name, "%s, %d threads: memory was mapped %lu times while it was timed", work->name,
+            gpu_say(GPU_NOTE, name,
+                    "%s, %d threads: memory was mapped %lu times while it was timed", work->name,
                     threads, mapped);
         if (times[0] == 0)
-            gpu_say(GPU_FAIL, name, "%s, %s, %d threads: a call failed", allocator->name, work->name, threads);
-        length += snprintf(line + length, sizeof line - (size_t)length, "  %9.1f", times[ROUNDS / 2]);
-        fprintf(results, "%s,%s,%s,%d,%.1f,%.1f,%.1f\n", work->name, allocator->name, own ? "own" : "one", threads,
-                times[0], times[ROUNDS / 2], times[ROUNDS - 1]);
+            gpu_say(GPU_FAIL, name, "%s, %s, %d threads: a call failed", allocator->name,
+                    work->name, threads);
+        length +=
+            snprintf(line + length, sizeof line - (size_t)length, "  %9.1f", times[ROUNDS / 2]);
+        fprintf(results, "%s,%s,%s,%d,%.1f,%.1f,%.1f\n", work->name, allocator->name,
+                own ? "own" : "one", threads, times[0], times[ROUNDS / 2], times[ROUNDS - 1]);
     }
     allocator->trim();
     printf("        %s\n", line);
@@ -305,11 +316,11 @@ static void check_statistics(void)
         return;
     bool exact = true;
     for (int class = 0; class < TARN_STAT_CLASSES; class ++)
-        exact = exact && !stats.allocation[class].current && !stats.allocated_bytes[class].current &&
-                !stats.requested_bytes[class].current &&
+        exact = exact && !stats.allocation[class].current &&
+                !stats.allocated_bytes[class].current && !stats.requested_bytes[class].current &&
                 stats.allocation[class].allocated == stats.allocation[class].freed;
-    gpu_say(exact ? GPU_PASS : GPU_FAIL, "threads, statistics at rest", "%lld blocks were allocated",
-            (long long)stats.allocation[TARN_STAT_ALL].allocated);
+    gpu_say(exact ? GPU_PASS : GPU_FAIL, "threads, statistics at rest",
+            "%lld blocks were allocated", (long long)stats.allocation[TARN_STAT_ALL].allocated);
 }
 
 int main(void)
@@ -323,7 +334,8 @@ int main(void)
     int status = gpu_start();
     if (status)
         return status;
-    tarn_observer_options counting = {.size = sizeof counting, .device = TARN_ALL_DEVICES, .mapped = count_mapped};
+    tarn_observer_options counting = {
+        .size = sizeof counting, .device = TARN_ALL_DEVICES, .mapped = count_mapped};
     tarn_observer observer;
     if (!OK(name, tarn_observer_add(&counting, &observer)))
         return gpu_end();
@@ -334,11 +346,12 @@ int main(void)
     }
     if (gpu.cuMemAllocAsync && gpu.cuMemFreeAsync && !gpu_is_simulated) {
         keep_in_driver();
-        allocators[count++] =
-            (struct allocator){"cudaMallocAsync", of_driver, to_driver, thread_of_driver, trim_driver};
+        allocators[count++] = (struct allocator){"cudaMallocAsync", of_driver, to_driver,
+                                                 thread_of_driver, trim_driver};
     }
     if (!gpu_is_simulated && torch_open())
-        allocators[count++] = (struct allocator){"PyTorch", of_torch, to_torch, torch_thread, torch_trim};
+        allocators[count++] =
+            (struct allocator){"PyTorch", of_torch, to_torch, torch_thread, torch_trim};
 
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int most = cores > MOST_THREADS ? MOST_THREADS : (int)(cores < 2 ? 2 : cores);
@@ -346,7 +359,8 @@ int main(void)
     if (!results)
         return gpu_end();
     fprintf(results, "work,allocator,streams,threads,lowest_ns,median_ns,highest_ns\n");
-    printf("        ns for an allocation and its free, by the number of threads, median of %d rounds\n        %-54s",
+    printf("        ns for an allocation and its free, by the number of threads, median of %d "
+           "rounds\n        %-54s",
            ROUNDS, "");
     for (int threads = 1; threads <= most; threads *= 2)
         printf("  %9d", threads);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Copyright (c) 2026 The tarn authors
 
-// PyTorch's caching allocator without Python, for threads_check.c, which opens this as a library. scripts/gpu-check compiles it against the
+// PyTorch's caching allocator without Python, for threads_check.c, which opens this as a library.
+// scripts/gpu-check compiles it against the
 // installed PyTorch, where there is one.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -23,7 +24,8 @@ bool torch_start()
 void *torch_alloc(size_t size, void *stream)
 {
     try {
-        return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(size, static_cast<cudaStream_t>(stream));
+        return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(
+            size, static_cast<cudaStream_t>(stream));
     } catch (const std::exception &) {
         return nullptr;
     }

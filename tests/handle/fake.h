@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A vendor library made of functions of the test's: it counts its calls, keeps what its handles were told, sleeps in
- * create, fails, and lies, as asked. A handle notices when it is used after its destroy, or by two threads at once. */
+/* A vendor library made of functions of the test's: it counts its calls, keeps what its handles
+ * were told, sleeps in create, fails, and lies, as asked. A handle notices when it is used after
+ * its destroy, or by two threads at once. */
 #ifndef TARN_TESTS_HANDLE_FAKE_H
 #define TARN_TESTS_HANDLE_FAKE_H
 
@@ -40,10 +41,22 @@ struct fake_handle {
     bool workspace_follows; /* a workspace was set after the stream was */
 };
 
-enum fake_call { FAKE_CREATE, FAKE_DESTROY, FAKE_SET_STREAM, FAKE_SET_WORKSPACE, FAKE_SET_POINTER_MODE, FAKE_CALLS };
+enum fake_call {
+    FAKE_CREATE,
+    FAKE_DESTROY,
+    FAKE_SET_STREAM,
+    FAKE_SET_WORKSPACE,
+    FAKE_SET_POINTER_MODE,
+    FAKE_CALLS
+};
 
 /* How create behaves. */
-enum fake_lie { FAKE_HONEST, FAKE_OK_WITHOUT_HANDLE, FAKE_FAILED_WITH_GARBAGE, FAKE_REFUSES_USED_PLACE };
+enum fake_lie {
+    FAKE_HONEST,
+    FAKE_OK_WITHOUT_HANDLE,
+    FAKE_FAILED_WITH_GARBAGE,
+    FAKE_REFUSES_USED_PLACE
+};
 
 static struct {
     atomic_int calls[FAKE_CALLS];
@@ -94,7 +107,8 @@ static int fake_create(void **handle)
     }
     if (code)
         return code;
-    static struct fake_handle handles[4096]; /* none is used twice, so that a use after its destroy is seen */
+    static struct fake_handle handles[4096]; /* none is used twice, so that a use after its destroy
+                                                is seen */
     static atomic_int numbers;
     int number = atomic_fetch_add(&numbers, 1) + 1;
     if (number >= 4096)
@@ -165,9 +179,10 @@ static const char *fake_status_text(int status)
     return status == 7 ? "FAKE_IS_BUSY" : "FAKE_ERROR";
 }
 
-/* A new library with the fake's functions; each test has its own, with pools of its own. `streams` is how it learns of them, which
- * it may lack. */
-static inline tarn_library fake_register_with(unsigned flags, bool workspace, int (*streams)(void *, void *))
+/* A new library with the fake's functions; each test has its own, with pools of its own. `streams`
+ * is how it learns of them, which it may lack. */
+static inline tarn_library fake_register_with(unsigned flags, bool workspace,
+                                              int (*streams)(void *, void *))
 {
     static int count;
     char name[32];
@@ -225,7 +240,8 @@ static inline int fake_check(void **state)
 
 static inline void host_start(int devices, size_t memory)
 {
-    const tarn_host_configuration config = {.size = sizeof config, .devices = devices, .memory = memory};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = devices, .memory = memory};
     assert_ok(tarn_host_configuration_set(&config));
 }
 
@@ -303,8 +319,8 @@ static inline void in_thread(void *(*function)(void *), void *argument)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* Runs a function in a child that has not used tarn yet; its result is the child's exit status. The caller must not
- * have used it either. */
+/* Runs a function in a child that has not used tarn yet; its result is the child's exit status. The
+ * caller must not have used it either. */
 static inline int in_child(int (*function)(void))
 {
     pid_t child = fork();

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The first use of tarn in a process, of each of its parts, while a host allocation or a driver call fails: each of them once, and it
- * with all that follow. What is made once per process (a device, its address range, its tables, the slots of streams) is made here and
- * nowhere else where failures are tried. Then nothing fails any more, and the same must work as if nothing had happened. Every attempt
- * is a process of its own. */
+/* The first use of tarn in a process, of each of its parts, while a host allocation or a driver
+ * call fails: each of them once, and it with all that follow. What is made once per process (a
+ * device, its address range, its tables, the slots of streams) is made here and nowhere else where
+ * failures are tried. Then nothing fails any more, and the same must work as if nothing had
+ * happened. Every attempt is a process of its own. */
 #include "support/clearing.h"
 #include "support/failures.h"
 #include "support/host.h"
@@ -18,7 +19,8 @@
 #include <cmocka.h>
 
 static uint64_t
-    *addresses; /* by device: bytes reserved after a run in which nothing failed; shared with the children */
+    *addresses; /* by device: bytes reserved after a run in which nothing failed; shared with the
+                   children */
 
 static void use_memory(void)
 {
@@ -35,7 +37,8 @@ static void use_memory(void)
 
 static void use_another_device(void)
 {
-    tarn_alloc_options options = {.size = sizeof options, .device = 1, .stream = TARN_STREAM_PER_THREAD};
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = 1, .stream = TARN_STREAM_PER_THREAD};
     tarn_event *event;
     void *block;
     if (!TRY(tarn_device_peer_enable(0, 1)) || !TRY(tarn_alloc(&options, MIB, &block)))
@@ -58,7 +61,8 @@ static void use_pinned(void)
 
 static void use_pool(void)
 {
-    static const tarn_segments kinds[] = {TARN_SEGMENTS_DEFAULT, TARN_SEGMENTS_PLAIN, TARN_SEGMENTS_EXACT};
+    static const tarn_segments kinds[] = {TARN_SEGMENTS_DEFAULT, TARN_SEGMENTS_PLAIN,
+                                          TARN_SEGMENTS_EXACT};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         tarn_pool_options options = {.size = sizeof options, .device = 0, .segments = kinds[i]};
         tarn_pool *pool;
@@ -87,7 +91,8 @@ static void use_capture(void)
         if (TRY(tarn_capture_end(stream, &graph))) {
             (void)TRY(machine->graph_destroy(graph));
         } else {
-            clear_injection(); /* what could not be ended either lies on the way of all that follows */
+            clear_injection(); /* what could not be ended either lies on the way of all that
+                                  follows */
             (void)tarn_capture_abort(stream);
         }
     }
@@ -138,15 +143,19 @@ static int set_workspace(void *handle, void *pointer, size_t size)
 
 static void use_handle(void)
 {
-    static const tarn_library_row row = {
-        .size = sizeof row, .name = "thing", .create = create, .destroy = destroy, .set_workspace = set_workspace};
+    static const tarn_library_row row = {.size = sizeof row,
+                                         .name = "thing",
+                                         .create = create,
+                                         .destroy = destroy,
+                                         .set_workspace = set_workspace};
     static tarn_library thing;
     static bool registered;
     tarn_stream stream;
     tarn_lease one;
     void *handle;
     registered = registered || TRY(tarn_library_register(&row, &thing));
-    if (!registered || !TRY(tarn_workspace_size_set(thing, MIB)) || !TRY(tarn_stream_lease(0, 0, &stream)))
+    if (!registered || !TRY(tarn_workspace_size_set(thing, MIB)) ||
+        !TRY(tarn_stream_lease(0, 0, &stream)))
         return;
     (void)TRY(tarn_handle_get(thing, stream, &handle));
     if (TRY(tarn_handle_lease(thing, stream, &one)))
@@ -164,12 +173,15 @@ static void use_again(void)
     for (int device = 0; device < 2; device++) {
         OK(tarn_device_trim(device, 0));
         tarn_host_ledger ledger = ledger_of(device);
-        /* A driver that takes nothing back while a capture is thrown away keeps its graph, and the graph its memory. */
+        /* A driver that takes nothing back while a capture is thrown away keeps its graph, and the
+         * graph its memory. */
         if (failure_tried()->kind != FAIL_driver || !failure_tried()->forever)
-            CHECK(ledger.mapped == 0 && ledger.pieces == 0 && ledger.plain == 0 && ledger.graphs == 0);
+            CHECK(ledger.mapped == 0 && ledger.pieces == 0 && ledger.plain == 0 &&
+                  ledger.graphs == 0);
         if (!failure_is_tried())
             addresses[device] = ledger.reserved_addresses;
-        CHECK(ledger.reserved_addresses <= addresses[device]); /* less where the first range was refused */
+        /* Less where the first range was refused */
+        CHECK(ledger.reserved_addresses <= addresses[device]);
     }
     OK(tarn_shutdown());
 }
@@ -177,13 +189,15 @@ static void use_again(void)
 static void test_each_failure_of_the_first_use(void **state)
 {
     (void)state;
-    static const struct scenario uses[] = {{"memory", use_memory},   {"another device", use_another_device},
-                                           {"pinned", use_pinned},   {"pool", use_pool},
-                                           {"capture", use_capture}, {"share", use_share},
-                                           {"handle", use_handle}};
+    static const struct scenario uses[] = {
+        {"memory", use_memory},   {"another device", use_another_device},
+        {"pinned", use_pinned},   {"pool", use_pool},
+        {"capture", use_capture}, {"share", use_share},
+        {"handle", use_handle}};
     for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
         use = uses[i].run;
-        each_failure_of_once(&(struct once){.name = uses[i].name, .run = use, .after = use_again, .most = 200});
+        each_failure_of_once(
+            &(struct once){.name = uses[i].name, .run = use, .after = use_again, .most = 200});
     }
 }
 

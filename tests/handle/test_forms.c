@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The forms of a get: for another stream than the current one, for a lease, and without the set-up. */
+/* The forms of a get: for another stream than the current one, for a lease, and without the
+ * set-up. */
 #include "handle/fake.h"
 
 #include "driver/driver.h"
@@ -36,7 +37,8 @@ static void test_a_call_has_its_workspace_on_the_stream_that_is_named(void **sta
 
     assert_ok(tarn_stream_return(stream));
     assert_status(tarn_workspace_begin(library, stream, &call), TARN_ERROR_INVALID_STREAM);
-    assert_status(tarn_workspace_begin(library, TARN_STREAM_LEGACY, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_begin(library, TARN_STREAM_LEGACY, NULL),
+                  TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void *end_call(void *call)
@@ -77,7 +79,8 @@ static void test_a_lease_has_a_workspace_for_a_call(void **state)
     assert_ptr_equal(handle->stream, native(other));
     assert_ok(tarn_workspace_end(&call));
     assert_ok(tarn_stream_retire(other));
-    assert_refused(tarn_workspace_begin_of(&lease, &call), TARN_ERROR_INVALID_STREAM, "tarn_handle_lease_bind()");
+    assert_refused(tarn_workspace_begin_of(&lease, &call), TARN_ERROR_INVALID_STREAM,
+                   "tarn_handle_lease_bind()");
     assert_ok(tarn_handle_return(&lease));
     assert_status(tarn_workspace_begin_of(&none, &call), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_workspace_begin_of(NULL, &call), TARN_ERROR_INVALID_ARGUMENT);
@@ -137,7 +140,8 @@ static void test_a_plain_handle_is_told_nothing(void **state)
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
     struct fake_handle *handle = plain(library);
     assert_int_equal(fake_calls(FAKE_CREATE), 1);
-    assert_int_equal(fake_calls(FAKE_SET_STREAM) + fake_calls(FAKE_SET_WORKSPACE) + fake_calls(FAKE_SET_POINTER_MODE),
+    assert_int_equal(fake_calls(FAKE_SET_STREAM) + fake_calls(FAKE_SET_WORKSPACE) +
+                         fake_calls(FAKE_SET_POINTER_MODE),
                      0);
 
     assert_ptr_equal(get(library), handle);

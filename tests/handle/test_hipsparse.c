@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* AMD's own hipSPARSE and rocSPARSE, unmodified, on the simulated HIP runtime that they were linked for: real handles, made,
- * bound to streams, pooled by threads, trimmed and destroyed. Skipped where they are not installed. */
+/* AMD's own hipSPARSE and rocSPARSE, unmodified, on the simulated HIP runtime that they were linked
+ * for: real handles, made, bound to streams, pooled by threads, trimmed and destroyed. Skipped
+ * where they are not installed. */
 #include "driver/hip_test.h"
 
 #include <pthread.h>
@@ -33,7 +34,7 @@ static void *symbol(void *library, const char *name)
     return address;
 }
 
-/* ---- By itself --------------------------------------------------------------------------------------------------- */
+/* ---- By itself ---- */
 
 static void hipsparse_lives_on_the_simulated_runtime(void **state)
 {
@@ -69,7 +70,7 @@ static void hipsparse_lives_on_the_simulated_runtime(void **state)
     assert_int_equal(end_stream(stream), 0);
 }
 
-/* ---- In tarn's pools --------------------------------------------------------------------------------------------- */
+/* ---- In tarn's pools ---- */
 
 static void the_driver_joins_the_runtime_that_is_loaded(void **state)
 {
@@ -159,7 +160,8 @@ static void pool(tarn_library library, void *(*bound_stream)(void *))
         pthread_barrier_t barrier;
         pthread_barrier_init(&barrier, NULL, THREADS);
         for (int i = 0; i < THREADS; i++) {
-            users[i] = (struct user){.barrier = &barrier, .library = library, .bound_stream = bound_stream};
+            users[i] = (struct user){
+                .barrier = &barrier, .library = library, .bound_stream = bound_stream};
             assert_int_equal(pthread_create(&threads[i], NULL, use, &users[i]), 0);
         }
         for (int i = 0; i < THREADS; i++)
@@ -206,7 +208,8 @@ static void rocsparse_is_pooled_by_threads(void **state)
     pool(TARN_LIBRARY_ROCSPARSE, rocsparse_stream);
 }
 
-/* A handle that exists serves in a capture; one that does not is not made, and the capture survives. */
+/* A handle that exists serves in a capture; one that does not is not made, and the capture
+ * survives. */
 static void a_capture_gets_no_new_handle(void **state)
 {
     (void)state;
@@ -221,7 +224,8 @@ static void a_capture_gets_no_new_handle(void **state)
     assert_ok(tarn_handle_lease(TARN_LIBRARY_HIPSPARSE, stream, &lease));
     assert_ok(tarn_stream_native_get(stream, &native));
     assert_ptr_equal(hipsparse_stream(lease.handle), native);
-    assert_refused(tarn_handle_get(TARN_LIBRARY_ROCSPARSE, stream, &other), TARN_ERROR_CAPTURE, "tarn_handle_prewarm");
+    assert_refused(tarn_handle_get(TARN_LIBRARY_ROCSPARSE, stream, &other), TARN_ERROR_CAPTURE,
+                   "tarn_handle_prewarm");
     assert_status(tarn_handle_trim(TARN_LIBRARY_HIPSPARSE, 0, &destroyed), TARN_ERROR_CAPTURE);
     assert_ok(tarn_handle_return(&lease));
     assert_ok(tarn_capture_end(stream, &graph));
@@ -232,17 +236,20 @@ static void a_capture_gets_no_new_handle(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
-/* ---- The wrong runtime ------------------------------------------------------------------------------------------- */
+/* ---- The wrong runtime ---- */
 
-/* The driver is on libamdhip64.so.7 before hipSPARSE, which needs .5, is opened: its handles could do nothing with our streams. */
+/* The driver is on libamdhip64.so.7 before hipSPARSE, which needs .5, is opened: its handles could
+ * do nothing with our streams. */
 static void scenario_other_runtime(void)
 {
     int count = 0;
     void *handle = NULL;
     NEED(tarn_device_count_get(&count) == TARN_OK);
     NEED(HIP_MAJOR(hip.version) == 7);
-    NEED(dlopen("libhipsparse.so.0", RTLD_NOW | RTLD_LOCAL)); /* before a simulated one of a newer soname is found */
-    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_NOT_SUPPORTED);
+    /* Before a simulated one of a newer soname is found */
+    NEED(dlopen("libhipsparse.so.0", RTLD_NOW | RTLD_LOCAL));
+    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, TARN_STREAM_CURRENT, &handle) ==
+         TARN_ERROR_NOT_SUPPORTED);
     NEED(strstr(tarn_last_error(), "linked against another libamdhip64"));
     tarn_library_info info = {.size = sizeof info};
     NEED(tarn_library_info_get(TARN_LIBRARY_HIPSPARSE, &info) == TARN_OK);

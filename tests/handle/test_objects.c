@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What callers keep of a lease or of a call with a workspace, when it is none, is of another, or is given back twice. */
+/* What callers keep of a lease or of a call with a workspace, when it is none, is of another, or is
+ * given back twice. */
 #include "handle/fake.h"
 
 static void an_invalid_lease_is_refused(void **state)
@@ -12,15 +13,18 @@ static void an_invalid_lease_is_refused(void **state)
     tarn_library library = fake_register(0, false);
     assert_ok(tarn_handle_lease(library, TARN_STREAM_LEGACY, &lease));
     stale = lease;
-    void *owners[] = {NULL, (void *)8, here, (char *)lease.owner + 8, &lease, (void *)UINTPTR_MAX, lease.handle};
+    void *owners[] = {NULL,   (void *)8,           here,        (char *)lease.owner + 8,
+                      &lease, (void *)UINTPTR_MAX, lease.handle};
     for (size_t i = 0; i < sizeof owners / sizeof *owners; i++) {
         wrong = (tarn_lease){.handle = lease.handle, .owner = owners[i], .number = lease.number};
         assert_status(tarn_handle_return(&wrong), TARN_ERROR_INVALID_ARGUMENT);
-        assert_status(tarn_handle_lease_bind(&wrong, TARN_STREAM_LEGACY), TARN_ERROR_INVALID_ARGUMENT);
+        assert_status(tarn_handle_lease_bind(&wrong, TARN_STREAM_LEGACY),
+                      TARN_ERROR_INVALID_ARGUMENT);
     }
     assert_ok(tarn_handle_return(&lease));
     assert_status(tarn_handle_return(&stale), TARN_ERROR_INVALID_ARGUMENT);
-    assert_ok(tarn_handle_trim(library, 0, NULL)); /* the handle is gone, and what it was known by */
+    assert_ok(tarn_handle_trim(library, 0, NULL)); /* the handle is gone, and what it was known
+                                                      by */
     assert_status(tarn_handle_return(&stale), TARN_ERROR_INVALID_ARGUMENT);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Handles within an observer's callback that memory was mapped: one that exists is given and bound; none is created or destroyed there, nor is
- * the creation of another thread waited for, since that may itself wait for the memory that is on the move. */
+/* Handles within an observer's callback that memory was mapped: one that exists is given and bound;
+ * none is created or destroyed there, nor is the creation of another thread waited for, since that
+ * may itself wait for the memory that is on the move. */
 #include "driver/driver.h"
 #include "support/host.h"
 
@@ -69,7 +70,7 @@ static void begin(void)
     sem_init(&may_go_on, 0, 0);
 }
 
-/* ---- The callback ------------------------------------------------------------------------------------------------ */
+/* ---- The callback ---- */
 
 static tarn_status wanted; /* of a get in it */
 static tarn_stream wanted_on;
@@ -96,7 +97,8 @@ static void hear_mapped(const tarn_mapping *range, void *user)
 /* Maps memory, and so calls it. */
 static void map_and_hear(tarn_status status, tarn_stream on)
 {
-    const tarn_observer_options options = {.size = sizeof options, .device = 0, .mapped = hear_mapped};
+    const tarn_observer_options options = {
+        .size = sizeof options, .device = 0, .mapped = hear_mapped};
     tarn_observer observer = 0;
     wanted = status;
     wanted_on = on;
@@ -163,7 +165,8 @@ static void the_creation_of_another_thread_is_not_waited_for(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_existing_handle_is_reused),
-                                       cmocka_unit_test(the_creation_of_another_thread_is_not_waited_for)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_existing_handle_is_reused),
+        cmocka_unit_test(the_creation_of_another_thread_is_not_waited_for)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Who gets which handle, and what the vendor is told: pytorch's rules for handle pools, and where tarn goes beyond
- * them. */
+/* Who gets which handle, and what the vendor is told: pytorch's rules for handle pools, and where
+ * tarn goes beyond them. */
 #include "handle/fake.h"
 
 #include "base/pages.h"
@@ -123,7 +123,8 @@ static void test_sixteen_slow_creates_side_by_side(void **state)
     assert_int_equal(stats.created, 16);
     assert_int_equal(stats.peak_in_use, 16);
     assert_int_equal(stats.available, 16);
-    assert_true(stats.create_ns_max >= 100000000 && stats.create_ns_sum >= 16 * UINT64_C(100000000));
+    assert_true(stats.create_ns_max >= 100000000 &&
+                stats.create_ns_sum >= 16 * UINT64_C(100000000));
     pthread_barrier_destroy(&meeting.barrier);
 }
 
@@ -133,7 +134,8 @@ static void test_creates_that_lie(void **state)
     tarn_library library = fake_register(0, false);
     void *handle = &handle;
     atomic_store(&fake.lie, FAKE_OK_WITHOUT_HANDLE);
-    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY, "created no handle");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY,
+                   "created no handle");
     atomic_store(&fake.lie, FAKE_FAILED_WITH_GARBAGE);
     assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY,
                    "create gave status 1 (FAKE_ERROR)");
@@ -156,7 +158,8 @@ static void test_full_device_is_trimmed_and_tried_again(void **state)
     assert_int_equal(fake_calls(FAKE_CREATE), 2);
     tarn_library other = fake_register(0, false);
     fake_fail(FAKE_CREATE, 1, 7);
-    assert_refused(tarn_handle_get(other, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY, "FAKE_IS_BUSY");
+    assert_refused(tarn_handle_get(other, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY,
+                   "FAKE_IS_BUSY");
 }
 
 static void test_every_failure_leaves_things_as_they_were(void **state)
@@ -258,7 +261,8 @@ static void test_leases(void **state)
     tarn_lease third = {0};
     assert_ok(tarn_handle_lease(library, b, &third));
     assert_ptr_equal(third.handle, copy.handle);
-    assert_status(tarn_handle_return(&copy), TARN_ERROR_INVALID_ARGUMENT); /* not the lease that has it now */
+    /* Not the lease that has it now */
+    assert_status(tarn_handle_return(&copy), TARN_ERROR_INVALID_ARGUMENT);
     assert_ok(tarn_handle_return(&third));
     assert_ok(tarn_handle_return(&second));
 
@@ -310,9 +314,11 @@ static void test_by_stream_without_an_event(void **state)
     void *first = lease.handle;
     assert_ok(tarn_handle_return(&lease));
     for (int i = 0; i < 3; i++) {
-        assert_ok(tarn_host_work(0, native(a), NULL, 0, 1000)); /* so that there is something to wait for */
+        /* So that there is something to wait for */
+        assert_ok(tarn_host_work(0, native(a), NULL, 0, 1000));
         assert_ok(tarn_host_fail_set(record_kind(), 1, true, TARN_ERROR_DRIVER));
-        tarn_status status = i == 2 ? tarn_handle_lease(library, b, &lease) : tarn_handle_get(library, b, &handle);
+        tarn_status status =
+            i == 2 ? tarn_handle_lease(library, b, &lease) : tarn_handle_get(library, b, &handle);
         assert_ok(tarn_host_fail_set(-1, 0, false, TARN_OK));
         assert_int_equal(status, TARN_ERROR_DRIVER);
         assert_int_equal(handle_stats(library).in_use, 0);
@@ -327,7 +333,8 @@ static void test_by_stream_without_an_event(void **state)
 static void test_by_stream_in_a_capture(void **state)
 {
     (void)state;
-    tarn_library library = fake_register(TARN_LIBRARY_BY_STREAM | TARN_LIBRARY_CREATE_IN_CAPTURE, false);
+    tarn_library library =
+        fake_register(TARN_LIBRARY_BY_STREAM | TARN_LIBRARY_CREATE_IN_CAPTURE, false);
     tarn_stream a = new_stream(), b = new_stream();
     tarn_lease first = {0}, second = {0};
     assert_ok(tarn_handle_lease(library, a, &first));
@@ -402,7 +409,8 @@ static void test_prewarm_and_trim(void **state)
     assert_int_equal(stats.available, 0);
     assert_int_equal(stats.in_use, 1);
     assert_status(tarn_handle_prewarm(library, 9, TARN_STREAM_NONE, 1), TARN_ERROR_INVALID_DEVICE);
-    assert_status(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 100000), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 100000),
+                  TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_handle_prewarm(library, 1, new_stream(), 1), TARN_ERROR_INVALID_STREAM);
     assert_ok(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, TARN_STREAM_CURRENT, 1));
 }
@@ -436,8 +444,10 @@ static void test_captures(void **state)
     assert_ok(tarn_handle_get(library, stream, &handle));
     assert_ptr_equal(handle, warm);
     assert_int_equal(fake_calls(FAKE_SET_STREAM), told + 1);
-    assert_refused(tarn_handle_get(cold, stream, &handle), TARN_ERROR_CAPTURE, "tarn_handle_prewarm()");
-    assert_refused(tarn_handle_prewarm(cold, 0, TARN_STREAM_NONE, 1), TARN_ERROR_CAPTURE, "this thread");
+    assert_refused(tarn_handle_get(cold, stream, &handle), TARN_ERROR_CAPTURE,
+                   "tarn_handle_prewarm()");
+    assert_refused(tarn_handle_prewarm(cold, 0, TARN_STREAM_NONE, 1), TARN_ERROR_CAPTURE,
+                   "this thread");
     assert_refused(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE, "destroy");
     assert_ok(tarn_handle_get(harmless, stream, &handle));
 
@@ -484,7 +494,8 @@ static void test_capture_on_another_device(void **state)
     for (int mode = TARN_CAPTURE_GLOBAL; mode <= TARN_CAPTURE_RELAXED; mode++) {
         tarn_library mine = fake_register(0, false), theirs = fake_register(0, false);
         assert_ok(tarn_capture_begin(stream, (tarn_capture_mode)mode));
-        assert_refused(tarn_handle_prewarm(mine, 0, TARN_STREAM_NONE, 1), TARN_ERROR_CAPTURE, "this thread");
+        assert_refused(tarn_handle_prewarm(mine, 0, TARN_STREAM_NONE, 1), TARN_ERROR_CAPTURE,
+                       "this thread");
         assert_ok(tarn_device_set(1));
         assert_non_null(get(mine));
         assert_ok(tarn_handle_prewarm(mine, 1, TARN_STREAM_NONE, 2));
@@ -503,7 +514,8 @@ static int destroys_that_begin;
 static void *begin_capture(void *argument)
 {
     (void)argument;
-    assert_refused(tarn_capture_begin(begins_in_destroy, TARN_CAPTURE_GLOBAL), TARN_ERROR_BUSY, "destroyed");
+    assert_refused(tarn_capture_begin(begins_in_destroy, TARN_CAPTURE_GLOBAL), TARN_ERROR_BUSY,
+                   "destroyed");
     assert_status(tarn_capture_announce(begins_in_destroy), TARN_ERROR_BUSY);
     return NULL;
 }
@@ -519,14 +531,17 @@ static void test_no_capture_begins_during_a_trim(void **state)
 {
     (void)state;
     tarn_library library = 0;
-    const tarn_library_row row = {
-        .size = sizeof row, .name = "begins", .create = fake_create, .destroy = destroy_while_a_capture_begins};
+    const tarn_library_row row = {.size = sizeof row,
+                                  .name = "begins",
+                                  .create = fake_create,
+                                  .destroy = destroy_while_a_capture_begins};
     void *graph = NULL;
     begins_in_destroy = new_stream();
     assert_ok(tarn_library_register(&row, &library));
     for (int i = 0; i < 2; i++) {
         assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
-        assert_ok(tarn_capture_begin(begins_in_destroy, TARN_CAPTURE_GLOBAL)); /* after the trim again */
+        /* After the trim again */
+        assert_ok(tarn_capture_begin(begins_in_destroy, TARN_CAPTURE_GLOBAL));
         assert_refused(tarn_handle_trim(library, 0, NULL), TARN_ERROR_CAPTURE, "destroy");
         assert_ok(tarn_capture_end(begins_in_destroy, &graph));
         assert_ok(tarn_host_graph_destroy(graph));
@@ -536,7 +551,8 @@ static void test_no_capture_begins_during_a_trim(void **state)
     assert_ok(tarn_stream_return(begins_in_destroy));
 }
 
-/* One that tarn does not know is seen when its stream is used; one that was announced, by everybody. */
+/* One that tarn does not know is seen when its stream is used; one that was announced, by
+ * everybody. */
 static void test_other_captures(void **state)
 {
     (void)state;
@@ -548,7 +564,8 @@ static void test_other_captures(void **state)
     assert_ok(driver->capture_begin(0, native(stream), DRIVER_CAPTURE_GLOBAL));
     assert_ok(tarn_handle_get(library, stream, &handle));
     assert_refused(tarn_handle_get(cold, stream, &handle), TARN_ERROR_CAPTURE, "prewarm");
-    assert_non_null(get(cold)); /* on a stream that does not capture: made in relaxed mode, the capture lives */
+    assert_non_null(get(cold)); /* on a stream that does not capture: made in relaxed mode, the
+                                   capture lives */
     assert_ok(driver->capture_end(0, native(stream), &graph));
     assert_ok(driver->graph_destroy(0, graph));
 
@@ -574,7 +591,8 @@ static void test_retired_stream_is_refused(void **state)
     assert_ok(tarn_stream_set(stream));
     assert_non_null(get(library));
     assert_ok(tarn_stream_retire(stream));
-    assert_status(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle),
+                  TARN_ERROR_INVALID_STREAM);
     assert_status(tarn_handle_get(library, stream, &handle), TARN_ERROR_INVALID_STREAM);
     assert_ok(tarn_stream_set(TARN_STREAM_LEGACY));
     assert_non_null(get(library));
@@ -599,11 +617,12 @@ static void test_arguments(void **state)
     assert_status(tarn_handle_get(1000, TARN_STREAM_CURRENT, &handle), TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_handle_get(library, 12345678, &handle), TARN_ERROR_INVALID_STREAM);
     assert_status(tarn_handle_stats_get(library, 0, &stats), TARN_ERROR_INVALID_ARGUMENT);
-    assert_status(tarn_handle_mode_set(library, TARN_HANDLE_MATH, 1, NULL), TARN_ERROR_NOT_SUPPORTED);
-    assert_refused(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle), TARN_ERROR_NOT_SUPPORTED,
-                   "needs the driver \"cuda\"");
-    assert_refused(tarn_handle_get(TARN_LIBRARY_MIOPEN, TARN_STREAM_CURRENT, &handle), TARN_ERROR_NOT_SUPPORTED,
-                   "needs the driver \"hip\"");
+    assert_status(tarn_handle_mode_set(library, TARN_HANDLE_MATH, 1, NULL),
+                  TARN_ERROR_NOT_SUPPORTED);
+    assert_refused(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle),
+                   TARN_ERROR_NOT_SUPPORTED, "needs the driver \"cuda\"");
+    assert_refused(tarn_handle_get(TARN_LIBRARY_MIOPEN, TARN_STREAM_CURRENT, &handle),
+                   TARN_ERROR_NOT_SUPPORTED, "needs the driver \"hip\"");
 }
 
 static sem_t inside, go_on; /* of a create that takes its time */
@@ -625,7 +644,8 @@ static int slow_destroy(void *handle)
 static void test_the_wait_for_a_first_create_ends(void **state)
 {
     (void)state;
-    const tarn_library_row row = {.size = sizeof row, .name = "slow", .create = slow_create, .destroy = slow_destroy};
+    const tarn_library_row row = {
+        .size = sizeof row, .name = "slow", .create = slow_create, .destroy = slow_destroy};
     uint64_t usual = shelf_first_limit_ns;
     tarn_library library;
     pthread_t thread;
@@ -639,7 +659,8 @@ static void test_the_wait_for_a_first_create_ends(void **state)
     assert_status(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_BUSY);
     assert_non_null(strstr(tarn_last_error(), "first handle of slow"));
     assert_status(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1), TARN_ERROR_BUSY);
-    assert_ok(tarn_handle_wait_limit_set(100000000, NULL)); /* a longer limit of the thread's counts */
+    /* A longer limit of the thread's counts */
+    assert_ok(tarn_handle_wait_limit_set(100000000, NULL));
     double start = seconds();
     assert_status(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_BUSY);
     assert_true(seconds() - start >= 0.1);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Handles and workspaces when memory is short: what nobody uses serves others, in the order of its stream, and what somebody may use does
- * not; and a thread that works on many streams has few handles, which follow. */
+/* Handles and workspaces when memory is short: what nobody uses serves others, in the order of its
+ * stream, and what somebody may use does not; and a thread that works on many streams has few
+ * handles, which follow. */
 #include "handle/fake.h"
 
 #include "driver/driver.h"
@@ -109,7 +110,8 @@ static int idle_workspaces_and_a_resume(void)
     return 0;
 }
 
-/* What others have, what a graph has, what an open capture may use; of a thread that has several, the one that its handle points to. */
+/* What others have, what a graph has, what an open capture may use; of a thread that has several,
+ * the one that its handle points to. */
 static int used_workspaces(void)
 {
     enum { BOUND, LEASED, UNKNOWN, IDLE, KINDS };
@@ -141,7 +143,8 @@ static int used_workspaces(void)
     assert_ok(driver->capture_end(0, native(streams[UNKNOWN]), &unknown));
     assert_ptr_equal(get_on(streams[BOUND])->workspace, workspaces[BOUND]);
     assert_ok(tarn_handle_return(&lease));
-    assert_ok(tarn_alloc_on(TARN_STREAM_LEGACY, 192 * MIB, &block)); /* now the leased one and the unknown one go */
+    /* Now the leased one and the unknown one go */
+    assert_ok(tarn_alloc_on(TARN_STREAM_LEGACY, 192 * MIB, &block));
     assert_false(is_live(workspaces[LEASED]) || is_live(workspaces[UNKNOWN]));
     assert_true(is_live(workspaces[BOUND]) && is_live(captured));
     assert_int_equal(reports(), 0);
@@ -199,7 +202,8 @@ static int handles_that_stay(void)
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_stream_set(streams[0]));
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT,
-                                   &call)); /* the first is in a call, the second's stream captures */
+                                   &call)); /* the first is in a call, the second's stream
+                                               captures */
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
     for (int i = 0; i < TARN_HANDLE_STREAMS; i++)
         if (i)
@@ -225,7 +229,8 @@ static int handles_that_stay(void)
     return 0;
 }
 
-/* Before a thread fails for lack of a workspace, or of a handle, one that it has serves: not the one that it asked for last. */
+/* Before a thread fails for lack of a workspace, or of a handle, one that it has serves: not the
+ * one that it asked for last. */
 static int handles_follow_under_pressure(void)
 {
     tarn_stream streams[4];
@@ -252,7 +257,8 @@ static int handles_follow_under_pressure(void)
     assert_ok(workspaces_clear_all(NULL));
     assert_ok(tarn_workspace_size_set(library, 60 << 20));
     first = get_on(streams[0]);
-    assert_refused(tarn_handle_get(library, streams[1], &got), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+    assert_refused(tarn_handle_get(library, streams[1], &got), TARN_ERROR_OUT_OF_MEMORY,
+                   "workspace");
     assert_ptr_equal(get_on(streams[0]), first);
     return 0;
 }
@@ -270,10 +276,12 @@ static void *use_and_allocate(void *argument)
     for (int i = 0; i < (SLOW_BUILD ? 40 : 150); i++) {
         void *got = NULL, *block = NULL;
         tarn_stream wanted = crowd.streams[(unsigned)rand_r(&random) % 6];
-        tarn_status status = tarn_handle_get(crowd.libraries[(unsigned)rand_r(&random) % 2], wanted, &got);
+        tarn_status status =
+            tarn_handle_get(crowd.libraries[(unsigned)rand_r(&random) % 2], wanted, &got);
         struct fake_handle *handle = got;
         tarn_status other = tarn_alloc_on(wanted, (8 + (size_t)rand_r(&random) % 24) * MIB, &block);
-        if ((status && status != TARN_ERROR_OUT_OF_MEMORY) || (other && other != TARN_ERROR_OUT_OF_MEMORY))
+        if ((status && status != TARN_ERROR_OUT_OF_MEMORY) ||
+            (other && other != TARN_ERROR_OUT_OF_MEMORY))
             atomic_fetch_add(&crowd.wrong, 1);
         if (status || other)
             atomic_fetch_add(&crowd.shortages, 1);
@@ -324,9 +332,12 @@ CHILD_TEST(threads_in_a_shortage)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idle_workspaces),       cmocka_unit_test(test_idle_workspaces_and_a_resume),
-        cmocka_unit_test(test_used_workspaces),       cmocka_unit_test(test_few_handles),
-        cmocka_unit_test(test_handles_that_stay),     cmocka_unit_test(test_handles_follow_under_pressure),
+        cmocka_unit_test(test_idle_workspaces),
+        cmocka_unit_test(test_idle_workspaces_and_a_resume),
+        cmocka_unit_test(test_used_workspaces),
+        cmocka_unit_test(test_few_handles),
+        cmocka_unit_test(test_handles_that_stay),
+        cmocka_unit_test(test_handles_follow_under_pressure),
         cmocka_unit_test(test_threads_in_a_shortage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Handles that a capture can have: what a prewarm counts, and for which stream; who waits for one; and what a get says where none can be
- * made. vendor_test.h has a storm of it for each library. */
+/* Handles that a capture can have: what a prewarm counts, and for which stream; who waits for one;
+ * and what a get says where none can be made. vendor_test.h has a storm of it for each library. */
 #include "handle/fake.h"
 
 #include "driver/driver.h"
@@ -33,7 +33,8 @@ static void capture_with_a_lease(tarn_library library, tarn_stream stream, tarn_
         assert_ok(tarn_handle_return(&lease));
 }
 
-/* Where a handle keeps its stream, one that was used on another serves no capture while the work there runs. */
+/* Where a handle keeps its stream, one that was used on another serves no capture while the work
+ * there runs. */
 static void test_a_handle_of_a_busy_stream_does_not_count(void **state)
 {
     (void)state;
@@ -41,7 +42,8 @@ static void test_a_handle_of_a_busy_stream_does_not_count(void **state)
     struct place a = {library, new_stream()};
     tarn_stream b = new_stream();
     in_thread(get_there, &a);
-    assert_ok(tarn_host_work(0, native(a.stream), NULL, 0, 1000000000)); /* for a second of the virtual clock */
+    /* For a second of the virtual clock */
+    assert_ok(tarn_host_work(0, native(a.stream), NULL, 0, 1000000000));
     assert_int_equal(handle_stats(library).available, 1);
     assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
     assert_int_equal(handle_stats(library).available, 2);
@@ -50,7 +52,8 @@ static void test_a_handle_of_a_busy_stream_does_not_count(void **state)
     assert_ok(tarn_stream_return(b));
 }
 
-/* A program that captures again and again, each time on a stream that it retires, needs one handle. */
+/* A program that captures again and again, each time on a stream that it retires, needs one
+ * handle. */
 static void test_handles_of_idle_streams_are_used_again(void **state)
 {
     (void)state;
@@ -83,7 +86,8 @@ static void test_a_handle_is_kept_for_a_stream(void **state)
         in_thread(get_there, &elsewhere); /* makes another one */
         assert_int_equal(fake_calls(FAKE_CREATE), created + 2);
         assert_ok(
-            tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1)); /* which is any stream's, its own having no work */
+            /* Which is any stream's, its own having no work */
+            tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
         assert_int_equal(fake_calls(FAKE_CREATE), created + 2);
         assert_ok(tarn_capture_begin(b, TARN_CAPTURE_RELAXED));
         assert_ok(tarn_handle_lease(library, b, &lease));
@@ -113,13 +117,15 @@ static void test_a_handle_is_kept_for_a_stream(void **state)
         assert_ok(tarn_stream_return(b));
     }
     tarn_library library = fake_register(0, false);
-    assert_status(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, 12345678, 1), TARN_ERROR_INVALID_STREAM);
-    assert_status(tarn_handle_prewarm(0, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 1), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, 12345678, 1),
+                  TARN_ERROR_INVALID_STREAM);
+    assert_status(tarn_handle_prewarm(0, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 1),
+                  TARN_ERROR_INVALID_ARGUMENT);
     assert_status(tarn_handle_prewarm(library, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 65537),
                   TARN_ERROR_INVALID_ARGUMENT);
 }
 
-/* ---- Waiting ----------------------------------------------------------------------------------------------------- */
+/* ---- Waiting ---- */
 
 static struct {
     tarn_library library;
@@ -169,7 +175,8 @@ static void test_a_handle_that_comes_back_ends_a_wait(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
-/* A capture that its caller or the driver ends without a word to tarn is over for a thread that waits already. */
+/* A capture that its caller or the driver ends without a word to tarn is over for a thread that
+ * waits already. */
 static void test_a_capture_that_ends_past_tarn_ends_a_wait(void **state)
 {
     (void)state;
@@ -200,9 +207,10 @@ static void test_a_capture_that_ends_past_tarn_ends_a_wait(void **state)
     }
 }
 
-/* ---- What a get says --------------------------------------------------------------------------------------------- */
+/* ---- What a get says ---- */
 
-/* A handle whose last stream is in a capture that tarn does not know cannot be ordered behind that stream; another is made. */
+/* A handle whose last stream is in a capture that tarn does not know cannot be ordered behind that
+ * stream; another is made. */
 static void test_an_unknown_capture_of_another_stream(void **state)
 {
     (void)state;
@@ -233,7 +241,8 @@ static void test_an_unknown_capture_of_another_stream(void **state)
     assert_ok(tarn_stream_return(d));
 }
 
-/* The caller has destroyed a stream that it did not retire: nothing captures, and the driver's own word is given. */
+/* The caller has destroyed a stream that it did not retire: nothing captures, and the driver's own
+ * word is given. */
 static void test_a_stream_that_is_gone(void **state)
 {
     (void)state;
@@ -251,7 +260,7 @@ static void test_a_stream_that_is_gone(void **state)
     assert_null(handle);
 }
 
-/* ---- A create that asks tarn -------------------------------------------------------------------------------------- */
+/* ---- A create that asks tarn ---- */
 
 static tarn_library asked;
 static tarn_status answers[3];
@@ -278,14 +287,16 @@ static tarn_library other_library;
 static int create_that_asks_another(void **handle)
 {
     void *inner = NULL;
-    assert_ok(tarn_handle_get(other_library, TARN_STREAM_CURRENT, &inner)); /* which asks for the first */
+    /* Which asks for the first */
+    assert_ok(tarn_handle_get(other_library, TARN_STREAM_CURRENT, &inner));
     return fake_create(handle);
 }
 
 static void test_a_create_that_asks_for_its_own_library(void **state)
 {
     (void)state;
-    tarn_library_row row = {.size = sizeof row, .name = "asks", .create = create_that_asks, .destroy = fake_destroy};
+    tarn_library_row row = {
+        .size = sizeof row, .name = "asks", .create = create_that_asks, .destroy = fake_destroy};
     assert_ok(tarn_library_register(&row, &asked));
     alarm(20);
     for (int i = 0; i < 2; i++) { /* the first create, which runs alone, and a later one */
@@ -313,7 +324,8 @@ static int create_that_asks_the_other(void **handle, int other)
 {
     void *inner = NULL;
     if (fake_calls(FAKE_CREATE) == 0)
-        pthread_barrier_wait(&both_create); /* both are in their first create now, which runs alone */
+        pthread_barrier_wait(&both_create); /* both are in their first create now, which runs
+                                               alone */
     (void)tarn_handle_get(pair[other], TARN_STREAM_CURRENT, &inner);
     return fake_create(handle);
 }
@@ -340,7 +352,10 @@ static void test_first_creates_that_ask_for_each_other(void **state)
     pthread_t threads[2];
     const tarn_library_row rows[] = {
         {.size = sizeof rows[0], .name = "first", .create = create_first, .destroy = fake_destroy},
-        {.size = sizeof rows[0], .name = "second", .create = create_second, .destroy = fake_destroy},
+        {.size = sizeof rows[0],
+         .name = "second",
+         .create = create_second,
+         .destroy = fake_destroy},
     };
     pthread_barrier_init(&both_create, NULL, 2);
     for (int i = 0; i < 2; i++)
@@ -354,7 +369,7 @@ static void test_first_creates_that_ask_for_each_other(void **state)
     pthread_barrier_destroy(&both_create);
 }
 
-/* ---- Stale leases ------------------------------------------------------------------------------------------------- */
+/* ---- Stale leases ---- */
 
 static struct {
     tarn_library library;
@@ -366,7 +381,8 @@ static struct {
 static void *use_a_stale_lease(void *argument)
 {
     while (!atomic_load(&stale.over)) {
-        tarn_lease lease = {.owner = atomic_load(&stale.owner), .number = atomic_load(&stale.number)};
+        tarn_lease lease = {.owner = atomic_load(&stale.owner),
+                            .number = atomic_load(&stale.number)};
         if (lease.number)
             assert_status(tarn_handle_return(&lease), TARN_ERROR_INVALID_ARGUMENT);
     }

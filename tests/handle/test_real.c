@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVIDIA's own libraries, opened for real. Without a GPU every create must fail with what is known of that version,
- * become an error of ours that names it, and the built-in rows print nothing; cuRAND's generators on the host and
- * cuSOLVERMg's handles work without one, and are pooled. Where the toolkit is not installed a test is skipped, which CI
- * does not accept on a machine that has it; on a machine with a GPU the failing creates are not tried. */
+/* NVIDIA's own libraries, opened for real. Without a GPU every create must fail with what is known
+ * of that version, become an error of ours that names it, and the built-in rows print nothing;
+ * cuRAND's generators on the host and cuSOLVERMg's handles work without one, and are pooled. Where
+ * the toolkit is not installed a test is skipped, which CI does not accept on a machine that has
+ * it; on a machine with a GPU the failing creates are not tried. */
 #include "handle/fake.h"
 
 #include <dlfcn.h>
@@ -59,12 +60,14 @@ static bool is_found(tarn_library library)
     return info.found;
 }
 
-/* The built-in rows on a machine without the driver: a clear error, no call into a library that would print. */
+/* The built-in rows on a machine without the driver: a clear error, no call into a library that
+ * would print. */
 static void test_built_in_rows(void **state)
 {
     (void)state;
-    static const tarn_library libraries[] = {TARN_LIBRARY_CUDNN,    TARN_LIBRARY_CUBLAS,      TARN_LIBRARY_CUBLASLT,
-                                             TARN_LIBRARY_CUSPARSE, TARN_LIBRARY_CUSOLVER_DN, TARN_LIBRARY_CUSOLVER_SP,
+    static const tarn_library libraries[] = {TARN_LIBRARY_CUDNN,       TARN_LIBRARY_CUBLAS,
+                                             TARN_LIBRARY_CUBLASLT,    TARN_LIBRARY_CUSPARSE,
+                                             TARN_LIBRARY_CUSOLVER_DN, TARN_LIBRARY_CUSOLVER_SP,
                                              TARN_LIBRARY_CURAND};
     size_t count = sizeof libraries / sizeof *libraries, found = 0, versions = 0;
     tarn_status status[sizeof libraries / sizeof *libraries];
@@ -91,7 +94,8 @@ static void test_built_in_rows(void **state)
     assert_true(names_driver);
 }
 
-/* The same libraries through rows that need no driver in tarn: now their creates are really called. */
+/* The same libraries through rows that need no driver in tarn: now their creates are really
+ * called. */
 static const struct {
     const char *name, *soname, *create, *destroy, *part;
     unsigned flags;
@@ -100,10 +104,12 @@ static const struct {
     {"real_cublas", "libcublas.so.13", "cublasCreate_v2", "cublasDestroy_v2", "status 1", 0},
     {"real_cublaslt", "libcublasLt.so.13", "cublasLtCreate", "cublasLtDestroy", "status 1", 0},
     {"real_cusparse", "libcusparse.so.12", "cusparseCreate", "cusparseDestroy", "status 1", 0},
-    {"real_cusolver_dn", "libcusolver.so.12", "cusolverDnCreate", "cusolverDnDestroy", "status 1", 0},
-    {"real_cusolver_sp", "libcusolver.so.12", "cusolverSpCreate", "cusolverSpDestroy", "status 1", 0},
-    {"real_curand", "libcurand.so.10", "curandCreateGenerator", "curandDestroyGenerator", "status 203",
-     TARN_LIBRARY_CREATE_TAKES_NUMBER},
+    {"real_cusolver_dn", "libcusolver.so.12", "cusolverDnCreate", "cusolverDnDestroy", "status 1",
+     0},
+    {"real_cusolver_sp", "libcusolver.so.12", "cusolverSpCreate", "cusolverSpDestroy", "status 1",
+     0},
+    {"real_curand", "libcurand.so.10", "curandCreateGenerator", "curandDestroyGenerator",
+     "status 203", TARN_LIBRARY_CREATE_TAKES_NUMBER},
 };
 enum { CREATES = sizeof creates / sizeof *creates };
 
@@ -111,7 +117,8 @@ static void test_creates_without_a_device(void **state)
 {
     (void)state;
     if (has_driver()) {
-        print_message("this machine has a CUDA driver; its libraries are tested on it by scripts/gpu-check\n");
+        print_message("this machine has a CUDA driver; its libraries are tested on it by "
+                      "scripts/gpu-check\n");
         return;
     }
     int found = 0;
@@ -198,7 +205,8 @@ static void pool_by_sixteen_threads(const tarn_library_row *row, const char *gen
             for (int j = 0; j < i; j++)
                 assert_ptr_not_equal(host.handles[i], host.handles[j]);
     }
-    assert_int_equal(handle_stats(host.library).created, 16); /* the later rounds had those of the first */
+    /* The later rounds had those of the first */
+    assert_int_equal(handle_stats(host.library).created, 16);
     assert_ok(tarn_handle_trim(host.library, 0, &destroyed));
     assert_int_equal(destroyed, 16);
 }

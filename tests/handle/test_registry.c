@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The table of libraries: numbers and names, what is registered at run time, what is looked for and where, and what is
- * said when it is not there. */
+/* The table of libraries: numbers and names, what is registered at run time, what is looked for and
+ * where, and what is said when it is not there. */
 #include "handle/fake.h"
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -48,7 +48,8 @@ static bool is_in_list(const char *symbol)
     return false;
 }
 
-/* What a row calls checked has been compared with the vendor's headers: tests/abi/check_handles.c. */
+/* What a row calls checked has been compared with the vendor's headers:
+ * tests/abi/check_handles.c. */
 static void test_checked_rows_name_checked_symbols(void **state)
 {
     (void)state;
@@ -58,8 +59,9 @@ static void test_checked_rows_name_checked_symbols(void **state)
     int checked = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct library *row = rows[i];
-        const char *symbols[] = {row->create,        row->destroy,     row->set_stream, row->get_stream,
-                                 row->set_workspace, row->status_text, row->version,    row->memory};
+        const char *symbols[] = {row->create,     row->destroy,       row->set_stream,
+                                 row->get_stream, row->set_workspace, row->status_text,
+                                 row->version,    row->memory};
         const char *modes[LIBRARY_MODES * 2];
         for (int j = 0; j < LIBRARY_MODES; j++) {
             modes[2 * j] = row->modes[j].set;
@@ -89,10 +91,10 @@ static void test_missing(void **state)
     tarn_library library;
     void *handle;
     assert_ok(tarn_library_register(&row, &library));
-    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY_NOT_FOUND,
-                   "libnowhere.so.2, libnowhere.so.1");
-    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY_NOT_FOUND,
-                   "libnowhere.so.1"); /* remembered */
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle),
+                   TARN_ERROR_LIBRARY_NOT_FOUND, "libnowhere.so.2, libnowhere.so.1");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle),
+                   TARN_ERROR_LIBRARY_NOT_FOUND, "libnowhere.so.1"); /* remembered */
     tarn_library_info info = info_of(library);
     assert_false(info.found || info.usable || info.checked);
     assert_string_equal(info.sonames, "libnowhere.so.2, libnowhere.so.1");
@@ -112,19 +114,22 @@ static void test_symbols_missing(void **state)
     tarn_library library;
     void *handle;
     assert_ok(tarn_library_register(&row, &library));
-    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY_NOT_FOUND,
-                   "nothing_of_that_name");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle),
+                   TARN_ERROR_LIBRARY_NOT_FOUND, "nothing_of_that_name");
     const char *said = strstr(tarn_last_error(), "nothing_of_that_name");
     assert_null(
-        strstr(said + 1, "nothing_of_that_name")); /* once, although the process has it and the loader finds it */
+        strstr(said + 1, "nothing_of_that_name")); /* once, although the process has it and the
+                                                      loader finds it */
 }
 
 static void test_registered_is_checked(void **state)
 {
     (void)state;
     tarn_library library = 99;
-    const char *many[] = {"1", "2", "3", "4", "5", "6", NULL}, *empty[] = {"", NULL}, *none[] = {NULL};
-    tarn_library_row row = {.size = sizeof row, .name = "checked", .create = fake_create, .destroy = fake_destroy};
+    const char *many[] = {"1", "2", "3", "4", "5", "6", NULL}, *empty[] = {"", NULL},
+               *none[] = {NULL};
+    tarn_library_row row = {
+        .size = sizeof row, .name = "checked", .create = fake_create, .destroy = fake_destroy};
 #define REFUSED(field, value)                                                              \
     do {                                                                                   \
         tarn_library_row bad = row;                                                        \
@@ -165,7 +170,8 @@ static void test_registered_is_checked(void **state)
         }
         assert_int_equal(status, TARN_ERROR_OUT_OF_HOST_MEMORY);
     }
-    assert_status(tarn_library_register(&row, &library), TARN_ERROR_INVALID_ARGUMENT); /* the name is taken */
+    /* The name is taken */
+    assert_status(tarn_library_register(&row, &library), TARN_ERROR_INVALID_ARGUMENT);
     tarn_library_info info = info_of(library);
     assert_true(info.found && info.usable);
     assert_string_equal(info.path, "");
@@ -183,7 +189,8 @@ static void test_needs_another_driver(void **state)
     tarn_library library;
     void *handle;
     assert_ok(tarn_library_register(&row, &library));
-    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_NOT_SUPPORTED, "\"hip\"");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_NOT_SUPPORTED,
+                   "\"hip\"");
     tarn_library_info info = info_of(library);
     assert_true(info.found);
     assert_false(info.usable);
@@ -278,18 +285,23 @@ static void put_text(const char *name)
 
 static tarn_library_info find_in_folder(const char *name, const char *const *sonames)
 {
-    tarn_library_row row = {
-        .size = sizeof row, .name = name, .sonames = sonames, .create_name = "cos", .destroy_name = "free"};
+    tarn_library_row row = {.size = sizeof row,
+                            .name = name,
+                            .sonames = sonames,
+                            .create_name = "cos",
+                            .destroy_name = "free"};
     tarn_library library;
     assert_ok(tarn_library_register(&row, &library));
     return info_of(library);
 }
 
-/* A file of TARN_LIBRARY_PATH that does not serve is reported, and the next version is tried: what is no library, what lacks a function. */
+/* A file of TARN_LIBRARY_PATH that does not serve is reported, and the next version is tried: what
+ * is no library, what lacks a function. */
 static void test_broken_files(void **state)
 {
     (void)state;
-    static const char *const versions[] = {"libversions.so.3", "libversions.so.2", "libversions.so.1", NULL};
+    static const char *const versions[] = {"libversions.so.3", "libversions.so.2",
+                                           "libversions.so.1", NULL};
     static const char *const broken[] = {"libbroken.so.1", NULL};
     tarn_library library;
     void *handle;
@@ -312,16 +324,16 @@ static void test_broken_files(void **state)
     assert_false(info.found);
     assert_non_null(strstr(info.reason, in_folder("libbroken.so.1: ")));
     assert_ok(tarn_library_find("broken", &library));
-    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_LIBRARY_NOT_FOUND,
-                   in_folder("libbroken.so.1: "));
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle),
+                   TARN_ERROR_LIBRARY_NOT_FOUND, in_folder("libbroken.so.1: "));
     unlink(in_folder("libversions.so.3"));
     unlink(in_folder("libversions.so.2"));
     unlink(in_folder("libbroken.so.1"));
     assert_int_equal(unsetenv("TARN_LIBRARY_PATH") || rmdir(folder), 0);
 }
 
-/* What cuDSS and MIOpen are given: their own allocator structures, served from tarn's memory in the order of a
- * stream. */
+/* What cuDSS and MIOpen are given: their own allocator structures, served from tarn's memory in the
+ * order of a stream. */
 struct cudss_handler {
     void *context;
     int (*device_alloc)(void *, void **, size_t, void *);
@@ -341,8 +353,8 @@ static int cudss_set(void *handle, const struct cudss_handler *handler)
     return handle ? 0 : 1;
 }
 
-static int miopen_set(void *handle, void *(*allocate)(void *, size_t), void (*deallocate)(void *, void *),
-                      void *context)
+static int miopen_set(void *handle, void *(*allocate)(void *, size_t),
+                      void (*deallocate)(void *, void *), void *context)
 {
     miopen.allocate = allocate;
     miopen.deallocate = deallocate;
@@ -370,12 +382,15 @@ static void test_memory_of_libraries(void **state)
     assert_int_equal(info.requested, 3000);
     assert_int_equal(cudss.device_free(cudss.context, pointer, 3000, native(a)), 0);
     assert_int_not_equal(tarn_pointer_info_get(pointer, &info), TARN_OK);
-    assert_int_equal(cudss.device_alloc(cudss.context, &pointer, 5000, native(b)), 0); /* not the handle's stream */
+    /* Not the handle's stream */
+    assert_int_equal(cudss.device_alloc(cudss.context, &pointer, 5000, native(b)), 0);
     assert_int_equal(cudss.device_free(cudss.context, pointer, 5000, native(a)), 0);
-    assert_int_not_equal(cudss.device_alloc(cudss.context, &pointer, (size_t)1 << 50, native(a)), 0);
+    assert_int_not_equal(cudss.device_alloc(cudss.context, &pointer, (size_t)1 << 50, native(a)),
+                         0);
     assert_int_not_equal(cudss.device_free(cudss.context, &info, 8, native(a)), 0);
 
-    int (*set_miopen)(void *, void *(*)(void *, size_t), void (*)(void *, void *), void *) = miopen_set;
+    int (*set_miopen)(void *, void *(*)(void *, size_t), void (*)(void *, void *), void *) =
+        miopen_set;
     memcpy(&symbol, &set_miopen, sizeof symbol);
     assert_int_equal(library_miopen.give_memory(lease.owner, symbol), 0);
     pointer = miopen.allocate(miopen.context, 4000);
@@ -405,13 +420,17 @@ static void *ask_for(void *argument)
     return NULL;
 }
 
-/* Threads that want a library while others open it, which takes as long as somebody is to write to this file, all have an answer. */
+/* Threads that want a library while others open it, which takes as long as somebody is to write to
+ * this file, all have an answer. */
 static void test_found_by_another_thread(void **state)
 {
     (void)state;
     const char *const sonames[] = {"libslowly.so.1", NULL};
-    const tarn_library_row row = {
-        .size = sizeof row, .name = "slowly", .sonames = sonames, .create_name = "create", .destroy_name = "destroy"};
+    const tarn_library_row row = {.size = sizeof row,
+                                  .name = "slowly",
+                                  .sonames = sonames,
+                                  .create_name = "create",
+                                  .destroy_name = "destroy"};
     char place[] = "/tmp/tarn-registry-XXXXXX", path[64];
     tarn_library library;
     pthread_t threads[4];
@@ -441,7 +460,8 @@ static void test_numbers_run_out(void **state)
 {
     (void)state;
     char name[16];
-    tarn_library_row row = {.size = sizeof row, .name = name, .create = fake_create, .destroy = fake_destroy};
+    tarn_library_row row = {
+        .size = sizeof row, .name = name, .create = fake_create, .destroy = fake_destroy};
     tarn_library library = 0;
     tarn_status status = TARN_OK;
     for (int i = 0; i < 100 && !status; i++) {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every failure in the life of a handle: for each row of the driver's platform on its simulated library, which fails each of its calls
- * in the ways that vendors have, success without a handle and a failure with garbage among them; on the host device, for a registered
- * row. What a get does not give stays untouched; no handle is lost, misused, or used after its end; and the next get works. */
+/* Every failure in the life of a handle: for each row of the driver's platform on its simulated
+ * library, which fails each of its calls in the ways that vendors have, success without a handle
+ * and a failure with garbage among them; on the host device, for a registered row. What a get does
+ * not give stays untouched; no handle is lost, misused, or used after its end; and the next get
+ * works. */
 #include "driver/driver.h"
 #include "handle/registry.h"
 #include "support/clearing.h"
@@ -22,7 +24,7 @@
 static tarn_library library;
 static tarn_stream streams[2];
 
-/* ---- A row of a test's ------------------------------------------------------------------------------------------- */
+/* ---- A row of a test's ---- */
 
 static int things[64], thing_count;
 
@@ -55,13 +57,14 @@ static const tarn_library_row thing = {.size = sizeof thing,
                                        .set_stream = thing_set_stream,
                                        .set_workspace = thing_set_workspace};
 
-/* ---- The life of a handle ---------------------------------------------------------------------------------------- */
+/* ---- The life of a handle ---- */
 
 static void get_on(tarn_stream stream)
 {
     void *handle = &handle;
-    bool got = TRY(stream == TARN_STREAM_LEGACY ? tarn_handle_get(library, TARN_STREAM_CURRENT, &handle)
-                                                : tarn_handle_get(library, stream, &handle));
+    bool got =
+        TRY(stream == TARN_STREAM_LEGACY ? tarn_handle_get(library, TARN_STREAM_CURRENT, &handle)
+                                         : tarn_handle_get(library, stream, &handle));
     CHECK(got ? handle && handle != (void *)&handle : handle == (void *)&handle);
 }
 
@@ -191,7 +194,8 @@ static void settle(void)
         tarn_status status = tarn_capture_abort(many[TARN_HANDLE_STREAMS]);
         CHECK(!status || status == TARN_ERROR_INVALID_ARGUMENT);
     }
-    if (many[TARN_HANDLE_STREAMS]) /* where the driver did not say what the capture is called its workspace has stayed */
+    if (many[TARN_HANDLE_STREAMS]) /* where the driver did not say what the capture is called its
+                                      workspace has stayed */
         OK(workspaces_clear_stream(many[TARN_HANDLE_STREAMS], NULL));
     capturing = false;
     no_handle_was_misused();
@@ -239,20 +243,23 @@ static void each_failure(void **state)
 {
     (void)state;
     const char *name = getenv("TARN_DRIVER");
-    tarn_platform platform = name && strcmp(name, "cuda") == 0 ? TARN_PLATFORM_CUDA : TARN_PLATFORM_HIP;
+    tarn_platform platform =
+        name && strcmp(name, "cuda") == 0 ? TARN_PLATFORM_CUDA : TARN_PLATFORM_HIP;
     if (!name || strcmp(name, "host") == 0) {
         static const struct scenarios shared = {.set_up = set_up, .settle = settle, .lost = lost};
         each_failure_of(&shared, &(struct scenario){"a registered row", run}, 1);
         static const struct scenarios by_stream = {
             .set_up = set_up_by_stream, .settle = settle, .lost = lost, .most = 60};
-        each_failure_of(&by_stream, &(struct scenario){"a registered row by stream", run_by_stream}, 1);
+        each_failure_of(&by_stream, &(struct scenario){"a registered row by stream", run_by_stream},
+                        1);
         return;
     }
     for (library = 1; library <= entry_count(); library++) {
         const struct library *row = entry_at(library)->row;
         if (row->platform != platform)
             continue;
-        /* These of AMD's end the process where the driver fails below them (ROCm/rocm-libraries issue 11838). */
+        /* These of AMD's end the process where the driver fails below them (ROCm/rocm-libraries
+         * issue 11838). */
         bool may_end = strstr("rocblas hipblas hipblaslt hipsolver", row->name) != NULL;
         struct scenarios shared = {.set_up = set_up,
                                    .settle = settle,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Sleeps of the process: what goes and comes back, with which contents; what stays, and for which reason; each call of the driver and each
- * allocation of the library's failing; and a model of pools, tags, anchors and blocks, in which every byte is checked. */
+/* Sleeps of the process: what goes and comes back, with which contents; what stays, and for which
+ * reason; each call of the driver and each allocation of the library's failing; and a model of
+ * pools, tags, anchors and blocks, in which every byte is checked. */
 #include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
@@ -48,7 +49,7 @@ static const tarn_residue_item *item_of(const tarn_residue *residue, tarn_residu
     return NULL;
 }
 
-/* Pools with blocks ------------------------------------------------------------------------------------------------- */
+/* Pools with blocks ---------------------------------------------------------------------------- */
 
 struct block {
     unsigned char *memory; /* NULL: none */
@@ -90,7 +91,8 @@ static void block_make(struct filled *filled, int which, size_t size)
 static void filled_begin(struct filled *filled, int device, const char *tag)
 {
     tarn_tag number = 0, read = 77;
-    *filled = (struct filled){.pool = pool_with((tarn_pool_options){.device = device}), .stream = lease(device)};
+    *filled = (struct filled){.pool = pool_with((tarn_pool_options){.device = device}),
+                              .stream = lease(device)};
     if (tag)
         OK(tarn_tag_intern(tag, &number));
     OK(tarn_pool_tag_set(filled->pool, number));
@@ -123,7 +125,7 @@ static void nothing_is_left_at_all(void)
         nothing_is_left(i);
 }
 
-/* What a sleep does ------------------------------------------------------------------------------------------------- */
+/* What a sleep does ---------------------------------------------------------------------------- */
 
 static void memory_goes_and_comes_back(void **state)
 {
@@ -211,9 +213,11 @@ static void what_stays_is_said_with_its_reason(void **state)
     filled_begin(&asleep, 1, NULL);
     tarn_pool *plain = pool_with((tarn_pool_options){.device = 0, .segments = TARN_SEGMENTS_PLAIN});
     tarn_pool *exported = pool_with((tarn_pool_options){.device = 1, .exportable = true});
-    tarn_library_row row = {.size = sizeof row, .name = "sleeptest", .create = make_handle, .destroy = end_handle};
+    tarn_library_row row = {
+        .size = sizeof row, .name = "sleeptest", .create = make_handle, .destroy = end_handle};
     tarn_library library;
-    void *handle, *in_plain = alloc_in(plain, left.stream, MIB), *shared = alloc_in(exported, asleep.stream, MIB);
+    void *handle, *in_plain = alloc_in(plain, left.stream, MIB),
+                  *shared = alloc_in(exported, asleep.stream, MIB);
     void *in_default = alloc_on(left.stream, MIB), *pinned, *imported;
     tarn_share *share;
     OK(tarn_library_register(&row, &library));
@@ -230,8 +234,9 @@ static void what_stays_is_said_with_its_reason(void **state)
     tarn_residue residue = residue_new();
     OK(tarn_sleep(&options, &residue));
     static const tarn_residue_reason reasons[] = {
-        TARN_RESIDUE_LEFT,         TARN_RESIDUE_REGISTERED, TARN_RESIDUE_PLAIN,  TARN_RESIDUE_EXPORTED,
-        TARN_RESIDUE_DEFAULT_POOL, TARN_RESIDUE_HANDLES,    TARN_RESIDUE_PINNED, TARN_RESIDUE_IMPORTED};
+        TARN_RESIDUE_LEFT,     TARN_RESIDUE_REGISTERED,   TARN_RESIDUE_PLAIN,
+        TARN_RESIDUE_EXPORTED, TARN_RESIDUE_DEFAULT_POOL, TARN_RESIDUE_HANDLES,
+        TARN_RESIDUE_PINNED,   TARN_RESIDUE_IMPORTED};
     tarn_pool_id ids[4];
     ids[0] = pool_info_of(left.pool).id;
     ids[1] = pool_info_of(registered.pool).id;
@@ -241,7 +246,8 @@ static void what_stays_is_said_with_its_reason(void **state)
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
         const struct tarn_residue_item *item = item_of(&residue, reasons[i]);
         CHECK(item && (i >= 4 || memcmp(&item->pool, &ids[i], sizeof ids[i]) == 0));
-        CHECK(reasons[i] == TARN_RESIDUE_HANDLES ? item->count == 1 && !item->bytes : item->bytes > 0);
+        CHECK(reasons[i] == TARN_RESIDUE_HANDLES ? item->count == 1 && !item->bytes
+                                                 : item->bytes > 0);
         bytes += item->device >= 0 && reasons[i] != TARN_RESIDUE_IMPORTED ? item->bytes : 0;
         CHECK(strcmp(tarn_residue_reason_text(reasons[i]), "unknown") != 0);
     }
@@ -291,8 +297,9 @@ static void idle_plain_segments_go(void **state)
     (void)state;
     int lent = 0;
     const tarn_pool_allocator allocator = {sizeof allocator, lend, take_back, NULL, &lent};
-    tarn_pool *pools[] = {pool_with((tarn_pool_options){.device = 0, .segments = TARN_SEGMENTS_PLAIN}),
-                          pool_with((tarn_pool_options){.device = 1, .allocator = &allocator})};
+    tarn_pool *pools[] = {
+        pool_with((tarn_pool_options){.device = 0, .segments = TARN_SEGMENTS_PLAIN}),
+        pool_with((tarn_pool_options){.device = 1, .allocator = &allocator})};
     tarn_residue residue = residue_new();
     void *live[2];
     for (int i = 0; i < 2; i++) {
@@ -324,7 +331,8 @@ static void a_pool_that_is_let_go_while_others_sleep_ends(void **state)
     OK(tarn_pool_tag_set(awake, tag));
     OK(tarn_free(alloc_in(awake, stream, 8 * MIB)));
     tarn_sleep_rule rule = {.tag = tag, .contents = TARN_SLEEP_LEAVE};
-    tarn_sleep_options options = {.size = sizeof options, .what = TARN_SLEEP_POOLS, .rules = &rule, .rule_count = 1};
+    tarn_sleep_options options = {
+        .size = sizeof options, .what = TARN_SLEEP_POOLS, .rules = &rule, .rule_count = 1};
     int64_t before = stats_of(0).reserved_bytes[TARN_STAT_ALL].current;
     OK(tarn_sleep(&options, NULL));
     OK(tarn_pool_release(awake));
@@ -336,7 +344,8 @@ static void a_pool_that_is_let_go_while_others_sleep_ends(void **state)
     nothing_is_left_at_all();
 }
 
-/* Its last launch ends during the prepare. No wake would resume it, and the program still has the block. */
+/* Its last launch ends during the prepare. No wake would resume it, and the program still has the
+ * block. */
 static void a_block_of_a_destroyed_graphs_pool_stays(void **state)
 {
     (void)state;
@@ -371,7 +380,8 @@ static void a_pool_that_is_let_go_after_half_a_wake_ends(void **state)
     }
     tarn_sleep_options options = {.size = sizeof options, .what = TARN_SLEEP_POOLS};
     OK(tarn_sleep(&options, NULL));
-    OK(tarn_device_limit_set(0, (size_t)stats_of(0).reserved_bytes[TARN_STAT_ALL].current + 12 * MIB));
+    OK(tarn_device_limit_set(0,
+                             (size_t)stats_of(0).reserved_bytes[TARN_STAT_ALL].current + 12 * MIB));
     GIVES(tarn_wake(), TARN_ERROR_OUT_OF_MEMORY);
     for (int i = 0; i < 2; i++) {
         tarn_pool_state pool_state = pool_info_of(pools[i]).state;
@@ -398,11 +408,16 @@ static void what_makes_no_sense_is_refused(void **state)
     GIVES(tarn_sleep(&(tarn_sleep_options){.size = 3}, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .what = 16}, NULL),
           TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .contents = 3}, NULL),
+    GIVES(
+        tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .contents = 3}, NULL),
+        TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .rule_count = 1},
+                     NULL),
           TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .rule_count = 1}, NULL),
-          TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .rules = &rule, .rule_count = 1}, NULL),
+    GIVES(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options),
+                                           .rules = &rule,
+                                           .rule_count = 1},
+                     NULL),
           TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_sleep(NULL, &residue), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_sleep_state_get(NULL), TARN_ERROR_INVALID_ARGUMENT);
@@ -476,7 +491,8 @@ static bool sleeps(tarn_pool *pool)
     return info.state != TARN_POOL_RUNS;
 }
 
-/* A device that is full keeps no pool of another device asleep, nor a smaller one of its own; and the text is the first failure's. */
+/* A device that is full keeps no pool of another device asleep, nor a smaller one of its own; and
+ * the text is the first failure's. */
 static void a_full_device_keeps_no_other_asleep(void **state)
 {
     (void)state;
@@ -536,12 +552,13 @@ static void a_shutdown_ends_a_sleep(void **state)
     in_child(end_asleep);
 }
 
-/* Failures ---------------------------------------------------------------------------------------------------------- */
+/* Failures ------------------------------------------------------------------------------------- */
 
-/* Sleeps and wakes while one call fails, or it and all later ones. What is to be kept is kept whatever fails. What is to be discarded is still
- * there where the process did not sleep, if what undoes a step may work. */
-static void fail_one(struct filled *kept, struct filled *gone, enum failure_kind kind, uint64_t nth, bool forever,
-                     bool *hit)
+/* Sleeps and wakes while one call fails, or it and all later ones. What is to be kept is kept
+ * whatever fails. What is to be discarded is still there where the process did not sleep, if what
+ * undoes a step may work. */
+static void fail_one(struct filled *kept, struct filled *gone, enum failure_kind kind, uint64_t nth,
+                     bool forever, bool *hit)
 {
     tarn_tag tag;
     OK(tarn_tag_intern("gone", &tag));
@@ -567,7 +584,8 @@ static void fail_one(struct filled *kept, struct filled *gone, enum failure_kind
     CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(kept));
     CHECK(slept || forever || filled_is_right(gone));
     tarn_pool_state pool_state = pool_info_of(kept->pool).state;
-    if (pool_state != TARN_POOL_RUNS) /* a prepare that could not even undo its copies leaves it to its owner */
+    if (pool_state != TARN_POOL_RUNS) /* a prepare that could not even undo its copies leaves it to
+                                         its owner */
         OK(tarn_pool_resume(kept->pool));
     CHECK(filled_is_right(kept));
     verify(0);
@@ -575,7 +593,8 @@ static void fail_one(struct filled *kept, struct filled *gone, enum failure_kind
 
 static bool is_of_a_sleep(const struct filled *filled)
 {
-    tarn_alloc_options options = {.size = sizeof options, .stream = filled->stream, .pool = filled->pool};
+    tarn_alloc_options options = {
+        .size = sizeof options, .stream = filled->stream, .pool = filled->pool};
     void *block = NULL;
     tarn_status status = tarn_alloc(&options, 1000, &block);
     if (!status)
@@ -583,8 +602,9 @@ static bool is_of_a_sleep(const struct filled *filled)
     return status == TARN_ERROR_SUSPENDED;
 }
 
-/* Whether this failure of a commit leaves a pool without memory. A cancel, which must give it some, waits for the end of a capture; until then
- * the other pool is as much a part of the sleep as before, and both may be committed. */
+/* Whether this failure of a commit leaves a pool without memory. A cancel, which must give it some,
+ * waits for the end of a capture; until then the other pool is as much a part of the sleep as
+ * before, and both may be committed. */
 static bool cancel_meets_a_capture(const struct filled filled[2], uint64_t nth, bool *hit)
 {
     void *graph = NULL;
@@ -612,7 +632,8 @@ static bool cancel_meets_a_capture(const struct filled filled[2], uint64_t nth, 
         OK(tarn_wake());
     }
     OK(tarn_stream_return(other));
-    CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(&filled[0]) && filled_is_right(&filled[1]));
+    CHECK(state_now() == TARN_SLEEP_AWAKE && filled_is_right(&filled[0]) &&
+          filled_is_right(&filled[1]));
     return refused;
 }
 
@@ -632,7 +653,8 @@ static void a_cancel_that_maps_waits_for_captures(void **state)
     nothing_is_left_at_all();
 }
 
-/* A commit that fails leaves a pool without memory, and the program resumes it: it is no longer a part of the sleep. */
+/* A commit that fails leaves a pool without memory, and the program resumes it: it is no longer a
+ * part of the sleep. */
 static void a_pool_that_is_resumed_between_commits_has_left(void **state)
 {
     (void)state;
@@ -656,7 +678,8 @@ static void a_pool_that_is_resumed_between_commits_has_left(void **state)
         if (state_now() == TARN_SLEEP_PREPARED)
             OK(tarn_sleep_commit(NULL));
         count = pool_info_of(filled[0].pool).use_count;
-        CHECK(count == (resumes ? 1u : 2u) && is_of_a_sleep(&filled[0]) == !resumes && is_of_a_sleep(&filled[1]));
+        CHECK(count == (resumes ? 1u : 2u) && is_of_a_sleep(&filled[0]) == !resumes &&
+              is_of_a_sleep(&filled[1]));
         OK(tarn_wake());
         CHECK(filled_is_right(&filled[0]) && filled_is_right(&filled[1]));
         resumed += resumes;
@@ -687,7 +710,7 @@ static void nothing_is_lost_whatever_fails(void **state)
     nothing_is_left_at_all();
 }
 
-/* Model ------------------------------------------------------------------------------------------------------------- */
+/* Model ---------------------------------------------------------------------------------------- */
 
 struct modelled {
     struct filled filled;
@@ -699,7 +722,8 @@ static struct modelled pools[POOLS];
 static tarn_tag tags[3];
 static tarn_sleep_rule rules[2];
 
-static tarn_sleep_contents contents_of(const tarn_sleep_options *options, const struct modelled *pool)
+static tarn_sleep_contents contents_of(const tarn_sleep_options *options,
+                                       const struct modelled *pool)
 {
     for (size_t i = 0; i < options->rule_count; i++)
         if (rules[i].tag == tags[pool->tag])
@@ -709,9 +733,10 @@ static tarn_sleep_contents contents_of(const tarn_sleep_options *options, const 
 
 static void model_pool_begin(struct modelled *pool, uint64_t *random)
 {
-    *pool = (struct modelled){.device = (int)(random_next(random) % DEVICES), .tag = (int)(random_next(random) % 3)};
-    pool->filled =
-        (struct filled){.pool = pool_with((tarn_pool_options){.device = pool->device}), .stream = lease(pool->device)};
+    *pool = (struct modelled){.device = (int)(random_next(random) % DEVICES),
+                              .tag = (int)(random_next(random) % 3)};
+    pool->filled = (struct filled){.pool = pool_with((tarn_pool_options){.device = pool->device}),
+                                   .stream = lease(pool->device)};
     OK(tarn_pool_tag_set(pool->filled.pool, tags[pool->tag]));
 }
 
@@ -726,7 +751,8 @@ static void model_block(struct modelled *pool, uint64_t *random)
         OK(tarn_free(block->memory));
         block->memory = NULL;
     } else {
-        block_make(&pool->filled, which, random_next(random) % (random_next(random) % 2 ? 5000 : 3 * MIB) + 1);
+        block_make(&pool->filled, which,
+                   random_next(random) % (random_next(random) % 2 ? 5000 : 3 * MIB) + 1);
     }
 }
 
@@ -748,7 +774,8 @@ static void model_sleep(uint64_t *random)
                                   .rule_count = random_next(random) % 3};
     tarn_residue residue = residue_new();
     for (size_t i = 0; i < 2; i++)
-        rules[i] = (tarn_sleep_rule){.tag = tags[random_next(random) % 3], .contents = random_next(random) % 3};
+        rules[i] = (tarn_sleep_rule){.tag = tags[random_next(random) % 3],
+                                     .contents = random_next(random) % 3};
     bool goes = random_next(random) % 4 != 0;
     OK(tarn_sleep_prepare(&options, &residue));
     if (!goes) {
@@ -764,7 +791,8 @@ static void model_sleep(uint64_t *random)
         CHECK(!sleeps || stats.reserved_bytes[TARN_STAT_ALL].current == 0);
         stays += (size_t)stats.reserved_bytes[TARN_STAT_ALL].current;
         for (int j = 0; j < BLOCKS; j++)
-            pool->filled.blocks[j].undefined |= sleeps && contents_of(&options, pool) == TARN_SLEEP_DISCARD;
+            pool->filled.blocks[j].undefined |=
+                sleeps && contents_of(&options, pool) == TARN_SLEEP_DISCARD;
     }
     CHECK(residue.after == stays);
     size_t said = 0;

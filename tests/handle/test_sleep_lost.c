@@ -46,8 +46,11 @@ static void the_rest_of_the_process_wakes(void **state)
     tarn_pool *pools[2];
     char *blocks[2];
     tarn_sleeper sleeper = 0;
-    const tarn_sleeper_options options = {
-        .size = sizeof options, .name = "a communicator", .device = 1, .commit = falls_asleep, .wake = wakes};
+    const tarn_sleeper_options options = {.size = sizeof options,
+                                          .name = "a communicator",
+                                          .device = 1,
+                                          .commit = falls_asleep,
+                                          .wake = wakes};
     for (int i = 0; i < 2; i++) {
         pools[i] = pool_with((tarn_pool_options){.device = i});
         blocks[i] = alloc_in(pools[i], lease(i), BLOCK);
@@ -60,7 +63,8 @@ static void the_rest_of_the_process_wakes(void **state)
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     uint64_t asked = calls_of(0, "capture_status") + calls_of(0, "is_active");
     GIVES(tarn_wake(), TARN_ERROR_DEVICE_LOST);
-    CHECK(calls_of(0, "capture_status") + calls_of(0, "is_active") == asked); /* its answers would be failures */
+    /* Its answers would be failures */
+    CHECK(calls_of(0, "capture_status") + calls_of(0, "is_active") == asked);
     CHECK(state_now() == TARN_SLEEP_AWAKE && woken == 1);
     CHECK(state_of(pools[0]) == TARN_POOL_KEPT && state_of(pools[1]) == TARN_POOL_RUNS);
     CHECK(blocks[1][0] == 2 && memcmp(blocks[1], blocks[1] + 1, BLOCK - 1) == 0);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Sleepers: what is not tarn's and sleeps with the process. Each of the test's own anchors a block of a pool while it is awake, as a
- * communicator does that has registered it, and knows which of its callbacks may come next. Tried are the order, refusals, failures of each
- * callback and of each call of the driver, removals; and a model of them at random. */
+/* Sleepers: what is not tarn's and sleeps with the process. Each of the test's own anchors a block
+ * of a pool while it is awake, as a communicator does that has registered it, and knows which of
+ * its callbacks may come next. Tried are the order, refusals, failures of each callback and of each
+ * call of the driver, removals; and a model of them at random. */
 #include "support/failures.h"
 #include "support/host.h"
 
@@ -55,7 +56,7 @@ static tarn_sleeper_info info_of(const struct sleeper *sleeper)
     return info;
 }
 
-/* ---- Their callbacks --------------------------------------------------------------------------------------------- */
+/* ---- Their callbacks ---- */
 
 static tarn_status called(struct sleeper *sleeper, enum callback callback, char *why, size_t room)
 {
@@ -204,7 +205,7 @@ static void all_are(tarn_pool_state wanted)
         CHECK(pool_state(&sleepers[i]) == wanted);
 }
 
-/* ---- Tests ------------------------------------------------------------------------------------------------------- */
+/* ---- Tests ---- */
 
 static void the_newest_sleeps_first_and_the_oldest_wakes_first(void **state)
 {
@@ -258,10 +259,14 @@ static void one_that_refuses_is_residue(void **state)
     tarn_sleeper_info info = info_of(&sleepers[1]);
     CHECK(info.state == TARN_SLEEPER_AWAKE && info.status == TARN_ERROR_BUSY && info.device == 0);
     CHECK(strcmp(info.name, "sleeper B") == 0 && strcmp(info.why, "it is B's day off") == 0);
-    CHECK(residue.count == 3 && items[0].reason == TARN_RESIDUE_REGISTERED && items[0].bytes == residue.after);
-    CHECK(items[1].reason == TARN_RESIDUE_SLEEPER && items[1].bytes == 777 && items[1].count == sleepers[1].number);
-    CHECK(items[2].reason == TARN_RESIDUE_SLEEPER && items[2].bytes == 5 && items[2].count == sleepers[2].number);
-    CHECK(items[2].device == 0 && strcmp(tarn_residue_reason_text(TARN_RESIDUE_SLEEPER), "unknown") != 0);
+    CHECK(residue.count == 3 && items[0].reason == TARN_RESIDUE_REGISTERED &&
+          items[0].bytes == residue.after);
+    CHECK(items[1].reason == TARN_RESIDUE_SLEEPER && items[1].bytes == 777 &&
+          items[1].count == sleepers[1].number);
+    CHECK(items[2].reason == TARN_RESIDUE_SLEEPER && items[2].bytes == 5 &&
+          items[2].count == sleepers[2].number);
+    CHECK(items[2].device == 0 &&
+          strcmp(tarn_residue_reason_text(TARN_RESIDUE_SLEEPER), "unknown") != 0);
     CHECK(pool_state(&sleepers[1]) == TARN_POOL_RUNS && pool_state(&sleepers[2]) == TARN_POOL_KEPT);
     OK(tarn_wake());
     were("wAwC");
@@ -276,7 +281,8 @@ static void a_prepare_that_fails_is_undone(void **state)
     (void)state;
     sleepers[1].gives[PREPARE] = TARN_ERROR_DRIVER;
     GIVES(tarn_sleep(NULL, NULL), TARN_ERROR_LIBRARY);
-    CHECK(strstr(tarn_last_error(), "sleeper B") && strstr(tarn_last_error(), "it is B's day off") &&
+    CHECK(strstr(tarn_last_error(), "sleeper B") &&
+          strstr(tarn_last_error(), "it is B's day off") &&
           strstr(tarn_last_error(), "TARN_ERROR_DRIVER"));
     were("pCpBxC");
     CHECK(state_now() == TARN_SLEEP_AWAKE);
@@ -291,7 +297,8 @@ static void anchors_of_others_keep_a_pool_awake(void **state)
     OK(tarn_anchor(sleepers[1].block + MIB, 10));
     OK(tarn_sleep(NULL, &residue));
     were("pCpBpAcCcBcA");
-    CHECK(residue.count == 1 && items[0].reason == TARN_RESIDUE_REGISTERED && items[0].bytes == residue.after);
+    CHECK(residue.count == 1 && items[0].reason == TARN_RESIDUE_REGISTERED &&
+          items[0].bytes == residue.after);
     CHECK(pool_state(&sleepers[1]) == TARN_POOL_RUNS && pool_state(&sleepers[0]) == TARN_POOL_KEPT);
     CHECK(block_is_right(&sleepers[1]));
     OK(tarn_free(alloc_in(sleepers[1].pool, sleepers[1].stream, 1000)));
@@ -311,8 +318,10 @@ static void after_a_commit_that_fails_it_goes_on_or_back(void **state)
         GIVES(tarn_sleep_commit(&residue), TARN_ERROR_LIBRARY);
         CHECK(strstr(tarn_last_error(), "commit of the sleeper sleeper B"));
         were("cCcB");
-        CHECK(state_now() == TARN_SLEEP_PREPARED && info_of(&sleepers[1]).state == TARN_SLEEPER_ASLEEP);
-        CHECK(residue.count == 1 && items[0].reason == TARN_RESIDUE_SLEEPER && items[0].count == sleepers[1].number);
+        CHECK(state_now() == TARN_SLEEP_PREPARED &&
+              info_of(&sleepers[1]).state == TARN_SLEEPER_ASLEEP);
+        CHECK(residue.count == 1 && items[0].reason == TARN_RESIDUE_SLEEPER &&
+              items[0].count == sleepers[1].number);
         for (int i = 0; i < SLEEPERS; i++)
             CHECK(block_is_right(&sleepers[i])); /* no memory has gone */
         if (back) {
@@ -341,7 +350,8 @@ static void a_wake_that_fails_can_be_repeated(void **state)
     sleepers[1].gives[WAKE] = TARN_ERROR_OUT_OF_MEMORY;
     GIVES(tarn_wake(), TARN_ERROR_LIBRARY);
     were("wAwB");
-    CHECK(state_now() == TARN_SLEEP_ASLEEP && info_of(&sleepers[1]).status == TARN_ERROR_OUT_OF_MEMORY);
+    CHECK(state_now() == TARN_SLEEP_ASLEEP &&
+          info_of(&sleepers[1]).status == TARN_ERROR_OUT_OF_MEMORY);
     all_are(TARN_POOL_RUNS);
     OK(tarn_wake());
     were("wBwC");
@@ -407,7 +417,8 @@ static void what_makes_no_sense_is_refused(void **state)
     tarn_sleeper number = 0;
     tarn_pool *standard;
     OK(tarn_pool_default(0, &standard));
-    const tarn_sleeper_options right = {.size = sizeof right, .name = "right", .commit = commit, .wake = wake};
+    const tarn_sleeper_options right = {
+        .size = sizeof right, .name = "right", .commit = commit, .wake = wake};
     tarn_sleeper_options wrong[6] = {right, right, right, right, right, right};
     wrong[0].name = NULL;
     wrong[1].name = "";
@@ -444,7 +455,7 @@ static void a_shutdown_calls_none(void **state)
     in_child(end_asleep);
 }
 
-/* ---- Failures of everything else, and a model -------------------------------------------------------------------- */
+/* ---- Failures of everything else, and a model ---- */
 
 /* Until it is awake, which nothing hinders any more. */
 static void awake_again(void)
@@ -471,7 +482,8 @@ static void none_is_left_behind_whatever_fails(void **state)
             bool hit = true;
             for (uint64_t nth = 1; hit; nth++, failures++) {
                 events[0] = 0;
-                failure_arm(&(struct failure){.kind = (enum failure_kind)kind, .nth = nth, .forever = forever});
+                failure_arm(&(struct failure){
+                    .kind = (enum failure_kind)kind, .nth = nth, .forever = forever});
                 (void)tarn_sleep(NULL, NULL);
                 if (state_now() == TARN_SLEEP_ASLEEP)
                     (void)tarn_wake();
@@ -486,16 +498,19 @@ static void none_is_left_behind_whatever_fails(void **state)
 
 static void model_failures(uint64_t *random)
 {
-    static const tarn_status statuses[] = {TARN_OK, TARN_OK, TARN_OK, TARN_ERROR_BUSY, TARN_ERROR_LIBRARY};
+    static const tarn_status statuses[] = {TARN_OK, TARN_OK, TARN_OK, TARN_ERROR_BUSY,
+                                           TARN_ERROR_LIBRARY};
     for (int i = 0; i < SLEEPERS; i++)
         for (int j = 0; j < CALLBACKS; j++)
             sleepers[i].gives[j] = statuses[random_next(random) % 5];
 }
 
-/* Each callback checks what it may follow. After a call that succeeded, a pool whose sleeper sleeps has no memory. */
+/* Each callback checks what it may follow. After a call that succeeded, a pool whose sleeper sleeps
+ * has no memory. */
 static void model_step(uint64_t *random)
 {
-    tarn_sleep_options options = {.size = sizeof options, .what = (unsigned)(random_next(random) % 16)};
+    tarn_sleep_options options = {.size = sizeof options,
+                                  .what = (unsigned)(random_next(random) % 16)};
     bool go = random_next(random) % 2;
     tarn_status status;
     events[0] = 0;
@@ -519,7 +534,8 @@ static void model_step(uint64_t *random)
                                                     [IN_PART] = TARN_SLEEPER_ASLEEP,
                                                     [ASLEEP] = TARN_SLEEPER_ASLEEP};
         CHECK(info_of(sleeper).state == states[sleeper->state]);
-        CHECK(state_now() != TARN_SLEEP_AWAKE || (sleeper->state == AWAKE && pool_state(sleeper) == TARN_POOL_RUNS));
+        CHECK(state_now() != TARN_SLEEP_AWAKE ||
+              (sleeper->state == AWAKE && pool_state(sleeper) == TARN_POOL_RUNS));
         CHECK(state_now() != TARN_SLEEP_ASLEEP || sleeper->state != PREPARED);
         CHECK(pool_state(sleeper) != TARN_POOL_KEPT || !sleeper->anchored);
     }
@@ -546,12 +562,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shutdown_calls_none),
-        cmocka_unit_test_setup_teardown(the_newest_sleeps_first_and_the_oldest_wakes_first, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_sleep_of_other_things_leaves_them_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_newest_sleeps_first_and_the_oldest_wakes_first, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_sleep_of_other_things_leaves_them_alone, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(one_that_refuses_is_residue, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_prepare_that_fails_is_undone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(anchors_of_others_keep_a_pool_awake, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(after_a_commit_that_fails_it_goes_on_or_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(after_a_commit_that_fails_it_goes_on_or_back, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_wake_that_fails_can_be_repeated, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cancel_that_wakes_waits_for_captures, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_is_removed_is_called_no_more, set_up, tear_down),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Many threads, and the ends of processes: storms of threads that live a millisecond, fork, exit with live threads, and
- * tarn_shutdown() that races with gets. What ends a process runs in a child. The fake's handles notice a second
- * user. */
+/* Many threads, and the ends of processes: storms of threads that live a millisecond, fork, exit
+ * with live threads, and tarn_shutdown() that races with gets. What ends a process runs in a child.
+ * The fake's handles notice a second user. */
 #include "handle/fake.h"
 
 static tarn_library library;
@@ -33,16 +33,18 @@ static int storm(void)
             pthread_join(threads[i], NULL);
     }
     tarn_handle_stats stats = handle_stats(library);
-    if (stats.in_use != 0 || stats.created > WIDTH || stats.available != stats.created || stats.peak_in_use > WIDTH)
+    if (stats.in_use != 0 || stats.created > WIDTH || stats.available != stats.created ||
+        stats.peak_in_use > WIDTH)
         return 3;
     size_t destroyed = 0;
-    if (tarn_handle_trim(library, 0, &destroyed) || destroyed != stats.created || workspace_stats().bytes)
+    if (tarn_handle_trim(library, 0, &destroyed) || destroyed != stats.created ||
+        workspace_stats().bytes)
         return 4;
     return atomic_load(&fake.misuse) ? 5 : 0;
 }
 
-/* aten/src/ATen/test's idea of multiple_threads_same_device: pairs of threads that alternate on one device, on streams
- * of their own. */
+/* aten/src/ATen/test's idea of multiple_threads_same_device: pairs of threads that alternate on one
+ * device, on streams of their own. */
 static void *alternate(void *argument)
 {
     tarn_stream streams[2] = {new_stream(), new_stream()};
@@ -86,11 +88,12 @@ static int forked(void)
     int calls = fake_calls(FAKE_SET_STREAM);
     pid_t child = fork();
     if (child == 0) {
-        bool refused = tarn_handle_get(library, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_FORKED &&
-                       tarn_handle_get(library, TARN_STREAM_LEGACY, &handle) == TARN_ERROR_FORKED &&
-                       tarn_handle_return(&lease) == TARN_ERROR_FORKED &&
-                       tarn_handle_trim(library, 0, NULL) == TARN_ERROR_FORKED &&
-                       workspaces_clear_all(NULL) == TARN_ERROR_FORKED && tarn_shutdown() == TARN_ERROR_FORKED;
+        bool refused =
+            tarn_handle_get(library, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_FORKED &&
+            tarn_handle_get(library, TARN_STREAM_LEGACY, &handle) == TARN_ERROR_FORKED &&
+            tarn_handle_return(&lease) == TARN_ERROR_FORKED &&
+            tarn_handle_trim(library, 0, NULL) == TARN_ERROR_FORKED &&
+            workspaces_clear_all(NULL) == TARN_ERROR_FORKED && tarn_shutdown() == TARN_ERROR_FORKED;
         _exit(refused && !handle && fake_calls(FAKE_SET_STREAM) == calls ? 0 : 1);
     }
     int status = 1;
@@ -140,7 +143,8 @@ static void *get_until_shutdown(void *argument)
             atomic_fetch_add(&wrong, 1);
         if (creates) { /* a lease makes handles again and again */
             tarn_lease lease;
-            if (tarn_handle_lease(library, streams[0], &lease) == TARN_OK && tarn_handle_return(&lease))
+            if (tarn_handle_lease(library, streams[0], &lease) == TARN_OK &&
+                tarn_handle_return(&lease))
                 atomic_fetch_add(&wrong, 1);
         }
     }
@@ -193,7 +197,8 @@ static int shutdown_destroys_all(void)
         return 1;
     if (tarn_shutdown())
         return 2;
-    return fake_calls(FAKE_DESTROY) == fake_calls(FAKE_CREATE) && fake_calls(FAKE_CREATE) == 2 ? 0 : 3;
+    return fake_calls(FAKE_DESTROY) == fake_calls(FAKE_CREATE) && fake_calls(FAKE_CREATE) == 2 ? 0
+                                                                                               : 3;
 }
 
 static int shutdown_in_a_capture(void)
@@ -223,7 +228,10 @@ static int debug_reports_who_sets_the_stream(void)
         return 1;
     ((struct fake_handle *)handle)->stream = NULL; /* by the caller, behind our back */
     assert_ok(tarn_handle_get(library, a, &handle));
-    return handle_stats(library).contract_breaks == 1 && ((struct fake_handle *)handle)->stream == native(a) ? 0 : 2;
+    return handle_stats(library).contract_breaks == 1 &&
+                   ((struct fake_handle *)handle)->stream == native(a)
+               ? 0
+               : 2;
 }
 
 #define CHILD_TEST(name)                     \

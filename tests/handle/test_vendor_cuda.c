@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVIDIA's rows on the simulated libraries: cuDNN, cuBLAS, cuBLASLt, cuSPARSE, cuSOLVER, cuDSS, cuRAND, cuSPARSELt. */
+/* NVIDIA's rows on the simulated libraries: cuDNN, cuBLAS, cuBLASLt, cuSPARSE, cuSOLVER, cuDSS,
+ * cuRAND, cuSPARSELt. */
 #include "base/pages.h"
 #include "driver/cuda_test.h"
 #include "handle/vendor_test.h"
 #include "vendor/common.h"
 
 static const struct subject cuda_subjects[] = {
-    {TARN_LIBRARY_CUDNN, "CUDNN", "9.19.0"},          {TARN_LIBRARY_CUBLAS, "CUBLAS", "13.1.0"},
-    {TARN_LIBRARY_CUBLASLT, "CUBLASLT", "13.1.0"},    {TARN_LIBRARY_CUSPARSE, "CUSPARSE", "12.6.3"},
-    {TARN_LIBRARY_CUSOLVER_DN, "CUSOLVER", "12.0.4"}, {TARN_LIBRARY_CUSOLVER_SP, "CUSOLVER", "12.0.4"},
-    {TARN_LIBRARY_CUDSS, "CUDSS", "1.0.0"},           {TARN_LIBRARY_CURAND, "CURAND", "10.4.0"},
+    {TARN_LIBRARY_CUDNN, "CUDNN", "9.19.0"},
+    {TARN_LIBRARY_CUBLAS, "CUBLAS", "13.1.0"},
+    {TARN_LIBRARY_CUBLASLT, "CUBLASLT", "13.1.0"},
+    {TARN_LIBRARY_CUSPARSE, "CUSPARSE", "12.6.3"},
+    {TARN_LIBRARY_CUSOLVER_DN, "CUSOLVER", "12.0.4"},
+    {TARN_LIBRARY_CUSOLVER_SP, "CUSOLVER", "12.0.4"},
+    {TARN_LIBRARY_CUDSS, "CUDSS", "1.0.0"},
+    {TARN_LIBRARY_CURAND, "CURAND", "10.4.0"},
     {TARN_LIBRARY_CUSPARSELT, "CUSPARSELT", "0.8.1"},
 };
 
-/* A create past tarn while a capture bars the thread: it is refused, and the capture is lost. This is what the relaxed
- * mode that tarn creates in is for; it also holds the simulated libraries to what the real ones do. */
+/* A create past tarn while a capture bars the thread: it is refused, and the capture is lost. This
+ * is what the relaxed mode that tarn creates in is for; it also holds the simulated libraries to
+ * what the real ones do. */
 static void a_create_past_tarn_breaks_a_capture(void **state)
 {
     (void)state;
@@ -79,7 +85,8 @@ static void *ask_and_keep(void *argument)
 {
     struct asking *asking = argument;
     size_t size = 0;
-    asking->status = tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &asking->pointer, &size);
+    asking->status =
+        tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &asking->pointer, &size);
     pthread_barrier_wait(&asking->barrier); /* others clear all */
     pthread_barrier_wait(&asking->barrier);
     asking->usable = tarn_usable_size_get(asking->pointer, &size);
@@ -155,7 +162,8 @@ static void the_workspace_of_cublaslt_stays_while_its_handle_is_asked_for(void *
         assert_ok(tarn_stream_return(streams[i]));
 }
 
-/* cuBLASLt takes its workspace as an argument: one per thread and stream, of tarn's memory, under every policy. */
+/* cuBLASLt takes its workspace as an argument: one per thread and stream, of tarn's memory, under
+ * every policy. */
 static void the_workspace_of_cublaslt_is_asked_for(void **state)
 {
     (void)state;
@@ -188,7 +196,8 @@ static void the_workspace_of_cublaslt_is_asked_for(void **state)
     assert_true(other != first && size == MIB);
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
 
-    /* A larger one is another; the smaller ones are given back by the clear, the one of this stream with them. */
+    /* A larger one is another; the smaller ones are given back by the clear, the one of this stream
+     * with them. */
     assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLASLT, 4 << 20));
     assert_ok(tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &again, &size));
     assert_true(size >= 4 * MIB);
@@ -207,7 +216,8 @@ static void the_workspace_of_cublaslt_is_asked_for(void **state)
 struct owner {
     pthread_barrier_t barrier;
     tarn_stream own, origin, other; /* the first is its per-thread stream */
-    bool joins;                     /* the capture of the origin, which tarn knows; else it begins one past tarn */
+    bool joins;                     /* the capture of the origin, which tarn knows; else it begins
+                                       one past tarn */
     uint64_t id;
     const char *wrong;
 };
@@ -242,14 +252,16 @@ static void *capture_on_own_stream(void *argument)
         join_capture(owner);
     else
         OWNER(driver->capture_begin(0, OWN_STREAM, DRIVER_CAPTURE_RELAXED) == TARN_OK);
-    OWNER(tarn_capture_state_get(owner->own, &state, &owner->id) == TARN_OK && state == TARN_CAPTURE_ACTIVE);
+    OWNER(tarn_capture_state_get(owner->own, &state, &owner->id) == TARN_OK &&
+          state == TARN_CAPTURE_ACTIVE);
     OWNER(tarn_handle_get(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
     /* The workspace of its own stream is not bound any more. */
     OWNER(tarn_handle_get(TARN_LIBRARY_CUBLAS, owner->other, &handle) == TARN_OK);
     pthread_barrier_wait(&owner->barrier);
     pthread_barrier_wait(&owner->barrier); /* others clear, and want memory */
     OWNER(tarn_handle_get(TARN_LIBRARY_CUBLAS, owner->own, &handle) == TARN_OK);
-    OWNER(tarn_capture_state_get(owner->own, &state, NULL) == TARN_OK && state == TARN_CAPTURE_ACTIVE);
+    OWNER(tarn_capture_state_get(owner->own, &state, NULL) == TARN_OK &&
+          state == TARN_CAPTURE_ACTIVE);
     if (owner->joins) {
         OWNER(tarn_capture_abort(owner->origin) == TARN_OK);
     } else {
@@ -303,7 +315,8 @@ static void try_to_take_from(struct owner *owner)
     assert_int_equal(captured.count - before, owner->joins ? 3 : 2);
     assert_status(full, TARN_ERROR_OUT_OF_MEMORY);
     assert_int_equal(after_shortage, captured.count);
-    assert_status(of_capture, owner->joins ? TARN_ERROR_CAPTURE : TARN_OK); /* which has none of its own there */
+    /* Which has none of its own there */
+    assert_status(of_capture, owner->joins ? TARN_ERROR_CAPTURE : TARN_OK);
     assert_ok(all);
     assert_int_equal(cleared.freed, 0);
     assert_int_equal(after_clear, captured.count);
@@ -312,7 +325,8 @@ static void try_to_take_from(struct owner *owner)
     assert_int_equal(workspace_stats().count, before);
 }
 
-/* The driver does not say of another thread's default stream which capture it is in: it may be any. */
+/* The driver does not say of another thread's default stream which capture it is in: it may be
+ * any. */
 static void the_workspace_of_a_capture_on_another_threads_stream_stays(void **state)
 {
     (void)state;
@@ -351,10 +365,12 @@ static void no_workspace_is_for_another_threads_stream(void **state)
     for (int policy = TARN_WORKSPACE_CACHED; policy <= TARN_WORKSPACE_LIBRARY; policy++) {
         (void)tarn_workspace_policy_set((tarn_workspace_policy)policy, NULL);
         get[policy] = tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle);
-        begin[policy] = tarn_workspace_begin(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &calls[policy]);
+        begin[policy] =
+            tarn_workspace_begin(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &calls[policy]);
         if (!begin[policy])
             (void)tarn_workspace_end(&(tarn_workspace_call){.owner = calls[policy].owner});
-        by_call[policy] = tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &pointer, &size);
+        by_call[policy] =
+            tarn_workspace_get(TARN_LIBRARY_CUBLASLT, TARN_STREAM_CURRENT, &pointer, &size);
     }
     (void)tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL);
     (void)tarn_stream_set(TARN_STREAM_LEGACY);
@@ -396,7 +412,8 @@ static void a_workspace_by_call_is_the_streams(void **state)
     assert_ptr_equal(again, leased);
     assert_ok(workspaces_clear_stream(stream, &cleared));
     assert_int_equal(cleared.freed, size);    /* ours */
-    assert_int_equal(cleared.deferred, size); /* whoever has the lease may be about to use its own */
+    assert_int_equal(cleared.deferred, size); /* whoever has the lease may be about to use its
+                                                 own */
     assert_ok(tarn_workspace_get_of(&lease, &again, &size));
     assert_ok(tarn_handle_lease_bind(&lease, other));
     assert_ok(tarn_workspace_get_of(&lease, &again, &size));
@@ -452,9 +469,11 @@ static void guard_math(tarn_handle_mode_guard *guard, int value)
 static void *leave_guarded(void *handle)
 {
     tarn_handle_mode_guard guard;
-    tarn_status status = tarn_handle_mode_guard_set(&guard, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3);
-    return status || tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, handle) ? "a guard or a get failed"
-                                                                                       : NULL;
+    tarn_status status =
+        tarn_handle_mode_guard_set(&guard, TARN_LIBRARY_CUBLAS, TARN_HANDLE_MATH, 3);
+    return status || tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, handle)
+               ? "a guard or a get failed"
+               : NULL;
 }
 
 static void a_mode_of_one_thread_is_its_alone(void **state)
@@ -572,7 +591,8 @@ static tarn_status get_in_another_thread(tarn_library library)
     return *(const tarn_status *)status;
 }
 
-/* cuSPARSELt's handle is tarn's memory: it goes with the handle, and where none comes of a create. */
+/* cuSPARSELt's handle is tarn's memory: it goes with the handle, and where none comes of a
+ * create. */
 static void a_structure_goes_with_its_handle(void **state)
 {
     (void)state;
@@ -592,11 +612,13 @@ static void a_structure_goes_with_its_handle(void **state)
     assert_true(pages_bytes() <= metadata + 65536);
 }
 
-/* cuDNN and cuSOLVER do not say that a device is full (JuliaGPU/CUDA.jl#244, #1691): what is free on it does. */
+/* cuDNN and cuSOLVER do not say that a device is full (JuliaGPU/CUDA.jl#244, #1691): what is free
+ * on it does. */
 static void a_create_on_a_full_device_reports_another_error(void **state)
 {
     (void)state;
-    static const tarn_library libraries[] = {TARN_LIBRARY_CUDNN, TARN_LIBRARY_CUSOLVER_DN, TARN_LIBRARY_CUSOLVER_SP};
+    static const tarn_library libraries[] = {TARN_LIBRARY_CUDNN, TARN_LIBRARY_CUSOLVER_DN,
+                                             TARN_LIBRARY_CUSOLVER_SP};
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
         struct entry *entry = entry_at(libraries[i]);
         assert_ok(entry_load(entry));
@@ -623,11 +645,15 @@ static void a_create_on_a_full_device_reports_another_error(void **state)
 static void scenario_old_driver(void)
 {
     void *handle = NULL;
-    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY && !handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY &&
+         !handle);
     NEED(strstr(tarn_last_error(), "3005 (CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER)"));
-    NEED(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY && !handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY &&
+         !handle);
     NEED(strstr(tarn_last_error(), "CUBLAS_STATUS_NOT_INITIALIZED"));
-    NEED(tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY && !handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, TARN_STREAM_CURRENT, &handle) ==
+             TARN_ERROR_LIBRARY &&
+         !handle);
     NEED(tarn_handle_get(TARN_LIBRARY_CURAND, TARN_STREAM_CURRENT, &handle) == TARN_OK);
 }
 
@@ -638,16 +664,19 @@ static void a_library_that_the_driver_is_too_old_for_is_refused(void **state)
     assert_int_equal(run_scenario("old_driver", variables), 0);
 }
 
-/* What the process has already is used, though a newer one could be found: version 8 of cuDNN, 12 of cuBLAS. */
+/* What the process has already is used, though a newer one could be found: version 8 of cuDNN, 12
+ * of cuBLAS. */
 static void scenario_older_library(void)
 {
     void *handle = NULL;
     tarn_library_info info = {.size = sizeof info};
-    NEED(dlopen("libcudnn.so.8", RTLD_NOW | RTLD_LOCAL) && dlopen("libcublas.so.12", RTLD_NOW | RTLD_LOCAL));
+    NEED(dlopen("libcudnn.so.8", RTLD_NOW | RTLD_LOCAL) &&
+         dlopen("libcublas.so.12", RTLD_NOW | RTLD_LOCAL));
     NEED(tarn_library_info_get(TARN_LIBRARY_CUDNN, &info) == TARN_OK);
     NEED(strcmp(info.version, "8.9.7") == 0 && strstr(info.path, "libcudnn.so.8"));
     NEED(setenv("TARN_SIM_CUDNN_FAIL", "1-2", 1) == 0);
-    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_OUT_OF_MEMORY);
+    NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle) ==
+         TARN_ERROR_OUT_OF_MEMORY);
     NEED(strstr(tarn_last_error(), "status 2 (CUDNN_STATUS_ALLOC_FAILED)"));
     NEED(tarn_handle_get(TARN_LIBRARY_CUDNN, TARN_STREAM_CURRENT, &handle) == TARN_OK);
     NEED(tarn_library_info_get(TARN_LIBRARY_CUBLAS, &info) == TARN_OK);
@@ -668,7 +697,8 @@ static void expect_path(tarn_library library, const char *soname)
     NEED(strstr(info.path, soname));
 }
 
-/* The program's cuBLAS is CUDA 12's: cuSOLVER, which calls it, must be of the same, whatever is newer. */
+/* The program's cuBLAS is CUDA 12's: cuSOLVER, which calls it, must be of the same, whatever is
+ * newer. */
 static void scenario_same_release(void)
 {
     NEED(dlopen("libcublas.so.12", RTLD_NOW | RTLD_LOCAL));
@@ -694,17 +724,21 @@ static void scenario_other_release(void)
     tarn_library_info info = {.size = sizeof info};
     NEED(dlopen("libcublas.so.12", RTLD_NOW | RTLD_LOCAL));
     loader_fail("libcusolver.so.11");
-    NEED(tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_LIBRARY_NOT_FOUND &&
+    NEED(tarn_handle_get(TARN_LIBRARY_CUSOLVER_DN, TARN_STREAM_CURRENT, &handle) ==
+             TARN_ERROR_LIBRARY_NOT_FOUND &&
          !handle);
-    NEED(strstr(tarn_last_error(), "libcusolver.so.12 is of CUDA 13, and libcublas.so.12 of CUDA 12 is loaded"));
-    NEED(tarn_library_info_get(TARN_LIBRARY_CUSOLVER_DN, &info) == TARN_OK && !info.found && !info.path[0]);
+    NEED(strstr(tarn_last_error(),
+                "libcusolver.so.12 is of CUDA 13, and libcublas.so.12 of CUDA 12 is loaded"));
+    NEED(tarn_library_info_get(TARN_LIBRARY_CUSOLVER_DN, &info) == TARN_OK && !info.found &&
+         !info.path[0]);
     NEED(!dlopen("libcusolver.so.12", RTLD_NOW | RTLD_NOLOAD)); /* nor was it opened */
 }
 
 /* A program that has two has made its choice. */
 static void scenario_both_releases(void)
 {
-    NEED(dlopen("libcublas.so.12", RTLD_NOW | RTLD_LOCAL) && dlopen("libcusolver.so.12", RTLD_NOW | RTLD_LOCAL));
+    NEED(dlopen("libcublas.so.12", RTLD_NOW | RTLD_LOCAL) &&
+         dlopen("libcusolver.so.12", RTLD_NOW | RTLD_LOCAL));
     expect_path(TARN_LIBRARY_CUSOLVER_DN, "libcusolver.so.12");
     expect_path(TARN_LIBRARY_CUBLAS, "libcublas.so.12");
     expect_path(TARN_LIBRARY_CUBLASLT, "libcublasLt.so.13");
@@ -786,7 +820,8 @@ static void without_a_device_creates_fail_as_the_real_ones(void **state)
 int main(int count, char **arguments)
 {
     setenv("TARN_HOST_DEVICES", "1", 1);
-    setenv("TARN_HOST_MEMORY", "32G", 1); /* sixteen threads on five streams, with workspaces of 32 MiB */
+    setenv("TARN_HOST_MEMORY", "32G", 1); /* sixteen threads on five streams, with workspaces of 32
+                                             MiB */
     setenv("TARN_DRIVER", "cuda", 1);
     subjects = cuda_subjects;
     subject_count = sizeof cuda_subjects / sizeof *cuda_subjects;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The workspace that cuBLAS and cuBLASLt share where TARN_CUBLASLT_UNIFIED_WORKSPACE says so. It is read once in a process, so each case
- * has its own. */
+/* The workspace that cuBLAS and cuBLASLt share where TARN_CUBLASLT_UNIFIED_WORKSPACE says so. It is
+ * read once in a process, so each case has its own. */
 #include "handle/handle.h"
 #include "support/clearing.h"
 #include "support/host.h"
@@ -70,11 +70,12 @@ static tarn_workspace_cleared clear_in_another_thread(void)
 {
     pthread_t thread;
     tarn_workspace_cleared cleared;
-    CHECK(pthread_create(&thread, NULL, clear_all, &cleared) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, clear_all, &cleared) == 0 &&
+          pthread_join(thread, NULL) == 0);
     return cleared;
 }
 
-/* ---- The cases --------------------------------------------------------------------------------------------------- */
+/* ---- The cases ---- */
 
 static void each_has_its_own(const char *text)
 {
@@ -98,7 +99,8 @@ static void misspelt(void)
     each_has_its_own("yes");
 }
 
-/* A get makes no other library's handle; and what a caller was given on a stream stays what it is given there. */
+/* A get makes no other library's handle; and what a caller was given on a stream stays what it is
+ * given there. */
 static void what_is_there_serves(void)
 {
     tarn_handle_stats stats = {.size = sizeof stats};
@@ -126,7 +128,8 @@ static void what_is_lent_is_not_freed(void)
     tarn_workspace_cleared cleared = clear_in_another_thread();
     CHECK(is_live(lent) && cleared.deferred == 2 * blas_size && cleared.freed == 0);
     CHECK(blas_on(second) && is_live(lent));
-    CHECK(deferred() == blas_size && lt_on(first, MIB)); /* after a clear it is another: cuBLAS has none here now */
+    /* After a clear it is another: cuBLAS has none here now */
+    CHECK(deferred() == blas_size && lt_on(first, MIB));
     CHECK(deferred() == 0);
 
     lent = blas_on(second);
@@ -156,7 +159,8 @@ static void a_loan_ends_with_its_thread(void)
     tarn_workspace_cleared cleared;
     start("1");
     CHECK(pthread_create(&thread, NULL, borrow, &lent) == 0 && pthread_join(thread, NULL) == 0);
-    CHECK(blas_on(second) != lent && is_live(lent)); /* by the same handle, which has lent nothing to this thread */
+    CHECK(blas_on(second) != lent && is_live(lent)); /* by the same handle, which has lent nothing
+                                                        to this thread */
     cleared = clear_in_another_thread();
     CHECK(cleared.freed == blas_size && cleared.deferred == blas_size && !is_live(lent));
 }
@@ -194,7 +198,7 @@ static void others_have_their_own(void)
     CHECK(lt_on(first, MIB) != blas);
 }
 
-/* ---- The tests --------------------------------------------------------------------------------------------------- */
+/* ---- The tests ---- */
 
 static void without_the_variable_each_has_its_own(void **state)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* AMD's rows on the simulated libraries: MIOpen, rocBLAS, hipBLAS, hipBLASLt, rocSPARSE, hipSPARSE, hipSOLVER. */
+/* AMD's rows on the simulated libraries: MIOpen, rocBLAS, hipBLAS, hipBLASLt, rocSPARSE, hipSPARSE,
+ * hipSOLVER. */
 #include "driver/hip_test.h"
 #include "handle/vendor_test.h"
 
@@ -10,9 +11,12 @@
 #include <unistd.h>
 
 static const struct subject hip_subjects[] = {
-    {TARN_LIBRARY_MIOPEN, "MIOPEN", "3.5.0"},  {TARN_LIBRARY_ROCBLAS, "ROCBLAS", "5.0.0.0-simulated"},
-    {TARN_LIBRARY_HIPBLAS, "HIPBLAS", ""},     {TARN_LIBRARY_HIPBLASLT, "HIPBLASLT", ""},
-    {TARN_LIBRARY_ROCSPARSE, "ROCSPARSE", ""}, {TARN_LIBRARY_HIPSPARSE, "HIPSPARSE", ""},
+    {TARN_LIBRARY_MIOPEN, "MIOPEN", "3.5.0"},
+    {TARN_LIBRARY_ROCBLAS, "ROCBLAS", "5.0.0.0-simulated"},
+    {TARN_LIBRARY_HIPBLAS, "HIPBLAS", ""},
+    {TARN_LIBRARY_HIPBLASLT, "HIPBLASLT", ""},
+    {TARN_LIBRARY_ROCSPARSE, "ROCSPARSE", ""},
+    {TARN_LIBRARY_HIPSPARSE, "HIPSPARSE", ""},
     {TARN_LIBRARY_HIPSOLVER, "HIPSOLVER", ""},
 };
 
@@ -52,7 +56,8 @@ static void rocblas_is_on_tarns_workspace(void **state)
     tarn_stream stream;
     assert_ok(tarn_stream_lease(0, 0, &stream));
     assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, stream, &handle));
-    loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
+    loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened,
+                                 "rocblas_is_managing_device_memory"));
     assert_false(manages(handle));
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_LIBRARY, NULL));
     assert_ok(tarn_handle_get(TARN_LIBRARY_ROCBLAS, stream, &handle));
@@ -63,7 +68,8 @@ static void rocblas_is_on_tarns_workspace(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
-/* rocBLAS frees the memory that a handle came with when it is first given other, which ends a capture. The prewarm has done that. */
+/* rocBLAS frees the memory that a handle came with when it is first given other, which ends a
+ * capture. The prewarm has done that. */
 static void a_prewarmed_rocblas_handle_is_bound_in_a_capture(void **state)
 {
     (void)state;
@@ -77,7 +83,8 @@ static void a_prewarmed_rocblas_handle_is_bound_in_a_capture(void **state)
         assert_ok(tarn_handle_trim(TARN_LIBRARY_ROCBLAS, 0, NULL));
         assert_ok(on ? tarn_handle_prewarm(TARN_LIBRARY_ROCBLAS, TARN_CURRENT_DEVICE, stream, 1)
                      : tarn_handle_prewarm(TARN_LIBRARY_ROCBLAS, 0, TARN_STREAM_NONE, 1));
-        loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
+        loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened,
+                                     "rocblas_is_managing_device_memory"));
         assert_ok(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
         assert_ok(tarn_handle_lease(TARN_LIBRARY_ROCBLAS, stream, &lease));
         assert_false(manages(lease.handle));
@@ -89,7 +96,8 @@ static void a_prewarmed_rocblas_handle_is_bound_in_a_capture(void **state)
         assert_ok(driver->graph_destroy(0, graph));
     }
 
-    /* One that has its own memory, as the policy wants it outside of captures, keeps that in one. */
+    /* One that has its own memory, as the policy wants it outside of captures, keeps that in
+     * one. */
     void *graph = NULL;
     tarn_lease lease;
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
@@ -116,7 +124,8 @@ static int atomics_of_a_new_thread(void)
     return mode;
 }
 
-/* Those of rocBLAS 5 are not allowed; where the environment says otherwise, or the program, they are. */
+/* Those of rocBLAS 5 are not allowed; where the environment says otherwise, or the program, they
+ * are. */
 static void atomics_are_as_the_library_has_them(void **state)
 {
     (void)state;
@@ -130,7 +139,8 @@ static void atomics_are_as_the_library_has_them(void **state)
         assert_ok(tarn_handle_mode_set(TARN_LIBRARY_ROCBLAS, TARN_HANDLE_ATOMICS, -1, NULL));
         assert_int_equal(atomics_of_a_new_thread(), wanted);
         tarn_stream stream;
-        assert_ok(tarn_stream_lease(0, 0, &stream)); /* the next one is on another stream, where this thread has none */
+        assert_ok(tarn_stream_lease(0, 0, &stream)); /* the next one is on another stream, where
+                                                        this thread has none */
         assert_ok(tarn_stream_set(stream));
     }
     unsetenv("ROCBLAS_DEFAULT_ATOMICS_MODE");
@@ -149,11 +159,13 @@ static void hold(void *argument)
 /* The streams that have_on_two() asks on. */
 static tarn_stream pair[2];
 
-/* A thread that works on one stream, and goes on to another while that work runs, has another handle there. */
+/* A thread that works on one stream, and goes on to another while that work runs, has another
+ * handle there. */
 static const char *have_on_two(const struct subject *subject)
 {
     void *first = NULL, *second = NULL;
-    if (tarn_handle_get(subject->library, pair[0], &first) || tarn_handle_get(subject->library, pair[1], &second))
+    if (tarn_handle_get(subject->library, pair[0], &first) ||
+        tarn_handle_get(subject->library, pair[1], &second))
         return "a thread has a handle on each stream";
     return first == second ? "the streams have two handles" : NULL;
 }
@@ -170,8 +182,9 @@ static const char *have_on_the_first(const struct subject *subject)
     return tarn_handle_get(subject->library, pair[0], &handle) ? "a thread has a handle" : NULL;
 }
 
-/* All of AMD's handles have memory of the device of their own, or a rocBLAS handle in them, which a change of stream does not order
- * (ROCm/rocBLAS issue 1253; MIOpen, src/hip/handlehip.cpp; rocSPARSE, library/src/include/handle.h). */
+/* All of AMD's handles have memory of the device of their own, or a rocBLAS handle in them, which a
+ * change of stream does not order (ROCm/rocBLAS issue 1253; MIOpen, src/hip/handlehip.cpp;
+ * rocSPARSE, library/src/include/handle.h). */
 static void no_handle_serves_two_streams_at_once(void **state)
 {
     (void)state;
@@ -187,8 +200,10 @@ static void no_handle_serves_two_streams_at_once(void **state)
         atomic_store(&let_go, false);
         assert_ok(driver->call(0, busy, hold, NULL)); /* what the library queued */
         in_thread(have_on_the_other, subject);
-        assert_int_equal(stats_of(subject).available, 1);                       /* the same one ... */
-        assert_int_equal(driver->stream_query(0, other), TARN_ERROR_NOT_READY); /* ... which comes after that */
+        /* The same one ... */
+        assert_int_equal(stats_of(subject).available, 1);
+        /* ... which comes after that */
+        assert_int_equal(driver->stream_query(0, other), TARN_ERROR_NOT_READY);
         atomic_store(&let_go, true);
         for (int j = 0; j < 2; j++) {
             assert_ok(tarn_stream_synchronize(pair[j]));
@@ -202,32 +217,38 @@ static void no_handle_serves_two_streams_at_once(void **state)
 static bool rocblas_manages(void *handle)
 {
     bool (*manages)(void *) = NULL;
-    loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
+    loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened,
+                                 "rocblas_is_managing_device_memory"));
     return manages(handle);
 }
 
-/* Captures with the memory that the thread's handle came with, and then asks for that handle in every way. */
+/* Captures with the memory that the thread's handle came with, and then asks for that handle in
+ * every way. */
 static const char *capture_own_memory(const struct subject *subject)
 {
     tarn_workspace_call call = {0};
     void *handle = NULL, *again = NULL, *graph = NULL;
-    if (tarn_stream_set(pair[0]) || tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) ||
-        !rocblas_manages(handle))
+    if (tarn_stream_set(pair[0]) ||
+        tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) || !rocblas_manages(handle))
         return "under this policy the library has its own memory";
     if (tarn_capture_begin(pair[0], TARN_CAPTURE_RELAXED) ||
-        tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, &call) || call.handle != handle || call.pointer ||
-        tarn_workspace_end(&call) || tarn_capture_end(pair[0], &graph) || !graph)
+        tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, &call) ||
+        call.handle != handle || call.pointer || tarn_workspace_end(&call) ||
+        tarn_capture_end(pair[0], &graph) || !graph)
         return "a capture with the library's memory";
-    if (tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, &call) || call.handle != handle || call.pointer ||
-        tarn_workspace_end(&call) || !rocblas_manages(handle))
+    if (tarn_workspace_begin(subject->library, TARN_STREAM_CURRENT, &call) ||
+        call.handle != handle || call.pointer || tarn_workspace_end(&call) ||
+        !rocblas_manages(handle))
         return "a call has no workspace";
     if (tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL) ||
-        tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &again) || again != handle || !rocblas_manages(handle))
+        tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &again) || again != handle ||
+        !rocblas_manages(handle))
         return "nor has the handle";
     return driver->graph_destroy(0, graph) ? "the graph is destroyed" : NULL;
 }
 
-/* What a graph uses of a rocBLAS handle's own memory is not freed: the library would do so with the first workspace. */
+/* What a graph uses of a rocBLAS handle's own memory is not freed: the library would do so with the
+ * first workspace. */
 static void memory_that_a_graph_shares_with_its_handle_stays(void **state)
 {
     (void)state;
@@ -240,7 +261,8 @@ static void memory_that_a_graph_shares_with_its_handle_stays(void **state)
     in_thread(capture_own_memory, subject);
     assert_int_equal(stats_of(subject).available, 1);
 
-    /* Nor has it for whoever has it next: what was instantiated of the graph may use that memory still. */
+    /* Nor has it for whoever has it next: what was instantiated of the graph may use that memory
+     * still. */
     assert_ok(tarn_handle_prewarm(subject->library, TARN_CURRENT_DEVICE, pair[0], 1));
     assert_int_equal(stats_of(subject).available, 1);
     assert_ok(tarn_handle_lease(subject->library, pair[0], &lease));
@@ -257,8 +279,9 @@ static void scenario_versions_of_handles(void)
     static const struct {
         tarn_library library;
         const char *version;
-    } versions[] = {
-        {TARN_LIBRARY_HIPBLASLT, "100000"}, {TARN_LIBRARY_ROCSPARSE, "400002"}, {TARN_LIBRARY_HIPSPARSE, "400001"}};
+    } versions[] = {{TARN_LIBRARY_HIPBLASLT, "100000"},
+                    {TARN_LIBRARY_ROCSPARSE, "400002"},
+                    {TARN_LIBRARY_HIPSPARSE, "400001"}};
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
         void *handle = NULL;
         tarn_library_info info = {.size = sizeof info};
@@ -283,7 +306,8 @@ static void scenario_no_virtual_memory(void)
     have_one_of_each(NULL);
     in_threads(2);
     NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &handle) == TARN_OK);
-    loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened, "rocblas_is_managing_device_memory"));
+    loader_store(&manages, dlsym(entry_at(TARN_LIBRARY_ROCBLAS)->opened,
+                                 "rocblas_is_managing_device_memory"));
     NEED(manages && !manages(handle));
     NEED(tarn_handle_get(TARN_LIBRARY_MIOPEN, TARN_STREAM_CURRENT, &handle) == TARN_OK);
     loader_store(&find, dlsym(entry_at(TARN_LIBRARY_MIOPEN)->opened, "miopenFindSolutions"));
@@ -292,8 +316,8 @@ static void scenario_no_virtual_memory(void)
     NEED(bytes_ever() - before == 3 * MIB);
     tarn_workspace_call call = {0};
     NEED(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL) == TARN_OK);
-    NEED(tarn_workspace_begin(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &call) == TARN_OK && call.handle &&
-         call.pointer);
+    NEED(tarn_workspace_begin(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &call) == TARN_OK &&
+         call.handle && call.pointer);
     NEED(tarn_workspace_end(&call) == TARN_OK);
 }
 
@@ -310,10 +334,13 @@ static void scenario_other_runtime(void)
     void *handle = NULL;
     NEED(dlopen("libamdhip64.so.6", RTLD_NOW | RTLD_LOCAL));
     NEED(tarn_device_count_get(&count) == TARN_OK && HIP_MAJOR(hip.version) == 6);
-    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_NOT_SUPPORTED && !handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_ROCBLAS, TARN_STREAM_CURRENT, &handle) ==
+             TARN_ERROR_NOT_SUPPORTED &&
+         !handle);
     NEED(strstr(tarn_last_error(), "linked against another libamdhip64"));
     NEED(dlopen("libhipsparse.so.1", RTLD_NOW | RTLD_LOCAL)); /* that of ROCm 6 */
-    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, TARN_STREAM_CURRENT, &handle) == TARN_OK && handle);
+    NEED(tarn_handle_get(TARN_LIBRARY_HIPSPARSE, TARN_STREAM_CURRENT, &handle) == TARN_OK &&
+         handle);
 }
 
 static void a_library_of_another_rocm_is_refused(void **state)
@@ -322,7 +349,8 @@ static void a_library_of_another_rocm_is_refused(void **state)
     assert_int_equal(run_scenario("other_runtime", strict), 0);
 }
 
-/* Past tarn: a create during a capture ends the process, as the real library does (ROCm/rocm-libraries issue 11838). */
+/* Past tarn: a create during a capture ends the process, as the real library does
+ * (ROCm/rocm-libraries issue 11838). */
 static void scenario_hipblaslt_in_capture(void)
 {
     int count = 0;
@@ -343,7 +371,8 @@ static void hipblaslt_ends_the_process_past_tarn(void **state)
     assert_int_equal(run_scenario("hipblaslt_in_capture", strict), EXIT_FAILURE);
 }
 
-/* As the real libraries do it, where that is known: hipSPARSE says success, and leaves the handle as it was. */
+/* As the real libraries do it, where that is known: hipSPARSE says success, and leaves the handle
+ * as it was. */
 static void scenario_no_device(void)
 {
     static const struct refusal refusals[] = {
@@ -372,7 +401,8 @@ static void destroy_late(void)
     (void)entry_at(TARN_LIBRARY_ROCBLAS)->calls.destroy(late_handle);
 }
 
-/* Past tarn: rocBLAS aborts when the driver is gone before its handle, which is why no exit of tarn's destroys one. */
+/* Past tarn: rocBLAS aborts when the driver is gone before its handle, which is why no exit of
+ * tarn's destroys one. */
 static void scenario_late_destroy(void)
 {
     atexit(destroy_late);
@@ -390,7 +420,8 @@ static void rocblas_aborts_past_tarn_at_exit(void **state)
 int main(int count, char **arguments)
 {
     setenv("TARN_HOST_DEVICES", "1", 1);
-    setenv("TARN_HOST_MEMORY", "32G", 1); /* sixteen threads on five streams, with workspaces of 32 MiB */
+    setenv("TARN_HOST_MEMORY", "32G", 1); /* sixteen threads on five streams, with workspaces of 32
+                                             MiB */
     setenv("TARN_DRIVER", "hip", 1);
     if (count == 2 && strcmp(arguments[1], "no_virtual_memory") == 0) {
         unsetenv("TARN_HIP_VMM"); /* which the tests have set */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Workspaces: that one follows every set-stream, that nobody's is freed under him, sizes, policies. test_workspace_capture.c has captures and pools. The test
- * of PyTorch for clears that race with gets (aten/src/ATen/test/cuda_cublas_handle_pool_test.cpp) is here. */
+/* Workspaces: that one follows every set-stream, that nobody's is freed under him, sizes, policies.
+ * test_workspace_capture.c has captures and pools. The test of PyTorch for clears that race with
+ * gets (aten/src/ATen/test/cuda_cublas_handle_pool_test.cpp) is here. */
 #include "handle/fake.h"
 
 #include "base/pages.h"
@@ -124,9 +125,15 @@ static void test_a_clear_of_what_it_does_not_say_clears_nothing(void **state)
         {.size = sizeof choice - 1},
         {.size = sizeof choice, .stream = streams[0]}, /* all, or of the stream? */
         {.size = sizeof choice, .capture = 7},
-        {.size = sizeof choice, .which = TARN_WORKSPACES_OF_STREAM, .stream = streams[0], .capture = 7},
+        {.size = sizeof choice,
+         .which = TARN_WORKSPACES_OF_STREAM,
+         .stream = streams[0],
+         .capture = 7},
         {.size = sizeof choice, .which = TARN_WORKSPACES_OF_CAPTURE},
-        {.size = sizeof choice, .which = TARN_WORKSPACES_OF_CAPTURE, .capture = 7, .stream = streams[0]},
+        {.size = sizeof choice,
+         .which = TARN_WORKSPACES_OF_CAPTURE,
+         .capture = 7,
+         .stream = streams[0]},
         {.size = sizeof choice, .which = TARN_WORKSPACES_OF_POOL},
         {.size = sizeof choice, .which = (tarn_workspaces)4},
         {.size = sizeof choice, .which = (tarn_workspaces)-1},
@@ -162,7 +169,8 @@ static void *race_get(void *argument)
     for (int i = 0; i < 50; i++) {
         struct fake_handle *handle = get(race.library);
         for (int use = 0; use < 20; use++) /* the GEMM: the memory is there all the time */
-            if (!handle->workspace || tarn_pointer_info_get(handle->workspace, &info) || info.base != handle->workspace)
+            if (!handle->workspace || tarn_pointer_info_get(handle->workspace, &info) ||
+                info.base != handle->workspace)
                 atomic_fetch_add(&race.wrong, 1);
     }
     return NULL;
@@ -184,7 +192,8 @@ static void test_fifteen_threads_get_and_five_clear(void **state)
     race.library = fake_register(0, true);
     assert_ok(tarn_workspace_size_set(race.library, 1 << 20));
     for (int i = 0; i < 20; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, i % 4 == 3 ? race_clear : race_get, NULL), 0);
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, i % 4 == 3 ? race_clear : race_get, NULL), 0);
     for (int i = 0; i < 20; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(atomic_load(&race.wrong), 0);
@@ -230,7 +239,8 @@ static void test_policies(void **state)
     assert_int_not_equal(tarn_pointer_info_get(pointer, &info), TARN_OK);
     assert_ok(tarn_workspace_end(&call));
 
-    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call)); /* the stream changes meanwhile */
+    /* The stream changes meanwhile */
+    assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     assert_ok(tarn_handle_get(library, new_stream(), &got));
     assert_null(handle->workspace);
     assert_ok(tarn_workspace_end(&call));
@@ -246,7 +256,8 @@ static void test_policies(void **state)
     fake_fail(FAKE_SET_WORKSPACE, 1, 7);
     assert_status(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call), TARN_ERROR_LIBRARY);
     get(library);
-    assert_status(tarn_workspace_policy_set((tarn_workspace_policy)7, NULL), TARN_ERROR_INVALID_ARGUMENT);
+    assert_status(tarn_workspace_policy_set((tarn_workspace_policy)7, NULL),
+                  TARN_ERROR_INVALID_ARGUMENT);
 }
 
 static void *get_and_wait(void *argument)
@@ -260,11 +271,13 @@ static void *get_and_wait(void *argument)
     return NULL;
 }
 
-/* A library that forgets a workspace only when it is told to is told so, however the memory went that it was given. */
+/* A library that forgets a workspace only when it is told to is told so, however the memory went
+ * that it was given. */
 static void test_no_handle_points_to_memory_that_was_cleared(void **state)
 {
     (void)state;
-    static const tarn_workspace_policy without[] = {TARN_WORKSPACE_LIBRARY, TARN_WORKSPACE_PER_CALL};
+    static const tarn_workspace_policy without[] = {TARN_WORKSPACE_LIBRARY,
+                                                    TARN_WORKSPACE_PER_CALL};
     struct pausing pausing = {.library = fake_register_with(0, true, NULL)};
     void *got;
     pthread_barrier_init(&pausing.barrier, NULL, 2);
@@ -337,7 +350,8 @@ static void test_no_room_for_a_workspace(void **state)
     assert_ok(tarn_workspace_size_set(library, (int64_t)1 << 32));
     uint64_t metadata = pages_bytes();
     for (int i = 0; i < 3000; i++)
-        assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+        assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle),
+                       TARN_ERROR_OUT_OF_MEMORY, "workspace");
     assert_true(pages_bytes() <= metadata + 65536);
     assert_null(handle);
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
@@ -363,13 +377,15 @@ static void test_sizes(void **state)
     assert_int_equal(size_of(TARN_LIBRARY_CUBLAS), 12345);
     assert_ok(tarn_workspace_size_set(TARN_LIBRARY_CUBLAS, -1));
     assert_int_equal(size_of(TARN_LIBRARY_CUBLAS), 3072 * 1024);
-    assert_int_equal(size_of(fake_register(0, true)), 8519680); /* what PyTorch takes where it knows no better */
+    /* What PyTorch takes where it knows no better */
+    assert_int_equal(size_of(fake_register(0, true)), 8519680);
     assert_int_equal(size_of(TARN_LIBRARY_CUDNN), 0);
     assert_status(tarn_workspace_size_set(TARN_LIBRARY_CUDNN, 1), TARN_ERROR_NOT_SUPPORTED);
     assert_status(tarn_workspace_size_set(TARN_LIBRARY_CUBLAS, -2), TARN_ERROR_INVALID_ARGUMENT);
 }
 
-#define WORKSPACE_TEST(function) cmocka_unit_test_setup_teardown(function, fake_reset, back_to_default)
+#define WORKSPACE_TEST(function) \
+    cmocka_unit_test_setup_teardown(function, fake_reset, back_to_default)
 
 /* The text names the function that failed, also of a library that has no other. */
 static void test_the_end_of_a_call_names_what_failed(void **state)
@@ -380,7 +396,8 @@ static void test_the_end_of_a_call_names_what_failed(void **state)
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, NULL));
     assert_ok(tarn_workspace_begin(library, TARN_STREAM_CURRENT, &call));
     fake_fail(FAKE_SET_WORKSPACE, 1, 7);
-    assert_refused(tarn_workspace_end(&call), TARN_ERROR_LIBRARY, "set_workspace gave status 7 (FAKE_IS_BUSY)");
+    assert_refused(tarn_workspace_end(&call), TARN_ERROR_LIBRARY,
+                   "set_workspace gave status 7 (FAKE_IS_BUSY)");
     assert_null(call.owner);
     assert_ok(tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, NULL));
 }

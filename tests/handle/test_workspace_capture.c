@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Workspaces in captures and beside pools: whose memory they are, what a stream that joins a capture has, what clears, aborts and restores
- * leave alone. */
+/* Workspaces in captures and beside pools: whose memory they are, what a stream that joins a
+ * capture has, what clears, aborts and restores leave alone. */
 #include "handle/fake.h"
 
 #include "base/pages.h"
@@ -40,7 +40,8 @@ static void *capture_and_end(void *argument)
     return NULL;
 }
 
-/* pytorch/pytorch#192061: a graph that was captured in a short-lived thread outlived its workspace. */
+/* pytorch/pytorch#192061: a graph that was captured in a short-lived thread outlived its
+ * workspace. */
 /* One that tarn does not know has the stream's, as every other use of it. */
 static void test_an_unknown_capture_has_the_streams_workspace(void **state)
 {
@@ -76,7 +77,8 @@ static void test_a_graphs_workspace_outlives_thread_and_handle(void **state)
     assert_ok(tarn_handle_trim(captured_by_thread.library, 0, &destroyed));
     assert_int_equal(destroyed, 1);
     tarn_block_info info = {.size = sizeof info};
-    assert_ok(tarn_pointer_info_get(captured_by_thread.workspace, &info)); /* the graph may be replayed */
+    /* The graph may be replayed */
+    assert_ok(tarn_pointer_info_get(captured_by_thread.workspace, &info));
     assert_int_equal(workspace_stats().captured_count, 1);
     assert_int_equal(workspace_stats().count, 1);
     tarn_workspace_cleared cleared;
@@ -174,14 +176,16 @@ static void test_a_captures_workspace_is_of_its_pool_and_goes_with_it(void **sta
     }
 
     /* Of a pool that is kept: each with its graph. */
-    assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
+    assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0},
+                               &pool));
     assert_ok(tarn_pool_info_get(pool, &info));
     for (int i = 0; i < 2; i++) {
         graphs[i] = capture_on(pool, library, stream, &workspaces[i]);
         assert_int_equal(pool_of(workspaces[i]).second, info.id.second);
     }
     assert_ptr_not_equal(workspaces[0], workspaces[1]);
-    assert_refused(workspaces_clear_pool(pool, &cleared), TARN_ERROR_CAPTURE, "a capture or a graph uses pool");
+    assert_refused(workspaces_clear_pool(pool, &cleared), TARN_ERROR_CAPTURE,
+                   "a capture or a graph uses pool");
     assert_ok(tarn_host_graph_destroy(graphs[0]));
     assert_int_equal(workspace_stats().captured_count, 1);
     assert_status(workspaces_clear_pool(pool, &cleared), TARN_ERROR_CAPTURE);
@@ -199,12 +203,13 @@ static void test_a_captures_workspace_is_of_its_pool_and_goes_with_it(void **sta
     assert_ok(tarn_stream_return(stream));
 }
 
-/* A workspace that a handle keeps is in no pool of the program's, whatever is open when it is made: the pool may be suspended, checked,
- * restored and released while the handle points to it. */
+/* A workspace that a handle keeps is in no pool of the program's, whatever is open when it is made:
+ * the pool may be suspended, checked, restored and released while the handle points to it. */
 static void test_no_scope_serves_a_workspace(void **state)
 {
     (void)state;
-    static const tarn_scope_kind kinds[] = {TARN_SCOPE_THREAD, TARN_SCOPE_STREAM, TARN_SCOPE_ALWAYS};
+    static const tarn_scope_kind kinds[] = {TARN_SCOPE_THREAD, TARN_SCOPE_STREAM,
+                                            TARN_SCOPE_ALWAYS};
     for (int i = 0; i < 4; i++) {
         bool per_call = i == 3;
         tarn_library library = fake_register(0, true);
@@ -258,9 +263,11 @@ static void test_no_spare_pool_serves_a_workspace(void **state)
     assert_ok(tarn_pool_alloc(pool, TARN_STREAM_LEGACY, 32 * MIB, &block));
     assert_ok(tarn_free(block));
     assert_ok(tarn_device_limit_set(0, 32 * MIB));
-    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &got), TARN_ERROR_OUT_OF_MEMORY, "workspace");
+    assert_refused(tarn_handle_get(library, TARN_STREAM_CURRENT, &got), TARN_ERROR_OUT_OF_MEMORY,
+                   "workspace");
     assert_null(got);
-    assert_ok(tarn_alloc_on(TARN_STREAM_LEGACY, 8 * MIB, &block)); /* which a block of the program's is served by */
+    /* Which a block of the program's is served by */
+    assert_ok(tarn_alloc_on(TARN_STREAM_LEGACY, 8 * MIB, &block));
     assert_ok(tarn_free(block));
     assert_ok(tarn_pool_release(pool));
     assert_ok(tarn_device_limit_set(0, TARN_NO_LIMIT));
@@ -288,7 +295,8 @@ static void *workspace_on(tarn_library library, tarn_stream stream)
     return ((struct fake_handle *)got)->workspace;
 }
 
-/* No epoch moves when a stream joins: the driver is asked. The second stream may be another device's. */
+/* No epoch moves when a stream joins: the driver is asked. The second stream may be another
+ * device's. */
 static void join_after_a_get(unsigned flags, int device)
 {
     tarn_library library = fake_register(flags, true);
@@ -343,14 +351,16 @@ static void test_a_get_between_the_announcement_and_the_begin(void **state)
     assert_ok(driver->capture_end(0, native(stream), &graph));
     assert_ok(tarn_capture_end_announced(stream, graph));
     assert_ptr_equal(workspace_on(library, stream), ordinary);
-    assert_int_equal(workspace_stats().captured_count, 1); /* the caller has a graph, for all that tarn knows */
+    /* The caller has a graph, for all that tarn knows */
+    assert_int_equal(workspace_stats().captured_count, 1);
     assert_ok(driver->graph_destroy(0, graph));
     assert_ok(workspaces_clear_stream(stream, NULL));
     assert_int_equal(workspace_stats().bytes, 0);
     assert_ok(tarn_stream_return(stream));
 }
 
-/* While a capture is open the slot is not trusted, after it a get is a hit again: it asks the driver nothing. */
+/* While a capture is open the slot is not trusted, after it a get is a hit again: it asks the
+ * driver nothing. */
 static void test_only_an_open_capture_is_asked_about(void **state)
 {
     (void)state;
@@ -366,7 +376,8 @@ static void test_only_an_open_capture_is_asked_about(void **state)
         uint64_t asked = host_calls("capture_status");
         (void)workspace_on(library, stream);
         assert_int_equal(host_calls("capture_status") - asked, open == 1);
-        assert_ok(tarn_handle_get(without, stream, &got)); /* it has nothing that a capture could share */
+        /* It has nothing that a capture could share */
+        assert_ok(tarn_handle_get(without, stream, &got));
         assert_int_equal(host_calls("capture_status") - asked, open == 1);
         if (open == 1)
             assert_ok(tarn_capture_end(capturing, &graph));
@@ -448,7 +459,8 @@ static void test_an_abort_takes_no_workspace_from_another_thread(void **state)
     assert_ok(tarn_stream_return(pausing.stream));
 }
 
-/* The legacy stream is in no capture, though the driver does not say so while a blocking stream captures. */
+/* The legacy stream is in no capture, though the driver does not say so while a blocking stream
+ * captures. */
 static void test_the_legacy_stream_beside_a_blocking_capture(void **state)
 {
     (void)state;
@@ -477,7 +489,8 @@ static void test_the_legacy_stream_beside_a_blocking_capture(void **state)
     assert_ok(driver->stream_destroy(0, blocking));
 }
 
-/* A capture that tarn does not know uses the workspace of its stream, which no clear takes from it before it is over. */
+/* A capture that tarn does not know uses the workspace of its stream, which no clear takes from it
+ * before it is over. */
 static void test_clears_beside_an_unknown_capture(void **state)
 {
     (void)state;
@@ -548,8 +561,8 @@ static size_t blocks_of(tarn_pool *pool)
     return count;
 }
 
-/* A captured workspace is a block of the pool, but none of the program's: taking the pool back to an earlier time neither frees it under
- * the handle, nor revives one that is gone. */
+/* A captured workspace is a block of the pool, but none of the program's: taking the pool back to
+ * an earlier time neither frees it under the handle, nor revives one that is gone. */
 static void test_a_restore_leaves_captured_workspaces_alone(void **state)
 {
     (void)state;
@@ -562,7 +575,8 @@ static void test_a_restore_leaves_captured_workspaces_alone(void **state)
     bool same = false;
     assert_ok(tarn_workspace_size_set(library, 1 << 20));
     assert_ok(tarn_handle_get(library, stream, &got));
-    assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
+    assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0},
+                               &pool));
     assert_ok(tarn_pool_checkpoint(pool, &empty));
     graph = capture_on(pool, library, stream, &workspace);
     assert_int_equal(blocks_of(pool), 0);
@@ -581,7 +595,8 @@ static void test_a_restore_leaves_captured_workspaces_alone(void **state)
     assert_int_equal(changed_blocks, 1);
     assert_true(is_live(workspace) && !is_live(mine));
 
-    /* The other way: it was live at the checkpoint, has gone since, and stays gone; nobody frees the program's block there. */
+    /* The other way: it was live at the checkpoint, has gone since, and stays gone; nobody frees
+     * the program's block there. */
     assert_ok(tarn_host_graph_destroy(graph));
     assert_int_equal(workspace_stats().captured_count, 0);
     assert_ok(restore(pool, with));
@@ -603,7 +618,8 @@ static void test_a_restore_leaves_captured_workspaces_alone(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
-/* A workspace may lie where a block of the checkpoint was: then there is no way back, until it is cleared. */
+/* A workspace may lie where a block of the checkpoint was: then there is no way back, until it is
+ * cleared. */
 static void test_a_restore_does_not_take_a_workspaces_place(void **state)
 {
     (void)state;
@@ -614,7 +630,8 @@ static void test_a_restore_does_not_take_a_workspaces_place(void **state)
     void *got, *graph, *workspace, *first, *second, *third;
     assert_ok(tarn_workspace_size_set(library, 2 << 20));
     assert_ok(tarn_handle_get(library, stream, &got));
-    assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
+    assert_ok(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0},
+                               &pool));
     assert_ok(tarn_pool_alloc(pool, stream, 2 << 20, &first));
     assert_ok(tarn_pool_alloc(pool, stream, 2 << 20, &second));
     assert_ok(tarn_pool_alloc(pool, stream, 2 << 20, &third));
@@ -640,8 +657,9 @@ static void test_a_restore_does_not_take_a_workspaces_place(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
-/* The workspace of a capture stays with it when its handle is destroyed, and is no freer for that. A trim is refused beside a capture that
- * shows; one of a found stream does not, and is asked about only beside a known one. */
+/* The workspace of a capture stays with it when its handle is destroyed, and is no freer for that.
+ * A trim is refused beside a capture that shows; one of a found stream does not, and is asked about
+ * only beside a known one. */
 static void test_a_clear_beside_an_unknown_capture_whose_handle_is_gone(void **state)
 {
     (void)state;
@@ -661,7 +679,8 @@ static void test_a_clear_beside_an_unknown_capture_whose_handle_is_gone(void **s
     assert_ok(tarn_stream_find(0, found, &unknown));
     assert_ok(tarn_capture_begin(known, TARN_CAPTURE_RELAXED));
     assert_ok(driver->capture_begin(0, found, DRIVER_CAPTURE_RELAXED));
-    assert_ok(tarn_handle_lease(library, unknown, &lease)); /* seen beside a known one: it has a workspace of its own */
+    /* Seen beside a known one: it has a workspace of its own */
+    assert_ok(tarn_handle_lease(library, unknown, &lease));
     assert_ok(tarn_capture_state_get(unknown, &capture, &id));
     assert_ok(tarn_handle_return(&lease));
     assert_ok(tarn_capture_end(known, &graph));
@@ -682,7 +701,8 @@ static void test_a_clear_beside_an_unknown_capture_whose_handle_is_gone(void **s
     assert_ok(driver->stream_destroy(0, found));
 }
 
-/* The program destroys a stream that tarn only found, and says nothing. Its workspace is cleared with all others. */
+/* The program destroys a stream that tarn only found, and says nothing. Its workspace is cleared
+ * with all others. */
 static void test_a_clear_of_all_takes_those_of_found_streams(void **state)
 {
     (void)state;
@@ -702,7 +722,8 @@ static void test_a_clear_of_all_takes_those_of_found_streams(void **state)
     assert_int_equal(workspace_stats().count, before);
 }
 
-/* A found stream is not asked whether it captures still. The workspaces of a capture in which it took part can be cleared all the same. */
+/* A found stream is not asked whether it captures still. The workspaces of a capture in which it
+ * took part can be cleared all the same. */
 static void test_a_found_streams_capture_can_be_cleared(void **state)
 {
     (void)state;
@@ -735,7 +756,8 @@ static void test_a_found_streams_capture_can_be_cleared(void **state)
     assert_ok(driver->stream_destroy(0, found));
 }
 
-#define WORKSPACE_TEST(function) cmocka_unit_test_setup_teardown(function, fake_reset, back_to_default)
+#define WORKSPACE_TEST(function) \
+    cmocka_unit_test_setup_teardown(function, fake_reset, back_to_default)
 
 int main(void)
 {

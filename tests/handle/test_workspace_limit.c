@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* When workspaces go by themselves: those of a capture with the last of its graph, and those that nobody uses when they are more than the
- * settings allow, the least recently used first. A workspace that a graph may use stays. */
+/* When workspaces go by themselves: those of a capture with the last of its graph, and those that
+ * nobody uses when they are more than the settings allow, the least recently used first. A
+ * workspace that a graph may use stays. */
 #include "handle/fake.h"
 
 #include "driver/driver.h"
@@ -47,7 +48,8 @@ static void begin(void)
     assert_ok(tarn_handle_prewarm(library, 0, TARN_STREAM_NONE, 1));
 }
 
-/* pytorch/pytorch#99196: a model that is captured again and again, and each of its graphs is destroyed. */
+/* pytorch/pytorch#99196: a model that is captured again and again, and each of its graphs is
+ * destroyed. */
 static void test_a_captures_workspace_goes_with_its_graph(void **state)
 {
     (void)state;
@@ -102,7 +104,8 @@ static void test_where_the_driver_does_not_report_an_end(void **state)
     void *graph = NULL;
     assert_ok(tarn_pool_capture_begin(NULL, stream, TARN_CAPTURE_RELAXED));
     const void *workspace = workspace_on(stream);
-    assert_ok(tarn_host_fail_set(kind_of("graph_hold"), 2, false, TARN_ERROR_DRIVER)); /* behind that for the pool */
+    /* Behind that for the pool */
+    assert_ok(tarn_host_fail_set(kind_of("graph_hold"), 2, false, TARN_ERROR_DRIVER));
     assert_ok(tarn_capture_end(stream, &graph));
     (void)workspace_on(stream);
     assert_ok(tarn_host_graph_destroy(graph));
@@ -169,7 +172,8 @@ static void test_the_least_recently_used_goes_first(void **state)
         assert_ok(tarn_stream_return(more[i]));
 }
 
-/* A graph is replayed after the limit was reached: nothing else has its workspace, and the checker of the host device is content. */
+/* A graph is replayed after the limit was reached: nothing else has its workspace, and the checker
+ * of the host device is content. */
 static void test_a_graph_is_replayed_after_the_limit_was_reached(void **state)
 {
     (void)state;
@@ -198,8 +202,8 @@ static void test_a_graph_is_replayed_after_the_limit_was_reached(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
-/* A capture that tarn does not know shares the workspace of its stream. Where a bind shows it, that stays until a call by the capture's id,
- * which cannot be seen to end. */
+/* A capture that tarn does not know shares the workspace of its stream. Where a bind shows it, that
+ * stays until a call by the capture's id, which cannot be seen to end. */
 static void test_what_an_unknown_capture_shares_stays(void **state)
 {
     (void)state;
@@ -244,15 +248,18 @@ static void test_a_shortage_names_workspaces(void **state)
     }
     assert_status(tarn_alloc_on(stream, 100 * MIB, &block), TARN_ERROR_OUT_OF_MEMORY);
     assert_non_null(
-        strstr(tarn_last_error(), "workspaces of library handles have 384 MiB, 384 MiB of it for captures"));
+        strstr(tarn_last_error(),
+               "workspaces of library handles have 384 MiB, 384 MiB of it for captures"));
     for (int i = 0; i < 16; i++)
         assert_ok(tarn_host_graph_destroy(graphs[i]));
-    assert_ok(tarn_alloc_on(stream, 100 * MIB, &block)); /* what has ended goes when memory is short */
+    /* What has ended goes when memory is short */
+    assert_ok(tarn_alloc_on(stream, 100 * MIB, &block));
     assert_ok(tarn_free(block));
     assert_ok(tarn_stream_return(stream));
 }
 
-#define WORKSPACE_TEST(function) cmocka_unit_test_setup_teardown(function, fake_reset, back_to_default)
+#define WORKSPACE_TEST(function) \
+    cmocka_unit_test_setup_teardown(function, fake_reset, back_to_default)
 
 int main(void)
 {

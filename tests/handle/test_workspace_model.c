@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Random runs of workspaces. Libraries whose calls write to their workspace on their stream, and read it back later; threads, leases,
- * scopes, a pool that is suspended, captures that tarn began, that were announced, and that it does not know, streams that join them,
- * graphs that are launched side by side, clears of all kinds, and shortages.
+/* Random runs of workspaces. Libraries whose calls write to their workspace on their stream, and
+ * read it back later; threads, leases, scopes, a pool that is suspended, captures that tarn began,
+ * that were announced, and that it does not know, streams that join them, graphs that are launched
+ * side by side, clears of all kinds, and shortages.
  *
- * Two oracles. What somebody may use now (a live block of the program's, the workspace of the handle that was asked for last, what a live
- * graph has recorded) is live memory of the right pool, and no byte of it is anybody else's. And each call finds in its workspace what it
- * has written there, though a while passes between. */
+ * Two oracles. What somebody may use now (a live block of the program's, the workspace of the
+ * handle that was asked for last, what a live graph has recorded) is live memory of the right pool,
+ * and no byte of it is anybody else's. And each call finds in its workspace what it has written
+ * there, though a while passes between. */
 #include "driver/driver.h"
 #include "support/actor.h"
 #include "support/clearing.h"
@@ -26,7 +28,16 @@
 #define SLOW_BUILD 0
 #endif
 
-enum { ACTORS = 3, STREAMS = 12, LEASES = 2, USERS = ACTORS + LEASES, GRAPHS = 4, BLOCKS = 8, SLOTS = 512, PART = 256 };
+enum {
+    ACTORS = 3,
+    STREAMS = 12,
+    LEASES = 2,
+    USERS = ACTORS + LEASES,
+    GRAPHS = 4,
+    BLOCKS = 8,
+    SLOTS = 512,
+    PART = 256
+};
 enum { PLAIN, BY_STREAM, BY_CALL, LIBRARIES };
 
 static uint64_t seed;
@@ -41,7 +52,7 @@ static unsigned below(unsigned count)
     return (unsigned)(random_next(&seed) >> 20) % count;
 }
 
-/* Libraries -------------------------------------------------------------------------------------------------------- */
+/* Libraries ------------------------------------------------------------------------------------ */
 
 struct thing {
     void *stream, *workspace;
@@ -68,7 +79,8 @@ static int set_stream_only(void *handle, void *stream)
 
 static int set_stream(void *handle, void *stream)
 {
-    *(struct thing *)handle = (struct thing){.stream = stream}; /* the workspace is its own again, as with cuBLAS */
+    /* The workspace is its own again, as with cuBLAS */
+    *(struct thing *)handle = (struct thing){.stream = stream};
     return 0;
 }
 
@@ -79,7 +91,7 @@ static int set_workspace(void *handle, void *pointer, size_t size)
     return 0;
 }
 
-/* Threads ---------------------------------------------------------------------------------------------------------- */
+/* Threads -------------------------------------------------------------------------------------- */
 
 static struct actor actors[ACTORS];
 
@@ -88,7 +100,7 @@ static void in_actor(int number, void (*run)(void))
     actor_turn(&actors[number], run);
 }
 
-/* What is known ---------------------------------------------------------------------------------------------------- */
+/* What is known -------------------------------------------------------------------------------- */
 
 enum how { KNOWN, KNOWN_WITH_OWN_POOL, KNOWN_WITH_POOL, ANNOUNCED, UNKNOWN, HOWS };
 
@@ -170,7 +182,7 @@ static void forget(int user)
         uses[user][i].valid = false;
 }
 
-/* The oracle of ranges --------------------------------------------------------------------------------------------- */
+/* The oracle of ranges ------------------------------------------------------------------------- */
 
 static struct range claims[1024];
 static int claim_count;
@@ -208,7 +220,8 @@ static void check_claims(void)
     claim_count = 0;
     for (int i = 0; i < BLOCKS; i++)
         if (blocks[i].start)
-            claim((struct range){.start = (uintptr_t)blocks[i].start, .end = (uintptr_t)blocks[i].start + sizes[0]});
+            claim((struct range){.start = (uintptr_t)blocks[i].start,
+                                 .end = (uintptr_t)blocks[i].start + sizes[0]});
     for (int i = 0; i < GRAPHS; i++)
         for (int j = 0; j < graphs[i].range_count; j++) {
             const struct range *range = &graphs[i].ranges[j];
@@ -223,16 +236,18 @@ static void check_claims(void)
                 continue;
             struct range range = range_of(use);
             const struct graph *graph = use->capture >= 0 ? &graphs[use->capture] : NULL;
-            CHECK(range.pool.second == (graph && graph->how == KNOWN_WITH_POOL ? pool_id.second : 0));
+            CHECK(range.pool.second ==
+                  (graph && graph->how == KNOWN_WITH_POOL ? pool_id.second : 0));
             CHECK((range.pool.first != 0) == (graph && graph->how == KNOWN_WITH_OWN_POOL));
             if (use->thing)
-                CHECK(use->thing->workspace == use->pointer && use->thing->stream == native_of(streams[use->stream]));
+                CHECK(use->thing->workspace == use->pointer &&
+                      use->thing->stream == native_of(streams[use->stream]));
             if (!graph || !is_of_graph(graph, range.start))
                 claim(range);
         }
 }
 
-/* The oracle of contents ------------------------------------------------------------------------------------------- */
+/* The oracle of contents ----------------------------------------------------------------------- */
 
 static int slot_take(void)
 {
@@ -293,12 +308,13 @@ static void call(struct use *use)
         return;
     }
     graph->made[graph->made_count++] = made;
-    /* The graph of a capture that tarn does not know is not launched, so it has nothing when the capture is over. */
+    /* The graph of a capture that tarn does not know is not launched, so it has nothing when the
+     * capture is over. */
     if (!is_of_graph(graph, (uintptr_t)use->pointer))
         graph->ranges[graph->range_count++] = range_of(use);
 }
 
-/* Operations ------------------------------------------------------------------------------------------------------- */
+/* Operations ----------------------------------------------------------------------------------- */
 
 static struct {
     int user, library, stream;
@@ -326,7 +342,8 @@ static void ask(void)
         status = tarn_handle_get(library, stream, &handle);
     }
     CHECK(!status || status == TARN_ERROR_CAPTURE || status == TARN_ERROR_OUT_OF_MEMORY);
-    if (status) /* of a by-call library the workspace is the caller's still, and is not looked at any more */
+    if (status) /* of a by-call library the workspace is the caller's still, and is not looked at
+                   any more */
         return;
     if (asked.library != BY_CALL) {
         use->thing = asked.user >= ACTORS ? use->lease.handle : handle;
@@ -504,7 +521,8 @@ static void ended(struct graph *graph)
     graph->joined = 0;
 }
 
-/* A handle that somebody has asked for on a stream is asked for there again, now that the stream's part in a capture has changed. */
+/* A handle that somebody has asked for on a stream is asked for there again, now that the stream's
+ * part in a capture has changed. */
 static void ask_again(int user, int library, int stream)
 {
     changed(1u << stream);
@@ -527,7 +545,8 @@ static void op_begin(void)
         break;
     case KNOWN_WITH_OWN_POOL:
     case KNOWN_WITH_POOL:
-        OK(tarn_pool_capture_begin(graph->how == KNOWN_WITH_POOL ? pool : NULL, streams[stream], TARN_CAPTURE_RELAXED));
+        OK(tarn_pool_capture_begin(graph->how == KNOWN_WITH_POOL ? pool : NULL, streams[stream],
+                                   TARN_CAPTURE_RELAXED));
         break;
     case ANNOUNCED:
         OK(tarn_capture_announce(streams[stream]));
@@ -694,7 +713,8 @@ static void op_shortage(void)
         (void)tarn_device_trim(0, 0); /* refused while a capture is known */
 }
 
-/* More streams than a thread has handles for, one after the other; what was used last is then wanted elsewhere. */
+/* More streams than a thread has handles for, one after the other; what was used last is then
+ * wanted elsewhere. */
 static void op_sweep(void)
 {
     int user = (int)below(ACTORS), first = (int)below(STREAMS);
@@ -713,7 +733,7 @@ static void op_trim(void)
         OK(tarn_handle_trim(libraries[below(BY_CALL)], 0, NULL));
 }
 
-/* The runs --------------------------------------------------------------------------------------------------------- */
+/* The runs ------------------------------------------------------------------------------------- */
 
 static void begin(void)
 {
@@ -730,7 +750,8 @@ static void begin(void)
         rows[i].set_workspace = set_workspace;
         OK(tarn_library_register(&rows[i], &libraries[i]));
     }
-    if (name && strcmp(name, "cuda") == 0) /* hipBLASLt ends the process where a create finds no memory */
+    if (name && strcmp(name, "cuda") == 0) /* hipBLASLt ends the process where a create finds no
+                                              memory */
         libraries[BY_CALL] = TARN_LIBRARY_CUBLASLT;
     for (int i = 0; i < LIBRARIES; i++)
         if (libraries[i])
@@ -764,11 +785,13 @@ static void finish(void)
     tarn_workspace_stats stats = {.size = sizeof stats};
     OK(tarn_workspace_stats_get(0, &stats));
     CHECK(stats.captured_count <= stats.count);
-    for (int i = 0; i < STREAMS && stats.count; i++) { /* of captures that were announced, or seen beside a known one */
+    /* Of captures that were announced, or seen beside a known one */
+    for (int i = 0; i < STREAMS && stats.count; i++) {
         OK(workspaces_clear_stream(streams[i], NULL));
         OK(tarn_workspace_stats_get(0, &stats));
     }
-    CHECK(stats.count == 0 && stats.bytes == 0 && stats.captured_bytes == 0 && stats.deferred_bytes == 0);
+    CHECK(stats.count == 0 && stats.bytes == 0 && stats.captured_bytes == 0 &&
+          stats.deferred_bytes == 0);
     for (int i = 0; i < LIBRARIES; i++)
         if (libraries[i])
             OK(tarn_handle_trim(libraries[i], 0, NULL));
@@ -779,9 +802,11 @@ static void run(uint64_t number, int operations)
     static const struct {
         void (*run)(void);
         unsigned weight;
-    } list[] = {{op_ask, 40}, {op_call, 20}, {op_block, 16}, {op_scope, 4},       {op_suspend, 1},     {op_begin, 8},
-                {op_join, 8}, {op_end, 5},   {op_launch, 3}, {op_destroy, 3},     {op_clear, 6},       {op_shortage, 2},
-                {op_trim, 1}, {op_sweep, 3}, {settle, 3},    {op_thread_ends, 2}, {op_lease_return, 2}};
+    } list[] = {{op_ask, 40},        {op_call, 20},   {op_block, 16}, {op_scope, 4},
+                {op_suspend, 1},     {op_begin, 8},   {op_join, 8},   {op_end, 5},
+                {op_launch, 3},      {op_destroy, 3}, {op_clear, 6},  {op_shortage, 2},
+                {op_trim, 1},        {op_sweep, 3},   {settle, 3},    {op_thread_ends, 2},
+                {op_lease_return, 2}};
     unsigned sum = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         sum += list[i].weight;

@@ -9,7 +9,8 @@
 static const char *text;
 static tarn_workspace_policy expected;
 
-/* 0 where the policy is what was expected, by itself and as handles see it, and where a set one wins. */
+/* 0 where the policy is what was expected, by itself and as handles see it, and where a set one
+ * wins. */
 static int policy_is(void)
 {
     tarn_workspace_policy policy = (tarn_workspace_policy)7;
@@ -22,7 +23,8 @@ static int policy_is(void)
     setenv(VARIABLE, "library", 1);
     if (tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, &policy) || policy != expected)
         return 2;
-    if (tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, &policy) || policy != TARN_WORKSPACE_PER_CALL)
+    if (tarn_workspace_policy_set(TARN_WORKSPACE_PER_CALL, &policy) ||
+        policy != TARN_WORKSPACE_PER_CALL)
         return 4;
     return 0;
 }
@@ -32,9 +34,11 @@ static int set_first(void)
 {
     tarn_workspace_policy policy = TARN_WORKSPACE_LIBRARY;
     setenv(VARIABLE, "library", 1);
-    if (tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, &policy) || policy != TARN_WORKSPACE_LIBRARY)
+    if (tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, &policy) ||
+        policy != TARN_WORKSPACE_LIBRARY)
         return 1;
-    return tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, &policy) || policy != TARN_WORKSPACE_CACHED;
+    return tarn_workspace_policy_set(TARN_WORKSPACE_CACHED, &policy) ||
+           policy != TARN_WORKSPACE_CACHED;
 }
 
 static void test_the_variable_names_the_policy(void **state)
@@ -44,8 +48,9 @@ static void test_the_variable_names_the_policy(void **state)
         const char *text;
         tarn_workspace_policy policy;
     } cases[] = {
-        {NULL, TARN_WORKSPACE_CACHED},       {"cached", TARN_WORKSPACE_CACHED}, {"per_call", TARN_WORKSPACE_PER_CALL},
-        {"library", TARN_WORKSPACE_LIBRARY}, {"", TARN_WORKSPACE_CACHED},       {"1", TARN_WORKSPACE_CACHED},
+        {NULL, TARN_WORKSPACE_CACHED},         {"cached", TARN_WORKSPACE_CACHED},
+        {"per_call", TARN_WORKSPACE_PER_CALL}, {"library", TARN_WORKSPACE_LIBRARY},
+        {"", TARN_WORKSPACE_CACHED},           {"1", TARN_WORKSPACE_CACHED},
         {"library ", TARN_WORKSPACE_CACHED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

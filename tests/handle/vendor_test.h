@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The tests of every built-in row of a platform on its simulated library, from the loading on. The library counts its
- * calls and the misuses of its handles; what it must be called is read from the row itself. Included after
- * driver/cuda_test.h or driver/hip_test.h. */
+/* The tests of every built-in row of a platform on its simulated library, from the loading on. The
+ * library counts its calls and the misuses of its handles; what it must be called is read from the
+ * row itself. Included after driver/cuda_test.h or driver/hip_test.h. */
 #ifndef TARN_TESTS_HANDLE_VENDOR_TEST_H
 #define TARN_TESTS_HANDLE_VENDOR_TEST_H
 
@@ -28,7 +28,7 @@
 /* What a test learns of a library. */
 struct subject {
     tarn_library library;
-    const char *knob;    /* as in TARN_SIM_<knob>_FAIL */
+    const char *knob; /* as in TARN_SIM_<knob>_FAIL */
     /* As the vendor writes that of the library found; "": not before the first handle. */
     const char *version;
 };
@@ -38,7 +38,7 @@ static const struct library *row_of(const struct subject *subject)
     return entry_at(subject->library)->row;
 }
 
-/* ---- The library below ------------------------------------------------------------------------------------------- */
+/* ---- The library below ---- */
 
 static unsigned long calls_in(void *library, const char *symbol)
 {
@@ -119,8 +119,10 @@ static double seconds(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Runs a function in a thread of its own, which gives back what it took; the function says what is wrong. */
-static void in_thread(const char *(*function)(const struct subject *), const struct subject *subject)
+/* Runs a function in a thread of its own, which gives back what it took; the function says what is
+ * wrong. */
+static void in_thread(const char *(*function)(const struct subject *),
+                      const struct subject *subject)
 {
     union {
         const char *(*ours)(const struct subject *);
@@ -148,7 +150,7 @@ static int leave_nothing(void **state)
     return 0;
 }
 
-/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+/* ---- Threads ---- */
 
 static struct {
     const struct subject *subject;
@@ -176,14 +178,16 @@ static void *join_crowd(void *argument)
         random = random * 1664525u + 1013904223u;
         tarn_stream stream = streams[(random >> 16) % STREAMS];
         void *native = NULL, *bound = NULL;
-        if (tarn_stream_set(stream) || tarn_handle_get(crowd.subject->library, TARN_STREAM_CURRENT, &handle) ||
+        if (tarn_stream_set(stream) ||
+            tarn_handle_get(crowd.subject->library, TARN_STREAM_CURRENT, &handle) ||
             tarn_stream_native_get(stream, &native)) {
             print_error("%s\n", tarn_last_error());
             wrong = "a stream is set";
         } else if (!row_of(crowd.subject)->by_stream && handle != crowd.handles[number]) {
             wrong = "the handle stays the thread's";
         } else if (tells_stream(crowd.subject) &&
-                   (entry_at(crowd.subject->library)->calls.get_stream(handle, &bound) || bound != native)) {
+                   (entry_at(crowd.subject->library)->calls.get_stream(handle, &bound) ||
+                    bound != native)) {
             wrong = "the vendor agrees on the stream";
         }
     }
@@ -202,7 +206,8 @@ static double gather_crowd(void)
         assert_int_equal(pthread_create(&threads[i], NULL, join_crowd, NULL), 0);
     pthread_barrier_wait(&crowd.barrier);
     double took = seconds() - start;
-    knob_set(crowd.subject, "SLOW", NULL); /* none creates any more, except for libraries with a handle a stream */
+    knob_set(crowd.subject, "SLOW", NULL); /* none creates any more, except for libraries with a
+                                              handle a stream */
     for (int i = 0; i < THREADS; i++) {
         void *wrong = NULL;
         pthread_join(threads[i], &wrong);
@@ -216,12 +221,14 @@ static double gather_crowd(void)
     return took;
 }
 
-/* Their creates take 100 ms each, and the first of a library runs alone. A machine that is busy may try again. */
+/* Their creates take 100 ms each, and the first of a library runs alone. A machine that is busy may
+ * try again. */
 static void sixteen_threads_with_slow_creates(void **state)
 {
     crowd.subject = *state;
     tarn_library_info info = {.size = sizeof info};
-    assert_ok(tarn_library_info_get(crowd.subject->library, &info)); /* it is loaded before the clock starts */
+    /* It is loaded before the clock starts */
+    assert_ok(tarn_library_info_get(crowd.subject->library, &info));
     double took = gather_crowd();
     assert_true(took >= 0.2);
     tarn_handle_stats stats = stats_of(crowd.subject);
@@ -236,9 +243,10 @@ static void sixteen_threads_with_slow_creates(void **state)
         fail_msg("sixteen creates of 100 ms took %.0f ms", took * 1e3);
 }
 
-/* ---- Streams ----------------------------------------------------------------------------------------------------- */
+/* ---- Streams ---- */
 
-/* The first handle comes bound; what was told is not told again, and a workspace follows a stream every time. */
+/* The first handle comes bound; what was told is not told again, and a workspace follows a stream
+ * every time. */
 static const char *change_streams(const struct subject *subject)
 {
     const struct library *row = row_of(subject);
@@ -252,11 +260,13 @@ static const char *change_streams(const struct subject *subject)
     for (int round = 0; round < 200; round++) {
         random = random * 1664525u + 1013904223u;
         int next = (int)((random >> 16) % STREAMS);
-        unsigned long set_stream = calls(subject, row->set_stream), set_workspace = calls(subject, row->set_workspace);
+        unsigned long set_stream = calls(subject, row->set_stream),
+                      set_workspace = calls(subject, row->set_workspace);
         void *handle = NULL, *again = NULL;
         bool tells = row->set_stream && (row->by_stream ? !known[next] : next != current);
         bool sets = entry_at(subject->library)->calls.set_workspace && !row->workspace_by_call;
-        if (tarn_stream_set(streams[next]) || tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle))
+        if (tarn_stream_set(streams[next]) ||
+            tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle))
             return "a get after a change";
         if (calls(subject, row->set_stream) - set_stream != tells)
             return "the stream is set once for each change, and not without one";
@@ -313,7 +323,7 @@ static void a_lease_is_bound_and_returned(void **state)
         assert_ok(tarn_stream_return(streams[i]));
 }
 
-/* ---- Life -------------------------------------------------------------------------------------------------------- */
+/* ---- Life ---- */
 
 static size_t free_memory(void)
 {
@@ -334,8 +344,10 @@ static void prewarm_makes_and_trim_destroys(void **state)
     assert_int_equal(calls(subject, row->create) - creates, 3);
     assert_int_equal(stats_of(subject).available, 3);
     size_t used = before - free_memory();
-    bool on_the_host = subject->library == TARN_LIBRARY_CUDSS; /* a "light" handle, its vendor says */
-    bool given_up = row->frees_own_memory && entry_at(subject->library)->calls.set_workspace; /* by then */
+    bool on_the_host =
+        subject->library == TARN_LIBRARY_CUDSS; /* a "light" handle, its vendor says */
+    /* By then */
+    bool given_up = row->frees_own_memory && entry_at(subject->library)->calls.set_workspace;
     assert_true(on_the_host || given_up ? used == 0 : used >= 3);
     if (!given_up)
         assert_int_equal(stats_of(subject).device_bytes_last, used / 3);
@@ -355,7 +367,9 @@ static const char *use_when_full(const struct subject *subject)
     void *handle = NULL;
     uint64_t failures = stats_of(subject).failures;
     fail_creates(subject, 1, 2);
-    if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) != TARN_ERROR_OUT_OF_MEMORY || handle)
+    if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) !=
+            TARN_ERROR_OUT_OF_MEMORY ||
+        handle)
         return "out of memory, and no handle";
     if (!strstr(tarn_last_error(), row->create) || !strstr(tarn_last_error(), "status"))
         return "the error names the call and its status";
@@ -373,7 +387,8 @@ static const char *use_when_nearly_full(const struct subject *subject)
     fail_creates(subject, 1, 1);
     if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) || !handle)
         return "idle memory is given back, and a second create succeeds";
-    return calls(subject, row_of(subject)->create) - creates == 2 ? NULL : "create was called twice";
+    return calls(subject, row_of(subject)->create) - creates == 2 ? NULL
+                                                                  : "create was called twice";
 }
 
 static void out_of_memory_is_said_and_passes(void **state)
@@ -384,14 +399,14 @@ static void out_of_memory_is_said_and_passes(void **state)
     in_thread(use_when_nearly_full, *state);
 }
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
 /* While another thread captures and one handle is there, which that one has. */
 static const char *try_during_capture(const struct subject *subject)
 {
     void *handle = NULL;
-    if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) != TARN_ERROR_CAPTURE || handle ||
-        !strstr(tarn_last_error(), "tarn_handle_prewarm"))
+    if (tarn_handle_get(subject->library, TARN_STREAM_CURRENT, &handle) != TARN_ERROR_CAPTURE ||
+        handle || !strstr(tarn_last_error(), "tarn_handle_prewarm"))
         return "no handle is made, and the error says what to do";
     if (tarn_handle_prewarm(subject->library, 0, TARN_STREAM_NONE, 4) != TARN_ERROR_CAPTURE)
         return "nor by prewarm";
@@ -414,8 +429,10 @@ static void a_known_capture_survives(void **state)
     assert_ok(tarn_handle_lease(subject->library, stream, &lease));
     if (tells_stream(subject))
         assert_ptr_equal(bound_stream(subject, lease.handle), native_of(stream));
-    assert_refused(tarn_handle_lease(subject->library, stream, &none), TARN_ERROR_CAPTURE, "tarn_handle_prewarm");
-    assert_status(tarn_handle_prewarm(subject->library, 0, TARN_STREAM_NONE, 4), TARN_ERROR_CAPTURE);
+    assert_refused(tarn_handle_lease(subject->library, stream, &none), TARN_ERROR_CAPTURE,
+                   "tarn_handle_prewarm");
+    assert_status(tarn_handle_prewarm(subject->library, 0, TARN_STREAM_NONE, 4),
+                  TARN_ERROR_CAPTURE);
     assert_status(tarn_handle_trim(subject->library, 0, NULL), TARN_ERROR_CAPTURE);
     in_thread(try_during_capture, subject);
     assert_ok(tarn_handle_return(&lease));
@@ -444,7 +461,8 @@ static void an_unknown_capture_survives_a_create(void **state)
     assert_ok(tarn_stream_return(stream));
 }
 
-/* Every setting that the row knows is changed by a thread, and is for the next one what it was for the first. */
+/* Every setting that the row knows is changed by a thread, and is for the next one what it was for
+ * the first. */
 static intptr_t settings[LIBRARY_MODES];
 
 static const char *read_settings(const struct subject *subject, bool compare)
@@ -456,13 +474,15 @@ static const char *read_settings(const struct subject *subject, bool compare)
         const struct mode_calls *mode = &entry_at(subject->library)->calls.modes[i];
         int number = 0;
         void *pointer = NULL;
-        if (mode->get ? mode->get(handle, &number) : mode->get_pointer && mode->get_pointer(handle, &pointer))
+        if (mode->get ? mode->get(handle, &number)
+                      : mode->get_pointer && mode->get_pointer(handle, &pointer))
             return "a setting is told";
         intptr_t value = mode->get ? number : (intptr_t)pointer;
         if (compare && value != settings[i])
             return row_of(subject)->modes[i].set;
         settings[i] = value;
-        if (mode->set ? mode->set(handle, number + 1) : mode->set_pointer && mode->set_pointer(handle, handle))
+        if (mode->set ? mode->set(handle, number + 1)
+                      : mode->set_pointer && mode->set_pointer(handle, handle))
             return "a setting is changed";
     }
     return NULL;
@@ -483,10 +503,11 @@ static void settings_end_with_their_thread(void **state)
     in_thread(change_settings, *state);
     in_thread(find_settings, *state);
     in_thread(find_settings, *state);
-    assert_int_equal(stats_of(*state).created - stats_of(*state).destroyed, 1); /* all of them had one handle */
+    /* All of them had one handle */
+    assert_int_equal(stats_of(*state).created - stats_of(*state).destroyed, 1);
 }
 
-/* ---- A storm of captures ------------------------------------------------------------------------------------------ */
+/* ---- A storm of captures ---- */
 
 enum { CAPTURING = 3, OTHERS = 2, STORM_ROUNDS = SLOW_BUILD ? 8 : 25 };
 
@@ -513,13 +534,15 @@ static void capture_one(tarn_stream stream, tarn_capture_mode mode)
     void *graph = NULL, *handle = NULL;
     tarn_capture_state captures = TARN_CAPTURE_NONE;
     pthread_rwlock_rdlock(&weather.prewarmed);
-    WEATHER(tarn_handle_prewarm(weather.subject->library, TARN_CURRENT_DEVICE, stream, 2) == TARN_OK);
+    WEATHER(tarn_handle_prewarm(weather.subject->library, TARN_CURRENT_DEVICE, stream, 2) ==
+            TARN_OK);
     WEATHER(tarn_capture_begin(stream, mode) == TARN_OK);
     pthread_rwlock_unlock(&weather.prewarmed);
     WEATHER(tarn_handle_lease(weather.subject->library, stream, &lease) == TARN_OK);
     WEATHER(tarn_handle_get(weather.subject->library, stream, &handle) == TARN_OK);
     WEATHER(handle != lease.handle);
-    WEATHER(!tells_stream(weather.subject) || bound_stream(weather.subject, handle) == native_of(stream));
+    WEATHER(!tells_stream(weather.subject) ||
+            bound_stream(weather.subject, handle) == native_of(stream));
     WEATHER(!tarn_capture_state_get(stream, &captures, NULL) && captures == TARN_CAPTURE_ACTIVE);
     WEATHER(tarn_handle_return(&lease) == TARN_OK);
     WEATHER(tarn_capture_end(stream, &graph) == TARN_OK && graph);
@@ -530,7 +553,8 @@ static void capture_one(tarn_stream stream, tarn_capture_mode mode)
 static void *capture_in_a_storm(void *argument)
 {
     int number = (int)(uintptr_t)argument;
-    WEATHER(tarn_handle_wait_limit_set(60000000000u, NULL) == TARN_OK); /* for the others' captures, in a prewarm */
+    /* For the others' captures, in a prewarm */
+    WEATHER(tarn_handle_wait_limit_set(60000000000u, NULL) == TARN_OK);
     for (int i = 0; i < STORM_ROUNDS && !atomic_load(&weather.wrong); i++)
         capture_one(weather.streams[number], (tarn_capture_mode)((i + number) % 3));
     atomic_fetch_sub(&weather.capturing, 1);
@@ -566,8 +590,8 @@ static void *use_in_a_storm(void *argument)
     return NULL;
 }
 
-/* No create, no destroy and no free happens in a capture, else the driver would end it; and who has prewarmed for its stream has a handle
- * there, whatever others take, give back and trim. */
+/* No create, no destroy and no free happens in a capture, else the driver would end it; and who has
+ * prewarmed for its stream has a handle there, whatever others take, give back and trim. */
 static void captures_have_what_was_prewarmed(void **state)
 {
     const struct subject *subject = *state;
@@ -580,7 +604,8 @@ static void captures_have_what_was_prewarmed(void **state)
     for (int i = 0; i < CAPTURING + OTHERS; i++)
         assert_ok(tarn_stream_lease(0, 0, &weather.streams[i]));
     for (int i = 0; i < CAPTURING + OTHERS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, i < CAPTURING ? capture_in_a_storm : use_in_a_storm,
+        assert_int_equal(pthread_create(&threads[i], NULL,
+                                        i < CAPTURING ? capture_in_a_storm : use_in_a_storm,
                                         (void *)(uintptr_t)i),
                          0);
     for (int i = 0; i < CAPTURING + OTHERS; i++)
@@ -592,7 +617,7 @@ static void captures_have_what_was_prewarmed(void **state)
         fail_msg("not so: %s", weather.wrong);
 }
 
-/* ---- The end of the process -------------------------------------------------------------------------------------- */
+/* ---- The end of the process ---- */
 
 static const struct subject *subjects; /* set by main() */
 static size_t subject_count;
@@ -635,14 +660,16 @@ static void scenario_exit(void)
     exit(9);
 }
 
-/* A handler of the program's that runs after the driver's own: there is no driver any more to make a handle with. */
+/* A handler of the program's that runs after the driver's own: there is no driver any more to make
+ * a handle with. */
 static void get_late(void)
 {
     for (size_t i = 0; i < subject_count; i++) {
         void *handle = NULL;
         tarn_status status = tarn_handle_get(subjects[i].library, TARN_STREAM_CURRENT, &handle);
         if (status != TARN_ERROR_SHUTDOWN)
-            fprintf(stderr, "%s: %s: %s\n", row_of(&subjects[i])->name, tarn_status_name(status), tarn_last_error());
+            fprintf(stderr, "%s: %s: %s\n", row_of(&subjects[i])->name, tarn_status_name(status),
+                    tarn_last_error());
         NEED(status == TARN_ERROR_SHUTDOWN && !handle);
     }
     fflush(NULL);
@@ -668,7 +695,8 @@ static void scenario_shutdown(void)
     for (size_t i = 0; i < subject_count; i++) {
         NEED(calls(&subjects[i], "alive") == 0);
         NEED(calls(&subjects[i], "late") == 0 && calls(&subjects[i], "misuse") == 0);
-        NEED(tarn_handle_get(subjects[i].library, TARN_STREAM_CURRENT, &handle) == TARN_ERROR_SHUTDOWN);
+        NEED(tarn_handle_get(subjects[i].library, TARN_STREAM_CURRENT, &handle) ==
+             TARN_ERROR_SHUTDOWN);
     }
 }
 
@@ -685,7 +713,7 @@ static void scenario_version(void)
     }
 }
 
-/* ---- All of them -------------------------------------------------------------------------------------------------- */
+/* ---- All of them ---- */
 
 static void is_found(void **state)
 {
@@ -724,7 +752,8 @@ static void check_refusals(const struct refusal *refusals, size_t count)
     for (size_t i = 0; i < count; i++) {
         const struct refusal *refusal = &refusals[i];
         int (*create)(void **) = NULL, (*create_with_number)(void **, int) = NULL;
-        void *library = dlopen(refusal->soname, RTLD_NOW | RTLD_LOCAL), *before = &library, *handle = before;
+        void *library = dlopen(refusal->soname, RTLD_NOW | RTLD_LOCAL), *before = &library,
+             *handle = before;
         NEED(library);
         loader_store(&create, dlsym(library, refusal->create));
         loader_store(&create_with_number, dlsym(library, refusal->create));
@@ -800,7 +829,8 @@ static int run_each(void)
     size_t count = 0;
     for (size_t i = 0; i < subject_count; i++)
         for (size_t j = 0; j < EACH; j++) {
-            snprintf(names[count], sizeof names[count], "%s: %s", row_of(&subjects[i])->name, each[j].name);
+            snprintf(names[count], sizeof names[count], "%s: %s", row_of(&subjects[i])->name,
+                     each[j].name);
             tests[count] = (struct CMUnitTest){.name = names[count],
                                                .test_func = each[j].run,
                                                .teardown_func = leave_nothing,

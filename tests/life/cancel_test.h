@@ -12,7 +12,8 @@
 
 static void (*to_do)(void);
 
-/* Does it with a request to be cancelled that is not answered yet: the first cancellation point ends the thread. */
+/* Does it with a request to be cancelled that is not answered yet: the first cancellation point
+ * ends the thread. */
 static inline void *do_it(void *argument)
 {
     CHECK(pthread_cancel(pthread_self()) == 0);

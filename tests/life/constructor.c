@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A library whose constructor calls the function whose address is in the environment: while it runs, its thread has the loader. */
+/* A library whose constructor calls the function whose address is in the environment: while it
+ * runs, its thread has the loader. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every public call from within each callback that tarn makes: it is answered, or refused, and nothing waits for itself. Builds with
- * internal checks hold the locks to their order meanwhile. */
+/* Every public call from within each callback that tarn makes: it is answered, or refused, and
+ * nothing waits for itself. Builds with internal checks hold the locks to their order meanwhile. */
 #include "support/every_call.h"
 
 #include "base/status.h"
@@ -41,7 +41,7 @@ static void and_goes_on(void)
     OK(tarn_shutdown());
 }
 
-/* Observers -------------------------------------------------------------------------------------------------------- */
+/* Observers ------------------------------------------------------------------------------------ */
 
 static bool armed;
 
@@ -94,20 +94,23 @@ static void in_mapped(void)
 
 static void in_unmapping(void)
 {
-    with_observer(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .unmapping = hear});
+    with_observer(
+        &(tarn_observer_options){.size = sizeof(tarn_observer_options), .unmapping = hear});
 }
 
 static void in_out_of_memory(void)
 {
-    with_observer(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .out_of_memory = hear_shortage});
+    with_observer(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                           .out_of_memory = hear_shortage});
 }
 
 static void in_reclaim(void)
 {
-    with_observer(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .before_growth = give_nothing});
+    with_observer(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                           .before_growth = give_nothing});
 }
 
-/* A caller's allocator --------------------------------------------------------------------------------------------- */
+/* A caller's allocator ------------------------------------------------------------------------- */
 
 enum when { IN_ALLOC, IN_FREE, IN_GONE };
 static enum when when;
@@ -142,7 +145,8 @@ static void own_gone(void *user)
 
 static void with_allocator(void)
 {
-    const tarn_pool_allocator own = {.size = sizeof own, .alloc = own_alloc, .free = own_free, .gone = own_gone};
+    const tarn_pool_allocator own = {
+        .size = sizeof own, .alloc = own_alloc, .free = own_free, .gone = own_gone};
     const tarn_pool_options options = {.size = sizeof options, .allocator = &own};
     tarn_pool *pool = NULL;
     void *block = NULL;
@@ -173,7 +177,7 @@ static void in_gone(void)
     with_allocator();
 }
 
-/* Others ----------------------------------------------------------------------------------------------------------- */
+/* Others --------------------------------------------------------------------------------------- */
 
 static void hear_change(const tarn_pool_block *block, bool live, void *user)
 {
@@ -272,22 +276,27 @@ static int make(void **handle)
 
 static void in_create(void)
 {
-    with_row(&(tarn_library_row){
-        .size = sizeof(tarn_library_row), .name = "calling", .create = make_and_call, .destroy = unmake});
+    with_row(&(tarn_library_row){.size = sizeof(tarn_library_row),
+                                 .name = "calling",
+                                 .create = make_and_call,
+                                 .destroy = unmake});
 }
 
 static void in_destroy(void)
 {
-    with_row(&(tarn_library_row){
-        .size = sizeof(tarn_library_row), .name = "calling", .create = make, .destroy = unmake_and_call});
+    with_row(&(tarn_library_row){.size = sizeof(tarn_library_row),
+                                 .name = "calling",
+                                 .create = make,
+                                 .destroy = unmake_and_call});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHILD_TEST(in_mapped),   CHILD_TEST(in_unmapping), CHILD_TEST(in_out_of_memory), CHILD_TEST(in_reclaim),
-        CHILD_TEST(in_alloc),    CHILD_TEST(in_free),      CHILD_TEST(in_gone),          CHILD_TEST(in_changed),
-        CHILD_TEST(in_the_sink), CHILD_TEST(in_a_report),  CHILD_TEST(in_create),        CHILD_TEST(in_destroy),
+        CHILD_TEST(in_mapped),   CHILD_TEST(in_unmapping), CHILD_TEST(in_out_of_memory),
+        CHILD_TEST(in_reclaim),  CHILD_TEST(in_alloc),     CHILD_TEST(in_free),
+        CHILD_TEST(in_gone),     CHILD_TEST(in_changed),   CHILD_TEST(in_the_sink),
+        CHILD_TEST(in_a_report), CHILD_TEST(in_create),    CHILD_TEST(in_destroy),
     };
     host_start_with(2, 256 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);

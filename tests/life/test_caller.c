@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a call leaves as the caller had it: errno where it succeeds, and always the mask of signals, the way that numbers are rounded and
- * which exceptions of theirs are trapped, and whether and how the thread can be cancelled. */
+/* What a call leaves as the caller had it: errno where it succeeds, and always the mask of signals,
+ * the way that numbers are rounded and which exceptions of theirs are trapped, and whether and how
+ * the thread can be cancelled. */
 #include "support/every_call.h"
 
 #include <errno.h>
@@ -93,8 +94,10 @@ static void with_little_stack(void)
     pthread_t thread;
     pthread_attr_t attributes;
     world_make();
-    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, STACK) == 0);
-    CHECK(pthread_create(&thread, &attributes, little_stack, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_attr_init(&attributes) == 0 &&
+          pthread_attr_setstacksize(&attributes, STACK) == 0);
+    CHECK(pthread_create(&thread, &attributes, little_stack, NULL) == 0 &&
+          pthread_join(thread, NULL) == 0);
     CHECK(pthread_attr_destroy(&attributes) == 0 && changed == 0);
 }
 

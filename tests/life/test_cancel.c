@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* pthread_cancel(): no call of tarn is a cancellation point. A thread that is to be cancelled makes every public call, and everything
- * that waits, writes and calls back, and is there still; threads that are cancelled anywhere leave nothing locked and nothing lost. */
+/* pthread_cancel(): no call of tarn is a cancellation point. A thread that is to be cancelled makes
+ * every public call, and everything that waits, writes and calls back, and is there still; threads
+ * that are cancelled anywhere leave nothing locked and nothing lost. */
 #include "life/cancel_test.h"
 
 #include <setjmp.h>
@@ -18,7 +19,7 @@
 
 #include <cmocka.h>
 
-/* What waits, writes, or calls back ------------------------------------------------------------------------------- */
+/* What waits, writes, or calls back ------------------------------------------------------------ */
 
 static char folder[64];
 
@@ -140,7 +141,8 @@ static void call_back(void)
                                            .unmapping = hear,
                                            .out_of_memory = hear_shortage,
                                            .before_growth = give_nothing};
-    const tarn_pool_allocator own = {.size = sizeof own, .alloc = allocate_own, .free = free_own, .gone = gone};
+    const tarn_pool_allocator own = {
+        .size = sizeof own, .alloc = allocate_own, .free = free_own, .gone = gone};
     const tarn_pool_options pool_options = {.size = sizeof pool_options, .allocator = &own};
     tarn_observer observer = 0;
     tarn_pool *pool = NULL;
@@ -204,7 +206,7 @@ static void at_the_shutdown(void)
     outlives("the shutdown", shut_down);
 }
 
-/* At random -------------------------------------------------------------------------------------------------------- */
+/* At random ------------------------------------------------------------------------------------ */
 
 enum { THREADS = 4, HELD = 16 };
 
@@ -226,7 +228,8 @@ static void *live_and_die(void *argument)
         if (block)
             OK(tarn_free(block));
         atomic_store(place, NULL);
-        if (tarn_alloc_on(victim->stream, (i * 7919 % 4000 + 1) * (i % 11 ? 1 : 2000), &block) == TARN_OK)
+        if (tarn_alloc_on(victim->stream, (i * 7919 % 4000 + 1) * (i % 11 ? 1 : 2000), &block) ==
+            TARN_OK)
             atomic_store(place, block);
         if (i % 50 == 0)
             OK(tarn_device_trim(0, 0));

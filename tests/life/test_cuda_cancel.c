@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* No call of tarn is a cancellation point though the vendor's driver is one, as real ones are where they wait: each call of the
- * simulated drivers sleeps for no time, which ends a thread that is to be cancelled. */
+/* No call of tarn is a cancellation point though the vendor's driver is one, as real ones are where
+ * they wait: each call of the simulated drivers sleeps for no time, which ends a thread that is to
+ * be cancelled. */
 #include "life/cancel_test.h"
 
 #include <setjmp.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A constructor that uses tarn inside dlopen(), where its thread has the loader, while another thread is in tarn and has come to the
- * loader: neither may wait for the other. Whatever tarn asks the loader for has a scenario, each in a process of its own, in both orders,
- * with a limit of time. On simulated CUDA. */
+/* A constructor that uses tarn inside dlopen(), where its thread has the loader, while another
+ * thread is in tarn and has come to the loader: neither may wait for the other. Whatever tarn asks
+ * the loader for has a scenario, each in a process of its own, in both orders, with a limit of
+ * time. On simulated CUDA. */
 #include "driver/driver.h"
 #include "support/host.h"
 #include "support/system.h"
@@ -39,7 +40,8 @@ static const struct scenario *now;
 static pthread_t other_thread;
 static atomic_bool other_began, other_arrived;
 static _Thread_local bool is_other;         /* this thread is the other one */
-static _Thread_local bool waits_for_loader; /* it is the constructor's, and has not come to the loader yet */
+static _Thread_local bool waits_for_loader; /* it is the constructor's, and has not come to the
+                                               loader yet */
 
 static void allocate(void)
 {
@@ -57,7 +59,8 @@ static void get_a_handle(void)
 
 static void trace_with_stacks(void)
 {
-    const tarn_trace_options options = {.size = sizeof options, .records = 64, .stacks = TARN_TRACE_STACKS_ALL};
+    const tarn_trace_options options = {
+        .size = sizeof options, .records = 64, .stacks = TARN_TRACE_STACKS_ALL};
     OK(tarn_trace_start(&options));
     allocate();
 }
@@ -96,8 +99,10 @@ static const struct scenario scenarios[] = {
     {"the driver", NULL, NULL, NULL, allocate, allocate, false},
     {"a library of handles", NULL, NULL, allocate, get_a_handle, get_a_handle, false},
     {"the unwinder", NULL, NULL, allocate, trace_with_stacks, trace_with_stacks, false},
-    {"the unwinder, by the environment", "TARN_TRACE", "stacks=all", NULL, allocate, allocate, false},
-    {"the names of functions", NULL, NULL, trace_with_stacks, take_a_snapshot, take_a_snapshot, true},
+    {"the unwinder, by the environment", "TARN_TRACE", "stacks=all", NULL, allocate, allocate,
+     false},
+    {"the names of functions", NULL, NULL, trace_with_stacks, take_a_snapshot, take_a_snapshot,
+     true},
     {"the monitor", NULL, NULL, allocate, ask_who_has_memory, ask_who_has_memory, false},
     {"the names in a report", "TARN_DEBUG", "redzone", free_once, free_again, allocate, false},
     {"a tool", "TARN_NVTX", "1", NULL, allocate, allocate, false},
@@ -137,7 +142,8 @@ static void other_comes_first(void)
     now->own();
 }
 
-/* The constructor's thread is about to ask the loader, for the first time: now the other begins, and gets as far as it can. */
+/* The constructor's thread is about to ask the loader, for the first time: now the other begins,
+ * and gets as far as it can. */
 static void let_other_begin(void)
 {
     if (!waits_for_loader)
@@ -202,7 +208,9 @@ static void try_all(void (*order)(void), const char *which)
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
             continue;
         fprintf(stderr, "%s, %s: %s\n", now->name, which,
-                WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "the threads wait for each other" : "failed");
+                WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
+                    ? "the threads wait for each other"
+                    : "failed");
         failures++;
     }
     assert_int_equal(failures, 0);

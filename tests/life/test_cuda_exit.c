@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A driver that has shut down before its users have: at the exit of a process CUDA and HIP answer "deinitialized" to every call, and
- * destructors and exit handlers that run later still have blocks, pools and handles. Every public call then returns, none claims what
- * it cannot know, and the exit status is the program's. On the simulated libraries, which behave so. */
+/* A driver that has shut down before its users have: at the exit of a process CUDA and HIP answer
+ * "deinitialized" to every call, and destructors and exit handlers that run later still have
+ * blocks, pools and handles. Every public call then returns, none claims what it cannot know, and
+ * the exit status is the program's. On the simulated libraries, which behave so. */
 #include "support/every_call.h"
 
 #include <pthread.h>
@@ -45,7 +46,8 @@ static void all_is_over(void)
     GIVES(tarn_device_synchronize(0), TARN_ERROR_SHUTDOWN);
 }
 
-/* Memory is known without the driver: a block is given back once, and what needs the driver says that it is gone. */
+/* Memory is known without the driver: a block is given back once, and what needs the driver says
+ * that it is gone. */
 static void after_the_driver(void)
 {
     void *fresh = NULL;
@@ -54,7 +56,8 @@ static void after_the_driver(void)
         GIVES(tarn_free(small[i]), TARN_ERROR_DOUBLE_FREE);
     }
     OK(tarn_free(world.pool_block));
-    OK(tarn_free_on(used, world.stream)); /* no mark can be recorded on the other stream that uses it */
+    OK(tarn_free_on(used, world.stream)); /* no mark can be recorded on the other stream that uses
+                                             it */
     OK(tarn_pinned_free(world.pinned));
     GIVES(tarn_alloc_on(world.stream, 100 * MIB, &fresh), TARN_ERROR_SHUTDOWN);
     CHECK(!fresh);

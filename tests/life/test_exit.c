@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The end of a process with threads at full speed in every part of tarn: it ends at once, without a crash, with the status that the
- * program gave. And exec() after use: the new program inherits nothing. */
+/* The end of a process with threads at full speed in every part of tarn: it ends at once, without a
+ * crash, with the status that the program gave. And exec() after use: the new program inherits
+ * nothing. */
 #include "support/every_call.h"
 
 #include <dirent.h>
@@ -29,7 +30,7 @@ static int rounds(void)
     return 3 * (times ? atoi(times) : 1);
 }
 
-/* Threads at work -------------------------------------------------------------------------------------------------- */
+/* Threads at work ------------------------------------------------------------------------------ */
 
 static char folder[64];
 
@@ -152,7 +153,7 @@ static void start_all(void)
     usleep(2000);
 }
 
-/* Ends ------------------------------------------------------------------------------------------------------------- */
+/* Ends ----------------------------------------------------------------------------------------- */
 
 static void by_exit(void)
 {
@@ -247,7 +248,7 @@ static void exit_handlers_use_tarn(void **state)
     ends_well(with_a_handler);
 }
 
-/* exec() ----------------------------------------------------------------------------------------------------------- */
+/* exec() --------------------------------------------------------------------------------------- */
 
 static char *const arguments[] = {(char *)"files", NULL};
 

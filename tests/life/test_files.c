@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A program that has closed its standard streams, as daemons do: no file of tarn takes their numbers, so that what the program still
- * writes there as messages goes nowhere, and into no memory. */
+/* A program that has closed its standard streams, as daemons do: no file of tarn takes their
+ * numbers, so that what the program still writes there as messages goes nowhere, and into no
+ * memory. */
 #include "support/every_call.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Threads that end, captures that end and streams that are retired, while another thread's first use of memory, and of a handle, tells the
- * device layer what to do then. ThreadSanitizer is what looks on. */
+/* Threads that end, captures that end and streams that are retired, while another thread's first
+ * use of memory, and of a handle, tells the device layer what to do then. ThreadSanitizer is what
+ * looks on. */
 #include "handle/fake.h"
 
 static atomic_int running;
@@ -56,7 +57,8 @@ static void test_a_first_use_beside_ends(void **state)
 {
     (void)state;
     tarn_library library = fake_register(0, false);
-    void *(*const functions[])(void *) = {make_threads, capture_and_retire, use_memory_and_a_handle};
+    void *(*const functions[])(void *) = {make_threads, capture_and_retire,
+                                          use_memory_and_a_handle};
     enum { COUNT = sizeof functions / sizeof *functions };
     pthread_t threads[COUNT];
     atomic_store(&running, 1);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* fork(), in every state that tarn can be in. A child of a process that used tarn gets TARN_ERROR_FORKED from every call, or the
- * answer that the header gives; nothing hangs, whatever lock another thread of the parent had, no call reaches the driver, and the
- * parent never notices. */
+/* fork(), in every state that tarn can be in. A child of a process that used tarn gets
+ * TARN_ERROR_FORKED from every call, or the answer that the header gives; nothing hangs, whatever
+ * lock another thread of the parent had, no call reaches the driver, and the parent never
+ * notices. */
 #include "driver/host/host.h"
 #include "support/every_call.h"
 
@@ -25,7 +26,7 @@
 
 #include <cmocka.h>
 
-/* What a child does ------------------------------------------------------------------------------------------------ */
+/* What a child does ---------------------------------------------------------------------------- */
 
 static uint64_t driver_calls(void)
 {
@@ -36,7 +37,8 @@ static uint64_t driver_calls(void)
     return sum;
 }
 
-/* Another thread of the parent may have had any lock, so none may be taken; the sanitizers' own functions stand in the way of a look. */
+/* Another thread of the parent may have had any lock, so none may be taken; the sanitizers' own
+ * functions stand in the way of a look. */
 static bool forbids_locks;
 
 #if defined(__has_feature)
@@ -102,7 +104,8 @@ static void all_is_refused_in_threads(void)
 {
     const char *sanitizer = getenv("TARN_SANITIZE");
     if (sanitizer && *sanitizer)
-        return; /* one takes a child's thread for the parent's at the same address, one needs a lock of the parent's for it */
+        return; /* one takes a child's thread for the parent's at the same address, one needs a lock
+                   of the parent's for it */
     for (int i = 0; i < 3; i++) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, refused_in_a_thread, NULL) == 0);
@@ -139,7 +142,7 @@ static void children(void)
     in_child(a_child_of_a_child);
 }
 
-/* States ----------------------------------------------------------------------------------------------------------- */
+/* States --------------------------------------------------------------------------------------- */
 
 static void with_one_of_everything(void)
 {
@@ -257,7 +260,8 @@ static void with_a_live_page_and_metrics(void)
     snprintf(page, sizeof page, "%s/tarn-%ld", path, (long)getpid());
     snprintf(metrics, sizeof metrics, "%s/metrics", path);
     CHECK(setenv("TARN_METRICS", metrics, 1) == 0 && setenv("TARN_METRICS_INTERVAL", "1", 1) == 0);
-    const tarn_live_options options = {.size = sizeof options, .directory = path, .interval_ms = 10};
+    const tarn_live_options options = {
+        .size = sizeof options, .directory = path, .interval_ms = 10};
     world.block = alloc_on(lease(0), 1000);
     OK(tarn_live_start(&options));
     children();
@@ -327,7 +331,7 @@ static void every_state(void **state)
     }
 }
 
-/* While others hold every lock ------------------------------------------------------------------------------------- */
+/* While others hold every lock ----------------------------------------------------------------- */
 
 static atomic_bool storm_ends;
 
@@ -380,7 +384,8 @@ static void blow_pools(tarn_stream own)
 static void blow_captures(tarn_stream own)
 {
     void *graph = NULL;
-    if (tarn_capture_begin(own, TARN_CAPTURE_RELAXED) == TARN_OK && tarn_capture_end(own, &graph) == TARN_OK)
+    if (tarn_capture_begin(own, TARN_CAPTURE_RELAXED) == TARN_OK &&
+        tarn_capture_end(own, &graph) == TARN_OK)
         OK(tarn_host_graph_destroy(graph));
 }
 
@@ -519,7 +524,7 @@ static void a_child_never_waits_for_a_thread_that_it_does_not_have(void **state)
     in_child(fork_in_a_storm);
 }
 
-/* While another thread uses tarn for the first time ---------------------------------------------------------------- */
+/* While another thread uses tarn for the first time -------------------------------------------- */
 
 static atomic_bool began, ended;
 
@@ -550,7 +555,8 @@ static void fork_in_the_first_use(void)
 {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, first_use, NULL) == 0);
-    CHECK(pthread_detach(thread) == 0); /* a child could not join it, which the thread sanitizer would have it do */
+    CHECK(pthread_detach(thread) == 0); /* a child could not join it, which the thread sanitizer
+                                           would have it do */
     while (!atomic_load(&began))
         ;
     for (volatile int turn = 0; turn < delay; turn = turn + 1)

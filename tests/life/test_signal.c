@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Signals that come all the time, to threads that are anywhere in tarn, with handlers that do nothing: calls of the system are
- * interrupted, and none of that is seen by the caller. tarn's own threads get none. */
+/* Signals that come all the time, to threads that are anywhere in tarn, with handlers that do
+ * nothing: calls of the system are interrupted, and none of that is seen by the caller. tarn's own
+ * threads get none. */
 #include "base/thread/thread.h"
 #include "support/every_call.h"
 
@@ -162,7 +163,8 @@ static void use_others(tarn_stream own)
     OK(tarn_pool_release(pool));
 }
 
-static void (*const uses[])(tarn_stream own) = {use_memory, wait_for_work, write_files, send_shares, use_others};
+static void (*const uses[])(tarn_stream own) = {use_memory, wait_for_work, write_files, send_shares,
+                                                use_others};
 
 static pthread_t threads[THREADS];
 static atomic_int at_work;
@@ -177,7 +179,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Signals to each thread by turns, as fast as they go, and to the process, whichever thread gets those. */
+/* Signals to each thread by turns, as fast as they go, and to the process, whichever thread gets
+ * those. */
 static void a_storm_of_signals_is_not_seen(void **state)
 {
     (void)state;

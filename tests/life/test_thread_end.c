@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Threads that end in the middle of something: of a capture, a scope, a lease, with a cache full of blocks that others free, and whose
- * destructors use tarn after tarn's own has run. What was theirs is given up without a driver call, others can end what they began,
- * and nothing grows, however many come and go. */
+/* Threads that end in the middle of something: of a capture, a scope, a lease, with a cache full of
+ * blocks that others free, and whose destructors use tarn after tarn's own has run. What was theirs
+ * is given up without a driver call, others can end what they began, and nothing grows, however
+ * many come and go. */
 #include "support/clearing.h"
 #include "support/every_call.h"
 
@@ -62,7 +63,7 @@ static void all_is_given_back(void)
     nothing_is_left(1);
 }
 
-/* Things to end in the middle of ---------------------------------------------------------------------------------- */
+/* Things to end in the middle of --------------------------------------------------------------- */
 
 static void *take_and_end(void *argument)
 {
@@ -248,7 +249,7 @@ static void with_settings_and_regions(void)
     OK(tarn_pinned_trim(0));
 }
 
-/* Destructors that use tarn ---------------------------------------------------------------------------------------- */
+/* Destructors that use tarn -------------------------------------------------------------------- */
 
 static int last_round;
 
@@ -267,14 +268,16 @@ static void use_again(void)
     OK(tarn_host_graph_destroy(graph));
 }
 
-/* The thread sanitizer ends what it has of a thread in the last rounds, after which a lock is a crash. */
+/* The thread sanitizer ends what it has of a thread in the last rounds, after which a lock is a
+ * crash. */
 static bool sanitizer_ends_threads(void)
 {
     const char *sanitizer = getenv("TARN_SANITIZE");
     return sanitizer && strcmp(sanitizer, "thread") == 0;
 }
 
-/* Runs once a round, up to PTHREAD_DESTRUCTOR_ITERATIONS: a value that is set again is destroyed again. */
+/* Runs once a round, up to PTHREAD_DESTRUCTOR_ITERATIONS: a value that is set again is destroyed
+ * again. */
 static void destructor(pthread_key_t key, void *value)
 {
     uintptr_t round = (uintptr_t)value;
@@ -295,7 +298,8 @@ static void late(void *value)
 
 static void *end_with_destructors(void *argument)
 {
-    CHECK(pthread_setspecific(early_key, (void *)1) == 0 && pthread_setspecific(late_key, (void *)1) == 0);
+    CHECK(pthread_setspecific(early_key, (void *)1) == 0 &&
+          pthread_setspecific(late_key, (void *)1) == 0);
     take();
     give();
     return argument;
@@ -310,8 +314,8 @@ static void destructors_use_tarn(void)
     OK(workspaces_clear_all(&(tarn_workspace_cleared){0}));
 }
 
-/* As often as the system runs them: the thread that tarn begins in the last one, nobody ends. Its memory is available all the same; a
- * handle would stay its own. */
+/* As often as the system runs them: the thread that tarn begins in the last one, nobody ends. Its
+ * memory is available all the same; a handle would stay its own. */
 static void destructors_use_tarn_to_the_last(void **state)
 {
     (void)state;
@@ -323,7 +327,7 @@ static void destructors_use_tarn_to_the_last(void **state)
     all_is_given_back();
 }
 
-/* All of them ------------------------------------------------------------------------------------------------------ */
+/* All of them ---------------------------------------------------------------------------------- */
 
 static void each_leaves_nothing(void **state)
 {

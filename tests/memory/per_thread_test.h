@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The vendor's per-thread default stream, on a simulated driver: a slot for each thread behind one constant, and memory that goes from
- * thread to thread. Included after driver/cuda_test.h or driver/hip_test.h, with DRIVER and LIBRARY. TARN_SEED chooses the storm. */
+/* The vendor's per-thread default stream, on a simulated driver: a slot for each thread behind one
+ * constant, and memory that goes from thread to thread. Included after driver/cuda_test.h or
+ * driver/hip_test.h, with DRIVER and LIBRARY. TARN_SEED chooses the storm. */
 #ifndef TARN_TESTS_MEMORY_PER_THREAD_TEST_H
 #define TARN_TESTS_MEMORY_PER_THREAD_TEST_H
 
@@ -106,7 +107,8 @@ static void synchronize(struct worker *worker)
     GOOD(tarn_stream_synchronize(worker->stream));
 }
 
-/* Work that has begun and does not end before the gate opens: then it reads the block, which is free by then. */
+/* Work that has begun and does not end before the gate opens: then it reads the block, which is
+ * free by then. */
 static void take_use_and_free(struct worker *worker)
 {
     void *block = NULL;
@@ -115,7 +117,8 @@ static void take_use_and_free(struct worker *worker)
     worker->block = block;
     GOOD(driver->set(0, (uintptr_t)block, 0xAA, 8 * MIB, PER_THREAD));
     GOOD(driver->call(0, PER_THREAD, wait_at, &worker->gate));
-    GOOD(driver->copy(0, (uintptr_t)worker->seen, (uintptr_t)block, sizeof worker->seen, PER_THREAD));
+    GOOD(driver->copy(0, (uintptr_t)worker->seen, (uintptr_t)block, sizeof worker->seen,
+                      PER_THREAD));
     GOOD(tarn_free(block));
 }
 
@@ -141,7 +144,7 @@ static bool saw(const struct worker *worker, unsigned char value)
     return true;
 }
 
-/* ---- Slots ------------------------------------------------------------------------------------------------------- */
+/* ---- Slots ---- */
 
 static void each_thread_has_a_slot_behind_the_vendors_constant(void **state)
 {
@@ -232,7 +235,7 @@ static void another_threads_slot_is_refused_where_the_driver_would_be_asked(void
     trimmed_to_nothing();
 }
 
-/* ---- Order ------------------------------------------------------------------------------------------------------- */
+/* ---- Order ---- */
 
 static void a_freed_block_of_a_busy_thread_goes_to_no_other(void **state)
 {
@@ -325,12 +328,14 @@ static void a_block_waits_for_another_threads_stream(void **state)
     trimmed_to_nothing();
 }
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
-/* How a capture begins on a blocking stream of the program's own, beside which the legacy stream cannot be used. */
+/* How a capture begins on a blocking stream of the program's own, beside which the legacy stream
+ * cannot be used. */
 enum beginning { UNKNOWN, ANNOUNCED, ANNOUNCED_ALONE };
 
-/* A capture is neither ended nor spoilt by what is learnt of threads' streams meanwhile, and no slot changes its thread. */
+/* A capture is neither ended nor spoilt by what is learnt of threads' streams meanwhile, and no
+ * slot changes its thread. */
 static void survives(enum beginning beginning)
 {
     struct worker a, b, c;
@@ -414,7 +419,7 @@ static void memory_of_threads_is_had_beside_a_capture(void **state)
     trimmed_to_nothing();
 }
 
-/* ---- A storm ----------------------------------------------------------------------------------------------------- */
+/* ---- A storm ---- */
 
 #define EDGE 64
 #define BOXES 8
@@ -462,7 +467,8 @@ static void read_on_own(const struct parcel *parcel)
     reading->pattern = parcel->pattern;
     reading->edge = edge;
     GOOD(driver->copy(0, (uintptr_t)reading->edges, start, edge, PER_THREAD));
-    GOOD(driver->copy(0, (uintptr_t)reading->edges + EDGE, start + parcel->size - edge, edge, PER_THREAD));
+    GOOD(driver->copy(0, (uintptr_t)reading->edges + EDGE, start + parcel->size - edge, edge,
+                      PER_THREAD));
     pthread_mutex_lock(&storm_lock);
     reading->next = readings;
     readings = reading;
@@ -500,8 +506,9 @@ static void *storm_thread(void *argument)
     uint64_t random = (uint64_t)(uintptr_t)argument * 0x9e3779b97f4a7c15u | 1;
     tarn_stream own = own_stream();
     for (int i = 0; i < SMALL_RUN; i++) {
-        struct parcel parcel = {.size = 1 + (size_t)storm_below(&random, storm_below(&random, 3) ? 20000 : 5 * MIB),
-                                .pattern = (unsigned char)(1 + storm_below(&random, 255))};
+        struct parcel parcel = {
+            .size = 1 + (size_t)storm_below(&random, storm_below(&random, 3) ? 20000 : 5 * MIB),
+            .pattern = (unsigned char)(1 + storm_below(&random, 255))};
         void *block = NULL;
         GOOD(tarn_alloc_on(own, parcel.size, &block));
         parcel.block = block;
@@ -509,7 +516,8 @@ static void *storm_thread(void *argument)
         if (storm_below(&random, 4) == 0)
             GOOD(driver->call(0, PER_THREAD, nap, NULL));
         GOOD(driver->set(0, (uintptr_t)block, parcel.pattern, edge, PER_THREAD));
-        GOOD(driver->set(0, (uintptr_t)block + parcel.size - edge, parcel.pattern, edge, PER_THREAD));
+        GOOD(driver->set(0, (uintptr_t)block + parcel.size - edge, parcel.pattern, edge,
+                         PER_THREAD));
         if (storm_below(&random, 3)) {
             read_on_own(&parcel);
             GOOD(tarn_free(block));
@@ -557,7 +565,8 @@ static int storm(void)
     const char *text = getenv("TARN_SEED");
     uint64_t seed = text ? strtoull(text, NULL, 0) : 20261122;
     pthread_t trims, captures, threads[AT_ONCE];
-    NEED(tarn_free(tarn_malloc(1)) == TARN_OK); /* all layers know each other before the threads begin */
+    NEED(tarn_free(tarn_malloc(1)) == TARN_OK); /* all layers know each other before the threads
+                                                   begin */
     NEED(pthread_create(&trims, NULL, storm_trims, NULL) == 0);
     NEED(pthread_create(&captures, NULL, storm_captures, NULL) == 0);
     for (int round = 0; round < ROUNDS; round++) {
@@ -584,7 +593,8 @@ static int storm(void)
             wrong += i % EDGE < reading->edge && reading->edges[i] != reading->pattern;
         free(reading);
     }
-    fprintf(stderr, "seed %llu: %zu readings, %zu bytes wrong\n", (unsigned long long)seed, all, wrong);
+    fprintf(stderr, "seed %llu: %zu readings, %zu bytes wrong\n", (unsigned long long)seed, all,
+            wrong);
     NEED(all > ROUNDS * AT_ONCE && wrong == 0);
     NEED(tarn_device_trim(0, 0) == TARN_OK);
     NEED(reserved() == 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of plans share: the file of the plan, a process that follows it on a device of 256 MiB, and requests of which a step fails. */
+/* What the tests of plans share: the file of the plan, a process that follows it on a device of 256
+ * MiB, and requests of which a step fails. */
 #ifndef TESTS_MEMORY_PLAN_TEST_H
 #define TESTS_MEMORY_PLAN_TEST_H
 
@@ -48,15 +49,18 @@ static inline void use_file(void)
     host_start_with(1, MEMORY);
 }
 
-/* A request during which the n-th driver call, or host allocation, fails. It is served all the same, or gives NULL. */
-static inline void *alloc_with_failure(tarn_pool *pool, tarn_stream stream, size_t bytes, uint64_t n, bool host)
+/* A request during which the n-th driver call, or host allocation, fails. It is served all the
+ * same, or gives NULL. */
+static inline void *alloc_with_failure(tarn_pool *pool, tarn_stream stream, size_t bytes,
+                                       uint64_t n, bool host)
 {
     void *block = NULL;
     if (host)
         pages_fail(n, false);
     else
         OK(tarn_host_fail_set(-1, n, false, TARN_ERROR_OUT_OF_MEMORY));
-    tarn_status status = pool ? tarn_pool_alloc(pool, stream, bytes, &block) : tarn_alloc_on(stream, bytes, &block);
+    tarn_status status =
+        pool ? tarn_pool_alloc(pool, stream, bytes, &block) : tarn_alloc_on(stream, bytes, &block);
     pages_fail(0, false);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     CHECK((status == TARN_OK) == (block != NULL));

@@ -45,7 +45,7 @@ static inline bool reaches(int device, const void *address)
     return tarn_host_extent_get(device, address, 1, &extent) == TARN_OK && extent.accessible;
 }
 
-/* ---- Another process: the test's program, run again in a role ---------------------------------------------------- */
+/* ---- Another process: the test's program, run again in a role ---- */
 
 struct side {
     pid_t process;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A thread begins a capture and ends. Nobody can end the capture then, as long as its stream exists. Once it was aborted and the stream
- * returned, or retired and destroyed, or was a shared one, nothing is barred any more, and the memory of the stream is in no danger. */
+/* A thread begins a capture and ends. Nobody can end the capture then, as long as its stream
+ * exists. Once it was aborted and the stream returned, or retired and destroyed, or was a shared
+ * one, nothing is barred any more, and the memory of the stream is in no danger. */
 #include "support/host.h"
 
 #include "driver/driver.h"
@@ -70,7 +71,8 @@ static void a_returned_stream_bars_nothing(void **state)
     for (int round = 0; round < 8; round++) {
         tarn_pool *pool = pool_with((tarn_pool_options){0});
         tarn_stream stream = lease(0), other = lease(0);
-        unsigned char *block = alloc_in(pool, stream, 3 * MIB), *small = alloc_in(pool, stream, 900);
+        unsigned char *block = alloc_in(pool, stream, 3 * MIB),
+                      *small = alloc_in(pool, stream, 900);
         void *plain = alloc_on(stream, MIB), *freed = alloc_on(stream, 40 * MIB);
         uint64_t start = time_now();
         memset(block, 5, 3 * MIB);
@@ -78,7 +80,8 @@ static void a_returned_stream_bars_nothing(void **state)
         work_on(stream, block, 3 * MIB, LATE_NS);
         work_on(stream, freed, 40 * MIB, LATE_NS);
         OK(tarn_free(freed));
-        abandon(stream, round & 1 ? pool : NULL, round & 2 ? TARN_CAPTURE_GLOBAL : TARN_CAPTURE_THREAD_LOCAL,
+        abandon(stream, round & 1 ? pool : NULL,
+                round & 2 ? TARN_CAPTURE_GLOBAL : TARN_CAPTURE_THREAD_LOCAL,
                 round & 1 && round & 4 ? ANNOUNCED : BY_TARN);
         GIVES(tarn_stream_return(stream), TARN_ERROR_CAPTURE); /* it is still known */
         OK(tarn_capture_abort(stream));
@@ -143,7 +146,8 @@ static tarn_stream shared(int priority)
     return stream;
 }
 
-/* Each call gives another of the streams that there are, and the one that was aborted is not among them. */
+/* Each call gives another of the streams that there are, and the one that was aborted is not among
+ * them. */
 static void go_round(tarn_stream gone)
 {
     tarn_stream all[TARN_STREAM_SHARED_COUNT];
@@ -156,7 +160,8 @@ static void go_round(tarn_stream gone)
         }
 }
 
-/* Nobody returns a shared stream, so the abort itself ends it, and others get a fresh one in its place. */
+/* Nobody returns a shared stream, so the abort itself ends it, and others get a fresh one in its
+ * place. */
 static void a_shared_stream_gets_a_successor(void **state)
 {
     (void)state;
@@ -171,7 +176,8 @@ static void a_shared_stream_gets_a_successor(void **state)
         work_on(stream, freed, 40 * MIB, LATE_NS);
         OK(tarn_free(freed));
         OK(tarn_stream_set(stream));
-        abandon(stream, round & 1 ? pool : NULL, round & 2 ? TARN_CAPTURE_GLOBAL : TARN_CAPTURE_THREAD_LOCAL,
+        abandon(stream, round & 1 ? pool : NULL,
+                round & 2 ? TARN_CAPTURE_GLOBAL : TARN_CAPTURE_THREAD_LOCAL,
                 round & 1 && round & 4 ? ANNOUNCED : BY_TARN);
         OK(tarn_capture_abort(stream));
         GIVES(tarn_stream_query(stream), TARN_ERROR_INVALID_STREAM);
@@ -180,7 +186,8 @@ static void a_shared_stream_gets_a_successor(void **state)
         GIVES(tarn_stream_get(0, &current), TARN_ERROR_INVALID_STREAM); /* it was the thread's */
         OK(tarn_stream_set(TARN_STREAM_LEGACY));
         verify(0);
-        void *rest = alloc_on(joined, 220 * MIB); /* with what was freed, but not before that work has ended */
+        void *rest = alloc_on(joined, 220 * MIB); /* with what was freed, but not before that work
+                                                     has ended */
         CHECK(time_now() >= start + LATE_NS);
         OK(tarn_free(rest));
         nothing_is_barred(pool);
@@ -193,7 +200,8 @@ static void a_shared_stream_gets_a_successor(void **state)
     }
 }
 
-/* A capture whose thread lives is ended by that thread, on a shared stream as on any; and one that is relaxed by any. */
+/* A capture whose thread lives is ended by that thread, on a shared stream as on any; and one that
+ * is relaxed by any. */
 static void a_shared_stream_whose_capture_can_be_ended_stays(void **state)
 {
     (void)state;
@@ -207,7 +215,8 @@ static void a_shared_stream_whose_capture_can_be_ended_stays(void **state)
     GIVES(tarn_capture_abort(stream), TARN_ERROR_INVALID_ARGUMENT);
 }
 
-/* The end of an invalidated capture fails, and the capture is over. HIP's stream says that it captures all the same. */
+/* The end of an invalidated capture fails, and the capture is over. HIP's stream says that it
+ * captures all the same. */
 static void an_invalidated_capture_bars_nothing(void **state)
 {
     (void)state;

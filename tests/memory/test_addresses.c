@@ -52,10 +52,12 @@ static struct seen look(size_t wanted)
 /* What arena_find_locked() has always promised, from the two longest stretches. */
 static uintptr_t place_for(const struct seen *seen, size_t wanted)
 {
-    size_t start = seen->start, length = seen->length, keep = arena->size / GRANULE / ARENA_ADDRESS_FACTOR;
+    size_t start = seen->start, length = seen->length,
+           keep = arena->size / GRANULE / ARENA_ADDRESS_FACTOR;
     if (length < wanted)
         return 0;
-    size_t margin = length / 4 < length - wanted ? length / 4 : length - wanted, above = length - margin - wanted;
+    size_t margin = length / 4 < length - wanted ? length / 4 : length - wanted,
+           above = length - margin - wanted;
     if ((above > margin ? above : margin) < keep) {
         margin = 0;
         if (seen->second >= wanted) {
@@ -92,7 +94,8 @@ static void check_room(uint64_t *random)
     CHECK(room == (end - at) * GRANULE);
 }
 
-/* Claims where the arena finds room, or at the high end, or anywhere; with few and with many stretches. */
+/* Claims where the arena finds room, or at the high end, or anywhere; with few and with many
+ * stretches. */
 static void searches_give_what_a_look_at_every_granule_gives(void **state)
 {
     (void)state;
@@ -108,8 +111,8 @@ static void searches_give_what_a_look_at_every_granule_gives(void **state)
         if (used < most && random_next(&random) % 3) {
             size_t size = (random_next(&random) % (step % 7 ? 40 : 900) + 1) * GRANULE;
             mutex_lock(&arena->lock);
-            uintptr_t start =
-                random_next(&random) % 4 ? arena_find_locked(arena, size) : arena_find_high_locked(arena, size);
+            uintptr_t start = random_next(&random) % 4 ? arena_find_locked(arena, size)
+                                                       : arena_find_high_locked(arena, size);
             if (start)
                 arena_claim_locked(arena, start, size);
             mutex_unlock(&arena->lock);

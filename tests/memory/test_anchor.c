@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned memory stays where it is, at its address and with its physical memory, whatever becomes of the block, the heap
- * and the rest of the device; and nothing else is kept by it. */
+/* Pinned memory stays where it is, at its address and with its physical memory, whatever becomes of
+ * the block, the heap and the rest of the device; and nothing else is kept by it. */
 #include "base/pages.h"
 #include "driver/driver.h"
 #include "support/host.h"
@@ -82,7 +82,8 @@ static void a_pin_keeps_its_own_pieces_and_no_others(void **state)
     nothing_is_left(0);
 }
 
-/* A growth takes idle free memory of its own heap, of others' through the ladder, and maps what is busy a second time. */
+/* A growth takes idle free memory of its own heap, of others' through the ladder, and maps what is
+ * busy a second time. */
 static void pinned_memory_is_given_to_nobody(void **state)
 {
     (void)state;
@@ -98,7 +99,8 @@ static void pinned_memory_is_given_to_nobody(void **state)
             OK(tarn_free(blocks[i]));
         }
         char *wide = alloc_on(own, 6 * PIECE);
-        CHECK(piece_at(blocks[2]) == pinned && ledger_of(0).created == 8 * PIECE); /* the four around it moved */
+        /* The four around it moved */
+        CHECK(piece_at(blocks[2]) == pinned && ledger_of(0).created == 8 * PIECE);
         for (int i = 0; i < 6; i++)
             CHECK(piece_at(wide + (size_t)i * PIECE) != pinned);
         verify(0);

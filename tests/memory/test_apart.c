@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Large blocks of many threads, each on a stream of its own: what a heap counts by itself is in the statistics whenever nobody allocates,
- * whatever goes on between: pools that end, streams that are retired, blocks that others free or use, resets, trims, readers.
- * TARN_STORM_STEPS is the length. */
+/* Large blocks of many threads, each on a stream of its own: what a heap counts by itself is in the
+ * statistics whenever nobody allocates, whatever goes on between: pools that end, streams that are
+ * retired, blocks that others free or use, resets, trims, readers. TARN_STORM_STEPS is the
+ * length. */
 #include "support/host.h"
 
 #include <pthread.h>
@@ -87,7 +88,8 @@ static void take(struct blower *blower, int i)
 {
     size_t size = random_size(&blower->random);
     bool of_pool = blower->pool && random_next(&blower->random) % 4 == 0;
-    blower->own[i].block = of_pool ? alloc_in(blower->pool, blower->stream, size) : alloc_on(blower->stream, size);
+    blower->own[i].block =
+        of_pool ? alloc_in(blower->pool, blower->stream, size) : alloc_on(blower->stream, size);
     blower->own[i].size = size;
     blower->of_pool[i] = of_pool;
 }
@@ -152,9 +154,13 @@ static void check_at_rest(void)
     tarn_stats stats = stats_of(0);
     CHECK(stats.allocation[TARN_STAT_ALL].current == blocks);
     CHECK(stats.requested_bytes[TARN_STAT_ALL].current == bytes);
-    CHECK(stats.allocation[TARN_STAT_ALL].allocated - stats.allocation[TARN_STAT_ALL].freed == blocks);
-    CHECK(stats.allocation[TARN_STAT_SMALL_POOL].current + stats.allocation[TARN_STAT_LARGE_POOL].current == blocks);
-    CHECK(stats.allocated_bytes[TARN_STAT_ALL].peak >= stats.allocated_bytes[TARN_STAT_ALL].current);
+    CHECK(stats.allocation[TARN_STAT_ALL].allocated - stats.allocation[TARN_STAT_ALL].freed ==
+          blocks);
+    CHECK(stats.allocation[TARN_STAT_SMALL_POOL].current +
+              stats.allocation[TARN_STAT_LARGE_POOL].current ==
+          blocks);
+    CHECK(stats.allocated_bytes[TARN_STAT_ALL].peak >=
+          stats.allocated_bytes[TARN_STAT_ALL].current);
     for (int i = 0; i < THREADS; i++) {
         blocks = bytes = 0;
         for (int k = 0; k < OWN && blowers[i].pool; k++)
@@ -250,7 +256,8 @@ static void a_pool_begins_with_nothing_counted(void **state)
     for (int i = 0; i < 4; i++) {
         tarn_pool *pool = pool_with((tarn_pool_options){0});
         tarn_stats stats = pool_stats_of(pool);
-        CHECK(stats.allocation[TARN_STAT_ALL].current == 0 && stats.allocation[TARN_STAT_ALL].freed == 0);
+        CHECK(stats.allocation[TARN_STAT_ALL].current == 0 &&
+              stats.allocation[TARN_STAT_ALL].freed == 0);
         OK(tarn_free(alloc_in(pool, stream, 3 * MIB)));
         stats = stats_of(0);
         CHECK(stats.allocation[TARN_STAT_ALL].allocated == 2 * i + 1 &&

@@ -78,7 +78,8 @@ static void claimed_addresses_never_overlap_and_all_can_be_claimed(void **state)
             uintptr_t start = claim(size);
             if (!start)
                 continue;
-            CHECK(start % GRANULE == 0 && start >= arena->base && start + size <= arena->base + arena->size);
+            CHECK(start % GRANULE == 0 && start >= arena->base &&
+                  start + size <= arena->base + arena->size);
             for (size_t i = 0; i < used; i++)
                 CHECK(start + size <= claims[i].start || claims[i].start + claims[i].size <= start);
             size_t room = room_above(start + size - GRANULE);
@@ -109,7 +110,8 @@ static void pieces_are_created_up_to_the_limit_and_counted(void **state)
     OK(tarn_device_limit_set(0, 3 * GRANULE));
     struct piece *first = create(2 * GRANULE), *refused = NULL;
     uint64_t creates = calls_of(0, "create");
-    GIVES(piece_create(&arena->store, 2 * GRANULE, CHARGE_GROWTH, &refused), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(piece_create(&arena->store, 2 * GRANULE, CHARGE_GROWTH, &refused),
+          TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!refused && calls_of(0, "create") == creates && arena->reserved == 2 * GRANULE);
     struct piece *second = create(GRANULE);
     OK(tarn_device_limit_set(0, 0)); /* below what is reserved */
@@ -117,7 +119,8 @@ static void pieces_are_created_up_to_the_limit_and_counted(void **state)
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     GIVES(piece_create(&arena->store, MEMORY, CHARGE_GROWTH, &refused),
           TARN_ERROR_OUT_OF_MEMORY); /* the driver's word */
-    CHECK(arena->reserved == 3 * GRANULE && stats_of(0).reserved_bytes[0].current == (int64_t)(3 * GRANULE));
+    CHECK(arena->reserved == 3 * GRANULE &&
+          stats_of(0).reserved_bytes[0].current == (int64_t)(3 * GRANULE));
     OK(piece_release(first));
     OK(piece_release(second));
     nothing_left();
@@ -129,7 +132,8 @@ static void a_piece_that_the_driver_does_not_take_back_goes_to_the_cache(void **
     struct piece *piece = create(GRANULE);
     OK(tarn_host_fail_set(kind_of("release"), 1, false, TARN_ERROR_DRIVER));
     GIVES(piece_release(piece), TARN_ERROR_DRIVER);
-    CHECK(arena->store.unmapped.first == piece && arena->store.unmapped.bytes == GRANULE && arena->reserved == GRANULE);
+    CHECK(arena->store.unmapped.first == piece && arena->store.unmapped.bytes == GRANULE &&
+          arena->reserved == GRANULE);
     nothing_left();
 }
 
@@ -195,13 +199,15 @@ static void pieces_are_mapped_in_order_and_unmapped_together(void **state)
     }
     uint64_t unmaps = calls_of(0, "unmap");
     OK(pieces_unmap(arena, start, 6 * GRANULE, &back));
-    CHECK(calls_of(0, "unmap") == unmaps + 1 && back.bytes == 6 * GRANULE && !arena_piece(arena, start));
+    CHECK(calls_of(0, "unmap") == unmaps + 1 && back.bytes == 6 * GRANULE &&
+          !arena_piece(arena, start));
     arena_unclaim(arena, start, 6 * GRANULE);
     pieces_to_unmapped(arena, &back);
     nothing_left();
 }
 
-static void a_mapping_that_fails_leaves_every_piece_in_the_cache_and_the_addresses_claimed(void **state)
+static void
+a_mapping_that_fails_leaves_every_piece_in_the_cache_and_the_addresses_claimed(void **state)
 {
     (void)state;
     static const char *const kinds[] = {"map", "map", "map", "set_access"};
@@ -210,11 +216,14 @@ static void a_mapping_that_fails_leaves_every_piece_in_the_cache_and_the_address
         for (int k = 0; k < 3; k++)
             pieces_push(&list, create(GRANULE));
         uintptr_t start = claim(3 * GRANULE);
-        OK(tarn_host_fail_set(kind_of(kinds[i]), i < 3 ? (uint64_t)i + 1 : 1, false, TARN_ERROR_MAPPING_LIMIT));
+        OK(tarn_host_fail_set(kind_of(kinds[i]), i < 3 ? (uint64_t)i + 1 : 1, false,
+                              TARN_ERROR_MAPPING_LIMIT));
         size_t left = 1;
         GIVES(pieces_map(arena, &list, start, 0, &left), TARN_ERROR_MAPPING_LIMIT);
-        CHECK(!list.first && list.bytes == 0 && arena->store.unmapped.bytes == 3 * GRANULE && arena->stuck.bytes == 0);
-        CHECK(left == 0 && ledger_of(0).mapped == 0 && room_above(start) == 0 && room_above(start + 3 * GRANULE) > 0);
+        CHECK(!list.first && list.bytes == 0 && arena->store.unmapped.bytes == 3 * GRANULE &&
+              arena->stuck.bytes == 0);
+        CHECK(left == 0 && ledger_of(0).mapped == 0 && room_above(start) == 0 &&
+              room_above(start + 3 * GRANULE) > 0);
         arena_unclaim(arena, start, 3 * GRANULE);
         nothing_left();
     }
@@ -254,14 +263,16 @@ static void the_cache_gives_the_largest_that_fit_and_then_the_smallest_that_cove
     mutex_lock(&arena->lock);
     pieces_from_unmapped_locked(&arena->store, 6 * GRANULE, 6 * GRANULE, &list); /* 5 and 1 */
     mutex_unlock(&arena->lock);
-    CHECK(list.bytes == 6 * GRANULE && list.first->size == GRANULE && list.first->next->size == 5 * GRANULE);
+    CHECK(list.bytes == 6 * GRANULE && list.first->size == GRANULE &&
+          list.first->next->size == 5 * GRANULE);
     pieces_to_unmapped(arena, &list);
     mutex_lock(&arena->lock);
     pieces_from_unmapped_locked(&arena->store, 16 * GRANULE, 20 * GRANULE, &list); /* 7, 5, 3, 1 */
     mutex_unlock(&arena->lock);
     CHECK(list.bytes == 16 * GRANULE);
     mutex_lock(&arena->lock);
-    pieces_from_unmapped_locked(&arena->store, 17 * GRANULE, 17 * GRANULE, &list); /* the 2 is one too many */
+    /* The 2 is one too many */
+    pieces_from_unmapped_locked(&arena->store, 17 * GRANULE, 17 * GRANULE, &list);
     mutex_unlock(&arena->lock);
     CHECK(list.bytes == 16 * GRANULE);
     mutex_lock(&arena->lock);
@@ -292,7 +303,8 @@ int main(void)
         cmocka_unit_test(a_piece_that_the_driver_does_not_take_back_goes_to_the_cache),
         cmocka_unit_test(a_piece_counts_no_longer_once_the_driver_has_it),
         cmocka_unit_test(pieces_are_mapped_in_order_and_unmapped_together),
-        cmocka_unit_test(a_mapping_that_fails_leaves_every_piece_in_the_cache_and_the_addresses_claimed),
+        cmocka_unit_test(
+            a_mapping_that_fails_leaves_every_piece_in_the_cache_and_the_addresses_claimed),
         cmocka_unit_test(pieces_that_cannot_even_be_unmapped_stay_claimed_until_they_can),
         cmocka_unit_test(the_cache_gives_the_largest_that_fit_and_then_the_smallest_that_covers),
     };

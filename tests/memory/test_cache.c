@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The cache: what a thread hands out and takes back without a lock, what other threads free meanwhile, and what is taken
- * from threads that sleep. */
+/* The cache: what a thread hands out and takes back without a lock, what other threads free
+ * meanwhile, and what is taken from threads that sleep. */
 #include "memory/heap/cache.h"
 #include "support/host.h"
 
@@ -92,7 +92,8 @@ static void what_another_thread_frees_is_found_when_it_is_needed(void **state)
     run_in_thread(free_all, blocks);
     CHECK(stats_of(0).allocation[0].current == 0);
     verify(0);
-    GIVES(tarn_free(blocks[0]), TARN_ERROR_DOUBLE_FREE); /* found although the owner has not drained it */
+    /* Found although the owner has not drained it */
+    GIVES(tarn_free(blocks[0]), TARN_ERROR_DOUBLE_FREE);
     for (int i = 0; i < COUNT; i++)
         blocks[i] = alloc_on(own, 4096);
     CHECK(ledger_of(0).created == created);
@@ -151,12 +152,14 @@ static void memory_of_sleeping_threads_is_reclaimed_except_live_blocks(void **st
     for (int i = 0; i < SLEEPERS; i++) {
         sem_init(&sleepers[i].asleep, 0, 0);
         sem_init(&sleepers[i].wake, 0, 0);
-        assert_int_equal(pthread_create(&sleepers[i].thread, NULL, sleep_with_a_full_cache, &sleepers[i]), 0);
+        assert_int_equal(
+            pthread_create(&sleepers[i].thread, NULL, sleep_with_a_full_cache, &sleepers[i]), 0);
         sem_wait(&sleepers[i].asleep); /* one after the other, so that each has slabs of its own */
     }
     CHECK(stats_of(0).allocation[0].current == SLEEPERS);
     OK(tarn_device_trim(0, 0));
-    /* Everything except one slab each is free for the stream; a piece that holds one of them cannot go back. */
+    /* Everything except one slab each is free for the stream; a piece that holds one of them cannot
+     * go back. */
     struct stream *stream = NULL;
     struct heap *heap = NULL;
     OK(stream_find(own, 0, &stream));
@@ -217,7 +220,8 @@ static void counters_are_exact_although_they_are_published_late(void **state)
     for (int i = 0; i < 300; i++)
         OK(tarn_free(blocks[i]));
     tarn_stats stats = stats_of(0);
-    CHECK(stats.allocation[0].current == 0 && stats.allocation[0].allocated == 300 && stats.allocation[0].freed == 300);
+    CHECK(stats.allocation[0].current == 0 && stats.allocation[0].allocated == 300 &&
+          stats.allocation[0].freed == 300);
     CHECK(stats.active_bytes[0].current == 0 && stats.active_bytes[0].allocated == 300 * 1024);
     CHECK(stats.allocated_bytes[0].peak <= 300 * 1024);
     CHECK(stats.allocated_bytes[0].peak + CACHE_UNPUBLISHED >= 300 * 1024);
@@ -308,7 +312,8 @@ static void a_free_makes_the_magazine_that_a_trim_took(void **state)
     const struct cache *cache = NULL;
     for (int i = 0; i < 16; i++)
         blocks[i] = alloc_on(own, 1024);
-    for (cache = heap_of_stream(own)->caches; atomic_load(&cache->thread) != thread_here; cache = cache->next)
+    for (cache = heap_of_stream(own)->caches; atomic_load(&cache->thread) != thread_here;
+         cache = cache->next)
         ;
     OK(tarn_device_trim(0, 0));
     const unsigned class = slab_class(1024);
@@ -324,7 +329,8 @@ static unsigned freed_fast(void **blocks, int count)
 {
     unsigned fast = 0;
     for (int i = 0; i < count; i++) {
-        bool was = cache_give_fast(map_slab(map_get((uintptr_t)blocks[i])), (uintptr_t)blocks[i], thread_here, false);
+        bool was = cache_give_fast(map_slab(map_get((uintptr_t)blocks[i])), (uintptr_t)blocks[i],
+                                   thread_here, false);
         fast += was;
         if (!was)
             OK(tarn_free(blocks[i]));
@@ -332,7 +338,8 @@ static unsigned freed_fast(void **blocks, int count)
     return fast;
 }
 
-/* The slow path is for the blocks that another stream uses: not for their neighbours, and not for those that have them later. */
+/* The slow path is for the blocks that another stream uses: not for their neighbours, and not for
+ * those that have them later. */
 static void only_what_other_streams_use_is_freed_slowly(void **state)
 {
     (void)state;

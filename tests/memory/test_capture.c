@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory while streams capture: allocating, growing, freeing, trimming and record_stream leave a capture whole, whether tarn
- * knows it or not; what was freed for a stream that captures is not given to others before the capture is over. */
+/* Memory while streams capture: allocating, growing, freeing, trimming and record_stream leave a
+ * capture whole, whether tarn knows it or not; what was freed for a stream that captures is not
+ * given to others before the capture is over. */
 #include "../driver/host_test.h"
 
 #include "memory/watch/verify.h"
@@ -79,7 +80,8 @@ static void be_busy(tarn_stream stream, tarn_stream other, bool known)
 {
     unsigned char *blocks[24];
     for (int i = 0; i < 24; i++)
-        blocks[i] = alloc_on(i % 3 ? stream : other, i % 2 ? 512 + (size_t)i : (size_t)i * MIB / 4 + 1);
+        blocks[i] =
+            alloc_on(i % 3 ? stream : other, i % 2 ? 512 + (size_t)i : (size_t)i * MIB / 4 + 1);
     for (int i = 0; i < 24; i += 4)
         assert_ok(tarn_record_stream(blocks[i], i % 8 ? stream : other));
     for (int i = 0; i < 24; i++) {
@@ -184,7 +186,8 @@ static void a_block_used_by_a_capturing_stream_waits_for_its_end(void **state)
         assert_ptr_not_equal(again, block);
         assert_ok(tarn_free(again));
         void *graph = end(user, (enum how)how);
-        assert_ok(tarn_host_work(0, native_of(user), NULL, 0, 1000)); /* what the user does until the mark counts too */
+        /* What the user does until the mark counts too */
+        assert_ok(tarn_host_work(0, native_of(user), NULL, 0, 1000));
         unsigned char *first = alloc_on(stream, 8 * MIB), *second = alloc_on(stream, 9 * MIB);
         assert_ptr_not_equal(first, block);
         assert_ptr_not_equal(second, block);
@@ -251,7 +254,8 @@ static void capture_nothing(tarn_pool *pool, tarn_stream stream)
     assert_ok(tarn_host_graph_destroy(graph));
 }
 
-/* A mark for it is recorded before the capture begins, also if an earlier capture found nothing that needed one. */
+/* A mark for it is recorded before the capture begins, also if an earlier capture found nothing
+ * that needed one. */
 static void what_was_freed_before_a_capture_into_a_pool_serves_others(void **state)
 {
     (void)state;
@@ -366,7 +370,8 @@ static void failures_while_a_stream_captures_are_clean(void **state)
             assert_ok(tarn_record_stream(block, other));
             assert_ok(tarn_host_fail_set(kind, nth, false, TARN_ERROR_DRIVER));
             for (int i = 0; i < 4; i++) {
-                tarn_status status = tarn_alloc_on(i % 2 ? stream : other, (size_t)(i + 1) * 9 * MIB, &fresh[i]);
+                tarn_status status =
+                    tarn_alloc_on(i % 2 ? stream : other, (size_t)(i + 1) * 9 * MIB, &fresh[i]);
                 assert_true(status == TARN_OK || status == TARN_ERROR_DRIVER);
             }
             assert_ok(tarn_free(block));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Blocks that several streams of a capture used, and that are given back inside it (graph_capture_record_stream_reuse): never
- * before the graph has the order, and then when memory would grow otherwise. */
+/* Blocks that several streams of a capture used, and that are given back inside it
+ * (graph_capture_record_stream_reuse): never before the graph has the order, and then when memory
+ * would grow otherwise. */
 #include "support/host.h"
 
 #include "base/pages.h"
@@ -100,9 +101,10 @@ static void join(unsigned count)
         follow(streams[0], streams[i]);
 }
 
-/* ---- By hand ----------------------------------------------------------------------------------------------------- */
+/* ---- By hand ---- */
 
-/* test_graph_capture_reclaim_2_streams and _4_streams: not before the join, not while one is missing, and then at once. */
+/* test_graph_capture_reclaim_2_streams and _4_streams: not before the join, not while one is
+ * missing, and then at once. */
 static void a_block_comes_back_when_all_have_joined(void **state)
 {
     (void)state;
@@ -169,7 +171,8 @@ static void what_the_graph_does_not_know_waits_for_its_end(void **state)
         if (which == OFF)
             OK(tarn_configuration_set("graph_capture_record_stream_reuse:False"));
         tarn_pool *pool = NULL;
-        OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
+        OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0},
+                            &pool));
         void *block = NULL;
         OK(tarn_pool_alloc(pool, streams[0], SIZE, &block));
         if (which == USED_BEFORE)
@@ -271,7 +274,7 @@ static void too_many_last_nodes_are_no_proof(void **state)
         OK(tarn_stream_return(many[i]));
 }
 
-/* ---- Cost -------------------------------------------------------------------------------------------------------- */
+/* ---- Cost ---- */
 
 static void a_node_is_asked_about_once(void **state)
 {
@@ -318,7 +321,7 @@ static void small_blocks_come_back_too(void **state)
     end();
 }
 
-/* ---- Failures ---------------------------------------------------------------------------------------------------- */
+/* ---- Failures ---- */
 
 /* Whether the block came back; calls may fail. */
 static bool try_a_round(void)
@@ -330,9 +333,11 @@ static bool try_a_round(void)
     tarn_event *event = NULL;
     if (!tarn_alloc_on(streams[0], SIZE, &block) && !tarn_event_create(0, &event)) {
         bool well = !tarn_event_record(event, streams[0]) && !tarn_stream_wait(streams[1], event) &&
-                    !tarn_host_work(0, native_of(streams[1]), NULL, 0, 10) && !tarn_record_stream(block, streams[1]);
+                    !tarn_host_work(0, native_of(streams[1]), NULL, 0, 10) &&
+                    !tarn_record_stream(block, streams[1]);
         OK(tarn_free(block));
-        well = well && !tarn_event_record(event, streams[1]) && !tarn_stream_wait(streams[0], event) &&
+        well = well && !tarn_event_record(event, streams[1]) &&
+               !tarn_stream_wait(streams[0], event) &&
                !tarn_host_work(0, native_of(streams[0]), NULL, 0, 10);
         if (well && !tarn_alloc_on(streams[0], SIZE, &again)) {
             back = again == block;
@@ -375,12 +380,13 @@ static void a_failed_proof_proves_nothing(void **state)
     }
 }
 
-/* ---- At random --------------------------------------------------------------------------------------------------- */
+/* ---- At random ---- */
 
 #define NODES 512
 #define BLOCKS 160
 
-/* What the graph has, by what was asked for: each node with all that it is behind; where each stream stands. */
+/* What the graph has, by what was asked for: each node with all that it is behind; where each
+ * stream stands. */
 static struct {
     uint64_t behind[NODES][NODES / 64]; /* itself too */
     driver_node handles[NODES];
@@ -395,7 +401,8 @@ static struct block {
     enum { NEVER, LIVE, FREED } is;
     unsigned users;              /* a bit a stream */
     bool too_many;               /* ... of a user, to be written down */
-    bool could;                  /* its owner was behind its users once, and may have got it back then */
+    bool could;                  /* its owner was behind its users once, and may have got it back
+                                    then */
     uint64_t needed[NODES / 64]; /* last nodes of its users when it was freed */
 } blocks[BLOCKS];
 static unsigned block_count;
@@ -416,7 +423,8 @@ static void model_work(unsigned stream)
     if (graph.nodes == NODES)
         return;
     work(streams[stream]);
-    CHECK(!driver->capture_status(0, native_of(streams[stream]), &capture) && capture.node_count == 1);
+    CHECK(!driver->capture_status(0, native_of(streams[stream]), &capture) &&
+          capture.node_count == 1);
     unsigned node = graph.nodes++;
     graph.handles[node] = capture.nodes[0];
     reach(stream, graph.behind[node]);
@@ -454,8 +462,8 @@ static bool may_come_back(const struct block *block, const uint64_t reached[NODE
     return true;
 }
 
-/* The block that begins at an address: there must be none that is live, or that the stream is not behind. Where one could come
- * back, one does. */
+/* The block that begins at an address: there must be none that is live, or that the stream is not
+ * behind. Where one could come back, one does. */
 static void model_alloc(unsigned stream)
 {
     uint64_t reached[NODES / 64];
@@ -465,7 +473,8 @@ static void model_alloc(unsigned stream)
     void *address = alloc_on(streams[stream], SIZE);
     for (unsigned i = 0; i < block_count; i++) {
         struct block *block = &blocks[i];
-        bool can = block->is == FREED && !block->too_many && block->owner == stream && may_come_back(block, reached);
+        bool can = block->is == FREED && !block->too_many && block->owner == stream &&
+                   may_come_back(block, reached);
         could = could || can;
         block->could = block->could || can;
         if (block->address != address)
@@ -495,7 +504,8 @@ static void model_free(struct block *block)
 
 static void model_step(uint64_t *random)
 {
-    unsigned stream = (unsigned)(random_next(random) % STREAMS), other = (unsigned)(random_next(random) % STREAMS);
+    unsigned stream = (unsigned)(random_next(random) % STREAMS),
+             other = (unsigned)(random_next(random) % STREAMS);
     struct block *block = block_count ? &blocks[random_next(random) % block_count] : NULL;
     if (!graph.takes_part[stream])
         return;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Calls that wait, beside captures that the wait would end: those that tarn was not told about, on each kind of stream that shows them, and
- * on HIP those of every device. The capture goes on, and the call is refused, or does without the wait. */
+/* Calls that wait, beside captures that the wait would end: those that tarn was not told about, on
+ * each kind of stream that shows them, and on HIP those of every device. The capture goes on, and
+ * the call is refused, or does without the wait. */
 #include "driver/driver.h"
 #include "support/host.h"
 
@@ -25,9 +26,10 @@ static bool is_hip(void)
     return strcmp(driver->name, "hip") == 0;
 }
 
-/* ---- What there is ----------------------------------------------------------------------------------------------- */
+/* ---- What there is ---- */
 
-static tarn_stream ours, found; /* of device 0; the work of `found` has not ended, and nothing proves when it has */
+static tarn_stream ours, found; /* of device 0; the work of `found` has not ended, and nothing
+                                   proves when it has */
 static tarn_pool *pool;
 static void *live, *pinned;
 
@@ -47,7 +49,8 @@ static void make(void)
     found = find(0);
     pool = pool_with(options);
     live = alloc_in(pool, ours, MIB);
-    void *freed[] = {alloc_in(pool, found, 2 * MIB), alloc_on(found, 4 * MIB), alloc_on(ours, 3 * MIB)};
+    void *freed[] = {alloc_in(pool, found, 2 * MIB), alloc_on(found, 4 * MIB),
+                     alloc_on(ours, 3 * MIB)};
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1000, &pinned));
     for (int i = 0; i < 3; i++)
         work_on(i < 2 ? found : ours, freed[i], 4096, MS);
@@ -57,7 +60,7 @@ static void make(void)
         OK(tarn_free(freed[i]));
 }
 
-/* ---- The calls --------------------------------------------------------------------------------------------------- */
+/* ---- The calls ---- */
 
 static tarn_status synchronize(void)
 {
@@ -141,7 +144,7 @@ static const struct call {
     {"tarn_alloc_on", allocate, true, false},
 };
 
-/* ---- The captures ------------------------------------------------------------------------------------------------ */
+/* ---- The captures ---- */
 
 static tarn_stream adopted(int device, bool blocking)
 {
@@ -188,8 +191,10 @@ static const struct capture {
     void *(*stream)(int device); /* that captures from then on, begun by the driver */
     bool known;
 } captures[] = {
-    {"a leased stream", of_lease, false},     {"a shared stream", of_shared, false},
-    {"an adopted stream", of_adopted, false}, {"a blocking stream that tarn has never seen", of_blocking, false},
+    {"a leased stream", of_lease, false},
+    {"a shared stream", of_shared, false},
+    {"an adopted stream", of_adopted, false},
+    {"a blocking stream that tarn has never seen", of_blocking, false},
     {"an announced one", announced, true},
 };
 
@@ -200,17 +205,19 @@ static int device_now;
 static bool is_active(void *native)
 {
     struct driver_capture capture = {0};
-    return driver->capture_status(device_now, native, &capture) == TARN_OK && capture.state == DRIVER_CAPTURE_ACTIVE;
+    return driver->capture_status(device_now, native, &capture) == TARN_OK &&
+           capture.state == DRIVER_CAPTURE_ACTIVE;
 }
 
 static void expect(tarn_status status, bool refused)
 {
     bool unable = status == TARN_ERROR_NOT_SUPPORTED && call_now->suspends;
-    tarn_status wanted = refused && (call_now->waits || capture_now->known) ? TARN_ERROR_CAPTURE : TARN_OK;
+    tarn_status wanted =
+        refused && (call_now->waits || capture_now->known) ? TARN_ERROR_CAPTURE : TARN_OK;
     if (unable || status == wanted)
         return;
-    fprintf(stderr, "%s beside %s of device %d: %s, not %s\n", call_now->name, capture_now->name, device_now,
-            tarn_status_name(status), tarn_status_name(wanted));
+    fprintf(stderr, "%s beside %s of device %d: %s, not %s\n", call_now->name, capture_now->name,
+            device_now, tarn_status_name(status), tarn_status_name(wanted));
     CHECK(false);
 }
 
@@ -220,8 +227,9 @@ static void one_beside_another(void)
     make();
     void *native = capture_now->stream(device_now);
     OK(driver->capture_begin(device_now, native, DRIVER_CAPTURE_RELAXED));
-    bool everywhere = device_now == 0 || is_hip() || call_now->make == compact || call_now->make == prepare ||
-                      call_now->make == fall_asleep || (call_now->make == trim_pinned && capture_now->known);
+    bool everywhere = device_now == 0 || is_hip() || call_now->make == compact ||
+                      call_now->make == prepare || call_now->make == fall_asleep ||
+                      (call_now->make == trim_pinned && capture_now->known);
     expect(call_now->make(), everywhere);
     CHECK(is_active(native));
     OK(driver->capture_end(device_now, native, &graph));
@@ -239,17 +247,20 @@ static void no_call_ends_a_capture_that_shows(void **state)
                 call_now = &calls[k];
                 if (child_status(one_beside_another) == 0)
                     continue;
-                fprintf(stderr, "not so: %s beside %s of device %d\n", call_now->name, capture_now->name, device_now);
+                fprintf(stderr, "not so: %s beside %s of device %d\n", call_now->name,
+                        capture_now->name, device_now);
                 wrong++;
             }
     CHECK(wrong == 0);
 }
 
-/* ---- Ended by others --------------------------------------------------------------------------------------------- */
+/* ---- Ended by others ---- */
 
-/* What the program ends by the driver's call alone, as PyTorch does where that fails. The pool's memory stays for a graph that may follow. */
+/* What the program ends by the driver's call alone, as PyTorch does where that fails. The pool's
+ * memory stays for a graph that may follow. */
 enum end { BEGUN_BY_TARN, ANNOUNCED_WITHIN, ANNOUNCED_BEFORE, FAILED, END_COUNT };
-static const char *const end_names[] = {"begun by tarn", "announced within", "announced before", "failed"};
+static const char *const end_names[] = {"begun by tarn", "announced within", "announced before",
+                                        "failed"};
 static enum end end_now;
 static void *captured; /* an address of the graph's memory */
 
@@ -319,13 +330,15 @@ static void what_the_driver_has_ended_bars_nothing(void **state)
             call_now = &calls[k];
             if (child_status(one_after_another) == 0)
                 continue;
-            fprintf(stderr, "not so: %s after a capture that was %s\n", call_now->name, end_names[end_now]);
+            fprintf(stderr, "not so: %s after a capture that was %s\n", call_now->name,
+                    end_names[end_now]);
             wrong++;
         }
     CHECK(wrong == 0);
 }
 
-/* Between the vendor's end and the word of it, the memory is nobody's, whatever the calls between give back. */
+/* Between the vendor's end and the word of it, the memory is nobody's, whatever the calls between
+ * give back. */
 static void memory_of_an_ended_capture_stays(void)
 {
     driver_graph graph = NULL;
@@ -361,9 +374,10 @@ static void an_announcement_bars_until_it_ends(void)
     OK(tarn_device_synchronize(0));
 }
 
-/* ---- Without the wait -------------------------------------------------------------------------------------------- */
+/* ---- Without the wait ---- */
 
-/* Memory of a stream that can be waited for by an event serves, though the thread's own heap would need a wait for the device. */
+/* Memory of a stream that can be waited for by an event serves, though the thread's own heap would
+ * need a wait for the device. */
 static void a_request_waits_by_events_first(void)
 {
     void *block = NULL;
@@ -383,7 +397,7 @@ static void a_request_waits_by_events_first(void)
     OK(driver->capture_end(0, native_of(captures_on), &graph));
 }
 
-/* ---- While it waits ---------------------------------------------------------------------------------------------- */
+/* ---- While it waits ---- */
 
 static sem_t gate;
 
@@ -399,7 +413,8 @@ static void *synchronize_beside(void *status)
     return NULL;
 }
 
-/* Streams that tarn knows are waited for by events first, during which captures may begin, and are seen. */
+/* Streams that tarn knows are waited for by events first, during which captures may begin, and are
+ * seen. */
 static void a_capture_that_begins_during_a_wait(bool known)
 {
     driver_graph graph = NULL;
@@ -442,9 +457,12 @@ static void an_unknown_capture_begins_during_a_wait(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_call_ends_a_capture_that_shows), cmocka_unit_test(what_the_driver_has_ended_bars_nothing),
-        CHILD_TEST(memory_of_an_ended_capture_stays),        CHILD_TEST(an_announcement_bars_until_it_ends),
-        CHILD_TEST(a_request_waits_by_events_first),         CHILD_TEST(a_known_capture_begins_during_a_wait),
+        cmocka_unit_test(no_call_ends_a_capture_that_shows),
+        cmocka_unit_test(what_the_driver_has_ended_bars_nothing),
+        CHILD_TEST(memory_of_an_ended_capture_stays),
+        CHILD_TEST(an_announcement_bars_until_it_ends),
+        CHILD_TEST(a_request_waits_by_events_first),
+        CHILD_TEST(a_known_capture_begins_during_a_wait),
         CHILD_TEST(an_unknown_capture_begins_during_a_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

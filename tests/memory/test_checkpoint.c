@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* After PyTorch's TestBlockStateAbsorption (test/test_cuda.py): the state of a pool is taken, and made again later. */
+/* After PyTorch's TestBlockStateAbsorption (test/test_cuda.py): the state of a pool is taken, and
+ * made again later. */
 #include "support/host.h"
 
 #include "base/pages.h"
@@ -91,13 +92,15 @@ static void an_empty_state_frees_everything_and_a_full_one_brings_it_back(void *
         memset(get(1000 * (size_t)(i + 1) * (size_t)(i + 1)), i, 1000);
     OK(tarn_pool_checkpoint(pool, &full));
     read_state(&before);
-    int64_t live = stats_of(0).allocated_bytes[0].current, requested = stats_of(0).requested_bytes[0].current;
+    int64_t live = stats_of(0).allocated_bytes[0].current,
+            requested = stats_of(0).requested_bytes[0].current;
     restore(empty);
     CHECK(made == 0 && gone == 20 && stats_of(0).allocation[0].current == 0);
     restore(full);
     read_state(&after);
     CHECK(made == 20 && gone == 0 && is_same(&before, &after));
-    CHECK(stats_of(0).allocated_bytes[0].current == live && stats_of(0).requested_bytes[0].current == requested);
+    CHECK(stats_of(0).allocated_bytes[0].current == live &&
+          stats_of(0).requested_bytes[0].current == requested);
     for (int i = 0; i < 20; i++) /* the contents nobody has touched */
         for (size_t k = 0; k < before.count; k++)
             if (before.blocks[k].requested == 1000 * (size_t)(i + 1) * (size_t)(i + 1))
@@ -125,7 +128,8 @@ static void blocks_in_the_middle_come_back_where_they_were(void **unused)
             OK(tarn_free(blocks[i]));
     read_state(&before);
     OK(tarn_pool_checkpoint(pool, &checkpoint));
-    void *others[] = {get(5 * MIB), get(2 * MIB), get(700), get(3000)}; /* some of them in the gaps */
+    /* Some of them in the gaps */
+    void *others[] = {get(5 * MIB), get(2 * MIB), get(700), get(3000)};
     for (int i = 1; i < 12; i += 3)
         OK(tarn_free(blocks[i]));
     restore(checkpoint);
@@ -263,13 +267,16 @@ static void blocks_come_back_with_their_tags(void **unused)
         char text[] = "tag 0";
         text[4] = (char)('0' + i);
         OK(tarn_tag_intern(text, &tags[i]));
-        tarn_alloc_options options = {
-            .size = sizeof options, .device = TARN_CURRENT_DEVICE, .stream = streams[0], .tag = tags[i]};
+        tarn_alloc_options options = {.size = sizeof options,
+                                      .device = TARN_CURRENT_DEVICE,
+                                      .stream = streams[0],
+                                      .tag = tags[i]};
         OK(tarn_alloc(&options, sizes[i], &blocks[i]));
     }
     OK(tarn_scope_end(scope));
     OK(tarn_pool_checkpoint(pool, &checkpoint));
-    for (int round = 0; round < 2; round++) { /* out of slabs and spans; and then out of what was restored */
+    /* Out of slabs and spans; and then out of what was restored */
+    for (int round = 0; round < 2; round++) {
         for (int i = 0; i < COUNT; i++)
             OK(tarn_free(blocks[i]));
         for (int i = 0; i < COUNT; i++)
@@ -315,7 +322,8 @@ static void a_lease_ends_between_checkpoint_and_restore(void **unused)
     end();
 }
 
-/* A block of now that lies where one of then lay is from then on that one: nothing tells them apart. */
+/* A block of now that lies where one of then lay is from then on that one: nothing tells them
+ * apart. */
 static void a_block_at_the_same_place_is_the_recorded_one(void **unused)
 {
     (void)unused;
@@ -323,7 +331,8 @@ static void a_block_at_the_same_place_is_the_recorded_one(void **unused)
     tarn_tag tag = 0;
     begin();
     OK(tarn_tag_intern("then", &tag));
-    const tarn_alloc_options tagged = {.size = sizeof tagged, .stream = streams[0], .pool = pool, .tag = tag};
+    const tarn_alloc_options tagged = {
+        .size = sizeof tagged, .stream = streams[0], .pool = pool, .tag = tag};
     void *then = NULL;
     OK(tarn_alloc(&tagged, 3 * MIB, &then));
     OK(tarn_pool_checkpoint(pool, &checkpoint));
@@ -344,7 +353,8 @@ static tarn_stream adopt(void *native)
     return adopted;
 }
 
-/* The heap of a stream that was retired serves another one next: the memory is the pool's and the heap's still, but not the stream's. */
+/* The heap of a stream that was retired serves another one next: the memory is the pool's and the
+ * heap's still, but not the stream's. */
 static void a_retired_streams_blocks_do_not_come_back_as_anothers(void **unused)
 {
     (void)unused;
@@ -354,7 +364,8 @@ static void a_retired_streams_blocks_do_not_come_back_as_anothers(void **unused)
     for (int again = 0; again < 2; again++) {
         void *native = native_made(0);
         tarn_stream first = adopt(native), second = again ? 0 : adopt(native_made(0));
-        CHECK(again || first >> 32 == second >> 32); /* slots of one generation; else this shows nothing */
+        CHECK(again || first >> 32 == second >> 32); /* slots of one generation; else this shows
+                                                        nothing */
         OK(tarn_pool_alloc(pool, first, 3 * MIB, &block));
         OK(tarn_pool_checkpoint(pool, &checkpoint));
         OK(tarn_free(block));
@@ -392,7 +403,8 @@ static void *get_own(size_t size)
     return pointer;
 }
 
-/* What the library has in a pool is not the program's: large or small, waiting or used, beside blocks that come and go. */
+/* What the library has in a pool is not the program's: large or small, waiting or used, beside
+ * blocks that come and go. */
 static void blocks_of_the_librarys_own_stay(void **unused)
 {
     (void)unused;
@@ -414,7 +426,8 @@ static void blocks_of_the_librarys_own_stay(void **unused)
     for (int i = 0; i < COUNT; i += 2)
         OK(tarn_free(blocks[i]));
     OK(tarn_free(own[COUNT - 2]));              /* gone since */
-    OK(tarn_record_stream(own[0], streams[1])); /* used by another stream, which only a program's block may not be */
+    OK(tarn_record_stream(own[0], streams[1])); /* used by another stream, which only a program's
+                                                   block may not be */
     void *more = get_own(7 * MIB);
     for (int i = 0; i < COUNT; i++)
         get(sizes[i] / 2 + 1);
@@ -429,7 +442,8 @@ static void blocks_of_the_librarys_own_stay(void **unused)
         CHECK(status || (info.base == own[i] && info.requested == sizes[i]));
     }
 
-    /* The place of one that the library makes later is not there for a program's block; freed, it is, as a block like any other. */
+    /* The place of one that the library makes later is not there for a program's block; freed, it
+     * is, as a block like any other. */
     OK(tarn_free(blocks[4]));
     OK(tarn_free(more));
     void *there = get_own(sizes[4]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Compaction: live blocks keep addresses and contents, what is free between them goes back to the driver, and what must stay stays. */
+/* Compaction: live blocks keep addresses and contents, what is free between them goes back to the
+ * driver, and what must stay stays. */
 #include "support/host.h"
 
 #include "base/pages.h"
@@ -22,7 +23,8 @@
 #define MEMORY (256 * MIB)
 #define BLOCKS 64
 
-/* What one thread does takes ten times as long under the thread sanitizer, and shows it little: there one in so many. */
+/* What one thread does takes ten times as long under the thread sanitizer, and shows it little:
+ * there one in so many. */
 #ifdef __SANITIZE_THREAD__
 #define ONE_IN 9
 #else
@@ -62,7 +64,8 @@ static void check(void)
 {
     for (int i = 0; i < count; i++) {
         const unsigned char *start = blocks[i].start;
-        CHECK(!start || (start[0] == 0x40 + i && memcmp(start, start + 1, blocks[i].size - 1) == 0));
+        CHECK(!start ||
+              (start[0] == 0x40 + i && memcmp(start, start + 1, blocks[i].size - 1) == 0));
     }
 }
 
@@ -189,7 +192,8 @@ static void it_works_at_a_limit(void **state)
     end();
 }
 
-/* A limit below what is reserved only stops growth: what is copied through host memory comes back all the same. */
+/* A limit below what is reserved only stops growth: what is copied through host memory comes back
+ * all the same. */
 static void it_works_below_a_limit(void **state)
 {
     tarn_pool *pool = pool_with((tarn_pool_options){0}), *own = NULL;
@@ -206,7 +210,8 @@ static void it_works_below_a_limit(void **state)
         CHECK(compact_by(SIZE_MAX) >= before * 6 / 10); /* checks that nothing is in host memory */
         CHECK((uint64_t)stats_of(0).reserved_bytes[0].peak <= before);
         void *none = NULL;
-        GIVES(of_pool == 2 ? tarn_pool_alloc(pool, stream, 30 * MIB, &none) : tarn_alloc_on(stream, 30 * MIB, &none),
+        GIVES(of_pool == 2 ? tarn_pool_alloc(pool, stream, 30 * MIB, &none)
+                           : tarn_alloc_on(stream, 30 * MIB, &none),
               TARN_ERROR_OUT_OF_MEMORY);
         OK(tarn_pool_limit_set(of_pool == 2 ? pool : own, TARN_NO_LIMIT));
         OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
@@ -251,7 +256,8 @@ static void the_setting_lets_a_request_have_it(void **state)
     end();
 }
 
-/* A graph that was captured before reads and writes ordinary blocks; memory of the pool that it holds stays where it is. */
+/* A graph that was captured before reads and writes ordinary blocks; memory of the pool that it
+ * holds stays where it is. */
 static void a_graph_goes_on_to_find_its_blocks(void **state)
 {
     (void)state;
@@ -262,8 +268,10 @@ static void a_graph_goes_on_to_find_its_blocks(void **state)
     OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_GLOBAL));
     for (int i = 0; i < 3; i++)
         inside[i] = alloc_on(stream, 6 * MIB);
-    OK(driver->copy(0, (uintptr_t)inside[1], (uintptr_t)blocks[from].start, 2 * MIB, native_of(stream)));
-    OK(driver->copy(0, (uintptr_t)blocks[to].start, (uintptr_t)inside[1], 2 * MIB, native_of(stream)));
+    OK(driver->copy(0, (uintptr_t)inside[1], (uintptr_t)blocks[from].start, 2 * MIB,
+                    native_of(stream)));
+    OK(driver->copy(0, (uintptr_t)blocks[to].start, (uintptr_t)inside[1], 2 * MIB,
+                    native_of(stream)));
     OK(tarn_capture_end(stream, &graph));
     OK(tarn_free(inside[0]));
     OK(tarn_free(inside[2]));
@@ -301,7 +309,8 @@ static void what_is_anchored_or_of_a_graph_stays(void **state)
     end();
 }
 
-/* A segment of a registrable pool is one piece, anchored or not: whoever has registered it knows it by that. */
+/* A segment of a registrable pool is one piece, anchored or not: whoever has registered it knows it
+ * by that. */
 static void segments_of_registrable_pools_stay_whole(void **state)
 {
     (void)state;
@@ -376,7 +385,8 @@ static void a_capture_bars_it(void **state)
     OK(tarn_capture_end(empty, &graph)); /* it has survived */
     OK(tarn_host_graph_destroy(graph));
     OK(tarn_stream_return(empty));
-    OK(driver->capture_begin(0, native_of(other), DRIVER_CAPTURE_RELAXED)); /* one that tarn does not know */
+    /* One that tarn does not know */
+    OK(driver->capture_begin(0, native_of(other), DRIVER_CAPTURE_RELAXED));
     GIVES(tarn_compact(0, SIZE_MAX, &gained), TARN_ERROR_CAPTURE);
     OK(driver->capture_end(0, native_of(other), &graph)); /* and so has it */
     OK(tarn_host_graph_destroy(graph));
@@ -391,7 +401,8 @@ static void slow(void *argument)
     memset(argument, 0x40, blocks[0].size);
 }
 
-/* Work that is queued before is waited for, on every stream: also one that tarn has not heard of. */
+/* Work that is queued before is waited for, on every stream: also one that tarn has not heard
+ * of. */
 static void queued_work_is_waited_for(void **state)
 {
     (void)state;
@@ -486,7 +497,8 @@ static void observers_are_notified(void **state)
     tarn_mapping before, after;
     fragment(NULL, stream, 1);
     OK(tarn_mapping_get(blocks[0].start, &before));
-    tarn_observer_options options = {.size = sizeof options, .mapped = on_mapped, .unmapping = on_unmapping};
+    tarn_observer_options options = {
+        .size = sizeof options, .mapped = on_mapped, .unmapping = on_unmapping};
     OK(tarn_observer_add(&options, &id));
     told.count = told.ended = 0;
     CHECK(compact_by(SIZE_MAX) > 0);
@@ -511,7 +523,8 @@ static void bad_calls_are_refused(void **state)
     CHECK(gained == 0);
 }
 
-/* Each driver call, and each host allocation, fails once: contents, addresses and invariants stand, and the next call works. */
+/* Each driver call, and each host allocation, fails once: contents, addresses and invariants stand,
+ * and the next call works. */
 static void a_failure_loses_nothing(void **state)
 {
     (void)state;
@@ -551,7 +564,8 @@ static void a_failure_loses_nothing(void **state)
     CHECK(injected > 40 / ONE_IN);
 }
 
-/* All calls fail from one on, in a process of its own each: what is not lost has its contents; what is says so. */
+/* All calls fail from one on, in a process of its own each: what is not lost has its contents; what
+ * is says so. */
 static uint64_t forever_from;
 
 static void fail_forever(void)
@@ -594,7 +608,8 @@ static void work_in_debug_mode(void)
     for (int round = 0; round < 3; round++) {
         size_t gained = 0;
         fragment(NULL, stream, 3);
-        OK(tarn_device_synchronize(0)); /* the blocks' first contents are debug mode's, written in the background */
+        OK(tarn_device_synchronize(0)); /* the blocks' first contents are debug mode's, written in
+                                           the background */
         for (int i = 0; i < count; i++)
             if (blocks[i].start)
                 memset(blocks[i].start, 0x40 + i, blocks[i].size);
@@ -620,7 +635,7 @@ static void before_this_process_uses_it(void)
     in_child(work_in_debug_mode);
 }
 
-/* Threads ----------------------------------------------------------------------------------------------------------- */
+/* Threads -------------------------------------------------------------------------------------- */
 
 static atomic_bool over;
 
@@ -647,8 +662,9 @@ static void *churn(void *argument)
         int i = (int)(number >> 8 & 15);
         OK(tarn_free(live[i]));
         live[i] = NULL;
-        (void)tarn_alloc_on(own, number >> 20 & 1 ? (number >> 24) % 60000 + 1 : (number >> 24) % (9 * MIB) + 1,
-                            &live[i]);
+        (void)tarn_alloc_on(
+            own, number >> 20 & 1 ? (number >> 24) % 60000 + 1 : (number >> 24) % (9 * MIB) + 1,
+            &live[i]);
         if (live[i] && number >> 21 & 1)
             hold_in_place(live[i]);
     }
@@ -670,7 +686,8 @@ static void others_allocate_and_free_meanwhile(void **state)
     (void)state;
     pthread_t threads[3];
     tarn_stream streams[3] = {stream, other, lease(0)};
-    for (int round = 0, rounds = steps_of("TARN_STORM_STEPS", 6000) / 500; round < rounds; round++) {
+    for (int round = 0, rounds = steps_of("TARN_STORM_STEPS", 6000) / 500; round < rounds;
+         round++) {
         fragment(NULL, stream, 3);
         atomic_store(&over, false);
         for (int i = 0; i < 3; i++)
@@ -678,7 +695,8 @@ static void others_allocate_and_free_meanwhile(void **state)
         for (int i = 0; i < 6; i++) {
             size_t gained = 0;
             tarn_status status = tarn_compact(0, i % 2 ? SIZE_MAX : 8 * MIB, &gained);
-            CHECK(status == TARN_OK || status == TARN_ERROR_BUSY); /* what it was about to move was anchored */
+            /* What it was about to move was anchored */
+            CHECK(status == TARN_OK || status == TARN_ERROR_BUSY);
             check();
             if (i == 3)
                 OK(tarn_device_trim(0, 0));
@@ -692,7 +710,8 @@ static void others_allocate_and_free_meanwhile(void **state)
     OK(tarn_stream_return(streams[2]));
 }
 
-/* An anchor that comes while the block is in host memory, after the first of two unmaps, waits until it is back. */
+/* An anchor that comes while the block is in host memory, after the first of two unmaps, waits
+ * until it is back. */
 static struct {
     pthread_t thread;
     atomic_bool anchored;
@@ -740,7 +759,8 @@ static void an_anchor_waits_for_what_is_in_host_memory(void **state)
     end();
 }
 
-/* In the thread that compacts it would wait for itself: there the block stays in host memory, and counts, until the next compaction. */
+/* In the thread that compacts it would wait for itself: there the block stays in host memory, and
+ * counts, until the next compaction. */
 static void on_the_way_back_itself(const tarn_mapping *range, void *user)
 {
     (void)user;
@@ -772,7 +792,7 @@ static void an_anchor_of_an_observer_does_not_wait(void **state)
     end();
 }
 
-/* Everything at random -------------------------------------------------------------------------------------------- */
+/* Everything at random ------------------------------------------------------------------------- */
 
 static void anything_in_any_order(void **state)
 {
@@ -797,7 +817,8 @@ static void anything_in_any_order(void **state)
             size_t size = number & 2 ? (number >> 50) + 1 : (number >> 46) * 40 + 1;
             bool of_pool = what < 10 && !suspended;
             tarn_stream on = number & 4 ? stream : other;
-            tarn_status status = of_pool ? tarn_pool_alloc(pool, on, size, &block) : tarn_alloc_on(on, size, &block);
+            tarn_status status =
+                of_pool ? tarn_pool_alloc(pool, on, size, &block) : tarn_alloc_on(on, size, &block);
             CHECK(status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY);
             blocks[i].start = block;
             blocks[i].size = size;
@@ -806,9 +827,11 @@ static void anything_in_any_order(void **state)
                 memset(block, 0x40 + i, size);
         } else if (what < 52) {
             size_t gained = 0;
-            tarn_status status = tarn_compact(0, number & 8 ? SIZE_MAX : (number >> 44) * 16, &gained);
+            tarn_status status =
+                tarn_compact(0, number & 8 ? SIZE_MAX : (number >> 44) * 16, &gained);
             CHECK(capturing ? status == TARN_ERROR_CAPTURE : status == TARN_OK);
-            CHECK(ledger_of(0).created == (uint64_t)stats_of(0).reserved_bytes[0].current); /* none is of the host's */
+            /* None is of the host's */
+            CHECK(ledger_of(0).created == (uint64_t)stats_of(0).reserved_bytes[0].current);
             moved += gained > 0;
             if (!suspended)
                 check();
@@ -827,7 +850,8 @@ static void anything_in_any_order(void **state)
             capturing = !capturing;
         } else if (what < 60) {
             full = !full;
-            OK(tarn_device_limit_set(0, full ? ledger_of(0).created >> (number >> 17 & 3) : SIZE_MAX));
+            OK(tarn_device_limit_set(0,
+                                     full ? ledger_of(0).created >> (number >> 17 & 3) : SIZE_MAX));
             OK(tarn_pool_limit_set(pool, number & 32 ? number >> 42 : TARN_NO_LIMIT));
         } else if (what < 62) {
             configure(number & 16 ? "compaction:on_oom" : "compaction:off");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The settings: their language, where they come from, and what changes with them. The device has 512 MiB. */
+/* The settings: their language, where they come from, and what changes with them. The device has
+ * 512 MiB. */
 #include "base/pages.h"
 #include "driver/driver.h"
 #include "memory/settings/config.h"
@@ -41,8 +42,9 @@ static void says(const char *text)
 /* The text is refused in these words, and nothing is changed. */
 static void refused(const char *text, const char *words)
 {
-    struct memory_config before = parsed("max_split_size_mb:77,compaction:on_oom,expandable_segments:True,"
-                                         "roundup_power2_divisions:8,large_segment_size_mb:30"),
+    struct memory_config before = parsed(
+                             "max_split_size_mb:77,compaction:on_oom,expandable_segments:True,"
+                             "roundup_power2_divisions:8,large_segment_size_mb:30"),
                          config = before;
     char wanted[400];
     GIVES(config_parse("here", text, NULL, &config), TARN_ERROR_CONFIGURATION);
@@ -51,7 +53,7 @@ static void refused(const char *text, const char *words)
     CHECK(same(&config, &before));
 }
 
-/* The language ---------------------------------------------------------------------------------------------------- */
+/* The language --------------------------------------------------------------------------------- */
 
 static void every_key_is_read(void **state)
 {
@@ -65,9 +67,12 @@ static void every_key_is_read(void **state)
     GIVES_FIELD("garbage_collection_threshold:0.8", garbage_collection_threshold, 800000000u);
     GIVES_FIELD("roundup_power2_divisions:4", roundup_power2_divisions[15], 4);
     GIVES_FIELD("expandable_segments:True", expandable_segments, 1);
-    GIVES_FIELD("expandable_segments_reserve:0.5", expandable_segments_reserve.amount, CONFIG_ONE / 2);
-    GIVES_FIELD("expandable_segments_reserve:9", expandable_segments_reserve.amount, CONFIG_RESERVE_MOST);
-    GIVES_FIELD("expandable_segments_reserve:40G", expandable_segments_reserve.amount, (size_t)40 << 30);
+    GIVES_FIELD("expandable_segments_reserve:0.5", expandable_segments_reserve.amount,
+                CONFIG_ONE / 2);
+    GIVES_FIELD("expandable_segments_reserve:9", expandable_segments_reserve.amount,
+                CONFIG_RESERVE_MOST);
+    GIVES_FIELD("expandable_segments_reserve:40G", expandable_segments_reserve.amount,
+                (size_t)40 << 30);
     GIVES_FIELD("expandable_segments_reserve:40G", expandable_segments_reserve.absolute, 1);
     GIVES_FIELD("expandable_segments_reserve_by_class:[a:1G,b-2:0.25]",
                 expandable_segments_reserve_by_class[1].reserve.amount, CONFIG_ONE / 4);
@@ -90,7 +95,8 @@ static void every_key_is_read(void **state)
     GIVES_FIELD("limit_mb:5", limit, 5 * MIB);
     GIVES_FIELD("leave_free_mb:6", leave_free, 6 * MIB);
     GIVES_FIELD("pinned_limit_mb:7", pinned_limit, 7 * MIB);
-    CHECK(strcmp(parsed("plan:\t/a folder/x.plan ,compaction:on_oom").plan, "/a folder/x.plan") == 0);
+    CHECK(strcmp(parsed("plan:\t/a folder/x.plan ,compaction:on_oom").plan, "/a folder/x.plan") ==
+          0);
     CHECK(strcmp(parsed("plan:/a,plan:none").plan, "") == 0);
 }
 
@@ -102,15 +108,18 @@ static void the_defaults_are_pytorchs(void **state)
     CHECK(config.backend == CONFIG_NATIVE && config.max_split_size == CONFIG_NONE);
     CHECK(config.max_non_split_rounding == 20 * MIB && config.large_segment_size == 20 * MIB);
     CHECK(config.garbage_collection_threshold == 0 && config.expandable_segments == 0);
-    CHECK(config.per_process_memory_fraction == CONFIG_ONE && config.pinned_num_register_threads == 1);
+    CHECK(config.per_process_memory_fraction == CONFIG_ONE &&
+          config.pinned_num_register_threads == 1);
     CHECK(config.expandable_segments_reserve.amount == CONFIG_ONE / 8 * 9);
-    CHECK(config.limit == CONFIG_NONE && config.leave_free == 0 && config.pinned_limit == CONFIG_NONE);
+    CHECK(config.limit == CONFIG_NONE && config.leave_free == 0 &&
+          config.pinned_limit == CONFIG_NONE);
 }
 
 static void blanks_count_nowhere(void **state)
 {
     (void)state;
-    struct memory_config plain = parsed("max_split_size_mb:64,roundup_power2_divisions:[256:2,>:4]");
+    struct memory_config plain =
+        parsed("max_split_size_mb:64,roundup_power2_divisions:[256:2,>:4]");
     struct memory_config wide =
         parsed(" max_split _size_mb :\t6 4 ,\nroundup_power2_divisions : [ 25 6 : 2 , > : 4 ] , ");
     CHECK(same(&plain, &wide) && plain.max_split_size == 64 * MIB);
@@ -120,19 +129,22 @@ static void the_last_of_two_counts(void **state)
 {
     (void)state;
     GIVES_FIELD("expandable_segments:True,expandable_segments:False", expandable_segments, 0);
-    struct memory_config config = parsed("large_segment_size_mb:90,max_split_size_mb:30,large_segment_size_mb:25");
+    struct memory_config config =
+        parsed("large_segment_size_mb:90,max_split_size_mb:30,large_segment_size_mb:25");
     CHECK(config.large_segment_size == 25 * MIB && config.max_split_size == 30 * MIB);
 }
 
 static void a_parse_resets_four_keys_and_no_others(void **state)
 {
     (void)state;
-    struct memory_config config = parsed("large_segment_size_mb:30,max_split_size_mb:40,max_non_split_rounding_mb:50,"
-                                         "garbage_collection_threshold:0.5,roundup_power2_divisions:4,"
-                                         "expandable_segments:True,leave_free_mb:3,compaction:on_oom");
+    struct memory_config config =
+        parsed("large_segment_size_mb:30,max_split_size_mb:40,max_non_split_rounding_mb:50,"
+               "garbage_collection_threshold:0.5,roundup_power2_divisions:4,"
+               "expandable_segments:True,leave_free_mb:3,compaction:on_oom");
     OK(config_parse("here", "pinned_num_register_threads:2", NULL, &config));
-    struct memory_config wanted = parsed("large_segment_size_mb:30,expandable_segments:True,leave_free_mb:3,"
-                                         "compaction:on_oom,pinned_num_register_threads:2");
+    struct memory_config wanted =
+        parsed("large_segment_size_mb:30,expandable_segments:True,leave_free_mb:3,"
+               "compaction:on_oom,pinned_num_register_threads:2");
     CHECK(same(&config, &wanted));
     CHECK(config.max_split_size == CONFIG_NONE && config.max_non_split_rounding == 30 * MIB);
     OK(config_parse("here", "all:default", NULL, &config));
@@ -146,11 +158,13 @@ static void the_large_segment_is_read_first(void **state)
 {
     (void)state;
     GIVES_FIELD("max_split_size_mb:15,large_segment_size_mb:12", max_split_size, 15 * MIB);
-    GIVES_FIELD("roundup_power2_divisions:[2:2],max_non_split_rounding_mb:15,large_segment_size_mb:12",
-                max_non_split_rounding, 15 * MIB);
+    GIVES_FIELD(
+        "roundup_power2_divisions:[2:2],max_non_split_rounding_mb:15,large_segment_size_mb:12",
+        max_non_split_rounding, 15 * MIB);
     refused("max_split_size_mb:25,large_segment_size_mb:26",
             "19: max_split_size_mb is 25, but must be at least large_segment_size_mb (26)");
-    refused("max_split_size_mb:x,large_segment_size_mb:10", "43: large_segment_size_mb is 10, but must be at least 11");
+    refused("max_split_size_mb:x,large_segment_size_mb:10",
+            "43: large_segment_size_mb is 10, but must be at least 11");
 }
 
 static void divisions_are(const char *text, const size_t wanted[CONFIG_DIVISIONS])
@@ -163,17 +177,21 @@ static void divisions_are(const char *text, const size_t wanted[CONFIG_DIVISIONS
 static void lists_of_divisions(void **state)
 {
     (void)state;
-    divisions_are("roundup_power2_divisions:2", (size_t[]){2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2});
+    divisions_are("roundup_power2_divisions:2",
+                  (size_t[]){2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2});
     divisions_are("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]",
                   (size_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8});
     divisions_are("roundup_power2_divisions:[4:16,64:8]",
                   (size_t[]){16, 16, 16, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0});
     divisions_are("roundup_power2_divisions:[1:0,32768:4]", (size_t[]){[15] = 4});
-    divisions_are("roundup_power2_divisions:[>:2]", (size_t[]){2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2});
-    refused("roundup_power2_divisions:3", "26: roundup_power2_divisions is 3, but must be 0 or a power of two up to "
-                                          "1073741824");
-    refused("roundup_power2_divisions:[3:2]", "27: a size of roundup_power2_divisions is 3, but must be a power of two "
-                                              "from 1 to 32768, of MiB, or >");
+    divisions_are("roundup_power2_divisions:[>:2]",
+                  (size_t[]){2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2});
+    refused("roundup_power2_divisions:3",
+            "26: roundup_power2_divisions is 3, but must be 0 or a power of two up to "
+            "1073741824");
+    refused("roundup_power2_divisions:[3:2]",
+            "27: a size of roundup_power2_divisions is 3, but must be a power of two "
+            "from 1 to 32768, of MiB, or >");
     refused("roundup_power2_divisions:[65536:2]",
             "27: a size of roundup_power2_divisions is 65536, but must be a power "
             "of two from 1 to 32768, of MiB, or >");
@@ -183,9 +201,11 @@ static void lists_of_divisions(void **state)
     refused("roundup_power2_divisions:[32768:2,>:2]",
             "35: a size of roundup_power2_divisions is >, but must be a smaller "
             "one than 32768 before it, or nothing");
-    refused("roundup_power2_divisions:[>:2,4:2]", "30: nothing may follow \">\" in a list of divisions");
+    refused("roundup_power2_divisions:[>:2,4:2]",
+            "30: nothing may follow \">\" in a list of divisions");
     refused("roundup_power2_divisions:[4:2", "30: \",\" or \"]\" is missing before the end");
-    refused("roundup_power2_divisions:[4]", "28: \":\" and a number of divisions is missing before ]");
+    refused("roundup_power2_divisions:[4]",
+            "28: \":\" and a number of divisions is missing before ]");
 }
 
 /* The seven of PyTorch's test_allocator_settings (test/test_cuda.py) first. */
@@ -193,10 +213,12 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
 {
     (void)state;
     refused("foo:1,bar:2", "1: unknown key \"foo\"; did you mean \"plan\"?");
-    refused("garbage_collection_threshold:1.2",
-            "30: garbage_collection_threshold is 1.2, but must be a number above 0 and below 1, such as 0.8");
-    refused("max_split_size_mb:2", "19: max_split_size_mb is 2, but must be at least large_segment_size_mb (30)");
-    refused("release_lock_on_cudamalloc:none", "28: release_lock_on_cudamalloc is none, but must be False or True");
+    refused("garbage_collection_threshold:1.2", "30: garbage_collection_threshold is 1.2, but must "
+                                                "be a number above 0 and below 1, such as 0.8");
+    refused("max_split_size_mb:2",
+            "19: max_split_size_mb is 2, but must be at least large_segment_size_mb (30)");
+    refused("release_lock_on_cudamalloc:none",
+            "28: release_lock_on_cudamalloc is none, but must be False or True");
     refused("pinned_use_cuda_host_register:none",
             "31: pinned_use_cuda_host_register is none, but must be False or True");
     refused("pinned_num_register_threads:none",
@@ -204,7 +226,8 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
     refused("pinned_num_register_threads:1024",
             "29: pinned_num_register_threads is 1024, but must be a power of two from 1 to 128");
 
-    refused("expandable_segments:true", "21: expandable_segments is true, but must be False or True");
+    refused("expandable_segments:true",
+            "21: expandable_segments is true, but must be False or True");
     refused("leave_free_mb:1,expandable_segment:True",
             "17: unknown key \"expandable_segment\"; did you mean \"expandable_segments\"?");
     refused("max_split_size_mb", "18: \":\" and a value is missing before the end");
@@ -214,19 +237,25 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
     refused(",", "1: a key is missing before ,");
     refused("segments:plain]", "15: \",\" is missing before ]");
     refused("segments:plain:2", "15: \",\" is missing before :");
-    refused("max_split_size_mb:64MB", "19: max_split_size_mb is 64MB, but must be a whole number of MiB");
-    refused("max_split_size_mb:-1", "19: max_split_size_mb is -1, but must be a whole number of MiB");
+    refused("max_split_size_mb:64MB",
+            "19: max_split_size_mb is 64MB, but must be a whole number of MiB");
+    refused("max_split_size_mb:-1",
+            "19: max_split_size_mb is -1, but must be a whole number of MiB");
     refused("max_split_size_mb:99999999999999999999",
             "19: max_split_size_mb is 99999999999999999999, but must be a whole number of MiB");
-    refused("leave_free_mb:1099511627777", "15: leave_free_mb is 1099511627777, but must be at most 1099511627776");
-    refused("pinned_reserve_segment_size_mb:0", "32: pinned_reserve_segment_size_mb is 0, but must be at least 1");
-    refused("garbage_collection_threshold:0", "30: garbage_collection_threshold is 0, but must be a number above 0 and "
-                                              "below 1, such as 0.8");
+    refused("leave_free_mb:1099511627777",
+            "15: leave_free_mb is 1099511627777, but must be at most 1099511627776");
+    refused("pinned_reserve_segment_size_mb:0",
+            "32: pinned_reserve_segment_size_mb is 0, but must be at least 1");
+    refused("garbage_collection_threshold:0",
+            "30: garbage_collection_threshold is 0, but must be a number above 0 and "
+            "below 1, such as 0.8");
     refused("per_process_memory_fraction:1.0000000001",
             "29: per_process_memory_fraction is 1.0000000001, but must be a "
             "number from 0 to 1, such as 0.8");
-    refused("per_process_memory_fraction:1e-1", "29: per_process_memory_fraction is 1e-1, but must be a number from 0 "
-                                                "to 1, such as 0.8");
+    refused("per_process_memory_fraction:1e-1",
+            "29: per_process_memory_fraction is 1e-1, but must be a number from 0 "
+            "to 1, such as 0.8");
     refused("pinned_num_register_threads:[1:2]",
             "29: pinned_num_register_threads is [, but must be a power of two from 1 to 128");
     refused("compaction:on", "12: compaction is on, but must be off, on_oom or on_oom_quiet");
@@ -235,25 +264,33 @@ static void what_makes_no_sense_is_refused_where_it_stands(void **state)
     refused("all:none", "5: all is none, but must be default");
     refused("all", "4: \":default\" is missing before the end");
     refused("all:default;segments:plain", "5: all is default;segments, but must be default");
-    refused("expandable_segments_reserve:0G", "29: expandable_segments_reserve is 0G, but must be a fraction of the "
-                                              "memory above 0 and below 10, or a number of GiB such as 40G");
+    refused("expandable_segments_reserve:0G",
+            "29: expandable_segments_reserve is 0G, but must be a fraction of the "
+            "memory above 0 and below 10, or a number of GiB such as 40G");
     refused("expandable_segments_reserve_by_class:[a:1G,a:1G]",
             "44: the name of a class is a, but must be another than those before it");
-    refused("expandable_segments_reserve_by_class:1G", "38: expandable_segments_reserve_by_class is 1G, but must be a "
-                                                       "list such as [a:0.5,b:40G]");
+    refused("expandable_segments_reserve_by_class:1G",
+            "38: expandable_segments_reserve_by_class is 1G, but must be a "
+            "list such as [a:0.5,b:40G]");
     refused("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:1",
-            "1: unknown key \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...\"; did you mean "
+            "1: unknown key "
+            "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...\"; did you mean "
             "\"expandable_segments_reserve_by_class\"?");
     refused("leave_free_mb:000000000000000000000000000000000000000000000000000000000000000000001",
-            "15: leave_free_mb is 000000000000000000000000000000000000000000000000000000000000000..., but must be a "
+            "15: leave_free_mb is "
+            "000000000000000000000000000000000000000000000000000000000000000..., but must be a "
             "whole number of MiB");
     char path[300] = "plan:";
     memset(path + 5, 'x', 256);
-    refused(path, "6: plan is xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..., but must be the path "
+    refused(path, "6: plan is xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..., "
+                  "but must be the path "
                   "of a file, of at "
                   "most 255 bytes without , : [ and ]");
-    refused("plan:a\nb", "6: plan is ab, but must be the path of a file, without control characters");
-    refused("plan:[a]", "6: plan is [, but must be the path of a file, of at most 255 bytes without , : [ and ]");
+    refused("plan:a\nb",
+            "6: plan is ab, but must be the path of a file, without control characters");
+    refused(
+        "plan:[a]",
+        "6: plan is [, but must be the path of a file, of at most 255 bytes without , : [ and ]");
 }
 
 /* What is written is read as the same, in a fresh process and in one with other settings. */
@@ -269,11 +306,14 @@ static void a_written_text_gives_the_same_settings(void **state)
         "expandable_segments_reserve_by_class:[one:0.5,two:7G],pinned_num_register_threads:16",
         "compaction:on_oom,segments:virtual,limit_mb:0,leave_free_mb:1,pinned_limit_mb:9",
         "plan:/a folder/of plans/x.plan",
-        "per_process_memory_fraction:0,release_lock_on_cudamalloc:True,throw_on_cudamalloc_oom:True",
-        "pinned_max_round_threshold_mb:0,pinned_max_cached_size_mb:1,pinned_reserve_segment_size_mb:2",
+        "per_process_memory_fraction:0,release_lock_on_cudamalloc:True,throw_on_cudamalloc_oom:"
+        "True",
+        "pinned_max_round_threshold_mb:0,pinned_max_cached_size_mb:1,pinned_reserve_segment_size_"
+        "mb:2",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        struct memory_config config = parsed(texts[i]), fresh = parsed(""), other = parsed(texts[5]);
+        struct memory_config config = parsed(texts[i]), fresh = parsed(""),
+                             other = parsed(texts[5]);
         char text[1024], part[1024];
         size_t bytes = config_format(&config, text, sizeof text);
         CHECK(bytes == strlen(text) + 1 && bytes == config_format(&config, NULL, 0));
@@ -292,7 +332,7 @@ static void a_written_text_gives_the_same_settings(void **state)
     assert_string_equal(text, "all:default,garbage_collection_threshold:0.5,leave_free_mb:3");
 }
 
-/* Rounding -------------------------------------------------------------------------------------------------------- */
+/* Rounding ------------------------------------------------------------------------------------- */
 
 /* The rule in other words: the least size in steps from a power of two that is enough. */
 static size_t stepped(size_t size, size_t divisions)
@@ -310,20 +350,24 @@ static void sizes_are_rounded_to_divisions(void **state)
 {
     (void)state;
     struct memory_config off = parsed(""), four = parsed("roundup_power2_divisions:4"),
-                         list = parsed("roundup_power2_divisions:[64:8,128:2,256:2,512:2,1024:4,>:1]");
+                         list =
+                             parsed("roundup_power2_divisions:[64:8,128:2,256:2,512:2,1024:4,>:1]");
     CHECK(config_round(&off, 84 * MIB) == 84 * MIB);
     CHECK(config_round(&four, 84 * MIB) == 96 * MIB && stepped(84 * MIB, 4) == 96 * MIB);
     CHECK(config_round(&list, 84 * MIB) == 88 * MIB && stepped(84 * MIB, 8) == 88 * MIB);
     CHECK(config_round(&list, 400 * MIB) == 512 * MIB && stepped(400 * MIB, 2) == 512 * MIB);
     CHECK(config_round(&list, 3000 * MIB) == 3000 * MIB); /* one division is none */
 
-    CHECK(config_round(&off, 1) == 512 && config_round(&off, 512) == 512 && config_round(&off, 513) == 1024);
-    CHECK(config_round(&four, 1) == 512 && config_round(&four, 2048) == 2048); /* 4 x 512: not divided */
+    CHECK(config_round(&off, 1) == 512 && config_round(&off, 512) == 512 &&
+          config_round(&off, 513) == 1024);
+    /* 4 x 512: not divided */
+    CHECK(config_round(&four, 1) == 512 && config_round(&four, 2048) == 2048);
     CHECK(config_round(&four, 2049) == 2560 && config_round(&four, 4097) == 5120);
     CHECK(config_round(&four, TARN_MAX_SIZE) == TARN_MAX_SIZE);
     CHECK(config_round(&four, TARN_MAX_SIZE - 1) == TARN_MAX_SIZE);
     for (size_t power = 4096; power <= (size_t)1 << 40; power *= 2)
-        CHECK(config_round(&four, power) == power && config_round(&four, power + 1) == stepped(power + 1, 4));
+        CHECK(config_round(&four, power) == power &&
+              config_round(&four, power + 1) == stepped(power + 1, 4));
 }
 
 static void each_entry_is_for_its_sizes(void **state)
@@ -337,10 +381,11 @@ static void each_entry_is_for_its_sizes(void **state)
         CHECK(config_round(&config, power + 1) == power + power / divisions);
         CHECK(config_round(&config, 2 * power - 1) == 2 * power);
     }
-    CHECK(config_round(&config, MIB - 1) == MIB && config_round(&config, MIB / 2 + 1) == MIB / 4 * 3);
+    CHECK(config_round(&config, MIB - 1) == MIB &&
+          config_round(&config, MIB / 2 + 1) == MIB / 4 * 3);
 }
 
-/* The environment: each in a process of its own ------------------------------------------------------------------- */
+/* The environment: each in a process of its own ------------------------------------------------ */
 
 static void expect_use(tarn_status status)
 {
@@ -412,8 +457,8 @@ static void child_malformed_pytorchs(void)
     setenv("TARN_ALLOC_CONF", "pytorch", 1);
     setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:10", 1);
     expect_use(TARN_ERROR_CONFIGURATION);
-    says(
-        "PYTORCH_CUDA_ALLOC_CONF, column 19: max_split_size_mb is 10, but must be at least large_segment_size_mb (20)");
+    says("PYTORCH_CUDA_ALLOC_CONF, column 19: max_split_size_mb is 10, but must be at least "
+         "large_segment_size_mb (20)");
 }
 
 static void child_limits(void)
@@ -442,14 +487,16 @@ static void the_environment_is_read_once_and_strictly(void **state)
 {
     (void)state;
     static void (*const children[])(void) = {
-        child_reads_own,          child_without, child_reads_pytorchs,      child_reads_pytorchs_first, child_malformed,
-        child_malformed_pytorchs, child_limits,  child_without_host_memory,
+        child_reads_own,      child_without,
+        child_reads_pytorchs, child_reads_pytorchs_first,
+        child_malformed,      child_malformed_pytorchs,
+        child_limits,         child_without_host_memory,
     };
     for (size_t i = 0; i < sizeof children / sizeof *children; i++)
         in_child(children[i]);
 }
 
-/* Run time -------------------------------------------------------------------------------------------------------- */
+/* Run time ------------------------------------------------------------------------------------- */
 
 static void a_failed_change_changes_nothing(void **state)
 {
@@ -457,8 +504,8 @@ static void a_failed_change_changes_nothing(void **state)
     OK(tarn_configuration_set("leave_free_mb:3,max_split_size_mb:64"));
     const struct memory_config *before = memory_config();
     GIVES(tarn_configuration_set("leave_free_mb:4,max_split_size_mb:1"), TARN_ERROR_CONFIGURATION);
-    says(
-        "tarn_configuration_set(), column 35: max_split_size_mb is 1, but must be at least large_segment_size_mb (20)");
+    says("tarn_configuration_set(), column 35: max_split_size_mb is 1, but must be at least "
+         "large_segment_size_mb (20)");
     CHECK(memory_config() == before && before->leave_free == 3 * MIB);
     GIVES(tarn_configuration_set(NULL), TARN_ERROR_INVALID_ARGUMENT);
     pages_fail(1, true);
@@ -492,9 +539,9 @@ static void what_has_no_effect_is_named(void **state)
     const char *text = "";
     OK(tarn_configuration_note_get(0, &text));
     CHECK(text == NULL);
-    OK(tarn_configuration_set(
-        "leave_free_mb:3,pinned_free_catch_all:True,release_lock_on_cudamalloc:True,backend:native,max_"
-        "split_size_mb:64"));
+    OK(tarn_configuration_set("leave_free_mb:3,pinned_free_catch_all:True,release_lock_on_"
+                              "cudamalloc:True,backend:native,max_"
+                              "split_size_mb:64"));
     OK(tarn_configuration_note_get(0, &text));
     CHECK(strncmp(text, "release_lock_on_cudamalloc: ", 28) == 0);
     OK(tarn_configuration_note_get(1, &text));
@@ -526,7 +573,8 @@ static void what_counts_at_load_time_stays(void **state)
     OK(tarn_configuration_set("segments:virtual")); /* what the driver's choice is here */
     settings_are("all:default");
     GIVES(tarn_configuration_set("leave_free_mb:1,segments:plain"), TARN_ERROR_CONFIGURATION);
-    says("tarn_configuration_set(), column 26: segments is plain, but must be virtual: memory was used with it, and it "
+    says("tarn_configuration_set(), column 26: segments is plain, but must be virtual: memory was "
+         "used with it, and it "
          "counts "
          "only until then");
     GIVES(tarn_configuration_set("backend:cudaMallocAsync"), TARN_ERROR_CONFIGURATION);
@@ -542,7 +590,8 @@ static void divisions_round_large_blocks(void **state)
     void *block = alloc_on(stream, 84 * MIB), *small = alloc_on(stream, 3000);
     tarn_stats after = stats_of(0);
     CHECK(usable_size(block) == 96 * MIB && usable_size(small) < 4096);
-    CHECK(after.requested_bytes[0].current - before.requested_bytes[0].current == (int64_t)(84 * MIB + 3000));
+    CHECK(after.requested_bytes[0].current - before.requested_bytes[0].current ==
+          (int64_t)(84 * MIB + 3000));
     OK(tarn_free(block));
     OK(tarn_configuration_set("")); /* resets */
     block = alloc_on(stream, 84 * MIB);
@@ -568,7 +617,8 @@ static void limits_follow_the_settings_that_change_them(void **state)
     OK(tarn_configuration_set("limit_mb:100"));
     CHECK(limit_of(0) == 100 * MIB);
     OK(tarn_device_limit_set(0, 64 * MIB));
-    OK(tarn_configuration_set("leave_free_mb:1")); /* no other limit than before: the caller's stays */
+    OK(tarn_configuration_set("leave_free_mb:1")); /* no other limit than before: the caller's
+                                                      stays */
     CHECK(limit_of(0) == 64 * MIB && limit_of(1) == 100 * MIB);
     void *pointer = NULL;
     GIVES(tarn_alloc_on(TARN_STREAM_LEGACY, 65 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
@@ -627,7 +677,8 @@ static void a_request_above_the_limit_is_rejected_when_that_is_asked_for(void **
         tarn_stats before = stats_of(0);
         GIVES(tarn_alloc_on(own, 80 * MIB, &pointer), asked ? TARN_ERROR_OUT_OF_MEMORY : TARN_OK);
         CHECK(stats_of(0).num_oom_rejections - before.num_oom_rejections == asked);
-        CHECK(stats_of(0).num_alloc_retries == before.num_alloc_retries); /* what is idle elsewhere is no emergency */
+        /* What is idle elsewhere is no emergency */
+        CHECK(stats_of(0).num_alloc_retries == before.num_alloc_retries);
         OK(tarn_free(asked ? NULL : pointer));
         OK(tarn_free(alloc_on(own, 40 * MIB))); /* below the limit: as ever */
         OK(tarn_device_trim(0, 0));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Contents that travel in chunks, with each call that can fail failing: the pool has all of them afterwards, whatever failed. */
+/* Contents that travel in chunks, with each call that can fail failing: the pool has all of them
+ * afterwards, whatever failed. */
 #include "support/failures.h"
 #include "support/host.h"
 
@@ -40,8 +41,8 @@ static void suspend_and_resume(void)
         (void)TRY(tarn_pool_resume(pool));
 }
 
-/* Nothing fails any more: it can be resumed, unless it runs, and has its contents. What the driver did not take back of the pinned memory
- * goes with the next change. */
+/* Nothing fails any more: it can be resumed, unless it runs, and has its contents. What the driver
+ * did not take back of the pinned memory goes with the next change. */
 static void settle(void)
 {
     tarn_pool_state state = pool_info_of(pool).state;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Ten thousand of everything in one run: pools, streams, scopes of each kind, captures, graphs, observers, events, blocks with uses, pools
- * that ended while their blocks live. A random model says what each call gives: which pool serves a request, what a pool has, which ids are
- * found. In between the invariants are checked, and in the end nothing is left. And no call costs more for all the others: its time beside
- * thousands stays near its time beside tens.
+/* Ten thousand of everything in one run: pools, streams, scopes of each kind, captures, graphs,
+ * observers, events, blocks with uses, pools that ended while their blocks live. A random model
+ * says what each call gives: which pool serves a request, what a pool has, which ids are found. In
+ * between the invariants are checked, and in the end nothing is left. And no call costs more for
+ * all the others: its time beside thousands stays near its time beside tens.
  *
  * TARN_CROWD is the number; TARN_SEED the seed. */
 #include "support/host.h"
@@ -33,7 +34,7 @@ static size_t below(size_t count)
     return count ? (size_t)(random_next(&random_state) % count) : 0;
 }
 
-/* The model ---------------------------------------------------------------------------------------------------------- */
+/* The model ------------------------------------------------------------------------------------ */
 
 struct pool {
     tarn_pool *pool; /* NULL: released */
@@ -78,7 +79,8 @@ static void pool_make(size_t i)
     pools[i].blocks = 0;
 }
 
-/* Which pool serves a request of a stream outside the thread's scopes: the newest rule for it. A capture begins only where no scope is. */
+/* Which pool serves a request of a stream outside the thread's scopes: the newest rule for it. A
+ * capture begins only where no scope is. */
 static size_t pool_for(const struct stream *stream)
 {
     return stream->captured ? stream->captured : stream->scope ? stream->scoped : 0;
@@ -112,7 +114,8 @@ static void allocate_in_pool(void)
     struct stream *stream = &streams[below(crowd)];
     if (block_count == 2 * crowd || !pools[i].pool || stream->captured)
         return;
-    OK(tarn_pool_alloc(pools[i].pool, stream->stream, 1 + below(4096), &blocks[block_count].address));
+    OK(tarn_pool_alloc(pools[i].pool, stream->stream, 1 + below(4096),
+                       &blocks[block_count].address));
     blocks[block_count].pool = i;
     pool_is(blocks[block_count++].address, i);
     pools[i].blocks++;
@@ -212,7 +215,8 @@ static void scope_stream(void)
     } else if (!stream->captured && pools[i].pool) {
         tarn_scope twice = 0;
         OK(tarn_scope_begin(pools[i].pool, TARN_SCOPE_STREAM, stream->stream, &stream->scope));
-        GIVES(tarn_scope_begin(pools[i].pool, TARN_SCOPE_STREAM, stream->stream, &twice), TARN_ERROR_SCOPE);
+        GIVES(tarn_scope_begin(pools[i].pool, TARN_SCOPE_STREAM, stream->stream, &twice),
+              TARN_ERROR_SCOPE);
         stream->scoped = i;
     }
 }
@@ -247,7 +251,8 @@ static void capture(void)
         pools[stream->graph_pool].graph = false;
     } else if (!stream->scope && pools[i].pool && !pools[i].graph) {
         OK(tarn_pool_capture_begin(pools[i].pool, stream->stream, TARN_CAPTURE_RELAXED));
-        GIVES(tarn_pool_capture_begin(pools[i].pool, stream->stream, TARN_CAPTURE_RELAXED), TARN_ERROR_CAPTURE);
+        GIVES(tarn_pool_capture_begin(pools[i].pool, stream->stream, TARN_CAPTURE_RELAXED),
+              TARN_ERROR_CAPTURE);
         stream->captured = i;
         pools[i].graph = true;
         open_captures++;
@@ -271,9 +276,10 @@ static void ignore(const tarn_shortage *shortage, void *user)
 
 static void observe(size_t i)
 {
-    OK(tarn_observer_add(
-        &(tarn_observer_options){.size = sizeof(tarn_observer_options), .device = 0, .out_of_memory = ignore},
-        &observers[i]));
+    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options),
+                                                  .device = 0,
+                                                  .out_of_memory = ignore},
+                         &observers[i]));
 }
 
 static void change_observer(void)
@@ -330,9 +336,10 @@ static void end_all(void)
 static void ten_thousand_of_everything(void)
 {
     static void (*const operations[])(void) = {
-        allocate,     allocate,     allocate,      allocate_in_pool, use_block,      free_block, free_block,
-        find_pool,    count_pool,   trim_pool,     suspend_pool,     replace_pool,   leave_pool, scope_stream,
-        scope_stream, scope_thread, change_stream, record_event,     change_observer};
+        allocate,     allocate,      allocate,     allocate_in_pool, use_block,
+        free_block,   free_block,    find_pool,    count_pool,       trim_pool,
+        suspend_pool, replace_pool,  leave_pool,   scope_stream,     scope_stream,
+        scope_thread, change_stream, record_event, change_observer};
     const char *number = getenv("TARN_CROWD"), *seed = getenv("TARN_SEED");
     crowd = number ? strtoul(number, NULL, 10) : CROWD;
     random_state = seed ? strtoull(seed, NULL, 10) : 1;
@@ -351,7 +358,7 @@ static void ten_thousand_of_everything(void)
     nothing_is_left(0);
 }
 
-/* Costs -------------------------------------------------------------------------------------------------------------- */
+/* Costs ---------------------------------------------------------------------------------------- */
 
 #define FEW 32
 #define MANY 4096
@@ -449,7 +456,8 @@ static void cost_of_a_scoped_pair(void)
 static void cost_of_an_observer(void)
 {
     tarn_observer observer;
-    const tarn_observer_options options = {.size = sizeof options, .device = 0, .out_of_memory = ignore};
+    const tarn_observer_options options = {
+        .size = sizeof options, .device = 0, .out_of_memory = ignore};
     OK(tarn_observer_add(&options, &observer));
     OK(tarn_observer_remove(observer));
 }
@@ -487,14 +495,15 @@ static const struct {
 };
 enum { COSTS = sizeof calls / sizeof *calls, IN_CAPTURES = COSTS - 2 };
 
-/* What a call may cost beside many: far below 128 times its cost beside few, and far above what the processor's caches make of it. */
+/* What a call may cost beside many: far below 128 times its cost beside few, and far above what the
+ * processor's caches make of it. */
 static double bound(double few)
 {
     return 12 * few + 3;
 }
 
-/* The least that a call costs, in processor time of this thread. What else the machine does can only add to it, so it is tried again while
- * it is more than `enough`. */
+/* The least that a call costs, in processor time of this thread. What else the machine does can
+ * only add to it, so it is tried again while it is more than `enough`. */
 static double cost(void (*call)(void), double enough)
 {
     double best = 0;
@@ -517,7 +526,8 @@ static void measure(size_t from, size_t to, double *costs, const double *beside_
 /* Pools with a block each, and observers. */
 static void pools_grow(size_t count)
 {
-    const tarn_observer_options options = {.size = sizeof options, .device = 0, .out_of_memory = ignore};
+    const tarn_observer_options options = {
+        .size = sizeof options, .device = 0, .out_of_memory = ignore};
     for (; pools_present < count; pools_present++) {
         OK(tarn_pool_create(NULL, &bystanders[pools_present]));
         OK(tarn_pool_alloc(bystanders[pools_present], own, 4096, &bystander_blocks[pools_present]));
@@ -532,7 +542,8 @@ static void streams_grow(size_t count)
         OK(tarn_stream_lease(0, 0, &bystander_streams[i]));
         OK(tarn_record_stream(used, bystander_streams[i]));
         OK(tarn_alloc_on(bystander_streams[i], 4096, &bystander_blocks[i]));
-        OK(tarn_scope_begin(bystanders[i], TARN_SCOPE_STREAM, bystander_streams[i], &bystander_scopes[i]));
+        OK(tarn_scope_begin(bystanders[i], TARN_SCOPE_STREAM, bystander_streams[i],
+                            &bystander_scopes[i]));
     }
     streams_present = count;
 }
@@ -541,11 +552,13 @@ static void capture_begins(size_t from, size_t to)
 {
     for (; from < to; from++) {
         OK(tarn_scope_end(bystander_scopes[from]));
-        OK(tarn_pool_capture_begin(bystanders[from], bystander_streams[from], TARN_CAPTURE_RELAXED));
+        OK(tarn_pool_capture_begin(bystanders[from], bystander_streams[from],
+                                   TARN_CAPTURE_RELAXED));
     }
 }
 
-/* Growth is compared here, not speed: a cost that grew with the number would be a hundred times as high. */
+/* Growth is compared here, not speed: a cost that grew with the number would be a hundred times as
+ * high. */
 static void no_call_costs_more_for_all_the_others(void)
 {
     double few[COSTS], many[COSTS];
@@ -565,13 +578,14 @@ static void no_call_costs_more_for_all_the_others(void)
     capture_begins(FEW, MANY);
     measure(IN_CAPTURES, COSTS, many, few);
     for (size_t i = 0; i < COSTS; i++) {
-        printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", calls[i].name, few[i], FEW, many[i], MANY);
+        printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", calls[i].name, few[i], FEW, many[i],
+               MANY);
         fflush(stdout);
         CHECK(many[i] < bound(few[i]));
     }
 }
 
-/* Shortages ---------------------------------------------------------------------------------------------------------- */
+/* Shortages ------------------------------------------------------------------------------------ */
 
 /* The device is full, and one pool helps out. */
 static void cost_of_help(void)
@@ -584,7 +598,8 @@ static void cost_of_help(void)
     OK(tarn_free(block));
 }
 
-/* A request of the default pool that is short of memory looks at those pools that may help, and not at the others. */
+/* A request of the default pool that is short of memory looks at those pools that may help, and not
+ * at the others. */
 static void help_costs_no_more_beside_pools_that_give_none(void)
 {
     host_start_with(1, MEMORY);
@@ -598,17 +613,19 @@ static void help_costs_no_more_beside_pools_that_give_none(void)
         OK(tarn_device_limit_set(0, (size_t)stats_of(0).reserved_bytes[0].current));
         costs[many] = cost(cost_of_help, many ? bound(costs[0]) : INFINITY);
     }
-    printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", "help in a shortage", costs[0], FEW, costs[1], MANY);
+    printf("%-22s %8.2f us beside %d, %8.2f beside %d\n", "help in a shortage", costs[0], FEW,
+           costs[1], MANY);
     fflush(stdout);
     CHECK(costs[1] < bound(costs[0]));
 }
 
-/* Sleeps ------------------------------------------------------------------------------------------------------------- */
+/* Sleeps --------------------------------------------------------------------------------------- */
 
 #define SLEEPERS 64
 #define STREAMS 1024
 
-/* Of pools that graphs hold, or that a found stream used: before each is unmapped, the whole device is waited for. */
+/* Of pools that graphs hold, or that a found stream used: before each is unmapped, the whole device
+ * is waited for. */
 static uint64_t driver_calls_of_a_sleep(size_t count)
 {
     tarn_pool *held[SLEEPERS];
@@ -642,8 +659,8 @@ static void a_sleep_waits_for_the_device_once(void)
     for (size_t i = 0; i < STREAMS; i++)
         (void)lease(0);
     uint64_t few = driver_calls_of_a_sleep(2), many = driver_calls_of_a_sleep(SLEEPERS);
-    fprintf(stderr, "%llu driver calls of a sleep of 2 pools beside %d streams, %llu of %d\n", (unsigned long long)few,
-            STREAMS, (unsigned long long)many, SLEEPERS);
+    fprintf(stderr, "%llu driver calls of a sleep of 2 pools beside %d streams, %llu of %d\n",
+            (unsigned long long)few, STREAMS, (unsigned long long)many, SLEEPERS);
     CHECK(many - few < SLEEPERS * 32);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A driver that refuses address ranges, as on some machines with much free memory: what needs none goes on. Each test is a process of its
- * own, since the simulated libcuda reads once which calls fail. */
+/* A driver that refuses address ranges, as on some machines with much free memory: what needs none
+ * goes on. Each test is a process of its own, since the simulated libcuda reads once which calls
+ * fail. */
 #include "driver/driver.h"
 #include "support/host.h"
 
@@ -29,13 +30,15 @@ static void refuse_all(const char *settings)
     refuse("cuMemAddressReserve:1:2+", settings);
 }
 
-/* Allocation, a pool that says nothing, and all back; then a handle with its workspace, and memory that the library takes itself. */
+/* Allocation, a pool that says nothing, and all back; then a handle with its workspace, and memory
+ * that the library takes itself. */
 static void everything_works(void)
 {
     tarn_stream stream = lease(0);
     tarn_pool *pool = pool_with((tarn_pool_options){0});
     void *handle = NULL;
-    void *blocks[] = {alloc_on(stream, 100), alloc_on(stream, 300 * MIB), alloc_in(pool, stream, 9 * MIB)};
+    void *blocks[] = {alloc_on(stream, 100), alloc_on(stream, 300 * MIB),
+                      alloc_in(pool, stream, 9 * MIB)};
     verify(0);
     for (int i = 0; i < 3; i++)
         OK(tarn_free(blocks[i]));
@@ -67,7 +70,8 @@ static void it_takes_plain_segments_for_this_reason(void)
 static void whatever_the_reason_is(void **state)
 {
     static const char *const reasons[] = {"cuMemAddressReserve:1:1+", "cuMemAddressReserve:1:800+",
-                                          "cuMemAddressReserve:1:801+", "cuMemAddressReserve:1:304+"};
+                                          "cuMemAddressReserve:1:801+",
+                                          "cuMemAddressReserve:1:304+"};
     (void)state;
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
         reason_now = reasons[i];
@@ -114,7 +118,8 @@ static void a_pool_that_needs_them_asks_again(void)
     nothing_is_left(0);
 }
 
-/* Even while a pool that asked for it has virtual memory, and when nothing is left of the segments. */
+/* Even while a pool that asked for it has virtual memory, and when nothing is left of the
+ * segments. */
 static void the_default_that_fell_back_stays_plain(void)
 {
     refuse("cuMemAddressReserve:1:2,cuMemAddressReserve:2:2,cuMemAddressReserve:3:2", "");
@@ -178,7 +183,8 @@ static void says_what_helps(void)
 
 static void who_asks_for_virtual_memory_is_told_what_needs_none(void)
 {
-    static const tarn_pool_options options = {.size = sizeof options, .segments = TARN_SEGMENTS_VIRTUAL};
+    static const tarn_pool_options options = {.size = sizeof options,
+                                              .segments = TARN_SEGMENTS_VIRTUAL};
     tarn_pool *pool = NULL;
     refuse_all("");
     GIVES(tarn_pool_create(&options, &pool), TARN_ERROR_OUT_OF_MEMORY);
@@ -192,7 +198,8 @@ static void virtual_segments_are_refused(void)
     refuse_all("segments:virtual");
     GIVES(tarn_alloc_on(TARN_STREAM_LEGACY, 100, &block), TARN_ERROR_OUT_OF_MEMORY);
     says_what_helps();
-    GIVES(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_handle_get(TARN_LIBRARY_CUBLAS, TARN_STREAM_CURRENT, &handle),
+          TARN_ERROR_OUT_OF_MEMORY);
     says_what_helps();
 }
 
@@ -202,7 +209,8 @@ static void a_shortage_of_plain_segments_is_told_without_addresses(void)
     void *block = NULL;
     refuse_all("");
     GIVES(tarn_alloc_on(lease(0), 600 * MIB, &block), TARN_ERROR_OUT_OF_MEMORY);
-    CHECK(!strstr(tarn_last_error(), "of addresses are left") && !strstr(tarn_last_error(), "expandable_segments"));
+    CHECK(!strstr(tarn_last_error(), "of addresses are left") &&
+          !strstr(tarn_last_error(), "expandable_segments"));
 }
 
 int main(void)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Found streams, on the simulated libcuda, which as the real one uses a destroyed stream's pointer again at once while its work still
- * runs: tarn_stream_find() must tell the two apart, and tarn must not name the first to the driver again. */
+/* Found streams, on the simulated libcuda, which as the real one uses a destroyed stream's pointer
+ * again at once while its work still runs: tarn_stream_find() must tell the two apart, and tarn
+ * must not name the first to the driver again. */
 #include "device/native.h"
 #include "device/stream.h"
 #include "support/host.h"
@@ -43,7 +44,7 @@ static uint64_t records(void)
     return calls_of(0, "event_record");
 }
 
-/* ---- Identity ---------------------------------------------------------------------------------------------------- */
+/* ---- Identity ---- */
 
 static void a_stream_is_found_again_without_a_count(void **state)
 {
@@ -53,7 +54,8 @@ static void a_stream_is_found_again_without_a_count(void **state)
     uint64_t numbers = calls_of(0, "stream_number"), questions = calls_of(0, "capture_status");
     for (int i = 0; i < 100; i++)
         CHECK(find(native) == stream);
-    CHECK(calls_of(0, "stream_number") == numbers + 100 && calls_of(0, "capture_status") == questions + 100);
+    CHECK(calls_of(0, "stream_number") == numbers + 100 &&
+          calls_of(0, "capture_status") == questions + 100);
     CHECK(native_of(stream) == native);
     GIVES(tarn_stream_find(1, native, &other), TARN_ERROR_INVALID_STREAM); /* of another device */
     GIVES(tarn_stream_find(9, native, &other), TARN_ERROR_INVALID_DEVICE);
@@ -95,7 +97,8 @@ static void a_stream_that_captures_is_found_and_captures_on(void **state)
     destroy(native);
 }
 
-/* Where the driver does not say whether a stream captures, it is not asked what would end the capture. */
+/* Where the driver does not say whether a stream captures, it is not asked what would end the
+ * capture. */
 static void a_find_that_fails_leaves_the_capture(void **state)
 {
     (void)state;
@@ -194,7 +197,7 @@ static void a_reused_pointer_is_another_stream(void **state)
     OK(tarn_stream_return(leased));
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+/* ---- Memory ---- */
 
 /* The first stream's work still runs, and its memory waits for it. */
 static void memory_of_a_destroyed_stream_waits_for_its_work(void **state)
@@ -281,7 +284,7 @@ static void what_is_owed_is_recorded_by_the_next_find(void **state)
     nothing_is_left(0);
 }
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
 static void nothing_waits_for_a_device_that_captures(void **state)
 {
@@ -330,7 +333,7 @@ static void a_found_stream_captures_as_any_other(void **state)
     nothing_is_left(0);
 }
 
-/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+/* ---- Threads ---- */
 
 static atomic_bool running;
 
@@ -373,8 +376,8 @@ static void *comes_and_goes(void *argument)
     return NULL;
 }
 
-/* Streams that come and go beside trims and others who want their memory. The simulated library is asked nothing about what is gone:
- * it would refuse, or answer for another. */
+/* Streams that come and go beside trims and others who want their memory. The simulated library is
+ * asked nothing about what is gone: it would refuse, or answer for another. */
 static void streams_come_and_go_beside_trims(void **state)
 {
     (void)state;
@@ -390,7 +393,7 @@ static void streams_come_and_go_beside_trims(void **state)
     nothing_is_left(0);
 }
 
-/* ---- The table --------------------------------------------------------------------------------------------------- */
+/* ---- The table ---- */
 
 /* Random entries and removals against a plain array. */
 static void the_table_finds_what_is_in_it(void **state)

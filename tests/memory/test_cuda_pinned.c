@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned memory on the simulated libcuda: which device's context serves, and that asking makes none. */
+/* Pinned memory on the simulated libcuda: which device's context serves, and that asking makes
+ * none. */
 #include "../driver/cuda_test.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* lab/torch/plug.c on the simulated libcuda: its two functions and its eight hooks, called with what PyTorch calls
- * them with. */
+/* lab/torch/plug.c on the simulated libcuda: its two functions and its eight hooks, called with
+ * what PyTorch calls them with. */
 #include "../../lab/torch/plug.h"
 #include "driver/driver.h"
 #include "support/host.h"
@@ -101,7 +101,8 @@ static void blocks_hold_what_is_written_until_they_are_freed(void **state)
 static void a_block_waits_for_the_streams_that_use_it(void **state)
 {
     (void)state;
-    void *native = native_made(0), *other = native_made(0), *block = tarn_torch_alloc(4 * MIB, 0, native);
+    void *native = native_made(0), *other = native_made(0),
+         *block = tarn_torch_alloc(4 * MIB, 0, native);
     tarn_stream user = 0;
     OK(tarn_stream_adopt(0, other, &user));
     work_on(user, block, 4 * MIB, 1000);
@@ -158,7 +159,8 @@ static void what_a_pool_has_stays_until_it_is_released(void **state)
     const struct tarn_torch_id id = {0, 3};
     void *native = native_made(0);
     tarn_torch_begin_allocate_to_pool(0, id, NULL); /* and without a filter all is its own */
-    void *inside = tarn_torch_alloc(40 * MIB, 0, native), *beside = tarn_torch_alloc(30 * MIB, 0, native);
+    void *inside = tarn_torch_alloc(40 * MIB, 0, native),
+         *beside = tarn_torch_alloc(30 * MIB, 0, native);
     tarn_torch_end_allocate_to_pool(0, id);
     void *outside = tarn_torch_alloc(40 * MIB, 0, native);
     uint64_t held = ledger_of(0).mapped;
@@ -214,7 +216,8 @@ static int set_up(void **state)
 {
     (void)state;
     assert_int_equal(setenv("TARN_DRIVER", "cuda", 1), 0);
-    a_shortage_ends_the_process_with_a_message(NULL); /* before tarn is used here: a child of that cannot */
+    a_shortage_ends_the_process_with_a_message(NULL); /* before tarn is used here: a child of that
+                                                         cannot */
     host_start_with(1, MEMORY);
     tarn_torch_init(1);
     return 0;

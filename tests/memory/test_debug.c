@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Each kind of mistake that debug mode finds, made once: it is reported once, with the right text, and nothing else is. A case
- * runs in a child of its own, since TARN_DEBUG is read once. */
+/* Each kind of mistake that debug mode finds, made once: it is reported once, with the right text,
+ * and nothing else is. A case runs in a child of its own, since TARN_DEBUG is read once. */
 #include "driver/driver.h"
 #include "memory/arena/arena.h"
 #include "support/host.h"
@@ -56,7 +56,8 @@ static void heard_once(tarn_debug_kind kind, const void *block, size_t requested
 {
     CHECK(tarn_debug_reports() == 1 && heard.count == 1);
     CHECK(heard.last.kind == kind);
-    CHECK(heard.last.block == block && heard.last.requested == requested && heard.last.offset == offset);
+    CHECK(heard.last.block == block && heard.last.requested == requested &&
+          heard.last.offset == offset);
 }
 
 static void says(const char *text)
@@ -66,7 +67,8 @@ static void says(const char *text)
     CHECK(strstr(heard.text, text));
 }
 
-/* A file and its line where libdw reads debug information, which this file has, else the object and an offset. */
+/* A file and its line where libdw reads debug information, which this file has, else the object and
+ * an offset. */
 static void says_where(void)
 {
     void *there = dlopen("libdw.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -90,7 +92,8 @@ static void ends_clean(void)
 
 static void *block_with_tag(size_t size, size_t alignment)
 {
-    tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = stream, .alignment = alignment};
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = 0, .stream = stream, .alignment = alignment};
     void *block = NULL;
     OK(tarn_tag_intern("attention", &options.tag));
     OK(tarn_alloc(&options, size, &block));
@@ -98,7 +101,7 @@ static void *block_with_tag(size_t size, size_t alignment)
     return block;
 }
 
-/* Red zones -------------------------------------------------------------------------------------------------------- */
+/* Red zones ------------------------------------------------------------------------------------ */
 
 static void write_behind(size_t size, size_t alignment, size_t at)
 {
@@ -110,10 +113,12 @@ static void write_behind(size_t size, size_t alignment, size_t at)
     OK(tarn_device_synchronize(0));
     heard_once(TARN_DEBUG_RED_ZONE, block, size, (int64_t)(size + at));
     char text[96];
-    snprintf(text, sizeof text, "a write behind the end of the block at %p of %zu bytes, tag \"attention\"",
+    snprintf(text, sizeof text,
+             "a write behind the end of the block at %p of %zu bytes, tag \"attention\"",
              (void *)block, size);
     says(text);
-    snprintf(text, sizeof text, "has 1 wrong bytes, the nearest %zu bytes behind the block; the first is 0x5A", at);
+    snprintf(text, sizeof text,
+             "has 1 wrong bytes, the nearest %zu bytes behind the block; the first is 0x5A", at);
     says(text);
     says("\n  allocated at ");
     says("\n  freed at ");
@@ -231,7 +236,7 @@ static void a_block_has_what_was_asked_for_and_no_more(void)
     ends_clean();
 }
 
-/* Poison and quarantine -------------------------------------------------------------------------------------------- */
+/* Poison and quarantine ------------------------------------------------------------------------ */
 
 static bool is_all(const void *bytes, unsigned char value, size_t size)
 {
@@ -328,7 +333,7 @@ static void a_loss_while_memory_is_looked_for(void)
     CHECK(second == (void *)&second && tarn_debug_reports() == 0);
 }
 
-/* Refused frees ---------------------------------------------------------------------------------------------------- */
+/* Refused frees -------------------------------------------------------------------------------- */
 
 static void free_twice(const char *words, bool gone)
 {
@@ -337,7 +342,8 @@ static void free_twice(const char *words, bool gone)
     OK(tarn_free(block));
     if (gone)
         OK(tarn_device_trim(0, 0));
-    bool is_known = !gone || arena_if_used(0)->store.kind.pieces; /* the addresses of a plain segment go with it */
+    /* The addresses of a plain segment go with it */
+    bool is_known = !gone || arena_if_used(0)->store.kind.pieces;
     GIVES(tarn_free(block), is_known ? TARN_ERROR_DOUBLE_FREE : TARN_ERROR_INVALID_POINTER);
     CHECK(strstr(tarn_last_error(), "tag \"attention\"") && strstr(tarn_last_error(), "freed at "));
     says_where();
@@ -409,7 +415,7 @@ static void questions_are_no_mistakes(void)
     ends_clean();
 }
 
-/* Streams ---------------------------------------------------------------------------------------------------------- */
+/* Streams -------------------------------------------------------------------------------------- */
 
 static void use_without_an_order(const char *words, bool reuse)
 {
@@ -490,7 +496,7 @@ static void blocks_of_a_retired_stream(void)
     ends_clean();
 }
 
-/* Captures and pools ------------------------------------------------------------------------------------------------- */
+/* Captures and pools --------------------------------------------------------------------------- */
 
 static void captures_are_left_alone(void)
 {
@@ -500,11 +506,13 @@ static void captures_are_left_alone(void)
     char *before = tarn_malloc(1000);
     OK(tarn_pool_create(NULL, &pool));
     OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_GLOBAL));
-    uint64_t sets = calls_of(0, "set"), copies = calls_of(0, "copy"), records = calls_of(0, "event_record");
+    uint64_t sets = calls_of(0, "set"), copies = calls_of(0, "copy"),
+             records = calls_of(0, "event_record");
     inside = alloc_on(stream, 1000);
     fill(stream, inside, 9, 1000);
     OK(tarn_free(before));
-    CHECK(calls_of(0, "set") == sets && calls_of(0, "copy") == copies && calls_of(0, "event_record") == records);
+    CHECK(calls_of(0, "set") == sets && calls_of(0, "copy") == copies &&
+          calls_of(0, "event_record") == records);
     OK(tarn_free(alloc_on(other, 1000))); /* a stream that does not capture */
     CHECK(tarn_debug_reports() == 0);
     OK(tarn_capture_end(stream, &graph));
@@ -544,7 +552,8 @@ static void a_suspended_pool(void)
         OK(tarn_free(bad));
         OK(tarn_free(kept));
         OK(tarn_debug_check(0));
-        CHECK(tarn_debug_reports() == (unsigned)keep); /* what was discarded has no zones any more */
+        CHECK(tarn_debug_reports() == (unsigned)keep); /* what was discarded has no zones any
+                                                          more */
         OK(tarn_pool_release(pool));
     }
     heard_once(TARN_DEBUG_RED_ZONE, bad, MIB, (int64_t)MIB);
@@ -553,7 +562,8 @@ static void a_suspended_pool(void)
 
 static void a_block_that_a_pool_of_another_kind_serves(void)
 {
-    tarn_pool_options options = {.size = sizeof options, .use_on_oom = true, .segments = TARN_SEGMENTS_PLAIN};
+    tarn_pool_options options = {
+        .size = sizeof options, .use_on_oom = true, .segments = TARN_SEGMENTS_PLAIN};
     tarn_block_info info = {.size = sizeof info};
     tarn_pool *pool = NULL;
     void *first = NULL;
@@ -604,7 +614,7 @@ static void a_restored_pool(void)
     ends_clean();
 }
 
-/* The rest --------------------------------------------------------------------------------------------------------- */
+/* The rest ------------------------------------------------------------------------------------- */
 
 static void the_drivers_device_is_another(void)
 {
@@ -638,7 +648,8 @@ static void leaks_are_listed_by_site(void)
     OK(tarn_shutdown());
     CHECK(tarn_debug_reports() == 2 && heard.count == 2 && heard.last.kind == TARN_DEBUG_LEAK);
     CHECK(heard.last.requested == 300 || heard.last.requested == 5000);
-    says(heard.last.requested == 300 ? "1 live blocks of 300 bytes in all" : "5 live blocks of 5000 bytes in all");
+    says(heard.last.requested == 300 ? "1 live blocks of 300 bytes in all"
+                                     : "5 live blocks of 5000 bytes in all");
     says("\n  allocated at ");
     says_where();
 }
@@ -738,7 +749,8 @@ static void what_is_found_is_printed(void **state)
     hear_child("sites", text, sizeof text);
     if (!strstr(text, "tarn: debug: ") || !strstr(text, "\ntarn: debug:   freed now at "))
         fprintf(stderr, "printed: %s\n", text);
-    CHECK(strstr(text, "tarn: debug: ") == text && strstr(text, "is not memory that tarn handed out"));
+    CHECK(strstr(text, "tarn: debug: ") == text &&
+          strstr(text, "is not memory that tarn handed out"));
     CHECK(strstr(text, "\ntarn: debug:   freed now at "));
     CHECK(!strstr(strstr(text, "is not memory that") + 1, "is not memory that")); /* once */
     hear_child("sites,quiet", text, sizeof text);
@@ -761,7 +773,8 @@ static void a_shutdown_in_the_callback_is_refused(void)
     OK(tarn_free(block));
     OK(tarn_device_synchronize(0));
     tarn_debug_callback_set(shut_down, NULL);
-    for (int i = 0; i < 64 && heard.last.kind != TARN_DEBUG_RED_ZONE; i++) /* until the beginning of a call tells it */
+    /* Until the beginning of a call tells it */
+    for (int i = 0; i < 64 && heard.last.kind != TARN_DEBUG_RED_ZONE; i++)
         OK(tarn_free(alloc_on(stream, MIB)));
     CHECK(heard.last.kind == TARN_DEBUG_RED_ZONE);
     OK(tarn_free(alloc_on(other, MIB)));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Debug mode while calls fail, one at a time. The mistakes that a scenario makes are found where nothing fails; where something does they
- * may be missed, and nothing else is found instead; what is said is said in whole. Its own calls that fail leave the program's memory as
- * it is, and nothing behind; and what the program is refused it may be refused without debug mode too. */
+/* Debug mode while calls fail, one at a time. The mistakes that a scenario makes are found where
+ * nothing fails; where something does they may be missed, and nothing else is found instead; what
+ * is said is said in whole. Its own calls that fail leave the program's memory as it is, and
+ * nothing behind; and what the program is refused it may be refused without debug mode too. */
 #include "memory/debug/debug_block.h"
 #include "support/failures.h"
 #include "support/host.h"
@@ -38,7 +39,7 @@ static struct {
     char text[sizeof((struct debug_text *)0)->text]; /* the last */
 } t;
 
-/* ---- What is heard ----------------------------------------------------------------------------------------------- */
+/* ---- What is heard ---- */
 
 static bool begins(const char *text, const char *with)
 {
@@ -48,13 +49,15 @@ static bool begins(const char *text, const char *with)
 /* A frame is an address, a name, or a file, each with a number in hexadecimal at its end. */
 static bool is_end_of_a_frame(const char *end)
 {
-    return end[-1] == ')' || (end[-1] >= '0' && end[-1] <= '9') || (end[-1] >= 'a' && end[-1] <= 'f');
+    return end[-1] == ')' || (end[-1] >= '0' && end[-1] <= '9') ||
+           (end[-1] >= 'a' && end[-1] <= 'f');
 }
 
 /* The first line says what, the others where: a text that is cut ends in the middle of one. */
 static void is_whole(const char *text, const char *first)
 {
-    static const char *const lines[] = {"  allocated at ", "  freed at ", "  freed now at ", "  the block at 0x"};
+    static const char *const lines[] = {"  allocated at ", "  freed at ", "  freed now at ",
+                                        "  the block at 0x"};
     CHECK(begins(text, first));
     for (const char *line = strchr(text, '\n'); line; line = strchr(line, '\n')) {
         bool known = false;
@@ -97,7 +100,7 @@ static void judge(void)
     CHECK(said <= made && (t.excused || said == made));
 }
 
-/* ---- What is done ------------------------------------------------------------------------------------------------ */
+/* ---- What is done ---- */
 
 static void begin(void)
 {
@@ -149,7 +152,7 @@ static bool write_byte(int stream, void *address)
     return machine->fill(0, native_of(t.streams[stream]), address, 0x5A, 1) == TARN_OK;
 }
 
-/* ---- Scenarios --------------------------------------------------------------------------------------------------- */
+/* ---- Scenarios ---- */
 
 static void blocks_are_looked_at(void)
 {
@@ -186,13 +189,15 @@ static void writes_after_the_free_are_found(void)
     if (index < 0)
         return;
     void *gone = free_block(index);
-    if (TRY(tarn_stream_synchronize(t.streams[0])) && tarn_debug_reports() == t.said) /* it is in quarantine now */
+    /* It is in quarantine now */
+    if (TRY(tarn_stream_synchronize(t.streams[0])) && tarn_debug_reports() == t.said)
         t.made[TARN_DEBUG_WRITE_AFTER_FREE] += write_byte(1, (char *)gone + 100);
     (void)TRY(tarn_stream_synchronize(t.streams[1]));
     (void)TRY(tarn_debug_check(0));
 }
 
-/* The free is refused whatever fails, and the error is the report, as far as there is room for it. */
+/* The free is refused whatever fails, and the error is the report, as far as there is room for
+ * it. */
 static void wrong_frees_are_named(void)
 {
     begin();
@@ -207,7 +212,8 @@ static void wrong_frees_are_named(void)
     tarn_status status = tarn_free(pointer);
     CHECK(status == TARN_ERROR_DOUBLE_FREE || status == TARN_ERROR_INVALID_POINTER);
     CHECK(t.heard[TARN_DEBUG_BAD_FREE] < 2 || begins(t.text, tarn_last_error()));
-    CHECK(tarn_debug_reports() == t.said + 2); /* counted, also where there was no memory to hand them on */
+    CHECK(tarn_debug_reports() == t.said + 2); /* counted, also where there was no memory to hand
+                                                  them on */
 }
 
 /* The host device alone sees it. */
@@ -236,7 +242,8 @@ static void streams_use_blocks(void)
         free_block(0);
     if (t.count > 0 && TRY(tarn_free_on(t.blocks[0].start, t.streams[1])))
         forget(0);
-    if (t.count > 0 && TRY(tarn_event_create(0, &event)) && TRY(tarn_event_record(event, t.streams[1])) &&
+    if (t.count > 0 && TRY(tarn_event_create(0, &event)) &&
+        TRY(tarn_event_record(event, t.streams[1])) &&
         TRY(tarn_free_after(t.blocks[0].start, event)))
         forget(0);
     OK(tarn_event_destroy(event));
@@ -314,7 +321,7 @@ static const struct scenario scenarios[] = {
     {"captures are left alone", captures_are_left_alone},
 };
 
-/* ---- The run ----------------------------------------------------------------------------------------------------- */
+/* ---- The run ---- */
 
 static void check_blocks(void)
 {
@@ -374,7 +381,7 @@ static void mistakes_are_found_and_nothing_else(void **state)
     each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
 }
 
-/* ---- The first use, and the shutdown with its list of leaks -------------------------------------------------------- */
+/* ---- The first use, and the shutdown with its list of leaks ---- */
 
 static void leak(void)
 {
@@ -383,7 +390,8 @@ static void leak(void)
     t.excused = injecting;
     if (TRY(tarn_alloc_on(TARN_STREAM_LEGACY, 5000, &pointer))) {
         t.made[TARN_DEBUG_LEAK]++;
-        t.made[TARN_DEBUG_RED_ZONE] += machine->fill(0, NULL, (char *)pointer + 5000, 1, 1) == TARN_OK;
+        t.made[TARN_DEBUG_RED_ZONE] +=
+            machine->fill(0, NULL, (char *)pointer + 5000, 1, 1) == TARN_OK;
     }
     (void)TRY(tarn_shutdown());
 }
@@ -397,8 +405,8 @@ static void shut_down(void)
 static void what_leaks_is_listed(void **state)
 {
     (void)state;
-    each_failure_of_once(
-        &(struct once){.name = "leaks are listed", .run = leak, .after = shut_down, .most = 40, .varies = true});
+    each_failure_of_once(&(struct once){
+        .name = "leaks are listed", .run = leak, .after = shut_down, .most = 40, .varies = true});
 }
 
 int main(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Debug mode where nothing is wrong: long random runs, several threads, and failures of every driver call and host allocation. It
- * reports nothing, keeps nothing, and makes no call fail that would succeed without it. TARN_SEED and TARN_DEBUG_STEPS change
- * the random run. */
+/* Debug mode where nothing is wrong: long random runs, several threads, and failures of every
+ * driver call and host allocation. It reports nothing, keeps nothing, and makes no call fail that
+ * would succeed without it. TARN_SEED and TARN_DEBUG_STEPS change the random run. */
 #include "base/pages.h"
 #include "driver/driver.h"
 #include "support/host.h"
@@ -86,7 +86,8 @@ static void allocate(struct player *player, int at)
     size_t size = draw_size(player);
     int stream = (int)draw(player, STREAMS);
     void *block = NULL;
-    tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = player->streams[stream]};
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = 0, .stream = player->streams[stream]};
     tarn_status status;
     switch (draw(player, 4)) {
     case 0:
@@ -116,7 +117,8 @@ static void fill_on_other(struct player *player, int other, int at)
     fill(player, other, at);
 }
 
-/* With injected failures a free in another form may fail, and leaves the block; tarn_free() never does. */
+/* With injected failures a free in another form may fail, and leaves the block; tarn_free() never
+ * does. */
 static void release(struct player *player, int at)
 {
     void *block = player->blocks[at].address;
@@ -254,10 +256,11 @@ static void several_threads(void)
     nothing_was_found();
 }
 
-/* Failures --------------------------------------------------------------------------------------------------------- */
+/* Failures ------------------------------------------------------------------------------------- */
 
 /* Calls that the memory layer makes for debug mode alone: where they fail, nothing else may. */
-static const char *const debug_calls[] = {"stream_create", "set", "copy", "stream_synchronize", "capture_mode"};
+static const char *const debug_calls[] = {"stream_create", "set", "copy", "stream_synchronize",
+                                          "capture_mode"};
 
 static void play_a_little(struct player *player)
 {

@@ -73,10 +73,12 @@ static void what_makes_no_sense_is_refused(void **state)
     GIVES(tarn_pool_resume(everybodys), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_checkpoint(everybodys, &checkpoint), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_restore(everybodys, others, NULL, NULL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pool_capture_begin(everybodys, own, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_capture_begin(everybodys, own, TARN_CAPTURE_GLOBAL),
+          TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_capture_announce(everybodys, own), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_keep_for_graph(everybodys, block), TARN_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(tarn_last_error(), "serves everybody") && strstr(tarn_last_error(), "tarn_pool_create"));
+    CHECK(strstr(tarn_last_error(), "serves everybody") &&
+          strstr(tarn_last_error(), "tarn_pool_create"));
     CHECK(!checkpoint);
     OK(tarn_checkpoint_destroy(others));
     OK(tarn_free(block));
@@ -95,7 +97,8 @@ static void its_statistics_are_its_own(void **state)
               ours.allocated_bytes[class].current + others.allocated_bytes[class].current);
         CHECK(all.reserved_bytes[class].current ==
               ours.reserved_bytes[class].current + others.reserved_bytes[class].current);
-        CHECK(all.allocation[class].current == ours.allocation[class].current + others.allocation[class].current);
+        CHECK(all.allocation[class].current ==
+              ours.allocation[class].current + others.allocation[class].current);
     }
     CHECK(ours.allocated_bytes[TARN_STAT_ALL].peak < (int64_t)(40 * MIB));
     OK(tarn_free(theirs));
@@ -168,7 +171,8 @@ static void without_caching_it_is_the_same_pool(void **state)
     OK(tarn_pool_alloc(everybodys, own, MIB, &block));
     uint64_t freed = calls_of(0, "free");
     OK(tarn_pool_blocks_get(everybodys, NULL, 0, &count));
-    CHECK(count == 1 && stats_of_pool(everybodys).allocated_bytes[TARN_STAT_ALL].current == (int64_t)MIB);
+    CHECK(count == 1 &&
+          stats_of_pool(everybodys).allocated_bytes[TARN_STAT_ALL].current == (int64_t)MIB);
     OK(tarn_free(block));
     OK(tarn_caching_set(true, NULL));
     CHECK(calls_of(0, "free") > freed); /* it was not cached */
@@ -197,7 +201,8 @@ static void a_scope_leads_back_to_it(void **state)
         OK(tarn_scope_end(inner));
         void *after = alloc_on(own, 5000);
         OK(tarn_scope_end(outer));
-        CHECK(!is_everybodys(theirs) && is_everybodys(ours) && is_everybodys(beside) && !is_everybodys(after));
+        CHECK(!is_everybodys(theirs) && is_everybodys(ours) && is_everybodys(beside) &&
+              !is_everybodys(after));
         void *all[] = {theirs, ours, beside, after};
         for (int i = 0; i < 4; i++)
             OK(tarn_free(all[i]));
@@ -251,7 +256,8 @@ static void a_block_of_a_named_pool_has_tag_and_alignment(void **state)
     GIVES(tarn_alloc(&options, MIB, &none), TARN_ERROR_INVALID_DEVICE);
     options.pool = (tarn_pool *)(void *)&options;
     GIVES(tarn_alloc(&options, MIB, &none), TARN_ERROR_INVALID_ARGUMENT);
-    options = (tarn_alloc_options){.size = sizeof options, .device = TARN_CURRENT_DEVICE, .pool = second};
+    options =
+        (tarn_alloc_options){.size = sizeof options, .device = TARN_CURRENT_DEVICE, .pool = second};
     void *far = NULL;
     OK(tarn_alloc(&options, MIB, &far)); /* the constant is the pool's device's */
     OK(tarn_pointer_info_get(far, &info));

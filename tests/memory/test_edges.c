@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Where two rare things meet: a stream retired under a cache that a thread remembers, a block freed twice at once, memory that is
- * short while other threads move it, a device that is lost. The device has 128 MiB. */
+/* Where two rare things meet: a stream retired under a cache that a thread remembers, a block freed
+ * twice at once, memory that is short while other threads move it, a device that is lost. The
+ * device has 128 MiB. */
 #include "memory/heap/cache.h"
 #include "support/host.h"
 
@@ -26,7 +27,7 @@ static tarn_stream adopt(void)
     return stream;
 }
 
-/* Streams that come and go ------------------------------------------------------------------------------------------ */
+/* Streams that come and go --------------------------------------------------------------------- */
 
 static void *use(void *argument)
 {
@@ -48,7 +49,8 @@ static void a_retired_stream_is_refused_although_its_cache_has_another_owner(voi
     OK(tarn_device_trim(0, 0));
 
     tarn_stream second = adopt();
-    CHECK((uint32_t)second == (uint32_t)first); /* the same slot: this thread gives its cache of the first one up */
+    CHECK((uint32_t)second == (uint32_t)first); /* the same slot: this thread gives its cache of the
+                                                   first one up */
     tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = second};
     OK(tarn_alloc(&options, 1000, &block));
 
@@ -83,7 +85,8 @@ static void a_block_of_a_retired_stream_grows_only_over_idle_memory(void **state
 {
     (void)state;
     tarn_stream stream = adopt();
-    void *block = alloc_on(stream, 2 * MIB), *next = alloc_on(stream, 2 * MIB), *end = alloc_on(stream, 2 * MIB);
+    void *block = alloc_on(stream, 2 * MIB), *next = alloc_on(stream, 2 * MIB),
+         *end = alloc_on(stream, 2 * MIB);
     work_on(stream, next, 2 * MIB, 1000);
     OK(tarn_free(next));
     OK(tarn_stream_retire(stream));
@@ -95,7 +98,7 @@ static void a_block_of_a_retired_stream_grows_only_over_idle_memory(void **state
     nothing_is_left(0);
 }
 
-/* Blocks that two threads free at once ------------------------------------------------------------------------------ */
+/* Blocks that two threads free at once --------------------------------------------------------- */
 
 static struct slab *slab_of(void *pointer)
 {
@@ -108,7 +111,8 @@ static struct slab *slab_of(void *pointer)
 static void free_from_elsewhere(struct slab *slab, unsigned slot, size_t requested)
 {
     CHECK(cache_give_remote(slab, slot));
-    counters_freed_and_completed(slab_owner(slab)->heap->store->counters, NULL, slab->slot_size, requested, 0);
+    counters_freed_and_completed(slab_owner(slab)->heap->store->counters, NULL, slab->slot_size,
+                                 requested, 0);
 }
 
 static void free_twice_at_once(void *pointer)
@@ -148,7 +152,8 @@ static void a_slab_stays_while_a_word_of_it_is_listed(void **state)
     nothing_is_left(0);
 }
 
-/* The other way round: the owner frees, and another thread goes on that has seen the block live, of that size, before. */
+/* The other way round: the owner frees, and another thread goes on that has seen the block live, of
+ * that size, before. */
 static void free_twice_later(void *pointer, size_t requested)
 {
     struct slab *slab = slab_of(pointer);
@@ -192,7 +197,8 @@ static void what_was_freed_twice_at_once_is_counted_once(void **state)
         CHECK(now.allocation[0].freed == before.allocation[0].freed + 3 * rounds &&
               own_stats.allocation[0].freed == rounds);
         CHECK(now.requested_bytes[0].freed == before.requested_bytes[0].freed + 6300 * rounds);
-        CHECK(now.allocated_bytes[0].freed == before.allocated_bytes[0].freed + (512 + 1024 + 5120) * rounds);
+        CHECK(now.allocated_bytes[0].freed ==
+              before.allocated_bytes[0].freed + (512 + 1024 + 5120) * rounds);
     }
     OK(tarn_pool_release(pool));
     nothing_is_left(0);
@@ -200,7 +206,8 @@ static void what_was_freed_twice_at_once_is_counted_once(void **state)
 
 /* The same as it happens: one thread frees by the fast path, and another at the same moment. */
 static struct {
-    _Atomic(void *) block; /* to free, as soon as it is seen; NULL when that was done, and the end without one */
+    _Atomic(void *) block; /* to free, as soon as it is seen; NULL when that was done, and the end
+                              without one */
     atomic_bool over;
     atomic_uint freed;
     bool on; /* by tarn_free_on() */
@@ -248,7 +255,8 @@ static void frees_that_cross_are_counted_once(void **state)
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(atomic_load(&crossing.freed) >= ROUNDS); /* more: that many crossed */
     tarn_stats now = stats_of(0);
-    CHECK(now.allocation[0].current == 0 && now.allocated_bytes[0].current == 0 && now.requested_bytes[0].current == 0);
+    CHECK(now.allocation[0].current == 0 && now.allocated_bytes[0].current == 0 &&
+          now.requested_bytes[0].current == 0);
     CHECK(now.allocation[0].freed == before.allocation[0].freed + ROUNDS);
     nothing_is_left(0);
 }
@@ -262,7 +270,8 @@ static void a_block_freed_twice_at_once_does_not_count_twice_as_empty(void **sta
         blocks[i] = alloc_on(own, 65536);
     struct slab *slab = slab_of(blocks[0]);
     struct cache *cache = slab_owner(slab);
-    for (int i = 0; i < BLOCKS; i++) /* more than a magazine holds: the first slabs come home, and are empty */
+    for (int i = 0; i < BLOCKS; i++) /* more than a magazine holds: the first slabs come home, and
+                                        are empty */
         OK(tarn_free(blocks[i]));
     assert_ptr_equal(map_slab(map_get((uintptr_t)blocks[0])), slab);
     CHECK(slab->homes == slab->slots);
@@ -278,7 +287,7 @@ static void a_block_freed_twice_at_once_does_not_count_twice_as_empty(void **sta
     nothing_is_left(0);
 }
 
-/* Memory that is short ---------------------------------------------------------------------------------------------- */
+/* Memory that is short ------------------------------------------------------------------------- */
 
 static void free_memory_of_one_zone_serves_the_other_when_memory_is_short(void **state)
 {
@@ -381,7 +390,7 @@ static void memory_in_another_threads_hands_is_waited_for(void **state)
     nothing_is_left(0);
 }
 
-/* The end of a device and of a process ------------------------------------------------------------------------------ */
+/* The end of a device and of a process --------------------------------------------------------- */
 
 static void *wait_and_allocate(void *argument)
 {
@@ -416,7 +425,8 @@ static void lose(void)
     OK(tarn_free(current));
     GIVES(tarn_free(live), TARN_ERROR_DOUBLE_FREE);
     (void)stats_of(0);
-    OK(tarn_device_stats_reset(0, TARN_STATS_PEAK)); /* publishes, and must not open the caches again */
+    OK(tarn_device_stats_reset(0, TARN_STATS_PEAK)); /* publishes, and must not open the caches
+                                                        again */
     GIVES(tarn_alloc_on(own, 1000, &block), TARN_ERROR_DEVICE_LOST);
     CHECK(stats_of(0).allocation[0].current == 0);
 }
@@ -515,6 +525,7 @@ int main(void)
         cmocka_unit_test(memory_in_another_threads_hands_is_waited_for),
         cmocka_unit_test(a_child_is_refused_by_the_host_device_too),
     };
-    int failed = cmocka_run_group_tests(before, NULL, NULL); /* in a child of a process that has not used tarn */
+    /* In a child of a process that has not used tarn */
+    int failed = cmocka_run_group_tests(before, NULL, NULL);
     return failed + cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every failure that there can be, one at a time: each scenario runs once clean, while its driver calls and the library's
- * own allocations are counted; then once for each of them, with that one failing, and with it and all later ones failing.
- * A call that fails must leave its results, the live blocks, the heaps and the counters as they should be; and once
- * nothing fails any more the same scenario must succeed and leave nothing behind. */
+/* Every failure that there can be, one at a time: each scenario runs once clean, while its driver
+ * calls and the library's own allocations are counted; then once for each of them, with that one
+ * failing, and with it and all later ones failing. A call that fails must leave its results, the
+ * live blocks, the heaps and the counters as they should be; and once nothing fails any more the
+ * same scenario must succeed and leave nothing behind. */
 #include "support/failures.h"
 #include "support/host.h"
 
@@ -48,14 +49,16 @@ static void check_paint(const struct block *block)
 {
     size_t size = block->size < PAINTED ? block->size : PAINTED;
     for (size_t i = 0; i < size; i++)
-        CHECK(block->pointer[i] == block->paint && block->pointer[block->size - 1 - i] == block->paint);
+        CHECK(block->pointer[i] == block->paint &&
+              block->pointer[block->size - 1 - i] == block->paint);
 }
 
 /* Allocates a block that lives until free_block(); its index, or -1. */
 static int allocate(int stream, size_t size, bool may_be_full)
 {
     void *pointer = &t;
-    if (!went_well(tarn_alloc_on(t.streams[stream], size, &pointer), may_be_full, "tarn_alloc_on")) {
+    if (!went_well(tarn_alloc_on(t.streams[stream], size, &pointer), may_be_full,
+                   "tarn_alloc_on")) {
         CHECK(pointer == &t);
         return -1;
     }
@@ -84,7 +87,7 @@ static void use(int stream, const void *address, uint64_t ns)
     (void)machine->work(0, t.natives[stream], address, 1, ns);
 }
 
-/* Scenarios -------------------------------------------------------------------------------------------------------- */
+/* Scenarios ------------------------------------------------------------------------------------ */
 
 static void small_blocks(void)
 {
@@ -224,7 +227,8 @@ static void streams_come_and_go(void)
     if (TRY(tarn_stream_retire(t.adopted)))
         t.adopted = 0;
     else
-        CHECK(tarn_stream_info_get(t.adopted, &(tarn_stream_info){.size = sizeof(tarn_stream_info)}) ==
+        CHECK(tarn_stream_info_get(t.adopted,
+                                   &(tarn_stream_info){.size = sizeof(tarn_stream_info)}) ==
               TARN_OK); /* as it was */
     if (t.leased && TRY(tarn_stream_return(t.leased)))
         t.leased = 0;
@@ -259,7 +263,7 @@ static void devices(void)
         CHECK(guard.active);
 }
 
-/* The run ----------------------------------------------------------------------------------------------------------- */
+/* The run -------------------------------------------------------------------------------------- */
 
 static void check_blocks(void)
 {
@@ -325,7 +329,7 @@ static void any_failure_leaves_what_lives_and_passes(void **state)
     each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
 }
 
-/* The first use ----------------------------------------------------------------------------------------------------- */
+/* The first use -------------------------------------------------------------------------------- */
 
 static void use_first(void)
 {
@@ -337,7 +341,8 @@ static void use_first(void)
     for (int i = 0; i < 3; i++) {
         if (i == 1)
             pointer = tarn_malloc(700);
-        else if (!TRY(tarn_alloc_on(i ? TARN_STREAM_PER_THREAD : TARN_STREAM_LEGACY, 3 * MIB, &pointer)))
+        else if (!TRY(tarn_alloc_on(i ? TARN_STREAM_PER_THREAD : TARN_STREAM_LEGACY, 3 * MIB,
+                                    &pointer)))
             CHECK(pointer == &t);
         if (i == 1 && !pointer)
             (void)TRY(tarn_last_status());
@@ -363,8 +368,10 @@ static void use_again(void)
 static void any_failure_of_the_first_use_passes(void **state)
 {
     (void)state;
-    each_failure_of_once(
-        &(struct once){.name = "first use", .run = use_first, .after = use_again, .most = machine->fail ? 150 : 400});
+    each_failure_of_once(&(struct once){.name = "first use",
+                                        .run = use_first,
+                                        .after = use_again,
+                                        .most = machine->fail ? 150 : 400});
 }
 
 int main(void)
@@ -375,6 +382,7 @@ int main(void)
     };
     const char *settings = getenv("TARN_ALLOC_CONF");
     asynchronous = settings && strstr(settings, "backend");
-    host_start_with(1, asynchronous ? 16 * MEMORY : MEMORY); /* each block is whole granules there */
+    /* Each block is whole granules there */
+    host_start_with(1, asynchronous ? 16 * MEMORY : MEMORY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

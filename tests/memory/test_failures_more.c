@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What test_failures.c demands, of what is used less: pools that are suspended, restored to a checkpoint, or have their memory from the
- * caller; plain segments; observers; blocks that other threads free; regions, tags and limits; memory between processes. */
+/* What test_failures.c demands, of what is used less: pools that are suspended, restored to a
+ * checkpoint, or have their memory from the caller; plain segments; observers; blocks that other
+ * threads free; regions, tags and limits; memory between processes. */
 #include "support/failures.h"
 #include "support/host.h"
 #include "support/kept.h"
@@ -58,7 +59,7 @@ static void drop(void)
     t.pool = NULL;
 }
 
-/* ---- Scenarios --------------------------------------------------------------------------------------------------- */
+/* ---- Scenarios ---- */
 
 static bool is_suspended(void)
 {
@@ -77,7 +78,8 @@ static void suspend_and_resume(bool keep_contents)
             kept.blocks[i].checked = false;
     tarn_status status = tarn_pool_suspend(t.pool, keep_contents);
     bool done = status == TARN_ERROR_NOT_SUPPORTED || TRY(status); /* plain segments cannot be */
-    t.suspended = is_suspended();                                  /* in part, where not all could be undone */
+    /* In part, where not all could be undone */
+    t.suspended = is_suspended();
     CHECK(!done || t.suspended || status);
     if (t.suspended && TRY(tarn_pool_resume(t.pool)))
         t.suspended = is_suspended();
@@ -204,7 +206,8 @@ static void note_unmapping(const tarn_mapping *range, void *user)
 
 static void observers_come_and_go(void)
 {
-    tarn_observer_options options = {.size = sizeof options, .mapped = note_mapped, .unmapping = note_unmapping};
+    tarn_observer_options options = {
+        .size = sizeof options, .mapped = note_mapped, .unmapping = note_unmapping};
     if (!TRY(tarn_observer_add(&options, &t.observer))) {
         CHECK(!t.observer);
         return;
@@ -240,7 +243,8 @@ static void names_and_limits(void)
     snprintf(name, sizeof name, "name %d", number++); /* each is made but once */
     if (!TRY(tarn_tag_intern(name, &tag)))
         CHECK(tag == 7);
-    tarn_alloc_options options = {.size = sizeof options, .stream = t.streams[0], .tag = tag == 7 ? 0 : tag};
+    tarn_alloc_options options = {
+        .size = sizeof options, .stream = t.streams[0], .tag = tag == 7 ? 0 : tag};
     void *pointer = &t;
     if (TRY(tarn_alloc(&options, 5000, &pointer)))
         kept_add(pointer, 5000);
@@ -313,7 +317,8 @@ static void see_each(void)
 {
     for (int i = 0; i < kept.count; i++) {
         void *seen = NULL;
-        if (TRY(tarn_imported_pool_find(t.imported_pool, kept.blocks[i].start, kept.blocks[i].size, &seen)))
+        if (TRY(tarn_imported_pool_find(t.imported_pool, kept.blocks[i].start, kept.blocks[i].size,
+                                        &seen)))
             CHECK(*(unsigned char *)seen == kept_paint(i));
     }
 }
@@ -361,7 +366,7 @@ static const struct scenario scenarios[] = {
     {"pools are exported", pools_are_exported},
 };
 
-/* ---- The run ----------------------------------------------------------------------------------------------------- */
+/* ---- The run ---- */
 
 static void end_all(void)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What test_failures.c demands, with private pools: a call that fails must leave its results, the live blocks, the pools, their counts,
- * scopes and captures as they should be; and once nothing fails any more the same scenario must succeed and leave nothing. */
+/* What test_failures.c demands, with private pools: a call that fails must leave its results, the
+ * live blocks, the pools, their counts, scopes and captures as they should be; and once nothing
+ * fails any more the same scenario must succeed and leave nothing. */
 #include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
@@ -75,7 +76,7 @@ static void end_scope(int index)
     t.scopes[index] = 0;
 }
 
-/* Scenarios -------------------------------------------------------------------------------------------------------- */
+/* Scenarios ------------------------------------------------------------------------------------ */
 
 static void pools_come_and_go(void)
 {
@@ -129,7 +130,8 @@ static void memory_runs_out(void)
     if (went_well(status, true, "alloc"))
         kept_add(pointer, 28 * MIB);
     pointer = &t;
-    status = t.pools[1] ? tarn_pool_alloc(t.pools[1], t.streams[1], 60 * MIB, &pointer) : TARN_ERROR_OUT_OF_MEMORY;
+    status = t.pools[1] ? tarn_pool_alloc(t.pools[1], t.streams[1], 60 * MIB, &pointer)
+                        : TARN_ERROR_OUT_OF_MEMORY;
     if (went_well(status, true, "alloc"))
         kept_add(pointer, 60 * MIB);
     for (int i = 0; i < 2; i++)
@@ -197,7 +199,8 @@ static void end_capture(bool with_graph, void **graph)
 static void capture(int pool, void **graph, bool with_graph)
 {
     void *inside = NULL;
-    if (!TRY(tarn_pool_capture_begin(pool < 0 ? NULL : t.pools[pool], t.streams[0], TARN_CAPTURE_RELAXED)))
+    if (!TRY(tarn_pool_capture_begin(pool < 0 ? NULL : t.pools[pool], t.streams[0],
+                                     TARN_CAPTURE_RELAXED)))
         return;
     t.capturing = true;
     if (TRY(tarn_alloc_on(t.streams[0], 3 * MIB, &inside))) {
@@ -210,7 +213,8 @@ static void capture(int pool, void **graph, bool with_graph)
         t.capturing = false; /* it is over with its device */
         return;
     }
-    if (t.capturing) { /* it is over without a graph, or the driver could not end it: then it is open still */
+    /* It is over without a graph, or the driver could not end it: then it is open still */
+    if (t.capturing) {
         tarn_capture_state state = TARN_CAPTURE_NONE;
         injecting ? clear_injection() : (void)0;
         if (TRY(tarn_capture_state_get(t.streams[0], &state, NULL)) && state != TARN_CAPTURE_NONE)
@@ -218,7 +222,8 @@ static void capture(int pool, void **graph, bool with_graph)
         t.capturing = false;
     }
     if (*graph)
-        (void)machine->graph_launch(0, *graph, native_of(t.streams[0])); /* the test's own: for lack of host memory */
+        /* The test's own: for lack of host memory */
+        (void)machine->graph_launch(0, *graph, native_of(t.streams[0]));
 }
 
 static void captures_end_with_graphs(void)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What test_failures.c demands, of the calls that the others do not make: traces, snapshots and metrics; settings while memory is in use;
- * pins; scopes that workers join; what is asked of pools, blocks, streams and devices; pools that callers' graphs keep. */
+/* What test_failures.c demands, of the calls that the others do not make: traces, snapshots and
+ * metrics; settings while memory is in use; pins; scopes that workers join; what is asked of pools,
+ * blocks, streams and devices; pools that callers' graphs keep. */
 #include "driver/driver.h"
 #include "support/failures.h"
 #include "support/host.h"
@@ -53,7 +54,7 @@ static bool swallow(const void *data, size_t size, void *user)
     return true;
 }
 
-/* ---- Scenarios --------------------------------------------------------------------------------------------------- */
+/* ---- Scenarios ---- */
 
 static void traces_begin_and_end(void)
 {
@@ -86,7 +87,8 @@ static void settings_change(void)
     char before[2048], now[2048];
     for (int i = 0; i < 3; i++) {
         bool known = TRY(tarn_configuration_get(before, sizeof before, NULL));
-        if (!TRY(tarn_configuration_set(texts[i])) && known && TRY(tarn_configuration_get(now, sizeof now, NULL)))
+        if (!TRY(tarn_configuration_set(texts[i])) && known &&
+            TRY(tarn_configuration_get(now, sizeof now, NULL)))
             CHECK(strcmp(before, now) == 0);
         const char *note = NULL;
         (void)TRY(tarn_configuration_note_get(0, &note));
@@ -139,7 +141,8 @@ static void pools_are_asked(void)
     tarn_stats stats = {.size = sizeof stats};
     void *pointer = &t;
     bool same = false;
-    if (!TRY(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &t.pool)))
+    if (!TRY(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0},
+                              &t.pool)))
         return;
     id = pool_info_of(t.pool).id;
     if (TRY(tarn_pool_find(id, &found))) {
@@ -196,7 +199,8 @@ static void callers_capture(void)
     bool named = make();
     for (int i = 0; i <= named; i++) {
         void *graph = NULL, *native = native_of(t.streams[0]);
-        if (!TRY(i ? tarn_pool_capture_announce(t.pool, t.streams[0]) : tarn_capture_announce(t.streams[0])))
+        if (!TRY(i ? tarn_pool_capture_announce(t.pool, t.streams[0])
+                   : tarn_capture_announce(t.streams[0])))
             continue;
         t.announced = true;
         bool begun = driver->capture_begin(0, native, DRIVER_CAPTURE_RELAXED) == TARN_OK;
@@ -217,13 +221,16 @@ static void callers_capture(void)
 }
 
 static const struct scenario scenarios[] = {
-    {"traces begin and end", traces_begin_and_end}, {"settings change", settings_change},
-    {"callers pin memory", callers_pin_memory},     {"workers join scopes", workers_join_scopes},
-    {"pools are asked", pools_are_asked},           {"blocks and streams are asked", blocks_and_streams_are_asked},
+    {"traces begin and end", traces_begin_and_end},
+    {"settings change", settings_change},
+    {"callers pin memory", callers_pin_memory},
+    {"workers join scopes", workers_join_scopes},
+    {"pools are asked", pools_are_asked},
+    {"blocks and streams are asked", blocks_and_streams_are_asked},
     {"callers capture", callers_capture},
 };
 
-/* ---- The run ----------------------------------------------------------------------------------------------------- */
+/* ---- The run ---- */
 
 static void settle(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory that is free in the order of its stream, but not idle: mapped a second time for the same stream, and at the old
- * addresses until the work there has ended. */
+/* Memory that is free in the order of its stream, but not idle: mapped a second time for the same
+ * stream, and at the old addresses until the work there has ended. */
 #include "memory/growth/ghost.h"
 #include "support/host.h"
 
@@ -77,7 +77,8 @@ static void the_same_memory_is_at_both_addresses_until_the_old_one_is_idle(void 
     GIVES(tarn_free(blocks[0]), TARN_ERROR_DOUBLE_FREE);
     memset(wide, 5, 2 * PIECE);
     void *early = alloc_on(own, PIECE); /* a growth while the work still runs leaves them alone */
-    CHECK(is_mapped(blocks[0], &old[0]) && is_mapped(blocks[2], &old[1]) && heap_of_stream(own)->ghosts);
+    CHECK(is_mapped(blocks[0], &old[0]) && is_mapped(blocks[2], &old[1]) &&
+          heap_of_stream(own)->ghosts);
 
     time_pass(2000);
     void *more = alloc_on(own, 3 * PIECE);
@@ -101,7 +102,8 @@ static void another_stream_does_not_get_it(void **state)
     OK(tarn_free(wide));
     uint64_t created = ledger_of(0).created;
     void *block = alloc_on(other, 2 * PIECE);
-    CHECK(ledger_of(0).created == created + 2 * PIECE); /* new memory: the other stream does not wait */
+    CHECK(ledger_of(0).created == created + 2 * PIECE); /* new memory: the other stream does not
+                                                           wait */
     OK(tarn_free(block));
     check_and_free(blocks);
     nothing_is_left(0);
@@ -126,7 +128,8 @@ static void a_third_address_is_possible_and_all_of_them_go(void **state)
     CHECK(ledger_of(0).mapped == 0);
 }
 
-/* Every driver call of the scenario fails once, and for ever: live blocks and invariants stand, and the next call works. */
+/* Every driver call of the scenario fails once, and for ever: live blocks and invariants stand, and
+ * the next call works. */
 static void any_failure_leaves_everything_usable(void **state)
 {
     (void)state;
@@ -141,7 +144,8 @@ static void any_failure_leaves_everything_usable(void **state)
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             verify(0);
             time_pass(2000);
-            OK(tarn_host_fail_set(-1, hits ? n : 1, forever, TARN_ERROR_DRIVER)); /* and while ghosts are ended */
+            /* And while ghosts are ended */
+            OK(tarn_host_fail_set(-1, hits ? n : 1, forever, TARN_ERROR_DRIVER));
             (void)tarn_alloc_on(own, 3 * PIECE, &more);
             OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
             verify(0);
@@ -159,7 +163,8 @@ static void any_failure_leaves_everything_usable(void **state)
     CHECK(injected > 10);
 }
 
-/* A mark that cannot be asked, as one that a capture has taken, does not hide that a later one has finished. */
+/* A mark that cannot be asked, as one that a capture has taken, does not hide that a later one has
+ * finished. */
 static void a_later_mark_speaks_for_the_earlier_ones(void **state)
 {
     (void)state;
@@ -228,7 +233,8 @@ static void where_no_addresses_are_left_the_old_ones_serve(void **state)
             OK(tarn_alloc_on(own, PIECE, &block)); /* where one of them was */
         else
             GIVES(tarn_alloc_on(own, (size_t)pieces * PIECE, &block), TARN_ERROR_OUT_OF_MEMORY);
-        CHECK(!heap->ghosts && is_mapped(blocks[0], &old) + is_mapped(blocks[2], &old) == (block != NULL));
+        CHECK(!heap->ghosts &&
+              is_mapped(blocks[0], &old) + is_mapped(blocks[2], &old) == (block != NULL));
         give_addresses(heap->arena);
         verify(0);
         OK(tarn_free(block));
@@ -260,8 +266,9 @@ static void a_trim_ends_what_could_not_be_unmapped_before(void **state)
     nothing_is_left(0);
 }
 
-/* A growth whose every call fails from the n-th on leaves second mappings that the driver does not unmap. The trim after it gives the
- * memory at the first addresses up, and is refused the second ones too. */
+/* A growth whose every call fails from the n-th on leaves second mappings that the driver does not
+ * unmap. The trim after it gives the memory at the first addresses up, and is refused the second
+ * ones too. */
 static void memory_counts_until_its_last_mapping_is_gone(void **state)
 {
     (void)state;
@@ -291,7 +298,8 @@ static _Thread_local bool is_slow;
 static sem_t is_held_up;
 static atomic_bool goes_on;
 
-/* Between the moment when the slow thread has taken old addresses out of the heap, and the driver's call that unmaps them. */
+/* Between the moment when the slow thread has taken old addresses out of the heap, and the driver's
+ * call that unmaps them. */
 static void hold_up(const tarn_mapping *range, void *user)
 {
     (void)range;
@@ -327,8 +335,9 @@ static void two_trims_at_once_are_no_failure(void **state)
     OK(tarn_free(wide));
     check_and_free(blocks);
     OK(tarn_device_synchronize(0));
-    OK(tarn_observer_add(&(tarn_observer_options){.size = sizeof(tarn_observer_options), .unmapping = hold_up},
-                         &observer));
+    OK(tarn_observer_add(
+        &(tarn_observer_options){.size = sizeof(tarn_observer_options), .unmapping = hold_up},
+        &observer));
     CHECK(!sem_init(&is_held_up, 0, 0));
     CHECK(!pthread_create(&thread, NULL, trim_slowly, NULL));
     CHECK(!sem_wait(&is_held_up));

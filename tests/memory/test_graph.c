@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs that use a pool: who allocates from it and when, what stays mapped for whom, and who counts it how
- * long. Some are PyTorch's tests of the same (test/test_cuda.py), by their meaning. */
+/* Captures and graphs that use a pool: who allocates from it and when, what stays mapped for whom,
+ * and who counts it how long. Some are PyTorch's tests of the same (test/test_cuda.py), by their
+ * meaning. */
 #include "support/host.h"
 
 #include "base/pages.h"
@@ -42,7 +43,8 @@ static unsigned count_of(tarn_pool *pool)
 static tarn_pool *graph_pool(void)
 {
     tarn_pool *pool = NULL;
-    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0},
+                        &pool));
     return pool;
 }
 
@@ -110,7 +112,7 @@ static int finish(void **state)
     return 0;
 }
 
-/* ---- Routing ----------------------------------------------------------------------------------------------------- */
+/* ---- Routing ---- */
 
 static void the_streams_of_a_capture_allocate_from_its_pool(void **state)
 {
@@ -137,7 +139,8 @@ static void the_streams_of_a_capture_allocate_from_its_pool(void **state)
     CHECK(count_of(pool) == 2); /* the graph, and this test */
     launch(graph, outside);
     OK(tarn_stream_synchronize(outside));
-    CHECK(((unsigned char *)on_origin)[4999] == 1 && ((unsigned char *)on_joined)[3 * MIB - 1] == 2);
+    CHECK(((unsigned char *)on_origin)[4999] == 1 &&
+          ((unsigned char *)on_joined)[3 * MIB - 1] == 2);
     destroy(graph);
     CHECK(count_of(pool) == 1);
     OK(tarn_pool_release(pool));
@@ -156,7 +159,8 @@ static void where_the_driver_does_not_say_what_captures_nothing_is_given(void **
     void *block = NULL;
     begin(NULL);
     follow(other, stream);
-    for (unsigned nth = 1; nth <= 2; nth++) { /* the stream's own capture, and that of the pool's stream */
+    /* The stream's own capture, and that of the pool's stream */
+    for (unsigned nth = 1; nth <= 2; nth++) {
         OK(tarn_host_fail_set(kind_of("capture_status"), nth, false, TARN_ERROR_DRIVER));
         GIVES(tarn_alloc_on(other, 5000, &block), TARN_ERROR_DRIVER);
         CHECK(tarn_host_fail_hits() == 1);
@@ -217,7 +221,7 @@ static void other_scopes_go_before_an_older_capture_and_after_a_newer_one(void *
     OK(tarn_pool_release(mine));
 }
 
-/* ---- What a graph holds ------------------------------------------------------------------------------------------ */
+/* ---- What a graph holds ---- */
 
 static void nothing_of_a_graph_is_unmapped_while_it_lives(void **state)
 {
@@ -333,7 +337,8 @@ static void a_capture_of_the_callers_own_uses_a_pool(void **state)
     OK(tarn_pool_release(pool));
 }
 
-/* Launches a graph that fills `inside` with 7, and looks whether what another stream allocates now is the graph's memory. */
+/* Launches a graph that fills `inside` with 7, and looks whether what another stream allocates now
+ * is the graph's memory. */
 static void others_stay_theirs(void *graph, const unsigned char *inside)
 {
     unsigned char *others = alloc_on(other, 4 * MIB);
@@ -345,7 +350,8 @@ static void others_stay_theirs(void *graph, const unsigned char *inside)
     OK(tarn_free(others));
 }
 
-/* Whichever call is forgotten on the way from the announcement to the graph: what others allocate meanwhile is not the graph's memory. */
+/* Whichever call is forgotten on the way from the announcement to the graph: what others allocate
+ * meanwhile is not the graph's memory. */
 static void a_forgotten_call_gives_no_memory_away(void **state)
 {
     (void)state;
@@ -361,10 +367,12 @@ static void a_forgotten_call_gives_no_memory_away(void **state)
             OK(tarn_free(inside));
             if (forgets == 1) { /* the vendor's end */
                 GIVES(tarn_capture_end_announced(stream, NULL), TARN_ERROR_CAPTURE);
-                CHECK(strstr(tarn_last_error(), "still captures") && captures_open(device_at(0)) == 1);
+                CHECK(strstr(tarn_last_error(), "still captures") &&
+                      captures_open(device_at(0)) == 1);
             }
             CHECK(!driver->capture_end(0, native_of(stream), &graph));
-            if (forgets == 2) { /* the call with the graph: the one for tarn's own captures is none */
+            /* The call with the graph: the one for tarn's own captures is none */
+            if (forgets == 2) {
                 GIVES(tarn_capture_end(stream, &wrong), TARN_ERROR_INVALID_ARGUMENT);
                 CHECK(strstr(tarn_last_error(), "tarn_capture_end_announced()") && wrong == &graph);
                 GIVES(tarn_device_trim(0, 0), TARN_ERROR_CAPTURE);
@@ -418,9 +426,12 @@ static void what_is_wrong_is_refused(void **state)
 {
     (void)state;
     tarn_pool *pool = graph_pool(), *elsewhere = NULL;
-    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 1}, &elsewhere));
-    GIVES(tarn_pool_capture_begin(pool, TARN_STREAM_LEGACY, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_ARGUMENT);
-    GIVES(tarn_pool_capture_begin(elsewhere, stream, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_STREAM);
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 1},
+                        &elsewhere));
+    GIVES(tarn_pool_capture_begin(pool, TARN_STREAM_LEGACY, TARN_CAPTURE_GLOBAL),
+          TARN_ERROR_INVALID_ARGUMENT);
+    GIVES(tarn_pool_capture_begin(elsewhere, stream, TARN_CAPTURE_GLOBAL),
+          TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_pool_capture_begin(pool, 12345, TARN_CAPTURE_GLOBAL), TARN_ERROR_INVALID_STREAM);
     GIVES(tarn_pool_capture_begin(pool, stream, (tarn_capture_mode)9), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_keep_for_graph(pool, NULL), TARN_ERROR_INVALID_ARGUMENT);
@@ -479,7 +490,7 @@ static void a_graph_outlives_a_shutdown(void **state)
     in_fresh_child(shut_down_with_memory);
 }
 
-/* ---- PyTorch's tests ---------------------------------------------------------------------------------------------- */
+/* ---- PyTorch's tests ---- */
 
 /* test_graph_memory_stats_and_use_result_after_destroy_graph */
 static void a_result_is_usable_after_its_graph(void **state)
@@ -510,7 +521,8 @@ static void a_result_is_usable_after_its_graph(void **state)
         destroy(graph);
         OK(tarn_device_trim(0, 0));
         CHECK(reserved() - before.reserved_bytes[0].current <= held);
-        CHECK(stats_of(0).active_bytes[0].current - before.active_bytes[0].current == (int64_t)size);
+        CHECK(stats_of(0).active_bytes[0].current - before.active_bytes[0].current ==
+              (int64_t)size);
         for (size_t at = 0; at < size; at += 511)
             CHECK(blocks[7][at] == 8);
         fill(stream, blocks[7], 9, size);
@@ -523,7 +535,8 @@ static void a_result_is_usable_after_its_graph(void **state)
     }
 }
 
-/* The bytes that two captures hold, one after the other, each of which frees all except its last block. */
+/* The bytes that two captures hold, one after the other, each of which frees all except its last
+ * block. */
 static int64_t held_by_two(tarn_pool *pool, void *graphs[2], unsigned char *results[2], size_t size)
 {
     int64_t before = reserved();
@@ -578,7 +591,8 @@ static void successive_captures_share_what_was_freed(void **state)
     OK(tarn_pool_release(pool));
 }
 
-/* test_graph_concurrent_replay: graphs with a pool each may run at once; those that share one must not: they use the same memory. */
+/* test_graph_concurrent_replay: graphs with a pool each may run at once; those that share one must
+ * not: they use the same memory. */
 static void graphs_of_their_own_pools_run_side_by_side(void **state)
 {
     (void)state;
@@ -659,7 +673,7 @@ static void a_capture_that_runs_out_of_memory_reports_it_and_can_go_on(void **st
     destroy(graph);
 }
 
-/* ---- Failures ---------------------------------------------------------------------------------------------------- */
+/* ---- Failures ---- */
 
 /* A capture on a shared pool and one on its own. Calls may fail; what was made is destroyed. */
 static bool capture_twice(tarn_pool *pool)
@@ -681,7 +695,8 @@ static bool capture_twice(tarn_pool *pool)
         well = !status && well;
         tarn_capture_state captures;
         /* One that the driver did not end is still known, and can be ended. */
-        while (status && !tarn_capture_state_get(stream, &captures, NULL) && captures != TARN_CAPTURE_NONE)
+        while (status && !tarn_capture_state_get(stream, &captures, NULL) &&
+               captures != TARN_CAPTURE_NONE)
             status = tarn_capture_abort(stream);
     }
     for (int i = 0; i < 2; i++)
@@ -720,7 +735,7 @@ static void each_failure_leaves_nothing_held(void **state)
     OK(tarn_pool_release(pool));
 }
 
-/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+/* ---- Threads ---- */
 
 #define LINE 4
 static struct {
@@ -737,7 +752,8 @@ static void *capture_many(void *argument)
         void *graph = NULL, *block = NULL;
         OK(tarn_pool_capture_begin(i % 2 ? pool : NULL, mine, TARN_CAPTURE_THREAD_LOCAL));
         tarn_status status = tarn_alloc_on(mine, (size_t)(i % 5) * MIB + 1000, &block);
-        if (status == TARN_ERROR_OUT_OF_MEMORY) { /* what the other's stream freed serves nobody while that captures */
+        /* What the other's stream freed serves nobody while that captures */
+        if (status == TARN_ERROR_OUT_OF_MEMORY) {
             OK(tarn_capture_abort(mine));
             atomic_fetch_add(&line.refused, 1);
             continue;
@@ -823,8 +839,8 @@ static tarn_pinned_stats pinned_stats(void)
     return stats;
 }
 
-/* Pinned memory of a capture is its pool's: what the graph reads again at each launch is kept until its end
- * (pytorch/pytorch#161583). */
+/* Pinned memory of a capture is its pool's: what the graph reads again at each launch is kept until
+ * its end (pytorch/pytorch#161583). */
 static void pinned_memory_of_a_capture_lasts_as_long_as_its_graph(void **state)
 {
     (void)state;
@@ -862,7 +878,8 @@ static void pinned_memory_of_a_capture_lasts_as_long_as_its_graph(void **state)
 int main(void)
 {
     const struct CMUnitTest alone[] = {
-        cmocka_unit_test(a_graph_outlives_a_shutdown), /* first: its children begin before the device does */
+        cmocka_unit_test(a_graph_outlives_a_shutdown), /* first: its children begin before the
+                                                          device does */
     };
     const struct CMUnitTest tests[] = {
         GRAPH_TEST(the_streams_of_a_capture_allocate_from_its_pool),

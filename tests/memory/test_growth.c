@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How a heap comes by memory. The checker of the host device is on: an unmap of memory in use would be reported. */
+/* How a heap comes by memory. The checker of the host device is on: an unmap of memory in use would
+ * be reported. */
 #include "memory/growth/growth.h"
 #include "memory/pool/pool.h"
 #include "support/host.h"
@@ -48,7 +49,8 @@ static void pieces_are_large_for_large_blocks_and_small_for_small_ones(void **st
 static void a_run_grows_at_its_end_so_that_freed_neighbours_are_one_stretch(void **state)
 {
     (void)state;
-    char *first = alloc_on(own, PIECE), *second = alloc_on(own, PIECE), *third = alloc_on(own, PIECE);
+    char *first = alloc_on(own, PIECE), *second = alloc_on(own, PIECE),
+         *third = alloc_on(own, PIECE);
     CHECK(second == first + PIECE && third == second + PIECE);
     OK(tarn_free(first));
     OK(tarn_free(second));
@@ -72,7 +74,8 @@ static void idle_free_pieces_are_mapped_anew_and_nothing_is_created(void **state
         OK(tarn_free(blocks[i]));
     uint64_t creates = calls_of(0, "create"), releases = calls_of(0, "release");
     char *wide = alloc_on(own, 3 * PIECE);
-    CHECK(created() == 6 * PIECE && calls_of(0, "create") == creates && calls_of(0, "release") == releases);
+    CHECK(created() == 6 * PIECE && calls_of(0, "create") == creates &&
+          calls_of(0, "release") == releases);
     memset(wide, 99, 3 * PIECE);
     for (int i = 1; i < 6; i += 2) {
         for (size_t k = 0; k < PIECE; k += 4096)
@@ -95,7 +98,8 @@ static void memory_that_is_not_idle_is_not_unmapped(void **state)
     OK(tarn_free(blocks[0]));
     OK(tarn_free(blocks[2]));
     uint64_t unmaps = calls_of(0, "unmap");
-    void *wide = alloc_on(own, 2 * PIECE); /* the stream's own memory, mapped a second time: no wait, no unmap */
+    void *wide = alloc_on(own, 2 * PIECE); /* the stream's own memory, mapped a second time: no
+                                              wait, no unmap */
     CHECK(calls_of(0, "unmap") == unmaps && created() == 4 * PIECE && ledger_of(0).waited_ns == 0);
     time_pass(2000);
     void *second = alloc_on(own, 2 * PIECE); /* now the old addresses are idle */
@@ -110,13 +114,15 @@ static void memory_that_is_not_idle_is_not_unmapped(void **state)
 static void of_a_partly_used_piece_nothing_is_unmapped(void **state)
 {
     (void)state;
-    char *left = alloc_on(own, 8 * MIB), *hole = alloc_on(own, 8 * MIB), *right = alloc_on(own, 34 * MIB);
+    char *left = alloc_on(own, 8 * MIB), *hole = alloc_on(own, 8 * MIB),
+         *right = alloc_on(own, 34 * MIB);
     memset(left, 1, 8 * MIB);
     memset(right, 2, 34 * MIB);
     uint64_t piece = piece_at(left);
     OK(tarn_free(hole));
     void *wide = alloc_on(own, 60 * MIB);
-    CHECK(piece_at(left) == piece && left[8 * MIB - 1] == 1 && right[0] == 2 && right[34 * MIB - 1] == 2);
+    CHECK(piece_at(left) == piece && left[8 * MIB - 1] == 1 && right[0] == 2 &&
+          right[34 * MIB - 1] == 2);
     verify(0);
     OK(tarn_free(left));
     OK(tarn_free(right));
@@ -127,7 +133,8 @@ static void of_a_partly_used_piece_nothing_is_unmapped(void **state)
 static void a_piece_that_begins_in_a_live_block_stays_and_those_behind_it_are_used(void **state)
 {
     (void)state;
-    char *left = alloc_on(own, 8 * MIB), *hole = alloc_on(own, 32 * MIB), *right = alloc_on(own, PIECE);
+    char *left = alloc_on(own, 8 * MIB), *hole = alloc_on(own, 32 * MIB),
+         *right = alloc_on(own, PIECE);
     memset(left, 1, 8 * MIB);
     uint64_t piece = piece_at(left), before = created();
     OK(tarn_free(hole));
@@ -158,7 +165,8 @@ static void a_small_block_fills_the_rest_of_a_piece_before_a_new_one_is_created(
     (void)state;
     void *large = alloc_on(own, PIECE - 3 * MIB);
     char *beside = alloc_on(own, MIB), *slot = alloc_on(own, 700), *last = alloc_on(own, 2 * MIB);
-    CHECK(created() == 2 * PIECE && piece_at(beside) == piece_at(large) && piece_at(slot) == piece_at(large));
+    CHECK(created() == 2 * PIECE && piece_at(beside) == piece_at(large) &&
+          piece_at(slot) == piece_at(large));
     uint64_t calls = all_calls(0);
     OK(tarn_free(beside));
     CHECK(alloc_on(own, MIB) == beside && all_calls(0) == calls);
@@ -302,7 +310,8 @@ static void shedding_gives_at_least_the_wanted_bytes_and_returns_how_many(void *
     nothing_is_left(0);
 }
 
-/* Whoever looked for memory to take may find the heap to be another's by then: of a pool, whose memory is its own. */
+/* Whoever looked for memory to take may find the heap to be another's by then: of a pool, whose
+ * memory is its own. */
 static void a_heap_that_joined_a_pool_sheds_nothing_for_another(void **state)
 {
     (void)state;
@@ -323,7 +332,8 @@ static void a_heap_that_joined_a_pool_sheds_nothing_for_another(void **state)
         OK(heap_of(&pool_of_public(pools[0])->store, stream, &heap));
         uint64_t mapped = ledger_of(0).mapped, created = ledger_of(0).created;
         OK(heap_shed(heap, &pool_of_public(pools[1])->store, SIZE_MAX, &given, &leaving));
-        CHECK(given == 0 && !leaving && ledger_of(0).mapped == mapped && ledger_of(0).created == created);
+        CHECK(given == 0 && !leaving && ledger_of(0).mapped == mapped &&
+              ledger_of(0).created == created);
         OK(heap_shed(heap, heap->store, SIZE_MAX, &given, &leaving));
         CHECK(given >= PIECE && !leaving);
         for (int i = 0; i < 2; i++)
@@ -345,7 +355,11 @@ static void repeating_the_same_sequence_makes_no_driver_call_in_the_end(void **s
             void **place = &blocks[random_next(&random) % 60];
             if (*place)
                 OK(tarn_free(*place));
-            *place = *place ? NULL : alloc_on(own, random_next(&random) % (random_next(&random) % (3 * MIB) + 1) + 1);
+            *place =
+                *place
+                    ? NULL
+                    : alloc_on(own,
+                               random_next(&random) % (random_next(&random) % (3 * MIB) + 1) + 1);
         }
         for (int i = 0; i < 60; i++)
             OK(tarn_free(blocks[i]));
@@ -380,7 +394,8 @@ static int leave_only(struct arena *arena, size_t size, struct stretch *claimed)
     return count;
 }
 
-/* The device is full, one idle piece is too small, and with the next there would be more than the addresses have room for. */
+/* The device is full, one idle piece is too small, and with the next there would be more than the
+ * addresses have room for. */
 static void a_piece_that_does_not_fit_makes_room_for_one_that_does(void **state)
 {
     (void)state;
@@ -405,7 +420,8 @@ static void a_piece_that_does_not_fit_makes_room_for_one_that_does(void **state)
     nothing_is_left(0);
 }
 
-/* Memory of another stream cannot be unmapped, and the device is lost by that: what is created next is of no use to anybody. */
+/* Memory of another stream cannot be unmapped, and the device is lost by that: what is created next
+ * is of no use to anybody. */
 static void a_growth_that_loses_the_device_gives_nothing(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Hands: where threads compete for a heap, each keeps some of the blocks that it frees. No search, trim, loan or count misses them. */
+/* Hands: where threads compete for a heap, each keeps some of the blocks that it frees. No search,
+ * trim, loan or count misses them. */
 #include "memory/heap/hands.h"
 #include "memory/heap/kept.h"
 #include "support/host.h"
@@ -81,7 +82,8 @@ static void each_thread_has_its_own_blocks_again(void **state)
     (void)state;
     tarn_block_info info = {.size = sizeof info};
     prepare();
-    void *first = alloc_on(own, 3 * MIB), *second = alloc_on(own, 5 * MIB), *third = alloc_on(own, 3 * MIB);
+    void *first = alloc_on(own, 3 * MIB), *second = alloc_on(own, 5 * MIB),
+         *third = alloc_on(own, 3 * MIB);
     OK(tarn_free(first)); /* not the last that was cut: so only a hand has it */
     CHECK(in_hands() == 1);
     void *other = elsewhere(alloc_3, NULL);
@@ -94,7 +96,8 @@ static void each_thread_has_its_own_blocks_again(void **state)
     CHECK(in_hands() == 2);
     verify(0);
     tarn_stats stats = stats_of(0); /* who looks finds free memory */
-    CHECK(stats.allocation[0].current == 2 && stats.allocated_bytes[0].current == 8 * (int64_t)MIB && in_hands() == 0);
+    CHECK(stats.allocation[0].current == 2 &&
+          stats.allocated_bytes[0].current == 8 * (int64_t)MIB && in_hands() == 0);
     OK(tarn_free(first));
     OK(tarn_free(second));
     nothing_is_left(0);
@@ -146,7 +149,8 @@ static void other_streams_get_what_is_in_hands(void **state)
     OK(tarn_device_limit_set(0, ledger_of(0).created));
     uint64_t before = time_now();
     OK(tarn_alloc_on(other, 50 * MIB, &there));
-    CHECK(time_now() - before >= 1000 && in_hands() == 0); /* a free block is idle when its work has ended */
+    /* A free block is idle when its work has ended */
+    CHECK(time_now() - before >= 1000 && in_hands() == 0);
     OK(tarn_free(there));
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     nothing_is_left(0);
@@ -157,7 +161,8 @@ static void a_heap_that_lends_no_more_has_closed_hands(void **state)
 {
     (void)state;
     prepare();
-    void *block = alloc_on(own, 60 * MIB), *small[2] = {alloc_on(own, MIB), alloc_on(own, MIB)}; /* all of it */
+    /* All of it */
+    void *block = alloc_on(own, 60 * MIB), *small[2] = {alloc_on(own, MIB), alloc_on(own, MIB)};
     mutex_lock(&heap->lock);
     heap_lends_end_locked(heap);
     bool lends = heap->lends, open = hands_are_open(heap);
@@ -198,7 +203,8 @@ static void a_full_hand_gives_its_older_half_back(void **state)
         for (int i = 0; i < BLOCKS; i++)
             OK(tarn_free(blocks[i]));
     }
-    CHECK(in_hands() >= HAND_SPANS / 2 && in_hands() < HAND_SPANS && alloc_on(own, MIB) == blocks[BLOCKS - 1]);
+    CHECK(in_hands() >= HAND_SPANS / 2 && in_hands() < HAND_SPANS &&
+          alloc_on(own, MIB) == blocks[BLOCKS - 1]);
     OK(tarn_free(blocks[BLOCKS - 1]));
     verify(0);
     nothing_is_left(0);
@@ -224,7 +230,8 @@ static void hands_close_when_nobody_waits(void **state)
 enum { THREADS = 6, ROUNDS = 20000 };
 static _Atomic(void *) mailbox;
 
-/* Takes what another thread has put into the mailbox, or puts a block there. The first thread looks at all, and trims. */
+/* Takes what another thread has put into the mailbox, or puts a block there. The first thread looks
+ * at all, and trims. */
 static void *exchange(void *argument)
 {
     uint64_t random = (uint64_t)(uintptr_t)argument;

@@ -26,7 +26,8 @@ static struct span *take(size_t size, size_t alignment)
     tarn_status status = span_take_locked(heap, ZONE_LARGE, size, alignment, &span);
     mutex_unlock(&heap->lock);
     CHECK(status == TARN_OK || (status == TARN_ERROR_OUT_OF_MEMORY && !span));
-    CHECK(!span || (span->state == SPAN_TAKEN && span->size == size && span->start % alignment == 0));
+    CHECK(!span ||
+          (span->state == SPAN_TAKEN && span->size == size && span->start % alignment == 0));
     return span;
 }
 
@@ -80,7 +81,8 @@ static void a_span_is_cut_off_the_front_of_a_free_one(void **state)
     struct span *a = take(3 * UNIT, UNIT), *b = take(5 * UNIT, UNIT), *c = take(UNIT, UNIT);
     CHECK(a->start == begin && b->start == begin + 3 * UNIT && c->start == begin + 8 * UNIT);
     CHECK(heap->free_bytes == RUN - 9 * UNIT);
-    CHECK(a->next == b && b->previous == a && b->next == c && c->next->state == SPAN_FREE && !c->next->next);
+    CHECK(a->next == b && b->previous == a && b->next == c && c->next->state == SPAN_FREE &&
+          !c->next->next);
     give(a);
     CHECK(heap->free_bytes == RUN - 6 * UNIT && a->state == SPAN_FREE);
     give(c); /* joins what is behind it */
@@ -133,7 +135,8 @@ static void an_aligned_span_leaves_the_memory_around_it_free(void **state)
 {
     (void)state;
     struct span *front = take(3 * UNIT, UNIT), *span = take(2 * UNIT, 65536);
-    CHECK(span->start > front->start && span->previous->state == SPAN_FREE && span->next->state == SPAN_FREE);
+    CHECK(span->start > front->start && span->previous->state == SPAN_FREE &&
+          span->next->state == SPAN_FREE);
     CHECK(heap->free_bytes == RUN - 5 * UNIT);
     give(span);
     give(front);
@@ -168,9 +171,11 @@ static uintptr_t expected_start(size_t size)
 {
     uintptr_t best = 0;
     size_t best_size = SIZE_MAX;
-    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free); node; node = tree_next(node)) {
+    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free); node;
+         node = tree_next(node)) {
         const struct span *span = TREE_ENTRY(node, struct span, by_size);
-        if (span->size < size || span->size > best_size || (span->size == best_size && span->start > best))
+        if (span->size < size || span->size > best_size ||
+            (span->size == best_size && span->start > best))
             continue;
         best = span->start;
         best_size = span->size;
@@ -281,7 +286,8 @@ static void each_batch_waits_for_its_own_mark(void **state)
     one_free_span_of(RUN);
 }
 
-/* A mark for the end of the heap's life that cannot be recorded leaves the batches as they are, also where no further batch has a place. */
+/* A mark for the end of the heap's life that cannot be recorded leaves the batches as they are,
+ * also where no further batch has a place. */
 static void a_last_mark_that_fails_changes_nothing(void **state)
 {
     (void)state;
@@ -301,7 +307,8 @@ static void a_last_mark_that_fails_changes_nothing(void **state)
     CHECK(batches_end_prepare_locked(heap) == TARN_ERROR_DRIVER);
     mutex_unlock(&heap->lock);
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
-    CHECK(heap->batches.count == HEAP_BATCHES && !heap->batches.open_used && heap->batches.open == before.open);
+    CHECK(heap->batches.count == HEAP_BATCHES && !heap->batches.open_used &&
+          heap->batches.open == before.open);
     time_pass(1000 * HEAP_BATCHES);
     learn(false);
     CHECK(heap->batches.count == 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned memory on the simulated libamdhip64, allocated and registered, in and out of captures. It needs no virtual memory. */
+/* Pinned memory on the simulated libamdhip64, allocated and registered, in and out of captures. It
+ * needs no virtual memory. */
 #include "../driver/hip_test.h"
 
 #include <tarn/tarn.h>
@@ -16,8 +17,9 @@ static void it_is_served(void **state)
     for (int i = 0; i < 2; i++) {
         char *used = NULL, *other = NULL;
         void *graph = NULL;
-        assert_ok(tarn_configuration_set(i ? "pinned_use_hip_host_register:True,pinned_num_register_threads:2"
-                                           : "pinned_num_register_threads:2"));
+        assert_ok(tarn_configuration_set(
+            i ? "pinned_use_hip_host_register:True,pinned_num_register_threads:2"
+              : "pinned_num_register_threads:2"));
         assert_ok(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, (void **)&used));
         memset(used, 1, 3 * MIB);
         assert_ok(tarn_pinned_record_stream(used, stream));

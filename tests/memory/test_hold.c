@@ -21,7 +21,8 @@ static unsigned count_of(tarn_pool *pool)
 static tarn_pool *pool_make(void)
 {
     tarn_pool *pool = NULL;
-    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0}, &pool));
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0},
+                        &pool));
     return pool;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Kept spans: a freed block that is given again as it is, seen by nobody else, and only where the best fit would give the same. */
+/* Kept spans: a freed block that is given again as it is, seen by nobody else, and only where the
+ * best fit would give the same. */
 #include "memory/heap/kept.h"
 #include "support/host.h"
 
@@ -43,7 +44,8 @@ static void a_freed_block_is_given_again_without_a_search(void **state)
     prepare();
     void *block = alloc_on(own, 3 * MIB - 5);
     OK(tarn_free(block));
-    CHECK(kept() == 1 && stats_of(0).allocation[0].current == 0 && kept() == 0); /* who looks finds free memory */
+    /* Who looks finds free memory */
+    CHECK(kept() == 1 && stats_of(0).allocation[0].current == 0 && kept() == 0);
     CHECK(alloc_on(own, 3 * MIB) == block);
     OK(tarn_free(block));
     CHECK(kept() == 1);
@@ -87,8 +89,10 @@ static void counters_are_exact_at_once(void **state)
         OK(tarn_free(block));
     }
     tarn_stats stats = stats_of(0);
-    CHECK(stats.allocation[TARN_STAT_LARGE_POOL].allocated == 10 && stats.allocation[TARN_STAT_LARGE_POOL].freed == 11);
-    CHECK(stats.active_bytes[0].freed == 11 * 5 * (int64_t)MIB && stats.requested_bytes[0].current == 0);
+    CHECK(stats.allocation[TARN_STAT_LARGE_POOL].allocated == 10 &&
+          stats.allocation[TARN_STAT_LARGE_POOL].freed == 11);
+    CHECK(stats.active_bytes[0].freed == 11 * 5 * (int64_t)MIB &&
+          stats.requested_bytes[0].current == 0);
     CHECK(stats.requested_bytes[0].allocated == 10 * (5 * (int64_t)MIB - 7));
     CHECK(stats.allocated_bytes[0].peak == 5 * (int64_t)MIB && stats.active[0].peak == 1);
     nothing_is_left(0);
@@ -191,7 +195,8 @@ static void a_retired_stream_keeps_nothing(void **state)
     nothing_is_left(0);
 }
 
-/* The same requests on two devices, of which one keeps nothing: every block must come to lie at the same place. */
+/* The same requests on two devices, of which one keeps nothing: every block must come to lie at the
+ * same place. */
 static void the_placement_is_that_of_the_best_fit(void **state)
 {
     (void)state;
@@ -209,7 +214,8 @@ static void the_placement_is_that_of_the_best_fit(void **state)
     }
     heap_of_stream(streams[1], 1)->keeps = false;
     for (int step = 0; step < STEPS; step++) {
-        struct pair *pair = &pairs[random_next(&random) % (random_next(&random) % 4 ? BLOCKS / 6 : BLOCKS)];
+        struct pair *pair =
+            &pairs[random_next(&random) % (random_next(&random) % 4 ? BLOCKS / 6 : BLOCKS)];
         size_t size = (random_next(&random) % 6 + 1) << (random_next(&random) % 2 ? 20 : 18);
         bool fill = !pair->blocks[0];
         hits += fill && kept();

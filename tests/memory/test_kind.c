@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The table of kinds: what each row says is what a store of that kind does; and what a row does not allow is found. */
+/* The table of kinds: what each row says is what a store of that kind does; and what a row does not
+ * allow is found. */
 #include "device/stream.h"
 #include "memory/growth/segment.h"
 #include "memory/heap/heap.h"
@@ -39,7 +40,8 @@ static struct heap *heap_at(const void *pointer)
     return atomic_load(&span->heap);
 }
 
-static void where_memory_lies(const struct store_traits *kind, const struct heap *heap, const void *block)
+static void where_memory_lies(const struct store_traits *kind, const struct heap *heap,
+                              const void *block)
 {
     const struct run *run = heap->zones[ZONE_LARGE].runs;
     CHECK((arena_at((uintptr_t)block) != NULL) == kind->pieces);
@@ -156,18 +158,22 @@ static const char *words_of(const struct store_traits *kind)
 {
     static char text[256];
     (void)snprintf(text, sizeof text, "%s:%s%s%s%s%s%s%s%s%s%s%s exports %d may %u", kind->name,
-                   kind->pieces ? " pieces" : "", kind->whole ? " whole" : "", kind->has_rules ? " rules" : "",
-                   kind->reuses ? " reuses" : "", kind->slabs ? " slabs" : "", kind->keeps ? " keeps" : "",
-                   kind->ordered ? " ordered" : "", kind->fixed ? " fixed" : "", kind->plans ? " plans" : "",
-                   kind->compacts ? " compacts" : "", kind->suspends ? " suspends" : "", (int)kind->exports, kind->may);
+                   kind->pieces ? " pieces" : "", kind->whole ? " whole" : "",
+                   kind->has_rules ? " rules" : "", kind->reuses ? " reuses" : "",
+                   kind->slabs ? " slabs" : "", kind->keeps ? " keeps" : "",
+                   kind->ordered ? " ordered" : "", kind->fixed ? " fixed" : "",
+                   kind->plans ? " plans" : "", kind->compacts ? " compacts" : "",
+                   kind->suspends ? " suspends" : "", (int)kind->exports, kind->may);
     return text;
 }
 
 static void each_row_says_what_it_is_to_say(void **state)
 {
     static const char *const rows[STORE_KINDS] = {
-        [KIND_VIRTUAL] = "virtual: pieces reuses slabs keeps plans compacts suspends exports 1 may 3",
-        [KIND_REGISTRABLE] = "registrable: pieces whole reuses keeps fixed suspends exports 2 may 1",
+        [KIND_VIRTUAL] =
+            "virtual: pieces reuses slabs keeps plans compacts suspends exports 1 may 3",
+        [KIND_REGISTRABLE] =
+            "registrable: pieces whole reuses keeps fixed suspends exports 2 may 1",
         [KIND_PLAIN] = "plain: whole rules reuses slabs exports 0 may 13",
         [KIND_UNCACHED] = "uncached: whole exports 0 may 0",
         [KIND_DRIVERS] = "driver's: whole ordered exports 0 may 0",
@@ -203,17 +209,21 @@ static void contradictions_are_found(void)
     }
 }
 
-/* The flags that a kind does not allow stay out even where the settings or the device would give them. */
+/* The flags that a kind does not allow stay out even where the settings or the device would give
+ * them. */
 static void a_store_gets_the_flags_of_its_kind(void)
 {
     begin("segments:exact");
     tarn_pool *virtual = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL});
     tarn_pool *exact = pool_with((tarn_pool_options){.no_split = true});
-    tarn_pool *fixed = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL, .registrable = true});
-    tarn_pool *still = pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL, .no_remap = true});
+    tarn_pool *fixed =
+        pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL, .registrable = true});
+    tarn_pool *still =
+        pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_VIRTUAL, .no_remap = true});
     CHECK(store_of_public(virtual)->flags == (STORE_OF_POOL | STORE_REMAPS));
     CHECK(store_of_public(exact)->flags == (STORE_OF_POOL | STORE_NO_SPLIT | STORE_NO_SLABS));
-    CHECK(store_of_public(fixed)->flags == STORE_OF_POOL && store_of_public(still)->flags == STORE_OF_POOL);
+    CHECK(store_of_public(fixed)->flags == STORE_OF_POOL &&
+          store_of_public(still)->flags == STORE_OF_POOL);
     CHECK(arena_if_used(0)->store.flags == STORE_NO_SLABS && arena_if_used(0)->uncached.flags == 0);
     verify(0);
 }

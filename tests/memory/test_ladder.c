@@ -36,7 +36,8 @@ static void says(const char *text)
 static void out_of_memory_names_the_facts(void **state)
 {
     (void)state;
-    void *live = alloc_on(own, 60 * MIB), *hole = alloc_on(own, 1 * MIB), *end = alloc_on(own, 1000);
+    void *live = alloc_on(own, 60 * MIB), *hole = alloc_on(own, 1 * MIB),
+         *end = alloc_on(own, 1000);
     OK(tarn_free(hole));
     tarn_stats before = stats_of(0);
     refused(own, 100 * MIB);
@@ -72,7 +73,8 @@ static void after_out_of_memory_the_next_call_works_and_nothing_is_lost(void **s
     nothing_is_left(0);
 }
 
-static void a_request_above_the_device_or_the_limit_is_refused_before_the_driver_is_asked(void **state)
+static void
+a_request_above_the_device_or_the_limit_is_refused_before_the_driver_is_asked(void **state)
 {
     (void)state;
     void *block = alloc_on(other, 100 * MIB);
@@ -151,7 +153,8 @@ static void a_request_waits_only_for_busy_memory_of_another_stream(void **state)
 static void work_whose_end_frees_nothing_is_not_waited_for(void **state)
 {
     (void)state;
-    void *live = alloc_on(other, 100 * MIB), *hole = alloc_on(other, 100000), *beside = alloc_on(other, 100000);
+    void *live = alloc_on(other, 100 * MIB), *hole = alloc_on(other, 100000),
+         *beside = alloc_on(other, 100000);
     OK(tarn_free(hole));
     work_on(other, live, MIB, 50000);
     uint64_t wait = waited(), now = time_now();
@@ -265,7 +268,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(out_of_memory_names_the_facts),
         cmocka_unit_test(after_out_of_memory_the_next_call_works_and_nothing_is_lost),
-        cmocka_unit_test(a_request_above_the_device_or_the_limit_is_refused_before_the_driver_is_asked),
+        cmocka_unit_test(
+            a_request_above_the_device_or_the_limit_is_refused_before_the_driver_is_asked),
         cmocka_unit_test(the_limit_holds_for_all_streams_together),
         cmocka_unit_test(memory_of_another_streams_heap_is_taken_without_a_wait_when_it_is_idle),
         cmocka_unit_test(a_request_waits_only_for_busy_memory_of_another_stream),

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How far tarn goes, and that it says so where it ends (docs/limits.md): many blocks, pools, threads, devices and streams; sizes and
- * alignments around every power of two; arguments that no memory could serve; small devices, few mappings, memory that somebody else
- * takes. Each is a process of its own. TARN_LIMITS=full makes the numbers those of the document, else they are a tenth or less. */
+/* How far tarn goes, and that it says so where it ends (docs/limits.md): many blocks, pools,
+ * threads, devices and streams; sizes and alignments around every power of two; arguments that no
+ * memory could serve; small devices, few mappings, memory that somebody else takes. Each is a
+ * process of its own. TARN_LIMITS=full makes the numbers those of the document, else they are a
+ * tenth or less. */
 #include "base/pages.h"
 #include "support/host.h"
 
@@ -47,7 +49,7 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Many of a kind ------------------------------------------------------------------------------------------------------- */
+/* Many of a kind ------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -90,7 +92,8 @@ static void many_live_blocks(void)
         uint64_t taken = hold_blocks(blocks, count, size);
         double took = seconds_now() - began;
         nothing_is_left(0);
-        (void)hold_blocks(blocks, count, size); /* what is reused in another order may need a chunk more, once */
+        (void)hold_blocks(blocks, count, size); /* what is reused in another order may need a chunk
+                                                   more, once */
         nothing_is_left(0);
         uint64_t rest = metadata_bytes();
         (void)hold_blocks(blocks, count, size);
@@ -133,7 +136,8 @@ static void many_pools(void)
     uint64_t rest = metadata_bytes();
     pools_come_and_go(pools, blocks, count);
     nothing_is_left(0);
-    printf("%zu pools at once: %" PRIu64 " bytes of metadata each, %.2f s\n", count, taken / count, took);
+    printf("%zu pools at once: %" PRIu64 " bytes of metadata each, %.2f s\n", count, taken / count,
+           took);
     CHECK(metadata_bytes() == rest);
     /* One after the other, in a trace that never ends. */
     tarn_trace_options trace = {.size = sizeof trace, .records = 1024};
@@ -235,7 +239,8 @@ static void many_streams(void)
                                           : tarn_stream_lease(0, 0, &streams[count])))
         count++;
     CHECK(count > MOST_STREAMS - 16 && count < MOST_STREAMS);
-    CHECK(status == TARN_ERROR_OUT_OF_HOST_MEMORY && strstr(tarn_last_error(), "all 65536 stream slots"));
+    CHECK(status == TARN_ERROR_OUT_OF_HOST_MEMORY &&
+          strstr(tarn_last_error(), "all 65536 stream slots"));
     OK(tarn_free(alloc_on(streams[count - 1], MIB)));
     /* The slot of one that leaves is available again at once, wherever it is. */
     for (size_t i = 999; i < count; i += 9000) {
@@ -259,17 +264,19 @@ static void many_tags(void)
     tag = 0;
     GIVES(tarn_tag_intern("one more", &tag), TARN_ERROR_INVALID_ARGUMENT);
     OK(tarn_tag_intern("tag 40000", &tag)); /* those that are there are available */
-    CHECK(tag == 40000 && strcmp(tarn_tag_text(65535), "tag 65535") == 0 && strcmp(tarn_tag_text(0), "") == 0);
+    CHECK(tag == 40000 && strcmp(tarn_tag_text(65535), "tag 65535") == 0 &&
+          strcmp(tarn_tag_text(0), "") == 0);
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
     GIVES(tarn_tag_intern(text, &tag), TARN_ERROR_INVALID_ARGUMENT);
 }
 
-/* Sizes ---------------------------------------------------------------------------------------------------------------- */
+/* Sizes ---------------------------------------------------------------------------------------- */
 
 static void try_size(size_t size, size_t alignment)
 {
-    tarn_alloc_options options = {.size = sizeof options, .device = TARN_CURRENT_DEVICE, .alignment = alignment};
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = TARN_CURRENT_DEVICE, .alignment = alignment};
     unsigned char *block = NULL, *other = NULL;
     tarn_block_info info = {.size = sizeof info};
     OK(tarn_alloc(&options, size, (void **)&block));
@@ -293,7 +300,8 @@ static void sizes_around_powers_of_two(void)
     host_start_with(1, 16 * GIB);
     for (int power = 1; power <= 32; power++)
         for (int more = -1; more <= 1; more++)
-            for (size_t alignment = 0; alignment <= TARN_MAX_ALIGNMENT; alignment = alignment ? alignment * 8 : 256) {
+            for (size_t alignment = 0; alignment <= TARN_MAX_ALIGNMENT;
+                 alignment = alignment ? alignment * 8 : 256) {
                 try_size(((size_t)1 << power) + (size_t)more, alignment);
                 if (power == 32)
                     OK(tarn_device_trim(0, 0)); /* two at once, and what the others left */
@@ -316,8 +324,8 @@ static void a_block_beyond_four_gigabytes(void)
     for (size_t i = 0; i < sizeof seams / sizeof *seams; i++)
         OK(tarn_host_fill(0, native_of(stream), block + seams[i], (int)i + 1, 8));
     OK(tarn_stream_synchronize(stream));
-    CHECK(block[0] == 1 && block[2 * GIB - 4] == 2 && block[2 * GIB] == 3 && block[4 * GIB - 1] == 4 &&
-          block[4 * GIB] == 5 && block[size - 1] == 6);
+    CHECK(block[0] == 1 && block[2 * GIB - 4] == 2 && block[2 * GIB] == 3 &&
+          block[4 * GIB - 1] == 4 && block[4 * GIB] == 5 && block[size - 1] == 6);
     tarn_stats stats = stats_of(0);
     CHECK(stats.requested_bytes[TARN_STAT_ALL].current == (int64_t)size);
     CHECK(stats.reserved_bytes[TARN_STAT_ALL].current >= (int64_t)size);
@@ -331,13 +339,15 @@ static void a_block_beyond_four_gigabytes(void)
 
 static void sizes_that_no_memory_has(void)
 {
-    static const size_t sizes[] = {SIZE_MAX,           SIZE_MAX - 1,      SIZE_MAX - 511,  SIZE_MAX - 512,
-                                   SIZE_MAX - 2 * MIB, SIZE_MAX / 2 + 1,  SIZE_MAX / 2,    TARN_MAX_SIZE + 1,
-                                   TARN_MAX_SIZE,      TARN_MAX_SIZE - 1, (size_t)1 << 47, 3 * GIB};
+    static const size_t sizes[] = {SIZE_MAX,          SIZE_MAX - 1,       SIZE_MAX - 511,
+                                   SIZE_MAX - 512,    SIZE_MAX - 2 * MIB, SIZE_MAX / 2 + 1,
+                                   SIZE_MAX / 2,      TARN_MAX_SIZE + 1,  TARN_MAX_SIZE,
+                                   TARN_MAX_SIZE - 1, (size_t)1 << 47,    3 * GIB};
     host_start_with(1, 2 * GIB);
     tarn_stream stream = lease(0);
     tarn_pool *pool = NULL, *plain = NULL;
-    tarn_pool_options options = {.size = sizeof options, .device = 0, .segments = TARN_SEGMENTS_PLAIN};
+    tarn_pool_options options = {
+        .size = sizeof options, .device = 0, .segments = TARN_SEGMENTS_PLAIN};
     tarn_alloc_options aligned = {
         .size = sizeof aligned, .device = 0, .stream = stream, .alignment = TARN_MAX_ALIGNMENT};
     OK(tarn_pool_create(NULL, &pool));
@@ -350,7 +360,8 @@ static void sizes_that_no_memory_has(void)
         GIVES(tarn_alloc(&aligned, sizes[i], &block), TARN_ERROR_OUT_OF_MEMORY);
         GIVES(tarn_pool_alloc(pool, stream, sizes[i], &block), TARN_ERROR_OUT_OF_MEMORY);
         GIVES(tarn_pool_alloc(plain, stream, sizes[i], &block), TARN_ERROR_OUT_OF_MEMORY);
-        CHECK(tarn_pinned_alloc(TARN_STREAM_CURRENT, sizes[i], &block) != TARN_OK || sizes[i] == 3 * GIB);
+        CHECK(tarn_pinned_alloc(TARN_STREAM_CURRENT, sizes[i], &block) != TARN_OK ||
+              sizes[i] == 3 * GIB);
         if (block) /* the host may have that */
             OK(tarn_pinned_free(block));
         block = NULL;
@@ -385,7 +396,8 @@ static void arguments_that_overflow(void)
     void *block = NULL;
     size_t bytes = 0, count = 0;
     tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = stream};
-    const size_t bad[] = {3, 2 * TARN_MAX_ALIGNMENT, SIZE_MAX, (size_t)1 << 63, TARN_MAX_ALIGNMENT + 1};
+    const size_t bad[] = {3, 2 * TARN_MAX_ALIGNMENT, SIZE_MAX, (size_t)1 << 63,
+                          TARN_MAX_ALIGNMENT + 1};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         options.alignment = bad[i];
         GIVES(tarn_alloc(&options, 100, &block), TARN_ERROR_INVALID_ARGUMENT);
@@ -396,7 +408,8 @@ static void arguments_that_overflow(void)
 
     const size_t segments[] = {SIZE_MAX, SIZE_MAX - 511, ((size_t)1 << 60) + 512, 511};
     for (size_t i = 0; i < sizeof segments / sizeof *segments; i++) {
-        tarn_pool_options made = {.size = sizeof made, .device = 0, .segments = TARN_SEGMENTS_PLAIN};
+        tarn_pool_options made = {
+            .size = sizeof made, .device = 0, .segments = TARN_SEGMENTS_PLAIN};
         made.sizes = SIZES(.small_segment = segments[i]);
         GIVES(tarn_pool_create(&made, &other), TARN_ERROR_INVALID_ARGUMENT);
         made.sizes = SIZES(.rounding = segments[i]);
@@ -436,7 +449,7 @@ static void arguments_that_overflow(void)
     nothing_is_left(0);
 }
 
-/* Little ----------------------------------------------------------------------------------------------------------------- */
+/* Little --------------------------------------------------------------------------------------- */
 
 static void a_device_of_sixteen_megabytes(void)
 {
@@ -482,12 +495,14 @@ static void a_device_of_sixteen_megabytes(void)
     nothing_is_left(0);
 }
 
-/* Pieces that lie apart, until the process has no mapping left. What is there can be given back, and is of use again. */
+/* Pieces that lie apart, until the process has no mapping left. What is there can be given back,
+ * and is of use again. */
 static void few_mappings(void)
 {
     enum { MOST = 4000 };
     static void *blocks[MOST];
-    tarn_host_configuration config = {.size = sizeof config, .devices = 1, .memory = 64 * GIB, .maps = 400};
+    tarn_host_configuration config = {
+        .size = sizeof config, .devices = 1, .memory = 64 * GIB, .maps = 400};
     OK(tarn_host_configuration_set(&config));
     size_t count = 0;
     tarn_status status = TARN_OK;
@@ -526,7 +541,8 @@ static void memory_that_others_take(void)
     GIVES(tarn_alloc_on(lease(0), 100 * MIB, &block), TARN_ERROR_OUT_OF_MEMORY);
     verify(0);
     OK(tarn_free(cached));
-    cached = alloc_on(lease(0), 40 * MIB); /* moved to another stream, without the driver's memory */
+    cached = alloc_on(lease(0), 40 * MIB); /* moved to another stream, without the driver's
+                                              memory */
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     block = alloc_on(stream, 100 * MIB);
     CHECK(((char *)held)[0] == 3 && ((char *)held)[40 * MIB - 1] == 3);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* When a heap lends idle memory to the heap of another stream: for an amount that is worth it, and less readily after loans that it
- * regretted. So streams whose needs go up and down come to rest. */
+/* When a heap lends idle memory to the heap of another stream: for an amount that is worth it, and
+ * less readily after loans that it regretted. So streams whose needs go up and down come to
+ * rest. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -42,7 +43,8 @@ static void end(void)
     nothing_is_left(0);
 }
 
-/* Whether `own` gets what `other` has free, or new memory. Nothing is free before and afterwards. */
+/* Whether `own` gets what `other` has free, or new memory. Nothing is free before and
+ * afterwards. */
 static bool lends(size_t size)
 {
     OK(tarn_free(alloc_on(other, size)));
@@ -193,7 +195,7 @@ static void a_lender_behind_many_is_found_in_turn(void **state)
     end();
 }
 
-/* ---- Streams that are gone ----------------------------------------------------------------------------------------- */
+/* ---- Streams that are gone ---- */
 
 #define PARTS 20
 #define PART (512 * MIB)
@@ -203,17 +205,18 @@ static void *part_of(tarn_pool *pool, tarn_stream stream, size_t size)
     return pool ? alloc_in(pool, stream, size) : alloc_on(stream, size);
 }
 
-/* A stream that is retired, or between two leases, does not ask for its memory again: another stream takes all of it before it creates any,
- * in whatever sizes. */
+/* A stream that is retired, or between two leases, does not ask for its memory again: another
+ * stream takes all of it before it creates any, in whatever sizes. */
 static void all_of_a_stream_that_is_gone_is_used_first(void **state)
 {
     (void)state;
     static void *blocks[PARTS * 16];
     for (int way = 0; way < 12; way++) {
         bool returned = way & 1, small = way & 2;
-        tarn_pool *pool = way / 4 == 1   ? pool_with((tarn_pool_options){0})
-                          : way / 4 == 2 ? pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_PLAIN})
-                                         : NULL;
+        tarn_pool *pool = way / 4 == 1 ? pool_with((tarn_pool_options){0})
+                          : way / 4 == 2
+                              ? pool_with((tarn_pool_options){.segments = TARN_SEGMENTS_PLAIN})
+                              : NULL;
         size_t size = small && way / 4 != 2 ? PART / 16 : PART;
         int count = (int)(PARTS * PART / size);
         tarn_stream gone = 0;
@@ -266,7 +269,7 @@ static void a_stream_that_is_gone_is_not_waited_for(void **state)
     nothing_is_left(0);
 }
 
-/* ---- Streams whose needs go up and down, each at other times ------------------------------------------------------- */
+/* ---- Streams whose needs go up and down, each at other times ---- */
 
 #define STREAMS 16
 #define SLOTS 256

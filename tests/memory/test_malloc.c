@@ -46,8 +46,9 @@ static void no_bytes_are_null_and_no_failure(void **state)
 static void sizes_that_nothing_can_serve_are_out_of_memory(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {SIZE_MAX,      SIZE_MAX - 511,    SIZE_MAX / 2,   TARN_MAX_SIZE + 1,
-                                   TARN_MAX_SIZE, TARN_MAX_SIZE - 1, (size_t)1 << 48};
+    static const size_t sizes[] = {SIZE_MAX,          SIZE_MAX - 511, SIZE_MAX / 2,
+                                   TARN_MAX_SIZE + 1, TARN_MAX_SIZE,  TARN_MAX_SIZE - 1,
+                                   (size_t)1 << 48};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *pointer = &pointer;
         tarn_alloc_options options = {sizeof options, 0, own, TARN_MAX_ALIGNMENT, 0, NULL};
@@ -78,12 +79,14 @@ static void a_block_is_at_least_as_large_as_asked_for_and_wholly_usable(void **s
 static void every_alignment_is_kept_for_every_size(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {1, 512, 513, 5000, 60000, 65536, 70000, 1048576, 1048577, 3000000};
+    static const size_t sizes[] = {1,     512,   513,     5000,    60000,
+                                   65536, 70000, 1048576, 1048577, 3000000};
     void *blocks[256];
     int count = 0;
     for (size_t alignment = 1; alignment <= TARN_MAX_ALIGNMENT; alignment *= 2) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, own, alignment, 0, NULL};
+            tarn_alloc_options options = {
+                sizeof options, TARN_CURRENT_DEVICE, own, alignment, 0, NULL};
             void *pointer = NULL;
             OK(tarn_alloc(&options, sizes[i], &pointer));
             CHECK((uintptr_t)pointer % alignment == 0 && (uintptr_t)pointer % 512 == 0);
@@ -112,7 +115,8 @@ static void options_are_checked(void **state)
     GIVES(tarn_alloc_on(own, 10, NULL), TARN_ERROR_INVALID_ARGUMENT);
     bad.size = 1;
     GIVES(tarn_alloc(&bad, 10, &pointer), TARN_ERROR_INVALID_ARGUMENT);
-    static const size_t alignments[] = {3, 513, 768, TARN_MAX_ALIGNMENT * 2, SIZE_MAX, ((size_t)1 << 63) + 1};
+    static const size_t alignments[] = {
+        3, 513, 768, TARN_MAX_ALIGNMENT * 2, SIZE_MAX, ((size_t)1 << 63) + 1};
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++) {
         bad = good;
         bad.alignment = alignments[i];
@@ -211,7 +215,8 @@ static void a_second_free_is_a_double_free_wherever_the_block_is(void **state)
             GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
             OK(tarn_free(beside));
             nothing_is_left(0);
-            GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE); /* unmapped since, and still known as tarn's */
+            /* Unmapped since, and still known as tarn's */
+            GIVES(tarn_free(block), TARN_ERROR_DOUBLE_FREE);
         }
     }
 }
@@ -234,7 +239,8 @@ static void a_block_is_freed_by_any_thread_on_any_current_device(void **state)
         assert_int_equal(pthread_join(thread, NULL), 0);
         void *next = alloc_on(own, sizes[i]);
         CHECK(sizes[i] < 65536 ||
-              next == block); /* in the order of its own stream; a small one is found by its owner later */
+              next == block); /* in the order of its own stream; a small one is found by its owner
+                                 later */
         block = next;
         OK(tarn_device_set(1));
         OK(tarn_free(block));
@@ -247,7 +253,8 @@ static void a_block_is_freed_by_any_thread_on_any_current_device(void **state)
 static void a_block_grows_in_place_into_free_memory_behind_it(void **state)
 {
     (void)state;
-    char *block = alloc_on(own, 2 * MIB), *hole = alloc_on(own, 2 * MIB), *end = alloc_on(own, 2 * MIB);
+    char *block = alloc_on(own, 2 * MIB), *hole = alloc_on(own, 2 * MIB),
+         *end = alloc_on(own, 2 * MIB);
     memset(block, 3, 2 * MIB);
     GIVES(tarn_extend(block, 3 * MIB), TARN_ERROR_NO_ROOM);
     OK(tarn_free(hole));
@@ -274,7 +281,8 @@ static void a_block_grows_in_place_into_free_memory_behind_it(void **state)
 static void a_block_that_cannot_grow_for_want_of_host_memory_stays_as_it_was(void **state)
 {
     (void)state;
-    char *block = alloc_on(own, 2 * MIB), *hole = alloc_on(own, 2 * MIB), *end = alloc_on(own, 2 * MIB);
+    char *block = alloc_on(own, 2 * MIB), *hole = alloc_on(own, 2 * MIB),
+         *end = alloc_on(own, 2 * MIB);
     OK(tarn_free(hole));
     tarn_stats before = stats_of(0);
     pages_fail(1, true);
@@ -311,9 +319,12 @@ static void a_block_that_grows_into_the_large_class_is_counted_there(void **stat
     OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
     OK(tarn_extend(block, MIB + 512));
     tarn_stats stats = stats_of(0);
-    CHECK(stats.allocation[TARN_STAT_SMALL_POOL].current == 0 && stats.allocation[TARN_STAT_LARGE_POOL].current == 1);
-    CHECK(stats.allocation[TARN_STAT_SMALL_POOL].freed == 1 && stats.allocation[TARN_STAT_LARGE_POOL].allocated == 1);
-    CHECK(stats.allocation[0].allocated == 0 && stats.allocation[0].freed == 0); /* of both together it only grew */
+    CHECK(stats.allocation[TARN_STAT_SMALL_POOL].current == 0 &&
+          stats.allocation[TARN_STAT_LARGE_POOL].current == 1);
+    CHECK(stats.allocation[TARN_STAT_SMALL_POOL].freed == 1 &&
+          stats.allocation[TARN_STAT_LARGE_POOL].allocated == 1);
+    /* Of both together it only grew */
+    CHECK(stats.allocation[0].allocated == 0 && stats.allocation[0].freed == 0);
     CHECK(stats.allocated_bytes[0].allocated == 512 && stats.active_bytes[0].freed == 0);
     OK(tarn_free(block));
     stats = stats_of(0);
@@ -338,7 +349,8 @@ static void what_is_known_of_a_block_is_told_for_any_address_in_it(void **state)
         size_t usable = usable_size(blocks[i]);
         for (size_t offset = 0; offset < usable; offset += 1 + usable / 37) {
             tarn_block_info info = info_of(blocks[i] + offset);
-            CHECK(info.base == blocks[i] && info.usable_size == usable && info.requested == sizes[i]);
+            CHECK(info.base == blocks[i] && info.usable_size == usable &&
+                  info.requested == sizes[i]);
             CHECK(info.device == 0 && info.stream == (i % 2 ? own : other) && info.tag == tag);
             CHECK(strcmp(tarn_tag_text(info.tag), "weights") == 0);
         }
@@ -425,7 +437,8 @@ static bool is_handed_out(const void *block, size_t size)
     return found;
 }
 
-static void a_block_that_another_stream_uses_is_kept_until_that_work_has_ended_and_no_longer(void **state)
+static void
+a_block_that_another_stream_uses_is_kept_until_that_work_has_ended_and_no_longer(void **state)
 {
     (void)state;
     static void (*const ways[])(void *) = {free_recorded, free_on, free_after};
@@ -543,7 +556,8 @@ static void a_stream_that_used_a_block_may_be_retired_before_the_free_or_after(v
         OK(tarn_free(block));
         if (!before)
             OK(tarn_stream_retire(adopted));
-        OK(machine->work(0, native, NULL, 0, 9000)); /* the native stream goes on: none of the block's business */
+        OK(machine->work(0, native, NULL, 0, 9000)); /* the native stream goes on: none of the
+                                                        block's business */
         CHECK(!is_handed_out(block, 40 * MIB));
         time_pass(2000);
         OK(tarn_device_trim(0, 0));
@@ -578,7 +592,8 @@ int main(void)
         cmocka_unit_test(a_block_that_grows_into_the_large_class_is_counted_there),
         cmocka_unit_test(what_is_known_of_a_block_is_told_for_any_address_in_it),
         cmocka_unit_test(a_tag_is_the_same_for_the_same_text),
-        cmocka_unit_test(a_block_that_another_stream_uses_is_kept_until_that_work_has_ended_and_no_longer),
+        cmocka_unit_test(
+            a_block_that_another_stream_uses_is_kept_until_that_work_has_ended_and_no_longer),
         cmocka_unit_test(work_queued_between_record_and_free_is_waited_for_as_well),
         cmocka_unit_test(a_use_whose_event_could_not_be_recorded_is_waited_for_all_the_same),
         cmocka_unit_test(uses_by_the_own_stream_need_no_wait),

@@ -45,7 +45,8 @@ static void addresses_that_were_never_prepared_have_no_entry(void **state)
 {
     (void)state;
     CHECK(!map_get(0) && !map_get(1) && !map_get(UINTPTR_MAX) && !map_get((uintptr_t)1 << 48));
-    CHECK(!map_get(((uintptr_t)1 << 48) - 1) && !map_get((uintptr_t)1 << 47) && !map_get(BASE - LEAF));
+    CHECK(!map_get(((uintptr_t)1 << 48) - 1) && !map_get((uintptr_t)1 << 47) &&
+          !map_get(BASE - LEAF));
 }
 
 static void a_range_that_the_map_does_not_cover_is_refused(void **state)
@@ -53,7 +54,8 @@ static void a_range_that_the_map_does_not_cover_is_refused(void **state)
     (void)state;
     GIVES(map_prepare(((uintptr_t)1 << 48) - MAP_PAGE, 2 * MAP_PAGE), TARN_ERROR_NOT_SUPPORTED);
     GIVES(map_prepare((uintptr_t)1 << 48, MAP_PAGE), TARN_ERROR_NOT_SUPPORTED);
-    GIVES(map_prepare((uintptr_t)0 - MAP_PAGE, 2 * MAP_PAGE), TARN_ERROR_NOT_SUPPORTED); /* it wraps */
+    /* It wraps */
+    GIVES(map_prepare((uintptr_t)0 - MAP_PAGE, 2 * MAP_PAGE), TARN_ERROR_NOT_SUPPORTED);
 }
 
 static void a_range_over_several_leaves_is_prepared_once(void **state)

@@ -3,16 +3,19 @@
 
 /* Random operations on two devices and four streams each, against a model in stream order.
  *
- * The model knows every live block, every piece of queued work with the time at which it ends, and which stream is
- * ordered after which (a vector clock a stream). A block that is handed out must not touch a live block, and must carry no
- * unfinished work of an earlier owner that its stream is not ordered after. Live blocks hold a pattern at both ends, which
- * must be there when they are freed. Streams capture now and then, known to tarn or not: what is queued on them is recorded, the blocks
- * that it uses are kept until the graph has been launched some times, and each capture must give its graph. Private pools come and go,
- * with scopes, captures and graphs that count them: the model knows which pool a request must be served from, that its memory is of
- * no other, and that what a graph uses stays mapped. Pools are suspended and resumed, with all that their graphs write to; streams retired.
- * After every few steps the heaps are walked and the counters compared.
+ * The model knows every live block, every piece of queued work with the time at which it ends, and
+ * which stream is ordered after which (a vector clock a stream). A block that is handed out must
+ * not touch a live block, and must carry no unfinished work of an earlier owner that its stream is
+ * not ordered after. Live blocks hold a pattern at both ends, which must be there when they are
+ * freed. Streams capture now and then, known to tarn or not: what is queued on them is recorded,
+ * the blocks that it uses are kept until the graph has been launched some times, and each capture
+ * must give its graph. Private pools come and go, with scopes, captures and graphs that count them:
+ * the model knows which pool a request must be served from, that its memory is of no other, and
+ * that what a graph uses stays mapped. Pools are suspended and resumed, with all that their graphs
+ * write to; streams retired. After every few steps the heaps are walked and the counters compared.
  *
- * TARN_SEED chooses the sequence, TARN_MODEL_STEPS its length; a failure prints the seed and the step. */
+ * TARN_SEED chooses the sequence, TARN_MODEL_STEPS its length; a failure prints the seed and the
+ * step. */
 #include "memory/model/model.h"
 #include "memory/plan/plan.h"
 
@@ -56,7 +59,8 @@ static void do_alloc(void)
     int pool = below(3) ? -1 : pool_any(m.streams[stream].device, false);
     if (pool >= 0) {
         alignment = 0;
-        status = tarn_pool_alloc(m.pools[pool].pool, m.streams[stream].handle, block.size, &pointer);
+        status =
+            tarn_pool_alloc(m.pools[pool].pool, m.streams[stream].handle, block.size, &pointer);
     } else if (alignment || below(4) == 0) {
         tarn_alloc_options options = {
             sizeof options, TARN_CURRENT_DEVICE, m.streams[stream].handle, alignment, 0, NULL};
@@ -67,21 +71,24 @@ static void do_alloc(void)
     if (pool < 0)
         pool = pool_routed(stream);
     bool refused = pool >= 0 && m.pools[pool].state != TARN_POOL_RUNS;
-    MUST(!refused || is_refused(pool, status), "a suspended pool gives a block: %s", tarn_status_name(status));
+    MUST(!refused || is_refused(pool, status), "a suspended pool gives a block: %s",
+         tarn_status_name(status));
     if (refused)
         return;
-    bool refused_captured =
-        status == TARN_ERROR_CAPTURE && pool < 0 && memory_is_uncached && m.streams[stream].capture != NO_CAPTURE;
+    bool refused_captured = status == TARN_ERROR_CAPTURE && pool < 0 && memory_is_uncached &&
+                            m.streams[stream].capture != NO_CAPTURE;
     if (status) {
-        MUST(refused_captured || may_fail(status), "an allocation of %zu bytes failed: %s", block.size,
-             tarn_status_name(status));
+        MUST(refused_captured || may_fail(status), "an allocation of %zu bytes failed: %s",
+             block.size, tarn_status_name(status));
         MUST(pointer == (void *)&block, "a failed allocation wrote its result");
         return;
     }
     m.allocations++;
     block.pointer = pointer;
-    MUST((uintptr_t)pointer % (alignment > 512 ? alignment : 512) == 0, "%p is not aligned to %zu", pointer, alignment);
-    MUST(tarn_usable_size_get(pointer, &block.usable) == TARN_OK && block.usable >= block.size, "usable size");
+    MUST((uintptr_t)pointer % (alignment > 512 ? alignment : 512) == 0, "%p is not aligned to %zu",
+         pointer, alignment);
+    MUST(tarn_usable_size_get(pointer, &block.usable) == TARN_OK && block.usable >= block.size,
+         "usable size");
     check_new(&block);
     check_pool(&block, pool);
     (void)physical(block.pointer);
@@ -130,8 +137,8 @@ static void forget(int index)
     for (int i = 0; i < block->work_count; i++) {
         if (block->works[i].end <= now() || m.ghost_count == GHOSTS)
             continue;
-        m.ghosts[m.ghost_count++] =
-            (struct ghost){(uintptr_t)block->pointer, (uintptr_t)block->pointer + block->usable, block->works[i]};
+        m.ghosts[m.ghost_count++] = (struct ghost){
+            (uintptr_t)block->pointer, (uintptr_t)block->pointer + block->usable, block->works[i]};
     }
     m.blocks[index] = m.blocks[--m.block_count];
 }
@@ -155,8 +162,8 @@ static void free_block(int index)
         struct event_model *event = &m.events[below(EVENTS)];
         status = tarn_free_after(block->pointer, event->event);
         if (!status && event->recorded && event->end > now() && m.ghost_count < GHOSTS) {
-            /* nothing may have the memory before the event, wherever it was recorded: a work on a stream of its own that
-             * nobody is ordered after */
+            /* nothing may have the memory before the event, wherever it was recorded: a work on a
+             * stream of its own that nobody is ordered after */
             m.ghosts[m.ghost_count++] = (struct ghost){(uintptr_t)block->pointer,
                                                        (uintptr_t)block->pointer + block->usable,
                                                        {block->stream, UINT64_MAX, event->end}};
@@ -176,7 +183,8 @@ static void free_block(int index)
     forget(index);
     if (below(50) == 0) {
         status = tarn_free(pointer);
-        MUST(status == TARN_ERROR_DOUBLE_FREE || (memory_is_uncached && status == TARN_ERROR_INVALID_POINTER),
+        MUST(status == TARN_ERROR_DOUBLE_FREE ||
+                 (memory_is_uncached && status == TARN_ERROR_INVALID_POINTER),
              "a double free gave %s", tarn_status_name(status));
     }
 }
@@ -214,7 +222,8 @@ static void do_extend(void)
         return;
     struct block grown = *block;
     grown.size = size;
-    MUST(tarn_usable_size_get(grown.pointer, &grown.usable) == TARN_OK && grown.usable >= size, "extended size");
+    MUST(tarn_usable_size_get(grown.pointer, &grown.usable) == TARN_OK && grown.usable >= size,
+         "extended size");
     int index = (int)(block - m.blocks);
     m.blocks[index] = m.blocks[--m.block_count];
     check_new(&grown);
@@ -243,7 +252,8 @@ static void do_event(void)
     s = &m.streams[stream];
     tarn_status status = tarn_stream_wait(s->handle, event->event);
     if (captures(stream) && event->recorded) {
-        MUST(status == TARN_ERROR_CAPTURE || may_fail(status), "wait in a capture: %s", tarn_status_name(status));
+        MUST(status == TARN_ERROR_CAPTURE || may_fail(status), "wait in a capture: %s",
+             tarn_status_name(status));
         return;
     }
     MUST(status == TARN_OK || may_fail(status), "wait: %s", tarn_status_name(status));
@@ -275,7 +285,8 @@ static void inject(void)
 {
     m.injecting = true;
     if (below(2))
-        MUST(tarn_host_fail_set(below(3) ? -1 : (int)below(DRIVER_CALLS), 1 + below(6), below(3) == 0,
+        MUST(tarn_host_fail_set(below(3) ? -1 : (int)below(DRIVER_CALLS), 1 + below(6),
+                                below(3) == 0,
                                 below(2) ? TARN_ERROR_DRIVER : TARN_ERROR_OUT_OF_MEMORY) == TARN_OK,
              "fail");
     else
@@ -293,7 +304,8 @@ static void step(void)
 {
     bool injecting = below(10) == 0;
     uint64_t choice = below(112);
-    /* What the test itself asks of the host device must not fail: only calls of tarn's run under injection. */
+    /* What the test itself asks of the host device must not fail: only calls of tarn's run under
+     * injection. */
     if (injecting && (choice < 60 || choice >= 102))
         inject();
     if (choice < 30)
@@ -304,8 +316,8 @@ static void step(void)
         int device = (int)below(DEVICES);
         tarn_status status = tarn_device_trim(device, below(2) ? 0 : below(MEMORY));
         bool barred = captures_open(device_at(device));
-        MUST(barred ? status == TARN_ERROR_CAPTURE : status == TARN_OK || may_fail(status), "trim: %s",
-             tarn_status_name(status));
+        MUST(barred ? status == TARN_ERROR_CAPTURE : status == TARN_OK || may_fail(status),
+             "trim: %s", tarn_status_name(status));
     } else if (choice < 60) {
         if (m.injecting)
             inject_end();
@@ -319,7 +331,9 @@ static void step(void)
     else if (choice < 98)
         MUST(tarn_host_advance(now() + below(1000)) == TARN_OK, "advance");
     else if (choice < 99)
-        MUST(tarn_device_limit_set((int)below(DEVICES), below(2) ? TARN_NO_LIMIT : below(MEMORY)) == TARN_OK, "limit");
+        MUST(tarn_device_limit_set((int)below(DEVICES), below(2) ? TARN_NO_LIMIT : below(MEMORY)) ==
+                 TARN_OK,
+             "limit");
     else if (choice < 100)
         while (m.block_count > 10 && below(20))
             do_free();
@@ -374,7 +388,8 @@ static void run(uint64_t seed, uint64_t steps)
         do_free();
     for (int device = 0; device < DEVICES; device++) {
         MUST(tarn_device_limit_set(device, TARN_NO_LIMIT) == TARN_OK, "limit");
-        MUST(tarn_device_synchronize(device) == TARN_OK, "synchronize"); /* graphs that run hold their pools */
+        /* Graphs that run hold their pools */
+        MUST(tarn_device_synchronize(device) == TARN_OK, "synchronize");
         MUST(tarn_device_trim(device, 0) == TARN_OK, "trim");
         tarn_host_ledger ledger = {.size = sizeof ledger};
         MUST(tarn_host_ledger_get(device, &ledger) == TARN_OK, "ledger");
@@ -389,24 +404,28 @@ static void random_operations_keep_the_order_of_streams(void **state)
 {
     (void)state;
     const char *seed = getenv("TARN_SEED"), *steps = getenv("TARN_MODEL_STEPS");
-    uint64_t first = seed ? strtoull(seed, NULL, 0) : 1, count = steps ? strtoull(steps, NULL, 0) : 20000;
+    uint64_t first = seed ? strtoull(seed, NULL, 0) : 1,
+             count = steps ? strtoull(steps, NULL, 0) : 20000;
     int rounds = seed ? 1 : 3;
     for (int i = 0; i < rounds; i++)
         run(first + (uint64_t)i, count);
-    printf("seed %" PRIu64 ": %" PRIu64 " steps, %" PRIu64 " allocations, %" PRIu64 " of them in pools and %" PRIu64
-           " out of spare ones, %" PRIu64 " out of memory, %" PRIu64 " injected failures, %" PRIu64
-           " launches, %" PRIu64 " suspends, %" PRIu64 " granules of graphs resumed, %" PRIu64 " retirements\n",
-           first, (uint64_t)rounds * count, m.allocations, m.in_pools, m.spared, m.outs, m.injected, m.launches,
-           m.suspended, m.resumed, m.retired);
+    printf("seed %" PRIu64 ": %" PRIu64 " steps, %" PRIu64 " allocations, %" PRIu64
+           " of them in pools and %" PRIu64 " out of spare ones, %" PRIu64
+           " out of memory, %" PRIu64 " injected failures, %" PRIu64 " launches, %" PRIu64
+           " suspends, %" PRIu64 " granules of graphs resumed, %" PRIu64 " retirements\n",
+           first, (uint64_t)rounds * count, m.allocations, m.in_pools, m.spared, m.outs, m.injected,
+           m.launches, m.suspended, m.resumed, m.retired);
     assert_true(m.allocations > count / 20);
     struct plan_counts plan = plan_counts();
-    printf("%" PRIu64 " as planned, %" PRIu64 " beside the plan, %" PRIu64 " without\n", plan.planned, plan.beside,
-           plan.ordinary);
-    assert_true(!atomic_load(&plan_now) ||
-                (plan_counts().planned > 20 && plan_counts().beside > 20 && plan_counts().ordinary > 20));
+    printf("%" PRIu64 " as planned, %" PRIu64 " beside the plan, %" PRIu64 " without\n",
+           plan.planned, plan.beside, plan.ordinary);
+    assert_true(
+        !atomic_load(&plan_now) ||
+        (plan_counts().planned > 20 && plan_counts().beside > 20 && plan_counts().ordinary > 20));
     assert_true(seed || (m.outs > 0 && m.injected > 0 && m.launches > 0));
-    assert_true(seed || (m.in_pools > 0 && m.spared > 0 && (m.suspended > 0 || !arena_if_used(0)->store.kind.pieces) &&
-                         m.retired > 0));
+    assert_true(seed ||
+                (m.in_pools > 0 && m.spared > 0 &&
+                 (m.suspended > 0 || !arena_if_used(0)->store.kind.pieces) && m.retired > 0));
 }
 
 static void print_report(const char *text, void *user)
@@ -415,7 +434,8 @@ static void print_report(const char *text, void *user)
     printf("the checker: %s\n", text);
 }
 
-/* Once with the checker watching, which takes every block past the caches, and once, in a child, without. */
+/* Once with the checker watching, which takes every block past the caches, and once, in a child,
+ * without. */
 int main(void)
 {
     tarn_host_configuration config = {.size = sizeof config, .devices = DEVICES, .memory = MEMORY};
@@ -426,7 +446,8 @@ int main(void)
     if (child != 0 && tarn_host_check_set(true, print_report, NULL))
         return 1;
     set_up();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_operations_keep_the_order_of_streams)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_operations_keep_the_order_of_streams)};
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     if (child == 0)
         return failures != 0;

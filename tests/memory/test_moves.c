@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Random moves of memory, on a small device that is late to say what has ended: pools are suspended, with contents and without, and
- * resumed, beside allocations from others on three streams that are behind with their work; driver calls fail now and then, and another
- * thread trims. While nobody moves anything the driver's ledger equals what tarn reports; blocks keep what was written into them;
- * when all is freed, released and trimmed, nothing is left. TARN_SEED chooses the sequence, TARN_STORM_STEPS its length. */
+/* Random moves of memory, on a small device that is late to say what has ended: pools are
+ * suspended, with contents and without, and resumed, beside allocations from others on three
+ * streams that are behind with their work; driver calls fail now and then, and another thread
+ * trims. While nobody moves anything the driver's ledger equals what tarn reports; blocks keep what
+ * was written into them; when all is freed, released and trimmed, nothing is left. TARN_SEED
+ * chooses the sequence, TARN_STORM_STEPS its length. */
 #include "driver/host/host.h"
 #include "memory/pool/pool.h"
 #include "support/host.h"
@@ -69,8 +71,9 @@ static void allocate(struct block *block)
     tarn_stream stream = streams[below(STREAMS)];
     void *start = NULL;
     block->pool = (int)below(POOLS + 1);
-    tarn_status status = block->pool == POOLS ? tarn_alloc_on(stream, size, &start)
-                                              : tarn_pool_alloc(pools[block->pool], stream, size, &start);
+    tarn_status status = block->pool == POOLS
+                             ? tarn_alloc_on(stream, size, &start)
+                             : tarn_pool_alloc(pools[block->pool], stream, size, &start);
     CHECK(may_fail(status));
     refused += status == TARN_ERROR_OUT_OF_MEMORY;
     if (status)
@@ -104,7 +107,8 @@ static void nothing_fails(void)
 
 static void something_fails(void)
 {
-    static const char *const kinds[] = {"create", "map", "set_access", "unmap", "event_record", "release"};
+    static const char *const kinds[] = {"create", "map",          "set_access",
+                                        "unmap",  "event_record", "release"};
     OK(tarn_host_fail_set(kind_of(kinds[below(6)]), 1 + below(2), false, TARN_ERROR_DRIVER));
 }
 
@@ -221,7 +225,8 @@ static void run(const char *settings, int steps)
         OK(tarn_pool_release(pools[i]));
     OK(tarn_device_synchronize(0));
     OK(tarn_device_trim(0, 0));
-    CHECK(ledger_of(0).created == 0 && ledger_of(0).mapped == 0); /* while the device is still late to say */
+    /* While the device is still late to say */
+    CHECK(ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
     host_fail_randomly(0, 0, 0, TARN_OK);
     nothing_is_left(0);
     OK(tarn_configuration_set("all:default"));
@@ -238,7 +243,8 @@ static void the_books_agree_whatever_is_late_or_fails(void **state)
     (void)state;
     for (int i = 0; i < 4; i++)
         run("all:default", steps_in_all() / 4);
-    printf("seed %" PRIu64 ": %u suspends, %u refused, %u failures\n", seed, suspends, refused, injected);
+    printf("seed %" PRIu64 ": %u suspends, %u refused, %u failures\n", seed, suspends, refused,
+           injected);
     CHECK(suspends > 0 && injected > 0);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The adaptor for NCCL, on a libnccl of the test's own that keeps what the real one keeps: of each registration the physical memory that was
- * there at that time. A collective on memory that was mapped anew since is found, as a read of old memory; that the test can find it is
- * tried by registering without the adaptor. */
+/* The adaptor for NCCL, on a libnccl of the test's own that keeps what the real one keeps: of each
+ * registration the physical memory that was there at that time. A collective on memory that was
+ * mapped anew since is found, as a read of old memory; that the test can find it is tried by
+ * registering without the adaptor. */
 #include "nccl/tarn_nccl.h"
 #include "support/host.h"
 
@@ -35,8 +36,8 @@ static ncclResult_t fake_enter(struct ncclComm *comm)
     return ++comm->calls == comm->fail_nth ? ncclInternalError : ncclSuccess;
 }
 
-static ncclResult_t fake_register(struct ncclComm *comm, void *buffer, size_t size, struct ncclWindow_vidmem **result,
-                                  bool is_window)
+static ncclResult_t fake_register(struct ncclComm *comm, void *buffer, size_t size,
+                                  struct ncclWindow_vidmem **result, bool is_window)
 {
     tarn_host_extent extent;
     ncclResult_t failure = fake_enter(comm);
@@ -44,7 +45,8 @@ static ncclResult_t fake_register(struct ncclComm *comm, void *buffer, size_t si
         return failure;
     CHECK(!comm->suspended);
     OK(tarn_host_extent_get(0, buffer, size, &extent));
-    CHECK(extent.offset == 0 && extent.length == size); /* a whole allocation: windows map nothing less */
+    CHECK(extent.offset == 0 && extent.length == size); /* a whole allocation: windows map nothing
+                                                           less */
     for (int i = 0; i < REGISTRATIONS; i++) {
         if (comm->registered[i])
             continue;
@@ -55,7 +57,8 @@ static ncclResult_t fake_register(struct ncclComm *comm, void *buffer, size_t si
     return ncclInvalidUsage;
 }
 
-static ncclResult_t fake_deregister(struct ncclComm *comm, struct ncclWindow_vidmem *window, bool is_window)
+static ncclResult_t fake_deregister(struct ncclComm *comm, struct ncclWindow_vidmem *window,
+                                    bool is_window)
 {
     ncclResult_t failure = fake_enter(comm);
     if (failure)
@@ -83,7 +86,8 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     return fake_deregister(comm, handle, false);
 }
 
-ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window, int flags)
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size,
+                                    ncclWindow_t *window, int flags)
 {
     CHECK(flags == NCCL_WIN_COLL_SYMMETRIC);
     *window = NULL;
@@ -138,14 +142,16 @@ const char *ncclGetErrorString(ncclResult_t result)
     return result == ncclInternalError ? "an internal error" : "another error";
 }
 
-/* A collective: whether it would use the memory that is there now. One without a registration copies, and does. */
+/* A collective: whether it would use the memory that is there now. One without a registration
+ * copies, and does. */
 static bool reads_what_is_there(struct ncclComm *comm, void *buffer)
 {
     CHECK(!comm->suspended);
     for (int i = 0; i < REGISTRATIONS; i++) {
         const struct ncclWindow_vidmem *window = comm->registered[i];
         tarn_host_extent extent;
-        if (!window || (char *)buffer < window->address || (char *)buffer >= window->address + window->size)
+        if (!window || (char *)buffer < window->address ||
+            (char *)buffer >= window->address + window->size)
             continue;
         OK(tarn_host_extent_get(0, window->address, window->size, &extent));
         return extent.piece == window->piece;
@@ -196,15 +202,16 @@ static void without_the_adaptor_old_memory_is_read(void **state)
     size_t count;
     void *handle = NULL;
     OK(tarn_pool_segments_get(pool, segments, 2, &count));
-    CHECK(count == 2 &&
-          ncclCommRegister(&communicator, segments[0].address, segments[0].bytes, &handle) == ncclSuccess);
+    CHECK(count == 2 && ncclCommRegister(&communicator, segments[0].address, segments[0].bytes,
+                                         &handle) == ncclSuccess);
     OK(tarn_pool_suspend(pool, true));
     OK(tarn_pool_resume(pool));
     CHECK(!reads_what_is_there(&communicator, buffers[0]));
     CHECK(ncclCommDeregister(&communicator, handle) == ncclSuccess);
 }
 
-static void segments_are_registered_once_and_pinned_until_they_are_not(tarn_nccl_kind kind, int flags)
+static void segments_are_registered_once_and_pinned_until_they_are_not(tarn_nccl_kind kind,
+                                                                       int flags)
 {
     tarn_nccl registered;
     tarn_nccl_begin(&registered, &communicator, pool, kind, flags);
@@ -230,13 +237,15 @@ static void segments_are_registered_once_and_pinned_until_they_are_not(tarn_nccl
     tarn_residue_item item;
     tarn_residue residue = {.size = sizeof residue, .items = &item, .room = 1};
     OK(tarn_sleep(NULL, &residue));
-    CHECK(residue.count == 1 && item.reason == TARN_RESIDUE_REGISTERED && item.bytes == residue.after);
+    CHECK(residue.count == 1 && item.reason == TARN_RESIDUE_REGISTERED &&
+          item.bytes == residue.after);
     OK(tarn_wake());
 
     ncclWindow_t window = NULL;
     size_t offset = 0;
     bool found = tarn_nccl_window_get(&registered, (char *)buffers[1] + 5, &window, &offset);
-    CHECK(found == (kind == TARN_NCCL_WINDOW) && (!found || window->address + offset == (char *)buffers[1] + 5));
+    CHECK(found == (kind == TARN_NCCL_WINDOW) &&
+          (!found || window->address + offset == (char *)buffers[1] + 5));
 
     OK(tarn_nccl_deregister(&registered));
     CHECK(registered.count == 0 && fake_registrations() == 0);
@@ -254,7 +263,8 @@ static void local_registrations_pin(void **state)
 static void windows_pin(void **state)
 {
     (void)state;
-    segments_are_registered_once_and_pinned_until_they_are_not(TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+    segments_are_registered_once_and_pinned_until_they_are_not(TARN_NCCL_WINDOW,
+                                                               NCCL_WIN_COLL_SYMMETRIC);
 }
 
 static void no_collective_reads_old_memory_after_a_sleep(void **state)
@@ -284,7 +294,8 @@ static void where_nccl_refuses_nothing_stays_pinned_that_is_not_registered(void 
     tarn_nccl registered;
     tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_LOCAL, 0);
     communicator.fail_nth = 2;
-    CHECK(tarn_nccl_register(&registered) == TARN_ERROR_LIBRARY && registered.result == ncclInternalError);
+    CHECK(tarn_nccl_register(&registered) == TARN_ERROR_LIBRARY &&
+          registered.result == ncclInternalError);
     CHECK(registered.count == 1 && fake_registrations() == 1);
     OK(tarn_nccl_register(&registered)); /* the rest */
     CHECK(registered.count == 2);
@@ -303,7 +314,8 @@ static void where_there_are_no_windows_it_says_so(void **state)
     tarn_nccl registered;
     communicator.no_windows = true;
     tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
-    CHECK(tarn_nccl_register(&registered) == TARN_ERROR_NOT_SUPPORTED && registered.unsupported && !registered.count);
+    CHECK(tarn_nccl_register(&registered) == TARN_ERROR_NOT_SUPPORTED && registered.unsupported &&
+          !registered.count);
     OK(tarn_pool_suspend(pool, true)); /* nothing is pinned */
     OK(tarn_pool_resume(pool));
     OK(tarn_nccl_deregister(&registered));
@@ -328,14 +340,16 @@ static void a_sleep_alone(tarn_nccl_kind kind, int flags)
             OK(i % 3 ? tarn_sleep_commit(&residue) : tarn_sleep(NULL, &residue));
         if (i % 3 != 1) {
             CHECK(communicator.suspended && fake_registrations() == 0 && residue.after == 0);
-            CHECK(residue.count == 1 && item.reason == TARN_RESIDUE_SLEEPER && item.bytes == 24 && item.device == 0 &&
-                  item.count == registered.sleeper);
+            CHECK(residue.count == 1 && item.reason == TARN_RESIDUE_SLEEPER && item.bytes == 24 &&
+                  item.device == 0 && item.count == registered.sleeper);
             OK(tarn_wake());
         }
         CHECK(!communicator.suspended && fake_registrations() == 2 && registered.count == 2);
         for (int j = 0; j < 2; j++)
-            CHECK(tarn_nccl_find(&registered, buffers[j]) && reads_what_is_there(&communicator, buffers[j]));
-        CHECK(*(unsigned char *)buffers[0] == i + 1 && memcmp(buffers[0], (char *)buffers[0] + 1, 24 * MIB - 1) == 0);
+            CHECK(tarn_nccl_find(&registered, buffers[j]) &&
+                  reads_what_is_there(&communicator, buffers[j]));
+        CHECK(*(unsigned char *)buffers[0] == i + 1 &&
+              memcmp(buffers[0], (char *)buffers[0] + 1, 24 * MIB - 1) == 0);
     }
     OK(tarn_nccl_deregister(&registered));
     OK(tarn_nccl_sleeper_remove(&registered));
@@ -367,7 +381,8 @@ static void nor_whatever_nccl_refuses(void **state)
         hit = communicator.calls >= communicator.fail_nth;
         failures += hit;
         communicator.fail_nth = 0;
-        CHECK(!hit || (status == TARN_ERROR_LIBRARY && strstr(tarn_last_error(), "an internal error")));
+        CHECK(!hit ||
+              (status == TARN_ERROR_LIBRARY && strstr(tarn_last_error(), "an internal error")));
         OK(tarn_sleep_state_get(&now));
         if (now == TARN_SLEEP_ASLEEP)
             OK(tarn_wake());
@@ -401,7 +416,8 @@ static void two_pools_of_a_communicator_suspend_it_once(void **state)
         CHECK(communicator.suspended && residue.after == 0 && residue.count == 1);
         OK(tarn_wake());
     }
-    CHECK(reads_what_is_there(&communicator, buffer) && reads_what_is_there(&communicator, buffers[1]));
+    CHECK(reads_what_is_there(&communicator, buffer) &&
+          reads_what_is_there(&communicator, buffers[1]));
     for (int i = 0; i < 2; i++) {
         OK(tarn_nccl_deregister(&registered[i]));
         OK(tarn_nccl_sleeper_remove(&registered[i]));
@@ -424,10 +440,12 @@ static void a_communicator_that_cannot_sleep_says_why(void **state)
         communicator.in_progress = i == 0;
         registered.has_graphs = i == 1;
         OK(tarn_sleep(NULL, &residue));
-        CHECK(residue.count == 2 && items[0].reason == TARN_RESIDUE_REGISTERED && items[0].bytes == residue.after);
+        CHECK(residue.count == 2 && items[0].reason == TARN_RESIDUE_REGISTERED &&
+              items[0].bytes == residue.after);
         CHECK(items[1].reason == TARN_RESIDUE_SLEEPER && items[1].bytes == 1024);
         OK(tarn_sleeper_info_get(registered.sleeper, &info));
-        CHECK(strcmp(info.name, "busy") == 0 && strstr(info.why, i ? "NCCL_GRAPH_REGISTER=0" : "in progress"));
+        CHECK(strcmp(info.name, "busy") == 0 &&
+              strstr(info.why, i ? "NCCL_GRAPH_REGISTER=0" : "in progress"));
         CHECK(fake_registrations() == 2 && !registered.graphs_ended);
         OK(tarn_wake());
     }
@@ -435,7 +453,8 @@ static void a_communicator_that_cannot_sleep_says_why(void **state)
     OK(tarn_sleep(NULL, NULL));
     OK(tarn_wake());
     CHECK(unsetenv("NCCL_GRAPH_REGISTER") == 0);
-    CHECK(registered.graphs_ended && reads_what_is_there(&communicator, buffers[0])); /* the windows are others */
+    /* The windows are others */
+    CHECK(registered.graphs_ended && reads_what_is_there(&communicator, buffers[0]));
     OK(tarn_nccl_deregister(&registered));
     OK(tarn_nccl_sleeper_remove(&registered));
 }
@@ -454,14 +473,16 @@ static void a_communicator_sleeps_without_a_pool(void **state)
     OK(tarn_nccl_sleeper_remove(&alone));
 }
 
-/* By tarn_nccl_suspend() and tarn_pool_suspend(); or the pool alone, while nothing of it is registered. */
+/* By tarn_nccl_suspend() and tarn_pool_suspend(); or the pool alone, while nothing of it is
+ * registered. */
 static void what_the_program_has_suspended_a_sleep_leaves_alone(void **state)
 {
     (void)state;
     for (int both = 0; both < 2; both++) {
         tarn_nccl registered;
         tarn_pool_state now = TARN_POOL_RUNS;
-        tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC);
+        tarn_nccl_begin(&registered, &communicator, pool, TARN_NCCL_WINDOW,
+                        NCCL_WIN_COLL_SYMMETRIC);
         OK(tarn_nccl_sleeper_add(&registered, "suspended before"));
         if (both) {
             OK(tarn_nccl_register(&registered));
@@ -472,21 +493,24 @@ static void what_the_program_has_suspended_a_sleep_leaves_alone(void **state)
         CHECK(communicator.suspended);
         OK(tarn_wake());
         now = pool_info_of(pool).state;
-        CHECK(now == TARN_POOL_KEPT && communicator.suspended == (bool)both && registered.suspended == (bool)both &&
-              fake_registrations() == 0);
+        CHECK(now == TARN_POOL_KEPT && communicator.suspended == (bool)both &&
+              registered.suspended == (bool)both && fake_registrations() == 0);
         OK(tarn_pool_resume(pool));
         OK(tarn_nccl_resume(&registered));
-        CHECK(!communicator.suspended && fake_registrations() == 2 && reads_what_is_there(&communicator, buffers[1]));
+        CHECK(!communicator.suspended && fake_registrations() == 2 &&
+              reads_what_is_there(&communicator, buffers[1]));
         OK(tarn_sleep(NULL, NULL)); /* and takes part in the next one */
         CHECK(communicator.suspended && fake_registrations() == 0);
         OK(tarn_wake());
-        CHECK(!communicator.suspended && fake_registrations() == 2 && reads_what_is_there(&communicator, buffers[1]));
+        CHECK(!communicator.suspended && fake_registrations() == 2 &&
+              reads_what_is_there(&communicator, buffers[1]));
         OK(tarn_nccl_deregister(&registered));
         OK(tarn_nccl_sleeper_remove(&registered));
     }
 }
 
-/* After tarn_shutdown() there are no anchors to remove. NCCL is told once of each segment, however often the caller tries. */
+/* After tarn_shutdown() there are no anchors to remove. NCCL is told once of each segment, however
+ * often the caller tries. */
 static void the_end_of_tarn(void)
 {
     tarn_nccl registered;
@@ -517,16 +541,21 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_the_adaptor_old_memory_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(local_registrations_pin, set_up, tear_down),
         cmocka_unit_test_setup_teardown(windows_pin, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(no_collective_reads_old_memory_after_a_sleep, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(where_nccl_refuses_nothing_stays_pinned_that_is_not_registered, set_up,
+        cmocka_unit_test_setup_teardown(no_collective_reads_old_memory_after_a_sleep, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            where_nccl_refuses_nothing_stays_pinned_that_is_not_registered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(where_there_are_no_windows_it_says_so, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(after_a_sleep_alone_no_collective_reads_old_memory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(after_a_sleep_alone_no_collective_reads_old_memory, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(nor_whatever_nccl_refuses, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(two_pools_of_a_communicator_suspend_it_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_communicator_that_cannot_sleep_says_why, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(two_pools_of_a_communicator_suspend_it_once, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_communicator_that_cannot_sleep_says_why, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_communicator_sleeps_without_a_pool, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_the_program_has_suspended_a_sleep_leaves_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_the_program_has_suspended_a_sleep_leaves_alone, set_up,
+                                        tear_down),
     };
     host_start_with(1, 512 * MIB);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pointers that callers name objects by: whatever is given, a pool, an event, a share or a checkpoint is told apart from anything else, and from
- * one that is gone. Each case runs in a process of its own. */
+/* Pointers that callers name objects by: whatever is given, a pool, an event, a share or a
+ * checkpoint is told apart from anything else, and from one that is gone. Each case runs in a
+ * process of its own. */
 #include "base/pages.h"
 #include "support/clearing.h"
 #include "support/host.h"
@@ -44,7 +45,8 @@ static void an_address_is_an_object_while_it_is_handed_out(void)
     _Alignas(64) char copy[64];
     memcpy(copy, made[1], sizeof(struct thing) + 8);
     CHECK(!object_is_live(&things, copy));
-    CHECK(!object_is_live(&things, (void *)UINTPTR_MAX) && !object_is_live(&things, (void *)(UINTPTR_MAX - 7)));
+    CHECK(!object_is_live(&things, (void *)UINTPTR_MAX) &&
+          !object_is_live(&things, (void *)(UINTPTR_MAX - 7)));
 }
 
 /* Where the next page is nobody's, or may not be read. */
@@ -54,8 +56,10 @@ static void nothing_behind_a_chunk_is_read(void)
     void *guard = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(guard != MAP_FAILED && object_alloc(&things));
     const char *end = things.fresh_end;
-    if (end != guard) /* the system may put the chunk elsewhere: then this page is guarded, or another's */
-        (void)mmap((void *)(uintptr_t)end, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (end != guard) /* the system may put the chunk elsewhere: then this page is guarded, or
+                         another's */
+        (void)mmap((void *)(uintptr_t)end, 4096, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     for (const char *at = end - 256; at < end + 256; at += 8)
         CHECK(!object_is_live(&things, at));
 }
@@ -220,7 +224,8 @@ static void test_wrong_pointers(void **state)
     in_child(a_pointer_that_is_none_is_a_clear_error);
 }
 
-/* What a scope, a capture or a graph counts is not the caller's to give back, and what nobody counts is gone. */
+/* What a scope, a capture or a graph counts is not the caller's to give back, and what nobody
+ * counts is gone. */
 static void one_release_too_many_takes_nothing(void)
 {
     tarn_pool *pool = NULL, *found = NULL;
@@ -255,7 +260,8 @@ static void test_releases(void **state)
     in_child(one_release_too_many_takes_nothing);
 }
 
-/* A stream is asked about before it is entered: one that the driver does not know could never be retired. */
+/* A stream is asked about before it is entered: one that the driver does not know could never be
+ * retired. */
 static void what_is_no_stream_is_not_adopted(void)
 {
     tarn_stream stream = 77;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Observers: a book that is kept by `mapped` and `unmapping` alone is what the driver has mapped, each incarnation of an
- * address with a generation of its own; callbacks come at the right moment, with what they may and may not do; shortages
- * and reclaims; removal. */
+/* Observers: a book that is kept by `mapped` and `unmapping` alone is what the driver has mapped,
+ * each incarnation of an address with a generation of its own; callbacks come at the right moment,
+ * with what they may and may not do; shortages and reclaims; removal. */
 #include "memory/arena/arena.h"
 #include "support/host.h"
 
@@ -52,9 +52,11 @@ static void note_mapped(const tarn_mapping *range, void *user)
 {
     (void)user;
     pthread_mutex_lock(&book_lock);
-    mistakes += range->device != 0 || range->bytes == 0 || range->bytes % GRANULE != 0 || range->generation == 0;
+    mistakes += range->device != 0 || range->bytes == 0 || range->bytes % GRANULE != 0 ||
+                range->generation == 0;
     newest = range->generation > newest ? range->generation : newest;
-    for (uintptr_t at = (uintptr_t)range->address; at < (uintptr_t)range->address + range->bytes; at += GRANULE) {
+    for (uintptr_t at = (uintptr_t)range->address; at < (uintptr_t)range->address + range->bytes;
+         at += GRANULE) {
         size_t i = entry_of(at);
         mistakes += !is_mapped((void *)at) || (i < booked && book[i].generation != 0);
         booked += i == booked;
@@ -68,9 +70,11 @@ static void note_unmapping(const tarn_mapping *range, void *user)
 {
     (void)user;
     pthread_mutex_lock(&book_lock);
-    for (uintptr_t at = (uintptr_t)range->address; at < (uintptr_t)range->address + range->bytes; at += GRANULE) {
+    for (uintptr_t at = (uintptr_t)range->address; at < (uintptr_t)range->address + range->bytes;
+         at += GRANULE) {
         size_t i = entry_of(at);
-        mistakes += !is_mapped((void *)at) || i == booked || book[i].generation != range->generation;
+        mistakes +=
+            !is_mapped((void *)at) || i == booked || book[i].generation != range->generation;
         book[i].generation = 0;
     }
     pthread_mutex_unlock(&book_lock);
@@ -91,8 +95,10 @@ static void check_book(void)
     CHECK(booked_bytes() == ledger_of(0).mapped);
 }
 
-static const tarn_observer_options book_keeper = {
-    .size = sizeof(tarn_observer_options), .device = 0, .mapped = note_mapped, .unmapping = note_unmapping};
+static const tarn_observer_options book_keeper = {.size = sizeof(tarn_observer_options),
+                                                  .device = 0,
+                                                  .mapped = note_mapped,
+                                                  .unmapping = note_unmapping};
 
 static tarn_observer add(tarn_observer_options options)
 {
@@ -143,7 +149,8 @@ static void the_book_follows_all_that_is_mapped(void **state)
     OK(tarn_observer_remove(observer));
 }
 
-/* Memory that work still uses is mapped a second time: both addresses are in the book until the old one goes. */
+/* Memory that work still uses is mapped a second time: both addresses are in the book until the old
+ * one goes. */
 static void aliases_and_the_end_of_the_old_address_are_reported(void **state)
 {
     (void)state;
@@ -249,7 +256,7 @@ static void a_pool_that_is_suspended_and_resumed_is_mapped_anew(void **state)
     OK(tarn_observer_remove(observer));
 }
 
-/* ---- What a callback may do -------------------------------------------------------------------------------------- */
+/* ---- What a callback may do ---- */
 
 static struct {
     tarn_pool *pool;
@@ -291,7 +298,8 @@ static void a_callback_may_look_and_free_and_not_move_memory(void **state)
     tarn_observer observer = add((tarn_observer_options){.mapped = do_much});
     void *block = alloc_on(own, PIECE);
     CHECK(doing.ran == 1 && doing.well);
-    CHECK(strncmp(error, tarn_last_error(), sizeof error - 1) == 0); /* what failed inside is not ours */
+    /* What failed inside is not ours */
+    CHECK(strncmp(error, tarn_last_error(), sizeof error - 1) == 0);
     doing.block = block;
     void *second = alloc_on(own, 2 * PIECE);
     CHECK(doing.ran == 2 && doing.well && !doing.block);
@@ -346,7 +354,7 @@ static void wrong_arguments_are_refused(void **state)
     GIVES(tarn_mapping_get(&observer, NULL), TARN_ERROR_INVALID_ARGUMENT);
 }
 
-/* ---- Shortages --------------------------------------------------------------------------------------------------- */
+/* ---- Shortages ---- */
 
 static struct {
     tarn_shortage last;
@@ -363,7 +371,8 @@ static void note_shortage(const tarn_shortage *seen, void *user)
     void *small = NULL, *large = NULL;
     OK(tarn_alloc_on(own, 512, &small)); /* anything may be done */
     OK(tarn_free(small));
-    GIVES(tarn_alloc_on(own, DEVICE, &large), TARN_ERROR_OUT_OF_MEMORY); /* and nobody learns of that */
+    /* And nobody learns of that */
+    GIVES(tarn_alloc_on(own, DEVICE, &large), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_device_trim(0, SIZE_MAX));
 }
 
@@ -376,7 +385,8 @@ static void an_out_of_memory_is_reported_with_its_numbers(void **state)
     CHECK(strstr(tarn_last_error(), "of its 512 MiB free"));
     CHECK(shortage.count == 1 && !shortage.last.rejected && shortage.last.device == 0);
     CHECK(shortage.last.requested == DEVICE / 2 + PIECE && shortage.last.total == DEVICE);
-    CHECK(shortage.last.limit == SIZE_MAX && shortage.last.reserved == ledger_of(0).created - GRANULE);
+    CHECK(shortage.last.limit == SIZE_MAX &&
+          shortage.last.reserved == ledger_of(0).created - GRANULE);
     CHECK(shortage.last.free == DEVICE - shortage.last.reserved);
 
     OK(tarn_device_limit_set(0, DEVICE / 2));
@@ -440,7 +450,8 @@ static void a_pool_may_be_released_under_a_request(void **state)
     for (int i = 0; i < 2; i++) {
         void *block = NULL;
         ending = pool_with((tarn_pool_options){.device = 0});
-        const tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = own, .pool = ending};
+        const tarn_alloc_options options = {
+            .size = sizeof options, .device = 0, .stream = own, .pool = ending};
         OK(i ? tarn_pool_alloc(ending, own, PIECE, &block) : tarn_alloc(&options, PIECE, &block));
         CHECK(is_mapped(block));
         verify(0);
@@ -488,7 +499,7 @@ static void no_callback_shuts_down(void **state)
     nothing_is_left(0);
 }
 
-/* ---- Removal ----------------------------------------------------------------------------------------------------- */
+/* ---- Removal ---- */
 
 static struct {
     pthread_mutex_t lock;
@@ -649,10 +660,11 @@ static void observers_come_and_go_while_memory_does(void **state)
     for (uintptr_t i = 0; i < 2; i++)
         CHECK(pthread_create(&threads[i], NULL, storm_run, (void *)i) == 0);
     for (int i = 0; i < 2000; i++) {
-        atomic_uint *here = pages_alloc(sizeof *here); /* gone as soon as the removal has returned */
+        atomic_uint *here = pages_alloc(sizeof *here); /* gone as soon as the removal has
+                                                          returned */
         CHECK(here != NULL);
-        tarn_observer observer =
-            add((tarn_observer_options){.user = here, .mapped = count_here, .unmapping = count_here});
+        tarn_observer observer = add(
+            (tarn_observer_options){.user = here, .mapped = count_here, .unmapping = count_here});
         if (i % 8 == 0)
             nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         OK(tarn_observer_remove(observer));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The picture says of every byte of a heap what it is, whatever way a block came and went, and changes nothing; and the fast paths
- * with the trace on do what those without it do. Each test is a process of its own. */
+/* The picture says of every byte of a heap what it is, whatever way a block came and went, and
+ * changes nothing; and the fast paths with the trace on do what those without it do. Each test is a
+ * process of its own. */
 #include "base/pages.h"
 #include "memory/arena/arena.h"
 #include "memory/heap/heap.h"
@@ -136,7 +137,7 @@ static void *take(size_t size)
     return pointer;
 }
 
-/* Blocks ----------------------------------------------------------------------------------------------------------- */
+/* Blocks --------------------------------------------------------------------------------------- */
 
 static void a_device_that_was_not_used_has_nothing(void)
 {
@@ -178,7 +179,8 @@ static void tags_and_what_was_extended(void)
     tarn_tag tag = 0;
     void *small = NULL, *large = NULL;
     OK(tarn_tag_intern("weights", &tag));
-    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL};
+    tarn_alloc_options options = {
+        sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL};
     OK(tarn_alloc(&options, 700, &small));
     OK(tarn_alloc(&options, 3 * MIB, &large));
     CHECK(tarn_extend(large, 3 * MIB + 100000) == TARN_OK);
@@ -256,7 +258,7 @@ static void streams_have_segments_of_their_own(void)
     OK(tarn_free(second));
 }
 
-/* Pools ------------------------------------------------------------------------------------------------------------ */
+/* Pools ---------------------------------------------------------------------------------------- */
 
 static const struct picture_pool *pool_in_picture(tarn_pool *pool)
 {
@@ -335,7 +337,8 @@ static void plain_segments(void)
     void *small = take(1000), *middle = take(2 * MIB), *large = take(30 * MIB);
     look_and_list();
     CHECK(is_live(small, 1000) && is_live(middle, 2 * MIB) && is_live(large, 30 * MIB));
-    CHECK(segment_at(small)->size == 2 * MIB && !segment_at(small)->large && !segment_at(small)->virtual);
+    CHECK(segment_at(small)->size == 2 * MIB && !segment_at(small)->large &&
+          !segment_at(small)->virtual);
     CHECK(segment_at(middle)->size == 20 * MIB && segment_at(middle)->large);
     CHECK(segment_at(large)->size == 30 * MIB && segment_at(large)->block_count == 1);
     OK(tarn_free(small));
@@ -357,7 +360,7 @@ static void debug_mode(void)
     CHECK(state_of(small) == PICTURE_WAITING); /* in quarantine */
 }
 
-/* With the trace --------------------------------------------------------------------------------------------------- */
+/* With the trace ------------------------------------------------------------------------------- */
 
 static const struct trace_record *record_of(const void *pointer)
 {
@@ -378,8 +381,11 @@ static void blocks_know_their_records(void)
     void *both[] = {small, large};
     for (int i = 0; i < 2; i++) {
         const struct trace_record *record = record_of(both[i]);
-        CHECK(record && record->address == (uintptr_t)both[i] && trace_kind_of(record) == TRACE_alloc);
-        CHECK(strcmp(((const struct trace_region *)intern_value(&trace_regions, record->region))->name, "here") == 0);
+        CHECK(record && record->address == (uintptr_t)both[i] &&
+              trace_kind_of(record) == TRACE_alloc);
+        CHECK(strcmp(
+                  ((const struct trace_region *)intern_value(&trace_regions, record->region))->name,
+                  "here") == 0);
     }
     OK(tarn_free(small));
     OK(tarn_free(before));
@@ -424,7 +430,8 @@ static void a_free_on_its_way_is_over(void)
     struct trace_record alloc = copy.records[copy.count - 2];
     CHECK(alloc.address == (uintptr_t)block);
     trace_copy_finish(&copy);
-    trace_put(trace_ring_take(0), TRACE_free_remote, alloc.address, alloc.size, trace_place_of(&alloc), 0, 0, 0);
+    trace_put(trace_ring_take(0), TRACE_free_remote, alloc.address, alloc.size,
+              trace_place_of(&alloc), 0, 0, 0);
     look();
     CHECK(state_of(block) == PICTURE_FREE && is_live(other, 1000));
 }
@@ -440,7 +447,7 @@ static void what_came_after_it_is_not_in_it(void)
     CHECK(picture.trace.count >= 2 && picture.trace.exact_from == 0);
 }
 
-/* Beside threads that work ----------------------------------------------------------------------------------------- */
+/* Beside threads that work --------------------------------------------------------------------- */
 
 #define WORKERS 3
 
@@ -521,7 +528,7 @@ static void pictures_while_threads_work(void)
     nothing_is_left(0);
 }
 
-/* A picture changes nothing ---------------------------------------------------------------------------------------- */
+/* A picture changes nothing -------------------------------------------------------------------- */
 
 static void the_fast_paths_go_on_after_it(void)
 {
@@ -595,7 +602,7 @@ static void a_segment_of_a_short_list_is_not_of_another_device(void)
     OK(tarn_free(block));
 }
 
-/* The same program with and without the trace ---------------------------------------------------------------------- */
+/* The same program with and without the trace -------------------------------------------------- */
 
 #define STEPS 20000
 #define SLOTS 64
@@ -651,8 +658,9 @@ static void test_the_trace_changes_nothing(void **state)
     static const struct {
         const char *words;
         bool stacks;
-    } traces[] = {{NULL, false},          {"on", false},         {"records=1", false},        {NULL, true},
-                  {"stacks=alloc", true}, {"stacks=none", true}, {"stacks=all,regions", true}};
+    } traces[] = {
+        {NULL, false},          {"on", false},         {"records=1", false},        {NULL, true},
+        {"stacks=alloc", true}, {"stacks=none", true}, {"stacks=all,regions", true}};
     enum { COUNT = sizeof traces / sizeof *traces };
     (void)state;
     compared.sums = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -698,7 +706,8 @@ TEST_LIST(TEST)
 int main(void)
 {
 #define X(function) cmocka_unit_test(test_##function),
-    const struct CMUnitTest tests[] = {TEST_LIST(X) cmocka_unit_test(test_the_trace_changes_nothing)};
+    const struct CMUnitTest tests[] = {TEST_LIST(X)
+                                           cmocka_unit_test(test_the_trace_changes_nothing)};
 #undef X
     unsetenv("TARN_TRACE");
     setenv("TARN_DRIVER", "host", true); /* a machine may have another */

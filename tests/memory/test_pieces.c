@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How large pieces are, and which of them move, on a device of the size that devices have. Nothing of its memory is touched. */
+/* How large pieces are, and which of them move, on a device of the size that devices have. Nothing
+ * of its memory is touched. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -70,7 +71,8 @@ static void pieces_are_as_small_near_a_limit_as_near_the_end_of_the_memory(void 
 static void what_is_little_beside_all_is_not_moved(void **state)
 {
     (void)state;
-    void *all = alloc_on(own, 4 * GIB), *little = alloc_on(own, 60 * MIB), *wall = alloc_on(own, 20 * MIB);
+    void *all = alloc_on(own, 4 * GIB), *little = alloc_on(own, 60 * MIB),
+         *wall = alloc_on(own, 20 * MIB);
     OK(tarn_free(little));
     uint64_t unmaps = calls_of(0, "unmap"), before = created();
     void *wide = alloc_on(own, 100 * MIB);
@@ -91,8 +93,8 @@ static void what_is_little_beside_all_is_not_moved(void **state)
 static void of_free_memory_the_largest_part_moves_first(void **state)
 {
     (void)state;
-    void *small = alloc_on(own, 128 * MIB), *wall = alloc_on(own, 20 * MIB), *large = alloc_on(own, 256 * MIB),
-         *end = alloc_on(own, 20 * MIB);
+    void *small = alloc_on(own, 128 * MIB), *wall = alloc_on(own, 20 * MIB),
+         *large = alloc_on(own, 256 * MIB), *end = alloc_on(own, 20 * MIB);
     OK(tarn_free(small));
     OK(tarn_free(large));
     uint64_t before = created();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned memory, one call after the other: sizes, reuse, streams, limits, settings, statistics, the end of the process. */
+/* Pinned memory, one call after the other: sizes, reuse, streams, limits, settings, statistics, the
+ * end of the process. */
 #include "support/pinned.h"
 #include "support/system.h"
 
@@ -41,8 +42,10 @@ static void nothing_is_not_a_block(void)
     OK(tarn_pinned_free(NULL));
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 1, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, SIZE_MAX, &pointer), TARN_ERROR_OUT_OF_MEMORY);
-    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, ((size_t)1 << 47) + 1, &pointer), TARN_ERROR_OUT_OF_MEMORY);
-    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, (size_t)1 << 47, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, ((size_t)1 << 47) + 1, &pointer),
+          TARN_ERROR_OUT_OF_MEMORY);
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, (size_t)1 << 47, &pointer),
+          TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!pointer);
     GIVES(tarn_pinned_alloc(12345, 1, &pointer), TARN_ERROR_INVALID_STREAM);
     OK(tarn_pinned_alloc(TARN_STREAM_PER_THREAD, 1, &pointer));
@@ -50,7 +53,8 @@ static void nothing_is_not_a_block(void)
     pinned_nothing_is_left(1);
 }
 
-/* The host device has no more than the machine, although no page is touched: memory that is free makes room. */
+/* The host device has no more than the machine, although no page is touched: memory that is free
+ * makes room. */
 static void the_machine_has_an_end(void)
 {
     size_t bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE), most = MIB;
@@ -58,7 +62,9 @@ static void the_machine_has_an_end(void)
     host_start_with(1, 64 * MIB);
     while (most <= bytes / 2)
         most *= 2;
-    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, (size_t)1 << 44, &first), TARN_ERROR_OUT_OF_MEMORY); /* 16 TiB */
+    /* 16 TiB */
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, (size_t)1 << 44, &first),
+          TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, most, &first));
     GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, most, &second), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(!second);
@@ -78,7 +84,8 @@ static void wrong_pointers_change_nothing(void)
     GIVES(tarn_pinned_free(own), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_pinned_free(a + 256), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_pinned_free(b + 2 * MIB), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_pinned_free((char *)((uintptr_t)b + 3 * MIB + 64 * MIB)), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_pinned_free((char *)((uintptr_t)b + 3 * MIB + 64 * MIB)),
+          TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_usable_size_get(a + 1, &size), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_usable_size_get(a, NULL), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(size == 7);
@@ -183,7 +190,8 @@ static void memory_is_cut_and_joined(void)
     char *whole = pinned_take(16 * MIB);
     OK(tarn_pinned_free(whole));
     char *a = pinned_take(9 * MIB), *b = pinned_take(7 * MIB);
-    CHECK(a == whole && b == whole + 9 * MIB); /* 33 MiB do not cost 64, and the rest serves others */
+    CHECK(a == whole && b == whole + 9 * MIB); /* 33 MiB do not cost 64, and the rest serves
+                                                  others */
     CHECK(pinned_stats().num_host_alloc == 1);
     OK(tarn_pinned_free(b));
     OK(tarn_pinned_free(a));
@@ -213,7 +221,8 @@ static void trim_gives_back_what_is_free(void)
 {
     host_start_with(1, 64 * MIB);
     tarn_stream stream = lease(0);
-    char *a = pinned_take(2 * MIB), *b = pinned_take(3 * MIB), *c = pinned_take(4 * MIB), *d = pinned_take(5 * MIB);
+    char *a = pinned_take(2 * MIB), *b = pinned_take(3 * MIB), *c = pinned_take(4 * MIB),
+         *d = pinned_take(5 * MIB);
     OK(tarn_pinned_free(a));
     OK(tarn_pinned_free(b));
     work_on(stream, c, 1, 1000);
@@ -256,7 +265,8 @@ static void the_limit_holds(void)
     CHECK(strstr(tarn_last_error(), "tarn_pinned_limit_set"));
     CHECK(pinned_stats().num_ooms == 1 && pinned_stats().num_alloc_retries == 1);
     CHECK(calls_of(0, "host_alloc") == 1); /* the driver was not asked */
-    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 9 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY); /* never fits */
+    /* Never fits */
+    GIVES(tarn_pinned_alloc(TARN_STREAM_CURRENT, 9 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     CHECK(strstr(tarn_last_error(), "the limit alone"));
     char *small = pinned_take(100 * KIB); /* the usual segment of 2 MiB fits exactly */
     CHECK(pinned_stats().allocated_bytes.current == (int64_t)(8 * MIB));
@@ -334,53 +344,67 @@ static void statistics_are_exact(void)
     CHECK(stats.host_alloc_time.count == 2 && stats.host_alloc_time.min > 0);
     CHECK(stats.host_alloc_time.total >= stats.host_alloc_time.max + stats.host_alloc_time.min - 1);
     CHECK(stats.host_alloc_time.avg == stats.host_alloc_time.total / 2);
-    CHECK(stats.host_free_time.count == 0 && stats.host_free_time.total == 0 && stats.host_free_time.min == 0);
+    CHECK(stats.host_free_time.count == 0 && stats.host_free_time.total == 0 &&
+          stats.host_free_time.min == 0);
 
     OK(tarn_pinned_free(a)); /* at once */
     stats = pinned_stats();
-    CHECK(stats.active_requests.current == 2 && stats.active_requests.freed == 1 && stats.active_requests.peak == 3);
+    CHECK(stats.active_requests.current == 2 && stats.active_requests.freed == 1 &&
+          stats.active_requests.peak == 3);
     CHECK(stats.active_bytes.freed == 512 && stats.requested_bytes.freed == 300);
     work_on(stream, b, 1, 10);
     OK(tarn_pinned_record_stream(b, stream));
     OK(tarn_pinned_free(b)); /* later, by the size that it has */
     time_pass(10);
     stats = pinned_stats();
-    CHECK(stats.active_bytes.current == 256 && stats.active_bytes.freed == 512 + (int64_t)(1152 * KIB));
+    CHECK(stats.active_bytes.current == 256 &&
+          stats.active_bytes.freed == 512 + (int64_t)(1152 * KIB));
     CHECK(stats.requested_bytes.current == 100 && stats.pending_bytes == 0);
 
     OK(tarn_pinned_stats_reset(TARN_STATS_PEAK));
     stats = pinned_stats();
-    CHECK(stats.active_bytes.peak == 256 && stats.active_requests.peak == 1 && stats.requested_bytes.peak == 100);
-    CHECK(stats.allocated_bytes.peak == stats.allocated_bytes.current && stats.allocations.peak == 2);
+    CHECK(stats.active_bytes.peak == 256 && stats.active_requests.peak == 1 &&
+          stats.requested_bytes.peak == 100);
+    CHECK(stats.allocated_bytes.peak == stats.allocated_bytes.current &&
+          stats.allocations.peak == 2);
     OK(tarn_pinned_stats_reset(TARN_STATS_ACCUMULATED));
     stats = pinned_stats();
-    CHECK(stats.active_bytes.current == 256 && stats.active_bytes.allocated == 0 && stats.active_bytes.freed == 0);
-    CHECK(stats.num_host_alloc == 0 && stats.bucket_allocation[21] == 0 && stats.host_alloc_time.count == 0);
+    CHECK(stats.active_bytes.current == 256 && stats.active_bytes.allocated == 0 &&
+          stats.active_bytes.freed == 0);
+    CHECK(stats.num_host_alloc == 0 && stats.bucket_allocation[21] == 0 &&
+          stats.host_alloc_time.count == 0);
     OK(tarn_pinned_free(c));
     OK(tarn_pinned_trim(0));
     stats = pinned_stats();
-    CHECK(stats.num_host_free == 2 && stats.host_free_time.count == 2 && stats.host_free_time.max > 0);
-    CHECK(stats.allocations.freed == 2 && stats.allocated_bytes.freed == (int64_t)(2 * MIB + 1152 * KIB));
+    CHECK(stats.num_host_free == 2 && stats.host_free_time.count == 2 &&
+          stats.host_free_time.max > 0);
+    CHECK(stats.allocations.freed == 2 &&
+          stats.allocated_bytes.freed == (int64_t)(2 * MIB + 1152 * KIB));
     pinned_nothing_is_left(1);
 }
 
 static void the_configuration_sets_them(void)
 {
-    setenv("TARN_ALLOC_CONF", "pinned_max_cached_size_mb:3,pinned_limit_mb:50,pinned_use_background_threads:True", 1);
+    setenv("TARN_ALLOC_CONF",
+           "pinned_max_cached_size_mb:3,pinned_limit_mb:50,pinned_use_background_threads:True", 1);
     host_start_with(1, 64 * MIB);
     struct pinned_settings settings = pinned_settings();
-    CHECK(settings.max_cached_size == 3 * MIB && pinned_limit() == 50 * MIB && settings.background_threads);
-    CHECK(settings.register_threads == 1 && !settings.use_register && settings.reserve_segment == 0);
+    CHECK(settings.max_cached_size == 3 * MIB && pinned_limit() == 50 * MIB &&
+          settings.background_threads);
+    CHECK(settings.register_threads == 1 && !settings.use_register &&
+          settings.reserve_segment == 0);
     CHECK(settings.max_round_threshold == SIZE_MAX);
     OK(tarn_pinned_limit_set(40 * MIB));
-    OK(tarn_configuration_set(
-        "pinned_use_cuda_host_register:True,pinned_num_register_threads:8,"
-        "pinned_reserve_segment_size_mb:4,pinned_max_round_threshold_mb:9,pinned_free_catch_all:True,"
-        "pinned_use_background_threads:False"));
+    OK(tarn_configuration_set("pinned_use_cuda_host_register:True,pinned_num_register_threads:8,"
+                              "pinned_reserve_segment_size_mb:4,pinned_max_round_threshold_mb:9,"
+                              "pinned_free_catch_all:True,"
+                              "pinned_use_background_threads:False"));
     settings = pinned_settings();
-    CHECK(settings.use_register && settings.register_threads == 8 && settings.reserve_segment == 4 * MIB);
+    CHECK(settings.use_register && settings.register_threads == 8 &&
+          settings.reserve_segment == 4 * MIB);
     CHECK(settings.max_round_threshold == 9 * MIB && !settings.background_threads);
-    CHECK(settings.max_cached_size == 3 * MIB && pinned_limit() == 40 * MIB); /* as they were: the text does not say */
+    /* As they were: the text does not say */
+    CHECK(settings.max_cached_size == 3 * MIB && pinned_limit() == 40 * MIB);
     static const char *const wrong[] = {"3", "6", "129", "256"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[64];
@@ -392,7 +416,8 @@ static void the_configuration_sets_them(void)
     CHECK(pinned_limit() == 2 * MIB);
     OK(tarn_configuration_set("all:default"));
     settings = pinned_settings();
-    CHECK(pinned_limit() == SIZE_MAX && settings.max_cached_size == SIZE_MAX && !settings.use_register);
+    CHECK(pinned_limit() == SIZE_MAX && settings.max_cached_size == SIZE_MAX &&
+          !settings.use_register);
     const char *note = "";
     OK(tarn_configuration_note_get(0, &note));
     CHECK(!note);
@@ -500,7 +525,8 @@ static void what_is_too_large_is_not_cached(void)
     CHECK(ledger_of(0).pinned == 3);
     pinned_check(1);
 
-    /* Without rounding a bin has unequal sizes: what is too small for a request never serves it (pytorch issue 192722). */
+    /* Without rounding a bin has unequal sizes: what is too small for a request never serves it
+     * (pytorch issue 192722). */
     settings.max_cached_size = SIZE_MAX;
     pinned_settings_set(&settings);
     OK(tarn_pinned_trim(0));
@@ -543,7 +569,8 @@ static void a_thread_looks_for_finished_work(void)
     char *a = pinned_take(5 * MIB);
     OK(tarn_pinned_record_stream(a, stream));
     OK(tarn_pinned_free(a));
-    while (pinned_stats().num_host_free == 0) /* counted after the driver's call, with all that the call changes */
+    while (pinned_stats().num_host_free == 0) /* counted after the driver's call, with all that the
+                                                 call changes */
         usleep(100);
     settings.background_threads = false;
     pinned_settings_set(&settings);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned memory and captures: what a capture used is kept, what it did not use is not, a capture is never touched, and pools
- * of their own keep each other's memory apart until they die. The first tests are PyTorch's
- * TestCachingHostAllocatorCudaGraph (test/test_cuda.py). */
+/* Pinned memory and captures: what a capture used is kept, what it did not use is not, a capture is
+ * never touched, and pools of their own keep each other's memory apart until they die. The first
+ * tests are PyTorch's TestCachingHostAllocatorCudaGraph (test/test_cuda.py). */
 #include "memory/settings/hooks.h"
 #include "support/pinned.h"
 
@@ -125,7 +125,8 @@ static void the_other_direction_is_kept_too(void)
     OK(tarn_host_graph_destroy(graph));
 }
 
-/* Recorded before its stream captured, freed while it does: neither kept nor marked, and free soon after the end. */
+/* Recorded before its stream captured, freed while it does: neither kept nor marked, and free soon
+ * after the end. */
 static void a_free_during_a_capture_waits_for_its_end(void)
 {
     host_start_with(1, 64 * MIB);
@@ -179,7 +180,7 @@ static void streams_that_join_are_asked(void)
     pinned_nothing_is_left(1);
 }
 
-/* ---- Pools of their own ------------------------------------------------------------------------------------------ */
+/* ---- Pools of their own ---- */
 
 static struct {
     tarn_stream stream[2];
@@ -263,7 +264,8 @@ static void pools_keep_their_memory_apart(void)
     pinned_pool_release(NULL);
 }
 
-/* Cached memory of a pool goes back as anybody's, what it keeps does not; a dead pool's pending blocks go on waiting. */
+/* Cached memory of a pool goes back as anybody's, what it keeps does not; a dead pool's pending
+ * blocks go on waiting. */
 static void pools_give_back_and_die(void)
 {
     host_start_with(1, 64 * MIB);
@@ -300,7 +302,7 @@ static void pools_give_back_and_die(void)
     OK(tarn_shutdown());
 }
 
-/* ---- Captures with pools ----------------------------------------------------------------------------------------- */
+/* ---- Captures with pools ---- */
 
 static void *end_with_graph(tarn_stream stream)
 {
@@ -309,7 +311,8 @@ static void *end_with_graph(tarn_stream stream)
     return graph;
 }
 
-/* A graph of one pool reads a block: `block` itself, or where that is NULL one that the capture takes. */
+/* A graph of one pool reads a block: `block` itself, or where that is NULL one that the capture
+ * takes. */
 static void *graph_that_reads(tarn_stream stream, char **block, char *to)
 {
     OK(tarn_pool_capture_begin(NULL, stream, TARN_CAPTURE_RELAXED));
@@ -334,8 +337,10 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     tarn_stream stream = lease(0);
     char *to = alloc_on(stream, MIB), *block = NULL, *standard = pinned_take(MIB);
 
-    /* Taken by a capture, and used by the next one too: the first graph's end is not the second's. */
-    void *first = graph_that_reads(stream, &block, to), *second = graph_that_reads(stream, &block, to);
+    /* Taken by a capture, and used by the next one too: the first graph's end is not the
+     * second's. */
+    void *first = graph_that_reads(stream, &block, to),
+         *second = graph_that_reads(stream, &block, to);
     OK(tarn_pinned_free(block));
     OK(tarn_host_graph_destroy(first));
     OK(tarn_device_trim(0, 0)); /* pools are collected */
@@ -392,7 +397,8 @@ static void a_block_is_kept_for_the_graph_that_uses_it(void)
     pinned_nothing_is_left(1);
 }
 
-/* A pool that the caller has, with one graph after the other: what each has kept serves the next one. */
+/* A pool that the caller has, with one graph after the other: what each has kept serves the next
+ * one. */
 static void a_callers_pool_keeps_for_graphs_that_exist(void)
 {
     host_start_with(1, 64 * MIB);
@@ -446,7 +452,8 @@ static void a_callers_pool_keeps_for_graphs_that_exist(void)
     pinned_nothing_is_left(1);
 }
 
-/* In a pool that a graph holds for good: what other graphs keep is free when they end, and what both use when the last one ends. */
+/* In a pool that a graph holds for good: what other graphs keep is free when they end, and what
+ * both use when the last one ends. */
 static void a_block_is_kept_for_its_own_graph_alone(void)
 {
     host_start_with(1, 64 * MIB);
@@ -487,7 +494,8 @@ static void a_block_is_kept_for_its_own_graph_alone(void)
     pinned_nothing_is_left(1);
 }
 
-/* A trim, a shortage and the statistics see that a graph has ended, although its end could not collect its pool. */
+/* A trim, a shortage and the statistics see that a graph has ended, although its end could not
+ * collect its pool. */
 static void what_a_destroyed_graph_kept_is_at_hand(void)
 {
     host_start_with(1, 64 * MIB);

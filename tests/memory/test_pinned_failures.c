@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every failure of the driver and of the library's own allocations, one at a time: a scenario runs once clean, while both
- * are counted, then once for each of them, with that one failing, and with it and all later ones failing. A call that fails
- * leaves its results, what lives, and the books as they were; a free never fails; and once nothing fails the scenario
- * succeeds again and leaves nothing behind. */
+/* Every failure of the driver and of the library's own allocations, one at a time: a scenario runs
+ * once clean, while both are counted, then once for each of them, with that one failing, and with
+ * it and all later ones failing. A call that fails leaves its results, what lives, and the books as
+ * they were; a free never fails; and once nothing fails the scenario succeeds again and leaves
+ * nothing behind. */
 #include "memory/settings/hooks.h"
 #include "support/failures.h"
 #include "support/pinned.h"
@@ -125,10 +126,12 @@ static void graphs_use_it(void)
             use(i, 1);
         }
         give_all();
-        if (!TRY(tarn_capture_abort(t.streams[0]))) { /* the driver may have refused: it is open still */
+        /* The driver may have refused: it is open still */
+        if (!TRY(tarn_capture_abort(t.streams[0]))) {
             clear_injection();
             tarn_status status = tarn_capture_abort(t.streams[0]);
-            CHECK(status == TARN_OK || status == TARN_ERROR_INVALID_ARGUMENT); /* or only its graph was not destroyed */
+            /* Or only its graph was not destroyed */
+            CHECK(status == TARN_OK || status == TARN_ERROR_INVALID_ARGUMENT);
         }
     }
     give_all();

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A random program on pinned memory beside a model of it: which bytes are whose, until when streams use them, which are
- * kept. No request may be given memory that somebody else has or that work still uses; blocks keep their contents; the
- * host device's checker sees no memory go back under work; and the invariants hold throughout. */
+/* A random program on pinned memory beside a model of it: which bytes are whose, until when streams
+ * use them, which are kept. No request may be given memory that somebody else has or that work
+ * still uses; blocks keep their contents; the host device's checker sees no memory go back under
+ * work; and the invariants hold throughout. */
 #include "memory/settings/hooks.h"
 #include "support/pinned.h"
 
@@ -17,9 +18,11 @@
 struct held {
     unsigned char *pointer; /* NULL: an empty place */
     size_t size, usable;    /* bytes */
-    uint64_t until;         /* ns: when it was freed, the end of the work that uses it; UINT64_MAX: live; else 0 */
+    uint64_t until;         /* ns: when it was freed, the end of the work that uses it; UINT64_MAX:
+                               live; else 0 */
     unsigned streams;       /* a bit for each that it is recorded on */
-    unsigned keepers;    /* of a captured one: a bit for each of POOLS of which one keeps it; bit 0: the default one */
+    unsigned keepers;    /* of a captured one: a bit for each of POOLS of which one keeps it; bit 0:
+                            the default one */
     unsigned kept;       /* the same, of one that was freed; 0: none does */
     bool captured, died; /* recorded in a capture; its pool died since */
     unsigned char paint;
@@ -129,8 +132,8 @@ static struct held *pick_live(void)
     return NULL;
 }
 
-/* The graphs of which pool decide when a captured block is free: of that of the capture, or, of several, those of all. Which others use
- * a block whose pool has died is not followed here. */
+/* The graphs of which pool decide when a captured block is free: of that of the capture, or, of
+ * several, those of all. Which others use a block whose pool has died is not followed here. */
 static void note_capture(struct held *held, unsigned pool)
 {
     if (!held->captured)
@@ -170,7 +173,8 @@ static void release(struct held *held)
         if ((held->streams >> i & 1) && m.ends[i] > held->until)
             held->until = m.ends[i];
     held->kept = held->captured && !held->died ? held->keepers : 0;
-    /* Else it may be with the driver again; and the background thread may wait there, which moves the clock. */
+    /* Else it may be with the driver again; and the background thread may wait there, which moves
+     * the clock. */
     if (held->kept || (held->until > time_now() && !pinned_settings().background_threads))
         GIVES(tarn_pinned_free(held->pointer), TARN_ERROR_DOUBLE_FREE);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Threads that take, use, pass on and free pinned memory, short of room, while others trim, reset, capture and change
- * settings. Each block is written through by its owner, and read by real work of a stream that must find it as it was. */
+/* Threads that take, use, pass on and free pinned memory, short of room, while others trim, reset,
+ * capture and change settings. Each block is written through by its owner, and read by real work of
+ * a stream that must find it as it was. */
 #include "support/pinned.h"
 
 #include <pthread.h>
@@ -13,7 +14,8 @@
 #define PASSED 32
 #define LIMIT (24 * MIB)
 
-static _Atomic(unsigned char *) passed[PASSED]; /* blocks that whoever comes frees; the first bytes say the size */
+static _Atomic(unsigned char *) passed[PASSED]; /* blocks that whoever comes frees; the first bytes
+                                                   say the size */
 static atomic_uint wrong, served, full;
 static atomic_bool over;
 
@@ -124,7 +126,8 @@ static void threads_share_it(void)
     OK(tarn_shutdown());
 }
 
-/* Two threads, each of which needs what the other one gives back: neither may fail while memory is only on its way. */
+/* Two threads, each of which needs what the other one gives back: neither may fail while memory is
+ * only on its way. */
 static void *swap(void *argument)
 {
     size_t size = (size_t)(uintptr_t)argument;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Where blocks go on a device with room: large ones low, small ones apart from them. A program that is small beside its pieces, and one for
- * which memory is short, put them where they tie little instead. */
+/* Where blocks go on a device with room: large ones low, small ones apart from them. A program that
+ * is small beside its pieces, and one for which memory is short, put them where they tie little
+ * instead. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -24,7 +25,8 @@ static uint64_t created(void)
     return ledger_of(0).created;
 }
 
-/* A free span of a wide piece and a narrow one behind it; says whether a block goes to its low end. */
+/* A free span of a wide piece and a narrow one behind it; says whether a block goes to its low
+ * end. */
 static bool goes_low(size_t piece)
 {
     char *wide = alloc_on(own, piece), *narrow = alloc_on(own, PIECE), *wall = alloc_on(own, PIECE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Plain segments in the default pool, with PyTorch's numbers. The checker of the host device is on, so that a segment which goes
- * back while work uses it would be reported. */
+/* Plain segments in the default pool, with PyTorch's numbers. The checker of the host device is on,
+ * so that a segment which goes back while work uses it would be reported. */
 #include "memory/arena/arena.h"
 #include "memory/watch/verify.h"
 #include "support/host.h"
@@ -50,8 +50,11 @@ static void a_request_gets_the_segment_and_the_block_of_the_table(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *pointer = alloc_on(own, rows[i].size);
-        CHECK(usable_size(pointer) == rows[i].block && segments() == 1 && reserved() == (int64_t)rows[i].segment);
-        CHECK(stats_of(0).segment[rows[i].large ? TARN_STAT_LARGE_POOL : TARN_STAT_SMALL_POOL].current == 1);
+        CHECK(usable_size(pointer) == rows[i].block && segments() == 1 &&
+              reserved() == (int64_t)rows[i].segment);
+        CHECK(stats_of(0)
+                  .segment[rows[i].large ? TARN_STAT_LARGE_POOL : TARN_STAT_SMALL_POOL]
+                  .current == 1);
         CHECK(calls_of(0, "create") == 0 && ledger_of(0).plain == 1);
         memset(pointer, 1, rows[i].size);
         verify(0);
@@ -108,7 +111,8 @@ static void the_smallest_that_fits_at_the_lowest_address_serves(void **state)
     OK(tarn_free(b));
     OK(tarn_free(c));
     char *first = b < c ? b : c, *second = b < c ? c : b;
-    CHECK(alloc_on(own, 40 * MIB) == first && alloc_on(own, 39 * MIB) == second && alloc_on(own, 39 * MIB) == a);
+    CHECK(alloc_on(own, 40 * MIB) == first && alloc_on(own, 39 * MIB) == second &&
+          alloc_on(own, 39 * MIB) == a);
     OK(tarn_free(first));
     OK(tarn_free(second));
     OK(tarn_free(a));
@@ -196,8 +200,10 @@ static void alignments_are_kept(void **state)
     uint64_t random = 7;
     void *blocks[64];
     for (int i = 0; i < 64; i++) {
-        tarn_alloc_options options = {
-            .size = sizeof options, .device = TARN_CURRENT_DEVICE, .stream = own, .alignment = (size_t)1 << (i % 22)};
+        tarn_alloc_options options = {.size = sizeof options,
+                                      .device = TARN_CURRENT_DEVICE,
+                                      .stream = own,
+                                      .alignment = (size_t)1 << (i % 22)};
         OK(tarn_alloc(&options, 1 + random_next(&random) % (3 * MIB), &blocks[i]));
         CHECK((uintptr_t)blocks[i] % options.alignment == 0);
         verify(0);
@@ -275,7 +281,8 @@ static void a_slab_out_of_a_large_segment_leaves_its_neighbours_alone(void **sta
 {
     (void)state;
     OK(tarn_device_limit_set(0, 20 * MIB)); /* so that there is no segment for small blocks */
-    char *low = alloc_on(own, 5 * MIB), *hole = alloc_on(own, MIB + 512), *high = alloc_on(own, 8 * MIB);
+    char *low = alloc_on(own, 5 * MIB), *hole = alloc_on(own, MIB + 512),
+         *high = alloc_on(own, 8 * MIB);
     CHECK(hole == low + 5 * MIB && high == hole + MIB + 512);
     OK(tarn_free(hole));
     char *rest = alloc_on(own, 6 * MIB - 512);
@@ -294,7 +301,8 @@ static void segments_that_were_not_used_for_long_go_before_a_new_one_is_made(voi
 {
     (void)state;
     OK(tarn_configuration_set("garbage_collection_threshold:0.5")); /* of 512 MiB */
-    char *old = alloc_on(own, 100 * MIB), *older = alloc_on(other, 98 * MIB), *used = alloc_on(own, 90 * MIB);
+    char *old = alloc_on(own, 100 * MIB), *older = alloc_on(other, 98 * MIB),
+         *used = alloc_on(own, 90 * MIB);
     OK(tarn_free(old));
     OK(tarn_free(older));
     for (int i = 0; i < 20; i++) {
@@ -331,7 +339,8 @@ static void the_settings_of_oversize_segments_count_and_are_echoed(void **state)
 {
     (void)state;
     CHECK(stats_of(0).max_split_size == -1);
-    OK(tarn_configuration_set("max_split_size_mb:64,max_non_split_rounding_mb:30,large_segment_size_mb:30"));
+    OK(tarn_configuration_set(
+        "max_split_size_mb:64,max_non_split_rounding_mb:30,large_segment_size_mb:30"));
     CHECK(stats_of(0).max_split_size == (int64_t)(64 * MIB));
     void *shared = alloc_on(own, 5 * MIB), *oversize = alloc_on(own, 70 * MIB);
     CHECK(reserved() == (int64_t)(100 * MIB) && stats_of(0).oversize_segments.current == 1);
@@ -347,25 +356,29 @@ static void the_settings_of_oversize_segments_count_and_are_echoed(void **state)
     nothing_is_left(0);
 }
 
-/* What was counted as oversize goes as that, and what was not does not, whatever the settings say by then. */
+/* What was counted as oversize goes as that, and what was not does not, whatever the settings say
+ * by then. */
 static void oversize_counts_survive_a_change_of_the_limit(void **state)
 {
     (void)state;
     OK(tarn_device_stats_reset(0, TARN_STATS_ACCUMULATED));
     OK(tarn_configuration_set("max_split_size_mb:64"));
     void *wide = alloc_on(own, 70 * MIB), *less = alloc_on(own, 50 * MIB);
-    CHECK(stats_of(0).oversize_allocations.current == 1 && stats_of(0).oversize_segments.current == 1);
+    CHECK(stats_of(0).oversize_allocations.current == 1 &&
+          stats_of(0).oversize_segments.current == 1);
     OK(tarn_configuration_set("max_split_size_mb:40"));
     CHECK(stats_of(0).oversize_allocations.current == 1);
     void *middle = alloc_on(own, 45 * MIB);
-    CHECK(stats_of(0).oversize_allocations.current == 2 && stats_of(0).oversize_segments.current == 2);
+    CHECK(stats_of(0).oversize_allocations.current == 2 &&
+          stats_of(0).oversize_segments.current == 2);
     OK(tarn_free(less)); /* above the limit of now */
     CHECK(stats_of(0).oversize_allocations.current == 2);
     OK(tarn_configuration_set("max_split_size_mb:200"));
     OK(tarn_free_on(middle, other)); /* below it */
     CHECK(stats_of(0).oversize_allocations.current == 1);
     OK(tarn_configuration_set("all:default"));
-    OK(tarn_host_fail_set(kind_of("free"), 1, false, TARN_ERROR_DRIVER)); /* a segment that is still there */
+    /* A segment that is still there */
+    OK(tarn_host_fail_set(kind_of("free"), 1, false, TARN_ERROR_DRIVER));
     OK(tarn_stream_synchronize(other));
     GIVES(tarn_device_trim(0, 0), TARN_ERROR_DRIVER);
     OK(tarn_device_trim(0, 0));
@@ -386,7 +399,8 @@ static void oversize_counts_are_each_pools_own(void **state)
     (void)state;
     tarn_pool *pool = NULL;
     tarn_stats stats = {.size = sizeof stats};
-    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .sizes = SIZES(.max_split = 30 * MIB)},
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options),
+                                             .sizes = SIZES(.max_split = 30 * MIB)},
                         &pool));
     OK(tarn_configuration_set("max_split_size_mb:60"));
     void *block = NULL, *wide = NULL;
@@ -394,17 +408,20 @@ static void oversize_counts_are_each_pools_own(void **state)
     OK(tarn_pool_alloc(pool, own, 80 * MIB, &wide));
     OK(tarn_pool_stats_get(pool, &stats));
     CHECK(stats.oversize_allocations.current == 2 && stats.oversize_segments.current == 2);
-    CHECK(stats_of(0).oversize_allocations.current == 1 && stats_of(0).oversize_segments.current == 1);
+    CHECK(stats_of(0).oversize_allocations.current == 1 &&
+          stats_of(0).oversize_segments.current == 1);
     OK(tarn_free(block));
     OK(tarn_pool_release(pool)); /* left behind, with a live block */
-    CHECK(stats_of(0).oversize_allocations.current == 1 && stats_of(0).oversize_segments.current == 1);
+    CHECK(stats_of(0).oversize_allocations.current == 1 &&
+          stats_of(0).oversize_segments.current == 1);
     OK(tarn_configuration_set("all:default"));
     OK(tarn_free(wide));
     void *next = alloc_on(own, 80 * MIB);
     CHECK(stats_of(0).oversize_allocations.current == 0);
     OK(tarn_free(next));
     OK(tarn_device_trim(0, 0));
-    CHECK(stats_of(0).oversize_segments.current == 0 && stats_of(0).oversize_allocations.current == 0);
+    CHECK(stats_of(0).oversize_segments.current == 0 &&
+          stats_of(0).oversize_allocations.current == 0);
     nothing_is_left(0);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Plans: what is refused of a file, and how; where requests are put, whatever the program does; and that it is safe. Each test that follows
- * a plan runs in a child, since a plan counts for a process. The device has 256 MiB. */
+/* Plans: what is refused of a file, and how; where requests are put, whatever the program does; and
+ * that it is safe. Each test that follows a plan runs in a child, since a plan counts for a
+ * process. The device has 256 MiB. */
 #include "memory/heap/heap.h"
 #include "plan_test.h"
 
@@ -46,7 +47,8 @@ static void write_plan(struct plan_header header, const struct plan_request *req
     write_file(&header, sizeof header, requests, count * sizeof *requests);
 }
 
-static void use_plan(const struct plan_request *requests, size_t count, uint64_t arena, uint64_t small)
+static void use_plan(const struct plan_request *requests, size_t count, uint64_t arena,
+                     uint64_t small)
 {
     write_plan(header_of(count, arena, small), requests, count);
     use_file();
@@ -62,7 +64,7 @@ static struct plan_counts counted(void)
     return plan_counts();
 }
 
-/* Files ------------------------------------------------------------------------------------------------------------ */
+/* Files ---------------------------------------------------------------------------------------- */
 
 static void refused(const char *words)
 {
@@ -99,10 +101,13 @@ static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
     refused_header(header, "byte 0: this is not a tarn plan; tarn plan writes one");
     header = header_of(LENGTH(four), 16 * MIB, 0);
     header.version = htole32(4);
-    refused_header(header, "byte 8: version is 4, and this tarn reads 1 to 3; write the plan again with its tarn plan");
+    refused_header(header, "byte 8: version is 4, and this tarn reads 1 to 3; write the plan again "
+                           "with its tarn plan");
     header.version = 0;
-    refused_header(header, "byte 8: version is 0, and this tarn reads 1 to 3; write the plan again with its tarn plan");
-    refused_header(header_of(0, 16 * MIB, 0), "byte 12: requests is 0, but must be from 1 to 67108864");
+    refused_header(header, "byte 8: version is 0, and this tarn reads 1 to 3; write the plan again "
+                           "with its tarn plan");
+    refused_header(header_of(0, 16 * MIB, 0),
+                   "byte 12: requests is 0, but must be from 1 to 67108864");
     write_file(&header, sizeof header, four, sizeof four - 1);
     header = header_of(LENGTH(four), 16 * MIB, 0);
     write_file(&header, sizeof header, four, sizeof four - 1);
@@ -113,13 +118,16 @@ static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
     refused_header(header, "byte 24: small is 18446744073709551615, but must be at most 1 EiB");
     header = header_of(LENGTH(four), 16 * MIB, 0);
     write_file(&header, sizeof header, four, sizeof four);
-    refused("byte 56: the checksum is not that of the file, which was changed or cut; write it again with tarn plan");
+    refused("byte 56: the checksum is not that of the file, which was changed or cut; write it "
+            "again with tarn plan");
     refused_request((struct plan_request)REQUEST(64 << 10, 0, 2),
                     "byte 76: the size of request 1 is 128 units, but must be above 128");
     refused_request((struct plan_request)REQUEST(4 * MIB, 13 * MIB, 2),
-                    "byte 80: the place of request 1, 8192 units from 26624 on, is not within the arena's 32768");
+                    "byte 80: the place of request 1, 8192 units from 26624 on, is not within the "
+                    "arena's 32768");
     refused_request((struct plan_request){UINT32_MAX, UINT32_MAX, 2},
-                    "byte 80: the place of request 1, 4294967295 units from 4294967295 on, is not within the arena's "
+                    "byte 80: the place of request 1, 4294967295 units from 4294967295 on, is not "
+                    "within the arena's "
                     "32768");
     refused_request((struct plan_request)REQUEST(4 * MIB, 0, 1),
                     "byte 84: the end of request 1 is 1, but must be from 2 to 4");
@@ -127,7 +135,8 @@ static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
                     "byte 84: the end of request 1 is 5, but must be from 2 to 4");
 }
 
-/* A plan of two arenas, `four` in each; what is wrong with it is said to be where it is in the file. */
+/* A plan of two arenas, `four` in each; what is wrong with it is said to be where it is in the
+ * file. */
 struct two {
     struct plan_header first;
     struct plan_request requests[LENGTH(four)];
@@ -175,7 +184,8 @@ static void several_arenas_are_refused_where_they_are_wrong(void **state)
     refused("byte 120: version is 1, but that of the first arena is 2");
     two.second.version = htole32(9);
     write_two(two, sizeof two);
-    refused("byte 120: version is 9, and this tarn reads 1 to 3; write the plan again with its tarn plan");
+    refused("byte 120: version is 9, and this tarn reads 1 to 3; write the plan again with its "
+            "tarn plan");
     two = two_of_four(2);
     write_two(two, sizeof two);
     refused("byte 160: arenas behind is 0, but must be 1");
@@ -194,7 +204,8 @@ static void several_arenas_are_refused_where_they_are_wrong(void **state)
     refused("byte 12: requests is 4, for which the file's 224 bytes are not right");
 }
 
-/* Pools are numbered in the order of the arenas; versions without them do not look at the number. */
+/* Pools are numbered in the order of the arenas; versions without them do not look at the
+ * number. */
 static void pools_are_refused_where_they_are_wrong(void **state)
 {
     (void)state;
@@ -242,9 +253,11 @@ static void a_path_that_is_not_a_file_is_refused(void **state)
     (void)state;
     const struct plan *plan = NULL;
     GIVES(plan_load("here", "/nowhere/plan", &plan), TARN_ERROR_CONFIGURATION);
-    CHECK(strcmp(tarn_last_error(), "here: plan:/nowhere/plan: cannot open: No such file or directory") == 0);
+    CHECK(strcmp(tarn_last_error(),
+                 "here: plan:/nowhere/plan: cannot open: No such file or directory") == 0);
     GIVES(plan_load("here", "/dev/null", &plan), TARN_ERROR_CONFIGURATION);
-    CHECK(strcmp(tarn_last_error(), "here: plan:/dev/null: this is not a file; tarn plan writes one") == 0);
+    CHECK(strcmp(tarn_last_error(),
+                 "here: plan:/dev/null: this is not a file; tarn plan writes one") == 0);
 }
 
 static void a_plan_without_host_memory_is_refused(void **state)
@@ -296,7 +309,7 @@ static void a_plan_counts_from_the_first_use_on(void)
     OK(tarn_free(block));
 }
 
-/* Following -------------------------------------------------------------------------------------------------------- */
+/* Following ------------------------------------------------------------------------------------ */
 
 static void requests_are_put_where_the_plan_has_them(void)
 {
@@ -309,7 +322,8 @@ static void requests_are_put_where_the_plan_has_them(void)
         char *second = alloc_on(stream, 4 * MIB);
         CHECK(second == base + 8 * MIB);
         OK(tarn_free(second));
-        char *third = alloc_on(stream, 6 * MIB), *small = alloc_on(stream, 3000), *fourth = alloc_on(stream, 2 * MIB);
+        char *third = alloc_on(stream, 6 * MIB), *small = alloc_on(stream, 3000),
+             *fourth = alloc_on(stream, 2 * MIB);
         CHECK(third == base + 8 * MIB && fourth == base + 14 * MIB);
         CHECK(usable_size(third) == 6 * MIB);
         verify(0);
@@ -345,14 +359,15 @@ static void a_place_that_is_taken_is_not_used(void)
 
 static void a_place_that_is_free_in_part_is_not_used(void)
 {
-    static const struct plan_request requests[] = {REQUEST(4 * MIB, 0, 3), REQUEST(2 * MIB, 6 * MIB, 2),
-                                                   REQUEST(4 * MIB, 4 * MIB, 3)};
+    static const struct plan_request requests[] = {
+        REQUEST(4 * MIB, 0, 3), REQUEST(2 * MIB, 6 * MIB, 2), REQUEST(4 * MIB, 4 * MIB, 3)};
     use_plan(requests, LENGTH(requests), 8 * MIB, 0);
     tarn_stream stream = lease(0);
     char *base = alloc_on(stream, 4 * MIB), *second = alloc_on(stream, 2 * MIB);
     CHECK(second == base + 6 * MIB);
     char *third =
-        alloc_on(stream, 4 * MIB); /* its place begins free, and ends in the second, which was not given back */
+        alloc_on(stream, 4 * MIB); /* its place begins free, and ends in the second, which was not
+                                      given back */
     CHECK(third >= base + 8 * MIB || third + 4 * MIB <= base);
     verify(0);
     OK(tarn_free(base));
@@ -374,7 +389,8 @@ static void a_block_that_another_stream_uses_keeps_its_place(void)
     OK(tarn_free(third));
     OK(tarn_free(alloc_on(stream, 2 * MIB)));
     OK(tarn_free(base));
-    CHECK((char *)alloc_on(stream, 8 * MIB) == base); /* the plan begins anew, and the other stream has finished: */
+    CHECK((char *)alloc_on(stream, 8 * MIB) == base); /* the plan begins anew, and the other stream
+                                                         has finished: */
     time_pass(2000);
     CHECK((char *)alloc_on(stream, 4 * MIB) == base + 8 * MIB);
     OK(tarn_free(base + 8 * MIB));
@@ -389,8 +405,9 @@ static const struct plan_request eight[] = {
     REQUEST(7 * MIB, 21 * MIB, 8), REQUEST(8 * MIB, 28 * MIB, 8),
 };
 
-/* Goes through the plan of eight once, so that all of it has memory. Then asks for sizes in MiB; each must be where the plan has it, except
- * for those that are negative, which are given back at once. */
+/* Goes through the plan of eight once, so that all of it has memory. Then asks for sizes in MiB;
+ * each must be where the plan has it, except for those that are negative, which are given back at
+ * once. */
 static void follow(tarn_stream stream, const int *sizes, size_t count)
 {
     void *blocks[LENGTH(eight)];
@@ -445,7 +462,8 @@ static void what_is_not_planned_spares_what_will_come(void)
     tarn_stream stream = lease(0);
     char *base = alloc_on(stream, 4 * MIB);
     CHECK((char *)alloc_on(stream, 4 * MIB) == base + 4 * MIB);
-    CHECK((char *)alloc_on(stream, 5 * MIB / 2) == base + 19 * MIB); /* the only stretch that nothing is planned in */
+    /* The only stretch that nothing is planned in */
+    CHECK((char *)alloc_on(stream, 5 * MIB / 2) == base + 19 * MIB);
     CHECK((char *)alloc_on(stream, 2 * MIB) == base + 8 * MIB);
     CHECK((char *)alloc_on(stream, 6 * MIB) == base + 10 * MIB);
     CHECK((char *)alloc_on(stream, 3 * MIB) == base + 16 * MIB);
@@ -457,11 +475,13 @@ static void what_is_not_planned_spares_what_will_come(void)
 
 static void an_alignment_is_kept(void)
 {
-    static const struct plan_request requests[] = {REQUEST(3 * MIB, 0, 2), REQUEST(4 * MIB, 3 * MIB + 512, 2)};
+    static const struct plan_request requests[] = {REQUEST(3 * MIB, 0, 2),
+                                                   REQUEST(4 * MIB, 3 * MIB + 512, 2)};
     use_plan(requests, LENGTH(requests), 8 * MIB, 0);
     tarn_stream stream = lease(0);
     void *first = alloc_on(stream, 3 * MIB), *second = NULL;
-    const tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = stream, .alignment = 1 << 20};
+    const tarn_alloc_options options = {
+        .size = sizeof options, .device = 0, .stream = stream, .alignment = 1 << 20};
     OK(tarn_alloc(&options, 4 * MIB, &second));
     CHECK((uintptr_t)second % MIB == 0);
     OK(tarn_free(first));
@@ -469,7 +489,7 @@ static void an_alignment_is_kept(void)
     nothing_is_left(0);
 }
 
-/* Memory ----------------------------------------------------------------------------------------------------------- */
+/* Memory --------------------------------------------------------------------------------------- */
 
 static void all_go(void *blocks[], size_t count)
 {
@@ -544,7 +564,8 @@ static void after_a_trim_places_get_memory_again(void)
         base = first;
         OK(tarn_free(alloc_on(stream, 4 * MIB)));
         char *third = alloc_on(stream, 6 * MIB), *fourth = alloc_on(stream, 2 * MIB);
-        CHECK(third == base + 8 * MIB && fourth == base + 14 * MIB && ledger_of(0).created == 16 * MIB);
+        CHECK(third == base + 8 * MIB && fourth == base + 14 * MIB &&
+              ledger_of(0).created == 16 * MIB);
         OK(tarn_free(third));
         OK(tarn_free(fourth));
         OK(tarn_device_trim(0, 0));
@@ -556,7 +577,8 @@ static void after_a_trim_places_get_memory_again(void)
     nothing_is_left(0);
 }
 
-/* Memory that a request beside the plan took is not created again for the places that have none: the request uses what is free. */
+/* Memory that a request beside the plan took is not created again for the places that have none:
+ * the request uses what is free. */
 static void places_get_no_more_memory_than_the_arena_has(void)
 {
     use_plan(eight, LENGTH(eight), 36 * MIB, 0);
@@ -571,7 +593,8 @@ static void places_get_no_more_memory_than_the_arena_has(void)
     all_go(blocks, LENGTH(blocks));
 }
 
-/* Live blocks keep addresses and contents, and what goes back between them gets memory again when it is next. */
+/* Live blocks keep addresses and contents, and what goes back between them gets memory again when
+ * it is next. */
 static void a_compaction_leaves_the_plan_as_it_was(void)
 {
     use_plan(eight, LENGTH(eight), 36 * MIB, 0);
@@ -584,7 +607,8 @@ static void a_compaction_leaves_the_plan_as_it_was(void)
             CHECK(blocks[i] == blocks[0] + eight[i].offset * TARN_BLOCK_UNIT);
             memset(blocks[i], round + 8 * (int)i, (i + 1) * MIB);
         }
-        CHECK(ledger_of(0).created == 36 * MIB && counted().planned == LENGTH(eight) * (unsigned)(round + 1));
+        CHECK(ledger_of(0).created == 36 * MIB &&
+              counted().planned == LENGTH(eight) * (unsigned)(round + 1));
         for (size_t i = 0; i < LENGTH(eight); i++)
             if (i % 3 != 1)
                 OK(tarn_free(blocks[i]));
@@ -601,7 +625,7 @@ static void a_compaction_leaves_the_plan_as_it_was(void)
     nothing_is_left(0);
 }
 
-/* Who follows ------------------------------------------------------------------------------------------------------ */
+/* Who follows ---------------------------------------------------------------------------------- */
 
 static void one_stream_follows_and_that_of_the_beginning(void)
 {
@@ -648,7 +672,8 @@ static void the_arena_that_begins_with_a_request_comes_first(void)
     tarn_stream one = lease(0), other = lease(0);
     char *six = alloc_on(other, 6 * MIB), *base = alloc_on(one, 8 * MIB);
     CHECK(counted().planned == 2);
-    CHECK((char *)alloc_on(one, 4 * MIB) == base + 8 * MIB && (char *)alloc_on(other, 4 * MIB) == six + 8 * MIB);
+    CHECK((char *)alloc_on(one, 4 * MIB) == base + 8 * MIB &&
+          (char *)alloc_on(other, 4 * MIB) == six + 8 * MIB);
     verify(0);
 }
 
@@ -665,7 +690,8 @@ static void each_stream_follows_an_arena_of_its_own(void)
         char *second = alloc_on(one, 4 * MIB), *far_second = alloc_on(other, 4 * MIB);
         CHECK(second == base + 8 * MIB && far_second == far + 9 * MIB);
         OK(tarn_free(second));
-        char *later = alloc_on(other, 6 * MIB); /* its place is still taken on its own stream, and free on the other */
+        char *later = alloc_on(other, 6 * MIB); /* its place is still taken on its own stream, and
+                                                   free on the other */
         CHECK(later != base + 8 * MIB && later != far_second);
         OK(tarn_free(far_second));
         OK(tarn_free(later));
@@ -690,7 +716,8 @@ static void each_stream_follows_an_arena_of_its_own(void)
     nothing_is_left(0);
 }
 
-/* Work that another stream still does with a block keeps its place, in each arena; the other stream's arena knows nothing of it. */
+/* Work that another stream still does with a block keeps its place, in each arena; the other
+ * stream's arena knows nothing of it. */
 static void the_order_of_each_stream_is_kept(void)
 {
     use_two();
@@ -767,7 +794,8 @@ static void another_stream_follows_when_the_first_is_gone(void)
 /* Two requests far from each other in an arena. */
 static void ask_for_two(size_t arena, uint64_t planned)
 {
-    const struct plan_request requests[] = {REQUEST(8 * MIB, 0, 2), REQUEST(4 * MIB, arena - 4 * MIB, 2)};
+    const struct plan_request requests[] = {REQUEST(8 * MIB, 0, 2),
+                                            REQUEST(4 * MIB, arena - 4 * MIB, 2)};
     use_plan(requests, LENGTH(requests), arena, 0);
     tarn_stream stream = lease(0);
     void *first = alloc_on(stream, 8 * MIB), *second = alloc_on(stream, 4 * MIB);
@@ -802,7 +830,8 @@ static void the_arena_serves_who_is_short(void)
     nothing_is_left(0);
 }
 
-/* The n-th driver call, or host allocation, of the beginning fails: the request is served all the same, or fails and changes nothing. */
+/* The n-th driver call, or host allocation, of the beginning fails: the request is served all the
+ * same, or fails and changes nothing. */
 static void begin_with_failure(uint64_t n, bool host)
 {
     tarn_stream stream = lease(0);
@@ -827,7 +856,8 @@ static void failures_at_the_beginning_leave_all_as_it_was(void)
     CHECK(counted().planned > 8);
 }
 
-/* The same of the second arena, while the first is followed: the stream that follows it notices nothing. */
+/* The same of the second arena, while the first is followed: the stream that follows it notices
+ * nothing. */
 static void second_with_failure(tarn_stream one, tarn_stream other, uint64_t n, bool host)
 {
     char *base = alloc_on(one, 8 * MIB);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Plans with private pools: which pool follows which arenas, and what becomes of it when pools end, are suspended, captured into, trimmed and
- * restored. Each test runs in a child, since a plan counts for a process. The device has 256 MiB. */
+/* Plans with private pools: which pool follows which arenas, and what becomes of it when pools end,
+ * are suspended, captured into, trimmed and restored. Each test runs in a child, since a plan
+ * counts for a process. The device has 256 MiB. */
 #include "memory/pool/pool.h"
 #include "plan_test.h"
 
@@ -15,7 +16,8 @@
 #define ARENAS 4
 #define SMALL (2 * MIB)
 
-/* Arenas of four requests, of which the second and the third take turns at one place: first, 4, 6 and 2 MiB. */
+/* Arenas of four requests, of which the second and the third take turns at one place: first, 4, 6
+ * and 2 MiB. */
 static const struct {
     uint32_t pool;
     size_t first; /* MiB */
@@ -29,14 +31,16 @@ static size_t arena_size(unsigned arena)
 static struct plan_request request_of(size_t size, size_t offset, uint32_t end)
 {
     return (struct plan_request){(uint32_t)htole32((uint32_t)(size * MIB / TARN_BLOCK_UNIT)),
-                                 (uint32_t)htole32((uint32_t)(offset * MIB / TARN_BLOCK_UNIT)), htole32(end)};
+                                 (uint32_t)htole32((uint32_t)(offset * MIB / TARN_BLOCK_UNIT)),
+                                 htole32(end)};
 }
 
 static void write_arena(FILE *file, unsigned arena)
 {
     const size_t first = arenas[arena].first;
-    const struct plan_request requests[REQUESTS] = {request_of(first, 0, 4), request_of(4, first, 2),
-                                                    request_of(6, first, 4), request_of(2, first + 6, 4)};
+    const struct plan_request requests[REQUESTS] = {
+        request_of(first, 0, 4), request_of(4, first, 2), request_of(6, first, 4),
+        request_of(2, first + 6, 4)};
     struct plan_header header = {.version = htole32(PLAN_VERSION_POOLS),
                                  .count = htole32(REQUESTS),
                                  .arena = htole64(arena_size(arena)),
@@ -45,7 +49,8 @@ static void write_arena(FILE *file, unsigned arena)
                                  .pool = htole32(arenas[arena].pool)};
     memcpy(header.magic, PLAN_MAGIC, sizeof header.magic);
     header.checksum = htole64(plan_checksum(&header, requests));
-    CHECK(fwrite(&header, sizeof header, 1, file) == 1 && fwrite(requests, sizeof requests, 1, file) == 1);
+    CHECK(fwrite(&header, sizeof header, 1, file) == 1 &&
+          fwrite(requests, sizeof requests, 1, file) == 1);
 }
 
 static void use_plan(void)
@@ -68,7 +73,8 @@ static uint64_t planned(void)
     return plan_counts().planned;
 }
 
-/* The requests of an arena behind the first, which is at `base`; each must be where the plan has it. */
+/* The requests of an arena behind the first, which is at `base`; each must be where the plan has
+ * it. */
 static void follow(tarn_pool *pool, tarn_stream stream, char *base, size_t first)
 {
     char *second = alloc_in(pool, stream, 4 * MIB);
@@ -86,7 +92,8 @@ static void each_pool_follows_the_arenas_of_one(void)
     use_plan();
     tarn_stream stream = lease(0), other = lease(0);
     tarn_pool *one = make_pool(), *two = make_pool(), *three = make_pool();
-    char *first = alloc_in(one, stream, 8 * MIB); /* not the arena of the default pool, which begins so too */
+    char *first = alloc_in(one, stream, 8 * MIB); /* not the arena of the default pool, which begins
+                                                     so too */
     CHECK(planned() == 1 && ledger_of(0).created == 8 * MIB);
     char *second = alloc_in(two, stream, 8 * MIB);
     CHECK(planned() == 2 && ledger_of(0).created == 16 * MIB);
@@ -100,7 +107,9 @@ static void each_pool_follows_the_arenas_of_one(void)
     follow(two, stream, second, 8);
     follow(one, other, far, 9);
     CHECK(planned() == 4 + 3 * 3);
-    CHECK(ledger_of(0).created == arena_size(1) + arena_size(2) + MIB + arena_size(3) + 2 * 8 * MIB); /* in granules */
+    /* In granules */
+    CHECK(ledger_of(0).created ==
+          arena_size(1) + arena_size(2) + MIB + arena_size(3) + 2 * 8 * MIB);
     void *unplanned = alloc_in(two, lease(0), 9 * MIB); /* no arena that begins so is this pool's */
     CHECK(planned() == 4 + 3 * 3);
     void *all[] = {first, second, unplanned, far, none, base};
@@ -112,8 +121,8 @@ static void each_pool_follows_the_arenas_of_one(void)
     nothing_is_left(0);
 }
 
-/* The arenas of a pool that has ended are the next pool's, with the memory that it left; so are those of one that only has blocks left. A
- * pool that a graph held leaves its memory to others. */
+/* The arenas of a pool that has ended are the next pool's, with the memory that it left; so are
+ * those of one that only has blocks left. A pool that a graph held leaves its memory to others. */
 static void the_next_pool_follows_when_one_has_ended(void)
 {
     use_plan();
@@ -162,13 +171,15 @@ static void a_suspended_pool_keeps_its_places(void)
     CHECK(ledger_of(0).created == 0);
     GIVES(tarn_pool_alloc(pool, stream, 4 * MIB, &block), TARN_ERROR_SUSPENDED);
     OK(tarn_pool_suspend(fresh, false));
-    GIVES(tarn_pool_alloc(fresh, stream, 8 * MIB, &block), TARN_ERROR_SUSPENDED); /* begins nothing */
+    /* Begins nothing */
+    GIVES(tarn_pool_alloc(fresh, stream, 8 * MIB, &block), TARN_ERROR_SUSPENDED);
     CHECK(ledger_of(0).created == 0 && planned() == 1);
     OK(tarn_pool_resume(pool));
     for (size_t i = 0; i < 8 * MIB; i += 4096)
         CHECK(first[i] == 77);
     follow(pool, stream, first, 8);
-    void *second = alloc_in(third, stream, 8 * MIB); /* the arena that the suspended pool would have begun */
+    void *second = alloc_in(third, stream, 8 * MIB); /* the arena that the suspended pool would have
+                                                        begun */
     CHECK(planned() == 5);
     OK(tarn_pool_resume(fresh));
     OK(tarn_free(first));
@@ -250,13 +261,15 @@ static void a_restore_puts_blocks_back_into_the_arena(void)
     nothing_is_left(0);
 }
 
-/* A request of the default pool that a pool serves out of its free memory is no request of the pool. */
+/* A request of the default pool that a pool serves out of its free memory is no request of the
+ * pool. */
 static void what_a_pool_spares_begins_nothing(void)
 {
     use_plan();
     tarn_stream stream = lease(0);
     tarn_pool *pool = pool_with((tarn_pool_options){.device = 0, .use_on_oom = true});
-    void *warm = alloc_in(pool, stream, 3 * MIB); /* the pool's heap is there, and follows nothing */
+    void *warm = alloc_in(pool, stream, 3 * MIB); /* the pool's heap is there, and follows
+                                                     nothing */
     OK(tarn_free(warm));
     size_t before = ledger_of(0).created;
     OK(tarn_device_limit_set(0, before));
@@ -311,8 +324,9 @@ static void pools_of_other_memory_follow_nothing(void)
 {
     use_plan();
     tarn_stream stream = lease(0);
-    tarn_pool *pools[] = {pool_with((tarn_pool_options){.device = 0, .registrable = true}),
-                          pool_with((tarn_pool_options){.device = 0, .segments = TARN_SEGMENTS_PLAIN})};
+    tarn_pool *pools[] = {
+        pool_with((tarn_pool_options){.device = 0, .registrable = true}),
+        pool_with((tarn_pool_options){.device = 0, .segments = TARN_SEGMENTS_PLAIN})};
     for (size_t i = 0; i < 2; i++) {
         void *block = alloc_in(pools[i], stream, 8 * MIB);
         CHECK(planned() == 0);
@@ -335,7 +349,8 @@ static void an_arena_stays_with_its_pool(void)
     CHECK(planned() == 2);
     OK(tarn_stream_retire(stream));
     tarn_stream third = lease(0);
-    void *theirs = alloc_in(two, third, 8 * MIB); /* the arena of the other pool, not the one that has become free */
+    void *theirs = alloc_in(two, third, 8 * MIB); /* the arena of the other pool, not the one that
+                                                     has become free */
     CHECK(planned() == 3);
     void *fourth = alloc_in(two, other, 8 * MIB);
     CHECK(planned() == 3);
@@ -362,7 +377,8 @@ static void *allocate_now_and_then(void *argument)
     return argument;
 }
 
-/* Pools come and go, and another thread still has its heap of the last one in mind. For the thread sanitizer. */
+/* Pools come and go, and another thread still has its heap of the last one in mind. For the thread
+ * sanitizer. */
 static void a_pool_ends_that_another_thread_remembers(void)
 {
     pthread_t thread;
@@ -388,7 +404,8 @@ static void *begin_arena(void *pool)
     return alloc_in(pool, begins_on, 8 * MIB);
 }
 
-/* A request begins an arena for its heap, and before the heap has it, another thread gives the heap's memory up. */
+/* A request begins an arena for its heap, and before the heap has it, another thread gives the
+ * heap's memory up. */
 static void an_arena_ends_while_it_begins(void)
 {
     pthread_t thread;
@@ -439,7 +456,8 @@ static void a_heap_places_as_before_when_its_plan_ends(void)
     nothing_is_left(0);
 }
 
-/* The n-th driver call, or host allocation, of the beginning fails: the pool serves all the same, or fails and changes nothing. */
+/* The n-th driver call, or host allocation, of the beginning fails: the pool serves all the same,
+ * or fails and changes nothing. */
 static void begin_with_failure(uint64_t n, bool host)
 {
     tarn_stream stream = lease(0);

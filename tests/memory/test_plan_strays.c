@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Plans of which a program strays: where its requests go so that little new memory is made, and that a plan never takes memory from the
- * request at hand; and that another thread may end the plan meanwhile. Each test runs in a child, since a plan counts for a process. The device has 256 MiB. */
+/* Plans of which a program strays: where its requests go so that little new memory is made, and
+ * that a plan never takes memory from the request at hand; and that another thread may end the plan
+ * meanwhile. Each test runs in a child, since a plan counts for a process. The device has 256
+ * MiB. */
 #include "memory/arena/arena.h"
 #include "plan_test.h"
 
@@ -16,7 +18,8 @@
     }
 
 /* Follows a plan of one arena, of the default pool or, with 1, of a private one. */
-static void use_plan(uint32_t pool, const struct plan_request *requests, size_t count, uint64_t arena)
+static void use_plan(uint32_t pool, const struct plan_request *requests, size_t count,
+                     uint64_t arena)
 {
     struct plan_header header = {.version = htole32(PLAN_VERSION_POOLS),
                                  .count = htole32((uint32_t)count),
@@ -37,16 +40,19 @@ static void all_go(void *blocks[], size_t count)
     nothing_is_left(0);
 }
 
-/* The place of a request that did not come serves a later one that needs less new memory there, and that the plan gives back no later.
- * `end` is that of the request that does not come; the last one goes to `offset`. */
+/* The place of a request that did not come serves a later one that needs less new memory there, and
+ * that the plan gives back no later. `end` is that of the request that does not come; the last one
+ * goes to `offset`. */
 static void leave_one_out(uint32_t end, size_t offset, size_t created)
 {
-    const struct plan_request requests[] = {REQUEST(3 * MIB, 0, 6),        REQUEST(6 * MIB, 3 * MIB, end),
-                                            REQUEST(3 * MIB, 9 * MIB, 6),  REQUEST(2 * MIB, 12 * MIB, 6),
-                                            REQUEST(5 * MIB, 14 * MIB, 6), REQUEST(1 * MIB, 19 * MIB, 6)};
+    const struct plan_request requests[] = {
+        REQUEST(3 * MIB, 0, 6),        REQUEST(6 * MIB, 3 * MIB, end),
+        REQUEST(3 * MIB, 9 * MIB, 6),  REQUEST(2 * MIB, 12 * MIB, 6),
+        REQUEST(5 * MIB, 14 * MIB, 6), REQUEST(1 * MIB, 19 * MIB, 6)};
     use_plan(0, requests, LENGTH(requests), 20 * MIB);
     tarn_stream stream = lease(0);
-    char *base = alloc_on(stream, 3 * MIB), *third = alloc_on(stream, 3 * MIB), *fourth = alloc_on(stream, 2 * MIB);
+    char *base = alloc_on(stream, 3 * MIB), *third = alloc_on(stream, 3 * MIB),
+         *fourth = alloc_on(stream, 2 * MIB);
     char *fifth = alloc_on(stream, 5 * MIB);
     CHECK(third == base + 9 * MIB && fourth == base + 12 * MIB && fifth == base + offset);
     CHECK(ledger_of(0).created == created && plan_counts().ordinary == 0);
@@ -88,11 +94,12 @@ static void memory_elsewhere_serves_first(void)
     all_go(blocks, LENGTH(blocks));
 }
 
-/* With memory for one request and no more. A pool that is captured moves no memory, so nothing may be spent on the next request, whose place
- * is at `next`. */
+/* With memory for one request and no more. A pool that is captured moves no memory, so nothing may
+ * be spent on the next request, whose place is at `next`. */
 static void capture_one(size_t next)
 {
-    const struct plan_request requests[] = {REQUEST(4 * MIB, 500 * MIB, 3), REQUEST(2 * MIB, next, 3),
+    const struct plan_request requests[] = {REQUEST(4 * MIB, 500 * MIB, 3),
+                                            REQUEST(2 * MIB, next, 3),
                                             REQUEST(2 * MIB, next + 4 * MIB, 3)};
     use_plan(1, requests, LENGTH(requests), 512 * MIB);
     tarn_stream stream = lease(0);
@@ -130,14 +137,16 @@ static void *take_all(void *argument)
     return NULL;
 }
 
-/* While memory for a place is created, another thread's stream takes all that the plan's heap has, which ends the arena. */
+/* While memory for a place is created, another thread's stream takes all that the plan's heap has,
+ * which ends the arena. */
 static tarn_status create_beside(int device, size_t size, unsigned flags, driver_piece *piece)
 {
     if (short_of_memory) {
         pthread_t thread;
         void *stream = (void *)(uintptr_t)short_of_memory; // NOLINT: a thread's argument
         short_of_memory = 0;
-        CHECK(pthread_create(&thread, NULL, take_all, stream) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, take_all, stream) == 0 &&
+              pthread_join(thread, NULL) == 0);
         CHECK(!atomic_load(&arena_if_used(0)->planned[0]));
     }
     return driver_host.create(device, size, flags, piece);

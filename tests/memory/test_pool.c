@@ -68,7 +68,8 @@ static void ids_are_never_given_twice(void **state)
     }
     int device = -1;
     tarn_pool *pool = NULL;
-    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 1}, &pool));
+    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 1},
+                        &pool));
     device = pool_info_of(pool).device;
     CHECK(device == 1);
     OK(tarn_pool_release(pool));
@@ -139,7 +140,8 @@ static void what_lies_idle_in_the_default_pool_serves_a_pool_that_needs_it(void 
     verify(0);
     OK(tarn_free(inside));
     void *same =
-        pool_alloc(pool, stream, 450 * MIB); /* from the pool's other stream, and what is left of the default pool */
+        pool_alloc(pool, stream, 450 * MIB); /* from the pool's other stream, and what is left of
+                                                the default pool */
     verify(0);
     OK(tarn_free(same));
     OK(tarn_pool_release(pool));
@@ -164,7 +166,8 @@ static void a_released_pool_lives_on_until_its_blocks_are_freed(void **state)
     OK(tarn_free(freed));
     OK(tarn_pool_release(pool));
     uint64_t left = ledger_of(0).created;
-    CHECK(left == 20 * MIB || (plain_segments() && left == 22 * MIB)); /* the 50 went back at once */
+    /* The 50 went back at once */
+    CHECK(left == 20 * MIB || (plain_segments() && left == 22 * MIB));
     GIVES(tarn_pool_find(id, &found), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(is_id(pool_of(block), id.first, id.second));
     for (size_t i = 0; i < 3 * MIB; i += 4096)
@@ -190,7 +193,8 @@ static void a_stream_that_is_retired_gives_up_its_memory_in_every_pool(void **st
     tarn_pool *pool = pool_new();
     OK(driver->stream_create(0, 0, false, &native));
     OK(tarn_stream_adopt(0, native, &adopted));
-    void *blocks[] = {pool_alloc(pool, adopted, 30 * MIB), alloc_on(adopted, 30 * MIB), pool_alloc(pool, adopted, 600)};
+    void *blocks[] = {pool_alloc(pool, adopted, 30 * MIB), alloc_on(adopted, 30 * MIB),
+                      pool_alloc(pool, adopted, 600)};
     OK(tarn_free(blocks[0]));
     OK(tarn_free(blocks[1]));
     OK(tarn_stream_retire(adopted));
@@ -234,7 +238,8 @@ static void a_limit_is_the_pools_own(void **state)
     OK(tarn_stream_return(stream));
 }
 
-/* PyTorch: test_mempool_limited_memory_with_allocator, test_deleted_mempool_not_used_on_oom (test/test_cuda.py). */
+/* PyTorch: test_mempool_limited_memory_with_allocator, test_deleted_mempool_not_used_on_oom
+ * (test/test_cuda.py). */
 static void a_request_that_would_fail_is_served_by_a_pool_made_for_that(void **state)
 {
     (void)state;
@@ -259,8 +264,10 @@ static void a_request_that_would_fail_is_served_by_a_pool_made_for_that(void **s
     CHECK(pool_stats_of(spare).allocation[0].current == 0);
     CHECK(pool_alloc(spare, stream, 90 * MIB) == pointer);
     OK(tarn_free(pointer));
-    GIVES(tarn_alloc_on(second, 90 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY); /* it lies free on another stream */
-    GIVES(tarn_pool_alloc(plain, stream, 290 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY); /* not for other pools */
+    /* It lies free on another stream */
+    GIVES(tarn_alloc_on(second, 90 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
+    /* Not for other pools */
+    GIVES(tarn_pool_alloc(plain, stream, 290 * MIB, &pointer), TARN_ERROR_OUT_OF_MEMORY);
     OK(tarn_free(most));
     OK(tarn_pool_release(spare));
     OK(tarn_pool_release(plain));
@@ -275,7 +282,8 @@ static void only_a_private_pools_store_is_a_pool(void **state)
     (void)state;
     tarn_pool *pool = pool_new();
     struct arena *arena = arena_if_used(0);
-    CHECK(!pool_of_store(&arena->store) && !pool_of_store(&arena->uncached) && !pool_of_store(&arena->imports));
+    CHECK(!pool_of_store(&arena->store) && !pool_of_store(&arena->uncached) &&
+          !pool_of_store(&arena->imports));
     struct store *store = &pool_of_public(pool)->store;
     CHECK(arena->stores == store && pool_of_store(store) == pool_of_public(pool));
     OK(tarn_pool_release(pool));
@@ -304,7 +312,8 @@ static void live_blocks_can_be_listed_and_compared(void **state)
         size_t k = 0;
         while (k < 40 && blocks[k] != listed[i].address)
             k++;
-        CHECK(k < 40 && listed[i].requested == 100 + k * 9000 && listed[i].usable_size >= listed[i].requested);
+        CHECK(k < 40 && listed[i].requested == 100 + k * 9000 &&
+              listed[i].usable_size >= listed[i].requested);
         CHECK(listed[i].stream == stream);
     }
     OK(tarn_pool_check_live(pool, blocks, 40, &same));
@@ -375,7 +384,8 @@ static void *use_pools(void *argument)
         tarn_pool *own = pool_new();
         void *blocks[8];
         for (int i = 0; i < 8; i++)
-            blocks[i] = pool_alloc(i % 2 ? own : shared, stream, 1 + random_next(&seed) % (i < 4 ? 50000 : 2000000));
+            blocks[i] = pool_alloc(i % 2 ? own : shared, stream,
+                                   1 + random_next(&seed) % (i < 4 ? 50000 : 2000000));
         if (round % 3 == 0)
             OK(tarn_pool_release(own));
         for (int i = 0; i < 8; i++)
@@ -404,7 +414,8 @@ static void threads_make_use_and_release_pools_at_once(void **state)
     nothing_is_left(0);
 }
 
-/* A suspend asks all streams that use the pool's memory, those of other devices too. A sleep that is prepared has the pool. */
+/* A suspend asks all streams that use the pool's memory, those of other devices too. A sleep that
+ * is prepared has the pool. */
 static void a_suspend_asks_streams_of_other_devices(void **state)
 {
     (void)state;

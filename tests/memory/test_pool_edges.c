@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Where the rules of private pools meet those of streams, captures, suspension and shutdown. Each case runs in a process of its
- * own. */
+/* Where the rules of private pools meet those of streams, captures, suspension and shutdown. Each
+ * case runs in a process of its own. */
 #include "driver/driver.h"
 #include "memory/growth/growth.h"
 #include "memory/pool/pool.h"
@@ -55,10 +55,10 @@ static struct store *store_of(tarn_pool *pool)
     return &pool_of_public(pool)->store;
 }
 
-/* Streams ---------------------------------------------------------------------------------------------------------- */
+/* Streams -------------------------------------------------------------------------------------- */
 
-/* A stream whose retirement fails goes on, and with it the order of its memory, in every pool: in the end nothing is handed out on
- * which its later work is unfinished. */
+/* A stream whose retirement fails goes on, and with it the order of its memory, in every pool: in
+ * the end nothing is handed out on which its later work is unfinished. */
 static void a_failed_retirement_leaves_every_heap_of_the_stream(void)
 {
     tarn_pool *pool = pool_new(false);
@@ -135,7 +135,7 @@ static void a_heap_that_is_used_again_has_counted_before(void)
     nothing_is_left(0);
 }
 
-/* Graphs ----------------------------------------------------------------------------------------------------------- */
+/* Graphs --------------------------------------------------------------------------------------- */
 
 /* A graph writes to what its capture has freed, at every launch: that is not free for others. */
 static void a_pool_that_a_graph_holds_is_nobodys_spare(void)
@@ -190,9 +190,10 @@ static void a_graph_may_outlive_tarn(void)
     OK(tarn_shutdown());
 }
 
-/* Suspension ------------------------------------------------------------------------------------------------------- */
+/* Suspension ----------------------------------------------------------------------------------- */
 
-/* The copy, and the unmapping, come behind the work of streams that were recorded for live blocks. */
+/* The copy, and the unmapping, come behind the work of streams that were recorded for live
+ * blocks. */
 static void a_suspend_waits_for_streams_that_use_live_blocks(void)
 {
     tarn_pool *pool = pool_new(false);
@@ -230,7 +231,8 @@ static void *suspend_slow(void *argument)
     return NULL;
 }
 
-/* It waits for streams, and where a graph counts the pool for the device, which would end a capture that begins meanwhile. */
+/* It waits for streams, and where a graph counts the pool for the device, which would end a capture
+ * that begins meanwhile. */
 static void no_capture_begins_during_a_suspend(void)
 {
     tarn_stream stream = lease(0), other = lease(0);
@@ -288,7 +290,8 @@ static void tarn_may_be_shut_down_beside_a_suspended_pool(void)
     OK(tarn_shutdown());
 }
 
-/* The driver undoes a suspend no more than it does it: what is still mapped goes when the pool does. */
+/* The driver undoes a suspend no more than it does it: what is still mapped goes when the pool
+ * does. */
 static void a_pool_that_is_suspended_in_part_gives_back_what_it_has(void)
 {
     tarn_pool *pool = pool_new(false);
@@ -317,9 +320,10 @@ static void a_pool_that_is_suspended_in_part_gives_back_what_it_has(void)
     nothing_is_left(0);
 }
 
-/* Counts ----------------------------------------------------------------------------------------------------------- */
+/* Counts --------------------------------------------------------------------------------------- */
 
-/* A request that has its way when the pool is released for the last time keeps its heap: nobody else gets that. */
+/* A request that has its way when the pool is released for the last time keeps its heap: nobody
+ * else gets that. */
 static void a_request_on_its_way_keeps_its_heap(void)
 {
     tarn_pool *pool = pool_new(false), *next = pool_new(false);

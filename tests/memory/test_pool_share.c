@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Whole pools between processes: this program runs itself again as the other side. Segments that come while the pool is imported travel
- * with an update; what is exported stays; a revocation, and the death of either side, is seen by the other; and no file stays open. */
+/* Whole pools between processes: this program runs itself again as the other side. Segments that
+ * come while the pool is imported travel with an update; what is exported stays; a revocation, and
+ * the death of either side, is seen by the other; and no file stays open. */
 #include "memory/share/board.h"
 #include "memory/share/share.h"
 #include "share_test.h"
@@ -97,7 +98,7 @@ static tarn_share *received_from(int socket)
     return share;
 }
 
-/* ---- The other side ---------------------------------------------------------------------------------------------- */
+/* ---- The other side ---- */
 
 /* Imports a pool, answers in its block, follows its growth until that is revoked. */
 static void import_and_follow(int socket)
@@ -154,7 +155,8 @@ static void export_and_die(int socket)
     raise(SIGKILL);
 }
 
-/* Leaves a child behind that has what a child of fork() has, until the other side closes the socket. */
+/* Leaves a child behind that has what a child of fork() has, until the other side closes the
+ * socket. */
 static void fork_and_die(int socket)
 {
     char word = 0;
@@ -222,7 +224,7 @@ static int play(const char *name, int socket)
     return 0;
 }
 
-/* ---- Between processes ------------------------------------------------------------------------------------------- */
+/* ---- Between processes ---- */
 
 static void a_pool_grows_while_it_is_imported(void **state)
 {
@@ -235,7 +237,8 @@ static void a_pool_grows_while_it_is_imported(void **state)
         blocks[0] = alloc_in(pool, own, BLOCK);
         fill(blocks[0], BLOCK, 5);
         tarn_share *share = pool_export(pool, NULL);
-        CHECK(info_of(share).pieces == 1 && info_of(share).bytes >= BLOCK && info_of(share).generation == 1);
+        CHECK(info_of(share).pieces == 1 && info_of(share).bytes >= BLOCK &&
+              info_of(share).generation == 1);
         OK(tarn_share_send(side.socket, share));
         tell(side.socket, blocks[0]);
         hear(side.socket, 'w');
@@ -244,7 +247,8 @@ static void a_pool_grows_while_it_is_imported(void **state)
             blocks[i] = alloc_in(pool, own, BLOCK);
             fill(blocks[i], BLOCK, 20 + i - 1);
             tarn_share *next = pool_export(pool, share);
-            CHECK(info_of(next).pieces == 1U + (unsigned)i && info_of(next).generation == 1U + (unsigned)i);
+            CHECK(info_of(next).pieces == 1U + (unsigned)i &&
+                  info_of(next).generation == 1U + (unsigned)i);
             OK(tarn_share_close(share));
             share = next;
             tell(side.socket, blocks[i]);
@@ -362,8 +366,8 @@ static void *count_importers(void *share)
     return (void *)importers(share);
 }
 
-/* A process counts once, and one that locks whatever it can neither stalls the exporter, nor has it run out of stack, nor keeps others
- * away. */
+/* A process counts once, and one that locks whatever it can neither stalls the exporter, nor has it
+ * run out of stack, nor keeps others away. */
 static void an_importer_counts_in_bounds(void **state)
 {
     enum { FILES = 900, LOCKS = 20000 };
@@ -385,7 +389,8 @@ static void an_importer_counts_in_bounds(void **state)
     pthread_t thread;
     void *count;
     CHECK(pthread_attr_init(&small) == 0 && pthread_attr_setstacksize(&small, 64 << 10) == 0);
-    CHECK(pthread_create(&thread, &small, count_importers, share) == 0 && pthread_join(thread, &count) == 0);
+    CHECK(pthread_create(&thread, &small, count_importers, share) == 0 &&
+          pthread_join(thread, &count) == 0);
     CHECK((size_t)count >= 1 && (size_t)count <= FILES + 1);
     for (int i = 0; i < FILES; i++)
         close(files[i]);
@@ -426,7 +431,8 @@ static void children_of_fork_do_not_count(void **state)
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0)
-        _exit(open_files() == files ? 0 : 1); /* otherwise it would keep the memory after the share was closed */
+        _exit(open_files() == files ? 0 : 1); /* otherwise it would keep the memory after the share
+                                                 was closed */
     CHECK(waitpid(child, &status, 0) == child && status == 0 && open_files() > files);
     OK(tarn_share_close(received));
     OK(tarn_share_send(side.socket, share));
@@ -473,7 +479,7 @@ static void children_of_fork_do_not_count(void **state)
     nothing_is_left(1);
 }
 
-/* ---- In one process ---------------------------------------------------------------------------------------------- */
+/* ---- In one process ---- */
 
 /* Whether a sleep leaves the pool awake because it is exported. */
 static bool sleeps_without(tarn_pool_id id)
@@ -481,7 +487,9 @@ static bool sleeps_without(tarn_pool_id id)
     tarn_residue_item items[16];
     tarn_residue residue = {.size = sizeof residue, .items = items, .room = 16};
     bool found = false;
-    OK(tarn_sleep(&(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .what = TARN_SLEEP_POOLS}, &residue));
+    OK(tarn_sleep(
+        &(tarn_sleep_options){.size = sizeof(tarn_sleep_options), .what = TARN_SLEEP_POOLS},
+        &residue));
     OK(tarn_wake());
     for (size_t i = 0; i < residue.count && i < 16; i++)
         found |= items[i].reason == TARN_RESIDUE_EXPORTED && items[i].pool.second == id.second;
@@ -506,7 +514,8 @@ static void what_is_exported_stays(void **state)
     GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_BUSY);
     OK(tarn_compact(0, TARN_NO_LIMIT, &gained));
     CHECK(sleeps_without(id));
-    CHECK(holds(local(imported, block, BLOCK), BLOCK, 5) && holds(local(imported, other, BLOCK), BLOCK, 6));
+    CHECK(holds(local(imported, block, BLOCK), BLOCK, 5) &&
+          holds(local(imported, other, BLOCK), BLOCK, 6));
     CHECK(state_of(imported) == TARN_IMPORT_CURRENT);
     CHECK(alloc_in(pool, own, BLOCK) == other);
     OK(tarn_free(other));
@@ -529,7 +538,8 @@ static void a_layout_has_a_number(void **state)
     (void)state;
     tarn_pool *pool = registrable(0);
     tarn_share *empty = pool_export(pool, NULL), *same = pool_export(pool, NULL);
-    CHECK(info_of(empty).generation == 1 && info_of(same).generation == 1 && info_of(empty).pieces == 0);
+    CHECK(info_of(empty).generation == 1 && info_of(same).generation == 1 &&
+          info_of(empty).pieces == 0);
     tarn_imported_pool *imported = pool_import(empty, 1);
     CHECK(state_of(imported) == TARN_IMPORT_CURRENT);
     OK(tarn_share_close(same));
@@ -593,7 +603,8 @@ static void updates_that_do_not_fit_change_nothing(void **state)
     third = sent(end);
     int files = open_files();
     size_t mapped = ledger_of(1).mapped;
-    GIVES(tarn_imported_pool_update(imported, end), TARN_ERROR_INVALID_ARGUMENT); /* `middle` was not imported */
+    /* `middle` was not imported */
+    GIVES(tarn_imported_pool_update(imported, end), TARN_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(tarn_last_error(), "whole"));
     GIVES(tarn_imported_pool_update(imported, third), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_import(third, 1, &nothing), TARN_ERROR_INVALID_ARGUMENT);
@@ -608,7 +619,8 @@ static void updates_that_do_not_fit_change_nothing(void **state)
     GIVES(tarn_share_revoke(third), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_share_revoke(block_share), TARN_ERROR_INVALID_ARGUMENT);
     tarn_share *whole = pool_export(pool, NULL);
-    CHECK(!nothing && !none && ledger_of(1).mapped == mapped && local(imported, block, BLOCK) == seen);
+    CHECK(!nothing && !none && ledger_of(1).mapped == mapped &&
+          local(imported, block, BLOCK) == seen);
     CHECK(state_of(imported) == TARN_IMPORT_OUTDATED);
     OK(tarn_share_close(whole));
     CHECK(open_files() == files);
@@ -622,7 +634,8 @@ static void updates_that_do_not_fit_change_nothing(void **state)
     CHECK(info_of(anew).id[1] != info_of(share).id[1] && info_of(anew).generation == 1);
     GIVES(tarn_imported_pool_update(imported, anew), TARN_ERROR_INVALID_ARGUMENT);
     tarn_imported_pool *current = pool_import(anew, 1);
-    CHECK(state_of(current) == TARN_IMPORT_CURRENT && importers(anew) == 1 && importers(share) == 1);
+    CHECK(state_of(current) == TARN_IMPORT_CURRENT && importers(anew) == 1 &&
+          importers(share) == 1);
     OK(tarn_imported_pool_close(current));
     OK(tarn_imported_pool_close(imported));
     GIVES(tarn_imported_pool_close(imported), TARN_ERROR_INVALID_ARGUMENT);
@@ -658,7 +671,8 @@ static void an_imported_segment_is_not_a_block(void **state)
     OK(tarn_pointer_info_get(seen, &info));
     CHECK(info.imported && info.device == 1 && info.usable_size == info_of(share).mapped);
     GIVES(tarn_import_close(info.base), TARN_ERROR_INVALID_POINTER);
-    GIVES(tarn_imported_pool_find(imported, block, info.usable_size + 1, &nothing), TARN_ERROR_INVALID_POINTER);
+    GIVES(tarn_imported_pool_find(imported, block, info.usable_size + 1, &nothing),
+          TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_imported_pool_find(imported, block, SIZE_MAX, &nothing), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_imported_pool_find(imported, NULL, 1, &nothing), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_imported_pool_find(imported, block, 1, NULL), TARN_ERROR_INVALID_ARGUMENT);
@@ -720,7 +734,8 @@ static void export_what_is_left(const tarn_mapping *range, void *user)
 static void what_a_trim_takes_is_not_exported(void **state)
 {
     (void)state;
-    tarn_observer_options options = {.size = sizeof options, .device = 0, .unmapping = export_what_is_left};
+    tarn_observer_options options = {
+        .size = sizeof options, .device = 0, .unmapping = export_what_is_left};
     tarn_observer observer = 0;
     leaving = registrable(0);
     char *block = alloc_in(leaving, own, BLOCK), *stays = alloc_in(leaving, own, BLOCK);
@@ -762,7 +777,7 @@ static void many_rounds_leave_no_file_open(void **state)
     nothing_is_left(1);
 }
 
-/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+/* ---- Threads ---- */
 
 static tarn_pool *busy;
 static atomic_bool over;
@@ -783,7 +798,8 @@ static void *grow_and_shrink(void *argument)
     return NULL;
 }
 
-/* Each share is of one moment: what it shows is there, and two of the same generation are the same. */
+/* Each share is of one moment: what it shows is there, and two of the same generation are the
+ * same. */
 static void exports_meet_growth_and_trims(void **state)
 {
     (void)state;
@@ -799,7 +815,8 @@ static void exports_meet_growth_and_trims(void **state)
         CHECK(info_of(next).generation >= info_of(share).generation);
         OK(tarn_imported_pool_update(imported, next));
         CHECK(ledger_of(1).mapped == info_of(next).mapped);
-        CHECK(info_of(next).generation != info_of(share).generation || info_of(next).bytes == info_of(share).bytes);
+        CHECK(info_of(next).generation != info_of(share).generation ||
+              info_of(next).bytes == info_of(share).bytes);
         OK(tarn_share_close(share));
         share = next;
     }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The storm of private pools: each thread does at random whatever the headers allow with pools that all of them share. Pools are made,
- * counted and released, with blocks that others free later; scopes are begun, joined, left and ended; pools are trimmed, suspended
- * and resumed; streams capture into pools, graphs are launched and destroyed; streams are adopted and retired at full speed; memory
- * is short. What is checked: no two live blocks share a unit, a live block holds what its thread wrote and is of a pool that may have
- * served it, a free of a live block succeeds, only statuses come that may, and in the end nothing is left. */
+/* The storm of private pools: each thread does at random whatever the headers allow with pools that
+ * all of them share. Pools are made, counted and released, with blocks that others free later;
+ * scopes are begun, joined, left and ended; pools are trimmed, suspended and resumed; streams
+ * capture into pools, graphs are launched and destroyed; streams are adopted and retired at full
+ * speed; memory is short. What is checked: no two live blocks share a unit, a live block holds what
+ * its thread wrote and is of a pool that may have served it, a free of a live block succeeds, only
+ * statuses come that may, and in the end nothing is left. */
 #include "base/pages.h"
 #include "support/storm.h"
 
@@ -26,8 +28,9 @@
 #define MEMORY (4096 * MIB) /* room for a resume, whatever the others hold meanwhile */
 #define LIMIT (128 * MIB)   /* what the threads have otherwise */
 
-/* Pools that every thread may use. Whoever uses one counts it first, under the lock; who replaces it releases what lay there. What
- * touches a block's contents shares `contents`, since nothing may use a pool's memory while it is suspended. */
+/* Pools that every thread may use. Whoever uses one counts it first, under the lock; who replaces
+ * it releases what lay there. What touches a block's contents shares `contents`, since nothing may
+ * use a pool's memory while it is suspended. */
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
 static tarn_pool *places[PLACES];
 static pthread_rwlock_t contents = PTHREAD_RWLOCK_INITIALIZER;
@@ -50,7 +53,8 @@ static tarn_pool *pool_get(struct storm_worker *worker)
     return pool;
 }
 
-/* Another pool in a place, or none; what lay there is released, whoever has blocks of it or scopes on it. */
+/* Another pool in a place, or none; what lay there is released, whoever has blocks of it or scopes
+ * on it. */
 static void pool_change(struct storm_worker *worker)
 {
     tarn_pool *pool = NULL;
@@ -122,9 +126,9 @@ static void change_scope(struct storm_worker *worker)
     } else {
         tarn_pool *pool = pool_get(worker);
         int kind = (int)storm_below(worker, 3);
-        status =
-            pool ? tarn_scope_begin(pool, (tarn_scope_kind)kind, storm_stream(worker), &scopes[worker->number].begun)
-                 : TARN_OK;
+        status = pool ? tarn_scope_begin(pool, (tarn_scope_kind)kind, storm_stream(worker),
+                                         &scopes[worker->number].begun)
+                      : TARN_OK;
         CHECK(!status || status == TARN_ERROR_SCOPE || storm_may_fail(status));
         if (!status && pool && kind == TARN_SCOPE_THREAD) {
             pthread_mutex_lock(&places_lock);
@@ -158,7 +162,8 @@ static void suspend(struct storm_worker *worker)
         return;
     pthread_rwlock_wrlock(&contents);
     tarn_status status = tarn_pool_suspend(pool, true);
-    CHECK(!status || storm_may_fail(status) || status == TARN_ERROR_CAPTURE || status == TARN_ERROR_SUSPENDED);
+    CHECK(!status || storm_may_fail(status) || status == TARN_ERROR_CAPTURE ||
+          status == TARN_ERROR_SUSPENDED);
     tarn_pool_state state = pool_info_of(pool).state;
     atomic_fetch_add(&suspends, state != TARN_POOL_RUNS);
     while (state != TARN_POOL_RUNS) {
@@ -188,14 +193,16 @@ static void capture(struct storm_worker *worker)
         return;
     atomic_fetch_add(&captures, 1);
     for (int i = 0; i < 2; i++) {
-        status = tarn_alloc_on(worker->adopted, 1 + storm_below(worker, i ? 3 * MIB : 5000), &inside[i]);
+        status =
+            tarn_alloc_on(worker->adopted, 1 + storm_below(worker, i ? 3 * MIB : 5000), &inside[i]);
         CHECK(!status || storm_may_fail(status) || status == TARN_ERROR_SUSPENDED);
     }
     for (int i = 0; i < 2; i++)
         if (inside[i])
             OK(tarn_free(inside[i]));
     if (storm_below(worker, 4) == 0) {
-        while ((status = tarn_capture_abort(worker->adopted)) && status != TARN_ERROR_INVALID_ARGUMENT)
+        while ((status = tarn_capture_abort(worker->adopted)) &&
+               status != TARN_ERROR_INVALID_ARGUMENT)
             storm_calm(status);
         CHECK(!status || storm_injects); /* over, but the driver would not destroy the graph */
         return;
@@ -216,8 +223,8 @@ static void breathe(struct storm_worker *worker)
     void *pointers[4] = {0};
     tarn_pool *pool = pool_get(worker);
     for (int i = 0; pool && i < 4; i++) {
-        tarn_status status =
-            tarn_pool_alloc(pool, storm_stream(worker), 1 + storm_below(worker, i % 2 ? MIB : 3000), &pointers[i]);
+        tarn_status status = tarn_pool_alloc(
+            pool, storm_stream(worker), 1 + storm_below(worker, i % 2 ? MIB : 3000), &pointers[i]);
         CHECK(!status || storm_may_fail(status) || status == TARN_ERROR_SUSPENDED);
     }
     OK(tarn_pool_release(pool)); /* perhaps for the last time */
@@ -324,7 +331,8 @@ static void *storm(void *argument)
     /* Half of the threads end in their scopes. */
     if (scopes[worker->number].joined && storm_below(worker, 2))
         OK(tarn_scope_leave(scopes[worker->number].joined));
-    else if (scopes[worker->number].begun && !scopes[worker->number].joined && storm_below(worker, 2))
+    else if (scopes[worker->number].begun && !scopes[worker->number].joined &&
+             storm_below(worker, 2))
         OK(tarn_scope_end(scopes[worker->number].begun));
     else
         return NULL;
@@ -375,7 +383,8 @@ static int report(void **state)
     (void)state;
     printf("seed %" PRIu64 ": %" PRIuFAST64 " operations, %" PRIuFAST64 " pools made, %" PRIuFAST64
            " suspends, %" PRIuFAST64 " captures\n",
-           storm_seed, atomic_load(&operations), atomic_load(&made), atomic_load(&suspends), atomic_load(&captures));
+           storm_seed, atomic_load(&operations), atomic_load(&made), atomic_load(&suspends),
+           atomic_load(&captures));
     CHECK(made > 0 && captures > 0);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Registrable pools: two devices stand for two ranks, which make the same calls on devices that are otherwise not
- * alike; and what is registered stays where it is. */
+/* Registrable pools: two devices stand for two ranks, which make the same calls on devices that are
+ * otherwise not alike; and what is registered stays where it is. */
 #include "driver/driver.h"
 #include "memory/arena/arena.h"
 #include "support/host.h"
@@ -69,12 +69,15 @@ struct rank {
     void *others[16]; /* of the default pool */
 };
 
-/* What a rank does beside its calls for the pool: another amount of other memory comes and goes, and time passes. */
+/* What a rank does beside its calls for the pool: another amount of other memory comes and goes,
+ * and time passes. */
 static void disturb(struct rank *rank, int device)
 {
     size_t slot = random_next(&rank->noise) % 16;
     OK(tarn_free(rank->others[slot]));
-    rank->others[slot] = device ? alloc_on(rank->streams[slot % 2], 1 + random_next(&rank->noise) % (8 * MIB)) : NULL;
+    rank->others[slot] =
+        device ? alloc_on(rank->streams[slot % 2], 1 + random_next(&rank->noise) % (8 * MIB))
+               : NULL;
     if (device && slot < 4)
         time_pass(1000);
 }
@@ -94,7 +97,8 @@ static void the_same_calls_give_the_same_places(void **state)
         ranks[r].noise = 77;
         for (int s = 0; s < 2; s++)
             ranks[r].streams[s] = lease(r);
-        for (int i = 0; i < 5 * r; i++) /* the addresses of one are not free in the order of the other's */
+        for (int i = 0; i < 5 * r; i++) /* the addresses of one are not free in the order of the
+                                           other's */
             ranks[r].others[i] = alloc_on(ranks[r].streams[i % 2], 24 * MIB);
         ranks[r].pool = registrable(r, TARN_NO_LIMIT);
     }
@@ -150,7 +154,8 @@ static void the_same_calls_give_the_same_places(void **state)
 }
 
 /* The oldest segment serves, though a newer one has the lower address. */
-/* A small block that its zone does not serve goes to no leftover of the other: whether that is asked for depends on what has ended. */
+/* A small block that its zone does not serve goes to no leftover of the other: whether that is
+ * asked for depends on what has ended. */
 static void a_small_block_stays_in_its_zone(void **state)
 {
     (void)state;
@@ -246,12 +251,15 @@ static void a_segment_is_one_piece_as_others_want_it(void **state)
     for (int i = 0; i < 4; i++)
         blocks[i] = alloc_in(pool, stream, sizes[i]);
     size_t count = segments_of(pool, segments);
-    CHECK(count == 4 && place_of(pool, blocks[0]).offset == 0); /* of small blocks, and of large ones */
+    /* Of small blocks, and of large ones */
+    CHECK(count == 4 && place_of(pool, blocks[0]).offset == 0);
     for (size_t i = 0; i < count; i++) {
         tarn_host_extent extent;
         tarn_mapping range;
-        CHECK((uintptr_t)segments[i].address % RECOMMENDED == 0 && segments[i].bytes % RECOMMENDED == 0);
-        CHECK(segments[i].bytes >= SEGMENT && segments[i].generation != 0 && segments[i].device == 0);
+        CHECK((uintptr_t)segments[i].address % RECOMMENDED == 0 &&
+              segments[i].bytes % RECOMMENDED == 0);
+        CHECK(segments[i].bytes >= SEGMENT && segments[i].generation != 0 &&
+              segments[i].device == 0);
         OK(tarn_host_extent_get(0, segments[i].address, segments[i].bytes, &extent));
         CHECK(extent.offset == 0 && extent.length == segments[i].bytes && extent.accessible);
         struct arena *arena = arena_at((uintptr_t)segments[i].address);
@@ -298,7 +306,8 @@ static void what_is_registered_stays(void **state)
     OK(tarn_free(first));
     OK(tarn_free(second));
     OK(tarn_pool_trim(pool, 0));
-    CHECK(segments_of(pool, segments) == 1 && segments[0].address == first && piece_at(0, first) == piece);
+    CHECK(segments_of(pool, segments) == 1 && segments[0].address == first &&
+          piece_at(0, first) == piece);
     OK(tarn_device_limit_set(0, 2 * SEGMENT)); /* a shortage elsewhere, and of the pool's own */
     void *more = alloc_on(other, SEGMENT), *none = NULL;
     GIVES(tarn_alloc_on(other, SEGMENT, &none), TARN_ERROR_OUT_OF_MEMORY);
@@ -328,7 +337,8 @@ static void a_shortage_takes_nothing_from_the_pool_itself(void **state)
     GIVES(tarn_pool_alloc(pool, other, 20 * MIB, &none), TARN_ERROR_OUT_OF_MEMORY);
     GIVES(tarn_pool_alloc(pool, stream, 1000, &none), TARN_ERROR_OUT_OF_MEMORY);
     tarn_mapping segments[ROOM];
-    CHECK(segments_of(pool, segments) == 2 && segments[0].address == large && segments[1].address == small);
+    CHECK(segments_of(pool, segments) == 2 && segments[0].address == large &&
+          segments[1].address == small);
     CHECK(alloc_in(pool, stream, 20 * MIB) == large && alloc_in(pool, other, 1000) == small);
     OK(tarn_free(large));
     OK(tarn_free(small));
@@ -353,12 +363,14 @@ static void a_pause_keeps_segments_whole(void **state)
     size_t count = 9;
     memset(block, 5, 70 * MIB);
     CHECK(segments_of(pool, before) == 1);
-    OK(tarn_device_limit_set(0, 160 * MIB)); /* where a piece of any other pool is smaller than that */
+    OK(tarn_device_limit_set(0, 160 * MIB)); /* where a piece of any other pool is smaller than
+                                                that */
     OK(tarn_pool_suspend(pool, true));
     GIVES(tarn_pool_segments_get(pool, after, ROOM, &count), TARN_ERROR_SUSPENDED);
     CHECK(count == 9);
     OK(tarn_pool_resume(pool));
-    CHECK(segments_of(pool, after) == 1 && after[0].address == before[0].address && after[0].bytes == before[0].bytes);
+    CHECK(segments_of(pool, after) == 1 && after[0].address == before[0].address &&
+          after[0].bytes == before[0].bytes);
     CHECK(after[0].generation > before[0].generation); /* what was registered must be so again */
     OK(tarn_host_extent_get(0, block, after[0].bytes, &extent));
     CHECK(extent.length == after[0].bytes && block[0] == 5 && block[70 * MIB - 1] == 5);
@@ -386,7 +398,8 @@ static void what_does_not_go_together_is_refused(void **state)
     }
     size_t count = 9;
     tarn_mapping segments[1];
-    tarn_pool *ordinary = pool_with((tarn_pool_options){.device = 0}), *pool = registrable(0, TARN_NO_LIMIT);
+    tarn_pool *ordinary = pool_with((tarn_pool_options){.device = 0}),
+              *pool = registrable(0, TARN_NO_LIMIT);
     GIVES(tarn_pool_segments_get(ordinary, segments, 1, &count), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_segments_get(NULL, segments, 1, &count), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_pool_segments_get(pool, NULL, 1, &count), TARN_ERROR_INVALID_ARGUMENT);

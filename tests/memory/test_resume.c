@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a resume needs: memory for blocks and not for free addresses, unless a graph writes to these; which limits hold; and what it says if
- * it gets none. */
+/* What a resume needs: memory for blocks and not for free addresses, unless a graph writes to
+ * these; which limits hold; and what it says if it gets none. */
 #include "support/host.h"
 
 #include "base/pages.h"
@@ -38,8 +38,9 @@ static void free_addresses_need_no_memory(void **state)
     for (int way = 0; way < 4; way++) {
         bool keep = way & 1, before = way & 2;
         tarn_pool *pool = pool_with((tarn_pool_options){0});
-        unsigned char *large = alloc_in(pool, stream, 75 * MIB), *small = alloc_in(pool, stream, 3 * MIB),
-                      *tiny = alloc_in(pool, stream, 700), *last = alloc_in(pool, stream, 15 * MIB);
+        unsigned char *large = alloc_in(pool, stream, 75 * MIB),
+                      *small = alloc_in(pool, stream, 3 * MIB), *tiny = alloc_in(pool, stream, 700),
+                      *last = alloc_in(pool, stream, 15 * MIB);
         memset(small, 5, 3 * MIB);
         memset(tiny, 6, 700);
         if (before)
@@ -66,7 +67,8 @@ static void free_addresses_need_no_memory(void **state)
     }
 }
 
-/* Many blocks, of which any are freed before the suspend and any during it; contents in chunks, or not. */
+/* Many blocks, of which any are freed before the suspend and any during it; contents in chunks, or
+ * not. */
 static void blocks_keep_their_contents_between_free_addresses(void **state)
 {
     enum { COUNT = 40 };
@@ -113,14 +115,16 @@ static void blocks_keep_their_contents_between_free_addresses(void **state)
     }
 }
 
-/* The addresses of a block that was freed meanwhile leave the pool, even at an attempt that fails, and others' blocks get them. */
+/* The addresses of a block that was freed meanwhile leave the pool, even at an attempt that fails,
+ * and others' blocks get them. */
 static void others_at_left_addresses_keep_their_contents(void **state)
 {
     enum { MOST = 200 };
     (void)state;
     tarn_pool *others[MOST], *pool = pool_with((tarn_pool_options){0});
-    unsigned char *first = alloc_in(pool, stream, 3 * MIB), *left = alloc_in(pool, stream, 60 * MIB),
-                  *last = alloc_in(pool, stream, 3 * MIB), *block = NULL;
+    unsigned char *first = alloc_in(pool, stream, 3 * MIB),
+                  *left = alloc_in(pool, stream, 60 * MIB), *last = alloc_in(pool, stream, 3 * MIB),
+                  *block = NULL;
     int count = 0;
     memset(first, 5, 3 * MIB);
     memset(left, 6, 60 * MIB);
@@ -161,7 +165,8 @@ static void a_graph_finds_its_temporaries(void **state)
     for (int way = 0; way < 3; way++) {
         tarn_pool *pool = pool_with((tarn_pool_options){0});
         tarn_stream capturing = lease(0);
-        unsigned char *input = alloc_in(pool, stream, 3 * MIB), *output = alloc_in(pool, stream, 3 * MIB);
+        unsigned char *input = alloc_in(pool, stream, 3 * MIB),
+                      *output = alloc_in(pool, stream, 3 * MIB);
         void *graph = NULL, *native = native_of(capturing);
         OK(tarn_pool_capture_begin(pool, capturing, TARN_CAPTURE_RELAXED));
         void *temporary = alloc_on(capturing, 10 * MIB);
@@ -231,13 +236,15 @@ static void the_limit_of_the_device_holds_and_not_that_of_the_pool(void **state)
         OK(tarn_pool_limit_set(pool, MIB));
         OK(tarn_device_limit_set(0, 16 * MIB));
         GIVES(way ? tarn_wake() : tarn_pool_resume(pool), TARN_ERROR_OUT_OF_MEMORY);
-        CHECK(strstr(tarn_last_error(), "lacks 8 MiB") && strstr(tarn_last_error(), "a higher limit"));
+        CHECK(strstr(tarn_last_error(), "lacks 8 MiB") &&
+              strstr(tarn_last_error(), "a higher limit"));
         OK(tarn_device_limit_set(0, 24 * MIB));
         OK(way ? tarn_wake() : tarn_pool_resume(pool));
         CHECK(is_all(block, 3, 24 * MIB) && reserved_by(pool) == 24 * MIB);
         void *more = NULL;
         OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
-        GIVES(tarn_pool_alloc(pool, stream, MIB, &more), TARN_ERROR_OUT_OF_MEMORY); /* that would be growth */
+        /* That would be growth */
+        GIVES(tarn_pool_alloc(pool, stream, MIB, &more), TARN_ERROR_OUT_OF_MEMORY);
         OK(tarn_pool_limit_set(pool, TARN_NO_LIMIT));
     }
     OK(tarn_free(block));
@@ -245,7 +252,8 @@ static void the_limit_of_the_device_holds_and_not_that_of_the_pool(void **state)
     nothing_is_left(0);
 }
 
-/* vllm-project/vllm#47654: a wake beside code that has the memory fails, and does not say what is lacking. */
+/* vllm-project/vllm#47654: a wake beside code that has the memory fails, and does not say what is
+ * lacking. */
 static void a_failure_says_what_is_needed_and_who_has_it(void **state)
 {
     (void)state;
@@ -257,11 +265,13 @@ static void a_failure_says_what_is_needed_and_who_has_it(void **state)
     const char *text = tarn_last_error();
     char name[64], has[64];
     tarn_pool_id id = pool_info_of(pool).id;
-    (void)snprintf(name, sizeof name, "pool (%llu, %llu) lacks 34 MiB", (unsigned long long)id.first,
-                   (unsigned long long)id.second);
+    (void)snprintf(name, sizeof name, "pool (%llu, %llu) lacks 34 MiB",
+                   (unsigned long long)id.first, (unsigned long long)id.second);
     id = pool_info_of(owner).id;
-    (void)snprintf(has, sizeof has, "(%llu, %llu) 50 MiB", (unsigned long long)id.first, (unsigned long long)id.second);
-    CHECK(strstr(text, name) && strstr(text, "needs 74 MiB on device 0") && strstr(text, "40 MiB of its 128 MiB"));
+    (void)snprintf(has, sizeof has, "(%llu, %llu) 50 MiB", (unsigned long long)id.first,
+                   (unsigned long long)id.second);
+    CHECK(strstr(text, name) && strstr(text, "needs 74 MiB on device 0") &&
+          strstr(text, "40 MiB of its 128 MiB"));
     CHECK(strstr(text, "The default pool reserves 38 MiB") && strstr(text, has));
     CHECK(strstr(text, "create")); /* what the driver said */
     OK(tarn_free(others));

@@ -118,7 +118,8 @@ static void a_scope_of_a_stream_is_for_every_thread(void **state)
     make_pools();
     tarn_stream a = lease(0), b = lease(0);
     CHECK(route_on(a) == -1); /* remembered */
-    tarn_scope scope = begin(0, TARN_SCOPE_STREAM, a), legacy = begin(1, TARN_SCOPE_STREAM, TARN_STREAM_LEGACY);
+    tarn_scope scope = begin(0, TARN_SCOPE_STREAM, a),
+               legacy = begin(1, TARN_SCOPE_STREAM, TARN_STREAM_LEGACY);
     CHECK(route_on(a) == 0 && route_on(b) == -1);
     CHECK(route() == 1 && route_of_another_thread() == 1);
     OK(tarn_scope_end(scope)); /* in any order */
@@ -158,7 +159,8 @@ static void a_scope_for_all_is_for_all_and_newer_ones_go_before_it(void **state)
     tarn_stream a = lease(0), other = lease(1);
     tarn_scope thread = begin(1, TARN_SCOPE_THREAD, 0);
     tarn_scope all = begin(0, TARN_SCOPE_ALWAYS, 0);
-    CHECK(route() == 0 && route_on(a) == 0 && route_of_another_thread() == 0 && route_on(other) == -1);
+    CHECK(route() == 0 && route_on(a) == 0 && route_of_another_thread() == 0 &&
+          route_on(other) == -1);
     tarn_scope newer = begin(2, TARN_SCOPE_STREAM, a);
     CHECK(route_on(a) == 2 && route() == 0);
     tarn_scope newest = begin(3, TARN_SCOPE_THREAD, 0);
@@ -292,14 +294,16 @@ static void what_is_wrong_is_refused(void **state)
     GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_THREAD, 0, NULL), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_scope_begin(pools[0], (tarn_scope_kind)3, 0, &scope), TARN_ERROR_INVALID_ARGUMENT);
     GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_STREAM, other, &scope), TARN_ERROR_INVALID_STREAM);
-    GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_STREAM, 12345678, &scope), TARN_ERROR_INVALID_STREAM);
+    GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_STREAM, 12345678, &scope),
+          TARN_ERROR_INVALID_STREAM);
     OK(tarn_device_set(1));
     GIVES(tarn_scope_begin(pools[0], TARN_SCOPE_THREAD, 0, &scope), TARN_ERROR_INVALID_DEVICE);
     OK(tarn_device_set(0));
     GIVES(tarn_scope_end(0), TARN_ERROR_SCOPE);
     GIVES(tarn_scope_join(77777), TARN_ERROR_SCOPE);
     CHECK(scope == 0);
-    static const tarn_scope_kind kinds[] = {TARN_SCOPE_THREAD, TARN_SCOPE_STREAM, TARN_SCOPE_ALWAYS};
+    static const tarn_scope_kind kinds[] = {TARN_SCOPE_THREAD, TARN_SCOPE_STREAM,
+                                            TARN_SCOPE_ALWAYS};
     for (int i = 0; i < 3; i++) {
         scope = begin(0, kinds[i], a);
         GIVES(tarn_scope_begin(pools[0], kinds[i], a, &none), TARN_ERROR_SCOPE); /* twice */
@@ -313,7 +317,8 @@ static void what_is_wrong_is_refused(void **state)
     release_pools();
 }
 
-/* A scope has no side effect: others' memory is trimmed, collected and waited for as ever (pytorch/pytorch#159674). */
+/* A scope has no side effect: others' memory is trimmed, collected and waited for as ever
+ * (pytorch/pytorch#159674). */
 static void nothing_else_changes_while_a_scope_is_open(void **state)
 {
     (void)state;
@@ -336,7 +341,8 @@ static void nothing_else_changes_while_a_scope_is_open(void **state)
     release_pools();
 }
 
-/* A heap that a thread used last, and that has free memory, serves no request that a scope covers now. */
+/* A heap that a thread used last, and that has free memory, serves no request that a scope covers
+ * now. */
 static void *begin_for_all(void *scope)
 {
     *(tarn_scope *)scope = begin(0, TARN_SCOPE_ALWAYS, 0);
@@ -360,7 +366,8 @@ static void large_blocks_follow_the_scopes_of_other_threads(void **state)
     release_pools();
 }
 
-/* Threads allocate while scopes for all come and go: each block comes from a pool that had a scope at some time, and all add up. */
+/* Threads allocate while scopes for all come and go: each block comes from a pool that had a scope
+ * at some time, and all add up. */
 static _Atomic bool stop;
 
 static void *allocate(void *argument)
@@ -382,7 +389,8 @@ static void scopes_come_and_go_under_threads_that_allocate(void **state)
     for (int i = 0; i < 3; i++)
         CHECK(!pthread_create(&threads[i], NULL, allocate, NULL));
     for (int i = 0; i < 300; i++) {
-        tarn_scope first = begin(0, TARN_SCOPE_ALWAYS, 0), second = begin(1, TARN_SCOPE_STREAM, TARN_STREAM_LEGACY);
+        tarn_scope first = begin(0, TARN_SCOPE_ALWAYS, 0),
+                   second = begin(1, TARN_SCOPE_STREAM, TARN_STREAM_LEGACY);
         CHECK(route() == 1);
         OK(tarn_scope_end(i % 2 ? first : second));
         CHECK(route() == (i % 2 ? 1 : 0));
@@ -396,7 +404,8 @@ static void scopes_come_and_go_under_threads_that_allocate(void **state)
     release_pools();
 }
 
-/* A capture's own routing is a scope too: of two, the newer wins, and the graph holds the pool of its own alone. */
+/* A capture's own routing is a scope too: of two, the newer wins, and the graph holds the pool of
+ * its own alone. */
 static void a_scope_in_a_capture_wins_and_the_graph_does_not_hold_its_pool(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pools of plain segments: of a caller's allocator, without splits, with sizes of their own, for graphs; and what the settings say of
- * them. The device's default pool is of virtual memory. */
+/* Pools of plain segments: of a caller's allocator, without splits, with sizes of their own, for
+ * graphs; and what the settings say of them. The device's default pool is of virtual memory. */
 #include "base/pages.h"
 #include "memory/pool/pool.h"
 #include "support/host.h"
@@ -23,7 +23,8 @@
 
 static tarn_stream own, other;
 
-/* An allocator with addresses of its own. Every segment begins `gap` bytes behind the one before it. */
+/* An allocator with addresses of its own. Every segment begins `gap` bytes behind the one before
+ * it. */
 struct source {
     char *space;
     size_t used, gap, live, limit; /* bytes */
@@ -76,7 +77,8 @@ static void source_gone(void *user)
 static struct source source_make(void)
 {
     struct source source = {.limit = SIZE_MAX, .stream = own};
-    source.space = mmap(NULL, SPACE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    source.space = mmap(NULL, SPACE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(source.space != MAP_FAILED);
     return source;
 }
@@ -90,12 +92,13 @@ static void source_end(struct source *source)
 
 static tarn_pool *pool_of_source(struct source *source, tarn_pool_options options)
 {
-    const tarn_pool_allocator allocator = {sizeof allocator, source_alloc, source_free, source_gone, source};
+    const tarn_pool_allocator allocator = {sizeof allocator, source_alloc, source_free, source_gone,
+                                           source};
     options.allocator = &allocator;
     return pool_with(options);
 }
 
-/* Allocators ------------------------------------------------------------------------------------------------------ */
+/* Allocators ----------------------------------------------------------------------------------- */
 
 static void an_allocator_gives_whole_segments_and_hears_of_the_end(void **state)
 {
@@ -103,7 +106,8 @@ static void an_allocator_gives_whole_segments_and_hears_of_the_end(void **state)
     struct source source = source_make();
     tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){0});
     const tarn_pool_allocator *known = pool_info_of(pool).allocator;
-    CHECK(known && known->alloc == source_alloc && known->user == &source && known->size == sizeof *known);
+    CHECK(known && known->alloc == source_alloc && known->user == &source &&
+          known->size == sizeof *known);
     CHECK(source.allocs == 0);
     void *first = alloc_in(pool, own, MIB), *second = alloc_in(pool, own, MIB);
     CHECK(source.allocs == 1 && source.last == 2 * MIB);
@@ -202,8 +206,8 @@ static void segments_may_begin_anywhere(void **state)
     (void)state;
     struct source source = source_make();
     source.gap = 512;
-    tarn_pool *pool =
-        pool_of_source(&source, (tarn_pool_options){.sizes = SIZES(.small_segment = 5 * 512, .rounding = 512)});
+    tarn_pool *pool = pool_of_source(
+        &source, (tarn_pool_options){.sizes = SIZES(.small_segment = 5 * 512, .rounding = 512)});
     uint64_t random = 5;
     enum { SLOTS = 200 };
     unsigned char *blocks[SLOTS] = {NULL};
@@ -211,7 +215,8 @@ static void segments_may_begin_anywhere(void **state)
         size_t slot = random_next(&random) % SLOTS;
         if (blocks[slot]) {
             size_t size = usable_size(blocks[slot]);
-            CHECK(blocks[slot][0] == (unsigned char)slot && blocks[slot][size - 1] == (unsigned char)slot);
+            CHECK(blocks[slot][0] == (unsigned char)slot &&
+                  blocks[slot][size - 1] == (unsigned char)slot);
             tarn_block_info info = {.size = sizeof info};
             OK(tarn_pointer_info_get(blocks[slot] + random_next(&random) % size, &info));
             CHECK(info.base == blocks[slot]);
@@ -299,7 +304,9 @@ static void meaningless_options_are_refused(void **state)
         {.size = sizeof *refused, .allocator = &odd},
         {.size = sizeof *refused, .segments = TARN_SEGMENTS_VIRTUAL, .allocator = &allocator},
         {.size = sizeof *refused, .segments = TARN_SEGMENTS_VIRTUAL, .no_split = true},
-        {.size = sizeof *refused, .segments = TARN_SEGMENTS_VIRTUAL, .sizes = SIZES(.rounding = 512)},
+        {.size = sizeof *refused,
+         .segments = TARN_SEGMENTS_VIRTUAL,
+         .sizes = SIZES(.rounding = 512)},
         {.size = sizeof *refused, .sizes = SIZES(.small_segment = 511)},
         {.size = sizeof *refused, .sizes = SIZES(.max_split = (size_t)1 << 61)},
     };
@@ -315,7 +322,8 @@ static void meaningless_options_are_refused(void **state)
 /* One attempt, of which any step may fail for lack of host memory. */
 static tarn_status make_and_use(struct source *source)
 {
-    const tarn_pool_allocator allocator = {sizeof allocator, source_alloc, source_free, source_gone, source};
+    const tarn_pool_allocator allocator = {sizeof allocator, source_alloc, source_free, source_gone,
+                                           source};
     const tarn_pool_options options = {.size = sizeof options, .allocator = &allocator};
     tarn_pool *pool = NULL;
     void *small = NULL, *large = NULL;
@@ -341,22 +349,25 @@ static void any_failure_of_host_memory_leaves_nothing(void **state)
         pages_fail(0, false);
         CHECK(status == TARN_OK || (hits && status == TARN_ERROR_OUT_OF_HOST_MEMORY));
         OK(tarn_device_trim(0, 0));
-        CHECK(source.allocs == source.frees && source.gone == (source.allocs || status == TARN_OK || source.gone));
+        CHECK(source.allocs == source.frees &&
+              source.gone == (source.allocs || status == TARN_OK || source.gone));
         CHECK(munmap(source.space, SPACE) == 0);
         verify(0);
     }
     nothing_is_left(0);
 }
 
-/* Rules ----------------------------------------------------------------------------------------------------------- */
+/* Rules ---------------------------------------------------------------------------------------- */
 
 static void without_splits_a_block_has_a_segment_for_itself(void **state)
 {
     (void)state;
     tarn_pool *pool = pool_with((tarn_pool_options){.no_split = true});
-    char *first = alloc_in(pool, own, 4 * MIB), *second = alloc_in(pool, own, 4 * MIB), *small = alloc_in(pool, own, 1);
+    char *first = alloc_in(pool, own, 4 * MIB), *second = alloc_in(pool, own, 4 * MIB),
+         *small = alloc_in(pool, own, 1);
     tarn_stats stats = pool_stats_of(pool);
-    CHECK(stats.segment[0].current == 3 && stats.allocation[0].current == 3 && stats.inactive_split[0].current == 0);
+    CHECK(stats.segment[0].current == 3 && stats.allocation[0].current == 3 &&
+          stats.inactive_split[0].current == 0);
     CHECK(usable_size(first) == 20 * MIB && usable_size(small) == 2 * MIB);
     CHECK(stats.allocated_bytes[0].current == (int64_t)(42 * MIB));
     OK(tarn_free(first));
@@ -372,11 +383,13 @@ static void without_splits_a_block_has_a_segment_for_itself(void **state)
 static void a_pool_has_sizes_of_its_own(void **state)
 {
     (void)state;
-    tarn_pool *pool = pool_with((tarn_pool_options){.sizes = SIZES(.small_segment = 8 * MIB, .large_segment = 32 * MIB,
-                                                                   .own_segment = 24 * MIB, .rounding = 4 * MIB)});
+    tarn_pool *pool = pool_with(
+        (tarn_pool_options){.sizes = SIZES(.small_segment = 8 * MIB, .large_segment = 32 * MIB,
+                                           .own_segment = 24 * MIB, .rounding = 4 * MIB)});
     static const struct {
         size_t size, segment;
-    } rows[] = {{1, 8}, {MIB + 1, 32}, {24 * MIB - 512, 32}, {24 * MIB, 24}, {24 * MIB + 1, 28}, {33 * MIB, 36}};
+    } rows[] = {{1, 8},         {MIB + 1, 32},      {24 * MIB - 512, 32},
+                {24 * MIB, 24}, {24 * MIB + 1, 28}, {33 * MIB, 36}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *pointer = alloc_in(pool, own, rows[i].size);
         CHECK(pool_stats_of(pool).reserved_bytes[0].current == (int64_t)(rows[i].segment * MIB));
@@ -390,8 +403,8 @@ static void a_pool_has_sizes_of_its_own(void **state)
 static void oversize_segments_are_not_cut_and_serve_no_smaller_request(void **state)
 {
     (void)state;
-    tarn_pool *pool =
-        pool_with((tarn_pool_options){.sizes = SIZES(.max_split = 40 * MIB, .max_non_split_rounding = 20 * MIB)});
+    tarn_pool *pool = pool_with((tarn_pool_options){
+        .sizes = SIZES(.max_split = 40 * MIB, .max_non_split_rounding = 20 * MIB)});
     char *wide = alloc_in(pool, own, 50 * MIB);
     tarn_stats stats = pool_stats_of(pool);
     CHECK(stats.max_split_size == (int64_t)(40 * MIB) && stats.oversize_allocations.current == 1 &&
@@ -440,8 +453,10 @@ static void a_limit_among_small_blocks_counts_each_of_them(void **state)
             less[i] = alloc_in(pool, own, 3000);
         }
         CHECK(pool_stats_of(pool).oversize_allocations.current == COUNT);
-        CHECK(pthread_create(&thread, NULL, free_them, oversize) == 0 && pthread_join(thread, NULL) == 0);
-        CHECK(pthread_create(&thread, NULL, free_them, less) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, free_them, oversize) == 0 &&
+              pthread_join(thread, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, free_them, less) == 0 &&
+              pthread_join(thread, NULL) == 0);
         CHECK(pool_stats_of(pool).oversize_allocations.current == COUNT - 20);
         for (int i = 20; i < COUNT; i++) {
             OK(i % 2 ? tarn_free_on(oversize[i], other) : tarn_free(oversize[i]));
@@ -476,7 +491,8 @@ static void a_shared_segment_of_the_oversize_limit_serves_the_request_it_was_mad
     tarn_pool *pool = pool_with((tarn_pool_options){.sizes = SIZES(.max_split = 20 * MIB)});
     char *block = alloc_in(pool, own, 5 * MIB);
     CHECK(usable_size(block) == 5 * MIB && pool_stats_of(pool).segment[0].current == 1);
-    OK(tarn_free(block)); /* whole again, and as large as the limit: PyTorch does not look at it either */
+    OK(tarn_free(block)); /* whole again, and as large as the limit: PyTorch does not look at it
+                             either */
     char *next = alloc_in(pool, own, 5 * MIB);
     CHECK(next != block && pool_stats_of(pool).segment[0].current == 2);
     OK(tarn_free(next));
@@ -489,12 +505,15 @@ static void oversize_segments_go_first_when_there_is_no_room(void **state)
     (void)state;
     struct source source = source_make();
     source.limit = 200 * MIB;
-    tarn_pool *pool = pool_of_source(&source, (tarn_pool_options){.sizes = SIZES(.max_split = 40 * MIB)});
-    void *small = alloc_in(pool, own, 30 * MIB), *a = alloc_in(pool, own, 60 * MIB), *b = alloc_in(pool, own, 80 * MIB);
+    tarn_pool *pool =
+        pool_of_source(&source, (tarn_pool_options){.sizes = SIZES(.max_split = 40 * MIB)});
+    void *small = alloc_in(pool, own, 30 * MIB), *a = alloc_in(pool, own, 60 * MIB),
+         *b = alloc_in(pool, own, 80 * MIB);
     OK(tarn_free(small));
     OK(tarn_free(a));
     OK(tarn_free(b));
-    void *wide = alloc_in(pool, own, 110 * MIB); /* of 30 left and 60 or 80 more: both large ones, not the small one */
+    void *wide = alloc_in(pool, own, 110 * MIB); /* of 30 left and 60 or 80 more: both large ones,
+                                                    not the small one */
     CHECK(source.frees == 2 && source.live == 140 * MIB);
     OK(tarn_free(wide));
     OK(tarn_pool_release(pool));
@@ -529,9 +548,10 @@ static void requests_are_rounded_to_a_part_of_their_power_of_two(void **state)
     nothing_is_left(0);
 }
 
-/* Graphs ---------------------------------------------------------------------------------------------------------- */
+/* Graphs --------------------------------------------------------------------------------------- */
 
-/* The sizes and numbers of PyTorch's test of graph memory: up to three blocks live at a time, one in the end. */
+/* The sizes and numbers of PyTorch's test of graph memory: up to three blocks live at a time, one
+ * in the end. */
 static void a_graphs_pool_has_pytorchs_numbers(void **state)
 {
     (void)state;
@@ -548,7 +568,8 @@ static void a_graphs_pool_has_pytorchs_numbers(void **state)
         {10 * MIB + 512, 3, 12 * MIB, true},
     };
     for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
-        tarn_pool *pool = pool_with((tarn_pool_options){.segments = i % 2 ? TARN_SEGMENTS_EXACT : TARN_SEGMENTS_PLAIN});
+        tarn_pool *pool = pool_with(
+            (tarn_pool_options){.segments = i % 2 ? TARN_SEGMENTS_EXACT : TARN_SEGMENTS_PLAIN});
         size_t size = rows[i / 2].size;
         void *graph = NULL, *a, *b, *c;
         OK(tarn_pool_capture_begin(pool, own, TARN_CAPTURE_GLOBAL));
@@ -566,12 +587,14 @@ static void a_graphs_pool_has_pytorchs_numbers(void **state)
         int class = rows[i / 2].large ? LARGE : SMALL;
         CHECK(stats.segment[0].current == rows[i / 2].segments &&
               stats.segment[class].current == stats.segment[0].current);
-        CHECK(stats.reserved_bytes[class].current == rows[i / 2].segments * (int64_t)rows[i / 2].segment);
+        CHECK(stats.reserved_bytes[class].current ==
+              rows[i / 2].segments * (int64_t)rows[i / 2].segment);
         CHECK(stats.active[class].current == 1 && stats.active_bytes[0].current == (int64_t)size);
         CHECK(stats.num_device_alloc == rows[i / 2].segments && stats.num_device_free == 0);
         OK(tarn_pool_release(pool));
         OK(tarn_device_trim(0, 0));
-        CHECK(stats_of(0).segment[0].current == rows[i / 2].segments); /* the graph's, live or not */
+        /* The graph's, live or not */
+        CHECK(stats_of(0).segment[0].current == rows[i / 2].segments);
         CHECK(driver->graph_destroy(0, graph) == TARN_OK);
         memset(a, 1, size);
         OK(tarn_free(a));
@@ -587,7 +610,7 @@ static void suspension_is_for_virtual_memory(void **state)
     OK(tarn_pool_release(pool));
 }
 
-/* Who is told, and what stays ---------------------------------------------------------------------------------------- */
+/* Who is told, and what stays ------------------------------------------------------------------ */
 
 static struct {
     int mapped, unmapping;
@@ -621,7 +644,8 @@ static void observers_hear_of_segments_and_pins_keep_them(void **state)
     tarn_mapping range = {0};
     OK(tarn_mapping_get(block + MIB, &range));
     CHECK(told.mapped == 1 && told.last.bytes == 20 * MIB && told.last.address == block);
-    CHECK(range.bytes == 20 * MIB && range.address == block && range.generation == told.last.generation);
+    CHECK(range.bytes == 20 * MIB && range.address == block &&
+          range.generation == told.last.generation);
     tarn_share *share = NULL;
     GIVES(tarn_export(block, &share), TARN_ERROR_NOT_SUPPORTED);
     OK(tarn_anchor(block + MIB, MIB));
@@ -642,7 +666,7 @@ static void observers_hear_of_segments_and_pins_keep_them(void **state)
     nothing_is_left(0);
 }
 
-/* Virtual and plain memory side by side ---------------------------------------------------------------------------- */
+/* Virtual and plain memory side by side -------------------------------------------------------- */
 
 static void what_lies_idle_in_one_kind_of_memory_makes_room_for_the_other(void **state)
 {

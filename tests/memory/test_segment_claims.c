@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Allocators of a caller's that give segments where tarn has memory: refused, given back once, and nothing is lost. */
+/* Allocators of a caller's that give segments where tarn has memory: refused, given back once, and
+ * nothing is lost. */
 #include "base/pages.h"
 #include "memory/pool/pool.h"
 #include "support/host.h"
@@ -29,7 +30,8 @@ struct giver {
     int allocs, frees;
     void *freed;
     size_t freed_size;
-    tarn_pool *next; /* that allocates from within the free, where its allocator has the same addresses then */
+    tarn_pool *next; /* that allocates from within the free, where its allocator has the same
+                        addresses then */
     void *block;     /* that it was given */
 };
 
@@ -58,8 +60,10 @@ static tarn_pool *pool_of_giver(struct giver *giver)
     return pool_with((tarn_pool_options){.allocator = &allocator});
 }
 
-/* The request fails, the text names the allocator and what it gave, and the allocator has that back once. */
-static void gives_wrong(struct giver *giver, tarn_pool *pool, uintptr_t at, tarn_status status, const char *why)
+/* The request fails, the text names the allocator and what it gave, and the allocator has that back
+ * once. */
+static void gives_wrong(struct giver *giver, tarn_pool *pool, uintptr_t at, tarn_status status,
+                        const char *why)
 {
     char name[100], where[32];
     tarn_pool_id id;
@@ -67,12 +71,14 @@ static void gives_wrong(struct giver *giver, tarn_pool *pool, uintptr_t at, tarn
     int frees = giver->frees, allocs = giver->allocs;
     giver->at = at;
     id = pool_info_of(pool).id;
-    (void)snprintf(name, sizeof name, "the allocator of pool (%llu, %llu) gave a segment of 31457280 bytes",
+    (void)snprintf(name, sizeof name,
+                   "the allocator of pool (%llu, %llu) gave a segment of 31457280 bytes",
                    (unsigned long long)id.first, (unsigned long long)id.second);
     (void)snprintf(where, sizeof where, "%#zx", (size_t)at);
     tarn_stats before = stats_of(0);
     GIVES(tarn_pool_alloc(pool, own, 30 * MIB, &pointer), status);
-    CHECK(strstr(tarn_last_error(), name) && strstr(tarn_last_error(), where) && strstr(tarn_last_error(), why));
+    CHECK(strstr(tarn_last_error(), name) && strstr(tarn_last_error(), where) &&
+          strstr(tarn_last_error(), why));
     CHECK(pointer == &name && giver->allocs == allocs + 1 && giver->frees == frees + 1);
     CHECK((uintptr_t)giver->freed == at && giver->freed_size == 30 * MIB);
     tarn_stats after = stats_of(0), mine = pool_stats_of(pool);
@@ -92,7 +98,8 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
     gives_wrong(&giver, pool, (uintptr_t)0 - 30 * MIB - 512, TARN_ERROR_NOT_SUPPORTED, "48 bits");
     gives_wrong(&giver, pool, ((uintptr_t)1 << 48) - MIB, TARN_ERROR_NOT_SUPPORTED, "48 bits");
     gives_wrong(&giver, pool, (uintptr_t)0xffff800000000000, TARN_ERROR_NOT_SUPPORTED, "48 bits");
-    gives_wrong(&giver, pool, (uintptr_t)0x300000000100, TARN_ERROR_DRIVER, "not a multiple of 512");
+    gives_wrong(&giver, pool, (uintptr_t)0x300000000100, TARN_ERROR_DRIVER,
+                "not a multiple of 512");
 
     /* Another's segment: from before, inside, at both ends, around. */
     void *block = NULL;
@@ -107,7 +114,8 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
     void *drivers = alloc_in(plain, own, 30 * MIB);
     gives_wrong(&giver, pool, (uintptr_t)drivers - MIB, TARN_ERROR_DRIVER, segment);
 
-    /* Addresses of virtual memory, mapped or not, and what reaches into them; imports have some of these. */
+    /* Addresses of virtual memory, mapped or not, and what reaches into them; imports have some of
+     * these. */
     const struct arena *arena = arena_if_used(0);
     static const char virtual[] = "where tarn has other memory";
     gives_wrong(&giver, pool, arena->base, TARN_ERROR_DRIVER, virtual);
@@ -119,7 +127,8 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
     OK(tarn_pinned_alloc(TARN_STREAM_CURRENT, 3 * MIB, &pinned));
     uintptr_t near = (uintptr_t)pinned & ~(uintptr_t)511;
     gives_wrong(&giver, pool, near, TARN_ERROR_DRIVER, "where tarn has pinned memory");
-    gives_wrong(&giver, pool, near - 30 * MIB + 1024, TARN_ERROR_DRIVER, "where tarn has pinned memory");
+    gives_wrong(&giver, pool, near - 30 * MIB + 1024, TARN_ERROR_DRIVER,
+                "where tarn has pinned memory");
     OK(tarn_pinned_free(pinned));
 
     /* What only touches is right. */
@@ -143,7 +152,8 @@ static void a_segment_must_have_addresses_that_nobody_else_has(void **state)
     OK(tarn_pinned_trim(0));
 }
 
-/* Holds one thread's segment on its way: there already, and not yet in its heap; or out of that, and not yet given back. */
+/* Holds one thread's segment on its way: there already, and not yet in its heap; or out of that,
+ * and not yet given back. */
 static struct {
     sem_t there, go_on;
     pthread_t thread;
@@ -188,7 +198,8 @@ static void of_two_segments_that_overlap_at_once_one_is_refused(void **state)
     CHECK(pthread_create(&thread, NULL, grow, one) == 0);
     sem_wait(&on_its_way.there);
     gives_wrong(&second, two, second.at, TARN_ERROR_DRIVER, "where tarn has another segment");
-    GIVES(tarn_free((char *)first.at + MIB), TARN_ERROR_DOUBLE_FREE); // NOLINT(performance-no-int-to-ptr)
+    GIVES(tarn_free((char *)first.at + MIB),
+          TARN_ERROR_DOUBLE_FREE); // NOLINT(performance-no-int-to-ptr)
     sem_post(&on_its_way.go_on);
     CHECK(pthread_join(thread, &block) == 0 && (uintptr_t)block == first.at && first.frees == 0);
     OK(tarn_observer_remove(observer));

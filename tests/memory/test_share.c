@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Memory between processes: this program runs itself again as the other side, with a socket that it inherits. What one writes
- * the other sees, whoever dies first; nothing that is not a share is imported; and no file stays open. */
+/* Memory between processes: this program runs itself again as the other side, with a socket that it
+ * inherits. What one writes the other sees, whoever dies first; nothing that is not a share is
+ * imported; and no file stays open. */
 #include "share_test.h"
 
 #include <setjmp.h>
@@ -19,7 +20,7 @@
 
 static tarn_stream own;
 
-/* ---- The other side ---------------------------------------------------------------------------------------------- */
+/* ---- The other side ---- */
 
 /* Imports what comes and finds 5 in it, puts 9 there, says so, and waits for the end. */
 static void import_and_answer(int socket)
@@ -63,8 +64,8 @@ static void import_and_die(int socket)
     raise(SIGKILL);
 }
 
-/* Imports each share that comes, and answers with what its first byte is and whether it got the pointer before, until the other side
- * closes. */
+/* Imports each share that comes, and answers with what its first byte is and whether it got the
+ * pointer before, until the other side closes. */
 static void import_and_compare(int socket)
 {
     void *before = NULL;
@@ -97,8 +98,11 @@ static const struct {
     const char *name;
     void (*play)(int socket);
 } roles[] = {
-    {"import_and_answer", import_and_answer},   {"export_and_die", export_and_die}, {"import_and_die", import_and_die},
-    {"import_and_compare", import_and_compare}, {"import_many", import_many},
+    {"import_and_answer", import_and_answer},
+    {"export_and_die", export_and_die},
+    {"import_and_die", import_and_die},
+    {"import_and_compare", import_and_compare},
+    {"import_many", import_many},
 };
 
 static int play(const char *name, int socket)
@@ -111,7 +115,7 @@ static int play(const char *name, int socket)
     return 0;
 }
 
-/* ---- Between processes ------------------------------------------------------------------------------------------- */
+/* ---- Between processes ---- */
 
 static void what_one_writes_the_other_sees(void **state)
 {
@@ -126,7 +130,8 @@ static void what_one_writes_the_other_sees(void **state)
         struct side side = start_side("import_and_answer", i % 2 ? SOCK_STREAM : SOCK_SEQPACKET);
         tarn_share *share = export_of(block);
         tarn_share_info info = info_of(share);
-        CHECK(info.bytes == size && info.mapped >= info.offset + info.bytes && info.generation != 0);
+        CHECK(info.bytes == size && info.mapped >= info.offset + info.bytes &&
+              info.generation != 0);
         CHECK(info.mapped % (2 * MIB) == 0 && info.pieces > 0);
         OK(tarn_share_send(side.socket, share));
         OK(tarn_share_close(share));
@@ -199,8 +204,8 @@ static void a_share_can_be_sent_on(void **state)
     nothing_is_left(0);
 }
 
-/* Memory that goes back to the device, and other memory that comes to the same address: the importer must not be given what it had
- * mapped before (pytorch/pytorch#198305). */
+/* Memory that goes back to the device, and other memory that comes to the same address: the
+ * importer must not be given what it had mapped before (pytorch/pytorch#198305). */
 static void an_address_that_is_mapped_anew_is_other_memory(void **state)
 {
     (void)state;
@@ -220,7 +225,8 @@ static void an_address_that_is_mapped_anew_is_other_memory(void **state)
         first = block;
         OK(tarn_share_send(side.socket, share));
         OK(tarn_share_close(share));
-        hear(side.socket, (char)((i % 2 ? 'a' : 'A') + i)); /* the same memory at the same pointer, every second time */
+        /* The same memory at the same pointer, every second time */
+        hear(side.socket, (char)((i % 2 ? 'a' : 'A') + i));
         OK(tarn_free(block));
         if (i % 2)
             OK(tarn_device_trim(0, 0));
@@ -247,7 +253,7 @@ static void a_thousand_exports_leave_no_file_open(void **state)
     nothing_is_left(0);
 }
 
-/* ---- In one process ---------------------------------------------------------------------------------------------- */
+/* ---- In one process ---- */
 
 static void what_is_exported_stays_where_it_is(void **state)
 {
@@ -328,7 +334,8 @@ static void an_import_is_not_a_block(void **state)
     GIVES(tarn_anchor(seen, 1), TARN_ERROR_INVALID_POINTER);
     GIVES(tarn_export(seen, &(tarn_share *){NULL}), TARN_ERROR_INVALID_POINTER);
     OK(tarn_pointer_info_get(seen + 1000, &info));
-    CHECK(info.imported && info.base == seen && info.usable_size == usable_size(block) && info.device == 1);
+    CHECK(info.imported && info.base == seen && info.usable_size == usable_size(block) &&
+          info.device == 1);
     OK(tarn_pointer_info_get(block, &info));
     CHECK(!info.imported && info.base == block);
     GIVES(tarn_import_close(seen + 512), TARN_ERROR_INVALID_POINTER);
@@ -364,7 +371,8 @@ static void peers_reach_imports_made_before_and_after(void **state)
     nothing_is_left(1);
 }
 
-/* Where only a pool's memory is exportable, pieces of either kind serve the other only as room at the driver. */
+/* Where only a pool's memory is exportable, pieces of either kind serve the other only as room at
+ * the driver. */
 static void a_pool_of_another_kind_than_the_default(void **state)
 {
     (void)state;
@@ -384,7 +392,8 @@ static void a_pool_of_another_kind_than_the_default(void **state)
     OK(tarn_import_close(seen));
     OK(tarn_share_close(share));
 
-    OK(tarn_free(plain)); /* the pool needs room where the default pool has memory of another kind */
+    OK(tarn_free(plain)); /* the pool needs room where the default pool has memory of another
+                             kind */
     OK(tarn_pool_alloc(pool, stream, DEVICE / 2, &more));
     share = export_of(more);
     GIVES(tarn_pool_suspend(pool, true), TARN_ERROR_BUSY);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Shares that are refused, and calls on shares that fail: whatever arrives, and whatever does not work, leaves nothing mapped and
- * no file open. */
+/* Shares that are refused, and calls on shares that fail: whatever arrives, and whatever does not
+ * work, leaves nothing mapped and no file open. */
 #include "share_test.h"
 
 #include "base/pages.h"
@@ -32,7 +32,8 @@ struct wire {
     } chunk;
 };
 
-static void send_forged(int socket, const struct wire *wire, size_t bytes, const int *files, int count)
+static void send_forged(int socket, const struct wire *wire, size_t bytes, const int *files,
+                        int count)
 {
     union {
         struct cmsghdr header;
@@ -57,7 +58,8 @@ static void send_forged(int socket, const struct wire *wire, size_t bytes, const
 }
 
 /* Sends what is no share, and tries to import it. Gives the status of what refused it. */
-static tarn_status try_forged(int type, const struct wire *wire, size_t bytes, const int *files, int count)
+static tarn_status try_forged(int type, const struct wire *wire, size_t bytes, const int *files,
+                              int count)
 {
     int ends[2], before = open_files();
     tarn_share *share = NULL;
@@ -102,27 +104,34 @@ static void what_is_no_share_is_refused(void **state)
         int type = types[t];
         OK(try_forged(type, &right, sizeof right, files, count));
         for (size_t bytes = 1; bytes < sizeof right; bytes += 7) /* cut off */
-            CHECK(
-                try_forged(type, &right, bytes, files, count) ==
-                (type == SOCK_STREAM || bytes == sizeof right.head ? TARN_ERROR_SYSTEM : TARN_ERROR_INVALID_ARGUMENT));
+            CHECK(try_forged(type, &right, bytes, files, count) ==
+                  (type == SOCK_STREAM || bytes == sizeof right.head
+                       ? TARN_ERROR_SYSTEM
+                       : TARN_ERROR_INVALID_ARGUMENT));
         for (int more = 0; more < 200; more++) { /* another number of files */
             if (more == count)
                 continue;
             tarn_status status = try_forged(type, &right, sizeof right, files, more);
-            CHECK(status == TARN_ERROR_INVALID_ARGUMENT || (status == TARN_ERROR_SYSTEM && more > 128));
+            CHECK(status == TARN_ERROR_INVALID_ARGUMENT ||
+                  (status == TARN_ERROR_SYSTEM && more > 128));
         }
         for (size_t at = 0; at < sizeof right; at++) { /* each byte that means something, changed */
             if (at >= sizeof right.head + 16 + (size_t)count * 8)
                 break;
-            bool names = at >= offsetof(struct share_head, id) && at < offsetof(struct share_head, device);
-            bool number = at >= offsetof(struct share_head, device) && at < offsetof(struct share_head, driver);
-            bool unused = at >= offsetof(struct share_head, driver) + sizeof "host" && at < sizeof right.head;
-            bool size = at >= offsetof(struct share_head, bytes) && at < offsetof(struct share_head, mapped);
+            bool names =
+                at >= offsetof(struct share_head, id) && at < offsetof(struct share_head, device);
+            bool number = at >= offsetof(struct share_head, device) &&
+                          at < offsetof(struct share_head, driver);
+            bool unused =
+                at >= offsetof(struct share_head, driver) + sizeof "host" && at < sizeof right.head;
+            bool size = at >= offsetof(struct share_head, bytes) &&
+                        at < offsetof(struct share_head, mapped);
             for (unsigned bit = 0; bit < 8; bit++) {
                 wrong = right;
                 ((unsigned char *)&wrong)[at] ^= (unsigned char)(1u << bit);
                 tarn_status status = try_forged(type, &wrong, sizeof wrong, files, count);
-                if (names || number || unused || size) /* says nothing of the pieces, or still lies in them */
+                if (names || number || unused || size) /* says nothing of the pieces, or still lies
+                                                          in them */
                     continue;
                 CHECK(status == TARN_ERROR_INVALID_ARGUMENT || status == TARN_ERROR_NOT_SUPPORTED ||
                       status == TARN_ERROR_SYSTEM);
@@ -138,11 +147,13 @@ static void what_is_no_share_is_refused(void **state)
     int wrong_files[200];
     memcpy(wrong_files, files, sizeof files);
     wrong_files[count - 1] = little->parts[0].file;
-    CHECK(try_forged(SOCK_STREAM, &right, sizeof right, wrong_files, count) == TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(try_forged(SOCK_STREAM, &right, sizeof right, wrong_files, count) ==
+          TARN_ERROR_INVALID_ARGUMENT);
     int ends[2];
     CHECK(pipe(ends) == 0);
     wrong_files[count - 1] = ends[0];
-    CHECK(try_forged(SOCK_STREAM, &right, sizeof right, wrong_files, count) == TARN_ERROR_INVALID_ARGUMENT);
+    CHECK(try_forged(SOCK_STREAM, &right, sizeof right, wrong_files, count) ==
+          TARN_ERROR_INVALID_ARGUMENT);
     close(ends[0]);
     close(ends[1]);
     verify(0);
@@ -201,7 +212,8 @@ static void wrong_arguments_are_refused(void **state)
     nothing_is_left(0);
 }
 
-/* Half a head, byte by byte, and a peer that reads nothing: each in time for a call of the system, and none for the share. */
+/* Half a head, byte by byte, and a peer that reads nothing: each in time for a call of the system,
+ * and none for the share. */
 static void *drip(void *socket)
 {
     const char bytes[40] = "1trshare";
@@ -245,7 +257,7 @@ static void a_time_limit_is_for_the_whole_share(void **state)
     nothing_is_left(0);
 }
 
-/* ---- Failures ---------------------------------------------------------------------------------------------------- */
+/* ---- Failures ---- */
 
 /* Exports, sends, receives, imports and closes; what fails leaves nothing. */
 static tarn_status go_round(void *block)
@@ -300,13 +312,15 @@ static void each_failure_leaves_nothing(void **state)
         }
         CHECK(injected >= (host ? 5 : 8));
     }
-    static const enum driver_call maps[] = {DRIVER_CALL_import, DRIVER_CALL_map, DRIVER_CALL_set_access};
+    static const enum driver_call maps[] = {DRIVER_CALL_import, DRIVER_CALL_map,
+                                            DRIVER_CALL_set_access};
     for (int i = 0; i < 3; i++) { /* what was imported by then is gone at once */
         OK(tarn_host_fail_set((int)maps[i], 1, false, TARN_ERROR_DRIVER));
         GIVES(go_round(block), TARN_ERROR_DRIVER);
         CHECK(open_files() == files && ledger_of(1).mapped == 0);
     }
-    for (uint64_t nth = 1, hits = 1; hits; nth++) { /* and from then on for ever, unmaps and releases too */
+    /* And from then on for ever, unmaps and releases too */
+    for (uint64_t nth = 1, hits = 1; hits; nth++) {
         OK(tarn_host_fail_set(-1, nth, true, TARN_ERROR_DRIVER));
         tarn_share *share = NULL;
         void *pointer = NULL;
@@ -336,7 +350,8 @@ static void *import_run(void *argument)
     (void)argument;
     for (int i = 0; i < 300; i++) {
         void *pointer = NULL;
-        if (tarn_import(contended, 1, &pointer) || *(volatile char *)pointer != 3 || tarn_import_close(pointer))
+        if (tarn_import(contended, 1, &pointer) || *(volatile char *)pointer != 3 ||
+            tarn_import_close(pointer))
             return NULL;
     }
     return &contended;
@@ -373,8 +388,10 @@ static int start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_arguments_are_refused), cmocka_unit_test(a_time_limit_is_for_the_whole_share),
-        cmocka_unit_test(what_is_no_share_is_refused), cmocka_unit_test(each_failure_leaves_nothing),
+        cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(a_time_limit_is_for_the_whole_share),
+        cmocka_unit_test(what_is_no_share_is_refused),
+        cmocka_unit_test(each_failure_leaves_nothing),
         cmocka_unit_test(threads_import_the_same),
     };
     return cmocka_run_group_tests(tests, start, NULL);

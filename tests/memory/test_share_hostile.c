@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Shares that were made by hand, to deceive who imports them: well formed as messages, with files that are not what they say. Each case
- * runs in a process of its own; what is refused leaves no file open and nothing mapped. */
+/* Shares that were made by hand, to deceive who imports them: well formed as messages, with files
+ * that are not what they say. Each case runs in a process of its own; what is refused leaves no
+ * file open and nothing mapped. */
 #include "memory/share/share.h"
 #include "memory/share_test.h"
 
@@ -49,10 +50,14 @@ static tarn_share *received(const struct share_head *head, int file)
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(sizeof(int))];
-    } rights = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
+    } rights = {.header = {.cmsg_level = SOL_SOCKET,
+                           .cmsg_type = SCM_RIGHTS,
+                           .cmsg_len = CMSG_LEN(sizeof(int))}};
     struct iovec all = {&chunk, sizeof chunk};
-    struct msghdr message = {
-        .msg_iov = &all, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights.room};
+    struct msghdr message = {.msg_iov = &all,
+                             .msg_iovlen = 1,
+                             .msg_control = &rights,
+                             .msg_controllen = sizeof rights.room};
     memcpy(CMSG_DATA(&rights.header), &file, sizeof file);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     CHECK(send(ends[0], head, sizeof *head, 0) == sizeof *head);
@@ -84,7 +89,8 @@ static void refused(int file, const char *part)
     close(file);
 }
 
-/* Files that come with a share and are none of it are closed; those that could not come are said to be lost. */
+/* Files that come with a share and are none of it are closed; those that could not come are said to
+ * be lost. */
 static void more_files_than_a_share_has(void)
 {
     enum { SENT = 150 };
@@ -93,11 +99,14 @@ static void more_files_than_a_share_has(void)
     union {
         struct cmsghdr header;
         char room[CMSG_SPACE(SENT * sizeof(int))];
-    } rights = {
-        .header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(SENT * sizeof(int))}};
+    } rights = {.header = {.cmsg_level = SOL_SOCKET,
+                           .cmsg_type = SCM_RIGHTS,
+                           .cmsg_len = CMSG_LEN(SENT * sizeof(int))}};
     struct iovec all = {&chunk, sizeof chunk};
-    struct msghdr message = {
-        .msg_iov = &all, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights.room};
+    struct msghdr message = {.msg_iov = &all,
+                             .msg_iovlen = 1,
+                             .msg_control = &rights,
+                             .msg_controllen = sizeof rights.room};
     struct rlimit before, less;
     int ends[2], files[SENT];
     host_start_with(1, 64 * MIB);
@@ -108,13 +117,15 @@ static void more_files_than_a_share_has(void)
     memcpy(CMSG_DATA(&rights.header), files, sizeof files);
     int open = open_files();
     tarn_share *share = NULL;
-    CHECK(send(ends[0], &head, sizeof head, 0) == sizeof head && sendmsg(ends[0], &message, 0) == sizeof chunk);
+    CHECK(send(ends[0], &head, sizeof head, 0) == sizeof head &&
+          sendmsg(ends[0], &message, 0) == sizeof chunk);
     GIVES(tarn_share_receive(ends[1], &share), TARN_ERROR_SYSTEM);
     CHECK(strstr(tarn_last_error(), "files were lost") && open_files() == open);
 
     rights.header.cmsg_len = CMSG_LEN(sizeof(int)); /* one, for which there is no room */
     message.msg_controllen = CMSG_SPACE(sizeof(int));
-    CHECK(send(ends[0], &head, sizeof head, 0) == sizeof head && sendmsg(ends[0], &message, 0) == sizeof chunk);
+    CHECK(send(ends[0], &head, sizeof head, 0) == sizeof head &&
+          sendmsg(ends[0], &message, 0) == sizeof chunk);
     CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
     less = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
     CHECK(setrlimit(RLIMIT_NOFILE, &less) == 0);
@@ -142,10 +153,13 @@ static void files_that_are_no_pieces_are_refused(void)
     refused(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), sealed);
     refused(open("/", O_PATH | O_CLOEXEC), "host import");
     refused(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), sealed);
-    refused(sealed_file(GRANULE, 0, F_SEAL_GROW), sealed);                  /* could shrink under a mapping */
-    refused(sealed_file(GRANULE / 2, 0, F_SEAL_SHRINK), "bytes, and");      /* ends before it should */
-    refused(sealed_file(2 * GRANULE, 0, F_SEAL_SHRINK), "bytes, and");      /* shows more */
-    refused(sealed_file(GRANULE, 0, F_SEAL_SHRINK | F_SEAL_WRITE), sealed); /* cannot be written to */
+    /* Could shrink under a mapping */
+    refused(sealed_file(GRANULE, 0, F_SEAL_GROW), sealed);
+    /* Ends before it should */
+    refused(sealed_file(GRANULE / 2, 0, F_SEAL_SHRINK), "bytes, and");
+    refused(sealed_file(2 * GRANULE, 0, F_SEAL_SHRINK), "bytes, and"); /* shows more */
+    /* Cannot be written to */
+    refused(sealed_file(GRANULE, 0, F_SEAL_SHRINK | F_SEAL_WRITE), sealed);
     char path[64];
     int file = sealed_file(GRANULE, 0, F_SEAL_SHRINK);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
@@ -161,7 +175,8 @@ static void files_of_huge_pages_are_refused(void)
     int file = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
     if (file < 0 && (errno == ENOSYS || errno == ENODEV || errno == EINVAL || errno == EPERM))
         return; /* a kernel without them has nothing that could be sent */
-    CHECK(file >= 0 && ftruncate(file, GRANULE) == 0 && fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    CHECK(file >= 0 && ftruncate(file, GRANULE) == 0 &&
+          fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
     refused(file, "it is not a memfd of a sealed size");
 }
 
@@ -171,9 +186,11 @@ static void a_share_that_says_the_same_is_other_memory(void)
     const struct share_head head = head_of(GRANULE);
     char *first = NULL, *again = NULL, *other = NULL;
     host_start_with(1, 64 * MIB);
-    int honest = sealed_file(GRANULE, 0, F_SEAL_SHRINK), forged = sealed_file(GRANULE, 0, F_SEAL_SHRINK);
+    int honest = sealed_file(GRANULE, 0, F_SEAL_SHRINK),
+        forged = sealed_file(GRANULE, 0, F_SEAL_SHRINK);
     CHECK(pwrite(honest, "honest", 6, 0) == 6 && pwrite(forged, "forged", 6, 0) == 6);
-    tarn_share *shares[] = {received(&head, honest), received(&head, forged), received(&head, honest)};
+    tarn_share *shares[] = {received(&head, honest), received(&head, forged),
+                            received(&head, honest)};
     OK(tarn_import(shares[0], 0, (void **)&first));
     OK(tarn_import(shares[1], 0, (void **)&other));
     OK(tarn_import(shares[2], 0, (void **)&again));
@@ -210,7 +227,7 @@ static void an_import_outlives_what_its_sender_does(void)
     nothing_is_left(0);
 }
 
-/* ---- Pools ------------------------------------------------------------------------------------------------------- */
+/* ---- Pools ---- */
 
 struct pool_chunk { /* as wire.c sends it */
     uint64_t magic;
@@ -245,7 +262,8 @@ static void send_with(int socket, const void *bytes, size_t size, const int *fil
     CHECK(sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)size);
 }
 
-/* Sends it, at most `bytes` of it, and imports what comes. What is refused, here or at the end, leaves nothing. */
+/* Sends it, at most `bytes` of it, and imports what comes. What is refused, here or at the end,
+ * leaves nothing. */
 static tarn_status try_pool(const struct pool_wire *wire, size_t bytes)
 {
     int ends[2], before = open_files();
@@ -292,7 +310,8 @@ static struct pool_wire right_pool(void)
 static void is_damaged(const struct pool_wire *wire)
 {
     tarn_status status = try_pool(wire, sizeof wire->head + sizeof wire->chunk);
-    CHECK(status == TARN_ERROR_INVALID_ARGUMENT || status == TARN_ERROR_NOT_SUPPORTED || status == TARN_ERROR_SYSTEM);
+    CHECK(status == TARN_ERROR_INVALID_ARGUMENT || status == TARN_ERROR_NOT_SUPPORTED ||
+          status == TARN_ERROR_SYSTEM);
 }
 
 #define WRONG(change)              \
@@ -342,8 +361,9 @@ static void pools_that_are_damaged_are_refused(void)
     WRONG(w.chunk.parts[1].generation = 0);
     WRONG(w.chunk.parts[1].has_file = 2);
     WRONG(w.chunk.parts[1].has_file = UINT64_MAX);
-    WRONG(w.chunk.parts[1].has_file = 0; w.chunk_files = 1);     /* for one who has it */
-    for (size_t at = 0; at < sizeof wire.head + 16 + 64; at++) { /* whatever it means, it leaves nothing */
+    WRONG(w.chunk.parts[1].has_file = 0; w.chunk_files = 1); /* for one who has it */
+    /* Whatever it means, it leaves nothing */
+    for (size_t at = 0; at < sizeof wire.head + 16 + 64; at++) {
         struct pool_wire w = wire;
         ((unsigned char *)&w)[at] ^= (unsigned char)(1U << at % 8);
         (void)try_pool(&w, all);
@@ -353,8 +373,8 @@ static void pools_that_are_damaged_are_refused(void)
     int pipes[2];
     CHECK(pipe(pipes) == 0);
     WRONG(w.files[1] = pipes[0]);
-    WRONG(w.files[1] = sealed_file(2 * GRANULE, 0, F_SEAL_SHRINK); is_damaged(&w); close(w.files[1]);
-          w.files[1] = pipes[1]);
+    WRONG(w.files[1] = sealed_file(2 * GRANULE, 0, F_SEAL_SHRINK); is_damaged(&w);
+          close(w.files[1]); w.files[1] = pipes[1]);
 
     /* Files that are no boards. */
     WRONG(w.board = pipes[0]);
@@ -385,7 +405,8 @@ static void a_board_is_the_exporters_to_write(void)
     CHECK((fcntl(board, F_GETFL) & O_ACCMODE) == O_RDONLY); /* what comes with a share */
     struct stat about;
     CHECK(fstat(board, &about) == 0 && (about.st_mode & 0777) == 0444);
-    CHECK(fchmod(board, 0600) == 0 && (board = open(path, O_RDWR | O_CLOEXEC)) >= 0); /* the same user may */
+    /* The same user may */
+    CHECK(fchmod(board, 0600) == 0 && (board = open(path, O_RDWR | O_CLOEXEC)) >= 0);
     CHECK(ftruncate(board, 0) == -1 && errno == EPERM);
     if (fcntl(board, F_GET_SEALS) & 0x10) /* F_SEAL_FUTURE_WRITE, which old kernels do not have */
         CHECK(pwrite(board, other, sizeof other, 16) == -1 && errno == EPERM);

@@ -38,7 +38,8 @@ static void it_names_free_memory_and_its_fragmentation(void)
     begin();
     void *blocks[8];
     for (int i = 0; i < 8; i++)
-        blocks[i] = alloc_on(stream, 60 * MIB + 512); /* a piece too many for the device to have 64 MiB besides */
+        blocks[i] = alloc_on(stream, 60 * MIB + 512); /* a piece too many for the device to have 64
+                                                         MiB besides */
     for (int i = 0; i < 8; i += 2)
         OK(tarn_free(blocks[i]));
     refused(400 * MIB);
@@ -66,7 +67,8 @@ static void a_limit_is_the_remedy_only_where_it_was_in_the_way(void)
     OK(tarn_device_limit_set(0, 64 * MIB));
     refused(100 * MIB);
     SAYS("(the limit is 64 MiB)");
-    SAYS("What helps: a higher limit (tarn_device_limit_set(), limit_mb) would have let it through.");
+    SAYS("What helps: a higher limit (tarn_device_limit_set(), limit_mb) would have let it "
+         "through.");
     OK(tarn_device_limit_set(0, 500 * MIB));
     void *most = alloc_on(stream, 480 * MIB);
     refused(100 * MIB);
@@ -80,7 +82,8 @@ static void memory_that_waits_is_named_with_its_stream(void)
     char text[64];
     tarn_stream capturing = lease(0);
     void *block = alloc_on(stream, 300 * MIB);
-    OK(tarn_capture_begin(capturing, TARN_CAPTURE_RELAXED)); /* nothing can wait for what is in it */
+    /* Nothing can wait for what is in it */
+    OK(tarn_capture_begin(capturing, TARN_CAPTURE_RELAXED));
     OK(tarn_record_stream(block, capturing));
     OK(tarn_free(block));
     refused(400 * MIB);

@@ -19,13 +19,15 @@ static void every_size_to_64_kib_has_a_slot_that_is_large_enough_and_wastes_litt
     for (size_t size = 1; size <= SLAB_MOST; size++) {
         size_t slot = slab_slot_size(size);
         CHECK(slot >= size && slot % TARN_BLOCK_UNIT == 0 && slot <= SLAB_MOST);
-        CHECK(slot >= before);                               /* a larger size never has a smaller slot */
+        /* A larger size never has a smaller slot */
+        CHECK(slot >= before);
         CHECK(slot - size < 512 || slot - size <= slot / 8); /* a unit, or an eighth */
         CHECK(slab_slot_size(slot) == slot);                 /* a slot's size is its own class */
         struct request request = {size, size, TARN_BLOCK_UNIT, 0, false, false, 0};
         size_t span = slab_span_size(slab_class(size));
         CHECK(slab_serves(&request) && span % MAP_PAGE == 0);
-        CHECK(span / slot >= 8 && span / slot <= SLAB_SLOTS && span % slot <= span / 16 && span <= MIB);
+        CHECK(span / slot >= 8 && span / slot <= SLAB_SLOTS && span % slot <= span / 16 &&
+              span <= MIB);
         before = slot;
     }
     struct request large = {SLAB_MOST + 512, SLAB_MOST + 1, TARN_BLOCK_UNIT, 0, false, false, 0};
@@ -46,7 +48,8 @@ static void a_slab_serves_an_alignment_only_where_all_its_slots_have_it(void **s
 static void all_slots_of_a_size_are_distinct_aligned_and_wholly_usable(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {1, 512, 513, 1024, 3000, 4096, 8192, 8193, 9217, 20000, 33000, 57345, 65536};
+    static const size_t sizes[] = {1,    512,  513,   1024,  3000,  4096, 8192,
+                                   8193, 9217, 20000, 33000, 57345, 65536};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *blocks[300];
         size_t slot = slab_slot_size(sizes[i]);
@@ -107,7 +110,8 @@ static void what_lies_behind_the_last_slot_is_not_a_block(void **state)
     (void)state;
     /* 65,536 bytes / 3 slots and the like: sizes whose slabs have an unused end */
     for (size_t size = 512; size <= SLAB_MOST; size += 512) {
-        size_t span = slab_span_size(slab_class(size)), slot = slab_slot_size(size), end = span / slot * slot;
+        size_t span = slab_span_size(slab_class(size)), slot = slab_slot_size(size),
+               end = span / slot * slot;
         if (end == span)
             continue;
         char *block = alloc_on(own, size); /* the first slot of a new slab */
@@ -131,7 +135,8 @@ static void random_small_blocks_keep_their_contents(void **state)
     for (int step = 0; step < 30000; step++) {
         size_t i = random_next(&random) % 1000;
         if (blocks[i].pointer) {
-            CHECK(blocks[i].pointer[0] == i % 256 && blocks[i].pointer[blocks[i].size - 1] == i % 256);
+            CHECK(blocks[i].pointer[0] == i % 256 &&
+                  blocks[i].pointer[blocks[i].size - 1] == i % 256);
             OK(tarn_free(blocks[i].pointer));
             blocks[i].pointer = NULL;
         } else {

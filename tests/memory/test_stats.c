@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The counters, with the meanings of torch.cuda.memory_stats(): requested as asked for, allocated in units of 512 B,
- * active until the memory can be used again, small up to 1 MiB. */
+/* The counters, with the meanings of torch.cuda.memory_stats(): requested as asked for, allocated
+ * in units of 512 B, active until the memory can be used again, small up to 1 MiB. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -48,7 +48,8 @@ static void one_byte_is_requested_as_1_and_allocated_as_512(void **state)
     OK(tarn_free(block));
     stats = stats_of(0);
     /* a peak may be low by what a thread has not published yet */
-    CHECK(stats.allocation[0].current == 0 && stats.allocation[0].allocated == 1 && stats.allocation[0].freed == 1);
+    CHECK(stats.allocation[0].current == 0 && stats.allocation[0].allocated == 1 &&
+          stats.allocation[0].freed == 1);
     CHECK(stats.requested_bytes[0].current == 0 && stats.requested_bytes[0].freed == 1);
     CHECK(stats.allocated_bytes[0].current == 0 && stats.allocated_bytes[0].freed == 512);
     CHECK(stats.active_bytes[0].current == 0 && stats.active_bytes[0].freed == 512);
@@ -82,7 +83,8 @@ static void blocks_up_to_1_mib_are_small_and_above_it_large(void **state)
     void *small = alloc_on(own, MIB), *large = alloc_on(own, MIB + 1);
     tarn_stats stats = stats_of(0);
     is(stats.allocated_bytes[TARN_STAT_SMALL_POOL], 1 << 20, 1 << 20, 1 << 20, 0);
-    is(stats.allocated_bytes[TARN_STAT_LARGE_POOL], (1 << 20) + 512, (1 << 20) + 512, (1 << 20) + 512, 0);
+    is(stats.allocated_bytes[TARN_STAT_LARGE_POOL], (1 << 20) + 512, (1 << 20) + 512,
+       (1 << 20) + 512, 0);
     is(stats.requested_bytes[TARN_STAT_LARGE_POOL], (1 << 20) + 1, (1 << 20) + 1, (1 << 20) + 1, 0);
     is(stats.allocation[TARN_STAT_ALL], 2, 2, 2, 0);
     OK(tarn_free(small));
@@ -205,7 +207,8 @@ static void add_kind(const tarn_metadata_kind *kind, void *user)
 {
     struct kinds *kinds = user;
     CHECK(kind->size == sizeof *kind && kind->record_bytes > 0);
-    CHECK(kind->records >= 0 && (uint64_t)kind->bytes >= (uint64_t)kind->records * kind->record_bytes);
+    CHECK(kind->records >= 0 &&
+          (uint64_t)kind->bytes >= (uint64_t)kind->records * kind->record_bytes);
     kinds->bytes += kind->bytes;
     if (strcmp(kind->name, "tarn_event") == 0)
         kinds->events = kind->records;

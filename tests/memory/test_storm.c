@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The model of many threads: each does at random whatever the headers allow, with memory short, limits that change, streams that
- * are adopted and retired at full speed, and driver calls and host allocations that fail meanwhile. What is checked: no two live blocks
- * share a unit, a live block holds what its thread wrote, a free of a live block succeeds, only statuses come that may, and in the end
- * everything is at rest and nothing is left. */
+/* The model of many threads: each does at random whatever the headers allow, with memory short,
+ * limits that change, streams that are adopted and retired at full speed, and driver calls and host
+ * allocations that fail meanwhile. What is checked: no two live blocks share a unit, a live block
+ * holds what its thread wrote, a free of a live block succeeds, only statuses come that may, and in
+ * the end everything is at rest and nothing is left. */
 #include "support/shadow.h"
 #include "support/storm.h"
 
@@ -57,7 +58,8 @@ static void allocate(struct storm_worker *worker, struct storm_block *block)
         storm_begin_block(worker, block, start, size);
 }
 
-/* More small blocks of one size than a magazine holds, which this thread frees, or whoever comes next. */
+/* More small blocks of one size than a magazine holds, which this thread frees, or whoever comes
+ * next. */
 static void free_burst(struct burst *burst)
 {
     for (unsigned i = 0; burst && i < burst->count; i++) {
@@ -107,7 +109,8 @@ static void disturb(struct storm_worker *worker)
         OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
         break;
     case 3:
-        OK(tarn_device_limit_set(0, storm_below(worker, 2) ? TARN_NO_LIMIT : storm_below(worker, MEMORY)));
+        OK(tarn_device_limit_set(0, storm_below(worker, 2) ? TARN_NO_LIMIT
+                                                           : storm_below(worker, MEMORY)));
         break;
     case 4:
     case 5:
@@ -121,7 +124,9 @@ static void disturb(struct storm_worker *worker)
 
 static void work(struct storm_worker *worker, const struct storm_block *block)
 {
-    void *native = storm_below(worker, 2) ? worker->native : native_of(storm_shared[storm_below(worker, STORM_SHARED)]);
+    void *native = storm_below(worker, 2)
+                       ? worker->native
+                       : native_of(storm_shared[storm_below(worker, STORM_SHARED)]);
     (void)tarn_host_work(0, native, block->start, block->size, storm_below(worker, 3000));
 }
 
@@ -153,7 +158,8 @@ static void *storm(void *argument)
     return NULL;
 }
 
-/* Half of the threads do them twice: the thread that allocates next is another one, and takes over what caches the ended ones left. */
+/* Half of the threads do them twice: the thread that allocates next is another one, and takes over
+ * what caches the ended ones left. */
 static void *body(void *argument)
 {
     struct storm_worker *worker = argument;

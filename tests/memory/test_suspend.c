@@ -26,7 +26,8 @@ static tarn_pool *pool;
 static tarn_stream stream, second;
 static unsigned char *blocks[BLOCKS];
 static size_t sizes[BLOCKS];
-static size_t much; /* of one block, so that its contents travel in chunks; 0: all blocks are small */
+static size_t much; /* of one block, so that its contents travel in chunks; 0: all blocks are
+                       small */
 
 static tarn_pool_state state_of(void)
 {
@@ -59,7 +60,8 @@ static bool is_filled(int i)
     return true;
 }
 
-/* A pool with small and large blocks on two streams, every third of them free again, except the first. */
+/* A pool with small and large blocks on two streams, every third of them free again, except the
+ * first. */
 static void begin(void)
 {
     OK(tarn_pool_create(NULL, &pool));
@@ -97,10 +99,12 @@ static void end(void)
     OK(tarn_stream_return(second));
 }
 
-/* How work on a block that was freed, and waits, is hidden from code that asks whether it has ended. */
+/* How work on a block that was freed, and waits, is hidden from code that asks whether it has
+ * ended. */
 enum { NO_ANSWER, NO_MARK, UNKNOWN_CAPTURE, HIDINGS };
 
-/* A suspend takes no memory from under work, whatever hides it: it waits for that, or fails and the pool runs. */
+/* A suspend takes no memory from under work, whatever hides it: it waits for that, or fails and the
+ * pool runs. */
 static void what_freed_blocks_wait_for_is_waited_for(void **state)
 {
     (void)state;
@@ -126,7 +130,8 @@ static void what_freed_blocks_wait_for_is_waited_for(void **state)
         OK(hiding == NO_ANSWER ? tarn_free_after(block, event) : tarn_free(block));
         tarn_status status = tarn_pool_suspend(pool, false);
         const char *text = tarn_last_error();
-        CHECK(hiding != UNKNOWN_CAPTURE || (status == TARN_ERROR_CAPTURE && strstr(text, "captures")));
+        CHECK(hiding != UNKNOWN_CAPTURE ||
+              (status == TARN_ERROR_CAPTURE && strstr(text, "captures")));
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         if (hiding == UNKNOWN_CAPTURE) {
             OK(driver->capture_end(0, native_of(user), &graph));
@@ -149,7 +154,8 @@ static void the_memory_goes_and_comes_back_with_its_contents(void **state)
     int64_t live = stats_of(0).allocated_bytes[0].current;
     OK(tarn_pool_suspend(pool, true));
     CHECK(state_of() == TARN_POOL_KEPT && ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
-    CHECK(stats_of(0).reserved_bytes[0].current == 0 && stats_of(0).allocated_bytes[0].current == live);
+    CHECK(stats_of(0).reserved_bytes[0].current == 0 &&
+          stats_of(0).allocated_bytes[0].current == live);
     verify(0);
     void *all = alloc_on(stream, MEMORY); /* which others can have meanwhile */
     memset(all, 0xff, MEMORY);
@@ -167,7 +173,8 @@ static void the_memory_goes_and_comes_back_with_its_contents(void **state)
     end();
 }
 
-/* Fills the device from a pool of which only a thread scope is left when it ends, as this thread does: it cannot collect the pool. */
+/* Fills the device from a pool of which only a thread scope is left when it ends, as this thread
+ * does: it cannot collect the pool. */
 static void *fill_from_another_pool(void *argument)
 {
     (void)argument;
@@ -221,7 +228,8 @@ static void discarded_contents_leave_addresses_and_blocks(void **state)
     begin();
     uint64_t metadata = metadata_bytes();
     OK(tarn_pool_suspend(pool, false));
-    CHECK(state_of() == TARN_POOL_DISCARDED && metadata_bytes() <= metadata + 65536 && ledger_of(0).created == 0);
+    CHECK(state_of() == TARN_POOL_DISCARDED && metadata_bytes() <= metadata + 65536 &&
+          ledger_of(0).created == 0);
     OK(tarn_pool_resume(pool));
     for (int i = 0; i < BLOCKS; i++)
         if (blocks[i])
@@ -339,7 +347,8 @@ static void a_graph_runs_before_and_after(void **state)
     end();
 }
 
-/* While a graph holds the pool, the device is waited for. That would end a capture that tarn does not know. */
+/* While a graph holds the pool, the device is waited for. That would end a capture that tarn does
+ * not know. */
 static void a_wait_for_the_device_ends_no_capture(void **state)
 {
     (void)state;
@@ -408,9 +417,11 @@ static tarn_status map(int device, uintptr_t address, size_t size, driver_piece 
     return failing.maps ? no("a map") : failing.real->map(device, address, size, piece);
 }
 
-static tarn_status set_access(int device, uintptr_t address, size_t size, const int *devices, int count)
+static tarn_status set_access(int device, uintptr_t address, size_t size, const int *devices,
+                              int count)
 {
-    return failing.accesses ? no("an access") : failing.real->set_access(device, address, size, devices, count);
+    return failing.accesses ? no("an access")
+                            : failing.real->set_access(device, address, size, devices, count);
 }
 
 static void nothing_fails(void)
@@ -444,7 +455,8 @@ static void fails_to_resume(void)
     CHECK(state_of() == TARN_POOL_KEPT);
 }
 
-/* All copies begun, or some; then a resume that cannot wait for them either, and one that gets further. */
+/* All copies begun, or some; then a resume that cannot wait for them either, and one that gets
+ * further. */
 static void contents_stay_where_nobody_knows_of_the_copies_out(void **state)
 {
     (void)state;
@@ -458,7 +470,8 @@ static void contents_stay_where_nobody_knows_of_the_copies_out(void **state)
         if (copies) {
             GIVES(tarn_pool_resume(pool), TARN_ERROR_DRIVER);
             nothing_fails();
-            failing.accesses = failing.maps = true; /* whatever it may try with memory that was never taken out */
+            failing.accesses = failing.maps = true; /* whatever it may try with memory that was
+                                                       never taken out */
             failing.copies_left = failing.unmaps_left = 0;
             OK(tarn_pool_resume(pool));
         }
@@ -583,7 +596,8 @@ static tarn_status create_slowly(int device, size_t size, unsigned flags, driver
     return status;
 }
 
-static tarn_status copy_alone(int device, uintptr_t to, uintptr_t from, size_t size, driver_stream native)
+static tarn_status copy_alone(int device, uintptr_t to, uintptr_t from, size_t size,
+                              driver_stream native)
 {
     if (atomic_load(&grows))
         atomic_store(&together, true);
@@ -628,10 +642,12 @@ static void caches_are_open_afterwards(void **state)
     for (int round = 0; round < 3; round++) {
         const struct store *store = &pool_of_public(pool)->store;
         unsigned open = 0;
-        for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap))
+        for (struct heap *heap = heap_next(store->arena, NULL); heap;
+             heap = heap_next(store->arena, heap))
             for (const struct cache *cache = heap_store(heap) == store ? heap->caches : NULL; cache;
                  cache = cache->next)
-                open += !cache->bypassed && atomic_load(&cache->gate) != CACHE_REVOKED && heap->keeps;
+                open +=
+                    !cache->bypassed && atomic_load(&cache->gate) != CACHE_REVOKED && heap->keeps;
         CHECK(open == 2);
         failing_begin();
         failing.synchronizes = round == 1;
@@ -646,7 +662,9 @@ static void caches_are_open_afterwards(void **state)
 
 /* Threads that allocate find the memory of a resume, as the thread sanitizer can tell. */
 #define USERS 2
-#define OTHERS 12 /* heaps that a resume opens before that of the threads: so long they may be early */
+#define OTHERS \
+    12 /* heaps that a resume opens before that of the threads: so long they may be
+          early */
 #define HELD 6
 static atomic_bool enough;
 static atomic_uint served;
@@ -710,7 +728,8 @@ static void threads_allocate_beside_suspends_and_resumes(void **state)
         OK(tarn_stream_return(others[i]));
 }
 
-/* A stream that was found owes its mark, so that only a wait for the device can say that it is idle. */
+/* A stream that was found owes its mark, so that only a wait for the device can say that it is
+ * idle. */
 static void a_block_of_a_released_pool_is_gone_after_a_trim(void **state)
 {
     (void)state;

@@ -24,8 +24,9 @@ static tarn_pool_state state_of(void)
     return pool_info_of(pool).state;
 }
 
-/* A program ahead of its device: what it frees is used by work that is not over, so the same memory is mapped a second time for each
- * larger block, on both streams. Gives blocks that are to be freed at the end. */
+/* A program ahead of its device: what it frees is used by work that is not over, so the same memory
+ * is mapped a second time for each larger block, on both streams. Gives blocks that are to be freed
+ * at the end. */
 #define AHEAD 14
 #define AHEAD_NS UINT64_C(1000000000)
 static void *ahead[2 * AHEAD];
@@ -34,8 +35,10 @@ static size_t ghost_bytes(void)
 {
     const struct store *store = &pool_of_public(pool)->store;
     size_t bytes = 0;
-    for (struct heap *heap = heap_next(store->arena, NULL); heap; heap = heap_next(store->arena, heap))
-        for (const struct ghost *ghost = heap_store(heap) == store ? heap->ghosts : NULL; ghost; ghost = ghost->next)
+    for (struct heap *heap = heap_next(store->arena, NULL); heap;
+         heap = heap_next(store->arena, heap))
+        for (const struct ghost *ghost = heap_store(heap) == store ? heap->ghosts : NULL; ghost;
+             ghost = ghost->next)
             bytes += ghost->size;
     return bytes;
 }
@@ -87,7 +90,8 @@ static void old_addresses_go_although_the_driver_is_late_to_say(void **state)
     }
 }
 
-/* One that learns of an unmap, in the thread that suspends, while it suspends: queues work, and frees and allocates. */
+/* One that learns of an unmap, in the thread that suspends, while it suspends: queues work, and
+ * frees and allocates. */
 static int told;
 
 static void be_told(const tarn_mapping *range, void *user)
@@ -117,14 +121,16 @@ static void old_addresses_go_although_work_is_queued_meanwhile(void **state)
         told = 0;
         OK(tarn_pool_suspend(pool, keep));
         OK(tarn_observer_remove(observer));
-        CHECK(told > 0 && ghost_bytes() == 0 && ledger_of(0).created == 0 && ledger_of(0).mapped == 0);
+        CHECK(told > 0 && ghost_bytes() == 0 && ledger_of(0).created == 0 &&
+              ledger_of(0).mapped == 0);
         verify(0);
         OK(tarn_pool_resume(pool));
         end_ahead();
     }
 }
 
-/* Memory that is mapped at an old address as well would stay with the driver: it is not taken out, and the pool runs. */
+/* Memory that is mapped at an old address as well would stay with the driver: it is not taken out,
+ * and the pool runs. */
 static void an_old_address_that_stays_mapped_stops_a_suspend(void **state)
 {
     (void)state;

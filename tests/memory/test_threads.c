@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Storms, for the sanitizers above all: threads that share streams, pass blocks to each other, and run a small device
- * full. Running out of memory is allowed in a storm; afterwards everything must be as if it had not been.
- * TARN_STORM_STEPS is the length. */
+/* Storms, for the sanitizers above all: threads that share streams, pass blocks to each other, and
+ * run a small device full. Running out of memory is allowed in a storm; afterwards everything must
+ * be as if it had not been. TARN_STORM_STEPS is the length. */
 #include "support/host.h"
 
 #include <pthread.h>
@@ -108,7 +108,8 @@ static void *blow(void *argument)
         if (!*place) {
             size_t size = sizeof(struct mark_in_block) + random_size(&random);
             void *block = NULL;
-            tarn_status status = tarn_alloc_on(streams[random_next(&random) % STREAMS], size, &block);
+            tarn_status status =
+                tarn_alloc_on(streams[random_next(&random) % STREAMS], size, &block);
             CHECK(status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY);
             atomic_fetch_add_explicit(status ? &outs : &served, 1, memory_order_relaxed);
             if (status)
@@ -141,10 +142,12 @@ static void *watch(void *argument)
     uint64_t random = 99;
     while (!atomic_load(&ends)) {
         tarn_stats stats = stats_of(0);
-        CHECK(stats.reserved_bytes[0].current <= (int64_t)MEMORY && stats.allocation[0].current >= 0);
+        CHECK(stats.reserved_bytes[0].current <= (int64_t)MEMORY &&
+              stats.allocation[0].current >= 0);
         OK(tarn_device_trim(0, random_next(&random) % MEMORY));
-        OK(tarn_device_limit_set(0, random_next(&random) % 2 ? TARN_NO_LIMIT
-                                                             : MEMORY / 2 + random_next(&random) % MEMORY));
+        OK(tarn_device_limit_set(0, random_next(&random) % 2
+                                        ? TARN_NO_LIMIT
+                                        : MEMORY / 2 + random_next(&random) % MEMORY));
         OK(tarn_device_stats_reset(0, TARN_STATS_PEAK));
         size_t free_bytes, total_bytes;
         OK(tarn_device_memory_get(0, &free_bytes, &total_bytes));
@@ -196,7 +199,8 @@ static void thousands_of_short_threads_use_few_streams(void **state)
     for (int i = 0; i < count; i += 4) {
         pthread_t threads[4];
         for (int k = 0; k < 4; k++)
-            assert_int_equal(pthread_create(&threads[k], NULL, allocate_once, (void *)(uintptr_t)(i + k)), 0);
+            assert_int_equal(
+                pthread_create(&threads[k], NULL, allocate_once, (void *)(uintptr_t)(i + k)), 0);
         for (int k = 0; k < 4; k++) {
             void *block = NULL;
             assert_int_equal(pthread_join(threads[k], &block), 0);
@@ -213,7 +217,8 @@ static void thousands_of_short_threads_use_few_streams(void **state)
 #define ADOPTED 4
 static _Atomic(unsigned char *) passed[MAILBOXES];
 
-/* Adopts, allocates, uses, retires; the blocks outlive the stream and are freed by whoever finds them. */
+/* Adopts, allocates, uses, retires; the blocks outlive the stream and are freed by whoever finds
+ * them. */
 static void *adopt_use_retire(void *argument)
 {
     uint64_t random = (uint64_t)(uintptr_t)argument * 0x9e3779b97f4a7c15u;
@@ -226,7 +231,8 @@ static void *adopt_use_retire(void *argument)
             if (tarn_alloc_on(stream, 1 + random_next(&random) % MIB, &block))
                 continue;
             OK(tarn_host_work(0, native, block, 1, random_next(&random) % 300));
-            unsigned char *found = atomic_exchange(&passed[random_next(&random) % MAILBOXES], block);
+            unsigned char *found =
+                atomic_exchange(&passed[random_next(&random) % MAILBOXES], block);
             if (!found)
                 continue;
             OK(tarn_record_stream(found, stream)); /* freed while its users are retired elsewhere */

@@ -117,7 +117,8 @@ static void a_trim_does_not_wait_for_what_gives_nothing_back(void **state)
 {
     (void)state;
     tarn_stream idle = lease(0), busy = lease(0);
-    void *given = alloc_on(idle, 30 * MIB), *live = alloc_on(busy, 30 * MIB), *hole = alloc_on(busy, 200 << 10);
+    void *given = alloc_on(idle, 30 * MIB), *live = alloc_on(busy, 30 * MIB),
+         *hole = alloc_on(busy, 200 << 10);
     void *beside = alloc_on(busy, 200 << 10);
     OK(tarn_free(hole)); /* less than a piece: cannot be given back */
     work_on(busy, live, MIB, 100000);

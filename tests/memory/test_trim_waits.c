@@ -33,7 +33,8 @@ static void a_block_behind_two_streams_is_given_back(void **state)
 
 int main(void)
 {
-    const tarn_host_configuration config = {.size = sizeof config, .devices = 1, .memory = 256 * MIB};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = 1, .memory = 256 * MIB};
     if (tarn_host_configuration_set(&config) || tarn_host_check_set(true, NULL, NULL))
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_behind_two_streams_is_given_back)};

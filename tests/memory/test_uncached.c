@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The mode without caching: an allocation of the driver's a block, which goes back when it is idle. */
+/* The mode without caching: an allocation of the driver's a block, which goes back when it is
+ * idle. */
 #include "driver/driver.h"
 #include "support/host.h"
 
@@ -34,7 +35,8 @@ static void each_block_is_an_allocation_of_its_size_and_is_not_used_twice(void *
     void *a = alloc_on(own, 1), *b = alloc_on(own, 700), *c = alloc_on(own, 5 * MIB + 1);
     CHECK(calls_of(0, "alloc") == allocs + 3 && plain() == 3);
     CHECK(usable_size(a) == 512 && usable_size(b) == 1024 && usable_size(c) == 5 * MIB + 512);
-    CHECK(stats_of(0).reserved_bytes[0].current == (int64_t)(5 * MIB + 2048) && stats_of(0).segment[0].current == 3);
+    CHECK(stats_of(0).reserved_bytes[0].current == (int64_t)(5 * MIB + 2048) &&
+          stats_of(0).segment[0].current == 3);
     verify(0);
     OK(tarn_free(a));
     GIVES(tarn_free(a), TARN_ERROR_DOUBLE_FREE);
@@ -188,9 +190,11 @@ static void the_drivers_own_pools(void)
     GIVES(tarn_caching_set(true, NULL), TARN_ERROR_CONFIGURATION);
     OK(tarn_caching_set(false, NULL));
 
-    /* In order: it goes back with the free, which waits for nothing, and takes effect after the work. */
+    /* In order: it goes back with the free, which waits for nothing, and takes effect after the
+     * work. */
     void *block = alloc_on(own, 5 * MIB + 1), *small = alloc_on(own, 1);
-    CHECK(calls_of(0, "alloc_async") == 2 && calls_of(0, "alloc") == 0 && ledger_of(0).pieces == 0 && plain() == 2);
+    CHECK(calls_of(0, "alloc_async") == 2 && calls_of(0, "alloc") == 0 &&
+          ledger_of(0).pieces == 0 && plain() == 2);
     CHECK(usable_size(small) == 512 && stats_of(0).segment[0].current == 2);
     work_on(own, block, 5 * MIB, 1000);
     OK(tarn_free(block));
@@ -217,7 +221,8 @@ static void the_drivers_own_pools(void)
     OK(tarn_free(small));
     verify(0);
 
-    /* A full device: the driver's pool waits for what was freed in it, and what tarn holds back is given to it. */
+    /* A full device: the driver's pool waits for what was freed in it, and what tarn holds back is
+     * given to it. */
     block = alloc_on(own, 200 * MIB);
     work_on(own, block, MIB, 1000);
     OK(tarn_free(block));
@@ -265,7 +270,8 @@ static void the_drivers_own_pools_and_captures(void)
     OK(tarn_free(alloc_on(own, 1)));
     CHECK(plain() == 0 && calls_of(0, "free") == 0);
 
-    /* Nor does it get what the driver refused to take back before: that goes when the capture is over. */
+    /* Nor does it get what the driver refused to take back before: that goes when the capture is
+     * over. */
     before = alloc_on(own, MIB);
     OK(tarn_host_fail_set(kind_of("free_async"), 1, false, TARN_ERROR_DRIVER));
     OK(tarn_free(before));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* If memory is short, the end of any work that holds back enough is waited for, and not of the work that happens to come first
- * (pytorch/pytorch#171771). */
+/* If memory is short, the end of any work that holds back enough is waited for, and not of the work
+ * that happens to come first (pytorch/pytorch#171771). */
 #include "support/host.h"
 
 #include "device/stream.h"
@@ -28,7 +28,8 @@ static tarn_stream found_stream(void)
     return stream;
 }
 
-/* Two large blocks are freed while work on one ends soon, and on the other late. Returns when the work began. */
+/* Two large blocks are freed while work on one ends soon, and on the other late. Returns when the
+ * work began. */
 static uint64_t free_busy_blocks(int way, bool late_first)
 {
     tarn_stream late_stream = way == OF_A_FOUND_STREAM ? found_stream() : streams[1];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Freed blocks that wait for the streams which use them: when they are free, and what finding out costs, in driver calls. */
+/* Freed blocks that wait for the streams which use them: when they are free, and what finding out
+ * costs, in driver calls. */
 #include "memory/heap/cache.h"
 #include "memory/heap/wait.h"
 #include "support/host.h"
@@ -85,7 +86,8 @@ static void a_block_is_free_when_the_last_of_its_streams_is_done(void **state)
     }
 }
 
-/* Events that were recorded in another order than the blocks are freed in, on a stream that has other blocks to finish later. */
+/* Events that were recorded in another order than the blocks are freed in, on a stream that has
+ * other blocks to finish later. */
 static void a_callers_event_counts_from_its_record(void **state)
 {
     (void)state;
@@ -181,8 +183,9 @@ static void what_ends_between_two_questions_is_found(void **state)
     nothing_is_left(0);
 }
 
-/* A capture that tarn does not know begins between the question and the record, and takes the event: it can be recorded again on its stream
- * only. When that has been retired, its last mark says the same, and what waits behind is not held up. */
+/* A capture that tarn does not know begins between the question and the record, and takes the
+ * event: it can be recorded again on its stream only. When that has been retired, its last mark
+ * says the same, and what waits behind is not held up. */
 static void a_mark_that_a_capture_took_is_the_retirements_in_the_end(void **state)
 {
     (void)state;

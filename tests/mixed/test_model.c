@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A random model over the public API in which all features meet: allocation and free, pools and scopes, suspends and checkpoints, captures
- * of each kind and their graphs, handles with workspaces, streams and threads that come and go, on a device that is nearly full, with
- * calls that fail. What is checked, and by what: tests/mixed/model/mixed.h.
+/* A random model over the public API in which all features meet: allocation and free, pools and
+ * scopes, suspends and checkpoints, captures of each kind and their graphs, handles with
+ * workspaces, streams and threads that come and go, on a device that is nearly full, with calls
+ * that fail. What is checked, and by what: tests/mixed/model/mixed.h.
  *
  *   mixed.model [--seed N] [--steps N] [--seconds N] [--replay FILE] [--no-shorten]
  *
- * A run is a list of operations, each with a random word of its own, which the seed gives; it runs in a child process. Where it fails, the
- * list is shortened to the fewest operations that fail in the same way, printed, and written to a file for --replay. With --seconds, runs
- * with random seeds follow until then. TARN_SEED and TARN_MODEL_STEPS stand for the options; without either the seeds are 1 to 6, or to
- * TARN_MIXED_SEEDS. TARN_MIXED_SHOW=1 prints each call. TARN_MIXED_PLAN is a plan, which is followed beside the other settings. */
+ * A run is a list of operations, each with a random word of its own, which the seed gives; it runs
+ * in a child process. Where it fails, the list is shortened to the fewest operations that fail in
+ * the same way, printed, and written to a file for --replay. With --seconds, runs with random seeds
+ * follow until then. TARN_SEED and TARN_MODEL_STEPS stand for the options; without either the seeds
+ * are 1 to 6, or to TARN_MIXED_SEEDS. TARN_MIXED_SHOW=1 prints each call. TARN_MIXED_PLAN is a
+ * plan, which is followed beside the other settings. */
 #include "mixed/model/mixed.h"
 
 #include <errno.h>
@@ -24,7 +27,7 @@
 
 struct model m;
 
-/* ---- Operations -------------------------------------------------------------------------------------------------- */
+/* ---- Operations ---- */
 
 static const struct operation *const groups[] = {
     block_operations,  stream_operations, pool_operations,  graph_operations, handle_operations,
@@ -48,7 +51,7 @@ struct step {
     uint64_t word;
 };
 
-/* ---- Random words ------------------------------------------------------------------------------------------------ */
+/* ---- Random words ---- */
 
 uint64_t word(void)
 {
@@ -75,15 +78,15 @@ static void steps_make(uint64_t seed, struct step *steps, int count)
     }
 }
 
-/* ---- A run, in a child ------------------------------------------------------------------------------------------- */
+/* ---- A run, in a child ---- */
 
 /* What a child tells. */
 static struct told {
     int step; /* that it was at */
     bool over;
     char what[128], text[1024];
-    uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks, refused, sleeps,
-        shares, planned;
+    uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks,
+        refused, sleeps, shares, planned;
 } * told;
 
 void fault(const char *what, const char *format, ...)
@@ -128,12 +131,14 @@ static void configure(uint64_t seed)
     char settings_with_plan[512];
     const char *plan = getenv("TARN_MIXED_PLAN");
     if (plan) {
-        snprintf(settings_with_plan, sizeof settings_with_plan, "%s%splan:%s", setting, *setting ? "," : "", plan);
+        snprintf(settings_with_plan, sizeof settings_with_plan, "%s%splan:%s", setting,
+                 *setting ? "," : "", plan);
         m.planned = true;
     }
     if ((plan || *setting) && setenv("TARN_ALLOC_CONF", plan ? settings_with_plan : setting, 0))
         fault("the test's own", "%s", strerror(errno));
-    if (setenv("TARN_WORKSPACE", workspaces[below(4)], 0) || (CHANCE(8) && setenv("TARN_TRACE", "on", 0)))
+    if (setenv("TARN_WORKSPACE", workspaces[below(4)], 0) ||
+        (CHANCE(8) && setenv("TARN_TRACE", "on", 0)))
         fault("the test's own", "%s", strerror(errno));
     m.plain = strstr(setting, "segments") != NULL;
     const char *name = getenv("TARN_DRIVER");
@@ -170,7 +175,8 @@ static void step_run(const struct step *step)
     m.actor = (int)below(ACTORS);
     m.inject = CHANCE(12) ? 1 + below(200) : 0;
     if (getenv("TARN_MIXED_SHOW"))
-        fprintf(stderr, "%d: %s by %d%s\n", m.step, operation_now->name, m.actor, m.inject ? " with failures" : "");
+        fprintf(stderr, "%d: %s by %d%s\n", m.step, operation_now->name, m.actor,
+                m.inject ? " with failures" : "");
     if (operation_now->may && !operation_now->may())
         return;
     if (operation_now->by_main)
@@ -190,11 +196,12 @@ static void nothing_left(void)
         MINE(machine->ledger_get(device, &ledger));
         MINE(tarn_device_stats_get(device, &stats));
         SO(ledger.created == 0 && ledger.mapped == 0 && ledger.mappings == 0, "memory is left",
-           "device %d: %" PRIu64 " bytes created, %" PRIu64 " mapped; %" PRId64 " reported", device, ledger.created,
-           ledger.mapped, stats.reserved_bytes[0].current);
-#define X(name)                                              \
-    for (int class = 0; class < TARN_STAT_CLASSES; class ++) \
-        SO(stats.name[class].current == 0, "a counter is left", #name " %" PRId64, stats.name[class].current);
+           "device %d: %" PRIu64 " bytes created, %" PRIu64 " mapped; %" PRId64 " reported", device,
+           ledger.created, ledger.mapped, stats.reserved_bytes[0].current);
+#define X(name)                                                                    \
+    for (int class = 0; class < TARN_STAT_CLASSES; class ++)                       \
+        SO(stats.name[class].current == 0, "a counter is left", #name " %" PRId64, \
+           stats.name[class].current);
         TARN_STATS_CLASS_LIST(X)
 #undef X
     }
@@ -281,14 +288,16 @@ static bool run_in_child(uint64_t seed, const struct step *steps, int count)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && told->over)
         return true;
     if (!told->what[0])
-        snprintf(told->what, sizeof told->what, WIFSIGNALED(status) ? "signal %d" : "exit status %d",
+        snprintf(told->what, sizeof told->what,
+                 WIFSIGNALED(status) ? "signal %d" : "exit status %d",
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return false;
 }
 
-/* ---- Shortening -------------------------------------------------------------------------------------------------- */
+/* ---- Shortening ---- */
 
-/* Whether `told` says what is wanted: the same kind of fault, and where that is a call's, of the same call. */
+/* Whether `told` says what is wanted: the same kind of fault, and where that is a call's, of the
+ * same call. */
 static bool is_same(const struct told *wanted)
 {
     const char *gave = strstr(wanted->text, " gave ");
@@ -372,7 +381,7 @@ static int replay_read(const char *path, uint64_t *seed, struct step *steps)
     return count;
 }
 
-/* ---- The whole --------------------------------------------------------------------------------------------------- */
+/* ---- The whole ---- */
 
 static const char *option(int count, char **list, const char *name, const char *variable)
 {
@@ -386,11 +395,13 @@ static bool try(uint64_t seed, struct step *steps, int count, bool shortens)
 {
     bool good = run_in_child(seed, steps, count);
     if (good)
-        printf("seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64 " out of memory, %" PRIu64
-               " with failures, %" PRIu64 " launches, %" PRIu64 " suspends, %" PRIu64 " restores, %" PRIu64
-               " workspaces, %" PRIu64 " sleeps, %" PRIu64 " shares, %" PRIu64 " contents, %" PRIu64 " as planned\n",
-               seed, told->step, told->allocations, told->shortages, told->injected, told->launches, told->suspends,
-               told->restores, told->workspaces, told->sleeps, told->shares, told->checks, told->planned);
+        printf("seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64
+               " out of memory, %" PRIu64 " with failures, %" PRIu64 " launches, %" PRIu64
+               " suspends, %" PRIu64 " restores, %" PRIu64 " workspaces, %" PRIu64
+               " sleeps, %" PRIu64 " shares, %" PRIu64 " contents, %" PRIu64 " as planned\n",
+               seed, told->step, told->allocations, told->shortages, told->injected, told->launches,
+               told->suspends, told->restores, told->workspaces, told->sleeps, told->shares,
+               told->checks, told->planned);
     else
         report(seed, steps, count, shortens);
     fflush(stdout);
@@ -401,7 +412,8 @@ static bool try(uint64_t seed, struct step *steps, int count, bool shortens)
 static void addresses_fix(char **arguments)
 {
     int persona = personality(0xffffffff);
-    if (persona < 0 || (persona & ADDR_NO_RANDOMIZE) || personality((unsigned long)persona | ADDR_NO_RANDOMIZE) < 0)
+    if (persona < 0 || (persona & ADDR_NO_RANDOMIZE) ||
+        personality((unsigned long)persona | ADDR_NO_RANDOMIZE) < 0)
         return;
     (void)execv("/proc/self/exe", arguments);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Structures of options in which the caller sets the size alone: everything that is 0 means a default, so the call succeeds. Exceptions are
- * structures that must name a function or a name. All that the headers have are tried, each in a process of its own. */
+/* Structures of options in which the caller sets the size alone: everything that is 0 means a
+ * default, so the call succeeds. Exceptions are structures that must name a function or a name. All
+ * that the headers have are tried, each in a process of its own. */
 #include "support/host.h"
 
 #include <dirent.h>
@@ -48,7 +49,8 @@ static void snapshot_options(void)
 static void pool_options(void)
 {
     const tarn_segment_sizes sizes = {.size = sizeof sizes};
-    const tarn_pool_options options = {.size = sizeof options}, with_sizes = {.size = sizeof options, .sizes = &sizes};
+    const tarn_pool_options options = {.size = sizeof options},
+                            with_sizes = {.size = sizeof options, .sizes = &sizes};
     tarn_pool *pool = NULL;
     OK(tarn_pool_create(&options, &pool));
     OK(tarn_pool_release(pool));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The headers as a test: every public call in each state that a program can be in, on each driver. A call gives a status that the comment
- * above it names (tests/mixed/model/promise.h), a function without a comment is red, and a capture that tarn knows, or that shows, goes on
- * whatever is called. Each state is one process, in which all calls are made one after the other (tests/support/every_call.c); what a call ends is
- * entered again before the next one. */
+/* The headers as a test: every public call in each state that a program can be in, on each driver.
+ * A call gives a status that the comment above it names (tests/mixed/model/promise.h), a function
+ * without a comment is red, and a capture that tarn knows, or that shows, goes on whatever is
+ * called. Each state is one process, in which all calls are made one after the other
+ * (tests/support/every_call.c); what a call ends is entered again before the next one. */
 #include "driver/driver.h"
 #include "mixed/model/promise.h"
 #include "mixed/states/callbacks.h"
@@ -40,14 +41,15 @@ static tarn_scope scope;
 static unsigned complaints, made;
 static bool captured;
 
-/* ---- What is held to the headers --------------------------------------------------------------------------------- */
+/* ---- What is held to the headers ---- */
 
 static bool is_active(void)
 {
     tarn_capture_state state = TARN_CAPTURE_NONE;
     struct driver_capture capture = {.state = DRIVER_CAPTURE_NONE};
     if (shown)
-        return driver->capture_status(shown_on, shown, &capture) == TARN_OK && capture.state == DRIVER_CAPTURE_ACTIVE;
+        return driver->capture_status(shown_on, shown, &capture) == TARN_OK &&
+               capture.state == DRIVER_CAPTURE_ACTIVE;
     return tarn_capture_state_get(known, &state, NULL) == TARN_OK && state == TARN_CAPTURE_ACTIVE;
 }
 
@@ -58,11 +60,13 @@ static void before(void)
     captured = now->captures && is_active();
 }
 
-/* What is there to end captures; and work of the host device's own on the legacy stream does, as a vendor's would. */
+/* What is there to end captures; and work of the host device's own on the legacy stream does, as a
+ * vendor's would. */
 static bool ends_captures(const char *name)
 {
-    static const char *const names[] = {"tarn_capture_end",   "tarn_capture_end_announced", "tarn_capture_abort",
-                                        "tarn_stream_return", "tarn_stream_retire",         "tarn_capture_begin"};
+    static const char *const names[] = {"tarn_capture_end",   "tarn_capture_end_announced",
+                                        "tarn_capture_abort", "tarn_stream_return",
+                                        "tarn_stream_retire", "tarn_capture_begin"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -79,14 +83,16 @@ static bool writes_on_failure(const char *name)
     return false;
 }
 
-/* A failure has a text of its own, which says nothing of earlier ones. That something is not ready is an answer. */
+/* A failure has a text of its own, which says nothing of earlier ones. That something is not ready
+ * is an answer. */
 static void look_at_text(const char *name, tarn_status status)
 {
     const char *text = tarn_last_error();
     made++;
     if (!status || status == TARN_ERROR_NOT_READY || (*text && !strstr(text, EARLIER_ERROR)))
         return;
-    fprintf(stderr, "%s: %s() gave %s with the text: %s\n", now->name, name, tarn_status_name(status), text);
+    fprintf(stderr, "%s: %s() gave %s with the text: %s\n", now->name, name,
+            tarn_status_name(status), text);
     complaints++;
 }
 
@@ -105,7 +111,8 @@ static void after(const char *name, tarn_status status)
         complaints++;
     }
     if (every_call_wrote && !writes_on_failure(name)) {
-        fprintf(stderr, "%s: %s() gave %s, and wrote a result\n", now->name, name, tarn_status_name(status));
+        fprintf(stderr, "%s: %s() gave %s, and wrote a result\n", now->name, name,
+                tarn_status_name(status));
         complaints++;
     }
     if (captured && !is_active() && !ends_captures(name)) {
@@ -114,7 +121,7 @@ static void after(const char *name, tarn_status status)
     }
 }
 
-/* ---- States ------------------------------------------------------------------------------------------------------ */
+/* ---- States ---- */
 
 static void nothing(void) {}
 
@@ -125,7 +132,8 @@ static void capture_again_in(tarn_stream stream, tarn_capture_mode mode)
     if (tarn_capture_state_get(stream, &state, NULL) || state != TARN_CAPTURE_NONE)
         (void)0;
     else
-        (void)tarn_capture_begin(stream, mode); /* refused while it is announced, with every other call */
+        (void)tarn_capture_begin(stream, mode); /* refused while it is announced, with every other
+                                                   call */
 }
 
 static void capture_relaxed(void)
@@ -214,7 +222,8 @@ static void begin_by_driver_on(int device, void *native)
 {
     struct driver_capture capture = {0};
     driver_graph none = NULL;
-    if (!driver->capture_status(device, native, &capture) && capture.state == DRIVER_CAPTURE_INVALIDATED)
+    if (!driver->capture_status(device, native, &capture) &&
+        capture.state == DRIVER_CAPTURE_INVALIDATED)
         (void)driver->capture_end(device, native, &none);
     if (!driver->capture_status(device, native, &capture) && capture.state == DRIVER_CAPTURE_NONE)
         (void)driver->capture_begin(device, native, DRIVER_CAPTURE_RELAXED);
@@ -225,7 +234,8 @@ static void begin_by_driver(void)
     begin_by_driver_on(0, native_of(world.stream));
 }
 
-/* Memory of a stream that tarn has only found, of whose work no event tells: some calls would wait for the device. */
+/* Memory of a stream that tarn has only found, of whose work no event tells: some calls would wait
+ * for the device. */
 static void leave_work_of_found(void)
 {
     static void *native;
@@ -468,7 +478,8 @@ static void driver_fails(void)
         OK(tarn_host_fail_set(-1, 1, true, TARN_ERROR_DRIVER));
 }
 
-/* As after main(), where destructors of the driver's library have run: every call answers that it was deinitialized. */
+/* As after main(), where destructors of the driver's library have run: every call answers that it
+ * was deinitialized. */
 static void driver_has_ended(void)
 {
     if (machine->fail)
@@ -510,12 +521,16 @@ static const struct state states[] = {
     {"a capture of another thread's", TARN_OK, nothing, capture_of_another_thread, true},
     {"an announced capture", TARN_OK, nothing, announced, false},
     {"an announced capture with a pool", TARN_OK, nothing, announced_with_pool, false},
-    {"an announced capture with a pool that has begun", TARN_OK, nothing, announced_with_pool_and_begun, false},
+    {"an announced capture with a pool that has begun", TARN_OK, nothing,
+     announced_with_pool_and_begun, false},
     {"an announced capture that has begun", TARN_OK, nothing, announced_and_begun, false},
     {"a capture that tarn does not know", TARN_OK, nothing, shows_on_the_stream, true},
-    {"a capture of another stream that tarn does not know", TARN_OK, nothing, shows_on_another_stream, true},
-    {"a capture of a blocking stream that tarn has never seen", TARN_OK, nothing, shows_on_a_blocking_stream, true},
-    {"a capture of another device that tarn does not know", TARN_OK, nothing, shows_on_another_device, true},
+    {"a capture of another stream that tarn does not know", TARN_OK, nothing,
+     shows_on_another_stream, true},
+    {"a capture of a blocking stream that tarn has never seen", TARN_OK, nothing,
+     shows_on_a_blocking_stream, true},
+    {"a capture of another device that tarn does not know", TARN_OK, nothing,
+     shows_on_another_device, true},
     {"an announced capture of another device", TARN_OK, nothing, announced_on_another_device, true},
     {"an invalidated capture", TARN_OK, nothing, capture_invalidated, false},
     {"a scope of the thread", TARN_OK, nothing, scope_of_thread, false},
@@ -532,7 +547,8 @@ static const struct state states[] = {
     {"TARN_STREAM_PER_THREAD", TARN_OK, stream_per_thread, nothing_captures, false},
     {"the stream value 2", TARN_OK, stream_is_2, NULL, false},
     {"a stream value that was never given", TARN_OK, stream_is_none, NULL, false},
-    {"the stream of a thread that has ended", TARN_OK, stream_of_a_thread_that_ended, nothing_captures, false},
+    {"the stream of a thread that has ended", TARN_OK, stream_of_a_thread_that_ended,
+     nothing_captures, false},
     {"the vendor's stream 0", TARN_OK, native_is_0, nothing_captures, false},
     {"the vendor's stream 1", TARN_OK, native_is_1, nothing_captures, false},
     {"the vendor's stream 2", TARN_OK, native_is_2, nothing_captures, false},
@@ -557,7 +573,8 @@ static void all_calls_in_it(void)
     CHECK(complaints == 0);
 }
 
-/* A stream that the program destroyed and did not retire, which it must not: the driver refuses it, and the text says so. */
+/* A stream that the program destroyed and did not retire, which it must not: the driver refuses it,
+ * and the text says so. */
 static void all_calls_on_a_destroyed_stream(void)
 {
     world_make();
@@ -579,10 +596,11 @@ static void all_calls_in_a_child(void)
         every_call_between(nothing, after);
         _exit(complaints ? 1 : 0);
     }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+          WEXITSTATUS(status) == 0);
 }
 
-/* ---- Callbacks --------------------------------------------------------------------------------------------------- */
+/* ---- Callbacks ---- */
 
 static size_t callback_now;
 
@@ -607,8 +625,9 @@ static void all_calls_in_a_callback(void)
     CHECK(complaints == 0);
 }
 
-/* What the calls before it leave would have refused many of the calls above: so each is made once more in a process of its own, and
- * tarn_shutdown() too. The call, and the one that it is made in, must end. */
+/* What the calls before it leave would have refused many of the calls above: so each is made once
+ * more in a process of its own, and tarn_shutdown() too. The call, and the one that it is made in,
+ * must end. */
 static size_t call_now;
 
 static void one_call_here(void)
@@ -631,7 +650,7 @@ static void one_call_in_a_callback(void)
     CHECK(complaints == 0);
 }
 
-/* ---- The whole --------------------------------------------------------------------------------------------------- */
+/* ---- The whole ---- */
 
 static void each_state(void **state)
 {
@@ -652,7 +671,8 @@ static void each_state(void **state)
 
 static void a_child_of_fork(void **state)
 {
-    static const struct state child = {"a child of fork()", TARN_ERROR_FORKED, nothing, NULL, false};
+    static const struct state child = {"a child of fork()", TARN_ERROR_FORKED, nothing, NULL,
+                                       false};
     (void)state;
     now = &child;
     in_child(all_calls_in_a_child);
@@ -679,18 +699,21 @@ static void each_callback(void **state)
         if (only && strcmp(only, callback.name) != 0)
             continue;
         if (child_status(all_calls_in_a_callback) != 0) {
-            fprintf(stderr, "not so: every call in the callback: %s, last %s\n", callback.name, every_call_now);
+            fprintf(stderr, "not so: every call in the callback: %s, last %s\n", callback.name,
+                    every_call_now);
             failed++;
         }
     }
     CHECK(failed == 0);
 }
 
-/* A sanitizer takes long to start: with one, each callback gets an eighth of the calls, and those that nothing can follow. */
+/* A sanitizer takes long to start: with one, each callback gets an eighth of the calls, and those
+ * that nothing can follow. */
 static bool is_left_out(void)
 {
     const char *sanitizer = getenv("TARN_SANITIZE");
-    return sanitizer && *sanitizer && call_now % 8 != callback_now % 8 && call_now + 3 < every_call_count();
+    return sanitizer && *sanitizer && call_now % 8 != callback_now % 8 &&
+           call_now + 3 < every_call_count();
 }
 
 static void each_callback_and_call(void **state)
@@ -711,7 +734,8 @@ static void each_callback_and_call(void **state)
             if (status == 0)
                 continue;
             fprintf(stderr, "not so: %s in the callback: %s: %s\n", every_call_name(call_now), name,
-                    WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "it hangs" : "it ends the process");
+                    WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "it hangs"
+                                                                       : "it ends the process");
             failed++;
         }
     }
@@ -736,7 +760,8 @@ int main(void)
         cmocka_unit_test(each_callback_and_call),
     };
     CHECK(setenv("TARN_HOST_DEVICES", "2", 1) == 0 && setenv("TARN_HOST_MEMORY", "256M", 1) == 0);
-    CHECK(setenv("TARN_DRIVER", "host", 0) == 0); /* to look for another takes a process longer than all that it does */
+    CHECK(setenv("TARN_DRIVER", "host", 0) == 0); /* to look for another takes a process longer than
+                                                     all that it does */
     promises_read();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

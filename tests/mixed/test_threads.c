@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Threads that are truly at once, on objects of their own and on shared ones: blocks that go from one to the other, shared pools, captures of
- * each kind, handles, trims, suspends, sleeps of the process, shares, compactions, caching. What is checked: no two live blocks share a byte; each block holds what was written to it last, in
- * the order of the streams; a known capture goes on whatever the others do; each status is one that the header names; nothing is left.
+/* Threads that are truly at once, on objects of their own and on shared ones: blocks that go from
+ * one to the other, shared pools, captures of each kind, handles, trims, suspends, sleeps of the
+ * process, shares, compactions, caching. What is checked: no two live blocks share a byte; each
+ * block holds what was written to it last, in the order of the streams; a known capture goes on
+ * whatever the others do; each status is one that the header names; nothing is left.
  *
  *   mixed.threads [--seed N] [--steps N] [--seconds N] [--no-shorten]
  *
- * A run has 2 to 4 threads, each with a list of operations that the seed gives; it runs in a child process. How the threads meet is not the
- * seed's: one that fails is repeated with fewer operations, several times each, and the fewest that still fail are printed. TARN_SEED and
- * TARN_MODEL_STEPS stand for the options; without either the seeds are 1 to 6, or to TARN_MIXED_SEEDS. */
+ * A run has 2 to 4 threads, each with a list of operations that the seed gives; it runs in a child
+ * process. How the threads meet is not the seed's: one that fails is repeated with fewer
+ * operations, several times each, and the fewest that still fail are printed. TARN_SEED and
+ * TARN_MODEL_STEPS stand for the options; without either the seeds are 1 to 6, or to
+ * TARN_MIXED_SEEDS. */
 #include "mixed/threads/threads.h"
 
 #include <inttypes.h>
@@ -39,7 +43,7 @@ static uint32_t progress[THREADS * STREAMS * 16];
 static unsigned char places[THREADS][SLOTS][PART];
 unsigned char patterns[256][PART];
 
-/* ---- Faults ------------------------------------------------------------------------------------------------------ */
+/* ---- Faults ---- */
 
 static struct told {
     bool over;
@@ -70,10 +74,11 @@ bool well(const char *name, tarn_status status, uint64_t reasons)
     if (status == TARN_OK)
         return true;
     count(REFUSED);
-    SO(promised_statuses(name, &promised) && promised & BIT(status), "a status that the header does not name",
-       "%s gave %s: %s", name, tarn_status_name(status), tarn_last_error());
-    SO(reasons & BIT(status), "a call failed without a reason", "%s gave %s: %s", name, tarn_status_name(status),
+    SO(promised_statuses(name, &promised) && promised & BIT(status),
+       "a status that the header does not name", "%s gave %s: %s", name, tarn_status_name(status),
        tarn_last_error());
+    SO(reasons & BIT(status), "a call failed without a reason", "%s gave %s: %s", name,
+       tarn_status_name(status), tarn_last_error());
     return false;
 }
 static uint64_t word(uint64_t *random)
@@ -89,7 +94,7 @@ unsigned below(struct worker *worker, unsigned most)
     return most ? (unsigned)((word(&worker->random) >> 20) % most) : 0;
 }
 
-/* ---- Owners ------------------------------------------------------------------------------------------------------ */
+/* ---- Owners ---- */
 
 static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -106,8 +111,8 @@ static void own(const void *start, size_t size)
             at = i;
         else
             SO(to <= owners[i].start || owners[i].end <= from, "two owners share a byte",
-               "%#" PRIxPTR " to %#" PRIxPTR " was handed out beside %#" PRIxPTR " to %#" PRIxPTR, from, to,
-               owners[i].start, owners[i].end);
+               "%#" PRIxPTR " to %#" PRIxPTR " was handed out beside %#" PRIxPTR " to %#" PRIxPTR,
+               from, to, owners[i].start, owners[i].end);
     }
     SO(at >= 0, "the test's own limit", "too many blocks");
     owners[at].start = from;
@@ -128,7 +133,7 @@ static void disown(const void *start)
     fault("the test's own mistake", "%p is nobody's", start);
 }
 
-/* ---- Work -------------------------------------------------------------------------------------------------------- */
+/* ---- Work ---- */
 
 static int lane_of(const struct worker *worker, int flow)
 {
@@ -161,8 +166,8 @@ static void look(struct worker *worker)
             continue;
         const unsigned char *place = places[worker->number][i];
         for (int k = 0; k < PART; k++)
-            SO(place[k] == check->value, "a block holds what another has written", "%#x in place of %#x", place[k],
-               check->value);
+            SO(place[k] == check->value, "a block holds what another has written",
+               "%#x in place of %#x", place[k], check->value);
         check->waits = false;
         worker->pending--;
         count(CHECKS);
@@ -183,8 +188,10 @@ void check_later(struct worker *worker, int index, const unsigned char *at, size
         if (worker->checks[i].waits)
             continue;
         memset(places[worker->number][i] + size, value, PART - size);
-        MINE(driver->copy(0, (uintptr_t)places[worker->number][i], (uintptr_t)at, size, worker->flows[index].native));
-        worker->checks[i] = (struct check){index, worker->flows[index].queued + 1, (unsigned char)value, true};
+        MINE(driver->copy(0, (uintptr_t)places[worker->number][i], (uintptr_t)at, size,
+                          worker->flows[index].native));
+        worker->checks[i] =
+            (struct check){index, worker->flows[index].queued + 1, (unsigned char)value, true};
         worker->pending++;
         return;
     }
@@ -201,7 +208,8 @@ void use(struct worker *worker, int index, struct block *block)
         check_later(worker, index, ends[i], part, block->value);
     for (int i = 0; i < 2; i++)
         MINE(driver->copy(0, (uintptr_t)ends[i], (uintptr_t)patterns[value], part, flow->native));
-    MINE(machine->work(0, flow->native, block->start, block->size, below(worker, 4) ? 500 + below(worker, 20000) : 0));
+    MINE(machine->work(0, flow->native, block->start, block->size,
+                       below(worker, 4) ? 500 + below(worker, 20000) : 0));
     for (int i = 0; i < 2 && worker->pending < SLOTS / 2; i++)
         check_later(worker, index, ends[i], part, value);
     queue_end(worker, index);
@@ -210,7 +218,7 @@ void use(struct worker *worker, int index, struct block *block)
     block->known = true;
 }
 
-/* ---- Operations -------------------------------------------------------------------------------------------------- */
+/* ---- Operations ---- */
 
 struct block *some_block(struct worker *worker, bool live)
 {
@@ -242,9 +250,9 @@ static void op_allocate(struct worker *worker)
     void *got = NULL;
     if (!block)
         return;
-    if (below(worker, 3)
-            ? WELL(SHORT, tarn_alloc_on, worker->flows[flow].value, size, &got)
-            : WELL(SHORT, tarn_pool_alloc, pools[below(worker, POOLS)], worker->flows[flow].value, size, &got)) {
+    if (below(worker, 3) ? WELL(SHORT, tarn_alloc_on, worker->flows[flow].value, size, &got)
+                         : WELL(SHORT, tarn_pool_alloc, pools[below(worker, POOLS)],
+                                worker->flows[flow].value, size, &got)) {
         taken(block, got, size, flow);
         use(worker, flow, block);
     }
@@ -287,7 +295,8 @@ static void op_give(struct worker *worker)
         return;
     pthread_mutex_lock(&mail->lock);
     pthread_rwlock_rdlock(&queueing);
-    bool recorded = !mail->block.live && WELL(0, tarn_event_record, mail->event, worker->flows[block->flow].value);
+    bool recorded = !mail->block.live &&
+                    WELL(0, tarn_event_record, mail->event, worker->flows[block->flow].value);
     pthread_rwlock_unlock(&queueing);
     if (recorded) {
         mail->block = *block;
@@ -297,7 +306,8 @@ static void op_give(struct worker *worker)
     pthread_mutex_unlock(&mail->lock);
 }
 
-/* Another thread's block: used on a stream of this one, as the headers ask for it, and freed here. */
+/* Another thread's block: used on a stream of this one, as the headers ask for it, and freed
+ * here. */
 static void op_take(struct worker *worker)
 {
     struct mail *mail = &mails[worker->number];
@@ -305,7 +315,8 @@ static void op_take(struct worker *worker)
     struct block block = {.live = false};
     pthread_mutex_lock(&mail->lock);
     pthread_rwlock_rdlock(&queueing);
-    bool waits = mail->block.live && WELL(0, tarn_stream_wait, worker->flows[flow].value, mail->event);
+    bool waits =
+        mail->block.live && WELL(0, tarn_stream_wait, worker->flows[flow].value, mail->event);
     pthread_rwlock_unlock(&queueing);
     if (waits) {
         block = mail->block;
@@ -329,7 +340,8 @@ static void is_active(struct worker *worker, int flow)
 {
     struct driver_capture capture = {0};
     MINE(driver->capture_status(0, worker->flows[flow].native, &capture));
-    SO(capture.state == DRIVER_CAPTURE_ACTIVE, "a known capture was spoilt", "of thread %d", worker->number);
+    SO(capture.state == DRIVER_CAPTURE_ACTIVE, "a known capture was spoilt", "of thread %d",
+       worker->number);
 }
 
 /* What is allocated inside: a pattern each, half of it freed again. */
@@ -377,10 +389,11 @@ static void op_capture(struct worker *worker)
     is_active(worker, flow);
     if (announced) {
         MINE(driver->capture_end(0, native, &graph));
-        SO(WELL(0, tarn_capture_end_announced, stream, graph), "a capture does not end", "of thread %d",
-           worker->number);
+        SO(WELL(0, tarn_capture_end_announced, stream, graph), "a capture does not end",
+           "of thread %d", worker->number);
     } else {
-        SO(WELL(0, tarn_capture_end, stream, &graph), "a capture does not end", "of thread %d", worker->number);
+        SO(WELL(0, tarn_capture_end, stream, &graph), "a capture does not end", "of thread %d",
+           worker->number);
     }
     worker->captures = false;
     if (in_pool && below(worker, 2)) {
@@ -430,8 +443,10 @@ static void op_handle(struct worker *worker)
     if (!WELL(SHORT | BARRED, tarn_handle_get, library, worker->flows[flow].value, &handle))
         return;
     const struct thing *thing = handle;
-    SO(thing->stream == worker->flows[flow].native, "a handle is bound to another stream", "%p", thing->stream);
-    struct block block = {.live = true, .start = thing->workspace, .size = thing->size, .flow = flow};
+    SO(thing->stream == worker->flows[flow].native, "a handle is bound to another stream", "%p",
+       thing->stream);
+    struct block block = {
+        .live = true, .start = thing->workspace, .size = thing->size, .flow = flow};
     if (block.start)
         use(worker, flow, &block);
 }
@@ -461,7 +476,8 @@ static void op_suspend(struct worker *worker)
         if (WELL(BARRED, tarn_pool_suspend, pool, true)) {
             tarn_status status = TARN_OK;
             for (int i = 0; i < 100; i++)
-                if ((status = tarn_pool_resume(pool)) == TARN_OK || (status != TARN_ERROR_CAPTURE && i > 3))
+                if ((status = tarn_pool_resume(pool)) == TARN_OK ||
+                    (status != TARN_ERROR_CAPTURE && i > 3))
                     break;
             if (well("tarn_pool_resume", status, SHORT | BARRED))
                 use(worker, flow, &block);
@@ -498,7 +514,8 @@ static void op_renew(struct worker *worker)
     for (int i = 0; i < IMPORTS; i++)
         if (worker->imports[i].pointer && worker->imports[i].flow == index)
             return;
-    if (!WELL(0, tarn_stream_return, flow->value) || !WELL(0, tarn_stream_lease, 0, 0, &flow->value))
+    if (!WELL(0, tarn_stream_return, flow->value) ||
+        !WELL(0, tarn_stream_lease, 0, 0, &flow->value))
         fault("the test's own mistake", "no stream");
     MINE(tarn_stream_native_get(flow->value, &flow->native));
 }
@@ -515,7 +532,8 @@ static void op_report(struct worker *worker)
     (void)worker;
     (void)WELL(BIT(TARN_ERROR_OUT_OF_HOST_MEMORY), tarn_memory_list, count_segment, &parts);
     (void)WELL(0, tarn_device_stats_get, 0, &stats);
-    SO(stats.reserved_bytes[0].current >= 0, "a counter is negative", "%" PRId64, stats.reserved_bytes[0].current);
+    SO(stats.reserved_bytes[0].current >= 0, "a counter is negative", "%" PRId64,
+       stats.reserved_bytes[0].current);
 }
 
 static void op_advance(struct worker *worker)
@@ -530,14 +548,16 @@ static const struct operation {
     unsigned weight;
     void (*run)(struct worker *worker);
 } operations[] = {
-    {"allocate", 30, op_allocate}, {"use", 25, op_use},        {"free", 20, op_free},      {"give", 8, op_give},
-    {"take", 10, op_take},         {"capture", 5, op_capture}, {"handle", 6, op_handle},   {"trim", 2, op_trim},
-    {"suspend", 2, op_suspend},    {"scope", 3, op_scope},     {"renew", 1, op_renew},     {"report", 1, op_report},
-    {"advance", 8, op_advance},    {"sleep", 4, op_sleep},     {"keep", 5, op_keep},       {"guest", 3, op_guest},
-    {"share", 4, op_share},        {"common", 4, op_common},   {"compact", 2, op_compact}, {"caching", 2, op_caching}};
+    {"allocate", 30, op_allocate}, {"use", 25, op_use},       {"free", 20, op_free},
+    {"give", 8, op_give},          {"take", 10, op_take},     {"capture", 5, op_capture},
+    {"handle", 6, op_handle},      {"trim", 2, op_trim},      {"suspend", 2, op_suspend},
+    {"scope", 3, op_scope},        {"renew", 1, op_renew},    {"report", 1, op_report},
+    {"advance", 8, op_advance},    {"sleep", 4, op_sleep},    {"keep", 5, op_keep},
+    {"guest", 3, op_guest},        {"share", 4, op_share},    {"common", 4, op_common},
+    {"compact", 2, op_compact},    {"caching", 2, op_caching}};
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
-/* ---- A run, in a child ------------------------------------------------------------------------------------------- */
+/* ---- A run, in a child ---- */
 
 static void *work(void *argument)
 {
@@ -658,7 +678,8 @@ static bool run_in_child(uint64_t seed, const struct step *steps, int count)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && told->over)
         return true;
     if (!told->what[0])
-        snprintf(told->what, sizeof told->what, WIFSIGNALED(status) ? "signal %d" : "exit status %d",
+        snprintf(told->what, sizeof told->what,
+                 WIFSIGNALED(status) ? "signal %d" : "exit status %d",
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return false;
 }
@@ -711,11 +732,11 @@ static bool try(uint64_t seed, struct step *steps, int count)
     }
     if (run_in_child(seed, steps, count)) {
         printf("seed %" PRIu64 ": %d steps, %" PRIu64 " allocations, %" PRIu64 " contents, %" PRIu64
-               " captures, %" PRIu64 " blocks to other threads, %" PRIu64 " sleeps, %" PRIu64 " shares, %" PRIu64
-               " compactions, %" PRIu64 " refused\n",
+               " captures, %" PRIu64 " blocks to other threads, %" PRIu64 " sleeps, %" PRIu64
+               " shares, %" PRIu64 " compactions, %" PRIu64 " refused\n",
                seed, count, told->counts[ALLOCATIONS], told->counts[CHECKS], told->counts[CAPTURES],
-               told->counts[HANDED], told->counts[SLEEPS], told->counts[SHARES], told->counts[COMPACTIONS],
-               told->counts[REFUSED]);
+               told->counts[HANDED], told->counts[SLEEPS], told->counts[SHARES],
+               told->counts[COMPACTIONS], told->counts[REFUSED]);
         fflush(stdout);
         return true;
     }
@@ -742,12 +763,15 @@ int main(int argument_count, char **arguments)
 {
     const char *seed = option(argument_count, arguments, "--seed", "TARN_SEED"),
                *length = option(argument_count, arguments, "--steps", "TARN_MODEL_STEPS"),
-               *limit = option(argument_count, arguments, "--seconds", NULL), *wanted = getenv("TARN_MIXED_SEEDS");
+               *limit = option(argument_count, arguments, "--seconds", NULL),
+               *wanted = getenv("TARN_MIXED_SEEDS");
     int count = length ? atoi(length) : 1500;
     count = count > STEPS_MOST ? STEPS_MOST : count;
     struct step *steps = malloc(STEPS_MOST * sizeof *steps);
     time_t until = time(NULL) + (limit ? atoi(limit) : 0);
-    uint64_t first = seed ? strtoull(seed, NULL, 0) : limit ? (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid() : 1;
+    uint64_t first = seed    ? strtoull(seed, NULL, 0)
+                     : limit ? (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid()
+                             : 1;
     uint64_t seeds = seed ? 1 : wanted ? strtoull(wanted, NULL, 10) : 6;
     bool holds = true;
     for (int i = 1; i < argument_count; i++)

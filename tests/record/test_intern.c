@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Numbers for values: distinct, dense, the same for the same value whoever asks, and none where there is no room. */
+/* Numbers for values: distinct, dense, the same for the same value whoever asks, and none where
+ * there is no room. */
 #include "base/pages.h"
 #include "record/intern.h"
 

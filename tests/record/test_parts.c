@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Parts of the counters: whoever counts in which part, the sets say what they would say without parts. A peak is the same to the byte
- * where threads do not compete, and within the bound of the header where they do. */
+/* Parts of the counters: whoever counts in which part, the sets say what they would say without
+ * parts. A peak is the same to the byte where threads do not compete, and within the bound of the
+ * header where they do. */
 #include "record/counters.h"
 #include "support/host.h"
 
@@ -41,7 +42,8 @@ static void start(void)
     }
 }
 
-static counters_oversize allocate(struct counters *pool, struct counters_part *part, size_t size, size_t requested)
+static counters_oversize allocate(struct counters *pool, struct counters_part *part, size_t size,
+                                  size_t requested)
 {
     counters_oversize oversize = 0;
     counters_part_lock(part);
@@ -57,10 +59,11 @@ static counters_oversize allocate(struct counters *pool, struct counters_part *p
 
 static void give(struct block *block)
 {
-    counters_freed_and_completed(&pools[block->pool], &parts[block->pool][block->part], block->size, block->requested,
-                                 block->oversize);
+    counters_freed_and_completed(&pools[block->pool], &parts[block->pool][block->part], block->size,
+                                 block->requested, block->oversize);
     counters_lock(&plain_device);
-    counters_freed_and_completed_locked(&plain_pools[block->pool], NULL, block->size, block->requested, block->plain);
+    counters_freed_and_completed_locked(&plain_pools[block->pool], NULL, block->size,
+                                        block->requested, block->plain);
     counters_unlock(&plain_device);
     *block = (struct block){0};
 }
@@ -80,7 +83,8 @@ static void all_same(void)
         same(&pools[i], &plain_pools[i]);
 }
 
-/* A block that other streams use is counted in the sets alone, and is active longer than it is live. */
+/* A block that other streams use is counted in the sets alone, and is active longer than it is
+ * live. */
 static void wait_for_others(struct block *block)
 {
     struct counters *both[] = {&pools[block->pool], &plain_pools[block->pool]};
@@ -106,9 +110,11 @@ static void one_step(uint64_t *random, bool waiting[LIVE])
                                 .requested = requested,
                                 .pool = (int)(random_next(random) % POOLS),
                                 .part = (int)(random_next(random) % PARTS)};
-        block->oversize = allocate(&pools[block->pool], &parts[block->pool][block->part], block->size, requested);
+        block->oversize =
+            allocate(&pools[block->pool], &parts[block->pool][block->part], block->size, requested);
         counters_lock(&plain_device);
-        block->plain = counters_allocated_locked(&plain_pools[block->pool], NULL, block->size, requested);
+        block->plain =
+            counters_allocated_locked(&plain_pools[block->pool], NULL, block->size, requested);
         counters_unlock(&plain_device);
         assert_int_equal(block->oversize, block->plain);
     } else if (waiting[i]) {
@@ -171,7 +177,8 @@ static void one_thread_has_the_same_peaks_as_without_parts(void **state)
     all_same();
 }
 
-/* What one part counts by itself is in the statistics of its pool and of the device, and only there. */
+/* What one part counts by itself is in the statistics of its pool and of the device, and only
+ * there. */
 static void a_part_is_in_the_sets_of_its_pool_and_of_the_device(void **state)
 {
     (void)state;
@@ -247,9 +254,11 @@ static void who_competes_counts_apart_until_nobody_does(void **state)
     assert_int_equal(stats.allocation[TARN_STAT_ALL].allocated, 32);
     assert_int_equal(stats.allocation[TARN_STAT_ALL].freed, 32);
     assert_int_equal(stats.allocated_bytes[TARN_STAT_ALL].current, 0);
-    assert_int_equal(stats.allocated_bytes[TARN_STAT_ALL].peak, 64 * MIB); /* from before they were apart */
+    /* From before they were apart */
+    assert_int_equal(stats.allocated_bytes[TARN_STAT_ALL].peak, 64 * MIB);
 
-    /* Alone: what is too much for a part is published, and from the second time on by the same thread it is exact again. */
+    /* Alone: what is too much for a part is published, and from the second time on by the same
+     * thread it is exact again. */
     int64_t before = COUNTERS_APART_LARGE;
     for (int i = 0; i < 3; i++)
         (void)allocate(&pools[0], &parts[0][0], (size_t)before, (size_t)before);
@@ -307,7 +316,8 @@ static void parts_apart_hold_the_bound_of_the_peak(void **state)
     assert_int_equal(stats.allocated_bytes[TARN_STAT_LARGE_POOL].current, live[0] + live[1]);
 }
 
-/* A storm: each thread with a part of its own, and now and then another's; who reads and resets beside them. */
+/* A storm: each thread with a part of its own, and now and then another's; who reads and resets
+ * beside them. */
 static atomic_bool ends;
 static struct counters_part *const shared = &parts[1][0];
 
@@ -330,7 +340,8 @@ static void *storm(void *argument)
     }
     for (size_t i = 0; i < LIVE; i++)
         if (sizes[i])
-            counters_freed_and_completed(i % 8 ? &pools[0] : &pools[1], i % 8 ? own : shared, sizes[i], sizes[i], 0);
+            counters_freed_and_completed(i % 8 ? &pools[0] : &pools[1], i % 8 ? own : shared,
+                                         sizes[i], sizes[i], 0);
     return NULL;
 }
 
@@ -341,7 +352,8 @@ static void *watch(void *argument)
         tarn_stats stats;
         counters_read(i % 2 ? &device : &pools[1], &stats);
         CHECK(stats.allocation[TARN_STAT_ALL].current >= 0);
-        CHECK(stats.allocated_bytes[TARN_STAT_ALL].peak >= stats.allocated_bytes[TARN_STAT_ALL].current);
+        CHECK(stats.allocated_bytes[TARN_STAT_ALL].peak >=
+              stats.allocated_bytes[TARN_STAT_ALL].current);
         if (i % 64 == 0)
             counters_reset_peak(&device);
         if (i % 100 == 0)

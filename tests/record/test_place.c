@@ -18,7 +18,8 @@
 
 static struct trace_place some(uint64_t pool)
 {
-    return (struct trace_place){.pool = {0, pool}, .native = pool * 3, .stream = pool % 7, .device = 1};
+    return (struct trace_place){
+        .pool = {0, pool}, .native = pool * 3, .stream = pool % 7, .device = 1};
 }
 
 static bool is(uint32_t number, uint64_t pool)
@@ -112,7 +113,8 @@ static void what_was_held_until_now_keeps_its_number_a_while(void)
     for (; next <= 6 * LEAST; next++)
         come_and_go(ring, next, 1);
     trace_place_drop(number);
-    uint32_t given = number_of(MANY + 2); /* at the same time, and by nobody kept: it goes with the other */
+    uint32_t given = number_of(MANY + 2); /* at the same time, and by nobody kept: it goes with the
+                                             other */
     for (; is(given, MANY + 2); next++) {
         CHECK(is(number, MANY + 1) && next < MANY);
         come_and_go(ring, next, 1);

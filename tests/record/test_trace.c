@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The rings of the trace: what was written comes back in the order of time, whole records only, with what is missing counted and the
- * moment known from which on nothing is. Each test is a process of its own, since rings are never given back. */
+/* The rings of the trace: what was written comes back in the order of time, whole records only,
+ * with what is missing counted and the moment known from which on nothing is. Each test is a
+ * process of its own, since rings are never given back. */
 #include "base/pages.h"
 #include "record/trace.h"
 #include "support/host.h"
@@ -54,14 +55,15 @@ static void a_record_comes_back_as_it_was(void)
 {
     start(0);
     struct trace_ring *ring = trace_ring_take(0);
-    trace_put(ring, TRACE_segment_map, UINT64_C(0x7fffffffffff), UINT64_C(1) << 40, 0xabcdef, 0xfedcba98, 0x12345678,
-              0xffff);
+    trace_put(ring, TRACE_segment_map, UINT64_C(0x7fffffffffff), UINT64_C(1) << 40, 0xabcdef,
+              0xfedcba98, 0x12345678, 0xffff);
     struct trace_copy copy = copy_now();
     CHECK(copy.count == 1 && copy.lost == 0 && copy.exact_from == 0);
     const struct trace_record *record = copy.records;
     CHECK(record->address == UINT64_C(0x7fffffffffff) && record->size == UINT64_C(1) << 40);
     CHECK(trace_kind_of(record) == TRACE_segment_map && trace_place_of(record) == 0xabcdef);
-    CHECK(record->region == 0xfedcba98 && record->stack == 0x12345678 && record->tag == 0xffff && record->thread == 1);
+    CHECK(record->region == 0xfedcba98 && record->stack == 0x12345678 && record->tag == 0xffff &&
+          record->thread == 1);
     trace_copy_finish(&copy);
 }
 
@@ -117,11 +119,13 @@ static void a_free_stands_before_the_next_owner_of_the_block(void)
     put(one, TRACE_free_remote, 512);
     put(two, TRACE_free, 512);
     struct trace_copy copy = copy_now();
-    static const enum trace_kind kinds[] = {TRACE_alloc, TRACE_free_remote, TRACE_alloc, TRACE_alloc, TRACE_free};
+    static const enum trace_kind kinds[] = {TRACE_alloc, TRACE_free_remote, TRACE_alloc,
+                                            TRACE_alloc, TRACE_free};
     static const uint64_t addresses[] = {512, 512, 512, 1024, 512};
     CHECK(copy.count == 5);
     for (size_t i = 0; i < 5; i++)
-        CHECK(trace_kind_of(&copy.records[i]) == kinds[i] && copy.records[i].address == addresses[i]);
+        CHECK(trace_kind_of(&copy.records[i]) == kinds[i] &&
+              copy.records[i].address == addresses[i]);
     CHECK(copy.records[1].thread == 1 && copy.records[2].thread == 2);
     trace_copy_finish(&copy);
 }
@@ -157,7 +161,8 @@ static void what_was_cleared_is_gone(void)
     trace_copy_finish(&copy);
     put(ring, TRACE_trim, 7);
     copy = copy_now();
-    CHECK(copy.count == 1 && copy.lost == 0 && copy.records[0].address == 7 && copy.exact_from == 0);
+    CHECK(copy.count == 1 && copy.lost == 0 && copy.records[0].address == 7 &&
+          copy.exact_from == 0);
     trace_copy_finish(&copy);
     for (uint64_t i = 0; i < 2 * LEAST; i++)
         put(ring, TRACE_trim, i);
@@ -223,7 +228,8 @@ static void a_ring_is_used_again_by_the_next_thread(void)
     put(other, TRACE_trim, 3);
     struct trace_copy copy = copy_now();
     CHECK(copy.count == 3);
-    CHECK(copy.records[0].thread == 1 && copy.records[1].thread == 3 && copy.records[2].thread == 2);
+    CHECK(copy.records[0].thread == 1 && copy.records[1].thread == 3 &&
+          copy.records[2].thread == 2);
     for (uint32_t i = 1; i <= 3; i++)
         CHECK(((const struct trace_thread *)intern_value(&trace_threads, i))->number == i);
     trace_copy_finish(&copy);
@@ -267,13 +273,15 @@ static void check_whole(const struct trace_copy *copy, uint64_t last[WRITERS])
 {
     for (size_t i = 0; i < copy->count; i++) {
         const struct trace_record *record = &copy->records[i];
-        uint64_t address = record->address, number = address / WRITERS, *before = &last[record->thread % WRITERS];
+        uint64_t address = record->address, number = address / WRITERS,
+                 *before = &last[record->thread % WRITERS];
         CHECK(address % WRITERS == record->thread % WRITERS);
         CHECK(record->size == 3 * address && trace_place_of(record) == (address & 0xffffff));
         CHECK(record->region == (uint32_t)address + 1 && record->stack == (uint32_t)address + 2);
         CHECK(record->tag == (uint16_t)address);
         CHECK(trace_kind_of(record) == (number % 2 ? TRACE_alloc : TRACE_free_completed));
-        CHECK(*before == UINT64_MAX || number == *before + 1); /* none is missing between two of a thread */
+        /* None is missing between two of a thread */
+        CHECK(*before == UINT64_MAX || number == *before + 1);
         *before = number;
     }
 }
@@ -284,7 +292,8 @@ static void a_reader_beside_writers_sees_whole_records(void)
     start(1);
     for (int i = 0; i < WRITERS; i++)
         CHECK(pthread_create(&threads[i], NULL, write_on, trace_ring_take(0)) == 0);
-    for (int turn = 0, reads = 0; reads < 300; turn++) { /* of something: the writers may not have begun yet */
+    /* Of something: the writers may not have begun yet */
+    for (int turn = 0, reads = 0; reads < 300; turn++) {
         uint64_t last[WRITERS] = {UINT64_MAX, UINT64_MAX, UINT64_MAX}, kept, lost;
         if (turn % 50 == 49)
             trace_clear();

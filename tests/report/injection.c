@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A tool's library as NVTX_INJECTION64_PATH names one: it keeps what it is told, and counts what makes no sense. As a tool does
- * it believes sizes that structures say, and nothing else. NVTX_TEST_TOOL=deaf takes nothing, NVTX_TEST_TOOL=fails fails, and
- * NVTX_TEST_TOOL=refuses takes no heaps. */
+/* A tool's library as NVTX_INJECTION64_PATH names one: it keeps what it is told, and counts what
+ * makes no sense. As a tool does it believes sizes that structures say, and nothing else.
+ * NVTX_TEST_TOOL=deaf takes nothing, NVTX_TEST_TOOL=fails fails, and NVTX_TEST_TOOL=refuses takes
+ * no heaps. */
 #include "injection.h"
 #include "report/nvtx_abi.h"
 
@@ -60,8 +61,9 @@ static nvtx_heap_handle heap_register(nvtx_domain domain, const struct nvtx_heap
     if (is_asked("refuses"))
         return NVTX_HEAP_NO_TOOL;
     pthread_mutex_lock(&lock);
-    if (domain || heap->compatible != 0x0102 || heap->size != sizeof *heap || heap->range_size != sizeof *range ||
-        heap->usage != 1 || heap->type != 1 || heap->text_type != 1)
+    if (domain || heap->compatible != 0x0102 || heap->size != sizeof *heap ||
+        heap->range_size != sizeof *range || heap->usage != 1 || heap->type != 1 ||
+        heap->text_type != 1)
         mistake("a heap that makes no sense", (uintptr_t)range->start);
     if (heap_at((uintptr_t)range->start) >= 0)
         mistake("a heap in a heap", (uintptr_t)range->start);
@@ -92,8 +94,9 @@ static void regions_register(nvtx_domain domain, const struct nvtx_regions_regis
     pthread_mutex_lock(&lock);
     uintptr_t start = (uintptr_t)range->start;
     int heap = heap_at(start), at = region_behind(start);
-    if (domain || batch->compatible != 0x0102 || batch->size != sizeof *batch || batch->count != 1 ||
-        batch->type != 1 || batch->range_size != sizeof *range || batch->handles)
+    if (domain || batch->compatible != 0x0102 || batch->size != sizeof *batch ||
+        batch->count != 1 || batch->type != 1 || batch->range_size != sizeof *range ||
+        batch->handles)
         mistake("a region that makes no sense", start);
     if (heap < 0 || heaps[heap].start != (uintptr_t)batch->heap ||
         start + range->size > heaps[heap].start + heaps[heap].size)
@@ -101,7 +104,8 @@ static void regions_register(nvtx_domain domain, const struct nvtx_regions_regis
     if (at < told.regions && regions[at].start < start + range->size)
         mistake("a region over another", start);
     memmove(&regions[at + 1], &regions[at], (size_t)(told.regions++ - at) * sizeof *regions);
-    regions[at] = (struct told_range){.start = start, .size = range->size, .heap = (uintptr_t)batch->heap};
+    regions[at] =
+        (struct told_range){.start = start, .size = range->size, .heap = (uintptr_t)batch->heap};
     told.ever++;
     pthread_mutex_unlock(&lock);
 }
@@ -130,7 +134,8 @@ static void regions_unregister(nvtx_domain domain, const struct nvtx_regions_unr
     pthread_mutex_lock(&lock);
     uintptr_t start = (uintptr_t)batch->regions->pointer;
     int at = region_at(start);
-    if (domain || batch->size != sizeof *batch || batch->count != 1 || batch->reference != 1 || at < 0)
+    if (domain || batch->size != sizeof *batch || batch->count != 1 || batch->reference != 1 ||
+        at < 0)
         mistake("the end of what is no region", start);
     else
         memmove(&regions[at], &regions[at + 1], (size_t)(--told.regions - at) * sizeof *regions);
@@ -141,7 +146,8 @@ static void regions_name(nvtx_domain domain, const struct nvtx_regions_name *bat
 {
     pthread_mutex_lock(&lock);
     int at = region_at((uintptr_t)batch->names->region.pointer);
-    if (domain || batch->size != sizeof *batch || batch->name_size != sizeof *batch->names || at < 0)
+    if (domain || batch->size != sizeof *batch || batch->name_size != sizeof *batch->names ||
+        at < 0)
         mistake("a name of what is no region", (uintptr_t)batch->names->region.pointer);
     else
         snprintf(regions[at].name, sizeof regions[at].name, "%s", batch->names->text.ascii);
@@ -157,7 +163,8 @@ static void note(const char *sign, const char *name)
 static int range_push(nvtx_domain domain, const struct nvtx_event *event)
 {
     pthread_mutex_lock(&lock);
-    if ((uintptr_t)domain != 7 || event->version != 3 || event->size != sizeof *event || event->text_type != 1)
+    if ((uintptr_t)domain != 7 || event->version != 3 || event->size != sizeof *event ||
+        event->text_type != 1)
         mistake("a range that makes no sense", 0);
     note("+", event->text.ascii);
     pthread_mutex_unlock(&lock);
@@ -186,13 +193,16 @@ EXPORT int InitializeInjectionNvtx2(nvtx_get_table *get_table)
     const struct nvtx_version *version = get_table(3);
     nvtx_function **table = NULL;
     unsigned entries = 0;
-    if (is_asked("fails") || !callbacks || callbacks->size != sizeof *callbacks || !version || get_table(2))
+    if (is_asked("fails") || !callbacks || callbacks->size != sizeof *callbacks || !version ||
+        get_table(2))
         return 0;
     version->set_tool_version(3);
     for (unsigned module = 1; module <= 6; module++)
-        if (callbacks->module_table(module, &table, &entries) && entries > 6 && table[1] && !table[0])
+        if (callbacks->module_table(module, &table, &entries) && entries > 6 && table[1] &&
+            !table[0])
             told.tables++;
-    if (callbacks->module_table(0, &table, &entries) || callbacks->module_table(7, &table, &entries))
+    if (callbacks->module_table(0, &table, &entries) ||
+        callbacks->module_table(7, &table, &entries))
         return 0;
     if (is_asked("deaf"))
         return 1;
@@ -206,8 +216,8 @@ EXPORT int InitializeInjectionNvtx2(nvtx_get_table *get_table)
 
 EXPORT int InitializeInjectionNvtxExtension(struct nvtx_module *module)
 {
-    if (is_asked("fails") || module->number != 1 || module->size != sizeof *module || module->segment_count != 1 ||
-        module->segments->slot_count != 63)
+    if (is_asked("fails") || module->number != 1 || module->size != sizeof *module ||
+        module->segment_count != 1 || module->segments->slot_count != 63)
         return 0;
     if (is_asked("deaf"))
         return 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tool of the tests was told, line by line. injection.c is its library, which tarn opens as it would a vendor's; the test that
- * has opened it too asks by these. */
+/* What the tool of the tests was told, line by line. injection.c is its library, which tarn opens
+ * as it would a vendor's; the test that has opened it too asks by these. */
 #ifndef TESTS_REPORT_INJECTION_H
 #define TESTS_REPORT_INJECTION_H
 
@@ -18,7 +18,8 @@ struct told_range {
 };
 
 struct told {
-    int mistakes;       /* what makes no sense: a region in no heap, or over another, an end of nothing */
+    int mistakes;       /* what makes no sense: a region in no heap, or over another, an end of
+                           nothing */
     char first[256];    /* the first of them */
     int heaps, regions; /* that exist now */
     int ever, resized;  /* regions that ever did; changes of size */

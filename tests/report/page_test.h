@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of live pages share: a directory of their own, and a reader that is not the program's. */
+/* What the tests of live pages share: a directory of their own, and a reader that is not the
+ * program's. */
 #ifndef TESTS_REPORT_PAGE_TEST_H
 #define TESTS_REPORT_PAGE_TEST_H
 
@@ -27,7 +28,8 @@ static inline void directory_make(void)
 
 static inline void sleep_ms(unsigned ms)
 {
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000},
+              NULL);
 }
 
 static inline void count_one(void *argument, const char *name)
@@ -69,7 +71,8 @@ static inline struct page *page_wait(const char *path, uint64_t number)
         uint64_t after = 1;
         int file = open(path, O_RDONLY | O_CLOEXEC);
         bool read_all = file >= 0 && pread(file, page, sizeof *page, 0) == (ssize_t)sizeof *page &&
-                        pread(file, &after, sizeof after, offsetof(struct page, sequence)) == (ssize_t)sizeof after;
+                        pread(file, &after, sizeof after, offsetof(struct page, sequence)) ==
+                            (ssize_t)sizeof after;
         if (file >= 0)
             close(file);
         if (read_all && after % 2 == 0 && after == page->sequence && page->survey.number >= number)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What TARN_STATS=1 has the library print when a program ends: by exit() or tarn_shutdown(), once, with the figures of the statistics; and
- * nothing without it. Each program is a child with a pipe for its standard error. */
+/* What TARN_STATS=1 has the library print when a program ends: by exit() or tarn_shutdown(), once,
+ * with the figures of the statistics; and nothing without it. Each program is a child with a pipe
+ * for its standard error. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -53,7 +54,8 @@ static int run(const char *wish, enum ending ending, char *text, size_t size)
         be_program(wish, ending);
     }
     close(texts[1]);
-    for (ssize_t part; length + 1 < size && (part = read(texts[0], text + length, size - 1 - length)) > 0;)
+    for (ssize_t part;
+         length + 1 < size && (part = read(texts[0], text + length, size - 1 - length)) > 0;)
         length += (size_t)part;
     text[length] = '\0';
     close(texts[0]);
@@ -101,7 +103,8 @@ static void nothing_is_printed_unasked(void **state)
     assert_string_equal(text, "");
     assert_int_equal(run("0", BY_SHUTDOWN, text, sizeof text), 0);
     assert_string_equal(text, "");
-    assert_int_equal(run("1", BY_FORK, text, sizeof text), 0); /* a child of fork() has nothing to tell */
+    /* A child of fork() has nothing to tell */
+    assert_int_equal(run("1", BY_FORK, text, sizeof text), 0);
     assert_string_equal(text, "");
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The life of a live page: who makes it, who may see it, and that it goes, however its process ends. Each test runs in a process of its
- * own, since a process is shut down once. */
+/* The life of a live page: who makes it, who may see it, and that it goes, however its process
+ * ends. Each test runs in a process of its own, since a process is shut down once. */
 #include "base/pages.h"
 #include "driver/driver.h"
 #include "report/page_test.h"
@@ -34,7 +34,7 @@ static const char *own_path(void)
     return page_path((long)getpid());
 }
 
-/* Starting and stopping -------------------------------------------------------------------------------------------- */
+/* Starting and stopping ------------------------------------------------------------------------ */
 
 static void start_and_stop(void)
 {
@@ -121,7 +121,8 @@ static void the_environment_asks(void)
     struct page *page = page_wait(own_path(), 2);
     CHECK(strcmp(page->head.name, "a name") == 0 && page->head.interval_ns == 20000000);
     CHECK(page->head.pid == (uint64_t)getpid() && page->head.version == PAGE_VERSION);
-    CHECK(strcmp(page->head.driver, "host") == 0 && strcmp(page->head.library, tarn_version()) == 0);
+    CHECK(strcmp(page->head.driver, "host") == 0 &&
+          strcmp(page->head.library, tarn_version()) == 0);
     free(page);
     OK(tarn_free(block));
     OK(tarn_shutdown());
@@ -153,7 +154,8 @@ static void malformed(void)
 {
     CHECK(setenv(bad_variable, bad_value, 1) == 0);
     CHECK(!tarn_malloc(1000));
-    CHECK(tarn_last_status() == TARN_ERROR_CONFIGURATION && strstr(tarn_last_error(), bad_variable));
+    CHECK(tarn_last_status() == TARN_ERROR_CONFIGURATION &&
+          strstr(tarn_last_error(), bad_variable));
     CHECK(unsetenv(bad_variable) == 0); /* corrected, it works */
     CHECK(tarn_malloc(1000));
 }
@@ -199,14 +201,15 @@ static void bad_options_are_refused(void **state)
     in_child(bad_options);
 }
 
-/* Failures --------------------------------------------------------------------------------------------------------- */
+/* Failures ------------------------------------------------------------------------------------- */
 
 static void no_room(void)
 {
     char long_path[5000];
     tarn_live_options options = {.size = sizeof options, .directory = "/nonexistent/directory"};
     GIVES(tarn_live_start(&options), TARN_ERROR_SYSTEM);
-    CHECK(strstr(tarn_last_error(), "/nonexistent/directory") && strstr(tarn_last_error(), "TARN_LIVE_DIRECTORY"));
+    CHECK(strstr(tarn_last_error(), "/nonexistent/directory") &&
+          strstr(tarn_last_error(), "TARN_LIVE_DIRECTORY"));
     options.directory = "/proc/self/comm"; /* a file */
     GIVES(tarn_live_start(&options), TARN_ERROR_SYSTEM);
     memset(long_path, 'a', sizeof long_path);
@@ -219,7 +222,8 @@ static void no_room(void)
     GIVES(tarn_metrics_print(take_nothing, NULL), TARN_ERROR_OUT_OF_HOST_MEMORY);
     pages_fail(0, false);
     CHECK(page_files() == 0);
-    /* Where a disk is full, or a limit as here, the page is refused when it is made, and not by a signal when it is written. */
+    /* Where a disk is full, or a limit as here, the page is refused when it is made, and not by a
+     * signal when it is written. */
     struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     GIVES(tarn_live_start(&fast), TARN_ERROR_SYSTEM);
@@ -234,7 +238,8 @@ static void a_page_that_cannot_be_made_leaves_nothing_behind(void **state)
 
 static void publishes_in_vain(void)
 {
-    CHECK(setenv("TARN_LIVE", "1", 1) == 0 && setenv("TARN_LIVE_DIRECTORY", "/nonexistent", 1) == 0);
+    CHECK(setenv("TARN_LIVE", "1", 1) == 0 &&
+          setenv("TARN_LIVE_DIRECTORY", "/nonexistent", 1) == 0);
     CHECK(setenv("TARN_METRICS", "/nonexistent/x.prom", 1) == 0);
     void *block = tarn_malloc(1000);
     CHECK(block && *tarn_last_error() == '\0');
@@ -248,7 +253,7 @@ static void the_program_goes_on_where_the_environment_asks_for_what_cannot_be(vo
     in_child(publishes_in_vain);
 }
 
-/* Other processes -------------------------------------------------------------------------------------------------- */
+/* Other processes ------------------------------------------------------------------------------ */
 
 /* Runs a function in a child that is killed when it has written a letter; gives its number. */
 static pid_t killed_child(void (*function)(int tell), bool leave)
@@ -368,7 +373,7 @@ static void only_the_own_file_is_removed(void **state)
     in_child(replaced);
 }
 
-/* Fork ------------------------------------------------------------------------------------------------------------- */
+/* Fork ----------------------------------------------------------------------------------------- */
 
 static void refused_and_gone(void)
 {

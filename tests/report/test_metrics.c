@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Metrics, read back by the parser of the Prometheus client (read_metrics.py): that it takes every line, and that the values are those of
- * the statistics. And the file: whole or as it was. */
+/* Metrics, read back by the parser of the Prometheus client (read_metrics.py): that it takes every
+ * line, and that the values are those of the statistics. And the file: whole or as it was. */
 #include "report/metrics_test.h"
 #include "report/page_test.h"
 
@@ -25,8 +25,8 @@ static void parse(const char *file)
 {
     char command[512];
     const char *source = getenv("TARN_SOURCE");
-    snprintf(command, sizeof command, "/usr/bin/python3 '%s/tests/report/read_metrics.py' '%s'", source ? source : ".",
-             file);
+    snprintf(command, sizeof command, "/usr/bin/python3 '%s/tests/report/read_metrics.py' '%s'",
+             source ? source : ".", file);
     FILE *pipe = popen(command, "re");
     CHECK(pipe);
     size_t length = fread(lines, 1, sizeof lines - 1, pipe);
@@ -39,7 +39,8 @@ static void has(const char *sample, double value)
 {
     char wanted[512];
     size_t length = (size_t)snprintf(wanted, sizeof wanted, "%s\t", sample);
-    for (const char *line = lines; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+    for (const char *line = lines; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
         if (strncmp(line, wanted, length) == 0) {
             double found = strtod(line + length, NULL);
             if (found != value)
@@ -71,11 +72,14 @@ static int end_handle(void *handle)
 static void the_values_are_those_of_the_statistics(void **state)
 {
     (void)state;
-    tarn_library_row row = {
-        .size = sizeof row, .name = "a \"b\" \\ c\nd", .create = make_handle, .destroy = end_handle};
+    tarn_library_row row = {.size = sizeof row,
+                            .name = "a \"b\" \\ c\nd",
+                            .create = make_handle,
+                            .destroy = end_handle};
     tarn_library library;
     tarn_pool *pool;
-    void *handle, *pinned, *in_pool, *blocks[] = {alloc_on(own, 3 * MIB), alloc_on(own, 100), alloc_on(own, 5 * MIB)};
+    void *handle, *pinned, *in_pool,
+        *blocks[] = {alloc_on(own, 3 * MIB), alloc_on(own, 100), alloc_on(own, 5 * MIB)};
     OK(tarn_library_register(&row, &library));
     OK(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
     OK(tarn_pool_create(NULL, &pool));
@@ -90,7 +94,8 @@ static void the_values_are_those_of_the_statistics(void **state)
     has("tarn_allocated_bytes\tblocks='large'\tdevice='0'", 7 * (double)MIB);
     has("tarn_allocated_bytes\tblocks='small'\tdevice='0'", 512);
     has("tarn_requested_bytes\tblocks='small'\tdevice='0'", 100);
-    has("tarn_reserved_bytes\tblocks='large'\tdevice='0'", (double)stats.reserved_bytes[TARN_STAT_LARGE_POOL].current);
+    has("tarn_reserved_bytes\tblocks='large'\tdevice='0'",
+        (double)stats.reserved_bytes[TARN_STAT_LARGE_POOL].current);
     has("tarn_allocated_peak_bytes\tdevice='0'", (double)stats.allocated_bytes[TARN_STAT_ALL].peak);
     has("tarn_allocations_total\tblocks='large'\tdevice='0'", 3);
     has("tarn_frees_total\tblocks='large'\tdevice='0'", 1);
@@ -102,7 +107,8 @@ static void the_values_are_those_of_the_statistics(void **state)
     has("tarn_handles_in_use\tdevice='0'\tlibrary='a \"b\" \\\\ c\\nd'", 1);
     has("tarn_pinned_requested_bytes", 5000);
     has("tarn_build_info\tdriver='host'\tversion='0.2.0'", 1);
-    CHECK(!has_line("tarn_limit_bytes") && !has_line("tarn_reserved_bytes\tblocks='large'\tdevice='1'"));
+    CHECK(!has_line("tarn_limit_bytes") &&
+          !has_line("tarn_reserved_bytes\tblocks='large'\tdevice='1'"));
     OK(tarn_device_limit_set(0, 512 * MIB));
     OK(write_metrics(path));
     parse(path);
@@ -115,7 +121,8 @@ static void the_values_are_those_of_the_statistics(void **state)
     OK(tarn_pinned_free(pinned));
 }
 
-/* A stream that comes again in the slot of one that is gone is another line, and no line is there twice. */
+/* A stream that comes again in the slot of one that is gone is another line, and no line is there
+ * twice. */
 static void streams_that_come_and_go_are_told_apart(void **state)
 {
     (void)state;
@@ -134,7 +141,7 @@ static void streams_that_come_and_go_are_told_apart(void **state)
     OK(tarn_free(uncached));
 }
 
-/* Files ------------------------------------------------------------------------------------------------------------ */
+/* Files ---------------------------------------------------------------------------------------- */
 
 static int files_in_directory(void)
 {
@@ -157,7 +164,8 @@ static void too_large(void)
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     GIVES(write_metrics(path), TARN_ERROR_SYSTEM);
     CHECK(strstr(tarn_last_error(), path));
-    CHECK((file = fopen(path, "re")) && fgets(text, sizeof text, file) && strcmp(text, "what was there") == 0);
+    CHECK((file = fopen(path, "re")) && fgets(text, sizeof text, file) &&
+          strcmp(text, "what was there") == 0);
     fclose(file);
     CHECK(files_in_directory() == 1);
     GIVES(write_metrics("/nonexistent/x.prom"), TARN_ERROR_SYSTEM);
@@ -270,7 +278,8 @@ int main(void)
     host_start_with(2, 1024 * MIB);
     directory_make();
     snprintf(path, sizeof path, "%s/tarn.prom", directory);
-    int failed = cmocka_run_group_tests(first, NULL, NULL) + cmocka_run_group_tests(tests, start, NULL);
+    int failed =
+        cmocka_run_group_tests(first, NULL, NULL) + cmocka_run_group_tests(tests, start, NULL);
     (void)rmdir(directory);
     return failed;
 }

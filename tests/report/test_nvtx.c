@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a tool is told through NVTX: a library of the tests' own, TARN_TEST_INJECTION, that counts what makes no sense. Each test
- * runs in a process of its own, where the tool is found at the first use. */
+/* What a tool is told through NVTX: a library of the tests' own, TARN_TEST_INJECTION, that counts
+ * what makes no sense. Each test runs in a process of its own, where the tool is found at the first
+ * use. */
 #include "base/nvtx.h"
 #include "driver/loader.h"
 #include "injection.h"
@@ -63,7 +64,8 @@ static void blocks(void)
     void *small = alloc_on(stream, 100), *large = alloc_on(stream, 3 * MIB + 5), *again;
     no_mistake();
     CHECK(told_now()->regions == 2 && told_now()->heaps == 2);
-    CHECK(region_of(small)->size == 100 && region_of(large)->size == 3 * MIB + 5); /* as asked for */
+    /* As asked for */
+    CHECK(region_of(small)->size == 100 && region_of(large)->size == 3 * MIB + 5);
     CHECK(strcmp(region_of(small)->name, "tarn") == 0);
     OK(tarn_free(small));
     CHECK(!region_of(small));
@@ -104,7 +106,8 @@ static void refused_frees(void)
     start("1", "");
     tarn_stream stream = lease(0), other = lease(0), capturing = lease(0);
     OK(tarn_tag_intern("attention", &tag));
-    tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = stream, .tag = tag};
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = 0, .stream = stream, .tag = tag};
     OK(tarn_event_create(0, &event));
     OK(tarn_capture_begin(capturing, TARN_CAPTURE_RELAXED));
     OK(tarn_event_record(event, capturing));
@@ -143,7 +146,8 @@ static void names(void)
     start("1", "segments:plain");
     tarn_stream stream = lease(0);
     OK(tarn_tag_intern("attention", &tag));
-    tarn_alloc_options options = {.size = sizeof options, .device = 0, .stream = stream, .tag = tag};
+    tarn_alloc_options options = {
+        .size = sizeof options, .device = 0, .stream = stream, .tag = tag};
     OK(tarn_alloc(&options, 5000, &tagged));
     CHECK(strcmp(region_of(tagged)->name, "attention") == 0);
     OK(tarn_pool_create(NULL, &pool));
@@ -176,7 +180,8 @@ static void restored(void)
     OK(tarn_pool_alloc(pool, stream, 300000, &third));
     CHECK(told_now()->regions == 2 && !region_of(first));
     OK(tarn_pool_restore(pool, checkpoint, NULL, NULL));
-    CHECK(told_now()->regions == 2 && region_of(first)->size == 100000 && region_of(second)->size == 200000);
+    CHECK(told_now()->regions == 2 && region_of(first)->size == 100000 &&
+          region_of(second)->size == 200000);
     no_mistake();
     OK(tarn_free(first));
     OK(tarn_free(second));
@@ -283,7 +288,8 @@ static void tool_fails(void)
 
 static void tool_is_missing(void)
 {
-    CHECK(setenv("TARN_NVTX", "1", 1) == 0 && setenv("NVTX_INJECTION64_PATH", "/nonexistent.so", 1) == 0);
+    CHECK(setenv("TARN_NVTX", "1", 1) == 0 &&
+          setenv("NVTX_INJECTION64_PATH", "/nonexistent.so", 1) == 0);
     CHECK(tarn_malloc(1000) && !announcer && !nvtx_ranges);
 }
 
@@ -327,7 +333,8 @@ static void *exchange(void *argument)
     uint64_t random = (uintptr_t)argument;
     for (int i = 0; i < 3000; i++) {
         void *block =
-            alloc_on(TARN_STREAM_LEGACY, random_next(&random) % (random_next(&random) % 4 ? 20000 : 3 * MIB) + 1);
+            alloc_on(TARN_STREAM_LEGACY,
+                     random_next(&random) % (random_next(&random) % 4 ? 20000 : 3 * MIB) + 1);
         OK(tarn_free(atomic_exchange(&exchanged[random_next(&random) % EXCHANGED], block)));
     }
     return NULL;
@@ -357,14 +364,16 @@ static void what_is_told_is_in_order_whoever_frees(void **state)
     in_child(threads);
 }
 
-/* The library, a symbol of it, memory for what is told: what there is none for is not told, and the program goes on. */
+/* The library, a symbol of it, memory for what is told: what there is none for is not told, and the
+ * program goes on. */
 static void listen_in(void)
 {
     tarn_event *event = NULL;
     void *blocks[6] = {NULL};
     static const size_t sizes[] = {100, 3 * MIB + 5, 12 * MIB, 5000, MIB, 20 * MIB};
     for (int i = 0; i < 6; i++)
-        (void)TRY(tarn_alloc_on(i % 2 ? TARN_STREAM_PER_THREAD : TARN_STREAM_LEGACY, sizes[i], &blocks[i]));
+        (void)TRY(tarn_alloc_on(i % 2 ? TARN_STREAM_PER_THREAD : TARN_STREAM_LEGACY, sizes[i],
+                                &blocks[i]));
     if (TRY(tarn_region_push("a region")))
         OK(tarn_region_pop());
     if (blocks[0])
@@ -390,7 +399,8 @@ static void listen_again(void)
     loader_store(&told_now, dlsym(library, "told_now"));
     no_mistake();
     CHECK(told_now()->regions == 0 && told_now()->heaps == 0 && told_now()->depth == 0);
-    CHECK(failure_is_tried() || (told_now()->ever == 12 && told_now()->resized == 2 && told_now()->ranges[0]));
+    CHECK(failure_is_tried() ||
+          (told_now()->ever == 12 && told_now()->resized == 2 && told_now()->ranges[0]));
 }
 
 static void what_fails_is_not_told_and_nothing_else_fails(void **state)
@@ -398,8 +408,8 @@ static void what_fails_is_not_told_and_nothing_else_fails(void **state)
     (void)state;
     CHECK(setenv("TARN_NVTX", "1", 1) == 0 && setenv("TARN_ALLOC_CONF", "segments:plain", 1) == 0);
     CHECK(setenv("NVTX_INJECTION64_PATH", getenv("TARN_TEST_INJECTION"), 1) == 0);
-    each_failure_of_once(
-        &(struct once){.name = "a tool listens", .run = listen_in, .after = listen_again, .most = 400});
+    each_failure_of_once(&(struct once){
+        .name = "a tool listens", .run = listen_in, .after = listen_again, .most = 400});
 }
 
 int main(void)

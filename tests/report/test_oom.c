@@ -70,16 +70,18 @@ static void a_snapshot_and_a_text_are_left(void)
     OK(tarn_tag_intern("weights", &tag));
     OK(tarn_region_push("layer 7"));
     void *block = NULL;
-    OK(tarn_alloc(
-        &(tarn_alloc_options){
-            .size = sizeof(tarn_alloc_options), .device = TARN_CURRENT_DEVICE, .stream = stream, .tag = tag},
-        20 * MIB, &block));
+    OK(tarn_alloc(&(tarn_alloc_options){.size = sizeof(tarn_alloc_options),
+                                        .device = TARN_CURRENT_DEVICE,
+                                        .stream = stream,
+                                        .tag = tag},
+                  20 * MIB, &block));
     OK(tarn_region_pop());
     refused();
     CHECK(strstr(tarn_last_error(), "A snapshot is in ") && strstr(tarn_last_error(), folder));
     CHECK(files() == 2);
     content(1, "txt", buffer, sizeof buffer);
-    CHECK(strstr(buffer, "100 MiB on device 0") && strstr(buffer, "20971520           1  layer 7/weights"));
+    CHECK(strstr(buffer, "100 MiB on device 0") &&
+          strstr(buffer, "20971520           1  layer 7/weights"));
     CHECK(strstr(buffer, "tarn report ") && strstr(buffer, ".pickle -o report.html"));
     size_t size = content(1, "pickle", buffer, sizeof buffer);
     CHECK(buffer[0] == '\x80' && buffer[size - 1] == '.');
@@ -110,7 +112,8 @@ static void a_folder_that_is_not_there_is_said_and_changes_nothing(void)
     rmdir(folder);
     refused();
     CHECK(strstr(tarn_last_error(), "100 MiB on device 0 (tarn host device)"));
-    CHECK(strstr(tarn_last_error(), "No snapshot was left: ") && strstr(tarn_last_error(), "No such file"));
+    CHECK(strstr(tarn_last_error(), "No snapshot was left: ") &&
+          strstr(tarn_last_error(), "No such file"));
     OK(tarn_free(alloc_on(stream, 20 * MIB)));
 }
 
@@ -120,7 +123,8 @@ static void a_full_disk_leaves_no_half_file(void)
     struct rlimit limit = {100, 100};
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     refused();
-    CHECK(strstr(tarn_last_error(), "No snapshot was left: ") && strstr(tarn_last_error(), "File too large"));
+    CHECK(strstr(tarn_last_error(), "No snapshot was left: ") &&
+          strstr(tarn_last_error(), "File too large"));
     CHECK(files() == 0);
     rmdir(folder);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The files that the library makes are their user's alone: what they are, what another user can do with them, and what becomes of names
- * that somebody else had first. In a directory that everybody may write to, as /tmp is, with no umask to help. The other user's part
- * needs root, who becomes two users; without it there is nobody else to try. */
+/* The files that the library makes are their user's alone: what they are, what another user can do
+ * with them, and what becomes of names that somebody else had first. In a directory that everybody
+ * may write to, as /tmp is, with no umask to help. The other user's part needs root, who becomes
+ * two users; without it there is nobody else to try. */
 #include "report/metrics_test.h"
 #include "report/page.h"
 #include "support/host.h"
@@ -76,7 +77,7 @@ static void make_all(void)
     OK(write_metrics(in_directory("metrics")));
 }
 
-/* ---- What they are ----------------------------------------------------------------------------------------------- */
+/* ---- What they are ---- */
 
 /* The rights of a file of that name. */
 static mode_t rights_of(const char *name)
@@ -85,7 +86,8 @@ static mode_t rights_of(const char *name)
         return 0400; /* not even its owner's other processes write to it */
     if (strcmp(name, "metrics") == 0)
         return 0644; /* a collector reads it, who is another user by design */
-    CHECK(strncmp(name, "tarn-oom-", 9) == 0 || strcmp(name, "snapshot") == 0 || strcmp(name, "timeline") == 0);
+    CHECK(strncmp(name, "tarn-oom-", 9) == 0 || strcmp(name, "snapshot") == 0 ||
+          strcmp(name, "timeline") == 0);
     return 0600;
 }
 
@@ -126,7 +128,8 @@ static void all_files_are_their_users_alone(void)
     become(OWNER);
     umask(0);
     make_all();
-    CHECK(check_files() == 6); /* a page, two snapshots, the metrics, and two of the out-of-memory */
+    CHECK(check_files() == 6); /* a page, two snapshots, the metrics, and two of the
+                                  out-of-memory */
     check_descriptors(before);
     if (geteuid() != 0) {
         char path[128];
@@ -145,7 +148,7 @@ static void test_files(void **state)
     directory_remove();
 }
 
-/* ---- Another user ------------------------------------------------------------------------------------------------ */
+/* ---- Another user ---- */
 
 /* Two processes of two users that take turns: each waits for the other's word. */
 static int turns[2][2];
@@ -238,7 +241,8 @@ static void tries_to_use_them(void)
     }
     closedir(folder);
     CHECK(found == 6);
-    snprintf(path, sizeof path, "/proc/%ld/fd", (long)owner); /* its memory is a file that has no other name */
+    /* Its memory is a file that has no other name */
+    snprintf(path, sizeof path, "/proc/%ld/fd", (long)owner);
     CHECK(opendir(path) == NULL && errno == EACCES);
     snprintf(path, sizeof path, "/proc/%ld/mem", (long)owner);
     refused_to_open(path, O_RDONLY);
@@ -254,7 +258,7 @@ static void test_other_user(void **state)
         print_message("without root there is no other user to be\n");
 }
 
-/* ---- Names that were there first --------------------------------------------------------------------------------- */
+/* ---- Names that were there first ---- */
 
 #define VICTIM "what the owner has"
 
@@ -272,18 +276,21 @@ static void makes_where_others_were(void)
           TARN_ERROR_SYSTEM); /* a name that is the other's stays so */
     GIVES(write_metrics(in_directory("metrics")), TARN_ERROR_SYSTEM);
     OK(tarn_snapshot_write(in_directory("free"), NULL)); /* beside names that were guessed */
-    CHECK(lstat(in_directory("free"), &info) == 0 && info.st_uid == geteuid() && (info.st_mode & 07777) == 0600);
+    CHECK(lstat(in_directory("free"), &info) == 0 && info.st_uid == geteuid() &&
+          (info.st_mode & 07777) == 0600);
     OK(tarn_live_start(&live));
     char page[64];
     snprintf(page, sizeof page, PAGE_PREFIX "%ld.3", (long)getpid());
-    CHECK(lstat(in_directory(page), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid());
+    CHECK(lstat(in_directory(page), &info) == 0 && S_ISREG(info.st_mode) &&
+          info.st_uid == geteuid());
     OK(tarn_live_stop());
     CHECK(pread(victim, text, sizeof text, 0) == sizeof VICTIM && strcmp(text, VICTIM) == 0);
     CHECK(fstat(victim, &info) == 0 && (info.st_mode & 07777) == 0600);
     give_turn(1);
 }
 
-/* A link to a file of the owner's, a file that everybody may write to, and a pipe that nobody reads, where a name is expected. */
+/* A link to a file of the owner's, a file that everybody may write to, and a pipe that nobody
+ * reads, where a name is expected. */
 static void lays_traps(void)
 {
     char name[128];
@@ -305,7 +312,8 @@ static void lays_traps(void)
     give_turn(0);
     wait_turn(1);
     struct stat info;
-    CHECK(fstat(file, &info) == 0 && info.st_size == 0 && fstat(page, &info) == 0 && info.st_size == 0);
+    CHECK(fstat(file, &info) == 0 && info.st_size == 0 && fstat(page, &info) == 0 &&
+          info.st_size == 0);
 }
 
 static void test_names(void **state)
@@ -317,7 +325,7 @@ static void test_names(void **state)
         print_message("without root there is no other user to be\n");
 }
 
-/* ---- A program that runs with another's rights -------------------------------------------------------------------- */
+/* ---- A program that runs with another's rights ---- */
 
 enum { ENVIRONMENT_COUNTS = 10, ENVIRONMENT_IS_IGNORED };
 

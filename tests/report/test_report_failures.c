@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every failure while a file is written: the open, each write (no room, an error, a part of it, a signal), the close and the rename, and
- * the host memory that it takes. Under its name there is what was there before, or all of the new; beside it nothing is left; and the
- * error names the file. */
+/* Every failure while a file is written: the open, each write (no room, an error, a part of it, a
+ * signal), the close and the rename, and the host memory that it takes. Under its name there is
+ * what was there before, or all of the new; beside it nothing is left; and the error names the
+ * file. */
 #include "base/log.h"
 #include "report/metrics_test.h"
 #include "support/failures.h"
@@ -72,7 +73,8 @@ static bool is_whole(const char *name, const char *first, const char *last)
     size_t length = get(name, text, sizeof text), end = strlen(last);
     if (strcmp(text, before) == 0)
         return false;
-    CHECK(length > end && strncmp(text, first, strlen(first)) == 0 && memcmp(text + length - end, last, end) == 0);
+    CHECK(length > end && strncmp(text, first, strlen(first)) == 0 &&
+          memcmp(text + length - end, last, end) == 0);
     return true;
 }
 
@@ -87,7 +89,7 @@ static void judge(tarn_status status, const char *name, const char *first, const
     CHECK(unlink(path_of(name)) == 0);
 }
 
-/* ---- Scenarios --------------------------------------------------------------------------------------------------- */
+/* ---- Scenarios ---- */
 
 static void live_blocks(void **pointers, int count)
 {
@@ -126,13 +128,15 @@ static void metrics_are_written(void)
 /* A page is made for its owner, and nothing is left where it could not be. */
 static void live_pages_are_made(void)
 {
-    tarn_live_options options = {.size = sizeof options, .directory = folder, .interval_ms = 3600000};
+    tarn_live_options options = {
+        .size = sizeof options, .directory = folder, .interval_ms = 3600000};
     tarn_status status = tarn_live_start(&options);
     CHECK(files() == !status);
     if (went_well(status, false, "tarn_live_start"))
         OK(tarn_live_stop());
     else
-        CHECK(status != TARN_ERROR_SYSTEM || strstr(tarn_last_error(), folder) || strstr(tarn_last_error(), "thread"));
+        CHECK(status != TARN_ERROR_SYSTEM || strstr(tarn_last_error(), folder) ||
+              strstr(tarn_last_error(), "thread"));
     CHECK(files() == 0);
 }
 
@@ -162,11 +166,12 @@ static void every_failure(void **state)
         {"metrics are written", metrics_are_written},
         {"live pages are made", live_pages_are_made},
     };
-    static const struct scenarios shared = {.set_up = trace_all, .settle = nothing_lives, .without = 1u << FAIL_driver};
+    static const struct scenarios shared = {
+        .set_up = trace_all, .settle = nothing_lives, .without = 1u << FAIL_driver};
     each_failure_of(&shared, scenarios, sizeof scenarios / sizeof *scenarios);
 }
 
-/* ---- What is left where memory runs out ---------------------------------------------------------------------------- */
+/* ---- What is left where memory runs out ---- */
 
 static void leave_what_is_found(void)
 {
@@ -192,7 +197,8 @@ static void run_out(void)
     bool is_cut = is_cut_off(); /* the text: a thread that gets no memory for it has little room */
     CHECK(left <= 2 && (told ? left == 2 : left < 2 || is_cut));
     CHECK(told || excused || is_cut || status == TARN_ERROR_OUT_OF_HOST_MEMORY);
-    CHECK(!strstr(tarn_last_error(), "left: ") || strstr(tarn_last_error(), "left: ")[6]); /* and why */
+    /* And why */
+    CHECK(!strstr(tarn_last_error(), "left: ") || strstr(tarn_last_error(), "left: ")[6]);
     char name[64];
     snprintf(name, sizeof name, "tarn-oom-%ld-1.pickle", (long)getpid());
     if (left)
@@ -201,7 +207,8 @@ static void run_out(void)
     snprintf(name, sizeof name, "tarn-oom-%ld-1.txt", (long)getpid());
     (void)unlink(path_of(name));
     CHECK(files() == 0);
-    CHECK(tarn_alloc_on(TARN_STREAM_LEGACY, 100 * MIB, &pointer) == TARN_ERROR_OUT_OF_MEMORY); /* and once more */
+    /* And once more */
+    CHECK(tarn_alloc_on(TARN_STREAM_LEGACY, 100 * MIB, &pointer) == TARN_ERROR_OUT_OF_MEMORY);
     CHECK(files() == 2 && (strstr(tarn_last_error(), "A snapshot is in") || is_cut_off()));
     for (int i = 1; i <= 2; i++) {
         snprintf(name, sizeof name, "tarn-oom-%ld-%d.pickle", (long)getpid(), i);
@@ -224,7 +231,8 @@ static void what_is_left_of_a_shortage(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_failure), cmocka_unit_test(what_is_left_of_a_shortage)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_failure),
+                                       cmocka_unit_test(what_is_left_of_a_shortage)};
     snprintf(folder, sizeof folder, "%s/files", snapshots_folder());
     if (mkdir(folder, 0700))
         return 1;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Snapshots of a program that does of everything something: PyTorch's readers would take the file (check_snapshot.py), `tarn replay`
- * finds in it what the program counted, Chrome's JSON is whole (check_chrome.py); and what happens where a file cannot be
- * had. Each test is a process of its own. */
+/* Snapshots of a program that does of everything something: PyTorch's readers would take the file
+ * (check_snapshot.py), `tarn replay` finds in it what the program counted, Chrome's JSON is whole
+ * (check_chrome.py); and what happens where a file cannot be had. Each test is a process of its
+ * own. */
 #include "base/pages.h"
 #include "device/stream.h"
 #include "memory/malloc.h"
@@ -31,7 +32,7 @@
 
 #define KIB ((size_t)1 << 10)
 
-/* Files ------------------------------------------------------------------------------------------------------------ */
+/* Files ---------------------------------------------------------------------------------------- */
 
 static char folder[4000]; /* of the test */
 
@@ -123,7 +124,7 @@ static bool file_has(const char *path, const char *text)
     return strcmp(output_of(command, path), "yes\n") == 0;
 }
 
-/* The program ------------------------------------------------------------------------------------------------------ */
+/* The program ---------------------------------------------------------------------------------- */
 
 /* What it counts itself: bytes that it asked for and has not freed. */
 static struct {
@@ -169,7 +170,8 @@ static void waits_and_uses(void)
 {
     tarn_stream one = lease(0), two = lease(0);
     tarn_event *event = NULL;
-    void *small = take(one, 3000), *large = take(one, 2 * MIB), *third = take(one, 4000), *fourth = take(one, 5000);
+    void *small = take(one, 3000), *large = take(one, 2 * MIB), *third = take(one, 4000),
+         *fourth = take(one, 5000);
     OK(tarn_event_create(0, &event));
     work_on(two, large, 1000, 5000);
     OK(tarn_record_stream(small, two));
@@ -220,7 +222,8 @@ static void tags_and_regions(void)
     OK(tarn_tag_intern("attention", &tag));
     OK(tarn_region_push("step 3"));
     OK(tarn_region_push("layer 7"));
-    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 4096, tag, NULL};
+    tarn_alloc_options options = {
+        sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 4096, tag, NULL};
     OK(tarn_alloc(&options, 9000, &pointer));
     count_taken(9000);
     OK(tarn_region_pop());
@@ -272,7 +275,8 @@ static void handles(void)
 {
     tarn_library library = 0;
     void *handle = NULL;
-    tarn_library_row row = {.size = sizeof row, .name = "loom", .create = make_handle, .destroy = end_handle};
+    tarn_library_row row = {
+        .size = sizeof row, .name = "loom", .create = make_handle, .destroy = end_handle};
     OK(tarn_library_register(&row, &library));
     OK(tarn_handle_get(library, TARN_STREAM_CURRENT, &handle));
 }
@@ -282,7 +286,8 @@ static void another_device(void)
 {
     OK(tarn_device_set(1));
     tarn_stream stream = lease(1);
-    void *small = alloc_on(TARN_STREAM_LEGACY, 300), *large = alloc_on(stream, 3 * MIB), *there = alloc_on(stream, 500);
+    void *small = alloc_on(TARN_STREAM_LEGACY, 300), *large = alloc_on(stream, 3 * MIB),
+         *there = alloc_on(stream, 500);
     CHECK(there);
     OK(tarn_free(small));
     OK(tarn_free(large));
@@ -331,7 +336,7 @@ static unsigned long long number_at(const char *json, const char *key)
     return strtoull(at + strlen(quoted), NULL, 10);
 }
 
-/* What it says -------------------------------------------------------------------------------------------------------- */
+/* What it says --------------------------------------------------------------------------------- */
 
 static const char *traced_by;
 
@@ -339,7 +344,8 @@ static void a_program_is_in_its_snapshot(void)
 {
     start_with(traced_by);
     program();
-    if (strstr(traced_by, "stacks")) { /* with handles too, which PyTorch's traces have nothing of */
+    /* With handles too, which PyTorch's traces have nothing of */
+    if (strstr(traced_by, "stacks")) {
         handles();
         OK(tarn_trace_count_get(NULL, NULL));
     }
@@ -359,7 +365,8 @@ static void a_program_is_in_its_snapshot(void)
     CHECK(number_at(json, "lost_events") == 0 && number_at(json, "initial_blocks") == 0);
     CHECK(number_at(json, "device") == 0 && strstr(json, "\"device\": 1,"));
     CHECK(number_at(json, "recorded_ooms") == counted.refusals);
-    CHECK(number_at(json, "recorded_peak_reserved") == (unsigned long long)stats_of(0).reserved_bytes[0].peak);
+    CHECK(number_at(json, "recorded_peak_reserved") ==
+          (unsigned long long)stats_of(0).reserved_bytes[0].peak);
     CHECK(unlink(path) == 0);
 
     path = path_of("program.json");
@@ -370,7 +377,8 @@ static void a_program_is_in_its_snapshot(void)
 
 static void test_a_program_is_in_its_snapshot(void **state)
 {
-    static const char *const ways[] = {"on", "regions,records=100000", "stacks=alloc", "stacks=all,regions"};
+    static const char *const ways[] = {"on", "regions,records=100000", "stacks=alloc",
+                                       "stacks=all,regions"};
     (void)state;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         traced_by = ways[i];
@@ -413,10 +421,11 @@ static void a_ring_that_wrapped_is_said(void)
     const char *path = path_of("wrapped.pickle");
     OK(tarn_snapshot_write(path, NULL));
     is_right(path);
-    const char *text = output_of("python3 -c 'import pickle,sys; s=pickle.load(open(sys.argv[1],\"rb\"));"
-                                 "print(s[\"tarn\"][\"overwritten\"], s[\"tarn\"][\"exact_from\"][0] <"
-                                 " len(s[\"device_traces\"][0]))' '%s'",
-                                 path);
+    const char *text =
+        output_of("python3 -c 'import pickle,sys; s=pickle.load(open(sys.argv[1],\"rb\"));"
+                  "print(s[\"tarn\"][\"overwritten\"], s[\"tarn\"][\"exact_from\"][0] <"
+                  " len(s[\"device_traces\"][0]))' '%s'",
+                  path);
     CHECK(strtoull(text, NULL, 10) >= lost && strstr(text, "True"));
     CHECK(unlink(path) == 0);
 }
@@ -430,17 +439,18 @@ static void a_tag_makes_no_workspace(void)
     tarn_pool_id pool;
     void *own = NULL, *block = NULL;
     OK(tarn_tag_intern("workspace", &wanted.tag));
-    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 4096, wanted.tag, NULL};
+    tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY,
+                                  4096,           wanted.tag,          NULL};
     OK(tarn_alloc(&options, 5 * MIB, &block));
     OK(stream_find(TARN_STREAM_LEGACY, 0, &wanted.stream));
     OK(memory_alloc_own(&wanted, 3 * MIB, &pool, &own));
     const char *path = path_of("workspaces.pickle");
     OK(tarn_snapshot_write(path, NULL));
     is_right(path);
-    const char *sizes = output_of(
-        "python3 -c 'import pickle, sys; print([w[\"size\"] for w in pickle.load(open(sys.argv[1], \"rb\"))[\"tarn\"]"
-        "[\"workspaces\"]])' '%s'",
-        path);
+    const char *sizes = output_of("python3 -c 'import pickle, sys; print([w[\"size\"] for w in "
+                                  "pickle.load(open(sys.argv[1], \"rb\"))[\"tarn\"]"
+                                  "[\"workspaces\"]])' '%s'",
+                                  path);
     CHECK(strcmp(sizes, "[3145728]\n") == 0);
     CHECK(unlink(path) == 0);
     OK(tarn_free(own));
@@ -459,7 +469,8 @@ static void names_in_any_bytes(void)
         void *pointer = NULL;
         OK(tarn_tag_intern(names[i], &tag));
         OK(tarn_region_push(names[i]));
-        tarn_alloc_options options = {sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL};
+        tarn_alloc_options options = {
+            sizeof options, TARN_CURRENT_DEVICE, TARN_STREAM_LEGACY, 0, tag, NULL};
         OK(tarn_alloc(&options, 1000, &pointer));
         OK(tarn_region_pop());
         OK(tarn_free(pointer));
@@ -473,14 +484,15 @@ static void names_in_any_bytes(void)
     const char *path = path_of("names.pickle");
     OK(tarn_snapshot_write(path, NULL));
     is_right(path);
-    CHECK(file_has(path, "caf\xc3\xa9/caf\xc3\xa9") && file_has(path, "a?g/a?g") && file_has(path, "\xf0\x9f\x8f\x94"));
+    CHECK(file_has(path, "caf\xc3\xa9/caf\xc3\xa9") && file_has(path, "a?g/a?g") &&
+          file_has(path, "\xf0\x9f\x8f\x94"));
     write_chrome(path, TARN_NO_LIMIT);
     is_right_chrome(path);
     CHECK(file_has(path, "caf\xc3\xa9/caf\xc3\xa9") && file_has(path, "line\\u000abreak"));
     CHECK(unlink(path) == 0);
 }
 
-/* Limits ----------------------------------------------------------------------------------------------------------- */
+/* Limits --------------------------------------------------------------------------------------- */
 
 static void with_limit(tarn_snapshot_format format)
 {
@@ -492,11 +504,13 @@ static void with_limit(tarn_snapshot_format format)
         options.max_bytes = full * part / 4;
         tarn_status status = tarn_snapshot_write(path, &options);
         if (status) {
-            CHECK(status == TARN_ERROR_INVALID_ARGUMENT && part == 1 && strstr(tarn_last_error(), "max_bytes"));
+            CHECK(status == TARN_ERROR_INVALID_ARGUMENT && part == 1 &&
+                  strstr(tarn_last_error(), "max_bytes"));
             continue;
         }
         size_t size = size_of_file(path);
-        CHECK(size <= options.max_bytes && size + 3000 > options.max_bytes); /* as much as there is room for */
+        /* As much as there is room for */
+        CHECK(size <= options.max_bytes && size + 3000 > options.max_bytes);
         if (format == TARN_SNAPSHOT_PICKLE)
             is_right(path);
         else
@@ -525,7 +539,7 @@ static void files_have_a_limit(void)
     with_limit(TARN_SNAPSHOT_CHROME);
 }
 
-/* What goes wrong -------------------------------------------------------------------------------------------------- */
+/* What goes wrong ------------------------------------------------------------------------------ */
 
 static struct {
     uint64_t bytes;
@@ -640,7 +654,7 @@ static void what_was_there_is_replaced(void)
     CHECK(files_in_folder() == 2 && unlink(path) == 0 && unlink(target) == 0);
 }
 
-/* In the middle of other things ------------------------------------------------------------------------------------ */
+/* In the middle of other things ---------------------------------------------------------------- */
 
 static void observe(const tarn_shortage *shortage, void *user)
 {
@@ -653,8 +667,10 @@ static void when_memory_is_short(void)
     start_with("on");
     tarn_status seen = TARN_ERROR_INTERNAL;
     tarn_observer observer = 0;
-    tarn_observer_options options = {
-        .size = sizeof options, .device = TARN_ALL_DEVICES, .user = &seen, .out_of_memory = observe};
+    tarn_observer_options options = {.size = sizeof options,
+                                     .device = TARN_ALL_DEVICES,
+                                     .user = &seen,
+                                     .out_of_memory = observe};
     OK(tarn_observer_add(&options, &observer));
     too_much();
     OK(tarn_observer_remove(observer));
@@ -691,7 +707,7 @@ static void after_a_shutdown(void)
     CHECK(files_in_folder() == 0);
 }
 
-/* Every failure ---------------------------------------------------------------------------------------------------- */
+/* Every failure -------------------------------------------------------------------------------- */
 
 static bool swallow(const void *data, size_t size, void *user)
 {
@@ -709,7 +725,8 @@ static void snapshots_and_allocations(void)
         if (!TRY(tarn_alloc_on(TARN_STREAM_LEGACY, 1 + i * i * 7000, &pointers[i])))
             pointers[i] = NULL;
     for (int format = 0; format < 2; format++) {
-        tarn_snapshot_options options = {sizeof options, (tarn_snapshot_format)format, format ? TARN_NO_LIMIT : 100000};
+        tarn_snapshot_options options = {sizeof options, (tarn_snapshot_format)format,
+                                         format ? TARN_NO_LIMIT : 100000};
         (void)TRY(tarn_snapshot_print(swallow, &bytes, &options));
     }
     (void)TRY(tarn_snapshot_write(path_of("failures.pickle"), NULL));
@@ -733,7 +750,8 @@ static void trace_all(void)
 
 static void every_failure(void)
 {
-    static const struct scenario scenario = {"snapshots and allocations", snapshots_and_allocations};
+    static const struct scenario scenario = {"snapshots and allocations",
+                                             snapshots_and_allocations};
     static const struct scenarios shared = {.set_up = trace_all, .settle = settle};
     each_failure_of(&shared, &scenario, 1);
     is_right(path_of("failures.pickle"));
@@ -788,7 +806,8 @@ TEST_LIST(TEST)
 int main(void)
 {
 #define X(function) cmocka_unit_test(test_##function),
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_program_is_in_its_snapshot), TEST_LIST(X)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_program_is_in_its_snapshot),
+                                       TEST_LIST(X)};
 #undef X
     unsetenv("TARN_TRACE");
     (void)snapshots_folder(); /* of this process, not of a child */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Call stacks where libunwind or libdw is missing, lacks a function, or has one that fails: stacks are walked by other means, or are not
- * there, functions have the names that the loader knows, or none; and a snapshot is as whole as ever. Every attempt is a process of its
- * own, since each library is looked for once. */
+/* Call stacks where libunwind or libdw is missing, lacks a function, or has one that fails: stacks
+ * are walked by other means, or are not there, functions have the names that the loader knows, or
+ * none; and a snapshot is as whole as ever. Every attempt is a process of its own, since each
+ * library is looked for once. */
 #include "support/failures.h"
 #include "support/host.h"
 #include "support/system.h"
@@ -19,7 +20,8 @@
 #include <cmocka.h>
 
 static struct {
-    unsigned named, unnamed; /* snapshots that have the name of this program's function, and that do not */
+    unsigned named, unnamed; /* snapshots that have the name of this program's function, and that do
+                                not */
 } * seen;                    /* shared with the children */
 
 static struct {
@@ -50,12 +52,14 @@ static bool has(const char *text)
 
 static void take_a_snapshot(void)
 {
-    tarn_trace_options options = {.size = sizeof options, .records = 64, .stacks = TARN_TRACE_STACKS_ALLOC};
+    tarn_trace_options options = {
+        .size = sizeof options, .records = 64, .stacks = TARN_TRACE_STACKS_ALLOC};
     void *pointer = NULL;
     written.length = 0;
     bool traced = TRY(tarn_trace_start(&options)), taken = allocate_in_a_named_function(&pointer);
     if (TRY(tarn_snapshot_print(keep, NULL, NULL))) {
-        CHECK(written.length > 2 && written.text[0] == '\x80' && written.text[written.length - 1] == '.');
+        CHECK(written.length > 2 && written.text[0] == '\x80' &&
+              written.text[written.length - 1] == '.');
         if (traced && taken && has("allocate_in_a_named_function"))
             seen->named++;
         else
@@ -91,7 +95,8 @@ static void *failing(const char *symbol)
     int (*error)(void) = gives_an_error;
     bool is_status = strstr(symbol, "report") || strstr(symbol, "find");
     memcpy(&function, is_status ? (void *)&error : (void *)&nothing, sizeof function);
-    return strncmp(symbol, "dwfl_", 5) == 0 || strcmp(symbol, "unw_backtrace") == 0 ? function : NULL;
+    return strncmp(symbol, "dwfl_", 5) == 0 || strcmp(symbol, "unw_backtrace") == 0 ? function
+                                                                                    : NULL;
 }
 
 static void start(void)

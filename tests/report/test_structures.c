@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every structure that begins with its size, as callers have it that were compiled with other headers: an older one has fewer fields, a newer
- * one more. A size that nobody can have is refused, NULL too; nothing behind what the caller says to have is read or written. Behind that
- * lies a page that nobody may touch. */
+/* Every structure that begins with its size, as callers have it that were compiled with other
+ * headers: an older one has fewer fields, a newer one more. A size that nobody can have is refused,
+ * NULL too; nothing behind what the caller says to have is read or written. Behind that lies a page
+ * that nobody may touch. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -48,8 +49,8 @@ static tarn_status of_a_new_pool(const tarn_pool_options *options)
 
 #define POOL(...) ((tarn_pool_options){.size = sizeof(tarn_pool_options), __VA_ARGS__})
 
-/* X(call, structure, whether NULL is fine, the call with `it`): a `_get` asks for the structure, and so does
- * a clear; others are given it. */
+/* X(call, structure, whether NULL is fine, the call with `it`): a `_get` asks for the structure,
+ * and so does a clear; others are given it. */
 /* clang-format off */
 #define LIST(X) \
     X(device, tarn_device_properties, false, tarn_device_properties_get(0, it)) \
@@ -106,7 +107,8 @@ static bool is_asked_for(size_t i)
 
 static char *page; /* and behind it one that nobody may touch */
 
-/* A structure of that size before the end of the page, with `fill` in all that is behind the size. */
+/* A structure of that size before the end of the page, with `fill` in all that is behind the
+ * size. */
 static char *structure(size_t size, size_t there, int fill)
 {
     char *start = page + PAGE - there;
@@ -147,7 +149,8 @@ static void sizes_that_nobody_has_are_refused_and_nothing_is_touched(void **stat
                                 SIZE_MAX - 7,
                                 size | (size_t)1 << 32};
         for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
-            refuse(i, wrong[k], sizeof size, 0); /* of what it says of itself only the size is there */
+            refuse(i, wrong[k], sizeof size, 0); /* of what it says of itself only the size is
+                                                    there */
             CHECK(strstr(tarn_last_error(), "sizeof("));
         }
         if (!calls[i].may_be_null) {
@@ -203,8 +206,8 @@ static void a_newer_caller_has_more_fields(void **state)
 }
 
 /* What lies in others or in lists. */
-_Static_assert(sizeof(tarn_stat) == 32 && sizeof(tarn_pinned_duration) == 40 && sizeof(tarn_pool_id) == 16 &&
-                   sizeof(tarn_pool_block) == 48,
+_Static_assert(sizeof(tarn_stat) == 32 && sizeof(tarn_pinned_duration) == 40 &&
+                   sizeof(tarn_pool_id) == 16 && sizeof(tarn_pool_block) == 48,
                "structures that cannot grow");
 
 /* The same fields with the same values, whatever more there is. */
@@ -214,9 +217,11 @@ static void a_structure_means_the_same_to_all_versions(void **state)
     struct {
         tarn_alloc_options known;
         size_t more[3];
-    } newer = {.known = {.size = sizeof newer, .device = TARN_CURRENT_DEVICE, .alignment = 2 * MIB}};
-    tarn_alloc_options shorter = {
-        .size = offsetof(tarn_alloc_options, alignment), .device = TARN_CURRENT_DEVICE, .alignment = 3};
+    } newer = {
+        .known = {.size = sizeof newer, .device = TARN_CURRENT_DEVICE, .alignment = 2 * MIB}};
+    tarn_alloc_options shorter = {.size = offsetof(tarn_alloc_options, alignment),
+                                  .device = TARN_CURRENT_DEVICE,
+                                  .alignment = 3};
     void *aligned = NULL, *plain = NULL;
     OK(tarn_alloc(&newer.known, 100, &aligned));
     CHECK((uintptr_t)aligned % (2 * MIB) == 0);
@@ -224,7 +229,8 @@ static void a_structure_means_the_same_to_all_versions(void **state)
     OK(tarn_free(aligned));
     OK(tarn_free(plain));
 
-    tarn_block_info all = {.size = sizeof all}, older = {.size = offsetof(tarn_block_info, stream), .stream = 77};
+    tarn_block_info all = {.size = sizeof all},
+                    older = {.size = offsetof(tarn_block_info, stream), .stream = 77};
     OK(tarn_pointer_info_get(block, &all));
     OK(tarn_pointer_info_get(block, &older));
     CHECK(older.base == all.base && older.usable_size == all.usable_size && older.stream == 77);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a survey says, beside what the public calls say of the same moment; and that a page is never seen half written, while threads
- * allocate. */
+/* What a survey says, beside what the public calls say of the same moment; and that a page is never
+ * seen half written, while threads allocate. */
 #include "memory/arena/arena.h"
 #include "memory/watch/occupancy.h"
 #include "report/page_test.h"
@@ -27,7 +27,8 @@ static const struct survey *take(void)
 static const struct survey_pool *pool_of_id(const struct survey *survey, tarn_pool_id id)
 {
     for (uint32_t i = 0; i < survey->pool_count.here; i++)
-        if (survey->pools[i].device == 0 && survey->pools[i].id[0] == id.first && survey->pools[i].id[1] == id.second)
+        if (survey->pools[i].device == 0 && survey->pools[i].id[0] == id.first &&
+            survey->pools[i].id[1] == id.second)
             return &survey->pools[i];
     return NULL;
 }
@@ -72,8 +73,10 @@ static void a_device_says_what_its_statistics_say(void **state)
     CHECK(device->used && !device->lost && device->number == 0 && device->total == total_bytes &&
           device->free == free_bytes && device->limit == SURVEY_UNKNOWN);
     CHECK(memcmp(&device->stats.allocation, &stats.allocation, sizeof stats.allocation) == 0);
-    CHECK(memcmp(&device->stats.reserved_bytes, &stats.reserved_bytes, sizeof stats.reserved_bytes) == 0);
-    CHECK(memcmp(&device->stats.requested_bytes, &stats.requested_bytes, sizeof stats.requested_bytes) == 0);
+    CHECK(memcmp(&device->stats.reserved_bytes, &stats.reserved_bytes,
+                 sizeof stats.reserved_bytes) == 0);
+    CHECK(memcmp(&device->stats.requested_bytes, &stats.requested_bytes,
+                 sizeof stats.requested_bytes) == 0);
     CHECK(!survey->devices[1].used && survey->devices[1].free == SURVEY_UNKNOWN);
     adds_up(survey);
     OK(tarn_free(blocks[1]));
@@ -129,7 +132,8 @@ static void pools_have_what_their_statistics_say(void **state)
     tarn_stats stats = {.size = sizeof stats};
     OK(tarn_pool_stats_get(pool, &stats));
     const struct survey *survey = take();
-    const struct survey_pool *view = pool_of_id(survey, id), *standard = pool_of_id(survey, (tarn_pool_id){0, 0});
+    const struct survey_pool *view = pool_of_id(survey, id),
+                             *standard = pool_of_id(survey, (tarn_pool_id){0, 0});
     CHECK(view && view->limit == 64 * MIB && view->flags == 0);
     CHECK(view->allocated == (uint64_t)stats.allocated_bytes[TARN_STAT_ALL].current);
     CHECK(view->requested == (uint64_t)stats.requested_bytes[TARN_STAT_ALL].current);
@@ -138,7 +142,8 @@ static void pools_have_what_their_statistics_say(void **state)
     adds_up(survey);
     OK(tarn_pool_suspend(pool, false));
     survey = take();
-    CHECK(pool_of_id(survey, id)->flags == SURVEY_POOL_SUSPENDED && pool_of_id(survey, id)->reserved == 0);
+    CHECK(pool_of_id(survey, id)->flags == SURVEY_POOL_SUSPENDED &&
+          pool_of_id(survey, id)->reserved == 0);
     OK(tarn_pool_resume(pool));
     for (int i = 0; i < 300; i++)
         OK(tarn_free(inside[i]));
@@ -191,7 +196,8 @@ static int end_handle(void *handle)
 static void handles_are_there_once_one_was_made(void **state)
 {
     (void)state;
-    tarn_library_row row = {.size = sizeof row, .name = "a library", .create = make_handle, .destroy = end_handle};
+    tarn_library_row row = {
+        .size = sizeof row, .name = "a library", .create = make_handle, .destroy = end_handle};
     tarn_library library;
     void *handle;
     OK(tarn_library_register(&row, &library));
@@ -200,11 +206,11 @@ static void handles_are_there_once_one_was_made(void **state)
     const struct survey *survey = take();
     CHECK(survey->handle_count.there == 1 && survey->handle_count.here == 1);
     const struct survey_handles *handles = &survey->handles[0];
-    CHECK(handles->device == 0 && handles->library == library && strcmp(handles->name, "a library") == 0 &&
-          handles->in_use == 1 && handles->created == 1);
+    CHECK(handles->device == 0 && handles->library == library &&
+          strcmp(handles->name, "a library") == 0 && handles->in_use == 1 && handles->created == 1);
 }
 
-/* Consistency ------------------------------------------------------------------------------------------------------ */
+/* Consistency ---------------------------------------------------------------------------------- */
 
 static atomic_bool ends;
 
@@ -215,7 +221,8 @@ static void *allocate(void *argument)
     while (!atomic_load(&ends)) {
         void **block = &blocks[random_next(&random) % 32];
         OK(tarn_free(*block));
-        *block = alloc_on(own, random_next(&random) % (random_next(&random) % 2 ? 2 * MIB : 4096) + 1);
+        *block =
+            alloc_on(own, random_next(&random) % (random_next(&random) % 2 ? 2 * MIB : 4096) + 1);
     }
     for (int i = 0; i < 32; i++)
         OK(tarn_free(blocks[i]));
@@ -251,10 +258,13 @@ static void a_page_is_never_seen_half_written(void **state)
         number = survey->number + 1;
         CHECK(page->sequence == 2 * survey->number); /* else one is another's */
         uint32_t there =
-            survey->pool_count.there; /* more than a survey has room for, while the threads keep released ones in use */
-        CHECK(there >= 1 && survey->pool_count.here == (there < SURVEY_POOLS ? there : SURVEY_POOLS));
+            survey->pool_count.there; /* more than a survey has room for, while the threads keep
+                                         released ones in use */
+        CHECK(there >= 1 &&
+              survey->pool_count.here == (there < SURVEY_POOLS ? there : SURVEY_POOLS));
         for (uint32_t i = 0; i < survey->pool_count.here; i++)
-            CHECK(survey->pools[i].device == 0 && survey->pools[i].requested <= survey->pools[i].allocated);
+            CHECK(survey->pools[i].device == 0 &&
+                  survey->pools[i].requested <= survey->pools[i].allocated);
         const tarn_stats *stats = &survey->devices[0].stats;
         CHECK(stats->allocation[TARN_STAT_ALL].allocated >= stats->allocation[TARN_STAT_ALL].freed);
         free(page);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a program can tell of `tarn run --pool`: one row per contract, with what the program observes. docs/run.md names the rows.
+/* What a program can tell of `tarn run --pool`: one row per contract, with what the program
+ * observes. docs/run.md names the rows.
  *
  *     contracts >alone                     on the driver alone
  *     tarn run --pool -- contracts alone   says of each row whether it is the same
  *     contracts --list                     which rows are kept
  *
- * Each row runs in a process of its own. Some rows need the driver of the tests, whose kernels fail when they are told to; on a real driver
- * they are left out, and the exit status says nothing of the others. On the driver of the tests it is 1 where a row that is said to be kept
- * differs, or one that is said to differ is the same. */
+ * Each row runs in a process of its own. Some rows need the driver of the tests, whose kernels fail
+ * when they are told to; on a real driver they are left out, and the exit status says nothing of
+ * the others. On the driver of the tests it is 1 where a row that is said to be kept differs, or
+ * one that is said to differ is the same. */
 #define PROBE "contracts"
 #define PROBE_ANY_DRIVER
 #include "pool_probe.h"
@@ -62,7 +64,7 @@ static void set_threshold(uint64_t value)
     CHECK(cu.cuMemPoolSetAttribute(first, THRESHOLD, &value) == CU_OK);
 }
 
-/* Errors of earlier work -------------------------------------------------------------------------------------------- */
+/* Errors of earlier work ----------------------------------------------------------------------- */
 
 static void codes_of_calls(cu_address ordered, cu_address plain)
 {
@@ -98,13 +100,14 @@ static void after_the_failure(void)
     (void)cu.cuStreamSynchronize(streams[0]);
     (void)cu.cuMemAlloc_v2(&other, 4096);
     cu.cuFakeFault(CU_OK);
-    tell("cuMemFreeAsync %u, cuMemFree %u, then ", cu.cuMemFreeAsync(ordered, streams[0]), cu.cuMemFree_v2(plain));
+    tell("cuMemFreeAsync %u, cuMemFree %u, then ", cu.cuMemFreeAsync(ordered, streams[0]),
+         cu.cuMemFree_v2(plain));
     plain = make(4096);
     ordered = take(4096, streams[0]);
     codes_of_calls(ordered, plain);
 }
 
-/* Memory ------------------------------------------------------------------------------------------------------------- */
+/* Memory --------------------------------------------------------------------------------------- */
 
 static void memory_of_a_device(void)
 {
@@ -120,8 +123,9 @@ static void reserved_of_a_pool(void)
     cu_address blocks[3];
     for (int i = 0; i < 3; i++)
         blocks[i] = take(4096, streams[i]);
-    tell("%llu bytes more are reserved, and %llu used, for a block of 4096 on each of three streams",
-         (unsigned long long)(get(RESERVED) - before), (unsigned long long)(get(USED) - used));
+    tell(
+        "%llu bytes more are reserved, and %llu used, for a block of 4096 on each of three streams",
+        (unsigned long long)(get(RESERVED) - before), (unsigned long long)(get(USED) - used));
     for (int i = 0; i < 3; i++)
         give(blocks[i], streams[i]);
 }
@@ -141,7 +145,8 @@ static void threshold_of_a_pool(void)
     cu_address blocks[2] = {take(4096, streams[0]), take(4096, streams[1])};
     give(blocks[0], streams[0]);
     give(blocks[1], streams[1]);
-    CHECK(cu.cuStreamSynchronize(streams[0]) == CU_OK && cu.cuStreamSynchronize(streams[1]) == CU_OK);
+    CHECK(cu.cuStreamSynchronize(streams[0]) == CU_OK &&
+          cu.cuStreamSynchronize(streams[1]) == CU_OK);
     tell("%llu bytes are reserved after the frees and a wait", (unsigned long long)get(RESERVED));
 }
 
@@ -149,26 +154,31 @@ static sem_t has_freed, may_end;
 static void *keeps_its_stream(void *context)
 {
     cu_address block = 0;
-    CHECK(cu.cuCtxSetCurrent(context) == CU_OK && cu.cuMemAllocAsync_ptsz(&block, MIB, NULL) == CU_OK);
-    CHECK(cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK && sem_post(&has_freed) == 0 && sem_wait(&may_end) == 0);
+    CHECK(cu.cuCtxSetCurrent(context) == CU_OK &&
+          cu.cuMemAllocAsync_ptsz(&block, MIB, NULL) == CU_OK);
+    CHECK(cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK && sem_post(&has_freed) == 0 &&
+          sem_wait(&may_end) == 0);
     return NULL;
 }
 
-/* Free memory of another thread's default stream goes at a wait for the context, and does not make a request fail. */
+/* Free memory of another thread's default stream goes at a wait for the context, and does not make
+ * a request fail. */
 static void memory_of_another_thread(void)
 {
     pthread_t thread;
     cu_address all = 0;
     set_threshold(0);
     CHECK(sem_init(&has_freed, 0, 0) == 0 && sem_init(&may_end, 0, 0) == 0);
-    CHECK(pthread_create(&thread, NULL, keeps_its_stream, primary) == 0 && sem_wait(&has_freed) == 0);
+    CHECK(pthread_create(&thread, NULL, keeps_its_stream, primary) == 0 &&
+          sem_wait(&has_freed) == 0);
     CHECK(cu.cuCtxSynchronize() == CU_OK);
     tell("%llu bytes are reserved after a wait", (unsigned long long)get(RESERVED));
     tell(", CUDA error %u for all that the device has", cu.cuMemAlloc_v2(&all, 1024 * MIB));
     CHECK(sem_post(&may_end) == 0 && pthread_join(thread, NULL) == 0);
 }
 
-/* The memory of pools goes with the primary context on a driver with FAKE_DRIVER_FORGETS, and somebody else had as much of it. */
+/* The memory of pools goes with the primary context on a driver with FAKE_DRIVER_FORGETS, and
+ * somebody else had as much of it. */
 static void pool_after_a_reset(void)
 {
     setenv("FAKE_DRIVER_FORGETS", "1", 1);
@@ -178,14 +188,15 @@ static void pool_after_a_reset(void)
          cu.cuMemGetAddressRange_v2(NULL, NULL, block), (unsigned long long)get(USED));
 }
 
-/* Accesses ----------------------------------------------------------------------------------------------------------- */
+/* Accesses ------------------------------------------------------------------------------------- */
 
 static void access_beyond_a_block(void)
 {
     cu_address block = make(4096), other = make(4096), freed = make(4096);
     end(freed);
-    tell("CUDA error %u for 4096 bytes, %u for 4608, %u after the free", cu.cuMemsetD8_v2(block, 0, 4096),
-         cu.cuMemsetD8_v2(block, 0, 4608), cu.cuMemsetD8_v2(freed, 0, 4096));
+    tell("CUDA error %u for 4096 bytes, %u for 4608, %u after the free",
+         cu.cuMemsetD8_v2(block, 0, 4096), cu.cuMemsetD8_v2(block, 0, 4608),
+         cu.cuMemsetD8_v2(freed, 0, 4096));
     end(block);
     end(other);
 }
@@ -195,7 +206,8 @@ static void alignment(void)
     cu_address blocks[8], all = 0;
     for (int i = 0; i < 8; i++)
         all |= blocks[i] = make(70000);
-    tell("eight blocks of 70000 bytes begin at multiples of %llu", (unsigned long long)(all & -all));
+    tell("eight blocks of 70000 bytes begin at multiples of %llu",
+         (unsigned long long)(all & -all));
     for (int i = 0; i < 8; i++)
         end(blocks[i]);
 }
@@ -219,9 +231,10 @@ static void access_of_a_peer(void)
     CHECK(cu.cuMemPoolSetAccess(pool, &peer, 1) == CU_OK);
     CHECK(cu.cuMemPoolGetAccess(&after, pool, &peer.location) == CU_OK);
     cu_address new = take_of(pool);
-    tell("access %u, then %u; device 1 reaches an old block %u, a new one %u, one of another pool %u, a plain one %u",
-         before, after, cu.cuFakeReaches(old, 1), cu.cuFakeReaches(new, 1), cu.cuFakeReaches(other, 1),
-         cu.cuFakeReaches(plain, 1));
+    tell("access %u, then %u; device 1 reaches an old block %u, a new one %u, one of another pool "
+         "%u, a plain one %u",
+         before, after, cu.cuFakeReaches(old, 1), cu.cuFakeReaches(new, 1),
+         cu.cuFakeReaches(other, 1), cu.cuFakeReaches(plain, 1));
 }
 
 static void sync_memops(void)
@@ -236,7 +249,7 @@ static void sync_memops(void)
     tell(", on %u", (unsigned)ask(SYNC, block));
 }
 
-/* Sharing ------------------------------------------------------------------------------------------------------------ */
+/* Sharing -------------------------------------------------------------------------------------- */
 
 static void sharing(void)
 {
@@ -248,16 +261,18 @@ static void sharing(void)
     tell(", of a later block %u", cu.cuIpcGetMemHandle(&handle, later));
 }
 
-/* Captures ----------------------------------------------------------------------------------------------------------- */
+/* Captures ------------------------------------------------------------------------------------- */
 
 static void capture(bool is_seen)
 {
     cu_address other = 0;
     cu_graph graph = NULL;
     end(make(4096));
-    CHECK((is_seen ? cu.cuStreamBeginCapture_v2(streams[0], GLOBAL) : cu.cuFakeCapture(streams[0])) == CU_OK);
+    CHECK((is_seen ? cu.cuStreamBeginCapture_v2(streams[0], GLOBAL)
+                   : cu.cuFakeCapture(streams[0])) == CU_OK);
     tell("cuMemAlloc %u", cu.cuMemAlloc_v2(&other, 4096));
-    tell(", the capture ends with %u", is_seen ? cu.cuStreamEndCapture(streams[0], &graph) : cu.cuFakeCapture(NULL));
+    tell(", the capture ends with %u",
+         is_seen ? cu.cuStreamEndCapture(streams[0], &graph) : cu.cuFakeCapture(NULL));
 }
 
 static void seen_capture(void)
@@ -271,7 +286,7 @@ static void unseen_capture(void)
     capture(false);
 }
 
-/* Rows --------------------------------------------------------------------------------------------------------------- */
+/* Rows ----------------------------------------------------------------------------------------- */
 
 static const struct row {
     const char *name;

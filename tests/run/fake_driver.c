@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A libcuda.so.1 for the tests of `tarn run`: two devices without anything behind them, every function that the shim hooks or asks, and a
- * resolver that tells all prototypes of CUDA 13.5 apart. What a row has no function for is answered with an address of its own,
- * so that a hook that is given out for another prototype shows.
+/* A libcuda.so.1 for the tests of `tarn run`: two devices without anything behind them, every
+ * function that the shim hooks or asks, and a resolver that tells all prototypes of CUDA 13.5
+ * apart. What a row has no function for is answered with an address of its own, so that a hook that
+ * is given out for another prototype shows.
  *
- * FAKE_DRIVER_SWAPPED: the devices have each other's UUID, as if CUDA_VISIBLE_DEVICES had turned their order.
- * FAKE_DRIVER_UUID: what every byte of the first device's UUID is; one more is the second's.
- * FAKE_DRIVER_APART: threads have addresses of their own, which cost next to nothing and are not counted; for a benchmark.
- * FAKE_DRIVER_OLD: of CUDA 13.0, all of whose captures the shim sees begin, and whose resolver knows no newer prototypes.
- * FAKE_DRIVER_TOTAL: bytes of each device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to
- * which every name that is asked for is added. FAKE_DRIVER_KEEPS: pools keep what is freed until a wait. FAKE_DRIVER_FORGETS: their
- * memory goes with a primary context. */
+ * FAKE_DRIVER_SWAPPED: the devices have each other's UUID, as if CUDA_VISIBLE_DEVICES had turned
+ * their order. FAKE_DRIVER_UUID: what every byte of the first device's UUID is; one more is the
+ * second's. FAKE_DRIVER_APART: threads have addresses of their own, which cost next to nothing and
+ * are not counted; for a benchmark. FAKE_DRIVER_OLD: of CUDA 13.0, all of whose captures the shim
+ * sees begin, and whose resolver knows no newer prototypes. FAKE_DRIVER_TOTAL: bytes of each
+ * device. FAKE_DRIVER_NEWER: the resolver knows a cuMemAlloc of CUDA 14. FAKE_DRIVER_LOG: a file to
+ * which every name that is asked for is added. FAKE_DRIVER_KEEPS: pools keep what is freed until a
+ * wait. FAKE_DRIVER_FORGETS: their memory goes with a primary context. */
 #include "fake_driver.h"
 
 #include <dlfcn.h>
@@ -28,7 +30,8 @@ struct fake fake = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 static OWN cu_context current;
 static OWN cu_context pushed[8];
 static OWN unsigned pushes;
-static char contexts[DEVICES + 1], markers[8192]; /* the last is of device 0, and not its primary one */
+static char contexts[DEVICES + 1], markers[8192]; /* the last is of device 0, and not its primary
+                                                     one */
 
 static uint64_t total(void)
 {
@@ -95,7 +98,8 @@ cu_result fake_take(int device, uint64_t size, bool of_context, uint64_t *key)
     cu_result code = CU_OUT_OF_MEMORY;
     pthread_mutex_lock(&fake.lock);
     most = most ? most : total();
-    if (size <= most && fake.bytes[device] + size <= most && (fake.free_count || fake.used + 1 < SLOTS)) {
+    if (size <= most && fake.bytes[device] + size <= most &&
+        (fake.free_count || fake.used + 1 < SLOTS)) {
         uint32_t at = fake.free_count ? fake.free[--fake.free_count] : ++fake.used;
         fake.slots[at] = (struct slot){.size = size,
                                        .device = device,
@@ -196,7 +200,7 @@ bool fake_look(cu_address address, cu_address *base, struct slot *copy)
     return slot;
 }
 
-/* Devices and contexts --------------------------------------------------------------------------------------------- */
+/* Devices and contexts ------------------------------------------------------------------------- */
 
 cu_result cuInit(unsigned flags)
 {
@@ -225,7 +229,8 @@ cu_result cuDeviceGetName(char *name, int size, cu_device device)
 cu_result cuDeviceGetUuid_v2(struct cu_uuid *uuid, cu_device device)
 {
     const char *first = getenv("FAKE_DRIVER_UUID");
-    int byte = first ? atoi(first) + device : 0xa0 + (getenv("FAKE_DRIVER_SWAPPED") ? 1 - device : device);
+    int byte =
+        first ? atoi(first) + device : 0xa0 + (getenv("FAKE_DRIVER_SWAPPED") ? 1 - device : device);
     memset(uuid->bytes, byte, sizeof uuid->bytes);
     return CU_OK;
 }
@@ -346,7 +351,7 @@ cu_result cuCtxGetDevice(cu_device *device)
     return *device < 0 ? CU_INVALID_CONTEXT : CU_OK;
 }
 
-/* Memory ----------------------------------------------------------------------------------------------------------- */
+/* Memory --------------------------------------------------------------------------------------- */
 
 cu_result cuMemAlloc_v2(cu_address *address, size_t size)
 {
@@ -355,8 +360,10 @@ cu_result cuMemAlloc_v2(cu_address *address, size_t size)
     return code ? code : fake_alloc(address, size);
 }
 
-/* By way of what goes by the name of another export, as a library that was not linked symbolically would: the shim's. */
-cu_result cuMemAllocPitch_v2(cu_address *address, size_t *pitch, size_t width, size_t height, unsigned element)
+/* By way of what goes by the name of another export, as a library that was not linked symbolically
+ * would: the shim's. */
+cu_result cuMemAllocPitch_v2(cu_address *address, size_t *pitch, size_t width, size_t height,
+                             unsigned element)
 {
     cu_result (*by_name)(cu_address *, size_t);
     void *found = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2");
@@ -383,7 +390,8 @@ cu_result cuMemFree_v2(cu_address address)
     if (are_apart || !address)
         return CU_OK;
     fake_called();
-    cu_result code = fake_forbidden(); /* a thread without a context may free: seen on an H200, driver 580.159 */
+    cu_result code = fake_forbidden(); /* a thread without a context may free: seen on an H200,
+                                          driver 580.159 */
     if (code || (code = fake_fault()) || fake_fails())
         return code ? code : CU_LAUNCH_FAILED;
     cu_address base;
@@ -481,7 +489,8 @@ cu_result cuPointerGetAttribute(void *data, unsigned attribute, cu_address addre
 }
 
 /* What is unknown is 0. */
-cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **data, cu_address address)
+cu_result cuPointerGetAttributes(unsigned count, unsigned *attributes, void **data,
+                                 cu_address address)
 {
     for (unsigned i = 0; i < count; i++)
         if (attribute_of(data[i], attributes[i], address))
@@ -508,7 +517,9 @@ cu_result cuMemsetD8_v2(cu_address address, unsigned char value, size_t count)
     cu_address base;
     struct slot slot;
     (void)value;
-    return fake_look(address, &base, &slot) && address - base + count <= slot.size ? CU_OK : CU_INVALID_VALUE;
+    return fake_look(address, &base, &slot) && address - base + count <= slot.size
+               ? CU_OK
+               : CU_INVALID_VALUE;
 }
 
 cu_result cuIpcGetMemHandle(struct cu_ipc *handle, cu_address address)
@@ -532,8 +543,8 @@ cu_result cuIpcOpenEventHandle(cu_event *event, struct cu_ipc_event handle)
     return event ? CU_OK : CU_INVALID_VALUE;
 }
 
-cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t size, unsigned kind,
-                                        unsigned long long flags)
+cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t size,
+                                        unsigned kind, unsigned long long flags)
 {
     cu_address base;
     struct slot slot;
@@ -544,7 +555,8 @@ cu_result cuMemGetHandleForAddressRange(void *handle, cu_address address, size_t
     return CU_OK;
 }
 
-cu_result cuMemExportToShareableHandle(void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags)
+cu_result cuMemExportToShareableHandle(void *handle, cu_piece piece, cu_handle_kind kind,
+                                       unsigned long long flags)
 {
     (void)piece, (void)kind, (void)flags;
     return handle ? CU_OK : CU_INVALID_VALUE;
@@ -560,13 +572,15 @@ cu_result cuMemImportFromShareableHandle(cu_piece *piece, void *handle, cu_handl
     return code;
 }
 
-cu_result cuMemPoolExportToShareableHandle(void *handle, cu_pool pool, cu_handle_kind kind, unsigned long long flags)
+cu_result cuMemPoolExportToShareableHandle(void *handle, cu_pool pool, cu_handle_kind kind,
+                                           unsigned long long flags)
 {
     (void)pool, (void)kind, (void)flags;
     return handle ? CU_OK : CU_INVALID_VALUE;
 }
 
-cu_result cuMemPoolImportFromShareableHandle(cu_pool *pool, void *handle, cu_handle_kind kind, unsigned long long flags)
+cu_result cuMemPoolImportFromShareableHandle(cu_pool *pool, void *handle, cu_handle_kind kind,
+                                             unsigned long long flags)
 {
     (void)handle, (void)kind, (void)flags;
     return pool ? CU_OK : CU_INVALID_VALUE;
@@ -592,7 +606,7 @@ cu_result cuCtxPopCurrent_v2(cu_context *context)
     return CU_OK;
 }
 
-/* The resolver ----------------------------------------------------------------------------------------------------- */
+/* The resolver --------------------------------------------------------------------------------- */
 
 /* Not hooked, and found only by falling through the shim. */
 cu_result cuFakeOnly(void)
@@ -623,7 +637,8 @@ static const struct {
     struct row row;
     void (*function)(void);
 } functions[] = {
-#define X(name, version, mode, symbol, parameters, arguments) {{#name, version, mode}, (void (*)(void))symbol},
+#define X(name, version, mode, symbol, parameters, arguments) \
+    {{#name, version, mode}, (void (*)(void))symbol},
     RUN_HOOK_LIST(X) RUN_ASK_LIST(X)
 #undef X
         {{"cuCtxSetCurrent", 4000, RUN_ANY}, (void (*)(void))cuCtxSetCurrent},
@@ -645,7 +660,8 @@ static bool fits(const struct row *row, const char *name, int version, unsigned 
     return (row->modes & mode) && row->version <= version && strcmp(row->name, name) == 0;
 }
 
-cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags, cu_lookup_status *status)
+cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags,
+                              cu_lookup_status *status)
 {
     unsigned mode = flags == RUN_PER_THREAD ? RUN_PER_THREAD : RUN_LEGACY;
     size_t best = sizeof rows / sizeof *rows;
@@ -661,7 +677,8 @@ cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uin
     if (best < sizeof rows / sizeof *rows) {
         *address = &markers[best];
         for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-            if (fits(&functions[i].row, name, version, mode) && functions[i].row.version == rows[best].version)
+            if (fits(&functions[i].row, name, version, mode) &&
+                functions[i].row.version == rows[best].version)
                 memcpy(address, &functions[i].function, sizeof *address);
     }
     if (getenv("FAKE_DRIVER_NEWER") && strcmp(name, "cuMemAlloc") == 0 && version >= 14000)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the files of the driver for the tests of `tarn run` share: its functions, its blocks and its captures. fake_driver.c owns them, with
- * devices, plain memory and the resolver; fake_work.c has streams, events, captures and waits, fake_pools.c stream-ordered memory, and
- * fake_memory.c the other kinds. Blocks, pools and what was waited for are under the lock. */
+/* What the files of the driver for the tests of `tarn run` share: its functions, its blocks and its
+ * captures. fake_driver.c owns them, with devices, plain memory and the resolver; fake_work.c has
+ * streams, events, captures and waits, fake_pools.c stream-ordered memory, and fake_memory.c the
+ * other kinds. Blocks, pools and what was waited for are under the lock. */
 #ifndef TARN_TESTS_FAKE_DRIVER_H
 #define TARN_TESTS_FAKE_DRIVER_H
 
@@ -30,20 +31,31 @@ EXPORT cu_result cuMemPoolSetAccess(cu_pool pool, const struct cu_access *access
 EXPORT cu_result cuMemPoolGetAccess(unsigned *flags, cu_pool pool, struct cu_location *location);
 EXPORT cu_result cuMemsetD8_v2(cu_address address, unsigned char value, size_t count);
 /* For tests of --pool: what nobody but they call. */
-EXPORT unsigned cuFakeWaits(void);               /* for the whole context, and frees, which wait too */
+EXPORT unsigned cuFakeWaits(void);               /* for the whole context, and frees, which wait
+                                                    too */
 EXPORT unsigned cuFakeLive(void);                /* allocations */
-EXPORT void cuFakeFinish(void);                  /* the work of all streams ends, and what comes later ends at once */
-EXPORT void cuFakeWork(void);                    /* from now on all streams have work that does not end */
-EXPORT void cuFakeStream(cu_stream stream);      /* one that was destroyed comes again, as another */
-EXPORT unsigned cuFakeUse(size_t bytes);         /* of device 0's default pool, taken by no call that is known */
-EXPORT unsigned cuFakeCapture(cu_stream stream); /* it captures, by no call that is known; NULL: that capture ends */
-EXPORT unsigned cuFakeDisorder(void);            /* memory of pools that was freed while work could still use it */
+EXPORT void cuFakeFinish(void);                  /* the work of all streams ends, and what comes
+                                                    later ends at once */
+EXPORT void cuFakeWork(void);                    /* from now on all streams have work that does not
+                                                    end */
+EXPORT void cuFakeStream(cu_stream stream);      /* one that was destroyed comes again, as
+                                                    another */
+EXPORT unsigned cuFakeUse(size_t bytes);         /* of device 0's default pool, taken by no call
+                                                    that is known */
+EXPORT unsigned cuFakeCapture(cu_stream stream); /* it captures, by no call that is known; NULL:
+                                                    that capture ends */
+EXPORT unsigned cuFakeDisorder(void);            /* memory of pools that was freed while work could
+                                                    still use it */
 EXPORT uint64_t cuFakeReserved(cu_pool pool);
-EXPORT unsigned cuFakeReaches(cu_address address, int device); /* whether that device may use the block there */
+/* Whether that device may use the block there */
+EXPORT unsigned cuFakeReaches(cu_address address, int device);
 EXPORT void
-cuFakeFault(unsigned code);        /* a kernel has failed so: until a context ends, all that looks at work says so */
-EXPORT unsigned cuFakeCalls(void); /* of this thread, of calls of which the shim may make too many */
-EXPORT void cuFakeFail(unsigned calls);     /* the call after so many fails, of those that can; 0: none */
+cuFakeFault(unsigned code);        /* a kernel has failed so: until a context ends, all that looks
+                                      at work says so */
+EXPORT unsigned cuFakeCalls(void); /* of this thread, of calls of which the shim may make too
+                                      many */
+EXPORT void cuFakeFail(unsigned calls);     /* the call after so many fails, of those that can; 0:
+                                               none */
 EXPORT unsigned cuFakeFailed(void);         /* how many have failed */
 EXPORT cu_context cuFakeOtherContext(void); /* of device 0, and not its primary one */
 
@@ -83,14 +95,17 @@ extern struct fake {
         int device;
         uint64_t threshold, most;  /* most: its own limit; 0: none */
         uint64_t used, high, kept; /* kept: free, and still the pool's */
-        uint64_t lost;             /* freed by cuMemFree(), and counted as used for good: seen on an H200, CUDA 13.0 */
-        uint64_t unseen, reserved_high; /* unseen: freed behind work that no wait has seen the end of */
+        uint64_t lost;             /* freed by cuMemFree(), and counted as used for good: seen on an
+                                      H200, CUDA 13.0 */
+        uint64_t unseen, reserved_high; /* unseen: freed behind work that no wait has seen the end
+                                           of */
         bool opportunistic;
     } pools[8];                   /* the first are the devices' default ones */
     cu_stream captured;           /* by cuFakeCapture() */
     _Atomic unsigned current[2];  /* pools of devices */
     _Atomic(cu_stream) gone[16];  /* destroyed */
-    _Atomic(cu_context) made[16]; /* by cuStreamCreate(), which numbers them from 0xb000: their contexts */
+    _Atomic(cu_context) made[16]; /* by cuStreamCreate(), which numbers them from 0xb000: their
+                                     contexts */
     struct {
         cu_stream stream;
         uint64_t number; /* its events up to this one have ended */
@@ -98,7 +113,8 @@ extern struct fake {
     _Atomic unsigned disorder;
 } fake;
 
-/* A block of a device, with one reference; `of_context`: of the thread's current context, whose end frees it. */
+/* A block of a device, with one reference; `of_context`: of the thread's current context, whose end
+ * frees it. */
 cu_result fake_take(int device, uint64_t size, bool of_context, uint64_t *key);
 /* Gives a reference back; of a piece its handle, its mappings and retained handles are some. */
 cu_result fake_give(uint64_t key);
@@ -128,7 +144,8 @@ cu_result fake_fault(void);
 cu_result fake_forbidden(void);
 /* Counts for cuFakeCalls(). */
 void fake_called(void);
-/* The thread's current context, and whether it is one; a primary one; a stream's; and a context's device, or -1. */
+/* The thread's current context, and whether it is one; a primary one; a stream's; and a context's
+ * device, or -1. */
 cu_context fake_context(void);
 bool fake_has_context(void);
 cu_context fake_primary(int device);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The memory of the driver for the tests of `tarn run` that is not plain and in no pool: pieces, arrays, of other processes, of
- * the host, nodes of graphs. */
+/* The memory of the driver for the tests of `tarn run` that is not plain and in no pool: pieces,
+ * arrays, of other processes, of the host, nodes of graphs. */
 #include "fake_driver.h"
 
 #include <stdlib.h>
 
-cu_result cuMemCreate(cu_piece *piece, size_t size, const struct cu_allocation_properties *properties,
-                      unsigned long long flags)
+cu_result cuMemCreate(cu_piece *piece, size_t size,
+                      const struct cu_allocation_properties *properties, unsigned long long flags)
 {
     uint64_t key;
     (void)flags;
@@ -40,7 +40,8 @@ static cu_result refer(cu_piece piece)
 }
 
 /* Addresses are those of the tests: 0x10000000 and each 2 MiB behind it. */
-cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)
+cu_result cuMemMap(cu_address address, size_t size, size_t offset, cu_piece piece,
+                   unsigned long long flags)
 {
     (void)size, (void)offset, (void)flags;
     cu_result code = refer(piece);
@@ -88,7 +89,8 @@ cu_result cuArrayDestroy(cu_array array)
     return fake_give((uint64_t)(uintptr_t)array);
 }
 
-cu_result cuMipmappedArrayCreate(cu_mipmapped *array, const struct cu_array3d_descriptor *descriptor, unsigned levels)
+cu_result cuMipmappedArrayCreate(cu_mipmapped *array,
+                                 const struct cu_array3d_descriptor *descriptor, unsigned levels)
 {
     cu_address address;
     cu_result code = array && descriptor && levels ? fake_alloc(&address, 4096) : CU_INVALID_VALUE;
@@ -149,8 +151,8 @@ cu_result cuMemHostUnregister(void *memory)
     return memory ? CU_OK : CU_INVALID_VALUE;
 }
 
-cu_result cuGraphAddMemAllocNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before, size_t count,
-                                 struct cu_alloc_node *wanted)
+cu_result cuGraphAddMemAllocNode(cu_graph_node *node, cu_graph graph, const cu_graph_node *before,
+                                 size_t count, struct cu_alloc_node *wanted)
 {
     (void)graph, (void)before, (void)count;
     if (!node || !wanted)

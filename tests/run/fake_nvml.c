@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A libnvidia-ml.so.1 for the tests of `tarn run`. The file FAKE_NVML has lines "PROCESS BYTES", what each process has on the first device;
- * FAKE_NVML_USED is what each device has in use. Without the first NVML does not start. */
+/* A libnvidia-ml.so.1 for the tests of `tarn run`. The file FAKE_NVML has lines "PROCESS BYTES",
+ * what each process has on the first device; FAKE_NVML_USED is what each device has in use. Without
+ * the first NVML does not start. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,8 @@ struct memory {
 
 EXPORT int nvmlInit_v2(void);
 EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *address, void **device);
-EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struct process *list);
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count,
+                                                   struct process *list);
 EXPORT int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory);
 
 int nvmlInit_v2(void)
@@ -42,7 +44,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struc
     FILE *in = device == &devices[0] ? fopen(getenv("FAKE_NVML"), "r") : NULL;
     unsigned room = *count;
     *count = 0;
-    while (in && *count < room && fscanf(in, "%u %llu", &list[*count].number, &list[*count].bytes) == 2)
+    while (in && *count < room &&
+           fscanf(in, "%u %llu", &list[*count].number, &list[*count].bytes) == 2)
         ++*count;
     if (in)
         fclose(in);

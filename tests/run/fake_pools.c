@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pools of the driver for the tests of `tarn run`, and memory in the order of streams. A pool counts what is used and what it keeps; what is
- * freed behind work is not kept for good, and not given back, before a wait has seen the end of that work. */
+/* Pools of the driver for the tests of `tarn run`, and memory in the order of streams. A pool
+ * counts what is used and what it keeps; what is freed behind work is not kept for good, and not
+ * given back, before a wait has seen the end of that work. */
 #include "fake_driver.h"
 
 #include <stdlib.h>
@@ -25,7 +26,8 @@ __attribute__((constructor)) static void start(void)
 static struct fake_pool *pool_of(cu_pool pool)
 {
     uintptr_t number = (uintptr_t)pool;
-    return number && number <= POOLS && fake.pools[number - 1].there ? &fake.pools[number - 1] : NULL;
+    return number && number <= POOLS && fake.pools[number - 1].there ? &fake.pools[number - 1]
+                                                                     : NULL;
 }
 
 static uint64_t reserved(const struct fake_pool *pool)
@@ -95,7 +97,8 @@ void fake_pools_end(void)
     fake_wait();
 }
 
-static void fill(struct fake_pool *pool, unsigned number, uint64_t key, uint64_t size, cu_stream stream)
+static void fill(struct fake_pool *pool, unsigned number, uint64_t key, uint64_t size,
+                 cu_stream stream)
 {
     cu_address base;
     struct slot *slot = fake_slot_at(key, &base);
@@ -103,7 +106,8 @@ static void fill(struct fake_pool *pool, unsigned number, uint64_t key, uint64_t
     slot->stream = stream;
     pool->used += size;
     pool->high = pool->used + pool->lost > pool->high ? pool->used + pool->lost : pool->high;
-    pool->reserved_high = reserved(pool) > pool->reserved_high ? reserved(pool) : pool->reserved_high;
+    pool->reserved_high =
+        reserved(pool) > pool->reserved_high ? reserved(pool) : pool->reserved_high;
 }
 
 /* What the pool has kept comes first; where that is in the way of a larger block, it goes. */
@@ -169,7 +173,8 @@ cu_result cuMemAllocFromPoolAsync(cu_address *address, size_t size, cu_pool pool
     return are_apart ? fake_alloc(address, size) : take_of(address, size, pool, named(stream, 1));
 }
 
-cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool, cu_stream stream)
+cu_result cuMemAllocFromPoolAsync_ptsz(cu_address *address, size_t size, cu_pool pool,
+                                       cu_stream stream)
 {
     return take_of(address, size, pool, named(stream, 2));
 }
@@ -215,7 +220,7 @@ cu_result cuMemFreeAsync_ptsz(cu_address address, cu_stream stream)
     return give_async(address, named(stream, 2));
 }
 
-/* Pools ------------------------------------------------------------------------------------------------------------ */
+/* Pools ---------------------------------------------------------------------------------------- */
 
 cu_result cuMemPoolCreate(cu_pool *handle, const struct cu_pool_properties *properties)
 {
@@ -223,10 +228,11 @@ cu_result cuMemPoolCreate(cu_pool *handle, const struct cu_pool_properties *prop
     pthread_mutex_lock(&fake.lock);
     for (int i = DEVICES; code && i < POOLS; i++)
         if (!fake.pools[i].there) {
-            fake.pools[i] = (struct fake_pool){.there = true,
-                                               .device = properties->location.type == 1 ? properties->location.id : 0,
-                                               .most = properties->most,
-                                               .opportunistic = true};
+            fake.pools[i] = (struct fake_pool){
+                .there = true,
+                .device = properties->location.type == 1 ? properties->location.id : 0,
+                .most = properties->most,
+                .opportunistic = true};
             *handle = (cu_pool)(uintptr_t)(i + 1);
             code = CU_OK;
         }
@@ -370,7 +376,8 @@ unsigned cuFakeReaches(cu_address address, int device)
     cu_address base;
     pthread_mutex_lock(&fake.lock);
     const struct slot *slot = fake_slot_at(address, &base);
-    bool may = slot && (slot->pool ? reaches(&fake.pools[slot->pool - 1], device) : slot->device == device);
+    bool may = slot &&
+               (slot->pool ? reaches(&fake.pools[slot->pool - 1], device) : slot->device == device);
     pthread_mutex_unlock(&fake.lock);
     return may;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Work for the tests of `tarn run`: streams, events, waits, captures, and faults. No work is ever done: a stream has some until a wait for it, or
- * the test, says that it has ended. What the shim asks all the time takes no lock and orders nothing, so that no race of the shim hides behind
+/* Work for the tests of `tarn run`: streams, events, waits, captures, and faults. No work is ever
+ * done: a stream has some until a wait for it, or the test, says that it has ended. What the shim
+ * asks all the time takes no lock and orders nothing, so that no race of the shim hides behind
  * it. */
 #include "fake_driver.h"
 
@@ -22,7 +23,7 @@ __attribute__((constructor)) static void read_environment(void)
     are_apart = getenv("FAKE_DRIVER_APART");
 }
 
-/* Faults ------------------------------------------------------------------------------------------------------------ */
+/* Faults --------------------------------------------------------------------------------------- */
 
 void cuFakeFault(unsigned code)
 {
@@ -37,8 +38,8 @@ cu_result fake_fault(void)
 bool fake_fails(void)
 {
     unsigned left = atomic_load_explicit(&fake.fail, memory_order_relaxed);
-    while (left && !atomic_compare_exchange_weak_explicit(&fake.fail, &left, left - 1, memory_order_relaxed,
-                                                          memory_order_relaxed))
+    while (left && !atomic_compare_exchange_weak_explicit(
+                       &fake.fail, &left, left - 1, memory_order_relaxed, memory_order_relaxed))
         ;
     if (left == 1)
         atomic_fetch_add_explicit(&fake.failed, 1, memory_order_relaxed);
@@ -55,7 +56,7 @@ unsigned cuFakeFailed(void)
     return atomic_load_explicit(&fake.failed, memory_order_relaxed);
 }
 
-/* Captures ---------------------------------------------------------------------------------------------------------- */
+/* Captures ------------------------------------------------------------------------------------- */
 
 /* One of a stream; of NULL a place for one. */
 static struct fake_capture *capture_of(cu_stream stream)
@@ -85,7 +86,8 @@ cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *now)
     fake_called();
     *now = (uintptr_t)stream == 0x77 ? CU_CAPTURE_IS_ACTIVE : CU_CAPTURE_IS_NONE;
     if (capture)
-        *now = atomic_load_explicit(&capture->invalid, memory_order_relaxed) ? 2 : CU_CAPTURE_IS_ACTIVE;
+        *now = atomic_load_explicit(&capture->invalid, memory_order_relaxed) ? 2
+                                                                             : CU_CAPTURE_IS_ACTIVE;
     return CU_OK;
 }
 
@@ -126,14 +128,16 @@ cu_result cuStreamBeginCapture_v2_ptsz(cu_stream stream, cu_capture_mode mode)
 }
 
 cu_result cuStreamBeginCaptureToGraph(cu_stream stream, cu_graph graph, const cu_graph_node *before,
-                                      const struct cu_edge *edges, size_t count, cu_capture_mode mode)
+                                      const struct cu_edge *edges, size_t count,
+                                      cu_capture_mode mode)
 {
     (void)graph, (void)before, (void)edges, (void)count;
     return cuStreamBeginCapture_v2(stream, mode);
 }
 
-cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph, const cu_graph_node *before,
-                                           const struct cu_edge *edges, size_t count, cu_capture_mode mode)
+cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph graph,
+                                           const cu_graph_node *before, const struct cu_edge *edges,
+                                           size_t count, cu_capture_mode mode)
 {
     return cuStreamBeginCaptureToGraph(stream, graph, before, edges, count, mode);
 }
@@ -174,7 +178,7 @@ cu_result cuThreadExchangeStreamCaptureMode(cu_capture_mode *mode)
     return CU_OK;
 }
 
-/* Waits ------------------------------------------------------------------------------------------------------------- */
+/* Waits ---------------------------------------------------------------------------------------- */
 
 void cuFakeFinish(void)
 {
@@ -247,7 +251,7 @@ cu_result cuStreamSynchronize_ptsz(cu_stream stream)
     return cuStreamSynchronize(stream ? stream : (cu_stream)2);
 }
 
-/* Events ------------------------------------------------------------------------------------------------------------ */
+/* Events --------------------------------------------------------------------------------------- */
 
 /* How many events were recorded before it, and 1. */
 struct event {
@@ -332,7 +336,7 @@ cu_result cuEventDestroy_v2(cu_event event)
     return CU_OK;
 }
 
-/* Streams ----------------------------------------------------------------------------------------------------------- */
+/* Streams -------------------------------------------------------------------------------------- */
 
 static bool is_made(cu_stream stream)
 {
@@ -352,14 +356,16 @@ bool fake_is_stream(cu_stream stream)
     return is_made(stream) ? atomic_load(made_at(stream)) != NULL : (uintptr_t)stream < 0x10000;
 }
 
-/* Their number says whose they are: 0x90.. the other context's, 0xa0.. the second device's, 0xb0.. those of cuStreamCreate(), and else the
- * first one's. */
+/* Their number says whose they are: 0x90.. the other context's, 0xa0.. the second device's, 0xb0..
+ * those of cuStreamCreate(), and else the first one's. */
 cu_context fake_context_of(cu_stream stream)
 {
     uintptr_t kind = (uintptr_t)stream >> 8;
     if (is_made(stream))
         return atomic_load(made_at(stream));
-    return (uintptr_t)stream < 3 ? fake_context() : kind == 0x90 ? cuFakeOtherContext() : fake_primary(kind == 0xa0);
+    return (uintptr_t)stream < 3 ? fake_context()
+           : kind == 0x90        ? cuFakeOtherContext()
+                                 : fake_primary(kind == 0xa0);
 }
 
 void cuFakeStream(cu_stream stream)

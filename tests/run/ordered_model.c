@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A random model of stream-ordered memory for `tarn run --pool` on the simulated driver, whose streams run in the background: threads allocate on
- * streams, fill, copy to the host and free, all queued; on the same stream, on another one that waits for it, or by cuMemFree after a wait.
- * Streams come and go. Each copy must have found its block's own bytes, and in the end the pool counts nothing. The argument is the seed. */
+/* A random model of stream-ordered memory for `tarn run --pool` on the simulated driver, whose
+ * streams run in the background: threads allocate on streams, fill, copy to the host and free, all
+ * queued; on the same stream, on another one that waits for it, or by cuMemFree after a wait.
+ * Streams come and go. Each copy must have found its block's own bytes, and in the end the pool
+ * counts nothing. The argument is the seed. */
 #include "driver/cuda/cuda_abi.h"
 
 #include <dlfcn.h>

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A CUDA program for the tests of `tarn run --pool`, on the driver of this folder: what it can observe of the order of memory. On that driver all
- * streams have work, which ends when the test says so. Exits 1 at the first thing that is wrong. */
+/* A CUDA program for the tests of `tarn run --pool`, on the driver of this folder: what it can
+ * observe of the order of memory. On that driver all streams have work, which ends when the test
+ * says so. Exits 1 at the first thing that is wrong. */
 #define PROBE "ordered_probe"
 #include "ordered_probe.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Order ------------------------------------------------------------------------------------------------------------- */
+/* Order ---------------------------------------------------------------------------------------- */
 
 static void reuse(void)
 {
@@ -19,7 +20,8 @@ static void reuse(void)
     unsigned waits = cu.cuFakeWaits();
     give(block, S);
     CHECK(cu.cuMemGetAddressRange_v2(&base, &size, block) == CU_NOT_FOUND);
-    CHECK(cu.cuMemFreeAsync(block, S) == CU_INVALID_VALUE && cu.cuMemFree_v2(block) == CU_INVALID_VALUE);
+    CHECK(cu.cuMemFreeAsync(block, S) == CU_INVALID_VALUE &&
+          cu.cuMemFree_v2(block) == CU_INVALID_VALUE);
     CHECK(!comes_again(block, T) && comes_again(block, S)); /* at once, and only there */
     block = take(4096, S);
     give(block, T); /* behind the work of another stream: nobody's before that has ended */
@@ -60,7 +62,8 @@ static void late(void)
 static void *default_of_thread(void *argument)
 {
     cu_address *block = argument;
-    CHECK(cu.cuCtxSetCurrent(primary) == CU_OK && cu.cuMemAllocAsync_ptsz(block, 4096, NULL) == CU_OK);
+    CHECK(cu.cuCtxSetCurrent(primary) == CU_OK &&
+          cu.cuMemAllocAsync_ptsz(block, 4096, NULL) == CU_OK);
     CHECK(cu.cuMemFreeAsync_ptsz(*block, NULL) == CU_OK);
     return NULL;
 }
@@ -79,20 +82,25 @@ static void defaults(void)
     CHECK(take(4096, PER_THREAD) == again);
     CHECK(cu.cuMemFreeAsync(again, PER_THREAD) == CU_OK);
     CHECK(cu.cuMemAllocAsync_ptsz(&other, 4096, LEGACY) == CU_OK && other == block);
-    CHECK(cu.cuMemFreeAsync_ptsz(other, NULL) == CU_OK && !comes_again(other, NULL)); /* in another one's order */
-    CHECK(pthread_create(&thread, NULL, default_of_thread, &other) == 0 && pthread_join(thread, NULL) == 0);
-    CHECK(other != again && cu.cuMemAllocFromPoolAsync_ptsz(&other, 4096, first, NULL) == CU_OK && other == again);
+    /* In another one's order */
+    CHECK(cu.cuMemFreeAsync_ptsz(other, NULL) == CU_OK && !comes_again(other, NULL));
+    CHECK(pthread_create(&thread, NULL, default_of_thread, &other) == 0 &&
+          pthread_join(thread, NULL) == 0);
+    CHECK(other != again && cu.cuMemAllocFromPoolAsync_ptsz(&other, 4096, first, NULL) == CU_OK &&
+          other == again);
     CHECK(cu.cuMemFreeAsync(other, NULL) == CU_OK && take(4096, PER_THREAD) != other);
     CHECK(cu.cuFakeDisorder() == 0);
 }
 
-/* What a thread's own default stream had is another's when it is certain that its work has ended: after a wait for the context. */
+/* What a thread's own default stream had is another's when it is certain that its work has ended:
+ * after a wait for the context. */
 static void thread_ends(void)
 {
     cu_address block;
     pthread_t thread;
     set(first, THRESHOLD, UINT64_MAX);
-    CHECK(pthread_create(&thread, NULL, default_of_thread, &block) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, default_of_thread, &block) == 0 &&
+          pthread_join(thread, NULL) == 0);
     unsigned before = cu.cuFakeLive();
     cu.cuFakeFinish();
     CHECK(take(4096, S) != block && cu.cuFakeLive() == before + 1);
@@ -100,7 +108,8 @@ static void thread_ends(void)
     CHECK(take(4096, T) == block && cu.cuFakeLive() == before + 1);
 }
 
-/* Streams end, with blocks that live on and work that is not done; another may come with the same pointer. */
+/* Streams end, with blocks that live on and work that is not done; another may come with the same
+ * pointer. */
 static void destroyed(void)
 {
     cu_address kept, freed, other = 0;
@@ -119,9 +128,12 @@ static void destroyed(void)
     CHECK(cu.cuStreamDestroy(S) == CU_OK);
     cu.cuFakeFinish();
     unsigned before = cu.cuFakeLive();
-    CHECK(comes_again(freed, (cu_stream)0x99) && cu.cuFakeLive() == before);             /* its memory serves another */
-    CHECK(cu.cuMemAllocAsync(&other, 4096, (cu_stream)0x12345678) == CU_INVALID_HANDLE); /* one that never was */
-    CHECK(cu.cuMemAllocFromPoolAsync(&other, 4096, first, S) == CU_INVALID_HANDLE && cu.cuFakeDisorder() == 0);
+    /* Its memory serves another */
+    CHECK(comes_again(freed, (cu_stream)0x99) && cu.cuFakeLive() == before);
+    /* One that never was */
+    CHECK(cu.cuMemAllocAsync(&other, 4096, (cu_stream)0x12345678) == CU_INVALID_HANDLE);
+    CHECK(cu.cuMemAllocFromPoolAsync(&other, 4096, first, S) == CU_INVALID_HANDLE &&
+          cu.cuFakeDisorder() == 0);
 }
 
 /* Streams that come and go leave nothing behind; and there may be more of them than lanes. */
@@ -143,10 +155,11 @@ static void many(void)
     for (uintptr_t i = 0; i < MANY; i++)
         give(blocks[i], (cu_stream)(0x100 + i));
     CHECK(cu.cuMemPoolTrimTo(first, 0) == CU_OK && cu.cuFakeLive() == 0);
-    CHECK(get(first, USED) == 0); /* also of what streams had that are gone, and of what no stream used any more */
+    CHECK(get(first, USED) == 0); /* also of what streams had that are gone, and of what no stream
+                                     used any more */
 }
 
-/* Captures ---------------------------------------------------------------------------------------------------------- */
+/* Captures ------------------------------------------------------------------------------------- */
 
 static void capture(void)
 {
@@ -156,9 +169,12 @@ static void capture(void)
     CHECK(is_served(first, S));
     CHECK(cu.cuStreamBeginCapture_v2(T, GLOBAL) == CU_OK);
     unsigned before = cu.cuFakeLive();
-    CHECK(cu.cuMemAllocAsync(&node, 4096, T) == CU_OK && cu.cuFakeLive() == before + 1); /* the graph's */
-    CHECK(take(4096, S) && cu.cuFakeLive() == before + 2);                               /* no pool serves meanwhile */
-    CHECK(cu.cuMemFreeAsync(block, T) != CU_OK && ask(SIZE, block) == 4096);             /* no node of that graph */
+    /* The graph's */
+    CHECK(cu.cuMemAllocAsync(&node, 4096, T) == CU_OK && cu.cuFakeLive() == before + 1);
+    /* No pool serves meanwhile */
+    CHECK(take(4096, S) && cu.cuFakeLive() == before + 2);
+    /* No node of that graph */
+    CHECK(cu.cuMemFreeAsync(block, T) != CU_OK && ask(SIZE, block) == 4096);
     give(block, S);
     give(late_one, (cu_stream)0x53);
     CHECK(get(first, USED) > 0 && cu.cuStreamDestroy_v2((cu_stream)0x53) == CU_OK);
@@ -170,7 +186,8 @@ static void capture(void)
     CHECK(cu.cuFakeCapture(captured_late) == CU_OK); /* a capture that nobody saw begin */
     before = cu.cuFakeLive();
     CHECK(cu.cuMemAllocAsync(&node, 4096, captured_late) == CU_OK && cu.cuFakeLive() == before + 1);
-    CHECK(cu.cuMemFreeAsync(block = take(4096, S), captured_late) != CU_OK && ask(SIZE, block) == 4096);
+    CHECK(cu.cuMemFreeAsync(block = take(4096, S), captured_late) != CU_OK &&
+          ask(SIZE, block) == 4096);
     give(take(4096, (cu_stream)0x55), S);
     CHECK(cu.cuFakeCapture(NULL) == CU_OK); /* which no question of the shim's own has ended */
     give(block, S);
@@ -209,8 +226,9 @@ static void capture_beside(void)
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* A block that a device may reach is freed behind work of that device, by threads with its context, with the block's, and without one. Its
- * memory waits for that work; the end of the other device's context is the end of the work. */
+/* A block that a device may reach is freed behind work of that device, by threads with its context,
+ * with the block's, and without one. Its memory waits for that work; the end of the other device's
+ * context is the end of the work. */
 static void *free_of_thread(void *block)
 {
     CHECK(cu.cuMemFreeAsync((cu_address)(uintptr_t)block, PEER_STREAM) == CU_OK);
@@ -234,8 +252,10 @@ static void peer_frees(void)
     CHECK(pthread_create(&thread, NULL, free_of_thread, (void *)(uintptr_t)blocks[3]) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     for (int i = 0; i < 4; i++)
-        CHECK(cu.cuMemGetAddressRange_v2(NULL, NULL, blocks[i]) == CU_NOT_FOUND && !comes_again(blocks[i], S));
-    CHECK(cu.cuMemFreeAsync(blocks[4], (cu_stream)0x12345678) == CU_INVALID_HANDLE && ask(SIZE, blocks[4]) == 4096);
+        CHECK(cu.cuMemGetAddressRange_v2(NULL, NULL, blocks[i]) == CU_NOT_FOUND &&
+              !comes_again(blocks[i], S));
+    CHECK(cu.cuMemFreeAsync(blocks[4], (cu_stream)0x12345678) == CU_INVALID_HANDLE &&
+          ask(SIZE, blocks[4]) == 4096);
     CHECK(cu.cuDevicePrimaryCtxReset_v2(1) == CU_OK);
     cu_address others[400];
     unsigned again = 0;
@@ -253,9 +273,10 @@ static void peer_frees(void)
     CHECK(comes_again(blocks[4], S) && cu.cuFakeDisorder() == 0);
 }
 
-/* Faults ------------------------------------------------------------------------------------------------------------ */
+/* Faults --------------------------------------------------------------------------------------- */
 
-/* After a call has said that work has failed, the requests and frees that follow say so too; and not any more when the fault is over. */
+/* After a call has said that work has failed, the requests and frees that follow say so too; and
+ * not any more when the fault is over. */
 static void faults(void)
 {
     cu_event event;
@@ -276,7 +297,8 @@ static void faults(void)
         CHECK(cu.cuMemFree_v2(blocks[2]) == 719 && cu.cuMemFree_v2(blocks[3]) == 719);
         for (int j = 0; j < 4; j++)
             CHECK(ask(SIZE, blocks[j]) == 4096);
-        CHECK(cu.cuCtxSetCurrent(cu.cuFakeOtherContext()) == CU_OK && cu.cuMemAlloc_v2(&other, 4096) == 719);
+        CHECK(cu.cuCtxSetCurrent(cu.cuFakeOtherContext()) == CU_OK &&
+              cu.cuMemAlloc_v2(&other, 4096) == 719);
         CHECK(cu.cuCtxSetCurrent(primary) == CU_OK);
         cu.cuFakeFault(CU_OK);
         give(take(4096, S), S); /* the driver's, which learns so that it works again */
@@ -286,11 +308,12 @@ static void faults(void)
     give(blocks[1], T);
     end(blocks[2]);
     end(blocks[3]);
-    CHECK(cu.cuMemFree_v2(0x1234) == CU_INVALID_VALUE && is_served(first, S)); /* no fault of work */
+    /* No fault of work */
+    CHECK(cu.cuMemFree_v2(0x1234) == CU_INVALID_VALUE && is_served(first, S));
     CHECK(cu.cuFakeDisorder() == 0);
 }
 
-/* Ids ---------------------------------------------------------------------------------------------------------------- */
+/* Ids ------------------------------------------------------------------------------------------ */
 
 static void ids(void)
 {
@@ -299,14 +322,15 @@ static void ids(void)
     for (int i = 0; i < COUNT; i++) {
         cu_address block = take(4096, S);
         seen[i] = ask(ID, block);
-        CHECK(seen[i] && ask(ID, block + 1000) == seen[i] && ask(MEMPOOL, block) == (uintptr_t)first);
+        CHECK(seen[i] && ask(ID, block + 1000) == seen[i] &&
+              ask(MEMPOOL, block) == (uintptr_t)first);
         for (int j = 0; j < i; j++)
             CHECK(seen[j] != seen[i]);
         give(block, S);
     }
 }
 
-/* Calls of the driver ----------------------------------------------------------------------------------------------- */
+/* Calls of the driver -------------------------------------------------------------------------- */
 
 static unsigned calls_of(size_t size, bool waits)
 {
@@ -321,7 +345,8 @@ static unsigned calls_of(size_t size, bool waits)
     return (cu.cuFakeCalls() - before) / ROUNDS;
 }
 
-/* How many calls of the driver a pair takes, and no more. The driver alone takes two, and three with a wait. */
+/* How many calls of the driver a pair takes, and no more. The driver alone takes two, and three
+ * with a wait. */
 static void calls(void)
 {
     cu_address beside = take(4096, T); /* of another stream, for which a wait is not */
@@ -330,13 +355,13 @@ static void calls(void)
     unsigned with_wait = calls_of(4096, true), large_with_wait = calls_of(8 * MIB, true);
     set(first, THRESHOLD, UINT64_MAX);
     unsigned kept = calls_of(4096, true);
-    printf("pair %u, large %u; with a wait: pair %u, large %u, kept %u\n", small, large, with_wait, large_with_wait,
-           kept);
+    printf("pair %u, large %u; with a wait: pair %u, large %u, kept %u\n", small, large, with_wait,
+           large_with_wait, kept);
     give(beside, T);
     CHECK(cu.cuFakeDisorder() == 0);
 }
 
-/* Other processes ---------------------------------------------------------------------------------------------------- */
+/* Other processes ------------------------------------------------------------------------------ */
 
 static void ipc(void)
 {
@@ -367,7 +392,8 @@ static void forks(void)
     cu_address block = take(4096, S);
     pid_t child = fork();
     if (child == 0) {
-        CHECK(!is_served(first, S) && cu.cuStreamDestroy_v2(S) == CU_OK && cu.cuCtxSynchronize() == CU_OK);
+        CHECK(!is_served(first, S) && cu.cuStreamDestroy_v2(S) == CU_OK &&
+              cu.cuCtxSynchronize() == CU_OK);
         _exit(0);
     }
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
@@ -375,7 +401,7 @@ static void forks(void)
     give(block, S);
 }
 
-/* Threads ------------------------------------------------------------------------------------------------------------ */
+/* Threads -------------------------------------------------------------------------------------- */
 
 enum { STEPS = 20000 };
 static struct threads all;
@@ -399,11 +425,12 @@ static void *churn(void *argument)
         unsigned how = (unsigned)rand_r(&seed);
         threads_inject(&all, &seed);
         cu_stream stream = how % 4 == 0 ? S : own;
-        cu_result code =
-            how % 5 == 0 ? cu.cuMemAllocAsync_ptsz(&block, size, NULL) : cu.cuMemAllocAsync(&block, size, stream);
+        cu_result code = how % 5 == 0 ? cu.cuMemAllocAsync_ptsz(&block, size, NULL)
+                                      : cu.cuMemAllocAsync(&block, size, stream);
         cu_address old = threads_exchange(&all, &seed, block, code, size);
         while (old && (code = free_somehow(old, (unsigned)rand_r(&seed), stream)))
-            CHECK(all.injects && size_of(old)); /* a free that fails leaves the block, and may be tried again */
+            CHECK(all.injects && size_of(old)); /* a free that fails leaves the block, and may be
+                                                   tried again */
         if (i % 500 == 250) {
             CHECK(cu.cuStreamDestroy_v2(own) == CU_OK);
             cu.cuFakeStream(own);
@@ -460,11 +487,12 @@ static const struct command commands[] = {
 int main(int argc, char **argv)
 {
     open_driver();
-    const struct command *command = argc > 1 ? command_of(commands, sizeof commands / sizeof *commands, argv[1]) : NULL;
+    const struct command *command =
+        argc > 1 ? command_of(commands, sizeof commands / sizeof *commands, argv[1]) : NULL;
     if (command) {
         start();
-        CHECK((command->run == unnamed ? cu.cuDeviceGetMemPool(&first, 0) : cu.cuDeviceGetDefaultMemPool(&first, 0)) ==
-              CU_OK);
+        CHECK((command->run == unnamed ? cu.cuDeviceGetMemPool(&first, 0)
+                                       : cu.cuDeviceGetDefaultMemPool(&first, 0)) == CU_OK);
         command->run();
         return 0;
     }

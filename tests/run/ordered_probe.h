@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the programs for the tests of stream-ordered memory share: ordered_probe.c and stores_probe.c. */
+/* What the programs for the tests of stream-ordered memory share: ordered_probe.c and
+ * stores_probe.c. */
 #ifndef TARN_TESTS_ORDERED_PROBE_H
 #define TARN_TESTS_ORDERED_PROBE_H
 

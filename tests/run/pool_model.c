@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A random model for `tarn run --pool` on the simulated driver: threads allocate, fill, look, and free each other's blocks, some of which a
- * pool serves and some of which are too large. No block may have another's bytes, each must begin and end where the driver says, and when all
- * are freed nothing is left. The argument is the seed. */
+/* A random model for `tarn run --pool` on the simulated driver: threads allocate, fill, look, and
+ * free each other's blocks, some of which a pool serves and some of which are too large. No block
+ * may have another's bytes, each must begin and end where the driver says, and when all are freed
+ * nothing is left. The argument is the seed. */
 #include "driver/cuda/cuda_abi.h"
 
 #include <dlfcn.h>
@@ -58,7 +59,8 @@ static void look(const struct place *place, unsigned char *buffer)
     size_t size = 0;
     CHECK(cu.cuMemGetAddressRange_v2(&base, &size, place->address + place->size / 2) == CU_OK);
     CHECK(base == place->address &&
-          (size == place->size || size % (2 << 20) == 0)); /* the simulated one tells whole granules */
+          /* The simulated one tells whole granules */
+          (size == place->size || size % (2 << 20) == 0));
     CHECK(cu.cuMemcpyDtoH_v2(buffer, place->address, place->size) == CU_OK);
     for (size_t i = 0; i < place->size; i++)
         CHECK(buffer[i] == place->value);
@@ -70,8 +72,9 @@ static void step(struct place *place, unsigned *seed, unsigned char *buffer)
         look(place, buffer);
         if (rand_r(seed) % 4 == 0)
             return;
-        CHECK((place->size <= 1 << 20 && rand_r(seed) % 8 == 0 ? cu.cuMemFreeAsync(place->address, NULL)
-                                                               : cu.cuMemFree_v2(place->address)) == CU_OK);
+        CHECK((place->size <= 1 << 20 && rand_r(seed) % 8 == 0
+                   ? cu.cuMemFreeAsync(place->address, NULL)
+                   : cu.cuMemFree_v2(place->address)) == CU_OK);
         place->address = 0;
         return;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A CUDA program for the tests of `tarn run --pool`, on the driver of this folder: what it can observe of its memory. Commands that print
- * print the same with and without the shim. Whether a request went to the driver is told by that driver. Exits 1 at the first thing that is
- * wrong. */
+/* A CUDA program for the tests of `tarn run --pool`, on the driver of this folder: what it can
+ * observe of its memory. Commands that print print the same with and without the shim. Whether a
+ * request went to the driver is told by that driver. Exits 1 at the first thing that is wrong. */
 #define PROBE "pool_probe"
 #include "pool_probe.h"
 
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Questions --------------------------------------------------------------------------------------------------------- */
+/* Questions ------------------------------------------------------------------------------------ */
 
 static void tell_range(const char *what, cu_address asked, cu_address block)
 {
@@ -19,7 +19,8 @@ static void tell_range(const char *what, cu_address asked, cu_address block)
     size_t size = 2;
     cu_result code = cu.cuMemGetAddressRange_v2(&base, &size, asked);
     printf("%s: range %u %lld %zu;", what, code, code ? -1ll : (long long)(base - block), size);
-    printf(" %u %u", cu.cuMemGetAddressRange_v2(NULL, NULL, asked), cu.cuMemGetAddressRange_v2(&base, NULL, asked));
+    printf(" %u %u", cu.cuMemGetAddressRange_v2(NULL, NULL, asked),
+           cu.cuMemGetAddressRange_v2(&base, NULL, asked));
     printf(" %u\n", cu.cuMemGetAddressRange_v2(NULL, &size, asked));
 }
 
@@ -35,8 +36,9 @@ static uint64_t normal(unsigned attribute, uint64_t value, cu_address block)
 
 static void tell_attributes(const char *what, cu_address asked, cu_address block)
 {
-    unsigned list[] = {CONTEXT, TYPE,    POINTER, HOST_POINTER, SYNC,          ID,       MANAGED, ORDINAL, START, SIZE,
-                       MAPPED,  HANDLES, MEMPOOL, MAPPING_SIZE, MAPPING_START, BLOCK_ID, 999};
+    unsigned list[] = {CONTEXT, TYPE,         POINTER,       HOST_POINTER, SYNC,   ID,
+                       MANAGED, ORDINAL,      START,         SIZE,         MAPPED, HANDLES,
+                       MEMPOOL, MAPPING_SIZE, MAPPING_START, BLOCK_ID,     999};
     enum { COUNT = sizeof list / sizeof *list };
     uint64_t values[COUNT];
     void *places[COUNT];
@@ -44,7 +46,8 @@ static void tell_attributes(const char *what, cu_address asked, cu_address block
     for (int i = 0; i < COUNT; i++) {
         uint64_t value = 0;
         cu_result code = cu.cuPointerGetAttribute(&value, list[i], asked);
-        printf(" %u=%u:%llu", list[i], code, code ? 0ull : (unsigned long long)normal(list[i], value, block));
+        printf(" %u=%u:%llu", list[i], code,
+               code ? 0ull : (unsigned long long)normal(list[i], value, block));
         values[i] = 0;
         places[i] = &values[i];
     }
@@ -85,11 +88,13 @@ static void tell(void)
         tell_attributes("freed", blocks[i], blocks[i]);
     }
     unsigned on = 1;
-    printf("freed: %u %u", cu.cuPointerSetAttribute(&on, SYNC, blocks[0]), cu.cuIpcGetMemHandle(&handle, blocks[0]));
+    printf("freed: %u %u", cu.cuPointerSetAttribute(&on, SYNC, blocks[0]),
+           cu.cuIpcGetMemHandle(&handle, blocks[0]));
     printf(" %u\n", cu.cuMemGetHandleForAddressRange(&file, blocks[0], 1, 1, 0));
 }
 
-/* Two lifetimes never have the same id, whoever served them; and one has one id, wherever it is asked. */
+/* Two lifetimes never have the same id, whoever served them; and one has one id, wherever it is
+ * asked. */
 static void ids(void)
 {
     enum { COUNT = 200 };
@@ -129,7 +134,7 @@ static void sync_memops(void)
     CHECK(!are_pooled());
 }
 
-/* Frees ------------------------------------------------------------------------------------------------------------- */
+/* Frees ---------------------------------------------------------------------------------------- */
 
 static void *free_them(void *address)
 {
@@ -160,7 +165,8 @@ static void waits(void)
     CHECK(are_pooled());
 }
 
-/* In the order of a stream: the block is gone at once, and its place is nobody's before the work has ended. */
+/* In the order of a stream: the block is gone at once, and its place is nobody's before the work
+ * has ended. */
 static void ordered(void)
 {
     cu_address block = make(4096), others[64], base;
@@ -185,7 +191,7 @@ static void ordered(void)
         CHECK(cu.cuMemFreeAsync_ptsz(others[i], NULL) == CU_OK);
 }
 
-/* Captures ---------------------------------------------------------------------------------------------------------- */
+/* Captures ------------------------------------------------------------------------------------- */
 
 static void capture(void)
 {
@@ -193,7 +199,8 @@ static void capture(void)
     cu_graph graph;
     cu_address block = make(4096), other = 5;
     CHECK(are_pooled());
-    CHECK(cu.cuStreamBeginCapture_v2(stream, GLOBAL) == CU_OK); /* what it forbids the driver refuses */
+    /* What it forbids the driver refuses */
+    CHECK(cu.cuStreamBeginCapture_v2(stream, GLOBAL) == CU_OK);
     CHECK(cu.cuMemAlloc_v2(&other, 4096) == CU_CAPTURE_UNSUPPORTED && other == 5);
     CHECK(cu.cuStreamEndCapture(stream, &graph) == 901);
     CHECK(cu.cuStreamBeginCapture_v2_ptsz(stream, GLOBAL) == CU_OK);
@@ -201,11 +208,15 @@ static void capture(void)
     CHECK(cu.cuMemFreeAsync(block, stream) != CU_OK && ask(SIZE, block) == 4096);
     CHECK(cu.cuStreamEndCapture_ptsz(stream, &graph) == 901);
     CHECK(cu.cuStreamBeginCaptureToGraph(stream, NULL, NULL, NULL, 0, GLOBAL) == CU_OK);
-    CHECK(cu.cuMemFree_v2(block) == CU_CAPTURE_UNSUPPORTED && cu.cuStreamEndCapture(stream, &graph) == 901);
+    CHECK(cu.cuMemFree_v2(block) == CU_CAPTURE_UNSUPPORTED &&
+          cu.cuStreamEndCapture(stream, &graph) == 901);
     CHECK(are_pooled());
-    CHECK(cu.cuStreamBeginCapture(stream) == CU_OK && cu.cuStreamEndCapture(stream, &graph) == CU_OK);
-    CHECK(cu.cuStreamBeginCapture_v2(stream, RELAXED) == CU_OK);    /* what it allows the driver does */
-    CHECK(cu.cuStreamEndCapture((cu_stream)0x98, &graph) != CU_OK); /* of a stream that does not capture */
+    CHECK(cu.cuStreamBeginCapture(stream) == CU_OK &&
+          cu.cuStreamEndCapture(stream, &graph) == CU_OK);
+    /* What it allows the driver does */
+    CHECK(cu.cuStreamBeginCapture_v2(stream, RELAXED) == CU_OK);
+    /* Of a stream that does not capture */
+    CHECK(cu.cuStreamEndCapture((cu_stream)0x98, &graph) != CU_OK);
     CHECK(!are_pooled());
     unsigned before = cu.cuFakeWaits();
     end(block);
@@ -213,10 +224,11 @@ static void capture(void)
     CHECK(cu.cuMemAllocAsync(&other, 4096, stream) == CU_OK); /* a node */
     CHECK(cu.cuStreamEndCapture(stream, &graph) == CU_OK);
     CHECK(are_pooled());
-    CHECK(cu.cuStreamBeginCapture_v2(NULL, GLOBAL) != CU_OK && are_pooled()); /* one that did not begin */
+    /* One that did not begin */
+    CHECK(cu.cuStreamBeginCapture_v2(NULL, GLOBAL) != CU_OK && are_pooled());
 }
 
-/* Contexts ---------------------------------------------------------------------------------------------------------- */
+/* Contexts ------------------------------------------------------------------------------------- */
 
 static void contexts(void)
 {
@@ -237,10 +249,12 @@ static void contexts(void)
         block = make(4096);
         CHECK(are_pooled() && ask(SIZE, block) == 4096);
     }
-    CHECK(cu.cuMemFreeAsync(block, NULL) == CU_OK); /* its event has not come when its context goes */
+    CHECK(cu.cuMemFreeAsync(block, NULL) == CU_OK); /* its event has not come when its context
+                                                       goes */
     CHECK(cu.cuDevicePrimaryCtxReset(0) == CU_OK);
     block = make(4096);
-    CHECK(cu.cuDevicePrimaryCtxRetain(&again, 0) == CU_OK && cu.cuDevicePrimaryCtxRelease_v2(0) == CU_OK);
+    CHECK(cu.cuDevicePrimaryCtxRetain(&again, 0) == CU_OK &&
+          cu.cuDevicePrimaryCtxRelease_v2(0) == CU_OK);
     CHECK(ask(SIZE, block) == 4096 && are_pooled()); /* not the last */
     CHECK(cu.cuDevicePrimaryCtxRelease_v2(0) == CU_OK && cu.cuFakeLive() == 0);
     CHECK(cu.cuMemFree_v2(block) == CU_INVALID_VALUE);
@@ -252,12 +266,13 @@ static void other_first(void)
 {
     CHECK(cu.cuCtxSetCurrent(cu.cuFakeOtherContext()) == CU_OK);
     cu_address block = make(4096);
-    CHECK(!are_pooled() && ask(CONTEXT, block) == (uintptr_t)cu.cuFakeOtherContext() && ask(LEGACY_IPC, block) == 1);
+    CHECK(!are_pooled() && ask(CONTEXT, block) == (uintptr_t)cu.cuFakeOtherContext() &&
+          ask(LEGACY_IPC, block) == 1);
     CHECK(cu.cuCtxSetCurrent(primary) == CU_OK && are_pooled());
     CHECK(cu.cuCtxDestroy(cu.cuFakeOtherContext()) == CU_OK && cu.cuMemFree_v2(block) != CU_OK);
 }
 
-/* Memory ------------------------------------------------------------------------------------------------------------ */
+/* Memory --------------------------------------------------------------------------------------- */
 
 /* Under --limit 64M: what counts is what the process has. */
 static void limit(void)
@@ -320,7 +335,7 @@ static void kinds(void)
         end(address[i]);
 }
 
-/* Other processes ---------------------------------------------------------------------------------------------------- */
+/* Other processes ------------------------------------------------------------------------------ */
 
 static void ipc(void)
 {
@@ -328,7 +343,8 @@ static void ipc(void)
     cu_address block = make(4096), large = make(3 * MIB);
     CHECK(are_pooled());
     CHECK(ask(LEGACY_IPC, block) == 0 && ask(LEGACY_IPC, large) == 1);
-    CHECK(cu.cuIpcGetMemHandle(&handle, block) == CU_INVALID_VALUE && cu.cuIpcGetMemHandle(&handle, block) != CU_OK);
+    CHECK(cu.cuIpcGetMemHandle(&handle, block) == CU_INVALID_VALUE &&
+          cu.cuIpcGetMemHandle(&handle, block) != CU_OK);
     CHECK(cu.cuIpcGetMemHandle(&handle, large) == CU_OK);
     CHECK(!are_pooled());
     cu_address later = make(4096);
@@ -346,8 +362,10 @@ static void ends(void)
 {
     struct cu_ipc handle = {{0}};
     struct cu_ipc_event event_handle;
-    struct cu_allocation_properties properties = {.type = 1, .handle_types = 1, .location = {CU_LOCATION_DEVICE, 0}};
-    struct cu_pool_properties pool_properties = {.type = 1, .handle_types = 1, .location = {CU_LOCATION_DEVICE, 0}};
+    struct cu_allocation_properties properties = {
+        .type = 1, .handle_types = 1, .location = {CU_LOCATION_DEVICE, 0}};
+    struct cu_pool_properties pool_properties = {
+        .type = 1, .handle_types = 1, .location = {CU_LOCATION_DEVICE, 0}};
     cu_address block = make(4096), address;
     cu_event event;
     cu_piece piece;
@@ -364,16 +382,21 @@ static void ends(void)
     CHECK(!IS("cuIpcOpenEventHandle") || cu.cuIpcOpenEventHandle(&event, event_handle) == CU_OK);
     CHECK(!IS("cuMemCreate") || cu.cuMemCreate(&piece, 2 * MIB, &properties, 0) == CU_OK);
     CHECK(!IS("cuMemPoolCreate") || cu.cuMemPoolCreate(&pool, &pool_properties) == CU_OK);
-    CHECK(!IS("cuMemExportToShareableHandle") || cu.cuMemExportToShareableHandle(&file, 1, 1, 0) == CU_OK);
-    CHECK(!IS("cuMemImportFromShareableHandle") || cu.cuMemImportFromShareableHandle(&piece, NULL, 1) == CU_OK);
-    CHECK(!IS("cuMemPoolExportToShareableHandle") || cu.cuMemPoolExportToShareableHandle(&file, NULL, 1, 0) == CU_OK);
+    CHECK(!IS("cuMemExportToShareableHandle") ||
+          cu.cuMemExportToShareableHandle(&file, 1, 1, 0) == CU_OK);
+    CHECK(!IS("cuMemImportFromShareableHandle") ||
+          cu.cuMemImportFromShareableHandle(&piece, NULL, 1) == CU_OK);
+    CHECK(!IS("cuMemPoolExportToShareableHandle") ||
+          cu.cuMemPoolExportToShareableHandle(&file, NULL, 1, 0) == CU_OK);
     CHECK(!IS("cuMemPoolImportFromShareableHandle") ||
           cu.cuMemPoolImportFromShareableHandle(&pool, NULL, 1, 0) == CU_OK);
     CHECK(!IS("tokens") || cu.cuPointerGetAttribute(&tokens, TOKENS, block) == CU_OK);
     if (IS("cuMemGetHandleForAddressRange")) { /* within the block, and not beyond it */
-        CHECK(cu.cuMemGetHandleForAddressRange(&file, block + 96, 4000, 1, 0) == CU_OK && file == 1);
+        CHECK(cu.cuMemGetHandleForAddressRange(&file, block + 96, 4000, 1, 0) == CU_OK &&
+              file == 1);
         CHECK(cu.cuMemGetHandleForAddressRange(&file, block, 4097, 1, 0) == CU_INVALID_VALUE);
-        CHECK(cu.cuMemGetHandleForAddressRange(&file, block + 4096, SIZE_MAX, 1, 0) == CU_INVALID_VALUE);
+        CHECK(cu.cuMemGetHandleForAddressRange(&file, block + 4096, SIZE_MAX, 1, 0) ==
+              CU_INVALID_VALUE);
     }
     if (!is)
         CHECK(dlopen(second, RTLD_NOW));
@@ -387,7 +410,7 @@ static void never(void)
     CHECK(!are_pooled());
 }
 
-/* Processes and threads --------------------------------------------------------------------------------------------- */
+/* Processes and threads ------------------------------------------------------------------------ */
 
 static void forks(void)
 {
@@ -425,7 +448,8 @@ static void alone(void)
     closedir(tasks);
 }
 
-/* Blocks that several threads make and free, each its own and the others'. No two share a byte, and ranges are right. */
+/* Blocks that several threads make and free, each its own and the others'. No two share a byte, and
+ * ranges are right. */
 enum { STEPS = 30000 };
 static struct threads all;
 
@@ -440,7 +464,8 @@ static void *churn(void *argument)
         cu_result code = cu.cuMemAlloc_v2(&block, size);
         cu_address old = threads_exchange(&all, &seed, block, code, size);
         while (old && cu.cuMemFree_v2(old))
-            CHECK(all.injects && size_of(old)); /* a free that fails leaves the block, and may be tried again */
+            CHECK(all.injects && size_of(old)); /* a free that fails leaves the block, and may be
+                                                   tried again */
     }
     return NULL;
 }
@@ -455,7 +480,8 @@ static void threads(void)
     take_all();
 }
 
-/* The driver does not take a segment back when a large request needs its memory: it is asked once more. */
+/* The driver does not take a segment back when a large request needs its memory: it is asked once
+ * more. */
 static void refused(void)
 {
     end(make(1000));
@@ -492,7 +518,8 @@ int main(int argc, char **argv)
         tell();
         return 0;
     }
-    const struct command *command = argc > 1 ? command_of(commands, sizeof commands / sizeof *commands, argv[1]) : NULL;
+    const struct command *command =
+        argc > 1 ? command_of(commands, sizeof commands / sizeof *commands, argv[1]) : NULL;
     if (command) {
         start();
         command->run();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the programs for the tests of `tarn run --pool` share: the calls, by dlsym() as a program finds them, and a context. With
- * PROBE_ANY_DRIVER a call that the driver lacks is NULL. */
+/* What the programs for the tests of `tarn run --pool` share: the calls, by dlsym() as a program
+ * finds them, and a context. With PROBE_ANY_DRIVER a call that the driver lacks is NULL. */
 #ifndef TARN_TESTS_POOL_PROBE_H
 #define TARN_TESTS_POOL_PROBE_H
 
@@ -181,9 +181,10 @@ static inline size_t random_size(unsigned *seed)
     return 1 + (size_t)rand_r(seed) % (rand_r(seed) % 8 ? 5000 : 1200000);
 }
 
-/* Puts a block into a place, and takes out the one that was there. Of that which a call returned with a code it is said whether it may. */
-static inline cu_address threads_exchange(struct threads *threads, unsigned *seed, cu_address block, cu_result code,
-                                          size_t size)
+/* Puts a block into a place, and takes out the one that was there. Of that which a call returned
+ * with a code it is said whether it may. */
+static inline cu_address threads_exchange(struct threads *threads, unsigned *seed, cu_address block,
+                                          cu_result code, size_t size)
 {
     CHECK(code == CU_OK || (threads->injects && code == CU_OUT_OF_MEMORY));
     CHECK(code || (size_of(block) == size && block % 512 == 0));
@@ -221,7 +222,8 @@ struct command {
     void (*run)(void);
 };
 
-static inline const struct command *command_of(const struct command *commands, size_t count, const char *name)
+static inline const struct command *command_of(const struct command *commands, size_t count,
+                                               const char *name)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(commands[i].name, name) == 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A CUDA program for the tests of `tarn run`: opens the driver by name, as everyone does, and does what its first argument says. What it
- * prints must not depend on the shim, except where it asks for it. Exits 1 at the first thing that is wrong. */
+/* A CUDA program for the tests of `tarn run`: opens the driver by name, as everyone does, and does
+ * what its first argument says. What it prints must not depend on the shim, except where it asks
+ * for it. Exits 1 at the first thing that is wrong. */
 #include "run/abi.h"
 #include "run/group.h"
 
@@ -114,7 +115,8 @@ static void kinds(void)
     }
     CHECK(cu.cuMemRetainAllocationHandle(&again, (void *)0x10000000) == CU_OK && again == piece[0]);
     CHECK(cu.cuMemCreate(&piece[1], 4 * MIB, &properties, 0) == CU_OK);
-    CHECK(cu.cuMemUnmap(0x10000000, 4 * MIB) == CU_OK); /* both at once; the retained handle holds the first */
+    CHECK(cu.cuMemUnmap(0x10000000, 4 * MIB) == CU_OK); /* both at once; the retained handle holds
+                                                           the first */
     for (int i = 0; i < 2; i++)
         CHECK(cu.cuArray3DCreate_v2(&array[i], &shape) == CU_OK);
     CHECK(cu.cuArrayDestroy(array[0]) == CU_OK);
@@ -122,7 +124,8 @@ static void kinds(void)
     for (int i = 0; i < 2; i++)
         CHECK(cu.cuMipmappedArrayCreate(&mipmapped[i], &shape, 2) == CU_OK);
     CHECK(cu.cuMipmappedArrayDestroy(mipmapped[0]) == CU_OK);
-    CHECK(cu.cuMemHostAlloc(&host[0], MIB, 0) == CU_OK && cu.cuMemAllocHost_v2(&host[1], MIB) == CU_OK);
+    CHECK(cu.cuMemHostAlloc(&host[0], MIB, 0) == CU_OK &&
+          cu.cuMemAllocHost_v2(&host[1], MIB) == CU_OK);
     CHECK(cu.cuMemFreeHost(host[0]) == CU_OK);
     for (int i = 0; i < 2; i++)
         CHECK(cu.cuMemHostRegister_v2(registered[i], sizeof registered[i], 0) == CU_OK);
@@ -132,8 +135,8 @@ static void kinds(void)
     CHECK(cu.cuIpcCloseMemHandle(address[0]) == CU_OK);
 }
 
-/* One call unmaps a piece of another process, and behind it one of our own. A mapping whose unmap was not seen, since the address is mapped
- * again, holds nothing any more. */
+/* One call unmaps a piece of another process, and behind it one of our own. A mapping whose unmap
+ * was not seen, since the address is mapped again, holds nothing any more. */
 static void unmaps(void)
 {
     struct cu_allocation_properties properties = {.type = 1, .location = {CU_LOCATION_DEVICE, 0}};
@@ -159,23 +162,31 @@ static void bad(void)
     cu_piece piece = 4;
     void *memory = NULL, *function = &one;
     struct cu_allocation_properties properties = {.type = 1, .location = {CU_LOCATION_DEVICE, 0}};
-    printf("before init: %u %u\n", cu.cuDeviceTotalMem_v2(&one, 0), cu.cuMemAlloc_v2(&address, MIB));
+    printf("before init: %u %u\n", cu.cuDeviceTotalMem_v2(&one, 0),
+           cu.cuMemAlloc_v2(&address, MIB));
     printf("init: %u %u\n", cu.cuInit(1), cu.cuInit(0));
-    printf("no context: %u %u %llu\n", cu.cuMemAlloc_v2(&address, MIB), cu.cuMemGetInfo_v2(NULL, NULL), address);
+    printf("no context: %u %u %llu\n", cu.cuMemAlloc_v2(&address, MIB),
+           cu.cuMemGetInfo_v2(NULL, NULL), address);
     start(0);
-    printf("alloc: %u %u %llu\n", cu.cuMemAlloc_v2(NULL, MIB), cu.cuMemAlloc_v2(&address, 0), address);
+    printf("alloc: %u %u %llu\n", cu.cuMemAlloc_v2(NULL, MIB), cu.cuMemAlloc_v2(&address, 0),
+           address);
     printf("pitch: %u %u %u\n", cu.cuMemAllocPitch_v2(NULL, &pitch, 1, 1, 4),
-           cu.cuMemAllocPitch_v2(&address, NULL, 1, 1, 4), cu.cuMemAllocPitch_v2(&address, &pitch, 0, 0, 4));
-    printf("managed: %u %u\n", cu.cuMemAllocManaged(NULL, MIB, 1), cu.cuMemAllocManaged(&address, 0, 1));
-    printf("ordered: %u %u\n", cu.cuMemAllocAsync(NULL, MIB, NULL), cu.cuMemAllocAsync(&address, 0, NULL));
+           cu.cuMemAllocPitch_v2(&address, NULL, 1, 1, 4),
+           cu.cuMemAllocPitch_v2(&address, &pitch, 0, 0, 4));
+    printf("managed: %u %u\n", cu.cuMemAllocManaged(NULL, MIB, 1),
+           cu.cuMemAllocManaged(&address, 0, 1));
+    printf("ordered: %u %u\n", cu.cuMemAllocAsync(NULL, MIB, NULL),
+           cu.cuMemAllocAsync(&address, 0, NULL));
     printf("pool: %u %u\n", cu.cuMemAllocFromPoolAsync(NULL, MIB, NULL, NULL),
            cu.cuMemAllocFromPoolAsync(&address, MIB, NULL, NULL));
-    printf("free: %u %u %u\n", cu.cuMemFree_v2(0), cu.cuMemFree_v2(0x1234), cu.cuMemFreeAsync(0x1234, NULL));
-    printf("create: %u %u %u\n", cu.cuMemCreate(NULL, MIB, &properties, 0), cu.cuMemCreate(&piece, 0, &properties, 0),
-           cu.cuMemCreate(&piece, MIB, NULL, 0));
+    printf("free: %u %u %u\n", cu.cuMemFree_v2(0), cu.cuMemFree_v2(0x1234),
+           cu.cuMemFreeAsync(0x1234, NULL));
+    printf("create: %u %u %u\n", cu.cuMemCreate(NULL, MIB, &properties, 0),
+           cu.cuMemCreate(&piece, 0, &properties, 0), cu.cuMemCreate(&piece, MIB, NULL, 0));
     printf("release: %u %u\n", cu.cuMemRelease(0), cu.cuMemUnmap(0x10000000, 0));
     printf("array: %u %u\n", cu.cuArrayCreate_v2(NULL, NULL), cu.cuArrayDestroy(NULL));
-    printf("host: %u %u %u\n", cu.cuMemHostAlloc(NULL, 1, 0), cu.cuMemHostAlloc(&memory, 0, 0), cu.cuMemFreeHost(NULL));
+    printf("host: %u %u %u\n", cu.cuMemHostAlloc(NULL, 1, 0), cu.cuMemHostAlloc(&memory, 0, 0),
+           cu.cuMemFreeHost(NULL));
     printf("register: %u %u\n", cu.cuMemHostRegister_v2(NULL, 1, 0), cu.cuMemHostUnregister(NULL));
     printf("info: %u %u %u\n", cu.cuMemGetInfo_v2(NULL, &one), cu.cuMemGetInfo_v2(&one, NULL),
            cu.cuMemGetInfo_v2(NULL, NULL));
@@ -190,11 +201,13 @@ static void bad(void)
     printf("double free: %u %u\n", cu.cuMemFree_v2(address), cu.cuMemFree_v2(address));
     printf("too much: %u %u\n", cu.cuMemAlloc_v2(&address, (size_t)1 << 62),
            cu.cuMemCreate(&piece, SIZE_MAX, &properties, 0));
-    printf("release: %u %u\n", cu.cuDevicePrimaryCtxRelease_v2(0), cu.cuDevicePrimaryCtxRelease_v2(1));
+    printf("release: %u %u\n", cu.cuDevicePrimaryCtxRelease_v2(0),
+           cu.cuDevicePrimaryCtxRelease_v2(1));
 }
 
-/* Every name, version and flag that the headers of CUDA 13.0 and 13.5 have, and some around them: a hook where the driver's answer is the function that it hooks,
- * and the driver's answer where it is not. */
+/* Every name, version and flag that the headers of CUDA 13.0 and 13.5 have, and some around them: a
+ * hook where the driver's answer is the function that it hooks, and the driver's answer where it is
+ * not. */
 static const struct {
     const char *name;
     int version;
@@ -238,12 +251,14 @@ static void triples(void)
     memcpy(&ask_old, &found, sizeof found);
     size_t compared = 0, hooked = 0;
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        int versions[] = {asked[i].version - 1, asked[i].version, asked[i].version + 1, 12000, 13000, RUN_NEWEST};
+        int versions[] = {
+            asked[i].version - 1, asked[i].version, asked[i].version + 1, 12000, 13000, RUN_NEWEST};
         for (size_t j = 0; j < sizeof versions / sizeof *versions; j++)
             for (uint64_t flags = 0; flags < 4; flags++) {
                 void *ours = NULL, *theirs = NULL;
                 cu_lookup_status our_status = 9, their_status = 9;
-                cu_result ours_code = cu.cuGetProcAddress_v2(asked[i].name, &ours, versions[j], flags, &our_status);
+                cu_result ours_code =
+                    cu.cuGetProcAddress_v2(asked[i].name, &ours, versions[j], flags, &our_status);
                 cu_result code = ask(asked[i].name, &theirs, versions[j], flags, &their_status);
                 CHECK(ours_code == code && our_status == their_status);
                 CHECK(ours == expected(real, theirs, versions[j]));
@@ -286,7 +301,8 @@ static void limited(void)
     start(0);
     CHECK(cu.cuDeviceTotalMem_v2(&total_bytes, 0) == CU_OK && total_bytes == 64 * MIB);
     CHECK(cu.cuDeviceTotalMem_v2(&total_bytes, 1) == CU_OK && total_bytes == 32 * MIB);
-    CHECK(cu.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CU_OK && total_bytes == 64 * MIB && free_bytes == 64 * MIB);
+    CHECK(cu.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CU_OK && total_bytes == 64 * MIB &&
+          free_bytes == 64 * MIB);
     CHECK(cu.cuMemAlloc_v2(&address[0], 40 * MIB) == CU_OK && free_now() == 24 * MIB);
     CHECK(cu.cuMemAlloc_v2(&address[1], 25 * MIB) == CU_OUT_OF_MEMORY && free_now() == 24 * MIB);
     CHECK(cu.cuMemAllocAsync(&address[1], 24 * MIB, NULL) == CU_OK && free_now() == 0);
@@ -294,9 +310,11 @@ static void limited(void)
     CHECK(cu.cuMemCreate(&piece, 32 * MIB, &properties, 0) == CU_OK);
     CHECK(cu.cuMemRelease(piece) == CU_OK);
     CHECK(cu.cuMemCreate(&piece, 34 * MIB, &properties, 0) == CU_OUT_OF_MEMORY);
-    CHECK(cu.cuMemAllocManaged(&address[2], 100 * MIB, 1) == CU_OK); /* may exceed a device, so it is none of it */
+    /* May exceed a device, so it is none of it */
+    CHECK(cu.cuMemAllocManaged(&address[2], 100 * MIB, 1) == CU_OK);
     CHECK(cu.cuMemFree_v2(address[0]) == CU_OK && free_now() == 40 * MIB);
-    CHECK(cu.cuMemFree_v2(address[0]) != CU_OK && free_now() == 40 * MIB); /* a second free gives nothing */
+    /* A second free gives nothing */
+    CHECK(cu.cuMemFree_v2(address[0]) != CU_OK && free_now() == 40 * MIB);
     CHECK(cu.cuMemFreeAsync(address[1], NULL) == CU_OK && free_now() == 64 * MIB);
     CHECK(cu.cuMemAlloc_v2(&address[0], 64 * MIB) == CU_OK);
     CHECK(cu.cuDevicePrimaryCtxReset_v2(0) == CU_OK &&
@@ -304,15 +322,17 @@ static void limited(void)
     CHECK(cu.cuMemAlloc_v2(&address[0], 64 * MIB) == CU_OK);
 }
 
-/* Memory of the host and of places that nobody has named yet is none of a device, on a thread without a context; and what was allocated
- * behind the shim, as memory of other interfaces is, can be freed. */
+/* Memory of the host and of places that nobody has named yet is none of a device, on a thread
+ * without a context; and what was allocated behind the shim, as memory of other interfaces is, can
+ * be freed. */
 static void *other_places(void *argument)
 {
     static const int types[] = {2, 3, 4, 5, 6, 99};
     cu_piece piece;
     (void)argument;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        struct cu_allocation_properties properties = {.type = 1, .location = {(unsigned)types[i], i % 2 ? 0 : -1}};
+        struct cu_allocation_properties properties = {
+            .type = 1, .location = {(unsigned)types[i], i % 2 ? 0 : -1}};
         CHECK(cu.cuMemCreate(&piece, 40 * MIB, &properties, 0) == CU_OK);
     }
     struct cu_allocation_properties nowhere = {.type = 1, .location = {CU_LOCATION_DEVICE, 77}};
@@ -327,16 +347,19 @@ static void places(void)
     cu_address address;
     pthread_t thread;
     start(0);
-    CHECK(pthread_create(&thread, NULL, other_places, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, other_places, NULL) == 0 &&
+          pthread_join(thread, NULL) == 0);
     CHECK(free_now() == 64 * MIB);
     void *found = dlsym(library, "tarn_run_driver");
     memcpy(&path, &found, sizeof found);
     found = dlsym(dlopen(path(), RTLD_NOW | RTLD_NOLOAD), "cuMemAlloc_v2");
     memcpy(&alloc, &found, sizeof found);
-    CHECK(alloc(&address, MIB) == CU_OK && cu.cuMemFree_v2(address) == CU_OK && free_now() == 64 * MIB);
+    CHECK(alloc(&address, MIB) == CU_OK && cu.cuMemFree_v2(address) == CU_OK &&
+          free_now() == 64 * MIB);
 }
 
-/* Threads that together would exceed the limit of 64 MiB; the shim must let none through, and lose no byte. */
+/* Threads that together would exceed the limit of 64 MiB; the shim must let none through, and lose
+ * no byte. */
 static void *storm(void *argument)
 {
     cu_address mine[4] = {0};
@@ -363,7 +386,8 @@ static void beyond(void)
     start(0);
     CHECK(cu.cuMemAlloc_v2(&address, 40 * MIB) == CU_OK);
     CHECK(cu.cuMemAlloc_v2(&address, SIZE_MAX) == CU_OUT_OF_MEMORY && free_now() == 24 * MIB);
-    CHECK(cu.cuMemAlloc_v2(&address, SIZE_MAX / 2 + 1) == CU_OUT_OF_MEMORY && free_now() == 24 * MIB);
+    CHECK(cu.cuMemAlloc_v2(&address, SIZE_MAX / 2 + 1) == CU_OUT_OF_MEMORY &&
+          free_now() == 24 * MIB);
 }
 
 /* What does not fit must not keep out what does, not for a moment. */
@@ -484,12 +508,15 @@ static void many(void)
         CHECK(wait_for(child[i]) == 0);
 }
 
-/* Under --limit 64M, of which NVML says, before anything is allocated, that 20 MiB are in use, of two MIG instances. */
+/* Under --limit 64M, of which NVML says, before anything is allocated, that 20 MiB are in use, of
+ * two MIG instances. */
 static void residue(void)
 {
     cu_address address;
     FILE *out = fopen(getenv("FAKE_NVML"), "w");
-    CHECK(out && fprintf(out, "1 99\n%d %zu\n%d %zu\n", (int)getpid(), 12 * MIB, (int)getpid(), 8 * MIB) > 0 &&
+    CHECK(out &&
+          fprintf(out, "1 99\n%d %zu\n%d %zu\n", (int)getpid(), 12 * MIB, (int)getpid(), 8 * MIB) >
+              0 &&
           fclose(out) == 0);
     start(0);
     CHECK(free_now() == 44 * MIB);
@@ -549,7 +576,8 @@ static void hold(void)
     wait_for_end();
 }
 
-/* Stops in the middle of a request: the group's file says how much it wants, but it has not taken it. */
+/* Stops in the middle of a request: the group's file says how much it wants, but it has not taken
+ * it. */
 static void about_to_take(void)
 {
     struct cu_uuid uuid;
@@ -582,8 +610,9 @@ static void tell_free(void)
     printf("%zu\n", free_now() / MIB);
 }
 
-/* Has a file of its own at every number, also at those that the shim had, as a program that closes all that it inherits may. Nothing may
- * happen to that file. The second argument is what it holds of a group, in which 30 MiB more are refused, however often. */
+/* Has a file of its own at every number, also at those that the shim had, as a program that closes
+ * all that it inherits may. Nothing may happen to that file. The second argument is what it holds
+ * of a group, in which 30 MiB more are refused, however often. */
 static void overtaken(void)
 {
     enum { NUMBERS = 1000, CALLS = 30000 };
@@ -625,7 +654,8 @@ static void streams(void)
     CHECK(cu.cuStreamCreate(&stream, 0) == CU_OK);
     CHECK(cu.cuMemAllocAsync(&address, MIB, stream) == CU_OK);
     usleep(30000);
-    CHECK(cu.cuMemFreeAsync(address, stream) == CU_OK && cu.cuMemAllocAsync(&address, 2 * MIB, stream) == CU_OK);
+    CHECK(cu.cuMemFreeAsync(address, stream) == CU_OK &&
+          cu.cuMemAllocAsync(&address, 2 * MIB, stream) == CU_OK);
     printf("%llu\n", (unsigned long long)(uintptr_t)stream);
 }
 
@@ -698,8 +728,8 @@ static void become(void)
     execlp("sh", "sh", "-c", "echo $$; cat >/dev/null", (char *)NULL);
 }
 
-/* As many processes at once as the second argument says, each of which asks for 1 MiB when all are there, and
- * keeps it until all have asked. */
+/* As many processes at once as the second argument says, each of which asks for 1 MiB when all are
+ * there, and keeps it until all have asked. */
 static void crowd(void)
 {
     int ready[2], go[2], done[2], stay[2], have = 0;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A CUDA program for the tests of `tarn run --pool`, on the driver of this folder: what it can observe of the driver's pools, and how much memory
- * they and the device have. "tell" prints the same with and without the shim. Exits 1 at the first thing that is wrong. */
+/* A CUDA program for the tests of `tarn run --pool`, on the driver of this folder: what it can
+ * observe of the driver's pools, and how much memory they and the device have. "tell" prints the
+ * same with and without the shim. Exits 1 at the first thing that is wrong. */
 #define PROBE "stores_probe"
 #include "ordered_probe.h"
 
 #include <semaphore.h>
 
-/* Pools of the driver ----------------------------------------------------------------------------------------------- */
+/* Pools of the driver -------------------------------------------------------------------------- */
 
 static void tell_pool(const char *what, cu_pool pool)
 {
@@ -18,7 +19,8 @@ static void tell_pool(const char *what, cu_pool pool)
 
 static void tell_block(cu_address block)
 {
-    unsigned list[] = {TYPE, ID, MANAGED, ORDINAL, LEGACY_IPC, START, SIZE, MAPPED, HANDLES, MEMPOOL, MAPPING_SIZE};
+    unsigned list[] = {TYPE, ID,     MANAGED, ORDINAL, LEGACY_IPC,  START,
+                       SIZE, MAPPED, HANDLES, MEMPOOL, MAPPING_SIZE};
     cu_address base = 0;
     size_t size = 0;
     CHECK(cu.cuMemGetAddressRange_v2(&base, &size, block + 100) == CU_OK);
@@ -41,7 +43,8 @@ static void tell(void)
     int on = 0;
     start();
     printf("%u %u %llu\n", cu.cuMemAllocAsync(&other, 0, S), cu.cuMemAllocAsync(NULL, 1, S), other);
-    CHECK(cu.cuDeviceGetDefaultMemPool(&first, 0) == CU_OK && cu.cuMemPoolCreate(&pool, &properties) == CU_OK);
+    CHECK(cu.cuDeviceGetDefaultMemPool(&first, 0) == CU_OK &&
+          cu.cuMemPoolCreate(&pool, &properties) == CU_OK);
     tell_pool("nothing", first);
     for (int i = 0; i < 20; i++) {
         blocks[i] = take(1000 + (size_t)i * 10000, i % 2 ? S : T);
@@ -57,7 +60,8 @@ static void tell(void)
     tell_pool("five", first);
     set(first, USED_HIGH, 0);
     tell_pool("anew", first);
-    printf("%u %u\n", cu.cuMemPoolSetAttribute(first, USED, &other), cu.cuMemPoolGetAttribute(first, 99, &other));
+    printf("%u %u\n", cu.cuMemPoolSetAttribute(first, USED, &other),
+           cu.cuMemPoolGetAttribute(first, 99, &other));
     printf("%u %u\n", cu.cuMemPoolGetAttribute(NULL, USED, &other), cu.cuMemPoolTrimTo(NULL, 0));
     for (int i = 15; i < 20; i++)
         give(blocks[i], LEGACY);
@@ -67,7 +71,8 @@ static void tell(void)
     set(first, USED_HIGH, 0);
     tell_pool("somebody's anew", first);
     blocks[0] = take_of(5000, pool, S);
-    CHECK(cu.cuDeviceSetMemPool(0, pool) == CU_OK && cu.cuDeviceGetMemPool(&now, 0) == CU_OK && now == pool);
+    CHECK(cu.cuDeviceSetMemPool(0, pool) == CU_OK && cu.cuDeviceGetMemPool(&now, 0) == CU_OK &&
+          now == pool);
     blocks[1] = take(5000, S);
     tell_block(blocks[1]);
     tell_pool("own", pool);
@@ -79,7 +84,8 @@ static void tell(void)
     tell_block(blocks[1]);
     for (int i = 0; i < 3; i++)
         give(blocks[i], S);
-    printf("%u %u\n", cu.cuMemFreeAsync(blocks[0], S), cu.cuMemPoolGetAttribute(pool, USED, &other));
+    printf("%u %u\n", cu.cuMemFreeAsync(blocks[0], S),
+           cu.cuMemPoolGetAttribute(pool, USED, &other));
     tell_block(take(5000, S));
 }
 
@@ -106,17 +112,22 @@ static void properties(void)
     CHECK(cu.cuMemPoolDestroy(pool) == CU_OK);
     wanted.most = 0;
     wanted.reserved[50] = 1; /* what nobody knows yet */
-    CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK && !is_served(pool, S) && cu.cuMemPoolDestroy(pool) == CU_OK);
+    CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK && !is_served(pool, S) &&
+          cu.cuMemPoolDestroy(pool) == CU_OK);
     wanted.reserved[50] = 0;
     wanted.usage = 2;
-    CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK && !is_served(pool, S) && cu.cuMemPoolDestroy(pool) == CU_OK);
+    CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK && !is_served(pool, S) &&
+          cu.cuMemPoolDestroy(pool) == CU_OK);
     wanted.usage = 0;
     wanted.location.id = 1; /* of a device that is not the stream's */
-    CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK && !is_served(pool, S) && cu.cuMemPoolDestroy(pool) == CU_OK);
+    CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK && !is_served(pool, S) &&
+          cu.cuMemPoolDestroy(pool) == CU_OK);
     wanted.location = (struct cu_location){CU_LOCATION_HOST_NUMA, 0};
-    CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK && !is_served(pool, S) && cu.cuMemPoolDestroy(pool) == CU_OK);
+    CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK && !is_served(pool, S) &&
+          cu.cuMemPoolDestroy(pool) == CU_OK);
     CHECK(is_served(first, S));
-    int off = 0, on = 1; /* no block may come again for the reason that its work happens to have ended */
+    int off = 0, on = 1; /* no block may come again for the reason that its work happens to have
+                            ended */
     CHECK(cu.cuMemPoolSetAttribute(first, OPPORTUNISTIC, &off) == CU_OK && !is_served(first, S));
     CHECK(cu.cuMemPoolSetAttribute(first, OPPORTUNISTIC, &on) == CU_OK && is_served(first, S));
     CHECK(!is_served(first, (cu_stream)0x9001)); /* a stream of another context */
@@ -126,7 +137,8 @@ static void properties(void)
     give(block, S);
 }
 
-/* A destroyed pool's blocks stay, and its memory goes when the last of them is freed. A new one is another. */
+/* A destroyed pool's blocks stay, and its memory goes when the last of them is freed. A new one is
+ * another. */
 static void pool_destroyed(void)
 {
     struct cu_pool_properties wanted = {.type = 1, .location = {CU_LOCATION_DEVICE, 0}};
@@ -136,7 +148,8 @@ static void pool_destroyed(void)
         cu_address block = take_of(4096, pool, S), other = take_of(4096, pool, T);
         unsigned before = cu.cuFakeLive();
         give(other, T);
-        CHECK(cu.cuMemPoolDestroy(pool) == CU_OK && ask(SIZE, block) == 4096 && cu.cuFakeLive() == before - 1);
+        CHECK(cu.cuMemPoolDestroy(pool) == CU_OK && ask(SIZE, block) == 4096 &&
+              cu.cuFakeLive() == before - 1);
         CHECK(cu.cuMemPoolCreate(&again, &wanted) == CU_OK && again == pool);
         other = take_of(4096, again, S);
         CHECK(other != block && get(again, USED) == 4096 && get(again, USED_HIGH) == 4096);
@@ -174,14 +187,18 @@ static void threshold(void)
                          : i == 4 ? cu.cuEventSynchronize(event)
                                   : cu.cuCtxSynchronize();
         CHECK(code == CU_OK && ask(SIZE, other) == 4096);
-        CHECK(get(first, RESERVED) == 2 * MIB && cu.cuFakeLive() == 1); /* the other stream's segment */
+        /* The other stream's segment */
+        CHECK(get(first, RESERVED) == 2 * MIB && cu.cuFakeLive() == 1);
         give(other, T);
-        CHECK(cu.cuStreamSynchronize(T) == CU_OK && get(first, RESERVED) == 0 && cu.cuFakeLive() == 0);
+        CHECK(cu.cuStreamSynchronize(T) == CU_OK && get(first, RESERVED) == 0 &&
+              cu.cuFakeLive() == 0);
     }
-    cu_address elsewhere = take(4096, S); /* freed behind another stream's work, for which that wait is */
+    cu_address elsewhere = take(4096, S); /* freed behind another stream's work, for which that wait
+                                             is */
     give(elsewhere, T);
     CHECK(cu.cuStreamSynchronize(S) == CU_OK && cu.cuFakeLive() == 1);
-    CHECK(cu.cuStreamSynchronize(T) == CU_OK && cu.cuStreamSynchronize(S) == CU_OK && get(first, RESERVED) == 0);
+    CHECK(cu.cuStreamSynchronize(T) == CU_OK && cu.cuStreamSynchronize(S) == CU_OK &&
+          get(first, RESERVED) == 0);
     give(take(4096, (cu_stream)0x53), (cu_stream)0x53); /* of a stream that has gone */
     CHECK(cu.cuStreamDestroy_v2((cu_stream)0x53) == CU_OK && cu.cuStreamSynchronize(S) == CU_OK);
     CHECK(get(first, RESERVED) > 0 && cu.cuCtxSynchronize() == CU_OK && get(first, RESERVED) == 0);
@@ -192,14 +209,16 @@ static void threshold(void)
     CHECK(get(first, RESERVED) == 4 * MIB);
     CHECK(cu.cuStreamSynchronize(S) == CU_OK && get(first, RESERVED) == 2 * MIB);
     give(take(MIB, S), S);
-    CHECK(cu.cuStreamSynchronize(S) == CU_OK && cu.cuFakeLive() == 1); /* no more than the threshold: it stays */
+    /* No more than the threshold: it stays */
+    CHECK(cu.cuStreamSynchronize(S) == CU_OK && cu.cuFakeLive() == 1);
     set(first, THRESHOLD, UINT64_MAX);
     for (int i = 0; i < 3; i++)
         blocks[i] = take(MIB, T);
     for (int i = 0; i < 3; i++)
         give(blocks[i], T);
     unsigned before = cu.cuFakeLive();
-    CHECK(cu.cuCtxSynchronize() == CU_OK && cu.cuFakeLive() == before && get(first, RESERVED) >= 6 * MIB);
+    CHECK(cu.cuCtxSynchronize() == CU_OK && cu.cuFakeLive() == before &&
+          get(first, RESERVED) >= 6 * MIB);
     CHECK(get(first, USED) == 0 && cu.cuFakeDisorder() == 0);
 }
 
@@ -212,32 +231,38 @@ static void trim_to(void)
     give(block, S);
     CHECK(cu.cuMemPoolTrimTo(first, 64 * MIB) == CU_OK && cu.cuFakeLive() == 2);
     CHECK(cu.cuMemPoolTrimTo(first, 0) == CU_OK && ask(SIZE, other) == 4096);
-    CHECK(cu.cuFakeLive() == 1 && get(first, RESERVED) > 2 * MIB); /* no wait has seen the end of S's work */
+    /* No wait has seen the end of S's work */
+    CHECK(cu.cuFakeLive() == 1 && get(first, RESERVED) > 2 * MIB);
     CHECK(cu.cuStreamSynchronize(S) == CU_OK && cu.cuMemPoolTrimTo(first, 0) == CU_OK);
     CHECK(get(first, RESERVED) == 2 * MIB);
     give(other, T);
     CHECK(cu.cuStreamSynchronize(T) == CU_OK);
     cu.cuFakeFinish(); /* it has, and that was seen before the call */
-    CHECK(cu.cuMemPoolTrimTo(first, 0) == CU_OK && get(first, RESERVED) == 0 && cu.cuFakeLive() == 0);
+    CHECK(cu.cuMemPoolTrimTo(first, 0) == CU_OK && get(first, RESERVED) == 0 &&
+          cu.cuFakeLive() == 0);
     CHECK(cu.cuFakeDisorder() == 0);
 }
 
-/* Who may reach a pool's memory: blocks from before the call and after it, of all streams, and of no other pool. */
+/* Who may reach a pool's memory: blocks from before the call and after it, of all streams, and of
+ * no other pool. */
 static void access_of_pools(void)
 {
     struct cu_pool_properties wanted = {.type = 1, .location = {CU_LOCATION_DEVICE, 0}};
-    struct cu_access peer = {{CU_LOCATION_DEVICE, 1}, CU_ACCESS_READ_WRITE}, own = {{CU_LOCATION_DEVICE, 0}, 0};
+    struct cu_access peer = {{CU_LOCATION_DEVICE, 1}, CU_ACCESS_READ_WRITE},
+                     own = {{CU_LOCATION_DEVICE, 0}, 0};
     cu_pool pool;
     unsigned flags = 7;
     CHECK(cu.cuMemPoolCreate(&pool, &wanted) == CU_OK);
-    cu_address before = take_of(4096, pool, S), other = take(4096, S), freed = take_of(4096, pool, T),
-               plain = make(100);
+    cu_address before = take_of(4096, pool, S), other = take(4096, S),
+               freed = take_of(4096, pool, T), plain = make(100);
     give(freed, T);
     CHECK(cu.cuMemPoolGetAccess(&flags, pool, &peer.location) == CU_OK && flags == 0);
     CHECK(cu.cuFakeReaches(before, 0) && !cu.cuFakeReaches(before, 1));
-    CHECK(cu.cuMemPoolSetAccess(pool, &own, 1) == CU_INVALID_VALUE); /* what its own device has stays */
+    /* What its own device has stays */
+    CHECK(cu.cuMemPoolSetAccess(pool, &own, 1) == CU_INVALID_VALUE);
     CHECK(cu.cuMemPoolSetAccess(pool, &peer, 1) == CU_OK);
-    CHECK(cu.cuMemPoolGetAccess(&flags, pool, &peer.location) == CU_OK && flags == CU_ACCESS_READ_WRITE);
+    CHECK(cu.cuMemPoolGetAccess(&flags, pool, &peer.location) == CU_OK &&
+          flags == CU_ACCESS_READ_WRITE);
     CHECK(is_served(pool, S) && is_served(pool, T) && is_served(first, S));
     cu_address blocks[40];
     for (int i = 0; i < 40; i++) { /* from segments of before and of after */
@@ -265,9 +290,10 @@ static void access_of_pools(void)
     CHECK(cu.cuMemPoolDestroy(pool) == CU_OK && cu.cuFakeDisorder() == 0);
 }
 
-/* Memory ------------------------------------------------------------------------------------------------------------- */
+/* Memory --------------------------------------------------------------------------------------- */
 
-/* Under --limit 64M: what counts is what the process has, and what no block is in goes when it is wanted. */
+/* Under --limit 64M: what counts is what the process has, and what no block is in goes when it is
+ * wanted. */
 static void limit(void)
 {
     cu_address blocks[62], large = 0;
@@ -281,7 +307,8 @@ static void limit(void)
     end(large);
     for (int i = 0; i < 62; i++)
         blocks[i] = take(MIB, S);
-    CHECK(cu.cuFakeLive() == 31 && free_now() == 2 * MIB && cu.cuMemAlloc_v2(&large, 3 * MIB) == CU_OUT_OF_MEMORY);
+    CHECK(cu.cuFakeLive() == 31 && free_now() == 2 * MIB &&
+          cu.cuMemAlloc_v2(&large, 3 * MIB) == CU_OUT_OF_MEMORY);
     for (int i = 0; i < 62; i++)
         give(blocks[i], S);
     CHECK(free_now() == 64 * MIB);
@@ -306,19 +333,23 @@ static void shortage(void)
     end(large);
 }
 
-/* On a device of 9 MiB: what a thread freed on its own default stream is idle, and no other can say so to the driver before a wait. What is
- * behind work comes back too. */
+/* On a device of 9 MiB: what a thread freed on its own default stream is idle, and no other can say
+ * so to the driver before a wait. What is behind work comes back too. */
 static sem_t has_freed, may_end;
 static void *keeps_its_stream(void *argument)
 {
     cu_address block = 0, *kept = argument;
-    CHECK(cu.cuCtxSetCurrent(primary) == CU_OK && cu.cuMemAllocAsync_ptsz(&block, MIB, NULL) == CU_OK);
-    CHECK(cu.cuMemAllocAsync_ptsz(kept, MIB, PER_THREAD) == CU_OK && cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK);
-    CHECK(cu.cuMemAllocAsync_ptsz(&block, MIB, NULL) == CU_OK && cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK);
+    CHECK(cu.cuCtxSetCurrent(primary) == CU_OK &&
+          cu.cuMemAllocAsync_ptsz(&block, MIB, NULL) == CU_OK);
+    CHECK(cu.cuMemAllocAsync_ptsz(kept, MIB, PER_THREAD) == CU_OK &&
+          cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK);
+    CHECK(cu.cuMemAllocAsync_ptsz(&block, MIB, NULL) == CU_OK &&
+          cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK);
     CHECK(cu.cuMemFreeAsync_ptsz(*kept, NULL) == CU_OK);
     CHECK(cu.cuMemAllocAsync_ptsz(kept, 2000, NULL) == CU_OK);
     CHECK(sem_post(&has_freed) == 0 && sem_wait(&may_end) == 0);
-    CHECK(cu.cuMemAllocAsync_ptsz(&block, 4096, NULL) == CU_OK && cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK);
+    CHECK(cu.cuMemAllocAsync_ptsz(&block, 4096, NULL) == CU_OK &&
+          cu.cuMemFreeAsync_ptsz(block, NULL) == CU_OK);
     CHECK(cu.cuMemFreeAsync_ptsz(*kept, NULL) == CU_OK);
     return NULL;
 }
@@ -350,7 +381,8 @@ static void shortage_of_threads(void)
     end(large);
 }
 
-/* With FAKE_DRIVER_FORGETS the memory of pools goes with the primary context, without it stays; in both cases no block is another's. */
+/* With FAKE_DRIVER_FORGETS the memory of pools goes with the primary context, without it stays; in
+ * both cases no block is another's. */
 static void contexts(void)
 {
     bool forgets = getenv("FAKE_DRIVER_FORGETS");
@@ -366,7 +398,8 @@ static void contexts(void)
         CHECK(forgets || (ask(SIZE, block) == 4096 && cu.cuMemFreeAsync(block, S) == CU_OK));
         give(other, S);
         cu.cuFakeFinish();
-        CHECK(cu.cuMemPoolTrimTo(first, 0) == CU_OK && cu.cuFakeLive() == 0 && get(first, USED) == 0);
+        CHECK(cu.cuMemPoolTrimTo(first, 0) == CU_OK && cu.cuFakeLive() == 0 &&
+              get(first, USED) == 0);
         cu.cuFakeWork();
     }
 }
@@ -386,7 +419,8 @@ int main(int argc, char **argv)
         tell();
         return 0;
     }
-    const struct command *command = argc > 1 ? command_of(commands, sizeof commands / sizeof *commands, argv[1]) : NULL;
+    const struct command *command =
+        argc > 1 ? command_of(commands, sizeof commands / sizeof *commands, argv[1]) : NULL;
     if (command) {
         start();
         CHECK(cu.cuDeviceGetDefaultMemPool(&first, 0) == CU_OK);

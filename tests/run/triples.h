@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the resolver of a driver of CUDA 13.5 tells apart: each prototype of cudaTypedefs.h by name, first version and stream mode, as
- * triples.awk prints them. Those of 13.0 are the ones of versions up to 13000. */
+/* What the resolver of a driver of CUDA 13.5 tells apart: each prototype of cudaTypedefs.h by name,
+ * first version and stream mode, as triples.awk prints them. Those of 13.0 are the ones of versions
+ * up to 13000. */
 X(cuArray3DCreate, 2000, RUN_ANY)
 X(cuArray3DCreate, 3020, RUN_ANY)
 X(cuArray3DGetDescriptor, 2000, RUN_ANY)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* tarn's public API over the CUDA driver, on the simulated libcuda: random blocks on many streams, devices and threads,
- * filled and read back by queued work, so that memory that is given out too early, twice, or unmapped shows; captures;
- * and the program's current context. TARN_SEED chooses the sequence. */
+/* tarn's public API over the CUDA driver, on the simulated libcuda: random blocks on many streams,
+ * devices and threads, filled and read back by queued work, so that memory that is given out too
+ * early, twice, or unmapped shows; captures; and the program's current context. TARN_SEED chooses
+ * the sequence. */
 #include "driver/cuda_test.h"
 
 #include <inttypes.h>
@@ -57,14 +58,16 @@ static void fill(struct worker *w, const struct block *block)
     uintptr_t start = (uintptr_t)block->pointer;
     size_t edge = edge_of(block);
     MUST(driver->set(block->device, start, block->pattern, edge, native) == TARN_OK);
-    MUST(driver->set(block->device, start + block->size - edge, block->pattern, edge, native) == TARN_OK);
+    MUST(driver->set(block->device, start + block->size - edge, block->pattern, edge, native) ==
+         TARN_OK);
 }
 
 /* Reads both ends back on a stream, in queued work, and frees the block before that has run. */
 static void read_and_free(struct worker *w, int number, int stream)
 {
     struct block *block = &w->blocks[number];
-    tarn_stream own = w->streams[block->device][block->stream], reader = w->streams[block->device][stream];
+    tarn_stream own = w->streams[block->device][block->stream],
+                reader = w->streams[block->device][stream];
     uintptr_t start = (uintptr_t)block->pointer;
     size_t edge = edge_of(block);
     if (reader != own) {
@@ -76,7 +79,8 @@ static void read_and_free(struct worker *w, int number, int stream)
     }
     uintptr_t to = (uintptr_t)w->read[number];
     MUST(driver->copy(block->device, to, start, edge, native_of(reader)) == TARN_OK);
-    MUST(driver->copy(block->device, to + EDGE, start + block->size - edge, edge, native_of(reader)) == TARN_OK);
+    MUST(driver->copy(block->device, to + EDGE, start + block->size - edge, edge,
+                      native_of(reader)) == TARN_OK);
     if (reader != own && below(w, 2)) {
         MUST(tarn_free_on(block->pointer, reader) == TARN_OK);
     } else {
@@ -102,7 +106,8 @@ static void step(struct worker *w)
     block->stream = (int)below(w, STREAMS);
     block->size = 1 + (size_t)below(w, below(w, 4) ? 30000 : 4 * MIB);
     block->pattern = (unsigned char)(1 + below(w, 255));
-    tarn_status status = tarn_alloc_on(w->streams[block->device][block->stream], block->size, (void **)&block->pointer);
+    tarn_status status = tarn_alloc_on(w->streams[block->device][block->stream], block->size,
+                                       (void **)&block->pointer);
     if (status == TARN_ERROR_OUT_OF_MEMORY) {
         w->full++;
         block->pointer = NULL;
@@ -148,7 +153,8 @@ static void random_blocks_keep_their_contents(void **state)
         made += workers[i].made;
         full += workers[i].full;
     }
-    print_message("seed %" PRIu64 ": %" PRIu64 " blocks, %" PRIu64 " found no memory\n", start, made, full);
+    print_message("seed %" PRIu64 ": %" PRIu64 " blocks, %" PRIu64 " found no memory\n", start,
+                  made, full);
     assert_true(made > STEPS);
     for (int device = 0; device < DEVICES; device++) {
         size_t available = 0, total = 0;
@@ -187,7 +193,8 @@ static void the_current_device_is_the_contexts(void **state)
     set_context(NULL);
 }
 
-/* Memory is wanted and given back while a stream captures; the capture survives, and what it recorded runs. */
+/* Memory is wanted and given back while a stream captures; the capture survives, and what it
+ * recorded runs. */
 static void a_known_capture_survives_allocations(void **state)
 {
     (void)state;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The chores: what tarn has beside allocations and frees, one at a time and at random between the steps of the mix, with driver calls
- * that fail and limits that change all the while. A call must succeed, or fail with a status that may come of that. */
+/* The chores: what tarn has beside allocations and frees, one at a time and at random between the
+ * steps of the mix, with driver calls that fail and limits that change all the while. A call must
+ * succeed, or fail with a status that may come of that. */
 #include "chores.h"
 
 #include <stdio.h>
@@ -43,12 +44,14 @@ struct place some_place(struct worker *worker, int device)
     if (which < SHARED)
         return (struct place){shared[device][which], shared_native[device][which], device};
     bool adopted = which == SHARED && worker->adopted[device];
-    return (struct place){adopted ? worker->adopted[device] : worker->lent[device], worker->native[device], device};
+    return (struct place){adopted ? worker->adopted[device] : worker->lent[device],
+                          worker->native[device], device};
 }
 
 size_t some_bytes(struct worker *worker)
 {
-    static const size_t most[] = {2000, 2000, 2000, 70000, 70000, 70000, 300000, 300000, MIB, 5 * MIB};
+    static const size_t most[] = {2000,  2000,   2000,   70000, 70000,
+                                  70000, 300000, 300000, MIB,   5 * MIB};
     return 16 + below(worker, most[below(worker, sizeof most / sizeof *most)]);
 }
 
@@ -104,7 +107,8 @@ static void do_work(struct worker *worker)
     if (!OK(tarn_alloc_on(place.stream, size, &block)))
         return;
     OK(tarn_host_work(device, place.native, block, size, below(worker, 10000)));
-    bool is_recorded = below(worker, 2) && OK(tarn_record_stream((char *)block + below(worker, size), other.stream));
+    bool is_recorded = below(worker, 2) &&
+                       OK(tarn_record_stream((char *)block + below(worker, size), other.stream));
     if (is_recorded)
         OK(tarn_host_work(device, other.native, block, size, below(worker, 10000)));
     pass_time(worker);
@@ -215,7 +219,8 @@ static uint64_t kinds_of_calls(void)
 /* One worker a time lets everything fail, and for no longer than a few requests take. */
 static void do_failures(struct worker *worker)
 {
-    static const tarn_status statuses[] = {TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_DRIVER, TARN_ERROR_MAPPING_LIMIT};
+    static const tarn_status statuses[] = {TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_DRIVER,
+                                           TARN_ERROR_MAPPING_LIMIT};
     int kind = below(worker, 2) ? -1 : (int)below(worker, kinds_of_calls());
     bool for_ever = below(worker, 8) == 0 && !atomic_exchange(&fails_for_ever, true);
     atomic_fetch_add(&injected, tarn_host_fail_hits());
@@ -295,13 +300,15 @@ static void do_questions(struct worker *worker)
     size_t size = 0, total = 0;
     if (block) {
         OK(tarn_usable_size_get(block, &size));
-        if (OK(tarn_pointer_info_get((char *)block + below(worker, size), &info)) && info.base != block)
+        if (OK(tarn_pointer_info_get((char *)block + below(worker, size), &info)) &&
+            info.base != block)
             wrong("a block at %p is said to begin at %p", block, info.base);
         OK_OR(tarn_extend(block, size + below(worker, 4096)), MAY(TARN_ERROR_NO_ROOM));
     }
     OK(tarn_device_stats_get((int)below(worker, DEVICES), &stats));
     OK(tarn_device_memory_get((int)below(worker, DEVICES), &size, &total));
-    if (tarn_free(not_ours) != TARN_ERROR_INVALID_POINTER || tarn_free((void *)8) != TARN_ERROR_INVALID_POINTER)
+    if (tarn_free(not_ours) != TARN_ERROR_INVALID_POINTER ||
+        tarn_free((void *)8) != TARN_ERROR_INVALID_POINTER)
         wrong("a pointer that is not a tarn block was freed");
     if (tarn_stream_set((tarn_stream)0x7fffffff00000007) != TARN_ERROR_INVALID_STREAM)
         wrong("a value that is not a stream was taken for one");
@@ -388,8 +395,10 @@ void chores_print(void)
 {
     printf("done:");
     for (size_t i = 0; i < CHORES; i++)
-        printf("%s %llu %s", i ? "," : "", (unsigned long long)atomic_load(&chores[i].times), chores[i].name);
-    printf("; %llu calls of the driver were made to fail\n", (unsigned long long)failures_injected());
+        printf("%s %llu %s", i ? "," : "", (unsigned long long)atomic_load(&chores[i].times),
+               chores[i].name);
+    printf("; %llu calls of the driver were made to fail\n",
+           (unsigned long long)failures_injected());
     for (size_t i = 0; i < CHORES; i++)
         if (atomic_load(&chores[i].times) == 0)
             printf("(there was no time for %s)\n", chores[i].name);
@@ -409,11 +418,13 @@ void chores_start(struct worker *workers, unsigned count)
     for (int device = 0; device < DEVICES; device++) {
         for (int i = 0; i < SHARED; i++)
             must(tarn_stream_lease(device, 0, &shared[device][i]) == TARN_OK &&
-                     tarn_stream_native_get(shared[device][i], &shared_native[device][i]) == TARN_OK,
+                     tarn_stream_native_get(shared[device][i], &shared_native[device][i]) ==
+                         TARN_OK,
                  "tarn_stream_lease");
         for (unsigned i = 0; i < count; i++)
             must(tarn_stream_lease(device, 0, &workers[i].lent[device]) == TARN_OK &&
-                     tarn_stream_native_get(workers[i].lent[device], &workers[i].native[device]) == TARN_OK,
+                     tarn_stream_native_get(workers[i].lent[device], &workers[i].native[device]) ==
+                         TARN_OK,
                  "tarn_stream_lease");
     }
     for (size_t i = 0; i < CHORES; i++)
@@ -436,7 +447,8 @@ void chores_tidy(struct worker *worker)
 
 void chores_warm(void)
 {
-    OK(tarn_trace_start(&(tarn_trace_options){.size = sizeof(tarn_trace_options), .records = RECORDS}));
+    OK(tarn_trace_start(
+        &(tarn_trace_options){.size = sizeof(tarn_trace_options), .records = RECORDS}));
 }
 
 void chores_rest(void)

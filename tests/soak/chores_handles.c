@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Chores with handles of two libraries of the soak's own, one of which has workspaces: bound to streams, leased, in captures, trimmed
- * and cleared while others use theirs. */
+/* Chores with handles of two libraries of the soak's own, one of which has workspaces: bound to
+ * streams, leased, in captures, trimmed and cleared while others use theirs. */
 #include "../support/clearing.h"
 #include "chores.h"
 
@@ -71,7 +71,8 @@ void do_handle(struct worker *worker)
     if (OK_OR(tarn_handle_get(plain, place.stream, &handle), MAY(TARN_ERROR_CAPTURE)) &&
         *(void **)handle != place.native)
         wrong("a handle is bound to another stream than asked");
-    if (below(worker, 2) && OK_OR(tarn_handle_lease(plain, place.stream, &lease), MAY(TARN_ERROR_CAPTURE))) {
+    if (below(worker, 2) &&
+        OK_OR(tarn_handle_lease(plain, place.stream, &lease), MAY(TARN_ERROR_CAPTURE))) {
         mix_run(&tarn, worker, 32);
         if (((struct vendor *)lease.handle)->stream != place.native)
             wrong("a leased handle was bound to another stream");
@@ -83,10 +84,12 @@ void do_handle(struct worker *worker)
     if (below(worker, 8) == 0)
         OK_OR(tarn_handle_trim(plain, (int)below(worker, DEVICES), NULL), MAY(TARN_ERROR_CAPTURE));
     if (below(worker, 8) == 0)
-        OK_OR(tarn_handle_prewarm(plain, device, TARN_STREAM_NONE, below(worker, 4)), MAY(TARN_ERROR_CAPTURE));
+        OK_OR(tarn_handle_prewarm(plain, device, TARN_STREAM_NONE, below(worker, 4)),
+              MAY(TARN_ERROR_CAPTURE));
 }
 
-/* As a call of the library would: the memory is the handle's, and stays so while others clear workspaces. */
+/* As a call of the library would: the memory is the handle's, and stays so while others clear
+ * workspaces. */
 static void use(struct worker *worker, const struct vendor *vendor)
 {
     volatile uint64_t *words = vendor->workspace;
@@ -95,7 +98,8 @@ static void use(struct worker *worker, const struct vendor *vendor)
         return; /* the policy says so */
     if (tarn_pointer_info_get(vendor->workspace, &info) || info.base != vendor->workspace ||
         info.usable_size < vendor->bytes) {
-        wrong("a handle's workspace at %p is not a block: %s", vendor->workspace, tarn_last_error());
+        wrong("a handle's workspace at %p is not a block: %s", vendor->workspace,
+              tarn_last_error());
         return;
     }
     uint64_t mine = below(worker, UINT32_MAX);
@@ -129,7 +133,8 @@ static void use_call(struct worker *worker)
 void do_workspace(struct worker *worker)
 {
     static const tarn_workspace_policy policies[] = {TARN_WORKSPACE_CACHED, TARN_WORKSPACE_CACHED,
-                                                     TARN_WORKSPACE_PER_CALL, TARN_WORKSPACE_LIBRARY};
+                                                     TARN_WORKSPACE_PER_CALL,
+                                                     TARN_WORKSPACE_LIBRARY};
     void *handle = NULL;
     int device = (int)below(worker, DEVICES);
     struct place place = some_place(worker, device), other = some_place(worker, device);
@@ -194,18 +199,20 @@ void handles_check(void)
         tarn_workspace_stats workspaces = {.size = sizeof workspaces};
         OK(tarn_workspace_stats_get(device, &workspaces));
         if (workspaces.count || workspaces.leaked_bytes)
-            wrong("all was cleared, and there are %" PRIu64 " workspaces of device %d; %" PRIu64 " bytes were leaked",
+            wrong("all was cleared, and there are %" PRIu64 " workspaces of device %d; %" PRIu64
+                  " bytes were leaked",
                   workspaces.count, device, workspaces.leaked_bytes);
         for (int i = 0; i < 2; i++) {
             tarn_handle_stats stats = {.size = sizeof stats};
             OK(tarn_handle_stats_get(i ? scratch : plain, device, &stats));
             in_use += stats.in_use;
             if (stats.available || stats.in_use > worker_count)
-                wrong("all was trimmed, and device %d has %" PRIu64 " handles that nobody has, and %" PRIu64 " in use",
+                wrong("all was trimmed, and device %d has %" PRIu64
+                      " handles that nobody has, and %" PRIu64 " in use",
                       device, stats.available, stats.in_use);
         }
     }
     if ((uint64_t)atomic_load(&handles) != in_use)
-        wrong("there are %" PRIdFAST64 " handles of the libraries, and threads have %" PRIu64, atomic_load(&handles),
-              in_use);
+        wrong("there are %" PRIdFAST64 " handles of the libraries, and threads have %" PRIu64,
+              atomic_load(&handles), in_use);
 }

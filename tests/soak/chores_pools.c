@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Chores with private pools: made and released, suspended, captured into, brought back to a checkpoint. Each makes its own, and
- * leaves some blocks to the mix, so that pools die before their blocks. */
+/* Chores with private pools: made and released, suspended, captured into, brought back to a
+ * checkpoint. Each makes its own, and leaves some blocks to the mix, so that pools die before their
+ * blocks. */
 #include "chores.h"
 
 #include <sys/mman.h>
@@ -71,11 +72,13 @@ static tarn_pool *pool_make(struct worker *worker, int device)
 static tarn_pool *pool_make_virtual(int device)
 {
     tarn_pool *pool = NULL;
-    tarn_pool_options options = {.size = sizeof options, .device = device, .segments = TARN_SEGMENTS_VIRTUAL};
+    tarn_pool_options options = {
+        .size = sizeof options, .device = device, .segments = TARN_SEGMENTS_VIRTUAL};
     return OK(tarn_pool_create(&options, &pool)) ? pool : NULL;
 }
 
-static void blocks_get(struct worker *worker, tarn_pool *pool, tarn_stream stream, struct blocks *blocks, uint64_t also)
+static void blocks_get(struct worker *worker, tarn_pool *pool, tarn_stream stream,
+                       struct blocks *blocks, uint64_t also)
 {
     for (int i = 0; i < BLOCKS; i++) {
         void *start = NULL;
@@ -98,7 +101,8 @@ static void blocks_free(struct worker *worker, struct blocks *blocks, unsigned m
     }
 }
 
-/* At both ends and in between: with the block's number, which another that has the same memory does not have. */
+/* At both ends and in between: with the block's number, which another that has the same memory does
+ * not have. */
 static void paint(const struct blocks *blocks)
 {
     for (int i = 0; i < BLOCKS; i++)
@@ -111,7 +115,8 @@ static void check_paint(const struct blocks *blocks, const char *when)
     for (int i = 0; i < BLOCKS; i++)
         for (size_t k = 0; blocks->start[i] && k < blocks->size[i]; k += blocks->size[i] / 7 + 1)
             if (blocks->start[i][k] != (unsigned char)(i + 1))
-                wrong("%s, a block of a pool has lost its contents at byte %zu of %zu", when, k, blocks->size[i]);
+                wrong("%s, a block of a pool has lost its contents at byte %zu of %zu", when, k,
+                      blocks->size[i]);
 }
 
 void do_pool(struct worker *worker)
@@ -131,7 +136,8 @@ void do_pool(struct worker *worker)
         check_paint(&blocks, "at once");
         OK(tarn_pool_stats_get(pool, &stats));
         if (below(worker, 4) == 0)
-            OK_OR(tarn_pool_trim(pool, below(worker, 2) ? 0 : below(worker, 8 * MIB)), MAY(TARN_ERROR_CAPTURE));
+            OK_OR(tarn_pool_trim(pool, below(worker, 2) ? 0 : below(worker, 8 * MIB)),
+                  MAY(TARN_ERROR_CAPTURE));
         if (round == 0)
             blocks_free(worker, &blocks, 0);
     }
@@ -162,15 +168,16 @@ void do_scope(struct worker *worker)
         OK(tarn_scope_end(scope));
 }
 
-/* Ends a capture, whatever fails. Gives the graph, or NULL: a graph that nobody was given has been destroyed, unless the driver
- * refused that; then it is the driver's own. */
+/* Ends a capture, whatever fails. Gives the graph, or NULL: a graph that nobody was given has been
+ * destroyed, unless the driver refused that; then it is the driver's own. */
 static void *capture_end(tarn_stream stream)
 {
     for (int tries = 0;; tries++) {
         void *graph = NULL;
         tarn_status status = tarn_capture_end(stream, &graph);
         if (!status || status == TARN_ERROR_INVALID_ARGUMENT || status == TARN_ERROR_CAPTURE)
-            return graph; /* or over without one: it was spoilt, or the driver failed at its end before */
+            return graph; /* or over without one: it was spoilt, or the driver failed at its end
+                             before */
         went("tarn_capture_end", status, 0);
         atomic_fetch_add(&orphans, 1);
         calm();
@@ -204,19 +211,22 @@ static void capture_fork(struct worker *worker, int device, tarn_stream stream)
 static void graph_launch(struct worker *worker, const struct place *place, void *graph)
 {
     for (uint64_t i = 0, count = below(worker, 4); i < count; i++)
-        OK_OR(tarn_host_graph_launch(place->device, graph, place->native), MAY(TARN_ERROR_INVALID_ARGUMENT));
+        OK_OR(tarn_host_graph_launch(place->device, graph, place->native),
+              MAY(TARN_ERROR_INVALID_ARGUMENT));
     for (int tries = 0; tarn_host_graph_destroy(graph) != TARN_OK && tries < 100; tries++)
         calm();
 }
 
 void do_capture(struct worker *worker)
 {
-    static const tarn_capture_mode modes[] = {TARN_CAPTURE_GLOBAL, TARN_CAPTURE_THREAD_LOCAL, TARN_CAPTURE_RELAXED};
+    static const tarn_capture_mode modes[] = {TARN_CAPTURE_GLOBAL, TARN_CAPTURE_THREAD_LOCAL,
+                                              TARN_CAPTURE_RELAXED};
     int device = (int)below(worker, DEVICES);
     struct place place = {worker->lent[device], worker->native[device], device};
     tarn_pool *pool = below(worker, 2) ? pool_make_virtual(device) : NULL;
     struct blocks inside = {0};
-    bool begun = OK_OR(tarn_pool_capture_begin(pool, place.stream, modes[below(worker, 3)]), MAY(TARN_ERROR_BUSY));
+    bool begun = OK_OR(tarn_pool_capture_begin(pool, place.stream, modes[below(worker, 3)]),
+                       MAY(TARN_ERROR_BUSY));
     OK(tarn_pool_release(pool));
     if (!begun)
         return;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Chores with memory that others use: exported, sent over a socket, imported again by this same process, and pinned. What is written
- * through the one address is read through the other. */
+/* Chores with memory that others use: exported, sent over a socket, imported again by this same
+ * process, and pinned. What is written through the one address is read through the other. */
 #include "chores.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Sends a share over a socket, as to another process, and gives the one that arrives; or the one that was there. */
+/* Sends a share over a socket, as to another process, and gives the one that arrives; or the one
+ * that was there. */
 static tarn_share *pass(tarn_share *share)
 {
     int ends[2];
@@ -53,7 +54,8 @@ static void compare(struct worker *worker, unsigned char *block, unsigned char *
         wrong("an import is said to be something else");
 }
 
-static void use_share(struct worker *worker, tarn_share *share, int device, unsigned char *block, size_t size)
+static void use_share(struct worker *worker, tarn_share *share, int device, unsigned char *block,
+                      size_t size)
 {
     void *seen = NULL, *again = NULL;
     if (!OK(tarn_import(share, device, &seen)))
@@ -94,7 +96,8 @@ void do_share(struct worker *worker)
     OK(tarn_free(block));
 }
 
-/* Memory that stays where it is, whatever is trimmed, for as long as its pin lasts: longer than its block. */
+/* Memory that stays where it is, whatever is trimmed, for as long as its pin lasts: longer than its
+ * block. */
 void do_pin(struct worker *worker)
 {
     struct place place = some_place(worker, (int)below(worker, DEVICES));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The mix: allocations and frees of small and large blocks at random, some of them given to other threads, which free them. Whatever
- * the allocator, it is the same code, the same sizes and the same slots, and each call is timed by itself. A block's first eight bytes
- * say that it is in use, so that one which is handed out twice is noticed. */
+/* The mix: allocations and frees of small and large blocks at random, some of them given to other
+ * threads, which free them. Whatever the allocator, it is the same code, the same sizes and the
+ * same slots, and each call is timed by itself. A block's first eight bytes say that it is in use,
+ * so that one which is handed out twice is noticed. */
 #include "chores.h"
 
 #include <dlfcn.h>
@@ -47,7 +48,8 @@ const struct allocator *mimalloc_open(void)
         return NULL;
     }
     int number = version(); /* 209 is 2.0.9 */
-    printf("beside it: mimalloc %d.%d.%d, in the same harness\n", number / 100, number / 10 % 10, number % 10);
+    printf("beside it: mimalloc %d.%d.%d, in the same harness\n", number / 100, number / 10 % 10,
+           number % 10);
     return &mimalloc;
 }
 
@@ -107,7 +109,8 @@ void mix_run(const struct allocator *allocator, struct worker *worker, int steps
             continue;
         }
         if (below(worker, 8) == 0) /* what another thread allocated, in its place */
-            *slot = atomic_exchange_explicit(&mailboxes[below(worker, MAILBOXES)], *slot, memory_order_acq_rel);
+            *slot = atomic_exchange_explicit(&mailboxes[below(worker, MAILBOXES)], *slot,
+                                             memory_order_acq_rel);
         if (*slot)
             mix_free(allocator, worker, *slot);
         *slot = NULL;
@@ -119,7 +122,8 @@ void mix_finish(const struct allocator *allocator, struct worker *worker)
 {
     for (int i = 0; i < SLOTS; i++) {
         if (worker->slots[i] && !allocator->free(worker->slots[i]))
-            wrong("%s: a free of %p failed: %s", allocator->name, worker->slots[i], tarn_last_error());
+            wrong("%s: a free of %p failed: %s", allocator->name, worker->slots[i],
+                  tarn_last_error());
         worker->slots[i] = NULL;
     }
 }

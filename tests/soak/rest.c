@@ -97,18 +97,22 @@ void rest_check(const struct rest *rest)
     if (rest->pinned) {
         tarn_pinned_stats stats = {.size = sizeof stats};
         (void)tarn_pinned_stats_get(&stats);
-        wrong("of the pinned bytes tarn has %" PRId64 ", %" PRId64 " of them active, %" PRId64 " pending, %" PRId64
-              " kept",
-              stats.allocated_bytes.current, stats.active_bytes.current, stats.pending_bytes, stats.kept_bytes);
+        wrong("of the pinned bytes tarn has %" PRId64 ", %" PRId64 " of them active, %" PRId64
+              " pending, %" PRId64 " kept",
+              stats.allocated_bytes.current, stats.active_bytes.current, stats.pending_bytes,
+              stats.kept_bytes);
     }
     handles_check();
     if (segments_of_allocators() != 0)
-        wrong("%" PRId64 " segments were not given back to the allocator of their pool", segments_of_allocators());
+        wrong("%" PRId64 " segments were not given back to the allocator of their pool",
+              segments_of_allocators());
 }
 
 /* X(field, bound): what may be there beside a sixteenth more than after the first windows.
- *   metadata   what is kept of each kind is the most that there ever was, between two looks too; kinds_check() finds a leak
- *   pages      tables of heaps by thread and by pool, which double; chunks of 64 KiB of the trace's names of stacks and regions
+ *   metadata   what is kept of each kind is the most that there ever was, between two looks too;
+ *              kinds_check() finds a leak
+ *   pages      tables of heaps by thread and by pool, which double; chunks of 64 KiB of the trace's
+ *              names of stacks and regions
  *   leaves     one for each 2 GiB of addresses, and which those are the system says
  *   resident   the C library keeps stacks of threads that ended */
 #define REST_LIST(X)                                         \
@@ -134,10 +138,12 @@ void rest_most(struct rest *most, const struct rest *rest)
 void rest_compare(const struct rest *first, struct rest last, uint64_t threads)
 {
     /* The names of threads that were in a trace are kept, as far as those have numbers. */
-    last.pages -= (int64_t)(threads < TRACED_THREADS ? threads : TRACED_THREADS) * TRACED_THREAD_BYTES;
-#define COMPARE(field, bound)                                    \
-    if (last.field > first->field + first->field / 16 + (bound)) \
-        wrong(#field " grew from %" PRId64 " after the first windows to %" PRId64, first->field, last.field);
+    last.pages -=
+        (int64_t)(threads < TRACED_THREADS ? threads : TRACED_THREADS) * TRACED_THREAD_BYTES;
+#define COMPARE(field, bound)                                                                    \
+    if (last.field > first->field + first->field / 16 + (bound))                                 \
+        wrong(#field " grew from %" PRId64 " after the first windows to %" PRId64, first->field, \
+              last.field);
     REST_LIST(COMPARE)
 #undef COMPARE
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The soak: the release library at full speed on every core for as long as asked, on the host device. Each thread allocates and frees
- * without a pause, small and large blocks of its own and of other threads, and between that does all else that tarn can: chores.c.
- * Time is cut into windows. At the end of each the workers meet, all is freed and trimmed, and what the process has then is compared
- * with what it had after the first windows: growth is a failure.
+/* The soak: the release library at full speed on every core for as long as asked, on the host
+ * device. Each thread allocates and frees without a pause, small and large blocks of its own and of
+ * other threads, and between that does all else that tarn can: chores.c. Time is cut into windows.
+ * At the end of each the workers meet, all is freed and trimmed, and what the process has then is
+ * compared with what it had after the first windows: growth is a failure.
  *
- * The same mix without the chores runs before and after, by tarn and by mimalloc in turn: their latencies, at the start and at the
- * end, are the last table. */
+ * The same mix without the chores runs before and after, by tarn and by mimalloc in turn: their
+ * latencies, at the start and at the end, are the last table. */
 #include "soak.h"
 
 #include <errno.h>
@@ -62,13 +63,16 @@ static struct {
     enum kind kind;                    /* lock: of the window */
     unsigned number;                   /* lock: of the window; 0 before the first */
     unsigned meeting;                  /* lock: workers that wait for the next */
-} turn = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER, .met = PTHREAD_COND_INITIALIZER};
+} turn = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .opened = PTHREAD_COND_INITIALIZER,
+          .met = PTHREAD_COND_INITIALIZER};
 
 static atomic_uint_fast64_t births;
 
 static void *work(void *argument);
 
-/* A worker that dies has a successor, which waits for its end: so that no core is idle meanwhile, and none is too many. */
+/* A worker that dies has a successor, which waits for its end: so that no core is idle meanwhile,
+ * and none is too many. */
 struct heir {
     struct worker *worker;
     pthread_t before;
@@ -122,7 +126,8 @@ static unsigned window_wait(unsigned number, enum kind *kind, const struct alloc
     return number;
 }
 
-static void live(struct worker *worker, unsigned number, enum kind kind, const struct allocator *allocator)
+static void live(struct worker *worker, unsigned number, enum kind kind,
+                 const struct allocator *allocator)
 {
     while (kind != OVER) {
         if (!run_window(worker, kind, allocator)) {
@@ -179,7 +184,8 @@ static void open_window(enum kind kind, const struct allocator *allocator)
     pthread_mutex_unlock(&turn.lock);
 }
 
-/* Tells the workers to meet, and waits until they have. What hangs cannot be ended: the program does. */
+/* Tells the workers to meet, and waits until they have. What hangs cannot be ended: the program
+ * does. */
 static void close_window(void)
 {
     struct timespec limit;
@@ -248,7 +254,8 @@ static void wait_until(double time, double began, const char *what)
 
 static double began;
 
-static void run(enum kind kind, const struct allocator *allocator, double length, struct figures *figures)
+static void run(enum kind kind, const struct allocator *allocator, double length,
+                struct figures *figures)
 {
     double start = clock_seconds();
     open_window(kind, allocator);
@@ -264,10 +271,11 @@ static const double parts[] = {0.5, 0.99, 0.9999, 1};
 
 static void line_head(void)
 {
-    printf("\n%8s %8s %8s  %-23s  %-23s  %8s %9s %8s %5s %8s\n", "seconds", "million", "million", "tarn_malloc, ns",
-           "tarn_free, ns", "resident", "metadata", "mappings", "files", "reserved");
-    printf("%8s %8s %8s  %6s %6s %9s  %6s %6s %9s  %8s %9s %8s %5s %8s\n", "", "calls", "a second", "p50", "p99",
-           "p99.99", "p50", "p99", "p99.99", "MiB", "KiB", "", "", "at rest");
+    printf("\n%8s %8s %8s  %-23s  %-23s  %8s %9s %8s %5s %8s\n", "seconds", "million", "million",
+           "tarn_malloc, ns", "tarn_free, ns", "resident", "metadata", "mappings", "files",
+           "reserved");
+    printf("%8s %8s %8s  %6s %6s %9s  %6s %6s %9s  %8s %9s %8s %5s %8s\n", "", "calls", "a second",
+           "p50", "p99", "p99.99", "p50", "p99", "p99.99", "MiB", "KiB", "", "", "at rest");
 }
 
 static void line(const struct figures *figures, const struct rest *rest)
@@ -280,8 +288,9 @@ static void line(const struct figures *figures, const struct rest *rest)
     putchar(' ');
     for (int i = 0; i < 3; i++)
         printf(" %*.0f", i < 2 ? 6 : 9, latency_ns(&latencies->free[0], parts[i]));
-    printf("  %8.1f %9.1f %8" PRId64 " %5" PRId64 " %8" PRId64 "\n", (double)rest->resident / (double)MIB,
-           (double)rest->metadata / 1024, rest->mappings, rest->files, rest->reserved);
+    printf("  %8.1f %9.1f %8" PRId64 " %5" PRId64 " %8" PRId64 "\n",
+           (double)rest->resident / (double)MIB, (double)rest->metadata / 1024, rest->mappings,
+           rest->files, rest->reserved);
 }
 
 /* The windows with all that tarn can do. */
@@ -295,7 +304,8 @@ struct storm {
 static void storm_run(struct storm *storm, double length)
 {
     double start = clock_seconds();
-    unsigned settling = (unsigned)(length / window / 10) + 2; /* windows after which all is as large as it gets */
+    /* Windows after which all is as large as it gets */
+    unsigned settling = (unsigned)(length / window / 10) + 2;
     line_head();
     while (clock_seconds() < start + length - window / 2 && !interrupted && !is_wrong()) {
         struct figures *figures = storm->windows ? &storm->last : &storm->first;
@@ -317,7 +327,7 @@ static void storm_run(struct storm *storm, double length)
         storm->last = storm->first;
 }
 
-/* The tables at the end ------------------------------------------------------------------------------------------------ */
+/* The tables at the end ------------------------------------------------------------------------ */
 
 static void row(const char *name, const struct latency *first, const struct latency *last)
 {
@@ -330,7 +340,8 @@ static void row(const char *name, const struct latency *first, const struct late
     putchar('\n');
 }
 
-static void row_of_ratios(const char *name, const struct latency *first[2], const struct latency *last[2])
+static void row_of_ratios(const char *name, const struct latency *first[2],
+                          const struct latency *last[2])
 {
     printf("  %-18s", name);
     for (int end = 0; end < 2; end++) {
@@ -350,14 +361,15 @@ static void row_of_ratios(const char *name, const struct latency *first[2], cons
 static void print_latencies(const struct storm *storm, struct figures mixes[2][2], const char *peer)
 {
     static const char *classes[] = {"to 64 KiB", "64 KiB to 16 MiB"};
-    printf(
-        "\nLatencies in ns, less the %.0f ns that reading the clock takes; one window at the start, one at the end\n",
-        latency_overhead());
-    printf("  %-18s %9s %9s %9s %9s   %9s %9s %9s %9s\n", "", "p50", "p99", "p99.99", "max", "p50", "p99", "p99.99",
-           "max");
+    printf("\nLatencies in ns, less the %.0f ns that reading the clock takes; one window at the "
+           "start, one at the end\n",
+           latency_overhead());
+    printf("  %-18s %9s %9s %9s %9s   %9s %9s %9s %9s\n", "", "p50", "p99", "p99.99", "max", "p50",
+           "p99", "p99.99", "max");
     for (int call = 0; call < 4; call++) {
         int class = call / 2;
-#define OF(figures) (call % 2 ? &(figures)->latencies.free[class] : &(figures)->latencies.alloc[class])
+#define OF(figures) \
+    (call % 2 ? &(figures)->latencies.free[class] : &(figures)->latencies.alloc[class])
         printf("%s, %s\n", call % 2 ? "free" : "malloc", classes[class]);
         row("tarn, all at once", OF(&storm->first), OF(&storm->last));
         row("tarn, the mix", OF(&mixes[0][0]), OF(&mixes[0][1]));
@@ -383,22 +395,26 @@ static void print_summary(const struct storm *storm)
            " threads ended and were replaced\n",
            (double)storm->operations / 1e6, storm->refused, (uint64_t)atomic_load(&births));
     printf("at rest after the first windows, and after the last: metadata %" PRId64 " and %" PRId64
-           " KiB, resident %" PRId64 " and %" PRId64 " KiB, mappings %" PRId64 " and %" PRId64 ", files %" PRId64
-           " and %" PRId64 ", the driver's events %" PRId64 " and %" PRId64 ", reserved %" PRId64 "\n",
-           first->metadata / 1024, last->metadata / 1024, first->resident / 1024, last->resident / 1024,
-           first->mappings, last->mappings, first->files, last->files, first->events, last->events, last->reserved);
+           " KiB, resident %" PRId64 " and %" PRId64 " KiB, mappings %" PRId64 " and %" PRId64
+           ", files %" PRId64 " and %" PRId64 ", the driver's events %" PRId64 " and %" PRId64
+           ", reserved %" PRId64 "\n",
+           first->metadata / 1024, last->metadata / 1024, first->resident / 1024,
+           last->resident / 1024, first->mappings, last->mappings, first->files, last->files,
+           first->events, last->events, last->reserved);
     if (is_wrong())
         kinds_print(&first->kinds, &last->kinds);
 }
 
-/* The whole ------------------------------------------------------------------------------------------------------------ */
+/* The whole ------------------------------------------------------------------------------------ */
 
 static void soak(void)
 {
     static struct storm storm;
-    static struct figures mixes[2][2], warm; /* tarn's and the peer's; at the start and at the end */
+    static struct figures mixes[2][2], warm; /* tarn's and the peer's; at the start and at the
+                                                end */
     const struct allocator *peer = mimalloc_open(), *allocators[2] = {&tarn, peer};
-    double share = seconds / 20 < 10 ? seconds / 20 : 10; /* seconds of each window of the mix alone */
+    /* Seconds of each window of the mix alone */
+    double share = seconds / 20 < 10 ? seconds / 20 : 10;
     int count = peer ? 2 : 1;
     workers_start();
     for (int i = 0; i < count && !interrupted; i++) {
@@ -427,14 +443,18 @@ static void interrupt(int number)
 static void usage(FILE *file)
 {
     fputs("Usage: soak [OPTION]...\n"
-          "Runs tarn on the host device at full speed: allocations and frees by every thread, and between them "
+          "Runs tarn on the host device at full speed: allocations and frees by every thread, and "
+          "between them "
           "captures, private\n"
-          "pools, suspends, streams, pinned and shared memory, handles, traces, threads that end, and calls of the "
+          "pools, suspends, streams, pinned and shared memory, handles, traces, threads that end, "
+          "and calls of the "
           "driver that\n"
-          "fail. Prints latencies beside mimalloc's, and fails where anything grows. Interrupted, it ends with the "
+          "fail. Prints latencies beside mimalloc's, and fails where anything grows. Interrupted, "
+          "it ends with the "
           "summary.\n\n"
           "  -s, --seconds=N   how long in all (60)\n"
-          "  -w, --window=N    seconds between two looks at what the process has (a minute, or a sixth of the time)\n"
+          "  -w, --window=N    seconds between two looks at what the process has (a minute, or a "
+          "sixth of the time)\n"
           "  -t, --threads=N   how many threads (one per core)\n"
           "  -r, --seed=N      of what is done at random (1)\n"
           "  -h, --help        this\n",
@@ -494,7 +514,8 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
 #ifdef __GLIBC__
     mallopt(M_ARENA_MAX,
-            1); /* of another than the first one malloc_trim() leaves the end as it is, with MiB of symbols */
+            1); /* of another than the first one malloc_trim() leaves the end as it is, with MiB of
+                   symbols */
 #endif
     workers = calloc(worker_count, sizeof *workers);
     tarn_host_configuration config = {.size = sizeof config, .devices = DEVICES};
@@ -507,8 +528,8 @@ int main(int argc, char **argv)
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = interrupt}, NULL);
     latency_start();
     began = clock_seconds();
-    printf("soak: tarn %s, %u threads, %.0f s in windows of %.3g s, seed %" PRIu64 "\n", tarn_version(), worker_count,
-           seconds, window, seed);
+    printf("soak: tarn %s, %u threads, %.0f s in windows of %.3g s, seed %" PRIu64 "\n",
+           tarn_version(), worker_count, seconds, window, seed);
     chores_start(workers, worker_count);
     soak();
     return is_wrong() ? 1 : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The soak: what its parts know of each other. One worker a thread; the main thread opens windows and closes them. */
+/* The soak: what its parts know of each other. One worker a thread; the main thread opens windows
+ * and closes them. */
 #ifndef SOAK_SOAK_H
 #define SOAK_SOAK_H
 
@@ -54,7 +55,8 @@ struct worker {
     atomic_int chore;    /* what it is doing, for a report of a hang; -1: the mix */
     pthread_t thread;
     bool dies; /* it wants to be replaced */
-    /* Of tarn alone: a stream of the worker's own, and the second value that it was adopted as, or 0. */
+    /* Of tarn alone: a stream of the worker's own, and the second value that it was adopted as, or
+     * 0. */
     tarn_stream lent[DEVICES], adopted[DEVICES];
     void *native[DEVICES];
 };
@@ -87,13 +89,13 @@ void mix_run(const struct allocator *allocator, struct worker *worker, int steps
 void mix_finish(const struct allocator *allocator, struct worker *worker);
 void mix_finish_mailboxes(const struct allocator *allocator);
 
-/* All that tarn has beside the mix. `chores_start` once; `chores_run` does one thing at random; `chores_tidy` leaves the worker's streams
- * as a new thread finds them. */
+/* All that tarn has beside the mix. `chores_start` once; `chores_run` does one thing at random;
+ * `chores_tidy` leaves the worker's streams as a new thread finds them. */
 void chores_start(struct worker *workers, unsigned count);
 void chores_run(struct worker *worker);
 void chores_tidy(struct worker *worker);
-/* When all workers wait: no failures, no limits, no trace. And before a window in which all is to get as large as it will: a trace,
- * so that each worker has its ring. */
+/* When all workers wait: no failures, no limits, no trace. And before a window in which all is to
+ * get as large as it will: a trace, so that each worker has its ring. */
 void chores_rest(void);
 void chores_warm(void);
 const char *chore_name(int chore);

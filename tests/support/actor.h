@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Threads that take turns: one runs at a time, so that a run can be repeated, yet each has what a thread has of its own. */
+/* Threads that take turns: one runs at a time, so that a run can be repeated, yet each has what a
+ * thread has of its own. */
 #ifndef TESTS_SUPPORT_ACTOR_H
 #define TESTS_SUPPORT_ACTOR_H
 

@@ -63,10 +63,12 @@ static struct {
     tarn_pool_block blocks[1];
 } out, before;
 
-static const tarn_sleep_options pinned_sleep = {.size = sizeof pinned_sleep, .what = TARN_SLEEP_PINNED};
+static const tarn_sleep_options pinned_sleep = {.size = sizeof pinned_sleep,
+                                                .what = TARN_SLEEP_PINNED};
 
 /* What calls read. */
-static tarn_alloc_options alloc_options = {.size = sizeof alloc_options, .device = TARN_CURRENT_DEVICE};
+static tarn_alloc_options alloc_options = {.size = sizeof alloc_options,
+                                           .device = TARN_CURRENT_DEVICE};
 static tarn_host_configuration host_config = {.size = sizeof host_config, .devices = 1};
 static tarn_trace_options trace_options = {.size = sizeof trace_options};
 static tarn_device_guard device_guard, unset_device_guard;
@@ -104,7 +106,8 @@ static void prepare(void)
     workspace_to_end = world.workspace;
 }
 
-/* Memory that may be written to where there is no block too: the host device serves before the first use and after a shutdown. */
+/* Memory that may be written to where there is no block too: the host device serves before the
+ * first use and after a shutdown. */
 static void *one_byte(void)
 {
     static char byte;
@@ -122,7 +125,8 @@ static void hear_range(const tarn_mapping *range, void *user)
     (void)range;
 }
 
-static const tarn_observer_options observer_options = {.size = sizeof observer_options, .mapped = hear_range};
+static const tarn_observer_options observer_options = {.size = sizeof observer_options,
+                                                       .mapped = hear_range};
 
 static tarn_status sleep_or_wake(void *user, char *why, size_t room)
 {
@@ -132,8 +136,10 @@ static tarn_status sleep_or_wake(void *user, char *why, size_t room)
     return TARN_OK;
 }
 
-static const tarn_sleeper_options sleeper_options = {
-    .size = sizeof sleeper_options, .name = "every", .commit = sleep_or_wake, .wake = sleep_or_wake};
+static const tarn_sleeper_options sleeper_options = {.size = sizeof sleeper_options,
+                                                     .name = "every",
+                                                     .commit = sleep_or_wake,
+                                                     .wake = sleep_or_wake};
 
 static void hear_debug(const tarn_debug_report *report, void *user)
 {
@@ -200,7 +206,8 @@ static tarn_library_row row = {.size = sizeof row,
                                .set_workspace = with_workspace};
 
 /* REFUSED  gives what every call gives in a child of fork() and after a shutdown
- * HOST     the same in a child; else it is a matter of the host device, which goes on where blocks are live
+ * HOST     the same in a child; else it is a matter of the host device, which goes on where blocks
+ *          are live
  * RETURNS  the same in a child; after a shutdown TARN_OK: it lets go of something
  * ANSWERS  a status that its header describes, in both
  * OTHER    has no status
@@ -424,14 +431,16 @@ static bool is_right(size_t i, tarn_status wanted)
     prepare();
     every_call_now = calls[i].name;
     tarn_status status = calls[i].call();
-    if (calls[i].kind == OTHER || calls[i].kind == ANSWERS || (calls[i].kind == HOST && wanted == TARN_ERROR_SHUTDOWN))
+    if (calls[i].kind == OTHER || calls[i].kind == ANSWERS ||
+        (calls[i].kind == HOST && wanted == TARN_ERROR_SHUTDOWN))
         return true;
     if (calls[i].kind == RETURNS && wanted == TARN_ERROR_SHUTDOWN)
         wanted = TARN_OK;
     if (!world.made && (status == TARN_ERROR_INVALID_ARGUMENT || status == TARN_OK))
         return true; /* it was given nothing */
     if (status != wanted)
-        fprintf(stderr, "%s() gave %s, not %s\n", calls[i].name, tarn_status_name(status), tarn_status_name(wanted));
+        fprintf(stderr, "%s() gave %s, not %s\n", calls[i].name, tarn_status_name(status),
+                tarn_status_name(wanted));
     else if (wanted != TARN_OK && memcmp(&out, &before, sizeof out) != 0)
         fprintf(stderr, "%s() failed and wrote a result\n", calls[i].name);
     else
@@ -462,7 +471,8 @@ static void name_something(void)
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
         if (!*objects[i])
             *objects[i] = something;
-    world.device_guard.active = world.stream_guard.active = world.mode_guard.active = world.made = true;
+    world.device_guard.active = world.stream_guard.active = world.mode_guard.active = world.made =
+        true;
 }
 
 void every_call_gives(tarn_status wanted, tarn_status shutdown)
@@ -506,8 +516,9 @@ static tarn_status prepare_of_all(void)
 static const struct {
     const char *name;
     tarn_status (*call)(void);
-} last_calls[] = {
-    {"tarn_sleep", sleep_of_all}, {"tarn_sleep_prepare", prepare_of_all}, {"tarn_shutdown", tarn_shutdown}};
+} last_calls[] = {{"tarn_sleep", sleep_of_all},
+                  {"tarn_sleep_prepare", prepare_of_all},
+                  {"tarn_shutdown", tarn_shutdown}};
 
 size_t every_call_count(void)
 {
@@ -530,7 +541,8 @@ tarn_status every_call_make(size_t i)
     return status;
 }
 
-void every_call_between(void (*to_do_before)(void), void (*to_do_after)(const char *name, tarn_status status))
+void every_call_between(void (*to_do_before)(void),
+                        void (*to_do_after)(const char *name, tarn_status status))
 {
     (void)shutdown(world.sockets[0], SHUT_RDWR); /* else a share would be waited for */
     for (size_t i = 0; i < CALLS; i++) {
@@ -567,13 +579,14 @@ void every_call_is_listed(void)
     CHECK(named == CALLS + 1);
 }
 
-/* One of everything ------------------------------------------------------------------------------------------------ */
+/* One of everything ---------------------------------------------------------------------------- */
 
 /* A pool that is exported as a whole, and imported again. */
 static void registrable_make(void)
 {
     world.registrable = pool_with((tarn_pool_options){.device = 0, .registrable = true});
-    OK(tarn_pool_limit_set(world.registrable, 8 * MIB)); /* no room for a segment of the usual size */
+    /* No room for a segment of the usual size */
+    OK(tarn_pool_limit_set(world.registrable, 8 * MIB));
     world.registered = alloc_in(world.registrable, world.stream, 2 * MIB);
     OK(tarn_pool_export(world.registrable, NULL, &world.pool_share));
     OK(tarn_pool_import(world.pool_share, 0, &world.imported_pool));

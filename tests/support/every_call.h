@@ -7,7 +7,8 @@
 
 #include "support/host.h"
 
-/* What the calls are made with. Before it is made, a call may find that its argument names nothing. */
+/* What the calls are made with. Before it is made, a call may find that its argument names
+ * nothing. */
 struct world {
     bool made;
     tarn_stream stream, adopted, capturing;
@@ -37,8 +38,9 @@ void world_make(void);
 /* All of it given back, and nothing is left on the device. */
 void world_end(void);
 
-/* Makes every call and demands that it gives `wanted`, or is one of those whose header says that they answer always, and that it
- * writes nothing where it fails; and that tarn_shutdown() gives `shutdown`. */
+/* Makes every call and demands that it gives `wanted`, or is one of those whose header says that
+ * they answer always, and that it writes nothing where it fails; and that tarn_shutdown() gives
+ * `shutdown`. */
 void every_call_gives(tarn_status wanted, tarn_status shutdown);
 /* The same, whatever they give. every_call_now is the one that runs. */
 void every_call_returns(void);
@@ -49,7 +51,8 @@ void every_call_between(void (*before)(void), void (*after)(const char *name, ta
 #define EARLIER_ERROR "an error of an earlier call"
 /* Whether the last one has failed and written a result. */
 extern bool every_call_wrote;
-/* One of them, and what it gives. Those that the others leave out come last: a sleep of all, and tarn_shutdown(). */
+/* One of them, and what it gives. Those that the others leave out come last: a sleep of all, and
+ * tarn_shutdown(). */
 size_t every_call_count(void);
 const char *every_call_name(size_t i);
 tarn_status every_call_make(size_t i);

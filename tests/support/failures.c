@@ -19,12 +19,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- Kinds ------------------------------------------------------------------------------------------------------- */
+/* ---- Kinds ---- */
 
-/* What a driver's call can say. Both vendors have the same numbers for these: out of memory, an argument that is wrong, not supported,
- * a failure without a name, and not ready, where that is no answer. */
+/* What a driver's call can say. Both vendors have the same numbers for these: out of memory, an
+ * argument that is wrong, not supported, a failure without a name, and not ready, where that is no
+ * answer. */
 static const unsigned vendor_codes[] = {2, 1, 801, 304, 600};
-static const tarn_status host_statuses[] = {TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_DRIVER, TARN_ERROR_MAPPING_LIMIT};
+static const tarn_status host_statuses[] = {TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_DRIVER,
+                                            TARN_ERROR_MAPPING_LIMIT};
 
 static const unsigned vendor_loss = 700; /* an illegal address */
 
@@ -39,7 +41,8 @@ static void driver_arm(uint64_t nth, bool forever, int way)
     if (machine->fail)
         machine->fail(nth, forever, way == FAILURE_LOSS ? vendor_loss : vendor_codes[way]);
     else
-        OK(tarn_host_fail_set(-1, nth, forever, way == FAILURE_LOSS ? TARN_ERROR_DEVICE_LOST : host_statuses[way]));
+        OK(tarn_host_fail_set(-1, nth, forever,
+                              way == FAILURE_LOSS ? TARN_ERROR_DEVICE_LOST : host_statuses[way]));
 }
 
 static uint64_t driver_calls(void)
@@ -138,22 +141,25 @@ uint64_t failure_hits(void)
     return armed ? armed->hits() : hits_until_cleared;
 }
 
-/* ---- Counts ------------------------------------------------------------------------------------------------------ */
+/* ---- Counts ---- */
 
-/* From one call that is made to fail to the next, so that there are about `most`; 1 with TARN_FAILURES=all. */
+/* From one call that is made to fail to the next, so that there are about `most`; 1 with
+ * TARN_FAILURES=all. */
 static uint64_t stride_of(uint64_t calls, int variants, uint64_t most)
 {
     const char *form = getenv("TARN_FAILURES");
     if (form && strcmp(form, "all") == 0)
         return 1;
 #ifdef __SANITIZE_THREAD__
-    return 5 + 8 * calls * (uint64_t)variants / most; /* ten times as slow, and one thread does it */
+    return 5 + 8 * calls * (uint64_t)variants / most; /* ten times as slow, and one thread does
+                                                         it */
 #else
     return 1 + calls * (uint64_t)variants / most;
 #endif
 }
 
-/* The line of a test's scenario in the table, after its name; NULL where it has none. The caller's buffer. */
+/* The line of a test's scenario in the table, after its name; NULL where it has none. The caller's
+ * buffer. */
 static const char *find_line(const char *test, const char *name, char *line, int size)
 {
     char path[4096], key[256];
@@ -171,12 +177,14 @@ static const char *find_line(const char *test, const char *name, char *line, int
 }
 
 /* "driver 33 memory 225". Some calls depend on when threads run, and what the build checks. */
-static void hold(const char *test, const char *name, const uint64_t calls[FAILURE_KINDS], bool varies)
+static void hold(const char *test, const char *name, const uint64_t calls[FAILURE_KINDS],
+                 bool varies)
 {
     char line[512];
     const char *at = find_line(test, name, line, sizeof line);
     if (!at) {
-        fprintf(stderr, "injections.txt has no \"%s: %s\": scripts/injections --write\n", test, name);
+        fprintf(stderr, "injections.txt has no \"%s: %s\": scripts/injections --write\n", test,
+                name);
         check_at(false, name, __FILE__, __LINE__);
     }
     for (int kind = 0; at && kind < FAILURE_KINDS; kind++) {
@@ -184,21 +192,23 @@ static void hold(const char *test, const char *name, const uint64_t calls[FAILUR
         uint64_t wanted = number ? strtoull(number + strlen(kinds[kind].name), NULL, 10) : 0;
         if (calls[kind] + calls[kind] / (varies ? 1 : 8) + 4 >= wanted)
             continue;
-        fprintf(stderr, "\"%s\": %" PRIu64 " calls of kind %s, where there were %" PRIu64 "\n", name, calls[kind],
-                kinds[kind].name, wanted);
+        fprintf(stderr, "\"%s\": %" PRIu64 " calls of kind %s, where there were %" PRIu64 "\n",
+                name, calls[kind], kinds[kind].name, wanted);
         check_at(false, name, __FILE__, __LINE__);
     }
 }
 
 /* Prints and holds the calls of a scenario by kind, and how many failures were injected. */
-static void show_counts(const char *name, const uint64_t calls[FAILURE_KINDS], uint64_t injections, bool varies)
+static void show_counts(const char *name, const uint64_t calls[FAILURE_KINDS], uint64_t injections,
+                        bool varies)
 {
     const char *test = getenv("TARN_TEST"), *total = getenv("TARN_INJECTIONS");
     char line[512] = "";
     size_t used = 0;
     for (int kind = 0; kind < FAILURE_KINDS; kind++)
         if (calls[kind])
-            used += (size_t)snprintf(line + used, sizeof line - used, " %s %" PRIu64, kinds[kind].name, calls[kind]);
+            used += (size_t)snprintf(line + used, sizeof line - used, " %s %" PRIu64,
+                                     kinds[kind].name, calls[kind]);
     printf("%-36s:%s: %" PRIu64 " injections\n", name, line, injections);
     if (!test)
         return;
@@ -207,13 +217,14 @@ static void show_counts(const char *name, const uint64_t calls[FAILURE_KINDS], u
         return;
     }
     char text[768];
-    int length = snprintf(text, sizeof text, "%s: %s:%s = %" PRIu64 "\n", test, name, line, injections);
+    int length =
+        snprintf(text, sizeof text, "%s: %s:%s = %" PRIu64 "\n", test, name, line, injections);
     int file = open(total, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     CHECK(file >= 0 && write(file, text, (size_t)length) == length);
     close(file);
 }
 
-/* ---- Scenarios --------------------------------------------------------------------------------------------------- */
+/* ---- Scenarios ---- */
 
 void clear_injection(void)
 {
@@ -236,8 +247,8 @@ static struct progress {
 static const struct scenarios *frame;
 static const struct scenario *scenario;
 
-/* The device is lost at calls of the driver. Each takes a process, so they come last: what leaks at failures of the driver is seen in
- * the one process that has most of them. */
+/* The device is lost at calls of the driver. Each takes a process, so they come last: what leaks at
+ * failures of the driver is seen in the one process that has most of them. */
 #define LOSSES FAILURE_KINDS
 
 static enum failure_kind kind_of_pass(void)
@@ -272,7 +283,8 @@ bool failure_is_tried(void)
     return progress->current.nth != UINT64_MAX;
 }
 
-/* A device that failed so is lost for good, and so may be one that fails for ever in the middle of what must not stay half done. */
+/* A device that failed so is lost for good, and so may be one that fails for ever in the middle of
+ * what must not stay half done. */
 static bool may_be_lost(const struct failure *failure)
 {
     return failure->way == FAILURE_LOSS || (failure->kind == FAIL_driver && failure->forever);
@@ -303,7 +315,8 @@ static bool ends(const char *text, const char *with)
 
 bool is_whole_shortage(const char *text)
 {
-    return strstr(text, " on device 0 ") && ends(text, strstr(text, " tarn reserves ") ? "." : "...");
+    return strstr(text, " on device 0 ") &&
+           ends(text, strstr(text, " tarn reserves ") ? "." : "...");
 }
 
 static void run_clean(void)
@@ -392,7 +405,8 @@ static void go_on_in_child(void)
     int status = child_status(go_on);
     if (!status)
         return;
-    fprintf(stderr, "\"%s\" ended with status %#x; the last failure was of %s call %" PRIu64 "%s, way %d\n",
+    fprintf(stderr,
+            "\"%s\" ended with status %#x; the last failure was of %s call %" PRIu64 "%s, way %d\n",
             scenario->name, status, kinds[failure->kind].name, failure->nth,
             failure->forever ? " and all later ones" : "", failure->way);
     check_at(false, scenario->name, __FILE__, __LINE__);
@@ -401,7 +415,8 @@ static void go_on_in_child(void)
 static void share_progress(void)
 {
     if (!progress)
-        progress = mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        progress =
+            mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(progress != MAP_FAILED);
     debug_history = 64; /* what may grow has soon done so */
 }
@@ -424,7 +439,7 @@ void each_failure_of(const struct scenarios *scenarios, const struct scenario *l
     }
 }
 
-/* ---- What a process does once ------------------------------------------------------------------------------------ */
+/* ---- What a process does once ---- */
 
 static const struct once *once;
 
@@ -433,7 +448,8 @@ static void attempt(void)
     if (once->before)
         once->before();
     injecting = failure_is_tried();
-    found_less = injecting && !once->before && machine->fail && progress->current.kind != FAIL_memory;
+    found_less =
+        injecting && !once->before && machine->fail && progress->current.kind != FAIL_memory;
     failure_arm(&progress->current);
     once->run();
     clear_injection();
@@ -453,8 +469,9 @@ static void attempt_in_child(void)
     int status = child_status(attempt);
     if (!status)
         return;
-    fprintf(stderr, "\"%s\" ended with status %#x at a failure of %s call %" PRIu64 "%s, way %d\n", once->name, status,
-            kinds[failure->kind].name, failure->nth, failure->forever ? " and all later ones" : "", failure->way);
+    fprintf(stderr, "\"%s\" ended with status %#x at a failure of %s call %" PRIu64 "%s, way %d\n",
+            once->name, status, kinds[failure->kind].name, failure->nth,
+            failure->forever ? " and all later ones" : "", failure->way);
     check_at(false, once->name, __FILE__, __LINE__);
 }
 

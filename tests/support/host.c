@@ -45,7 +45,8 @@ void status_at(tarn_status status, tarn_status wanted, const char *text, const c
 {
     if (status == wanted)
         return;
-    fprintf(stderr, "%s gave %s, not %s\n", text, tarn_status_name(status), tarn_status_name(wanted));
+    fprintf(stderr, "%s gave %s, not %s\n", text, tarn_status_name(status),
+            tarn_status_name(wanted));
     check_at(false, text, file, line);
 }
 
@@ -94,8 +95,9 @@ static const struct machine host_machine = {
 };
 const struct machine *machine = &host_machine;
 
-/* On the machine inside a simulated library timed work ends when the clock moves, and a driver's questions do not move it. Other work ends
- * without being asked about again and again, so the calls of the driver are as many in each run. */
+/* On the machine inside a simulated library timed work ends when the clock moves, and a driver's
+ * questions do not move it. Other work ends without being asked about again and again, so the calls
+ * of the driver are as many in each run. */
 static void pause_there(uint64_t ns)
 {
     uint64_t now = 0;
@@ -122,7 +124,8 @@ void host_start_with(int devices, size_t memory)
 {
     const char *name = getenv("TARN_DRIVER");
     if (name && (strcmp(name, "cuda") == 0 || strcmp(name, "hip") == 0)) {
-        simulated_start_with(strcmp(name, "cuda") == 0 ? "libcuda.so.1" : "libamdhip64.so.7", devices, memory);
+        simulated_start_with(strcmp(name, "cuda") == 0 ? "libcuda.so.1" : "libamdhip64.so.7",
+                             devices, memory);
         return;
     }
     tarn_host_configuration config = {.size = sizeof config, .devices = devices, .memory = memory};
@@ -277,7 +280,8 @@ tarn_status default_heap(struct stream *stream, struct heap **heap)
     return status ? status : heap_of(&arena->store, stream, heap);
 }
 
-/* Plain segments: of the driver, in bytes of its ledger, which has whole granules; and of callers' allocators. */
+/* Plain segments: of the driver, in bytes of its ledger, which has whole granules; and of callers'
+ * allocators. */
 struct plain {
     uint64_t bytes, rounding, theirs, theirs_bytes;
 };
@@ -314,7 +318,8 @@ void verify(int device)
     struct plain plain = plain_of(arena);
     tarn_stats stats = stats_of(device);
     tarn_host_ledger ledger = ledger_of(device);
-    CHECK((uint64_t)stats.reserved_bytes[0].current + plain.rounding == ledger.created + plain.theirs_bytes);
+    CHECK((uint64_t)stats.reserved_bytes[0].current + plain.rounding ==
+          ledger.created + plain.theirs_bytes);
     CHECK((uint64_t)stats.segment[0].current == ledger.pieces + ledger.plain + plain.theirs);
     CHECK(ledger.mapped == ledger.created - plain.bytes - cached_bytes(arena) + ghost_bytes(arena) +
                                arena->imports.reserved - arena->imports.unmapped.bytes);

@@ -32,7 +32,8 @@ void kept_add(void *pointer, size_t size)
 bool kept_alloc(tarn_pool *pool, tarn_stream stream, size_t size)
 {
     void *pointer = &kept;
-    tarn_status status = pool ? tarn_pool_alloc(pool, stream, size, &pointer) : tarn_alloc_on(stream, size, &pointer);
+    tarn_status status = pool ? tarn_pool_alloc(pool, stream, size, &pointer)
+                              : tarn_alloc_on(stream, size, &pointer);
     if (went_well(status, false, "alloc"))
         kept_add(pointer, size);
     else
@@ -73,5 +74,6 @@ void kept_check(void)
         requested += (int64_t)kept.blocks[i].size;
     }
     tarn_stats stats = stats_of(0);
-    CHECK(stats.allocation[0].current == kept.count && stats.requested_bytes[0].current == requested);
+    CHECK(stats.allocation[0].current == kept.count &&
+          stats.requested_bytes[0].current == requested);
 }

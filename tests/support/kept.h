@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The blocks that a scenario of failures has: each has contents of its own at its start, which must be there until it is freed. */
+/* The blocks that a scenario of failures has: each has contents of its own at its start, which must
+ * be there until it is freed. */
 #ifndef TESTS_SUPPORT_KEPT_H
 #define TESTS_SUPPORT_KEPT_H
 

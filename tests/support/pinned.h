@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of pinned memory share. Each runs in a child, so that it begins with a process that never used tarn. */
+/* What the tests of pinned memory share. Each runs in a child, so that it begins with a process
+ * that never used tarn. */
 #ifndef TESTS_SUPPORT_PINNED_H
 #define TESTS_SUPPORT_PINNED_H
 
@@ -64,7 +65,8 @@ static inline void pinned_settings_set(const struct pinned_settings *settings)
              settings->use_register ? "True" : "False", settings->register_threads,
              settings->background_threads ? "True" : "False");
     pinned_mib(text, sizeof text, "pinned_reserve_segment_size_mb", settings->reserve_segment, 0);
-    pinned_mib(text, sizeof text, "pinned_max_round_threshold_mb", settings->max_round_threshold, SIZE_MAX);
+    pinned_mib(text, sizeof text, "pinned_max_round_threshold_mb", settings->max_round_threshold,
+               SIZE_MAX);
     pinned_mib(text, sizeof text, "pinned_max_cached_size_mb", settings->max_cached_size, SIZE_MAX);
     OK(tarn_configuration_set(text));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A flag a unit of 512 bytes, for the pages of 64 KiB that a block covers in part; and a number a page: of the blocks that cover a part of
- * it, or WHOLE for the one that covers all. */
+/* A flag a unit of 512 bytes, for the pages of 64 KiB that a block covers in part; and a number a
+ * page: of the blocks that cover a part of it, or WHOLE for the one that covers all. */
 #include "support/shadow.h"
 #include "support/host.h"
 
@@ -22,8 +22,9 @@ static void enter(uintptr_t first, uintptr_t end)
     for (uintptr_t unit = first, next; unit < end; unit = next) {
         next = (unit / PAGE + 1) * PAGE < end ? (unit / PAGE + 1) * PAGE : end;
         bool whole = next - unit == PAGE;
-        uint16_t before = atomic_fetch_add_explicit(&pages[unit / PAGE % (UNITS / PAGE)], (uint16_t)(whole ? WHOLE : 1),
-                                                    memory_order_relaxed);
+        uint16_t before =
+            atomic_fetch_add_explicit(&pages[unit / PAGE % (UNITS / PAGE)],
+                                      (uint16_t)(whole ? WHOLE : 1), memory_order_relaxed);
         CHECK(whole ? before == 0 : before < WHOLE);
         for (; !whole && unit < next; unit++)
             CHECK(!atomic_exchange_explicit(&flags[unit % UNITS], 1, memory_order_relaxed));
@@ -37,8 +38,8 @@ static void leave(uintptr_t first, uintptr_t end)
         bool whole = next - unit == PAGE;
         for (uintptr_t i = unit; !whole && i < next; i++)
             CHECK(atomic_exchange_explicit(&flags[i % UNITS], 0, memory_order_relaxed));
-        atomic_fetch_sub_explicit(&pages[unit / PAGE % (UNITS / PAGE)], (uint16_t)(whole ? WHOLE : 1),
-                                  memory_order_relaxed);
+        atomic_fetch_sub_explicit(&pages[unit / PAGE % (UNITS / PAGE)],
+                                  (uint16_t)(whole ? WHOLE : 1), memory_order_relaxed);
     }
 }
 

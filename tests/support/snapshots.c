@@ -40,8 +40,8 @@ bool snapshots_check(const char *arguments)
 {
     char command[8000];
     const char *source = getenv("TARN_SOURCE");
-    snprintf(command, sizeof command, "exec python3 '%s/tests/report/check_snapshot.py' %s", source ? source : ".",
-             arguments);
+    snprintf(command, sizeof command, "exec python3 '%s/tests/report/check_snapshot.py' %s",
+             source ? source : ".", arguments);
     fflush(NULL);
     return system(command) == 0;
 }

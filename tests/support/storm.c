@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A storm's threads, their blocks and the mailboxes between them. A block belongs to the thread in whose worker it is; the mailboxes are
- * exchanged atomically. */
+/* A storm's threads, their blocks and the mailboxes between them. A block belongs to the thread in
+ * whose worker it is; the mailboxes are exchanged atomically. */
 #include "support/storm.h"
 
 #include "base/pages.h"
@@ -60,9 +60,10 @@ bool storm_may_fail(tarn_status status)
            (storm_injects && (status == TARN_ERROR_DRIVER || status == TARN_ERROR_MAPPING_LIMIT));
 }
 
-/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+/* ---- Blocks ---- */
 
-/* A few bytes at both ends and in between: a block that shares memory with another is found by one of the two. */
+/* A few bytes at both ends and in between: a block that shares memory with another is found by one
+ * of the two. */
 static void paint(const struct storm_block *block)
 {
     for (size_t i = 0; i < block->size; i += block->size / 37 + 1)
@@ -78,7 +79,8 @@ static void check_paint(const struct storm_block *block)
     CHECK(whole);
 }
 
-void storm_begin_block(struct storm_worker *worker, struct storm_block *block, void *start, size_t size)
+void storm_begin_block(struct storm_worker *worker, struct storm_block *block, void *start,
+                       size_t size)
 {
     *block = (struct storm_block){start, size, (unsigned char)storm_below(worker, 256)};
     shadow_enter(start, size);
@@ -117,10 +119,12 @@ void storm_end_block(struct storm_worker *worker, struct storm_block *block)
 static void use_on_stream(struct storm_worker *worker, struct storm_block *block)
 {
     tarn_stream stream = storm_stream(worker);
-    tarn_status status = tarn_record_stream(block->start + storm_below(worker, block->size), stream);
+    tarn_status status =
+        tarn_record_stream(block->start + storm_below(worker, block->size), stream);
     CHECK(!status || storm_may_fail(status));
     if (!status)
-        (void)tarn_host_work(0, native_of(stream), block->start, block->size, storm_below(worker, 3000));
+        (void)tarn_host_work(0, native_of(stream), block->start, block->size,
+                             storm_below(worker, 3000));
 }
 
 static void extend(struct storm_worker *worker, struct storm_block *block)
@@ -164,7 +168,7 @@ void storm_exchange(struct storm_worker *worker, struct storm_block *block)
     free(parcel);
 }
 
-/* ---- Weather ----------------------------------------------------------------------------------------------------- */
+/* ---- Weather ---- */
 
 void storm_calm(tarn_status status)
 {
@@ -188,23 +192,26 @@ void storm_renew_stream(struct storm_worker *worker)
 
 void storm_inject(struct storm_worker *worker)
 {
-    static const tarn_status failures[] = {TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_DRIVER, TARN_ERROR_MAPPING_LIMIT};
+    static const tarn_status failures[] = {TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_DRIVER,
+                                           TARN_ERROR_MAPPING_LIMIT};
     if (!storm_injects)
         return;
     switch (storm_below(worker, 3)) {
     case 0:
-        OK(tarn_host_fail_set((int)storm_below(worker, (uint64_t)DRIVER_CALLS + 1) - 1, 1 + storm_below(worker, 20),
-                              storm_below(worker, 4) == 0, failures[storm_below(worker, 3)]));
+        OK(tarn_host_fail_set((int)storm_below(worker, (uint64_t)DRIVER_CALLS + 1) - 1,
+                              1 + storm_below(worker, 20), storm_below(worker, 4) == 0,
+                              failures[storm_below(worker, 3)]));
         break;
     case 1:
         OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
         break;
     default:
-        pages_fail(storm_below(worker, 2) ? 0 : 1 + storm_below(worker, 50), storm_below(worker, 8) == 0);
+        pages_fail(storm_below(worker, 2) ? 0 : 1 + storm_below(worker, 50),
+                   storm_below(worker, 8) == 0);
     }
 }
 
-/* ---- The storm --------------------------------------------------------------------------------------------------- */
+/* ---- The storm ---- */
 
 int storm_set_up(void **state)
 {
@@ -238,7 +245,8 @@ void storm_run(unsigned threads, void *(*body)(void *worker), bool injects)
     snapshots_end();
     OK(tarn_host_fail_set(-1, 0, false, TARN_OK));
     OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
-    OK(tarn_device_synchronize(0)); /* what went back to the driver in the order of a stream has arrived there */
+    OK(tarn_device_synchronize(0)); /* what went back to the driver in the order of a stream has
+                                       arrived there */
     verify(0);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the storms share: threads that do at random whatever the headers allow, each with blocks of its own, painted and entered in the
- * shadow, which go from thread to thread by mailboxes. TARN_SEED and TARN_STORM_STEPS say which storm. A program runs one storm at a
- * time. */
+/* What the storms share: threads that do at random whatever the headers allow, each with blocks of
+ * its own, painted and entered in the shadow, which go from thread to thread by mailboxes.
+ * TARN_SEED and TARN_STORM_STEPS say which storm. A program runs one storm at a time. */
 #ifndef TESTS_SUPPORT_STORM_H
 #define TESTS_SUPPORT_STORM_H
 
@@ -34,8 +34,8 @@ extern bool storm_injects;
 /* Steps that a thread does, unless the environment says it. */
 int storm_steps(int otherwise);
 
-/* Runs the storm: `body`, with its worker, by that many threads, beside snapshots where they are asked for. Then nothing fails any more, and
- * no limit is left. */
+/* Runs the storm: `body`, with its worker, by that many threads, beside snapshots where they are
+ * asked for. Then nothing fails any more, and no limit is left. */
 void storm_run(unsigned threads, void *(*body)(void *worker), bool injects);
 /* Gives back what blocks and streams the threads left; then nothing must be left. */
 void storm_finish(void);
@@ -51,7 +51,8 @@ size_t storm_size(struct storm_worker *worker);
 bool storm_may_fail(tarn_status status);
 
 /* A block that was just handed out. */
-void storm_begin_block(struct storm_worker *worker, struct storm_block *block, void *start, size_t size);
+void storm_begin_block(struct storm_worker *worker, struct storm_block *block, void *start,
+                       size_t size);
 /* Checks what it holds, and frees it in one of the ways that there are. */
 void storm_end_block(struct storm_worker *worker, struct storm_block *block);
 /* Another stream uses it, it grows in place, or it is asked for. */
@@ -59,8 +60,9 @@ void storm_use(struct storm_worker *worker, struct storm_block *block);
 /* Gives a block to whoever looks there next, and takes what lies there. */
 void storm_exchange(struct storm_worker *worker, struct storm_block *block);
 
-/* A call that must succeed in the end did not, with `status`: checks that it may fail, and ends the failures. Without it every thread may be
- * in such a call while all allocations fail, and no thread is left that would end them. */
+/* A call that must succeed in the end did not, with `status`: checks that it may fail, and ends the
+ * failures. Without it every thread may be in such a call while all allocations fail, and no thread
+ * is left that would end them. */
 void storm_calm(tarn_status status);
 
 /* The worker's own stream is retired, and adopted again. */

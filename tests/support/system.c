@@ -19,7 +19,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* ---- Which call fails -------------------------------------------------------------------------------------------- */
+/* ---- Which call fails ---- */
 
 enum {
     HARD,
@@ -121,7 +121,7 @@ static bool fails_with(const char *name, int hard, int other)
     return true;
 }
 
-/* ---- The calls --------------------------------------------------------------------------------------------------- */
+/* ---- The calls ---- */
 
 /* The linker's names, which C reserves. */
 #define WRAPPED(type, name, parameters) \
@@ -252,8 +252,10 @@ WRAPPED(int, fcntl, (int file, int command, ...))
     return fails_with("fcntl", EMFILE, ENOLCK) ? -1 : __real_fcntl(file, command, argument);
 }
 
-/* Those of base/pages.c have pages_fail(), which knows what there is to fail before it is asked for. */
-WRAPPED(void *, mmap, (void *address, size_t size, int protection, int flags, int file, off_t offset))
+/* Those of base/pages.c have pages_fail(), which knows what there is to fail before it is asked
+ * for. */
+WRAPPED(void *, mmap,
+        (void *address, size_t size, int protection, int flags, int file, off_t offset))
 {
     bool pages = flags == (MAP_PRIVATE | MAP_ANONYMOUS) && !atomic_load(&set.only);
     if (!pages && fails_with("mmap", ENOMEM, EAGAIN))
@@ -269,13 +271,17 @@ WRAPPED(int, mprotect, (void *address, size_t size, int protection))
 WRAPPED(ssize_t, sendmsg, (int socket, const struct msghdr *message, int flags))
 {
     bool again = !atomic_load(&set.forever);
-    return fails_with("sendmsg", ENOBUFS, again ? EINTR : EPIPE) ? -1 : __real_sendmsg(socket, message, flags);
+    return fails_with("sendmsg", ENOBUFS, again ? EINTR : EPIPE)
+               ? -1
+               : __real_sendmsg(socket, message, flags);
 }
 
 WRAPPED(ssize_t, recvmsg, (int socket, struct msghdr *message, int flags))
 {
     bool again = !atomic_load(&set.forever);
-    return fails_with("recvmsg", ENOBUFS, again ? EINTR : ECONNRESET) ? -1 : __real_recvmsg(socket, message, flags);
+    return fails_with("recvmsg", ENOBUFS, again ? EINTR : ECONNRESET)
+               ? -1
+               : __real_recvmsg(socket, message, flags);
 }
 
 WRAPPED(ssize_t, getrandom, (void *data, size_t size, unsigned flags))
@@ -296,9 +302,11 @@ WRAPPED(long, syscall, (long number, ...))
     return __real_syscall(number, list[0], list[1], list[2], list[3], list[4], list[5]);
 }
 
-WRAPPED(int, pthread_create, (pthread_t * thread, const pthread_attr_t *how, void *(*run)(void *), void *argument))
+WRAPPED(int, pthread_create,
+        (pthread_t * thread, const pthread_attr_t *how, void *(*run)(void *), void *argument))
 {
-    return fails("pthread_create") >= 0 ? EAGAIN : __real_pthread_create(thread, how, run, argument);
+    return fails("pthread_create") >= 0 ? EAGAIN
+                                        : __real_pthread_create(thread, how, run, argument);
 }
 
 static void *run_it(void *argument)

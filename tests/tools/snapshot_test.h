@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of the reader of snapshots share: files read as a whole, a walk over all that a snapshot has, and pickles written from
- * literals. Included first: by the one source file of each program. */
+/* What the tests of the reader of snapshots share: files read as a whole, a walk over all that a
+ * snapshot has, and pickles written from literals. Included first: by the one source file of each
+ * program. */
 #ifndef TESTS_TOOLS_SNAPSHOT_TEST_H
 #define TESTS_TOOLS_SNAPSHOT_TEST_H
 
@@ -76,12 +77,14 @@ static inline uint64_t walk(const struct snapshot *snapshot)
     for (size_t i = 0; i < snapshot->trace_count; i++)
         for (size_t j = 0; j < snapshot->traces[i].event_count; j++) {
             const struct snapshot_event *event = &snapshot->traces[i].events[j];
-            assert_true(event->stream < snapshot->stream_count && event->pool < snapshot->pool_count &&
+            assert_true(event->stream < snapshot->stream_count &&
+                        event->pool < snapshot->pool_count &&
                         event->stack < snapshot->stack_count && event->tag < snapshot->text_count);
             sum += event->size + event->action + strlen(snapshot_text(snapshot, event->tag));
         }
     for (size_t i = 1; i < snapshot->stack_count; i++) {
-        assert_true(snapshot->stacks[i].caller < i && snapshot->stacks[i].frame < snapshot->frame_count);
+        assert_true(snapshot->stacks[i].caller < i &&
+                    snapshot->stacks[i].frame < snapshot->frame_count);
         sum += snapshot->frames[snapshot->stacks[i].frame].line;
     }
     for (size_t i = 0; i < snapshot->tarn.mark_count; i++) {
@@ -99,7 +102,8 @@ static inline bool read_bytes(const void *data, size_t size, struct snapshot_err
     if (done)
         walk(&snapshot);
     else
-        assert_true(!strncmp(error->text, "byte ", 5) && !snapshot.segments && !snapshot.traces && !snapshot.events);
+        assert_true(!strncmp(error->text, "byte ", 5) && !snapshot.segments && !snapshot.traces &&
+                    !snapshot.events);
     snapshot_finish(&snapshot);
     return done;
 }
@@ -117,7 +121,8 @@ static inline void put(struct writer *writer, const char *data, size_t size)
     writer->size += size;
 }
 
-/* Python's notation, as far as needed: { } [ ] 'text' numbers None True ( , ). Everything else is passed over. */
+/* Python's notation, as far as needed: { } [ ] 'text' numbers None True ( , ). Everything else is
+ * passed over. */
 static inline void write_literal(struct writer *writer, const char *text)
 {
     for (const char *at = text; *at;) {

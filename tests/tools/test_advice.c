@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Advice: for each kind a recording that earns it, with the sentence; the same a little changed, with the sentence changed or gone; and
- * recordings that look alike and are well. */
+/* Advice: for each kind a recording that earns it, with the sentence; the same a little changed,
+ * with the sentence changed or gone; and recordings that look alike and are well. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,10 +66,11 @@ static struct recording *record(void)
     return &recording;
 }
 
-static void put(struct recording *recording, enum snapshot_action action, uint64_t address, uint64_t size,
-                uint32_t stack, uint32_t tag)
+static void put(struct recording *recording, enum snapshot_action action, uint64_t address,
+                uint64_t size, uint32_t stack, uint32_t tag)
 {
-    assert_true(recording->trace.event_count < sizeof recording->events / sizeof *recording->events);
+    assert_true(recording->trace.event_count <
+                sizeof recording->events / sizeof *recording->events);
     recording->events[recording->trace.event_count] = (struct snapshot_event){
         .action = (uint8_t)action,
         .address = address,
@@ -139,8 +140,8 @@ static void expect_part(struct recording *recording, const char *wanted)
 
 /* --- leaks --- */
 
-static void rounds(struct recording *recording, size_t count, size_t blocks, uint64_t size, uint32_t stack,
-                   uint32_t tag)
+static void rounds(struct recording *recording, size_t count, size_t blocks, uint64_t size,
+                   uint32_t stack, uint32_t tag)
 {
     for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < blocks; j++) {
@@ -156,13 +157,15 @@ static void a_leak_is_found_by_its_rhythm(void **state)
     (void)state;
     struct recording *recording = record();
     rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, 0);
-    expect_advice(
-        recording,
-        "keep a.py:7 keeps about 4.00 MiB more in each round and frees none of it: 40.0 MiB in 10 rounds, "
-        "83 % of the peak. Look for what still refers to the memory, such as a list or a cache without a bound.\n");
+    expect_advice(recording, "keep a.py:7 keeps about 4.00 MiB more in each round and frees none "
+                             "of it: 40.0 MiB in 10 rounds, "
+                             "83 % of the peak. Look for what still refers to the memory, such as "
+                             "a list or a cache without a bound.\n");
     recording = record();
     rounds(recording, 10, 3, 2 * MIB, STACK_KEEP, 0); /* three a round: the long gaps divide */
-    expect_part(recording, "keeps about 6.00 MiB more in each round and frees none of it: 60.0 MiB in 10 rounds, ");
+    expect_part(
+        recording,
+        "keeps about 6.00 MiB more in each round and frees none of it: 60.0 MiB in 10 rounds, ");
     recording = record();
     rounds(recording, 10, 1, 4 * MIB, STACK_KEEP, TAG);
     expect_part(recording, "cache (keep a.py:7) keeps about 4.00 MiB");
@@ -184,7 +187,9 @@ static void only_kept_memory_counts(void **state)
             give(recording, address, 4 * MIB);
         work(recording, 10, 8 * MIB);
     }
-    expect_part(recording, "keeps about 4.00 MiB more in each round and frees none of it: 40.0 MiB in 10 rounds, ");
+    expect_part(
+        recording,
+        "keeps about 4.00 MiB more in each round and frees none of it: 40.0 MiB in 10 rounds, ");
 }
 
 static void several_leaks_are_one_sentence(void **state)
@@ -196,10 +201,9 @@ static void several_leaks_are_one_sentence(void **state)
         take(recording, 4 * MIB, STACK_KEEP, 0);
         work(recording, 20, 8 * MIB);
     }
-    expect_part(
-        recording,
-        "keep a.py:7 keeps about 4.00 MiB more in each round and frees none of it: 40.0 MiB in 10 rounds, 69 % of "
-        "the peak (1 other grows in the same way, by 10.0 MiB). Look");
+    expect_part(recording, "keep a.py:7 keeps about 4.00 MiB more in each round and frees none of "
+                           "it: 40.0 MiB in 10 rounds, 69 % of "
+                           "the peak (1 other grows in the same way, by 10.0 MiB). Look");
 }
 
 static void what_only_looks_like_a_leak(void **state)
@@ -221,7 +225,8 @@ static void what_only_looks_like_a_leak(void **state)
     take(recording, 4 * MIB, STACK_KEEP, 0);
     expect_advice(recording, "");
 
-    recording = record(); /* a forward pass whose backward pass was not recorded: little is freed between */
+    recording = record(); /* a forward pass whose backward pass was not recorded: little is freed
+                             between */
     for (size_t i = 0; i < 24; i++) {
         take(recording, 4 * MIB, STACK_KEEP, 0);
         work(recording, 1, 4 * MIB);
@@ -262,7 +267,8 @@ static void segments(struct recording *recording, size_t count, uint64_t size, b
 {
     for (size_t i = 0; i < count; i++) {
         uint64_t address = (UINT64_C(1) << 40) + i * 200 * MIB;
-        put(recording, expandable ? SNAPSHOT_SEGMENT_MAP : SNAPSHOT_SEGMENT_ALLOC, address, 100 * MIB, 0, 0);
+        put(recording, expandable ? SNAPSHOT_SEGMENT_MAP : SNAPSHOT_SEGMENT_ALLOC, address,
+            100 * MIB, 0, 0);
         put(recording, SNAPSHOT_ALLOC, address, size, STACK_WORK, 0);
     }
     recording->next = UINT64_C(1) << 42;
@@ -273,27 +279,32 @@ static void holes(void **state)
     (void)state;
     struct recording *recording = record();
     segments(recording, 10, 88 * MIB, false);
-    expect_advice(
-        recording,
-        "At the peak of reserved memory, 120 MiB of 0.98 GiB (12.0 %) are free, in 10 holes of at most 12.0 MiB. "
-        "The program never has more than 880 MiB allocated. What may join such holes: expandable segments "
-        "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or tarn (python -m tarn.torch SCRIPT); `tarn replay` says "
-        "what would be reserved.\n");
+    expect_advice(recording, "At the peak of reserved memory, 120 MiB of 0.98 GiB (12.0 %) are "
+                             "free, in 10 holes of at most 12.0 MiB. "
+                             "The program never has more than 880 MiB allocated. What may join "
+                             "such holes: expandable segments "
+                             "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or tarn (python "
+                             "-m tarn.torch SCRIPT); `tarn replay` says "
+                             "what would be reserved.\n");
     recording = record(); /* PyTorch 2.0 has no such setting */
     recording->snapshot.before_expandable = true;
     segments(recording, 10, 88 * MIB, false);
-    expect_part(recording, "What may join such holes: tarn (python -m tarn.torch SCRIPT, with PyTorch 2.6 or later), "
-                           "which moves smaller pieces;");
+    expect_part(
+        recording,
+        "What may join such holes: tarn (python -m tarn.torch SCRIPT, with PyTorch 2.6 or later), "
+        "which moves smaller pieces;");
     recording = record(); /* and RMM has none */
     recording->snapshot.rmm = true;
     segments(recording, 10, 88 * MIB, false);
-    expect_part(recording, "What may join such holes: tarn (tarn.use(rmm=True)), which moves smaller pieces;");
+    expect_part(recording,
+                "What may join such holes: tarn (tarn.use(rmm=True)), which moves smaller pieces;");
     recording = record();
     segments(recording, 10, 80 * MIB, true);
-    expect_part(recording, "200 MiB of 0.98 GiB (20.0 %) are free, in 10 holes of at most 20.0 MiB.");
     expect_part(recording,
-                "Expandable segments are on already. What may join such holes: tarn (python -m tarn.torch SCRIPT), "
-                "which moves smaller pieces;");
+                "200 MiB of 0.98 GiB (20.0 %) are free, in 10 holes of at most 20.0 MiB.");
+    expect_part(recording, "Expandable segments are on already. What may join such holes: tarn "
+                           "(python -m tarn.torch SCRIPT), "
+                           "which moves smaller pieces;");
     recording = record();
     recording->snapshot.tarn.there = true;
     segments(recording, 10, 80 * MIB, true);
@@ -301,21 +312,26 @@ static void holes(void **state)
 
     recording = record(); /* what a replay found: only what needs less is advised */
     segments(recording, 10, 88 * MIB, false);
-    replayed = &(const struct advice_replay){.expandable = {true, 900 * MIB}, .tarn = {true, 880 * MIB}};
-    expect_advice(
-        recording,
-        "At the peak of reserved memory, 120 MiB of 0.98 GiB (12.0 %) are free, in 10 holes of at most 12.0 MiB. "
-        "The program never has more than 880 MiB allocated. A replay of the trace reserves 900 MiB with expandable "
-        "segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), and 880 MiB with tarn (python -m tarn.torch "
-        "SCRIPT).\n");
+    replayed =
+        &(const struct advice_replay){.expandable = {true, 900 * MIB}, .tarn = {true, 880 * MIB}};
+    expect_advice(recording, "At the peak of reserved memory, 120 MiB of 0.98 GiB (12.0 %) are "
+                             "free, in 10 holes of at most 12.0 MiB. "
+                             "The program never has more than 880 MiB allocated. A replay of the "
+                             "trace reserves 900 MiB with expandable "
+                             "segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), and 880 "
+                             "MiB with tarn (python -m tarn.torch "
+                             "SCRIPT).\n");
     recording = record();
     segments(recording, 10, 88 * MIB, false);
-    replayed = &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true, 900 * MIB}};
-    expect_part(recording, " A replay of the trace reserves 900 MiB with tarn (python -m tarn.torch SCRIPT); "
-                           "expandable segments do not help (0.98 GiB).");
+    replayed =
+        &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true, 900 * MIB}};
+    expect_part(recording,
+                " A replay of the trace reserves 900 MiB with tarn (python -m tarn.torch SCRIPT); "
+                "expandable segments do not help (0.98 GiB).");
     recording = record();
     segments(recording, 10, 88 * MIB, false);
-    replayed = &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true, 990 * MIB}};
+    replayed =
+        &(const struct advice_replay){.expandable = {true, 1000 * MIB}, .tarn = {true, 990 * MIB}};
     expect_part(recording, " Neither expandable segments nor tarn would reserve much less");
     replayed = NULL;
 
@@ -339,12 +355,13 @@ static void memory_that_waits(void **state)
     segments(recording, 10, 95 * MIB, false);
     work(recording, 1, MIB);
     for (size_t i = 0; i < 2; i++)
-        put(recording, SNAPSHOT_FREE_REQUESTED, (UINT64_C(1) << 40) + i * 200 * MIB, 95 * MIB, 0, 0);
+        put(recording, SNAPSHOT_FREE_REQUESTED, (UINT64_C(1) << 40) + i * 200 * MIB, 95 * MIB, 0,
+            0);
     put(recording, SNAPSHOT_SEGMENT_ALLOC, UINT64_C(1) << 43, MIB, 0, 0);
-    expect_advice(
-        recording,
-        "At the peak of reserved memory, 190 MiB of 0.98 GiB (19.0 %) wait for another stream: 2 blocks freed, but "
-        "not reusable yet. Wait for that stream sooner, or allocate on the stream that uses the memory last.\n");
+    expect_advice(recording, "At the peak of reserved memory, 190 MiB of 0.98 GiB (19.0 %) wait "
+                             "for another stream: 2 blocks freed, but "
+                             "not reusable yet. Wait for that stream sooner, or allocate on the "
+                             "stream that uses the memory last.\n");
     put(recording, SNAPSHOT_FREE_COMPLETED, UINT64_C(1) << 40, 95 * MIB, 0, 0);
     put(recording, SNAPSHOT_SEGMENT_ALLOC, UINT64_C(1) << 44, MIB, 0, 0);
     expect_part(recording, ""); /* the peak is the last one now, and less than a tenth waits */
@@ -358,28 +375,35 @@ static void memory_that_goes_and_comes_back(void **state)
     (void)state;
     struct recording *recording = record();
     for (size_t i = 0; i < 10; i++) {
-        put(recording, SNAPSHOT_SEGMENT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
-        put(recording, SNAPSHOT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, STACK_WORK, 0);
+        put(recording, SNAPSHOT_SEGMENT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0,
+            0);
+        put(recording, SNAPSHOT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, STACK_WORK,
+            0);
         give(recording, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB);
         put(recording, SNAPSHOT_SEGMENT_FREE, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
     }
-    expect_advice(
-        recording,
-        "0.98 GiB were returned to the driver in 10 pieces from 4.00 ms to 49.0 ms, and 900 MiB were taken again "
-        "afterwards. Each return is a driver call, and the program waits for the device. Leave out calls of "
-        "empty_cache(), or leave more memory free on the device.\n");
-    for (uint64_t pooled = 50 * MIB; pooled <= 100 * MIB; pooled += 50 * MIB) { /* what pools served went nowhere */
+    expect_advice(recording, "0.98 GiB were returned to the driver in 10 pieces from 4.00 ms to "
+                             "49.0 ms, and 900 MiB were taken again "
+                             "afterwards. Each return is a driver call, and the program waits for "
+                             "the device. Leave out calls of "
+                             "empty_cache(), or leave more memory free on the device.\n");
+    /* What pools served went nowhere */
+    for (uint64_t pooled = 50 * MIB; pooled <= 100 * MIB; pooled += 50 * MIB) {
         recording = record();
         recording->snapshot.of_driver = true;
         recording->snapshot.pooled = pooled;
         for (size_t i = 0; i < 10; i++) {
-            put(recording, SNAPSHOT_SEGMENT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
-            put(recording, SNAPSHOT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, STACK_WORK, 0);
+            put(recording, SNAPSHOT_SEGMENT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB,
+                0, 0);
+            put(recording, SNAPSHOT_ALLOC, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB,
+                STACK_WORK, 0);
             give(recording, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB);
-            put(recording, SNAPSHOT_SEGMENT_FREE, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0, 0);
+            put(recording, SNAPSHOT_SEGMENT_FREE, (UINT64_C(1) << 40) + i * 200 * MIB, 100 * MIB, 0,
+                0);
         }
         if (pooled < 100 * MIB)
-            expect_part(recording, "or run the program with a larger SIZE of tarn run --pool=SIZE.");
+            expect_part(recording,
+                        "or run the program with a larger SIZE of tarn run --pool=SIZE.");
         else
             expect_advice(recording, "");
     }
@@ -405,60 +429,69 @@ static void out_of_memory(void **state)
     struct recording *recording = record();
     segments(recording, 10, 95 * MIB, false);
     put(recording, SNAPSHOT_OOM, 20 * MIB, 60 * MIB, STACK_WORK, 0);
-    expect_advice(
-        recording,
-        "Memory ran out. The request that failed was for 60.0 MiB, by work a.py:9. The device had 20.0 MiB free, and "
-        "50.0 MiB of the 0.98 GiB reserved were free: enough together, but the largest hole was 5.00 MiB. This "
-        "is fragmentation. What may join such holes: expandable segments "
-        "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or tarn (python -m tarn.torch SCRIPT).\n");
+    expect_advice(recording, "Memory ran out. The request that failed was for 60.0 MiB, by work "
+                             "a.py:9. The device had 20.0 MiB free, and "
+                             "50.0 MiB of the 0.98 GiB reserved were free: enough together, but "
+                             "the largest hole was 5.00 MiB. This "
+                             "is fragmentation. What may join such holes: expandable segments "
+                             "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or tarn (python "
+                             "-m tarn.torch SCRIPT).\n");
     put(recording, SNAPSHOT_OOM, 20 * MIB, 100 * MIB, STACK_WORK, 0);
-    expect_advice(
-        recording,
-        "Memory ran out 2 times. The last request that failed was for 100 MiB, by work a.py:9. The device had 20.0 MiB "
-        "free, and 50.0 MiB of the 0.98 GiB reserved were free. Even in one piece that was 30.0 MiB too little: 950 "
-        "MiB "
-        "were in use, of which work a.py:9 has 950 MiB (100 %).\n");
+    expect_advice(recording, "Memory ran out 2 times. The last request that failed was for 100 "
+                             "MiB, by work a.py:9. The device had 20.0 MiB "
+                             "free, and 50.0 MiB of the 0.98 GiB reserved were free. Even in one "
+                             "piece that was 30.0 MiB too little: 950 "
+                             "MiB "
+                             "were in use, of which work a.py:9 has 950 MiB (100 %).\n");
     put(recording, SNAPSHOT_FREE_REQUESTED, UINT64_C(1) << 40, 95 * MIB, 0, 0);
     work(recording, 1, MIB);
     put(recording, SNAPSHOT_OOM, 20 * MIB, 100 * MIB, STACK_WORK, 0);
-    expect_part(recording,
-                "were free. 95.0 MiB more were freed but waited for another stream: synchronize or free earlier.\n");
+    expect_part(recording, "were free. 95.0 MiB more were freed but waited for another stream: "
+                           "synchronize or free earlier.\n");
 
     recording = record(); /* a log that says nothing of reserved memory */
     take(recording, 5 * MIB, STACK_NONE, 0);
     put(recording, SNAPSHOT_OOM, 0, 60 * MIB, STACK_NONE, 0);
-    expect_advice(
-        recording,
-        "Memory ran out. The request that failed was for 60.0 MiB. 5.00 MiB were allocated. The recording does "
-        "not show how much was reserved or how large the device is, so it does not show whether holes or too "
-        "little memory were the cause.\n");
+    expect_advice(recording, "Memory ran out. The request that failed was for 60.0 MiB. 5.00 MiB "
+                             "were allocated. The recording does "
+                             "not show how much was reserved or how large the device is, so it "
+                             "does not show whether holes or too "
+                             "little memory were the cause.\n");
     replayed = &(const struct advice_replay){.native = {true, .least = 80 * MIB},
                                              .expandable = {true, .least = 70 * MIB},
                                              .tarn = {true, .least = 66 * MIB}};
-    expect_part(recording,
-                "were the cause. In a replay, all of it with what failed fits on a device of 80.0 MiB with PyTorch's "
-                "default settings, of 70.0 MiB with expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:"
-                "True), of 66.0 MiB with tarn (python -m tarn.torch SCRIPT). The device had 5.00 MiB at least; whether "
-                "it had that much is not known.\n");
+    expect_part(recording, "were the cause. In a replay, all of it with what failed fits on a "
+                           "device of 80.0 MiB with PyTorch's "
+                           "default settings, of 70.0 MiB with expandable segments "
+                           "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:"
+                           "True), of 66.0 MiB with tarn (python -m tarn.torch SCRIPT). The device "
+                           "had 5.00 MiB at least; whether "
+                           "it had that much is not known.\n");
     recording->snapshot.rmm = true;
-    expect_part(recording, "on a device of 66.0 MiB with tarn (tarn.use(rmm=True)). The device had 5.00 MiB at least;");
-    give(recording, take(recording, 61 * MIB, STACK_NONE, 0), 61 * MIB); /* it had more at another time */
+    expect_part(recording, "on a device of 66.0 MiB with tarn (tarn.use(rmm=True)). The device had "
+                           "5.00 MiB at least;");
+    /* It had more at another time */
+    give(recording, take(recording, 61 * MIB, STACK_NONE, 0), 61 * MIB);
     expect_part(recording, "The device had 66.0 MiB at least, so tarn serves it there.\n");
     recording = record(); /* the same by what was free */
     take(recording, 50 * MIB, STACK_NONE, 0);
     put(recording, SNAPSHOT_OOM, 16 * MIB, 40 * MIB, STACK_NONE, 0);
-    expect_part(recording,
-                "was for 40.0 MiB. The device had 16.0 MiB free. 50.0 MiB were allocated. The recording does "
-                "not show how much was reserved, so it does not show whether holes or too little memory were "
-                "the cause. In a replay");
+    expect_part(recording, "was for 40.0 MiB. The device had 16.0 MiB free. 50.0 MiB were "
+                           "allocated. The recording does "
+                           "not show how much was reserved, so it does not show whether holes or "
+                           "too little memory were "
+                           "the cause. In a replay");
     expect_part(recording, "The device had 66.0 MiB at least, so tarn serves it there.\n");
     put(recording, SNAPSHOT_OOM, 90 * MIB, 40 * MIB, STACK_NONE, 0);
     replayed = NULL;
-    expect_part(recording,
-                ", and the device had 90.0 MiB free: a limit refused it, such as torch.cuda.set_per_process_"
-                "memory_fraction() or tarn_device_limit_set() sets. 50.0 MiB were allocated. The recording "
-                "does not show how much was reserved, so it does not show whether the request would have fit "
-                "into what was free of it.\n");
+    expect_part(
+        recording,
+        ", and the device had 90.0 MiB free: a limit refused it, such as "
+        "torch.cuda.set_per_process_"
+        "memory_fraction() or tarn_device_limit_set() sets. 50.0 MiB were allocated. The recording "
+        "does not show how much was reserved, so it does not show whether the request would have "
+        "fit "
+        "into what was free of it.\n");
 }
 
 /* Who serves what failed is said where it was replayed on a device of that size. */
@@ -471,20 +504,25 @@ static void who_serves_what_failed(void **state)
     } cases[] = {
         {{.tried = 1, .native = {true}, .expandable = {true, MIB}, .tarn = {true, MIB}},
          "This is fragmentation. In a replay on a device of that size, expandable segments "
-         "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True) and tarn (python -m tarn.torch SCRIPT) serve it; "
+         "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True) and tarn (python -m tarn.torch "
+         "SCRIPT) serve it; "
          "PyTorch's "
          "default settings do not.\n"},
         {{.tried = 2, .native = {true}, .expandable = {true}, .tarn = {true, MIB}},
-         "tarn (python -m tarn.torch SCRIPT) serves all that failed; PyTorch's default settings and expandable "
+         "tarn (python -m tarn.torch SCRIPT) serves all that failed; PyTorch's default settings "
+         "and expandable "
          "segments do "
          "not.\n"},
         {{.tried = 1, .native = {true}, .expandable = {true}, .tarn = {true}},
          "PyTorch's default settings, expandable segments and tarn do not serve it.\n"},
-        {{.tried = 1, .native = {true}, .tarn = {true}}, "PyTorch's default settings and tarn do not serve it.\n"},
+        {{.tried = 1, .native = {true}, .tarn = {true}},
+         "PyTorch's default settings and tarn do not serve it.\n"},
         {{.tried = 1, .native = {true, MIB}, .expandable = {true, MIB}, .tarn = {true}},
-         "serve it; tarn does not. The recorded settings serve it there too, so the replay does not show what "
+         "serve it; tarn does not. The recorded settings serve it there too, so the replay does "
+         "not show what "
          "helps.\n"},
-        {{.native = {true, MIB}, .expandable = {true, MIB}, .tarn = {true, MIB}}, "What may join such holes: "},
+        {{.native = {true, MIB}, .expandable = {true, MIB}, .tarn = {true, MIB}},
+         "What may join such holes: "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct recording *recording = record();
@@ -496,22 +534,27 @@ static void who_serves_what_failed(void **state)
     replayed = NULL;
 }
 
-/* What was there before the recording began has its cause there, and the rest is said of the recording alone. */
+/* What was there before the recording began has its cause there, and the rest is said of the
+ * recording alone. */
 static void what_was_reserved_before(void **state)
 {
     (void)state;
     struct recording *recording = record();
-    struct snapshot_segment segment = {.address = UINT64_C(1) << 43, .total_size = 1000 * MIB, .block_count = 1};
-    struct snapshot_block block = {.address = UINT64_C(1) << 43, .size = 1000 * MIB, .state = SNAPSHOT_INACTIVE};
+    struct snapshot_segment segment = {
+        .address = UINT64_C(1) << 43, .total_size = 1000 * MIB, .block_count = 1};
+    struct snapshot_block block = {
+        .address = UINT64_C(1) << 43, .size = 1000 * MIB, .state = SNAPSHOT_INACTIVE};
     recording->snapshot.segments = &segment;
     recording->snapshot.blocks = &block;
     recording->snapshot.segment_count = recording->snapshot.block_count = 1;
     segments(recording, 9, 100 * MIB, false);
-    replayed = &(const struct advice_replay){.expandable = {true, 900 * MIB}, .tarn = {true, 880 * MIB}};
-    expect_advice(recording,
-                  "At the peak of reserved memory, 0.98 GiB of 1.86 GiB (52.6 %) are free, in 1 hole of at most 0.98 "
-                  "GiB. Most of it was reserved before the recording began, so the recording does not show why. "
-                  "Record from the start of the program.\n");
+    replayed =
+        &(const struct advice_replay){.expandable = {true, 900 * MIB}, .tarn = {true, 880 * MIB}};
+    expect_advice(recording, "At the peak of reserved memory, 0.98 GiB of 1.86 GiB (52.6 %) are "
+                             "free, in 1 hole of at most 0.98 "
+                             "GiB. Most of it was reserved before the recording began, so the "
+                             "recording does not show why. "
+                             "Record from the start of the program.\n");
     recording = record();
     segment.total_size = block.size = 100 * MIB;
     block.requested_size = block.size;
@@ -520,23 +563,28 @@ static void what_was_reserved_before(void **state)
     recording->snapshot.blocks = &block;
     recording->snapshot.segment_count = recording->snapshot.block_count = 1;
     segments(recording, 10, 88 * MIB, false);
-    expect_part(recording, "While it was recorded, the program never had more than 980 MiB allocated. A replay");
+    expect_part(
+        recording,
+        "While it was recorded, the program never had more than 980 MiB allocated. A replay");
     replayed = NULL;
 }
 
-/* A device with room enough did not refuse the request: a limit did. What rounding may ask for besides is no room. */
+/* A device with room enough did not refuse the request: a limit did. What rounding may ask for
+ * besides is no room. */
 static void out_of_a_limit(void **state)
 {
     (void)state;
     struct recording *recording = record();
     segments(recording, 10, 95 * MIB, false);
     put(recording, SNAPSHOT_OOM, 300 * MIB, 60 * MIB, STACK_WORK, TAG);
-    expect_advice(
-        recording,
-        "Memory ran out. The request that failed was for 60.0 MiB, by cache (work a.py:9), and the device had 300 MiB "
-        "free: a limit refused it, such as torch.cuda.set_per_process_memory_fraction() or tarn_device_limit_set() "
-        "sets. 50.0 MiB of the 0.98 GiB reserved were free; 950 MiB were in use, of which work a.py:9 has 950 MiB "
-        "(100 %).\n");
+    expect_advice(recording,
+                  "Memory ran out. The request that failed was for 60.0 MiB, by cache (work "
+                  "a.py:9), and the device had 300 MiB "
+                  "free: a limit refused it, such as torch.cuda.set_per_process_memory_fraction() "
+                  "or tarn_device_limit_set() "
+                  "sets. 50.0 MiB of the 0.98 GiB reserved were free; 950 MiB were in use, of "
+                  "which work a.py:9 has 950 MiB "
+                  "(100 %).\n");
     recording = record();
     segments(recording, 10, 95 * MIB, false);
     put(recording, SNAPSHOT_OOM, 61 * MIB, 60 * MIB, STACK_WORK, 0);
@@ -550,56 +598,68 @@ static void holes_beside_blocks_are_counted(void **state)
 {
     (void)state;
     struct recording *recording = record();
-    struct snapshot_segment segment_of_a_state[2] = {{.address = 4096, .total_size = 1000 * MIB, .block_count = 6},
-                                                     {.address = UINT64_C(1) << 40, .total_size = 70 * MIB}};
+    struct snapshot_segment segment_of_a_state[2] = {
+        {.address = 4096, .total_size = 1000 * MIB, .block_count = 6},
+        {.address = UINT64_C(1) << 40, .total_size = 70 * MIB}};
     struct snapshot_block blocks[6];
     const uint64_t sizes[6] = {100 * MIB, 50 * MIB, 100 * MIB, 300 * MIB, 400 * MIB, 50 * MIB};
     for (size_t i = 0, at = 4096; i < 6; at += sizes[i++])
-        blocks[i] = (struct snapshot_block){
-            .address = at, .size = sizes[i], .state = i % 2 ? SNAPSHOT_INACTIVE : SNAPSHOT_ACTIVE_ALLOCATED};
+        blocks[i] =
+            (struct snapshot_block){.address = at,
+                                    .size = sizes[i],
+                                    .state = i % 2 ? SNAPSHOT_INACTIVE : SNAPSHOT_ACTIVE_ALLOCATED};
     recording->snapshot.segments = segment_of_a_state;
     recording->snapshot.segment_count = 2;
     recording->snapshot.blocks = blocks;
     recording->snapshot.block_count = 6;
-    expect_part(recording,
-                "70.0 MiB (6.5 %) are in 1 segment without a block, and 400 MiB (37.4 %) are free in 3 holes "
-                "beside blocks, of at most 300 MiB.");
+    expect_part(recording, "70.0 MiB (6.5 %) are in 1 segment without a block, and 400 MiB (37.4 "
+                           "%) are free in 3 holes "
+                           "beside blocks, of at most 300 MiB.");
 }
 
 static void a_snapshot_of_a_state_has_no_trace(void **state)
 {
     (void)state;
     struct recording *recording = record();
-    struct snapshot_segment segment_of_a_state[2] = {{.address = 4096, .total_size = 1000 * MIB, .block_count = 2}};
+    struct snapshot_segment segment_of_a_state[2] = {
+        {.address = 4096, .total_size = 1000 * MIB, .block_count = 2}};
     struct snapshot_block blocks[] = {
-        {.address = 4096, .size = 400 * MIB, .requested_size = 400 * MIB, .state = SNAPSHOT_ACTIVE_ALLOCATED},
+        {.address = 4096,
+         .size = 400 * MIB,
+         .requested_size = 400 * MIB,
+         .state = SNAPSHOT_ACTIVE_ALLOCATED},
         {.address = 4096 + 400 * MIB, .size = 600 * MIB, .state = SNAPSHOT_INACTIVE},
         {.address = UINT64_C(1) << 40, .size = 100 * MIB, .state = SNAPSHOT_INACTIVE}};
     recording->snapshot.segments = segment_of_a_state;
     recording->snapshot.segment_count = 1;
     recording->snapshot.blocks = blocks;
     recording->snapshot.block_count = 2;
-    expect_advice(
-        recording,
-        "Of the 0.98 GiB reserved, 600 MiB (60.0 %) are free in 1 hole beside blocks, of at most 600 MiB. What may "
-        "join "
-        "such holes: expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or tarn (python -m "
-        "tarn.torch SCRIPT).\n");
+    expect_advice(recording,
+                  "Of the 0.98 GiB reserved, 600 MiB (60.0 %) are free in 1 hole beside blocks, of "
+                  "at most 600 MiB. What may "
+                  "join "
+                  "such holes: expandable segments "
+                  "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True), or tarn (python -m "
+                  "tarn.torch SCRIPT).\n");
     segment_of_a_state[1] = (struct snapshot_segment){
         .address = UINT64_C(1) << 40, .total_size = 100 * MIB, .first_block = 2, .block_count = 1};
     recording->snapshot.segment_count = 2;
     recording->snapshot.block_count = 3;
     expect_part(recording,
-                "Of the 1.07 GiB reserved, 100 MiB (9.1 %) are in 1 segment without a block, and 600 MiB (54.5 %) "
-                "are free in 1 hole beside blocks, of at most 600 MiB. Segments without a block return to the "
+                "Of the 1.07 GiB reserved, 100 MiB (9.1 %) are in 1 segment without a block, and "
+                "600 MiB (54.5 %) "
+                "are free in 1 hole beside blocks, of at most 600 MiB. Segments without a block "
+                "return to the "
                 "device with empty_cache(), or when memory runs short. What may join such holes: ");
     blocks[1].state = SNAPSHOT_ACTIVE_ALLOCATED; /* nothing is torn */
     segment_of_a_state[1].total_size = blocks[2].size = 500 * MIB;
     expect_advice(recording,
-                  "Of the 1.46 GiB reserved, 500 MiB (33.3 %) are in 1 segment without a block. Segments without a "
+                  "Of the 1.46 GiB reserved, 500 MiB (33.3 %) are in 1 segment without a block. "
+                  "Segments without a "
                   "block return to the device with empty_cache(), or when memory runs short.\n");
     recording->snapshot.tarn.there = true;
-    expect_part(recording, "return to the device with tarn_device_trim(), or when memory runs short.");
+    expect_part(recording,
+                "return to the device with tarn_device_trim(), or when memory runs short.");
     recording->snapshot.tarn.there = false;
     blocks[1].state = SNAPSHOT_INACTIVE;
     recording->snapshot.segment_count = 1;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The analysis of snapshots: one written by hand, of which every number is known; generated ones against what their generator
- * counted; and on all of them sums against a count that looks at each block and each byte. */
+/* The analysis of snapshots: one written by hand, of which every number is known; generated ones
+ * against what their generator counted; and on all of them sums against a count that looks at each
+ * block and each byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,8 +32,9 @@ static size_t text_starts[TEXTS + 1];
 
 static void make_texts(void)
 {
-    static const char *const texts[TEXTS] = {"",        "step/a",           "step/b", "other",  "inner",
-                                             "/a/b.py", "c10::Allocator()", "x.cpp",  "steps/a"};
+    static const char *const texts[TEXTS] = {"",       "step/a",  "step/b",           "other",
+                                             "inner",  "/a/b.py", "c10::Allocator()", "x.cpp",
+                                             "steps/a"};
     size_t at = 0;
     for (size_t i = 0; i < TEXTS; i++) {
         text_starts[i] = at;
@@ -53,7 +55,8 @@ static struct snapshot_stack stacks[] = {{0, 0}, {0, 0}, {1, 1}, {0, 1}};
         .action = SNAPSHOT_##action_, .address = ADDRESS + (at_)*KIB, .size = (size_), __VA_ARGS__ \
     }
 
-/* Two segments of 64 KiB were there; a third comes and goes. In KiB from ADDRESS: 0-64, 64-128, 256-320. */
+/* Two segments of 64 KiB were there; a third comes and goes. In KiB from ADDRESS: 0-64, 64-128,
+ * 256-320. */
 static struct snapshot_event events[] = {
     BLOCK(ALLOC, 0, 8 * KIB - 100, .tag = STEP_A, .stack = 2, .thread = 1, .time_us = 10),
     BLOCK(SEGMENT_ALLOC, 256, 64 * KIB, .time_us = 20),
@@ -61,23 +64,35 @@ static struct snapshot_event events[] = {
     BLOCK(FREE_REQUESTED, 0, 8 * KIB - 100, .time_us = 40), /* completes later */
     BLOCK(ALLOC, 16, 4 * KIB, .tag = OTHER, .time_us = 50),
     BLOCK(FREE_COMPLETED, 0, 8 * KIB - 100, .time_us = 60),
-    {.action = SNAPSHOT_OOM, .address = 5 * KIB, .size = 900 * KIB, .tag = STEPS, .stack = 1, .time_us = 70},
+    {.action = SNAPSHOT_OOM,
+     .address = 5 * KIB,
+     .size = 900 * KIB,
+     .tag = STEPS,
+     .stack = 1,
+     .time_us = 70},
     BLOCK(FREE_REQUESTED, 256, 64 * KIB, .time_us = 80),
     BLOCK(FREE_COMPLETED, 256, 64 * KIB, .time_us = 80),
     BLOCK(SEGMENT_FREE, 256, 64 * KIB, .time_us = 90),
     BLOCK(ALLOC, 128 - 32, 16 * KIB, .tag = STEPS, .time_us = 100),
-    BLOCK(SEGMENT_FREE, 512, 32 * KIB, .time_us = 110), /* was there before the trace, and is gone */
+    BLOCK(SEGMENT_FREE, 512, 32 * KIB, .time_us = 110), /* was there before the trace, and is
+                                                           gone */
 };
 static struct snapshot_block blocks[] = {
     {.address = ADDRESS, .size = 16 * KIB, .state = SNAPSHOT_INACTIVE},
-    {.address = ADDRESS + 16 * KIB, .size = 8 * KIB, .requested_size = 4 * KIB, .state = SNAPSHOT_ACTIVE_ALLOCATED},
+    {.address = ADDRESS + 16 * KIB,
+     .size = 8 * KIB,
+     .requested_size = 4 * KIB,
+     .state = SNAPSHOT_ACTIVE_ALLOCATED},
     {.address = ADDRESS + 24 * KIB, .size = 40 * KIB, .state = SNAPSHOT_INACTIVE},
     {.address = ADDRESS + 64 * KIB,
      .size = 32 * KIB,
      .requested_size = 31 * KIB,
      .state = SNAPSHOT_ACTIVE_ALLOCATED,
      .tag = STEP_B},
-    {.address = ADDRESS + 96 * KIB, .size = 16 * KIB, .requested_size = 16 * KIB, .state = SNAPSHOT_ACTIVE_ALLOCATED},
+    {.address = ADDRESS + 96 * KIB,
+     .size = 16 * KIB,
+     .requested_size = 16 * KIB,
+     .state = SNAPSHOT_ACTIVE_ALLOCATED},
     {.address = ADDRESS + 112 * KIB, .size = 16 * KIB, .state = SNAPSHOT_INACTIVE},
 };
 static struct snapshot_segment segments[] = {
@@ -119,7 +134,8 @@ static void every_moment(void **state)
     struct snapshot snapshot = by_hand();
     struct analysis analysis;
     assert_true(analysis_build(&snapshot, 0, &analysis));
-    /* In KiB except for the 100 bytes; the last two: free in all, and the largest hole. Two plain segments that touch do not join. */
+    /* In KiB except for the 100 bytes; the last two: free in all, and the largest hole. Two plain
+     * segments that touch do not join. */
     static const struct {
         uint64_t allocated, waiting, reserved, unused, largest;
         size_t blocks, waiting_blocks, ranges, holes;
@@ -147,15 +163,17 @@ static void every_moment(void **state)
     for (size_t i = 0; i < COUNT(wanted); i++) {
         struct analysis_state alone;
         if (states[i].allocated != wanted[i].allocated || states[i].waiting != wanted[i].waiting ||
-            states[i].reserved != wanted[i].reserved * KIB || states[i].unused != wanted[i].unused * KIB ||
-            states[i].largest_free != wanted[i].largest * KIB || states[i].blocks != wanted[i].blocks ||
-            states[i].waiting_blocks != wanted[i].waiting_blocks || states[i].ranges != wanted[i].ranges ||
-            states[i].holes != wanted[i].holes)
-            fail_msg("moment %zu: allocated %" PRIu64 ", waiting %" PRIu64 ", reserved %" PRIu64 ", free %" PRIu64
-                     ", largest %" PRIu64 " in %zu, %zu, %zu, %zu",
-                     i, states[i].allocated, states[i].waiting, states[i].reserved / KIB, states[i].unused / KIB,
-                     states[i].largest_free / KIB, states[i].blocks, states[i].waiting_blocks, states[i].ranges,
-                     states[i].holes);
+            states[i].reserved != wanted[i].reserved * KIB ||
+            states[i].unused != wanted[i].unused * KIB ||
+            states[i].largest_free != wanted[i].largest * KIB ||
+            states[i].blocks != wanted[i].blocks ||
+            states[i].waiting_blocks != wanted[i].waiting_blocks ||
+            states[i].ranges != wanted[i].ranges || states[i].holes != wanted[i].holes)
+            fail_msg("moment %zu: allocated %" PRIu64 ", waiting %" PRIu64 ", reserved %" PRIu64
+                     ", free %" PRIu64 ", largest %" PRIu64 " in %zu, %zu, %zu, %zu",
+                     i, states[i].allocated, states[i].waiting, states[i].reserved / KIB,
+                     states[i].unused / KIB, states[i].largest_free / KIB, states[i].blocks,
+                     states[i].waiting_blocks, states[i].ranges, states[i].holes);
         assert_true(analysis_states(&analysis, &moments[i], 1, &alone));
         assert_memory_equal(&alone, &states[i], sizeof alone);
     }
@@ -176,8 +194,8 @@ static void every_moment(void **state)
     for (size_t i = 0; i < count; i++)
         assert_int_equal(analysis.blocks[alive[i]].size, sizes[i]);
     const struct analysis_block *before = &analysis.blocks[alive[1]];
-    assert_true(before->begin == 0 && before->tag == STEP_B && before->stream == 1 && before->pool == 1 &&
-                before->freed == ANALYSIS_NEVER && before->room == 32 * KIB);
+    assert_true(before->begin == 0 && before->tag == STEP_B && before->stream == 1 &&
+                before->pool == 1 && before->freed == ANALYSIS_NEVER && before->room == 32 * KIB);
     assert_true(analysis.blocks[alive[2]].freed == 4 && analysis.blocks[alive[2]].end == 6 &&
                 analysis.blocks[alive[2]].thread == 1);
     free(alive);
@@ -185,8 +203,8 @@ static void every_moment(void **state)
     assert_null(analysis.blocks);
 }
 
-static void expect_group(const struct analysis *analysis, enum analysis_by by, uint32_t moment, size_t place,
-                         const char *name, uint64_t bytes, size_t groups)
+static void expect_group(const struct analysis *analysis, enum analysis_by by, uint32_t moment,
+                         size_t place, const char *name, uint64_t bytes, size_t groups)
 {
     size_t count;
     char label[100];
@@ -210,7 +228,8 @@ static void groups_and_labels(void **state)
     expect_group(&analysis, ANALYSIS_BY_TAG, 3, 0, "step/b", 95 * KIB, 2);
     expect_group(&analysis, ANALYSIS_BY_TAG, 3, 1, "step/a", 8 * KIB - 100, 2);
     expect_group(&analysis, ANALYSIS_BY_TOP, 3, 0, "step", 103 * KIB - 100, 1);
-    expect_group(&analysis, ANALYSIS_BY_TOP, 11, 1, "steps", 16 * KIB, 3); /* "steps/a" begins like "step/a" */
+    expect_group(&analysis, ANALYSIS_BY_TOP, 11, 1, "steps", 16 * KIB,
+                 3); /* "steps/a" begins like "step/a" */
     expect_group(&analysis, ANALYSIS_BY_SITE, 3, 0, "c10::Allocator  x.cpp", 64 * KIB, 3);
     expect_group(&analysis, ANALYSIS_BY_SITE, 3, 1, "from before the recording", 31 * KIB, 3);
     expect_group(&analysis, ANALYSIS_BY_SITE, 5, 2, "no stack", 4 * KIB, 3);
@@ -224,11 +243,12 @@ static void groups_and_labels(void **state)
     expect_group(&analysis, ANALYSIS_BY_THREAD, 3, 1, "thread 1 other", 8 * KIB - 100, 2);
 
     size_t count;
-    struct analysis_change *changes = analysis_diff(&analysis, 3, &analysis, 11, ANALYSIS_BY_TAG, &count);
+    struct analysis_change *changes =
+        analysis_diff(&analysis, 3, &analysis, 11, ANALYSIS_BY_TAG, &count);
     assert_int_equal(count, 4);
     assert_string_equal(changes[0].label, "step/b");
-    assert_true(changes[0].before == 95 * KIB && changes[0].after == 31 * KIB && changes[0].blocks_before == 2 &&
-                changes[0].blocks_after == 1);
+    assert_true(changes[0].before == 95 * KIB && changes[0].after == 31 * KIB &&
+                changes[0].blocks_before == 2 && changes[0].blocks_after == 1);
     assert_string_equal(changes[1].label, "steps/a");
     assert_true(changes[1].before == 0 && changes[1].after == 16 * KIB);
     assert_string_equal(changes[2].label, "step/a");
@@ -237,9 +257,10 @@ static void groups_and_labels(void **state)
     analysis_finish(&analysis);
 }
 
-/* The label of a block's call site, of a stack of functions with the outermost first, ending in NULL; "/" begins a library's, and what
- * follows an "@" is the file. */
-static void expect_site(const struct analysis_folding *folding, const char *const *functions, const char *wanted)
+/* The label of a block's call site, of a stack of functions with the outermost first, ending in
+ * NULL; "/" begins a library's, and what follows an "@" is the file. */
+static void expect_site(const struct analysis_folding *folding, const char *const *functions,
+                        const char *wanted)
 {
     enum { MOST = 8 };
     char bytes[512] = "";
@@ -253,11 +274,13 @@ static void expect_site(const struct analysis_folding *folding, const char *cons
         at += (size_t)snprintf(bytes + at, sizeof bytes - at, "%.*s", length, name) + 1;
         starts[texts++] = at;
         at += (size_t)snprintf(bytes + at, sizeof bytes - at, "%s",
-                               file                       ? file + 1
-                               : *functions[count] == '/' ? "/usr/lib/python3/site-packages/torch/x.py"
-                                                          : "/home/a.py") +
+                               file ? file + 1
+                               : *functions[count] == '/'
+                                   ? "/usr/lib/python3/site-packages/torch/x.py"
+                                   : "/home/a.py") +
               1;
-        list[count] = (struct snapshot_frame){(uint32_t)texts - 2, (uint32_t)texts - 1, (uint32_t)count + 1};
+        list[count] =
+            (struct snapshot_frame){(uint32_t)texts - 2, (uint32_t)texts - 1, (uint32_t)count + 1};
         tree[count + 1] = (struct snapshot_stack){(uint32_t)count, (uint32_t)count};
     }
     starts[texts] = at;
@@ -272,8 +295,9 @@ static void expect_site(const struct analysis_folding *folding, const char *cons
     struct analysis analysis = {.snapshot = &snapshot};
     char label[200];
     assert_true(analysis_fold(&analysis, folding));
-    assert_string_equal(analysis_label(&analysis, ANALYSIS_BY_SITE, analysis.sites[count], label, sizeof label),
-                        wanted);
+    assert_string_equal(
+        analysis_label(&analysis, ANALYSIS_BY_SITE, analysis.sites[count], label, sizeof label),
+        wanted);
     free(analysis.sites);
     free(analysis.paths);
 }
@@ -285,7 +309,8 @@ static void call_sites_are_folded(void **state)
     static const char *const plain[] = {"main", "serve", "/_call_impl", "keep", "/empty", NULL};
     expect_site(&folding, plain, "keep  a.py:4");
     folding.depth = 2;
-    expect_site(&folding, plain, "keep  a.py:4 < serve  a.py:2"); /* a caller is of the program, too */
+    /* A caller is of the program, too */
+    expect_site(&folding, plain, "keep  a.py:4 < serve  a.py:2");
     folding.depth = 9;
     expect_site(&folding, plain, "keep  a.py:4 < serve  a.py:2 < main  a.py:1");
 
@@ -294,8 +319,12 @@ static void call_sites_are_folded(void **state)
 
     folding.depth = 1; /* what only hands on what it allocates */
     static const char *const wrappers[] = {"keep", "xmalloc", NULL}, *const methods[] = {
-                                                                         "keep", "Buffer::allocate(long)", NULL};
-    static const char *const near[] = {"keep", "allocate_cache", NULL}, *const tail[] = {"keep", "device_alloc", NULL};
+                                                                         "keep",
+                                                                         "Buffer::allocate(long)",
+                                                                         NULL};
+    static const char *const near[] = {"keep", "allocate_cache", NULL}, *const tail[] = {
+                                                                            "keep", "device_alloc",
+                                                                            NULL};
     static const char *const alone[] = {"/run", "allocate", "/empty", NULL};
     expect_site(&folding, wrappers, "xmalloc  a.py:2"); /* one cannot know every name */
     expect_site(&folding, methods, "keep  a.py:1");
@@ -310,18 +339,20 @@ static void call_sites_are_folded(void **state)
     expect_site(&folding, plain, "keep  a.py:4");
 }
 
-/* PyTorch's files are found in a tree of its sources and where paths begin with its package; a program's folder may have its name. */
+/* PyTorch's files are found in a tree of its sources and where paths begin with its package; a
+ * program's folder may have its name. */
 static void files_of_pytorch(void **state)
 {
     (void)state;
     const struct analysis_folding folding = {.depth = 2};
-    static const char *const shortened[] = {"step@torch/model.py", "_call_impl@torch/nn/modules/module.py",
-                                            "linear@torch/functional.py", "__torch_function__@torch/utils/_device.py",
-                                            NULL};
+    static const char *const shortened[] = {
+        "step@torch/model.py", "_call_impl@torch/nn/modules/module.py",
+        "linear@torch/functional.py", "__torch_function__@torch/utils/_device.py", NULL};
     static const char *const sources[] = {"step@/home/me/torch/model.py",
                                           "forward@/src/pytorch/torch/nn/modules/linear.py",
                                           "wrap@/src/pytorch/torch/_dynamo/eval_frame.py", NULL};
-    static const char *const other[] = {"step@/home/me/a.py", "keep@/home/me/mytorch/nn/layer.py", NULL};
+    static const char *const other[] = {"step@/home/me/a.py", "keep@/home/me/mytorch/nn/layer.py",
+                                        NULL};
     expect_site(&folding, shortened, "step  model.py:1");
     expect_site(&folding, sources, "step  model.py:1");
     expect_site(&folding, other, "keep  layer.py:2 < step  a.py:1");
@@ -335,10 +366,18 @@ static void labels_are_cut_whole(void **state)
     size_t starts[] = {0, 1, sizeof bytes};
     struct snapshot snapshot = {.text_bytes = bytes, .text_starts = starts, .text_count = 2};
     struct analysis analysis = {.snapshot = &snapshot};
-    static const char *const wanted[] = {
-        NULL, "", "a", "a", "a\303\251", "a\303\251", "a\303\251", "a\303\251\342\202\254", "a\303\251\342\202\254z"};
+    static const char *const wanted[] = {NULL,
+                                         "",
+                                         "a",
+                                         "a",
+                                         "a\303\251",
+                                         "a\303\251",
+                                         "a\303\251",
+                                         "a\303\251\342\202\254",
+                                         "a\303\251\342\202\254z"};
     for (size_t size = 1; size < COUNT(wanted); size++)
-        assert_string_equal(analysis_label(&analysis, ANALYSIS_BY_TAG, 1, label, size), wanted[size]);
+        assert_string_equal(analysis_label(&analysis, ANALYSIS_BY_TAG, 1, label, size),
+                            wanted[size]);
 }
 
 static void spans(void **state)
@@ -408,15 +447,18 @@ static void expandable_parts(void **state)
     for (uint32_t i = 0; i < COUNT(wanted); i++) {
         struct analysis_state now;
         assert_true(analysis_states(&analysis, &i, 1, &now));
-        if (now.reserved != wanted[i].reserved * KIB || now.largest_free != wanted[i].largest * KIB ||
-            now.ranges != wanted[i].ranges || now.holes != wanted[i].holes)
-            fail_msg("moment %" PRIu32 ": reserved %" PRIu64 ", largest %" PRIu64 ", %zu ranges, %zu holes", i,
-                     now.reserved / KIB, now.largest_free / KIB, now.ranges, now.holes);
+        if (now.reserved != wanted[i].reserved * KIB ||
+            now.largest_free != wanted[i].largest * KIB || now.ranges != wanted[i].ranges ||
+            now.holes != wanted[i].holes)
+            fail_msg("moment %" PRIu32 ": reserved %" PRIu64 ", largest %" PRIu64
+                     ", %zu ranges, %zu holes",
+                     i, now.reserved / KIB, now.largest_free / KIB, now.ranges, now.holes);
     }
     analysis_finish(&analysis);
 }
 
-/* Free memory of two ranges that touch is one hole where they are expandable, of one stream and one pool; else two. */
+/* Free memory of two ranges that touch is one hole where they are expandable, of one stream and one
+ * pool; else two. */
 static void what_joins(void **state)
 {
     (void)state;
@@ -449,7 +491,8 @@ static void what_joins(void **state)
 /* --- generated and recorded ones --- */
 
 /* What a moment says, counted from each block and range. */
-static void check_moment(const struct analysis *analysis, uint32_t moment, const struct analysis_state *state)
+static void check_moment(const struct analysis *analysis, uint32_t moment,
+                         const struct analysis_state *state)
 {
     uint64_t allocated = 0, waiting = 0, reserved = 0;
     size_t living = 0, late = 0;
@@ -555,7 +598,8 @@ static void check_extremes(const struct analysis *analysis)
     assert_true(analysis_states(analysis, moments, count, states));
     for (size_t i = 0; i < count; i++) {
         const struct analysis_state *here = &states[i], *best = &states[fullest];
-        if (here->reserved > best->reserved || (here->reserved == best->reserved && here->allocated > best->allocated))
+        if (here->reserved > best->reserved ||
+            (here->reserved == best->reserved && here->allocated > best->allocated))
             fullest = i;
         emptiest = here->unused > states[emptiest].unused ? i : emptiest;
     }
@@ -583,8 +627,8 @@ static void generated(void **state)
     while (fgets(line, sizeof line, peaks)) {
         if (*line == '#')
             continue;
-        assert_int_equal(sscanf(line, "%63s %d %" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64, name, &device, &peak,
-                                &moment, &reserved_then, &peak_reserved),
+        assert_int_equal(sscanf(line, "%63s %d %" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64, name,
+                                &device, &peak, &moment, &reserved_then, &peak_reserved),
                          6);
         struct snapshot snapshot;
         struct snapshot_error error;
@@ -616,7 +660,8 @@ static void recorded(void **state)
     (void)state;
     const char *list = getenv("TARN_TRACES");
     char *folders = strdup(list ? list : "examples/traces"), *rest = NULL;
-    for (char *folder = strtok_r(folders, ":", &rest); folder; folder = strtok_r(NULL, ":", &rest)) {
+    for (char *folder = strtok_r(folders, ":", &rest); folder;
+         folder = strtok_r(NULL, ":", &rest)) {
         DIR *open = opendir(folder);
         for (struct dirent *entry; open && (entry = readdir(open));) {
             const char *end = strrchr(entry->d_name, '.');

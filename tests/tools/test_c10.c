@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The models of PyTorch's allocator: their rules one by one, and on real traces the recorded peak within 0.5 % with segments of
- * cudaMalloc, and with expandable segments what PyTorch reached with them where that is known. */
+/* The models of PyTorch's allocator: their rules one by one, and on real traces the recorded peak
+ * within 0.5 % with segments of cudaMalloc, and with expandable segments what PyTorch reached with
+ * them where that is known. */
 #include "replay/c10.h"
 
 #include <glob.h>
@@ -33,7 +34,8 @@ static int start(void **state)
     return 0;
 }
 
-static void add(enum snapshot_action action, uint64_t address, uint64_t size, uint32_t stream, uint32_t pool)
+static void add(enum snapshot_action action, uint64_t address, uint64_t size, uint32_t stream,
+                uint32_t pool)
 {
     assert_true(trace.event_count < sizeof events / sizeof *events);
     events[trace.event_count++] = (struct snapshot_event){.action = (uint8_t)action,
@@ -55,7 +57,8 @@ static void give(uint64_t address)
     add(SNAPSHOT_FREE_COMPLETED, address, 1, 0, 0);
 }
 
-/* Runs it with a policy on a device; the smallest one that would do is not larger than one that does. */
+/* Runs it with a policy on a device; the smallest one that would do is not larger than one that
+ * does. */
 static struct c10_result run_with(const struct c10_policy *policy, uint64_t memory)
 {
     struct snapshot snapshot = {.traces = &trace,
@@ -113,8 +116,13 @@ static void segments_have_pytorchs_sizes(void **state)
     static const struct {
         uint64_t request, segment;
     } cases[] = {
-        {1, 2 * MIB},         {MIB, 2 * MIB},           {MIB + 1, 20 * MIB},      {10 * MIB - 512, 20 * MIB},
-        {10 * MIB, 10 * MIB}, {10 * MIB + 1, 12 * MIB}, {12 * MIB + 1, 14 * MIB},
+        {1, 2 * MIB},
+        {MIB, 2 * MIB},
+        {MIB + 1, 20 * MIB},
+        {10 * MIB - 512, 20 * MIB},
+        {10 * MIB, 10 * MIB},
+        {10 * MIB + 1, 12 * MIB},
+        {12 * MIB + 1, 14 * MIB},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         start(NULL);
@@ -228,7 +236,8 @@ static void a_late_free_is_in_use_until_it_completes(void **state)
     assert_int_equal(calls(&result, C10_CALL_free), 1);
 }
 
-/* The program empties the cache: what is free goes, of the default pool, with either kind of segments, though memory is not short. */
+/* The program empties the cache: what is free goes, of the default pool, with either kind of
+ * segments, though memory is not short. */
 static void what_the_program_gives_back_goes(void **state)
 {
     (void)state;
@@ -259,7 +268,8 @@ static void what_the_program_gives_back_goes(void **state)
     assert_int_equal(result.cost[C10_CALL_free].bytes, 40 * MIB);
 }
 
-/* Whatever comes, the sets stay whole: at the end one allocation finds every byte that was freed. */
+/* Whatever comes, the sets stay whole: at the end one allocation finds every byte that was
+ * freed. */
 static void keep_the_segments_whole(bool expandable)
 {
     enum { SLOTS = 200, EVENTS = 60000 };
@@ -280,11 +290,15 @@ static void keep_the_segments_whole(bool expandable)
     }
     for (size_t slot = 0; slot < SLOTS; slot++)
         if (live[slot])
-            many[long_trace.event_count++] = (struct snapshot_event){
-                .action = SNAPSHOT_FREE_REQUESTED, .address = slot, .size = 1, .time_us = SNAPSHOT_NO_TIME};
-    /* Everything is free now: on a full device a request for all of it succeeds only if each segment is whole. */
-    many[long_trace.event_count++] =
-        (struct snapshot_event){.action = SNAPSHOT_ALLOC, .address = SLOTS, .size = WHOLE, .time_us = SNAPSHOT_NO_TIME};
+            many[long_trace.event_count++] =
+                (struct snapshot_event){.action = SNAPSHOT_FREE_REQUESTED,
+                                        .address = slot,
+                                        .size = 1,
+                                        .time_us = SNAPSHOT_NO_TIME};
+    /* Everything is free now: on a full device a request for all of it succeeds only if each
+     * segment is whole. */
+    many[long_trace.event_count++] = (struct snapshot_event){
+        .action = SNAPSHOT_ALLOC, .address = SLOTS, .size = WHOLE, .time_us = SNAPSHOT_NO_TIME};
     struct snapshot snapshot = {.traces = &long_trace,
                                 .trace_count = 1,
                                 .streams = streams,
@@ -296,9 +310,13 @@ static void keep_the_segments_whole(bool expandable)
     const struct c10_policy policy = c10_policy_default(expandable);
     assert_true(c10_run(&workload, &policy, WHOLE, &result));
     assert_int_equal(result.ooms, 0);
-    if (expandable) { /* the granules of the request are the only ones that are left, some of which were there already */
-        assert_int_equal(result.cost[C10_CALL_map].bytes - result.cost[C10_CALL_unmap].bytes, WHOLE);
-        assert_int_equal(result.cost[C10_CALL_create].bytes - result.cost[C10_CALL_release].bytes, WHOLE);
+    /* The granules of the request are the only ones that are left, some of which were there
+     * already */
+    if (expandable) {
+        assert_int_equal(result.cost[C10_CALL_map].bytes - result.cost[C10_CALL_unmap].bytes,
+                         WHOLE);
+        assert_int_equal(result.cost[C10_CALL_create].bytes - result.cost[C10_CALL_release].bytes,
+                         WHOLE);
     } else {
         assert_int_equal(calls(&result, C10_CALL_free), calls(&result, C10_CALL_alloc) - 1);
     }
@@ -313,7 +331,7 @@ static void random_operations_keep_the_segments_whole(void **state)
     keep_the_segments_whole(true);
 }
 
-/* --- expandable segments ------------------------------------------------------------------------------------------- */
+/* ---- expandable segments ---- */
 
 static void segments_expand_by_the_granule(void **state)
 {
@@ -401,20 +419,23 @@ static void expandable_segments_of_streams_and_pools_are_their_own(void **state)
     assert_int_equal(run_expandable(79 * MIB).ooms, 1);
 }
 
-/* --- settings ------------------------------------------------------------------------------------------------------ */
+/* ---- settings ---- */
 
 static void settings_are_read_as_pytorch_writes_them(void **state)
 {
     (void)state;
     struct c10_policy policy = c10_policy_default(false);
     char error[256];
-    assert_true(c10_policy_parse("expandable_segments:True,max_split_size_mb:64,max_non_split_rounding_mb:32,"
-                                 "garbage_collection_threshold:0.75,pinned_num_register_threads:8,"
-                                 "roundup_power2_divisions:[2:4,8:16,>:2]",
-                                 &policy, error, sizeof error));
-    assert_true(policy.expandable && policy.max_split == 64 * MIB && policy.max_non_split_rounding == 32 * MIB);
+    assert_true(c10_policy_parse(
+        "expandable_segments:True,max_split_size_mb:64,max_non_split_rounding_mb:32,"
+        "garbage_collection_threshold:0.75,pinned_num_register_threads:8,"
+        "roundup_power2_divisions:[2:4,8:16,>:2]",
+        &policy, error, sizeof error));
+    assert_true(policy.expandable && policy.max_split == 64 * MIB &&
+                policy.max_non_split_rounding == 32 * MIB);
     assert_true(policy.collect_above > 0.7499 && policy.collect_above < 0.7501);
-    static const uint32_t divisions[C10_DIVISIONS] = {4, 4, 0, 16, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+    static const uint32_t divisions[C10_DIVISIONS] = {4, 4, 0, 16, 2, 2, 2, 2,
+                                                      2, 2, 2, 2,  2, 2, 2, 2};
     assert_memory_equal(policy.divisions, divisions, sizeof divisions);
     static const char *const wrong[] = {"nonsense:1",
                                         "max_split_size_mb",
@@ -443,8 +464,10 @@ static void sizes_are_rounded_to_parts_of_powers_of_two(void **state)
     (void)state;
     take(1, 33 * MIB); /* 40 of 32, 40, 48, 56 */
     assert_int_equal(run_conf("roundup_power2_divisions:4", GIB).peak_reserved, 40 * MIB);
-    assert_int_equal(run_conf("roundup_power2_divisions:[16:2,32:8,>:4]", GIB).peak_reserved, 36 * MIB);
-    assert_int_equal(run_conf("roundup_power2_divisions:[16:2,64:8]", GIB).peak_reserved, 34 * MIB); /* none at 32 */
+    assert_int_equal(run_conf("roundup_power2_divisions:[16:2,32:8,>:4]", GIB).peak_reserved,
+                     36 * MIB);
+    /* None at 32 */
+    assert_int_equal(run_conf("roundup_power2_divisions:[16:2,64:8]", GIB).peak_reserved, 34 * MIB);
     start(NULL);
     take(1, 32 * MIB);
     assert_int_equal(run_conf("roundup_power2_divisions:1", GIB).peak_reserved, 32 * MIB);
@@ -466,7 +489,9 @@ static void oversize_segments_are_not_cut(void **state)
     give(1);
     take(2, 80 * MIB); /* 20 MiB less are too many */
     assert_int_equal(run_conf("max_split_size_mb:64", GIB).peak_reserved, 180 * MIB);
-    assert_int_equal(run_conf("max_split_size_mb:64,max_non_split_rounding_mb:40", GIB).peak_reserved, 100 * MIB);
+    assert_int_equal(
+        run_conf("max_split_size_mb:64,max_non_split_rounding_mb:40", GIB).peak_reserved,
+        100 * MIB);
 
     /* Memory is short: the smallest that does goes, or else the largest ones. */
     result = run_conf("max_split_size_mb:64", 150 * MIB);
@@ -509,17 +534,19 @@ static void old_segments_are_collected_above_the_threshold(void **state)
     assert_int_equal(result.retries, 0);
 }
 
-/* --- recordings ---------------------------------------------------------------------------------------------------- */
+/* ---- recordings ---- */
 
-/* What an independent model of both policies gives, over peak requested; with expandable segments what was reserved is also what
- * PyTorch 2.11 reached on an H200, for those that were recorded there. The smallest devices were searched less finely. */
+/* What an independent model of both policies gives, over peak requested; with expandable segments
+ * what was reserved is also what PyTorch 2.11 reached on an H200, for those that were recorded
+ * there. The smallest devices were searched less finely. */
 static const struct figures {
     const char *name;
     double native_reserved, native_least, expandable_reserved, expandable_least;
 } figures[] = {
     {"finetune-cold-start", 1.1049, 1.0746, 1.0068, 1.0061},
     {"h200-gpt_varlen", 1.5047, 1.1972, 1.0476, 1.0082},
-    {"h200-graphs", 1.1822, 0, 1.0171, 0}, /* which that model does not know: recorded on the H200 */
+    {"h200-graphs", 1.1822, 0, 1.0171, 0}, /* which that model does not know: recorded on the
+                                              H200 */
     {"h200-serve", 2.3919, 1.2936, 1.0360, 1.0032},
     {"h200-streams", 1.8067, 1.1828, 1.1169, 1.0059},
     {"lm-2.7b-ctx128-forward-bf16", 1.0156, 1.0156, 1.0032, 1.0032},
@@ -531,22 +558,26 @@ static const struct figures {
 #define RESERVED_OFF 0.0001
 #define LEAST_OFF 0.0035
 
-static void check_fit(const struct workload *workload, const struct c10_policy *policy, double ratio, bool expected)
+static void check_fit(const struct workload *workload, const struct c10_policy *policy,
+                      double ratio, bool expected)
 {
     bool fits;
-    assert_true(c10_fits(workload, policy, (uint64_t)(ratio * (double)workload->peak_requested), &fits));
+    assert_true(
+        c10_fits(workload, policy, (uint64_t)(ratio * (double)workload->peak_requested), &fits));
     if (fits != expected)
         fail_msg("a device of %.4f times what is requested: fits is %d", ratio, fits);
 }
 
-static void check_policy(const struct workload *workload, bool expandable, double reserved, double least)
+static void check_policy(const struct workload *workload, bool expandable, double reserved,
+                         double least)
 {
     const struct c10_policy policy = c10_policy_default(expandable);
     struct c10_result result;
     assert_true(c10_run(workload, &policy, UINT64_MAX, &result));
     double ratio = (double)result.peak_reserved / (double)workload->peak_requested;
     if (fabs(ratio - reserved) > RESERVED_OFF)
-        fail_msg("%s: reserved %.4f, not %.4f", expandable ? "expandable" : "native", ratio, reserved);
+        fail_msg("%s: reserved %.4f, not %.4f", expandable ? "expandable" : "native", ratio,
+                 reserved);
     if (least == 0)
         return;
     check_fit(workload, &policy, least + LEAST_OFF, true);
@@ -604,7 +635,8 @@ static void recorded_peaks_are_reproduced(void **state)
         for (int i = 0; i < 2; i++) {
             char *pattern;
             glob_t found;
-            int length = i ? asprintf(&pattern, "%s/*.pickle.zst", folder) : asprintf(&pattern, "%s/*.pickle", folder);
+            int length = i ? asprintf(&pattern, "%s/*.pickle.zst", folder)
+                           : asprintf(&pattern, "%s/*.pickle", folder);
             assert_true(length > 0);
             if (glob(pattern, 0, NULL, &found) == 0) {
                 for (size_t j = 0; j < found.gl_pathc; j++)
@@ -619,7 +651,8 @@ static void recorded_peaks_are_reproduced(void **state)
         skip();
 }
 
-/* What failed in the recording is tried: it may be served, fail again, and goes back at once. Cached memory makes room for it first. */
+/* What failed in the recording is tried: it may be served, fail again, and goes back at once.
+ * Cached memory makes room for it first. */
 static void what_failed_is_tried(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Categories, held to recordings whose tags are the truth: tests/tools/recordings/README.md. The tags are taken away before anything is
- * told from them. */
+/* Categories, held to recordings whose tags are the truth: tests/tools/recordings/README.md. The
+ * tags are taken away before anything is told from them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,9 @@ static double right_at(uint32_t moment, const uint32_t *tags)
             continue;
         all += block->size;
         right +=
-            strcmp(snapshot_text(&snapshot, tags[i]), category_name(analysis.categories[i])) == 0 ? block->size : 0;
+            strcmp(snapshot_text(&snapshot, tags[i]), category_name(analysis.categories[i])) == 0
+                ? block->size
+                : 0;
     }
     return all ? 100 * (double)right / (double)all : 100;
 }
@@ -67,8 +69,9 @@ static double right_at(uint32_t moment, const uint32_t *tags)
 static void what_the_tags_say(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-adamw",    "gpt-amp",      "gpt-check", "gpt-generate", "cnn-sgd",
-                                        "gpt-adapters", "lstm-rmsprop", "unet-ema",  "gpt-serve"};
+    static const char *const names[] = {"gpt-adamw",    "gpt-amp",  "gpt-check",
+                                        "gpt-generate", "cnn-sgd",  "gpt-adapters",
+                                        "lstm-rmsprop", "unet-ema", "gpt-serve"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         open_recording(names[i]);
         uint32_t *tags = calloc(analysis.block_count + 1, sizeof *tags);
@@ -80,8 +83,8 @@ static void what_the_tags_say(void **state)
         double at_peak = right_at(analysis.peak, tags), sum = 0;
         for (uint32_t j = 1; j <= 20; j++)
             sum += right_at((uint32_t)((uint64_t)analysis.event_count * j / 20), tags);
-        print_message("%s: %.1f %% of the bytes at the peak are right, %.1f %% over time\n", names[i], at_peak,
-                      sum / 20);
+        print_message("%s: %.1f %% of the bytes at the peak are right, %.1f %% over time\n",
+                      names[i], at_peak, sum / 20);
         assert_true(at_peak >= 95);
         assert_true(sum / 20 >= 90);
         free(tags);
@@ -93,7 +96,8 @@ static void what_the_tags_say(void **state)
 static bool of_engine(uint32_t stack)
 {
     for (; stack; stack = snapshot.stacks[stack].caller)
-        if (strstr(snapshot_text(&snapshot, snapshot.frames[snapshot.stacks[stack].frame].name), "autograd::Engine::"))
+        if (strstr(snapshot_text(&snapshot, snapshot.frames[snapshot.stacks[stack].frame].name),
+                   "autograd::Engine::"))
             return true;
     return false;
 }
@@ -115,7 +119,8 @@ static void stacks_of_python_alone(void **state)
     for (size_t i = 0; i < analysis.block_count; i++) {
         const struct analysis_block *block = &analysis.blocks[i];
         const char *truth = snapshot_text(&snapshot, block->tag);
-        if (!analysis_lives(block, analysis.peak) || strcmp(truth, "workspaces") == 0) /* those only C++ tells */
+        /* Those only C++ tells */
+        if (!analysis_lives(block, analysis.peak) || strcmp(truth, "workspaces") == 0)
             continue;
         all += block->size;
         right += strcmp(truth, category_name(analysis.categories[i])) == 0 ? block->size : 0;
@@ -142,15 +147,24 @@ static void forward_alone(void **state)
         if (strcmp(snapshot_text(&snapshot, analysis.blocks[i].tag), "activations") == 0 &&
             analysis_lives(&analysis.blocks[i], analysis.event_count)) {
             kept += analysis.blocks[i].size;
-            activations += analysis.categories[i] == CATEGORY_ACTIVATIONS ? analysis.blocks[i].size : 0;
+            activations +=
+                analysis.categories[i] == CATEGORY_ACTIVATIONS ? analysis.blocks[i].size : 0;
         }
-    assert_true(kept && activations >= kept / 10 * 6); /* what a site keeps once or twice cannot be told */
+    assert_true(kept && activations >= kept / 10 * 6); /* what a site keeps once or twice cannot be
+                                                          told */
     close_recording();
 }
 
 /* --- by hand --- */
 
-enum { NOWHERE, FORWARD, BACKWARD, OPTIMIZER, AGAIN }; /* stacks; AGAIN: a forward pass within a backward pass */
+enum {
+    NOWHERE,
+    FORWARD,
+    BACKWARD,
+    OPTIMIZER,
+    AGAIN
+}; /* stacks; AGAIN: a forward pass within a
+      backward pass */
 
 struct step {
     char what; /* '+' or '-' */
@@ -161,11 +175,12 @@ struct step {
 
 static const char *wanted_advice; /* the first sentence; NULL: any */
 
-/* Builds an analysis of these steps, and compares. Blocks that are freed without having been allocated were there
- * before. */
+/* Builds an analysis of these steps, and compares. Blocks that are freed without having been
+ * allocated were there before. */
 static void expect_steps(const struct step *steps, size_t count, const char *before)
 {
-    static char bytes[] = "\0forward\0/srv/m.py\0torch::autograd::Engine::run\0engine.cpp\0step\0/srv/optim/a.py";
+    static char bytes[] =
+        "\0forward\0/srv/m.py\0torch::autograd::Engine::run\0engine.cpp\0step\0/srv/optim/a.py";
     static size_t starts[] = {0, 1, 9, 19, 48, 59, 64, sizeof bytes};
     static struct snapshot_frame frames[] = {{1, 2, 1}, {3, 4, 1}, {5, 6, 1}};
     static struct snapshot_stack stacks[] = {{0, 0}, {0, 0}, {0, 1}, {0, 2}, {BACKWARD, 0}};
@@ -203,8 +218,10 @@ static void expect_steps(const struct step *steps, size_t count, const char *bef
     for (; at < analysis.block_count && !analysis.blocks[at].begin; at++)
         assert_string_equal(category_name(analysis.categories[at]), before);
     for (size_t i = 0; i < count; i++)
-        if (steps[i].what == '+' && strcmp(steps[i].category, category_name(analysis.categories[at++])) != 0)
-            fail_msg("step %zu is %s, not %s", i, category_name(analysis.categories[at - 1]), steps[i].category);
+        if (steps[i].what == '+' &&
+            strcmp(steps[i].category, category_name(analysis.categories[at++])) != 0)
+            fail_msg("step %zu is %s, not %s", i, category_name(analysis.categories[at - 1]),
+                     steps[i].category);
     struct advice_list list;
     assert_true(!wanted_advice || (advice_make(&analysis, NULL, &list) && list.count));
     if (wanted_advice)
@@ -230,43 +247,50 @@ static void small_programs(void **state)
 {
     (void)state;
     /* What a forward pass keeps for good is a cache, what a backward pass meets an activation. */
-    EXPECT_STEPS("", TAKE(9, NOWHERE, "weights", 1), TAKE(0, FORWARD, "caches", 1), TAKE(1, FORWARD, "activations", 1),
-                 TAKE(2, FORWARD, "temporaries", 1), GIVE(2), TAKE(3, BACKWARD, "gradients", 1), GIVE(1),
-                 TAKE(4, BACKWARD, "temporaries", 1), GIVE(4), TAKE(5, BACKWARD, "gradients", 1),
-                 TAKE(6, FORWARD, "activations", 1), TAKE(4, BACKWARD, "temporaries", 1), GIVE(4),
-                 TAKE(7, BACKWARD, "gradients", 1), GIVE(6), TAKE(6, FORWARD, "temporaries", 1), GIVE(6));
+    EXPECT_STEPS("", TAKE(9, NOWHERE, "weights", 1), TAKE(0, FORWARD, "caches", 1),
+                 TAKE(1, FORWARD, "activations", 1), TAKE(2, FORWARD, "temporaries", 1), GIVE(2),
+                 TAKE(3, BACKWARD, "gradients", 1), GIVE(1), TAKE(4, BACKWARD, "temporaries", 1),
+                 GIVE(4), TAKE(5, BACKWARD, "gradients", 1), TAKE(6, FORWARD, "activations", 1),
+                 TAKE(4, BACKWARD, "temporaries", 1), GIVE(4), TAKE(7, BACKWARD, "gradients", 1),
+                 GIVE(6), TAKE(6, FORWARD, "temporaries", 1), GIVE(6));
     /* Memory runs out within a backward pass: what is there and no weight's size is no gradient. */
     EXPECT_STEPS("", TAKE(9, NOWHERE, "weights", 1), TAKE(1, BACKWARD, "gradients", 1),
                  TAKE(2, BACKWARD, "temporaries", 3));
     /* State that each step makes anew, of before the recording too. */
     EXPECT_STEPS("optimizer", TAKE(9, NOWHERE, "weights", 1), TAKE(1, FORWARD, "activations", 1),
-                 TAKE(2, BACKWARD, "gradients", 1), GIVE(1), TAKE(3, OPTIMIZER, "optimizer", 1), GIVE(0),
-                 TAKE(4, OPTIMIZER, "temporaries", 1), GIVE(4), TAKE(1, FORWARD, "activations", 1),
-                 TAKE(5, BACKWARD, "gradients", 1), GIVE(1), TAKE(6, OPTIMIZER, "optimizer", 1), GIVE(3),
-                 TAKE(7, OPTIMIZER, "optimizer", 1));
-    /* What is computed of the forward pass again: kept for the backward pass that follows, or for the next line. */
+                 TAKE(2, BACKWARD, "gradients", 1), GIVE(1), TAKE(3, OPTIMIZER, "optimizer", 1),
+                 GIVE(0), TAKE(4, OPTIMIZER, "temporaries", 1), GIVE(4),
+                 TAKE(1, FORWARD, "activations", 1), TAKE(5, BACKWARD, "gradients", 1), GIVE(1),
+                 TAKE(6, OPTIMIZER, "optimizer", 1), GIVE(3), TAKE(7, OPTIMIZER, "optimizer", 1));
+    /* What is computed of the forward pass again: kept for the backward pass that follows, or for
+     * the next line. */
     EXPECT_STEPS("", TAKE(9, NOWHERE, "weights", 1), TAKE(1, BACKWARD, "gradients", 1),
-                 TAKE(2, AGAIN, "activations", 1), TAKE(3, AGAIN, "temporaries", 1), TAKE(4, AGAIN, "activations", 1),
-                 GIVE(3), TAKE(5, BACKWARD, "gradients", 1), GIVE(2), GIVE(4), TAKE(6, BACKWARD, "gradients", 1));
+                 TAKE(2, AGAIN, "activations", 1), TAKE(3, AGAIN, "temporaries", 1),
+                 TAKE(4, AGAIN, "activations", 1), GIVE(3), TAKE(5, BACKWARD, "gradients", 1),
+                 GIVE(2), GIVE(4), TAKE(6, BACKWARD, "gradients", 1));
 }
 
 /* The reader's rules come first, the nearest frame's before those of its callers. */
 static void rules_of_the_reader(void **state)
 {
     (void)state;
-    static const struct category_rule rules[] = {{CATEGORY_CACHES, "layer_norm"}, {CATEGORY_WEIGHTS, "train.py"}};
+    static const struct category_rule rules[] = {{CATEGORY_CACHES, "layer_norm"},
+                                                 {CATEGORY_WEIGHTS, "train.py"}};
     open_recording("gpt-adamw");
     assert_int_equal(bytes_of(CATEGORY_CACHES, analysis.peak), 0);
     assert_true(categories_make(&analysis, rules, 2));
-    uint64_t weights = bytes_of(CATEGORY_WEIGHTS, analysis.peak), caches = bytes_of(CATEGORY_CACHES, analysis.peak);
+    uint64_t weights = bytes_of(CATEGORY_WEIGHTS, analysis.peak),
+             caches = bytes_of(CATEGORY_CACHES, analysis.peak);
     assert_true(caches > 0 && weights > caches);
-    assert_int_equal(bytes_of(CATEGORY_ACTIVATIONS, analysis.peak), 0); /* all of them are of train.py */
+    /* All of them are of train.py */
+    assert_int_equal(bytes_of(CATEGORY_ACTIVATIONS, analysis.peak), 0);
     assert_true(categories_make(&analysis, NULL, 0));
     assert_int_equal(bytes_of(CATEGORY_CACHES, analysis.peak), 0);
     close_recording();
 }
 
-/* A recording that begins in the middle of training does not show what is state and what are weights, and does not guess. */
+/* A recording that begins in the middle of training does not show what is state and what are
+ * weights, and does not guess. */
 static void from_the_middle(void **state)
 {
     (void)state;
@@ -282,11 +306,13 @@ static void from_the_middle(void **state)
     trace->event_count -= half;
     assert_true(analysis_build(&snapshot, 0, &analysis));
     assert_int_equal(bytes_of(CATEGORY_WEIGHTS, 0), 0);
-    assert_int_equal(bytes_of(CATEGORY_BEFORE, analysis.event_count) >> 20, (weights + made + workspaces) >> 20);
+    assert_int_equal(bytes_of(CATEGORY_BEFORE, analysis.event_count) >> 20,
+                     (weights + made + workspaces) >> 20);
     close_recording();
 }
 
-/* Without stacks that tell of PyTorch nothing is known, whatever the functions of another program are called. */
+/* Without stacks that tell of PyTorch nothing is known, whatever the functions of another program
+ * are called. */
 static void of_other_programs(void **state)
 {
     (void)state;
@@ -304,7 +330,8 @@ static void of_other_programs(void **state)
     snapshot.text_starts = starts;
     snapshot.text_count = 5;
     for (size_t i = 0; i < snapshot.frame_count; i++)
-        snapshot.frames[i] = i % 2 ? (struct snapshot_frame){1, 2, 7} : (struct snapshot_frame){3, 4, 9};
+        snapshot.frames[i] =
+            i % 2 ? (struct snapshot_frame){1, 2, 7} : (struct snapshot_frame){3, 4, 9};
     assert_true(categories_make(&analysis, NULL, 0));
     for (size_t i = 0; i < analysis.block_count; i++)
         assert_int_equal(analysis.categories[i], CATEGORY_UNKNOWN);
@@ -324,10 +351,11 @@ static void advice(void **state)
     while (at < list.count && list.items[at].kind != ADVICE_OPTIMIZER)
         at++;
     assert_true(at < list.count);
-    assert_string_equal(
-        list.items[at].text,
-        "The optimizer's state has 418 MiB: 40 % of the peak, and 2.0 times the weights (209 MiB). An optimizer with "
-        "8-bit or factored state needs less; so does state that is sharded over devices or kept on the host.");
+    assert_string_equal(list.items[at].text,
+                        "The optimizer's state has 418 MiB: 40 % of the peak, and 2.0 times the "
+                        "weights (209 MiB). An optimizer with "
+                        "8-bit or factored state needs less; so does state that is sharded over "
+                        "devices or kept on the host.");
     close_recording();
     open_recording("gpt-adamw");
     assert_true(advice_make(&analysis, NULL, &list));
@@ -336,27 +364,29 @@ static void advice(void **state)
     close_recording();
 }
 
-#define NEEDS_LESS                                                                                                  \
-    " An optimizer with 8-bit or factored state needs less; so does state that is sharded over devices or kept on " \
-    "the "                                                                                                          \
+#define NEEDS_LESS                                                                               \
+    " An optimizer with 8-bit or factored state needs less; so does state that is sharded over " \
+    "devices or kept on "                                                                        \
+    "the "                                                                                       \
     "host."
 
-/* Where each step frees what the one before has made, and makes as much again, that may be the weights too. */
+/* Where each step frees what the one before has made, and makes as much again, that may be the
+ * weights too. */
 static void advice_on_what_is_made_anew(void **state)
 {
     (void)state;
-    wanted_advice =
-        "The optimizer's state has 102 MiB: 63 % of the peak, and 1.7 times the weights (60.0 MiB)." NEEDS_LESS;
+    wanted_advice = "The optimizer's state has 102 MiB: 63 % of the peak, and 1.7 times the "
+                    "weights (60.0 MiB)." NEEDS_LESS;
     EXPECT_STEPS("", TAKE(9, NOWHERE, "weights", 60), TAKE(3, OPTIMIZER, "optimizer", 50),
                  TAKE(4, OPTIMIZER, "optimizer", 50), TAKE(5, OPTIMIZER, "optimizer", 2));
-    wanted_advice =
-        "What the optimizer makes anew in each step has 106 MiB, 64 % of the peak: its state, and perhaps the "
-        "weights, if it replaces them." NEEDS_LESS;
+    wanted_advice = "What the optimizer makes anew in each step has 106 MiB, 64 % of the peak: its "
+                    "state, and perhaps the "
+                    "weights, if it replaces them." NEEDS_LESS;
     EXPECT_STEPS("temporaries", TAKE(3, OPTIMIZER, "optimizer", 50), {'-', 0, NOWHERE, NULL, 20},
-                 TAKE(4, OPTIMIZER, "optimizer", 50), {'-', 1, NOWHERE, NULL, 20}, TAKE(5, OPTIMIZER, "optimizer", 2),
-                 TAKE(9, NOWHERE, "weights", 60), TAKE(10, OPTIMIZER, "optimizer", 1),
-                 TAKE(11, OPTIMIZER, "optimizer", 1), TAKE(12, OPTIMIZER, "optimizer", 1),
-                 TAKE(13, OPTIMIZER, "optimizer", 1));
+                 TAKE(4, OPTIMIZER, "optimizer", 50), {'-', 1, NOWHERE, NULL, 20},
+                 TAKE(5, OPTIMIZER, "optimizer", 2), TAKE(9, NOWHERE, "weights", 60),
+                 TAKE(10, OPTIMIZER, "optimizer", 1), TAKE(11, OPTIMIZER, "optimizer", 1),
+                 TAKE(12, OPTIMIZER, "optimizer", 1), TAKE(13, OPTIMIZER, "optimizer", 1));
     wanted_advice = NULL;
 }
 

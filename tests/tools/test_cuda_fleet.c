@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* All processes of a machine: real ones, on four simulated devices of CUDA's, of which two processes have the same one, two have the same
- * name, and one is killed. What each has of each device, what NVML says beside it, and that no two lines of their metrics are the same. */
+/* All processes of a machine: real ones, on four simulated devices of CUDA's, of which two
+ * processes have the same one, two have the same name, and one is killed. What each has of each
+ * device, what NVML says beside it, and that no two lines of their metrics are the same. */
 #include "metrics/machine.h"
 #include "report/page_test.h"
 #include "top/fleet.h"
@@ -37,7 +38,8 @@ static struct {
 static void be(int which, int ready, int end)
 {
     char letter = 0;
-    tarn_live_options options = {.size = sizeof options, .name = wanted[which].name, .interval_ms = 10};
+    tarn_live_options options = {
+        .size = sizeof options, .name = wanted[which].name, .interval_ms = 10};
     if (wanted[which].rank)
         CHECK(setenv("RANK", wanted[which].rank, 1) == 0);
     CHECK(setenv("TARN_DRIVER", "cuda", 1) == 0);
@@ -86,14 +88,15 @@ static const struct fleet_share *share_of(const struct fleet *fleet, int which, 
 {
     for (size_t i = 0; i < fleet->share_count; i++) {
         const struct fleet_share *share = &fleet->shares[i];
-        if (fleet->list->entries[share->entry].head.pid == (uint64_t)running[which].process && share->of &&
-            share->of->number == device)
+        if (fleet->list->entries[share->entry].head.pid == (uint64_t)running[which].process &&
+            share->of && share->of->number == device)
             return share;
     }
     return NULL;
 }
 
-static void make(struct top_list *list, struct fleet *fleet, const struct fleet *before, enum fleet_order order)
+static void make(struct top_list *list, struct fleet *fleet, const struct fleet *before,
+                 enum fleet_order order)
 {
     CHECK(top_list_make(directory, 0, list) && fleet_make(list, before, order, fleet));
 }
@@ -114,7 +117,8 @@ static void each_process_has_its_share_of_each_device(void **state)
     for (int i = 0; i < PROCESSES; i++)
         for (int j = 0; j < 2 && wanted[i].devices[j] >= 0; j++) {
             const struct fleet_share *share = share_of(&fleet, i, wanted[i].devices[j]);
-            CHECK(share && share->allocated == wanted[i].bytes && share->reserved >= share->allocated);
+            CHECK(share && share->allocated == wanted[i].bytes &&
+                  share->reserved >= share->allocated);
             CHECK(share->samples == 1 && share->history[0] == share->reserved && share->rate < 0);
             CHECK(fleet_part(&fleet, share) > 0 && fleet_part(&fleet, share) <= 1);
         }
@@ -164,7 +168,8 @@ static void what_is_beside_tarn_is_told_from_what_others_have(void **state)
     CHECK(device->monitored && device->total == 2048 * MIB && device->used == 700 * MIB);
     CHECK(device->rest == 500 * MIB - share->reserved);
     share = share_of(&fleet, 1, 1);
-    CHECK(share && fleet.devices[share->device].rest == SURVEY_UNKNOWN); /* NVML does not name those processes */
+    /* NVML does not name those processes */
+    CHECK(share && fleet.devices[share->device].rest == SURVEY_UNKNOWN);
     struct top_frame frame = {0};
     struct top_look look = {.device = -1};
     fleet_frame(&frame, &fleet, &look);
@@ -202,10 +207,12 @@ static void every_line_is_a_series_of_its_own(void **state)
     CHECK(families > 40 && count > 100);
     char label[256];
     snprintf(label, sizeof label,
-             "tarn_reserved_peak_bytes{process=\"trainer\",pid=\"%ld\",rank=\"1\",device=\"1\",UUID=\"GPU-7461726e-",
+             "tarn_reserved_peak_bytes{process=\"trainer\",pid=\"%ld\",rank=\"1\",device=\"1\","
+             "UUID=\"GPU-7461726e-",
              (long)running[1].process);
     CHECK(strstr(text.text, label));
-    CHECK(strstr(text.text, "pci_bus_id=\"0000:03:00.0\"") && strstr(text.text, "tarn_exporter_processes 3\n"));
+    CHECK(strstr(text.text, "pci_bus_id=\"0000:03:00.0\"") &&
+          strstr(text.text, "tarn_exporter_processes 3\n"));
     CHECK(strstr(text.text, "hw_gpu_memory_usage_bytes{hw_id=\"GPU-7461726e-"));
     free(lines);
     free(copy);
@@ -239,7 +246,8 @@ static void where_nobody_publishes_there_is_a_text_too(void **state)
     process_wait(0);
     process_wait(2);
     CHECK(metrics_text_make(directory, &text));
-    CHECK(strstr(text.text, "tarn_exporter_processes 0\n") && !strstr(text.text, "tarn_build_info"));
+    CHECK(strstr(text.text, "tarn_exporter_processes 0\n") &&
+          !strstr(text.text, "tarn_build_info"));
     free(text.text);
     CHECK(metrics_text_make("/nonexistent", &text));
     free(text.text);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Snapshots of any size are read in little memory: 48 bytes per event, 8 bytes per memo entry, and no more than 1 GiB besides for 10 GB.
- * One process writes what PyTorch's pickler would, another reads it from a pipe, and the most memory that it had is compared. Here the
- * file has 60 MB, and what may be there besides is as much smaller; TARN_LARGE_SNAPSHOT=10G is the whole. */
+/* Snapshots of any size are read in little memory: 48 bytes per event, 8 bytes per memo entry, and
+ * no more than 1 GiB besides for 10 GB. One process writes what PyTorch's pickler would, another
+ * reads it from a pipe, and the most memory that it had is compared. Here the file has 60 MB, and
+ * what may be there besides is as much smaller; TARN_LARGE_SNAPSHOT=10G is the whole. */
 #include "input/snapshot.h"
 #include "support/host.h"
 
@@ -32,7 +33,8 @@
 #define FIXED (24 * MIB)            /* bytes that the program has whatever it reads */
 #define FRAMES 200                  /* places in the program */
 
-/* A pickle as it is written: protocol 4, as torch.cuda.memory._dump_snapshot() has it, without frames, which mean nothing. */
+/* A pickle as it is written: protocol 4, as torch.cuda.memory._dump_snapshot() has it, without
+ * frames, which mean nothing. */
 struct writer {
     FILE *file;
     uint64_t bytes, events, memo; /* written so far */
@@ -66,8 +68,9 @@ static uint64_t put_text(struct writer *writer, const char *text)
 
 static void put_again(struct writer *writer, uint64_t entry)
 {
-    unsigned char code[5] = {entry < 256 ? 'h' : 'j', (unsigned char)entry, (unsigned char)(entry >> 8),
-                             (unsigned char)(entry >> 16), (unsigned char)(entry >> 24)};
+    unsigned char code[5] = {entry < 256 ? 'h' : 'j', (unsigned char)entry,
+                             (unsigned char)(entry >> 8), (unsigned char)(entry >> 16),
+                             (unsigned char)(entry >> 24)};
     put(writer, code, entry < 256 ? 2 : 5);
 }
 
@@ -85,8 +88,8 @@ static void put_number(struct writer *writer, uint64_t number)
 }
 
 enum key { ACTION, ADDR, SIZE, STREAM, TIME, CONTEXT, METADATA, FRAME_LIST, KEYS };
-static const char *const key_names[KEYS] = {"action",          "addr",          "size",  "stream", "time_us",
-                                            "compile_context", "user_metadata", "frames"};
+static const char *const key_names[KEYS] = {
+    "action", "addr", "size", "stream", "time_us", "compile_context", "user_metadata", "frames"};
 
 /* What was written once and is referred to. */
 struct memo {
@@ -109,8 +112,8 @@ static void put_frame(struct writer *writer, struct memo *memo, unsigned number)
     put_code(writer, "u");
 }
 
-/* A dict whose texts come first in a list of their own, so that all later ones refer to them: a pickler that met them in the first
- * event would do the same from the second on. */
+/* A dict whose texts come first in a list of their own, so that all later ones refer to them: a
+ * pickler that met them in the first event would do the same from the second on. */
 static void put_memo(struct writer *writer, struct memo *memo)
 {
     put_text(writer, "texts");
@@ -216,7 +219,8 @@ static pid_t start_writer(const char *path, bool with_frames, int tell)
         _exit(2);
     write_snapshot(&writer, size_wanted(), with_frames);
     struct told told = {writer.bytes, writer.events, writer.memo};
-    _exit(fclose(writer.file) == 0 && write(tell, &told, sizeof told) == (ssize_t)sizeof told ? 0 : 1);
+    _exit(fclose(writer.file) == 0 && write(tell, &told, sizeof told) == (ssize_t)sizeof told ? 0
+                                                                                              : 1);
 }
 
 static double seconds_now(void)
@@ -251,13 +255,15 @@ static void read_and_measure(void)
     CHECK(read(pipes[0], &told, sizeof told) == (ssize_t)sizeof told);
     CHECK(snapshot.trace_count == 1 && snapshot.traces[0].event_count == told.events);
     const struct snapshot_event *last = &snapshot.traces[0].events[told.events - 1];
-    CHECK(last->address == UINT64_C(0x7f0000000000) + (told.events - 1) / 3 % 100000 * 4096 && last->size == 4096);
+    CHECK(last->address == UINT64_C(0x7f0000000000) + (told.events - 1) / 3 % 100000 * 4096 &&
+          last->size == 4096);
     CHECK((last->stack != 0) == with_frames);
 
     struct rusage usage;
     CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
     uint64_t peak = (uint64_t)usage.ru_maxrss * 1024;
-    uint64_t besides = told.bytes >= WHOLE ? GIB : FIXED + (GIB - FIXED) / 1000 * (told.bytes / (WHOLE / 1000));
+    uint64_t besides =
+        told.bytes >= WHOLE ? GIB : FIXED + (GIB - FIXED) / 1000 * (told.bytes / (WHOLE / 1000));
     uint64_t most = besides + 48 * told.events + 8 * told.memo;
     printf("%" PRIu64 " bytes, %" PRIu64 " events, %" PRIu64 " memo entries: %.1f s, %" PRIu64
            " bytes at most, %" PRIu64 " allowed\n",
@@ -266,7 +272,8 @@ static void read_and_measure(void)
     CHECK(SANITIZED || peak <= most);
 }
 
-/* Each in a process of its own, whose peak is its own. No limit of time, which the test as a whole has. */
+/* Each in a process of its own, whose peak is its own. No limit of time, which the test as a whole
+ * has. */
 static void measured(bool frames)
 {
     fflush(NULL);

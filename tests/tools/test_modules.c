@@ -25,7 +25,8 @@ struct call {
     uint32_t line;
 };
 
-/* What the module of a stack is called; its calls begin with the outermost, and end with one without a name. */
+/* What the module of a stack is called; its calls begin with the outermost, and end with one
+ * without a name. */
 static void expect_module(const struct call *calls, const char *wanted)
 {
     char bytes[1024] = "";
@@ -41,7 +42,8 @@ static void expect_module(const struct call *calls, const char *wanted)
             memcpy(bytes + at, parts[i], size);
             at += size;
         }
-        frames[count] = (struct snapshot_frame){(uint32_t)texts - 2, (uint32_t)texts - 1, calls[count].line};
+        frames[count] =
+            (struct snapshot_frame){(uint32_t)texts - 2, (uint32_t)texts - 1, calls[count].line};
         stacks[count + 1] = (struct snapshot_stack){(uint32_t)count, (uint32_t)count};
     }
     starts[texts] = at;
@@ -56,8 +58,9 @@ static void expect_module(const struct call *calls, const char *wanted)
     char label[400];
     assert_true(analysis_modules_make(&analysis));
     assert_int_equal(analysis.modules[0], 0);
-    assert_string_equal(analysis_label(&analysis, ANALYSIS_BY_MODULE, analysis.modules[count], label, sizeof label),
-                        wanted);
+    assert_string_equal(
+        analysis_label(&analysis, ANALYSIS_BY_MODULE, analysis.modules[count], label, sizeof label),
+        wanted);
     free(analysis.modules);
     free(analysis.module_paths);
 }
@@ -77,14 +80,17 @@ static void forwards(void **state)
            {"forward", MODULES "container.py", 250}, {"forward", "/srv/a.py", 7},
            {"_call_impl", MODULES "module.py", 1}, {"forward", MODULES "linear.py", 134});
     /* The line of the innermost one says nothing, and what it calls is still its. */
-    EXPECT("forward  a.py < forward  a.py:5", {"forward", "/srv/a.py", 5}, {"forward", "/srv/a.py", 8},
-           {"gelu", LIBRARY "nn/functional.py", 30}, {"at::gelu", "??", 0});
-    /* Names with their class, of a later Python; the library of another is as good as the program. */
+    EXPECT("forward  a.py < forward  a.py:5", {"forward", "/srv/a.py", 5},
+           {"forward", "/srv/a.py", 8}, {"gelu", LIBRARY "nn/functional.py", 30},
+           {"at::gelu", "??", 0});
+    /* Names with their class, of a later Python; the library of another is as good as the
+     * program. */
     EXPECT("Block < Net  a.py:5", {"Net.forward", "/srv/a.py", 5},
            {"Block.forward", "/opt/site-packages/models/b.py", 8});
-    /* What is no module: an operation's forward(), another's wrapper, and a program that is not Python. */
-    EXPECT("forward  a.py", {"forward", "/srv/a.py", 5}, {"apply", LIBRARY "autograd/function.py", 575},
-           {"forward", "/srv/ops.py", 8});
+    /* What is no module: an operation's forward(), another's wrapper, and a program that is not
+     * Python. */
+    EXPECT("forward  a.py", {"forward", "/srv/a.py", 5},
+           {"apply", LIBRARY "autograd/function.py", 575}, {"forward", "/srv/ops.py", 8});
     EXPECT("no module", {"forward", LIBRARY "nn/parallel/distributed.py", 5});
     EXPECT("no module", {"forward", "/srv/forward.c", 5});
 }
@@ -93,14 +99,17 @@ static void makers(void **state)
 {
     (void)state;
     EXPECT("torch.nn linear < __init__  a.py:12 < __init__  a.py:20", {"main", "/srv/a.py", 3},
-           {"__init__", "/srv/a.py", 20}, {"__init__", "/srv/a.py", 12}, {"__init__", MODULES "linear.py", 100});
-    EXPECT("no module", {"main", "/srv/a.py", 3}, {"__init__", "/srv/cache.py", 20}); /* of anything */
+           {"__init__", "/srv/a.py", 20}, {"__init__", "/srv/a.py", 12},
+           {"__init__", MODULES "linear.py", 100});
+    /* Of anything */
+    EXPECT("no module", {"main", "/srv/a.py", 3}, {"__init__", "/srv/cache.py", 20});
 }
 
 static void names(void **state)
 {
     (void)state;
-    EXPECT("layers.0 (Block)", {"step 3", "torch", 0}, {"layers.0 (Block)", "record-torch.py", 124});
+    EXPECT("layers.0 (Block)", {"step 3", "torch", 0},
+           {"layers.0 (Block)", "record-torch.py", 124});
     EXPECT("layers.0.attention (Attention)", {"layers.0 (Block)", "record-torch.py", 124},
            {"layers.0.attention (Attention)", "record-torch.py", 86});
     EXPECT("no module", {"operator() (int)", "/srv/a.cpp", 4});

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Every check of the oracle is made to fire by an allocator that does wrong, and is silent for one that does right. */
+/* Every check of the oracle is made to fire by an allocator that does wrong, and is silent for one
+ * that does right. */
 #include "replay/oracle.h"
 
 #include <setjmp.h>
@@ -33,12 +34,13 @@ static bool extent(void *context, uint64_t address, uint64_t size, struct oracle
         return false;
     uint64_t inside = (address - BASE) % page_size, length = page_size - inside;
     uint64_t piece = pages[page].piece, offset = pages[page].offset + inside;
-    for (uint64_t next = page + 1;
-         length < size && next < PAGES && pages[next].piece == piece &&
-         pages[next].offset == pages[next - 1].offset + page_size && pages[next].closed == pages[page].closed;
+    for (uint64_t next = page + 1; length < size && next < PAGES && pages[next].piece == piece &&
+                                   pages[next].offset == pages[next - 1].offset + page_size &&
+                                   pages[next].closed == pages[page].closed;
          next++)
         length += page_size;
-    *found = (struct oracle_extent){piece, offset, length < size ? length : size, !pages[page].closed};
+    *found =
+        (struct oracle_extent){piece, offset, length < size ? length : size, !pages[page].closed};
     return true;
 }
 
@@ -74,8 +76,11 @@ static int teardown(void **state)
 static uint32_t take(uint32_t label, uint64_t page, uint64_t size, uint32_t stream, uint64_t now)
 {
     uint32_t ticket;
-    const struct oracle_block block = {
-        .address = BASE + page * page_size, .requested = size, .usable = size, .stream = stream, .label = label};
+    const struct oracle_block block = {.address = BASE + page * page_size,
+                                       .requested = size,
+                                       .usable = size,
+                                       .stream = stream,
+                                       .label = label};
     assert_true(oracle_allocated(oracle, &block, now, &ticket));
     return ticket;
 }
@@ -90,7 +95,8 @@ static void expect(uint64_t divergences, const char *text)
 static void what_is_right_passes(void **state)
 {
     (void)state;
-    uint32_t a = take(1, 0, 4 * page_size, 0, 0), b = take(2, 4, 20 * page_size, 1, 0), c = take(3, 60, 512, 2, 0);
+    uint32_t a = take(1, 0, 4 * page_size, 0, 0), b = take(2, 4, 20 * page_size, 1, 0),
+             c = take(3, 60, 512, 2, 0);
     assert_true(a && b && c);
     assert_int_equal(oracle_live(oracle), 3);
     oracle_freed(oracle, a, 0, 0);
@@ -142,7 +148,8 @@ static void two_blocks_at_one_address(void **state)
     take(1, 4, 4 * page_size, 0, 0);
     take(2, 8, page_size, 0, 0);
     expect(0, "");
-    for (uint64_t i = 0; i < PAGES; i++) /* other memory there by now, so that only the address is shared */
+    for (uint64_t i = 0; i < PAGES; i++) /* other memory there by now, so that only the address is
+                                            shared */
         pages[i].piece += 100;
     take(3, 7, page_size, 0, 0);
     expect(1, "block 3 at 0x107000 (4096 B) overlaps live block 1 at 0x104000");
@@ -154,7 +161,8 @@ static void two_blocks_on_one_physical_memory(void **state)
     take(1, 2, 2 * page_size, 0, 0);
     pages[40] = pages[3]; /* the last of block 1's pages shows once more */
     take(2, 39, 2 * page_size, 0, 0);
-    expect(1, "block 2 at 0x127000 has physical memory of live block 1 at 0x102000 (piece 0, offset 12288)");
+    expect(1, "block 2 at 0x127000 has physical memory of live block 1 at 0x102000 (piece 0, "
+              "offset 12288)");
 }
 
 static void a_hole_in_a_block(void **state)
@@ -200,7 +208,8 @@ static void memory_comes_too_early_to_another_stream(void **state)
     oracle_freed(oracle, ticket, 100, 0);
     pages[50] = pages[3]; /* through another address: it is the physical memory that counts */
     take(2, 50, page_size, 6, 99);
-    expect(1, "block 2 on stream 6 has memory that work of freed block 1 uses on its own stream for another 1 ns");
+    expect(1, "block 2 on stream 6 has memory that work of freed block 1 uses on its own stream "
+              "for another 1 ns");
 }
 
 static void memory_comes_before_a_late_free_to_its_own_stream(void **state)
@@ -209,7 +218,8 @@ static void memory_comes_before_a_late_free_to_its_own_stream(void **state)
     uint32_t ticket = take(1, 0, 4 * page_size, 5, 0);
     oracle_freed(oracle, ticket, 0, 100);
     take(2, 1, page_size, 5, 40);
-    expect(1, "block 2 on stream 5 has memory that work of freed block 1 uses on a further stream for another 60 ns");
+    expect(1, "block 2 on stream 5 has memory that work of freed block 1 uses on a further stream "
+              "for another 60 ns");
 }
 
 static void what_is_left_of_a_freed_block_stays_busy(void **state)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The placement of blocks with known lifetimes: valid whatever the blocks, the bound where that can be reached, the same each time. */
+/* The placement of blocks with known lifetimes: valid whatever the blocks, the bound where that can
+ * be reached, the same each time. */
 #include "replay/packing.h"
 #include "replay/packing_search.h"
 
@@ -24,8 +25,10 @@ static uint64_t below(uint64_t limit)
     return random_state % limit;
 }
 
-/* No two blocks that live at one time overlap; the height is that of the highest end, and not below the most that lives at one time. */
-static void check(const struct packing_block *blocks, size_t count, const struct packing_result *result)
+/* No two blocks that live at one time overlap; the height is that of the highest end, and not below
+ * the most that lives at one time. */
+static void check(const struct packing_block *blocks, size_t count,
+                  const struct packing_result *result)
 {
     uint64_t height = 0, most = 0;
     for (size_t i = 0; i < count; i++) {
@@ -46,7 +49,8 @@ static void check(const struct packing_block *blocks, size_t count, const struct
     assert_true(height >= most);
 }
 
-static void solve(struct packing_block *blocks, size_t count, uint64_t effort, struct packing_result *result)
+static void solve(struct packing_block *blocks, size_t count, uint64_t effort,
+                  struct packing_result *result)
 {
     assert_true(packing_solve(blocks, count, effort, result));
     check(blocks, count, result);
@@ -71,7 +75,8 @@ static void any_blocks_are_placed(void **state)
             random_blocks(blocks, count, longest[i]);
             solve(blocks, count, 200000, &result);
             assert_true(result.tries >= 1);
-            assert_true(result.height * 10 <= result.bound * 13); /* first fit is never far off on such */
+            /* First fit is never far off on such */
+            assert_true(result.height * 10 <= result.bound * 13);
         }
     }
 }
@@ -79,8 +84,9 @@ static void any_blocks_are_placed(void **state)
 static void blocks_of_one_time_lie_side_by_side(void **state)
 {
     (void)state;
-    struct packing_block blocks[] = {
-        {.size = 3, .start = 0, .end = 5}, {.size = 4, .start = 1, .end = 5}, {.size = 5, .start = 2, .end = 5}};
+    struct packing_block blocks[] = {{.size = 3, .start = 0, .end = 5},
+                                     {.size = 4, .start = 1, .end = 5},
+                                     {.size = 5, .start = 2, .end = 5}};
     struct packing_result result;
     solve(blocks, LENGTH(blocks), 1000, &result);
     assert_int_equal(result.height, 12);
@@ -118,8 +124,10 @@ static void nothing_is_placed_too(void **state)
     assert_int_equal(result.height, 0);
 }
 
-/* The least height of all placements, by trying them: blocks are placed one on another in every order. */
-static void try_all(struct packing_block *blocks, size_t count, unsigned placed, uint64_t height, uint64_t *best)
+/* The least height of all placements, by trying them: blocks are placed one on another in every
+ * order. */
+static void try_all(struct packing_block *blocks, size_t count, unsigned placed, uint64_t height,
+                    uint64_t *best)
 {
     if (height >= *best)
         return;
@@ -138,7 +146,8 @@ static void try_all(struct packing_block *blocks, size_t count, unsigned placed,
                 low = other->offset + other->size;
         }
         blocks[i].offset = low;
-        try_all(blocks, count, placed | 1u << i, low + blocks[i].size > height ? low + blocks[i].size : height, best);
+        try_all(blocks, count, placed | 1u << i,
+                low + blocks[i].size > height ? low + blocks[i].size : height, best);
     }
 }
 
@@ -147,13 +156,14 @@ static void small_blocks(struct packing_block *blocks, size_t count)
 {
     uint32_t start = 0;
     for (size_t i = 0; i < count; i++) {
-        blocks[i] =
-            (struct packing_block){.size = 6 * (1 + below(9)), .start = start, .end = (uint32_t)(start + 1 + below(4))};
+        blocks[i] = (struct packing_block){
+            .size = 6 * (1 + below(9)), .start = start, .end = (uint32_t)(start + 1 + below(4))};
         start += (uint32_t)below(2);
     }
 }
 
-/* The heights of first fit, of the search and of all placements; first fit is to miss the least now and then, else nothing is shown. */
+/* The heights of first fit, of the search and of all placements; first fit is to miss the least now
+ * and then, else nothing is shown. */
 static void the_search_finds_the_least_height(void **state)
 {
     (void)state;
@@ -239,15 +249,19 @@ static void the_search_says_what_fits(void **state)
         struct packing_search *search = packing_search_create(blocks, count, least);
         assert_non_null(search);
         for (uint64_t way = 0; way < 12; way++) {
-            assert_int_equal(packing_search_run(search, least - 1, way, UINT64_MAX, &steps, offsets), PACKING_NEVER);
-            assert_int_equal(packing_search_run(search, least, way, UINT64_MAX, &steps, offsets), PACKING_FITS);
+            assert_int_equal(
+                packing_search_run(search, least - 1, way, UINT64_MAX, &steps, offsets),
+                PACKING_NEVER);
+            assert_int_equal(packing_search_run(search, least, way, UINT64_MAX, &steps, offsets),
+                             PACKING_FITS);
         }
         assert_int_equal(packing_search_run(search, least, 0, 0, &steps, offsets), PACKING_CUT);
         packing_search_destroy(search);
     }
 }
 
-/* A beam keeps few nodes, so it may miss what is there; what it finds is right, and the same each time. */
+/* A beam keeps few nodes, so it may miss what is there; what it finds is right, and the same each
+ * time. */
 static void a_beam_finds_what_fits(void **state)
 {
     (void)state;
@@ -292,10 +306,12 @@ static void a_wider_beam_finds_more(void **state)
         uint64_t offsets[18], steps = 0;
         random_blocks(blocks, LENGTH(blocks), 14);
         solve(blocks, LENGTH(blocks), 0, &result);
-        struct packing_search *search = packing_search_create(blocks, LENGTH(blocks), result.height);
+        struct packing_search *search =
+            packing_search_create(blocks, LENGTH(blocks), result.height);
         assert_non_null(search);
         for (size_t i = 0; i < LENGTH(widths); i++)
-            found[i] += packing_search_beam(search, result.bound, 4, widths[i], UINT64_MAX, &steps, offsets);
+            found[i] += packing_search_beam(search, result.bound, 4, widths[i], UINT64_MAX, &steps,
+                                            offsets);
         packing_search_destroy(search);
     }
     print_message("%u, %u, %u of 200\n", found[0], found[1], found[2]);
@@ -320,14 +336,16 @@ static void the_search_helps_and_repeats(void **state)
         assert_true(packing_improve(again, LENGTH(again), &limits, &same));
         check(blocks, LENGTH(blocks), &result);
         assert_memory_equal(blocks, again, sizeof again);
-        assert_true(result.height <= before && result.height >= result.proved && result.proved >= result.bound);
+        assert_true(result.height <= before && result.height >= result.proved &&
+                    result.proved >= result.bound);
         assert_true(result.height == result.proved || result.steps >= limits.steps);
         better += result.height < before;
     }
     assert_true(better > 0);
 }
 
-/* Sizes whose greatest common divisor is too small to count such heights in. The search rounds them up, so it proves nothing. */
+/* Sizes whose greatest common divisor is too small to count such heights in. The search rounds them
+ * up, so it proves nothing. */
 static void sizes_of_any_bytes_are_searched(void **state)
 {
     (void)state;
@@ -349,7 +367,8 @@ static void sizes_of_any_bytes_are_searched(void **state)
     assert_true(improved > 5);
 }
 
-/* Cuts blocks of 256 units and 64 moments into pieces, of which none is too small: what is left has a placement without a gap. */
+/* Cuts blocks of 256 units and 64 moments into pieces, of which none is too small: what is left has
+ * a placement without a gap. */
 static void cut_blocks(struct packing_block *blocks, size_t count)
 {
     blocks[0] = (struct packing_block){.size = 256, .start = 0, .end = 64};
@@ -375,7 +394,8 @@ static int by_start(const void *left, const void *right)
     return a->start < b->start ? -1 : a->start > b->start;
 }
 
-/* What is cut is put together again. Some of what begins late is left out, so that a search should place first what has no choice. */
+/* What is cut is put together again. Some of what begins late is left out, so that a search should
+ * place first what has no choice. */
 static void what_is_tight_is_filled_first(void **state)
 {
     (void)state;

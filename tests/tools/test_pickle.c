@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The pickle machine, opcode by opcode, on pickles written by hand. Owns nothing that others use. */
+/* The pickle machine, opcode by opcode, on pickles written by hand. Owns nothing that others
+ * use. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <setjmp.h>
@@ -129,9 +130,12 @@ static void integers(void **state)
     expect_unsigned(BYTES("L18446744073709551615\n."), UINT64_MAX, NULL);
     expect_unsigned(BYTES("L18446744073709551616\n."), 0, "does not fit in 64 bits");
     expect_unsigned(BYTES("L-9223372036854775809\n."), 0, "does not fit in 64 bits");
-    expect_unsigned(BYTES("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01."), 0, "does not fit in 64 bits");
-    expect_unsigned(BYTES("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\xff."), 0, "does not fit in 64 bits");
-    expect_unsigned(BYTES("\x8a\x0a\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00."), 0, "does not fit in 64 bits");
+    expect_unsigned(BYTES("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01."), 0,
+                    "does not fit in 64 bits");
+    expect_unsigned(BYTES("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\xff."), 0,
+                    "does not fit in 64 bits");
+    expect_unsigned(BYTES("\x8a\x0a\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00."), 0,
+                    "does not fit in 64 bits");
     expect_unsigned(BYTES("\x8a\x01\xff."), 0, "is negative");
     expect_unsigned(BYTES("\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80."), 0, "is negative");
     expect_unsigned(BYTES("N."), 0, "is None, not an integer");
@@ -185,14 +189,16 @@ static void tuples(void **state)
     assert_int_equal(pair[1], 256);
     finish(&reading);
 
-    assert_true(read_bytes(&reading, BYTES("(K\x03\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00t."), NULL));
+    assert_true(
+        read_bytes(&reading, BYTES("(K\x03\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00t."), NULL));
     assert_null(pickle_get_pair(&reading.pickle, reading.top.value, pair));
     assert_int_equal(pair[0], 3);
     assert_true(pair[1] == UINT64_MAX);
     finish(&reading);
 
     assert_true(read_bytes(&reading, BYTES("K\x03J\xff\xff\xff\xff\x86."), NULL));
-    assert_string_equal(pickle_get_pair(&reading.pickle, reading.top.value, pair), "has a negative part");
+    assert_string_equal(pickle_get_pair(&reading.pickle, reading.top.value, pair),
+                        "has a negative part");
     finish(&reading);
 
     assert_true(read_bytes(&reading, BYTES("K\x03N\x86."), NULL));
@@ -246,7 +252,8 @@ static void dicts(void **state)
                  "byte 5: APPEND stores into a dict");
 }
 
-static void expect_list(const char *data, size_t size, pickle_reduce reduce, size_t kept, uint64_t dropped)
+static void expect_list(const char *data, size_t size, pickle_reduce reduce, size_t kept,
+                        uint64_t dropped)
 {
     struct reading reading;
     size_t count;
@@ -333,12 +340,14 @@ static void records_in_a_row(void **state)
 
     /* With a number among them, and one that is not kept, they are none. */
     records = 7;
-    assert_true(read_bytes(&reading, BYTES("](" DICT DICT DICT "K\x05" DICT DICT "Ne."), reduce_all));
+    assert_true(
+        read_bytes(&reading, BYTES("](" DICT DICT DICT "K\x05" DICT DICT "Ne."), reduce_all));
     assert_false(pickle_list_run(&reading.pickle, reading.top.value, &first, &count));
     items = pickle_list(&reading.pickle, reading.top.value, &count, &dropped);
     assert_true(count == 6 && dropped == 1);
     for (size_t i = 0; i < 6; i++)
-        assert_true(i == 3 ? pickle_kind(items[i]) == PICKLE_INT : pickle_number(items[i]) == 7 + i - (i > 3));
+        assert_true(i == 3 ? pickle_kind(items[i]) == PICKLE_INT
+                           : pickle_number(items[i]) == 7 + i - (i > 3));
     finish(&reading);
 
     /* Records of other numbers neither. */
@@ -373,8 +382,10 @@ static void memo(void **state)
                   8);
     expect_error(BYTES("h\x00."), "byte 2: BINGET of memo entry 0, which was never written");
     expect_error(BYTES("Nq\x05h\x03."), "byte 5: BINGET of memo entry 3, which was never written");
-    expect_error(BYTES("Nr\xff\xff\xff\xff."), "byte 3: LONG_BINPUT of memo entry 4294967295 after 0 entries");
-    expect_error(BYTES("Np99999999999999999999\n."), "byte 3: PUT is not the number of a memo entry");
+    expect_error(BYTES("Nr\xff\xff\xff\xff."),
+                 "byte 3: LONG_BINPUT of memo entry 4294967295 after 0 entries");
+    expect_error(BYTES("Np99999999999999999999\n."),
+                 "byte 3: PUT is not the number of a memo entry");
     expect_error(BYTES("Np-1\n."), "byte 3: PUT is not the number of a memo entry");
     expect_error(BYTES("\x94."), "byte 2: MEMOIZE finds too few values on the stack");
 }
@@ -400,7 +411,8 @@ static void stack(void **state)
     expect_error(BYTES("N\x86."), "byte 3: TUPLE2 finds too few values on the stack");
     expect_error(BYTES("t."), "byte 2: TUPLE finds no mark on the stack");
     expect_error(BYTES("."), "byte 2: STOP with 0 values and 0 marks on the stack, not one value");
-    expect_error(BYTES("N(."), "byte 4: STOP with 1 values and 1 marks on the stack, not one value");
+    expect_error(BYTES("N(."),
+                 "byte 4: STOP with 1 values and 1 marks on the stack, not one value");
     expect_error(BYTES("N.N"), "byte 4: more data follows the pickle's STOP");
 }
 
@@ -410,17 +422,23 @@ static void refused(void **state)
     static const struct {
         char opcode;
         const char *name;
-    } code[] = {{'c', "GLOBAL"},  {'\x93', "STACK_GLOBAL"}, {'R', "REDUCE"},       {'b', "BUILD"},   {'i', "INST"},
-                {'o', "OBJ"},     {'\x81', "NEWOBJ"},       {'\x92', "NEWOBJ_EX"}, {'\x82', "EXT1"}, {'\x83', "EXT2"},
-                {'\x84', "EXT4"}, {'P', "PERSID"},          {'Q', "BINPERSID"}};
+    } code[] = {{'c', "GLOBAL"},    {'\x93', "STACK_GLOBAL"},
+                {'R', "REDUCE"},    {'b', "BUILD"},
+                {'i', "INST"},      {'o', "OBJ"},
+                {'\x81', "NEWOBJ"}, {'\x92', "NEWOBJ_EX"},
+                {'\x82', "EXT1"},   {'\x83', "EXT2"},
+                {'\x84', "EXT4"},   {'P', "PERSID"},
+                {'Q', "BINPERSID"}};
     for (size_t i = 0; i < sizeof code / sizeof code[0]; i++) {
         char data[] = {'N', code[i].opcode, '.'}, error[128];
-        snprintf(error, sizeof error, "byte 3: opcode %s would run code; a memory snapshot has none", code[i].name);
+        snprintf(error, sizeof error,
+                 "byte 3: opcode %s would run code; a memory snapshot has none", code[i].name);
         expect_error(data, sizeof data, error);
     }
-    expect_error(BYTES("\x8f."), "byte 2: opcode EMPTY_SET makes a set; a memory snapshot has none");
-    expect_error(BYTES("\x97."),
-                 "byte 2: opcode NEXT_BUFFER needs a buffer from outside the file; a memory snapshot has none");
+    expect_error(BYTES("\x8f."),
+                 "byte 2: opcode EMPTY_SET makes a set; a memory snapshot has none");
+    expect_error(BYTES("\x97."), "byte 2: opcode NEXT_BUFFER needs a buffer from outside the file; "
+                                 "a memory snapshot has none");
     expect_error(BYTES("\xff."), "byte 2: 0xff is not a pickle opcode");
     expect_error(BYTES("\0."), "byte 2: 0x00 is not a pickle opcode");
     expect_error(BYTES("\x80\x06."), "byte 2: a pickle of protocol 6; 2 to 5 are read");
@@ -437,13 +455,15 @@ static void lengths(void **state)
                  "byte 2: BINUNICODE8 of 18446744073709551615 bytes, where only 1 follow");
     expect_error(BYTES("\x8e\xff\xff\xff\xff\xff\xff\xff\xff."),
                  "byte 2: BINBYTES8 of 18446744073709551615 bytes, where only 1 follow");
-    expect_error(BYTES("\x95\x09\x00\x00\x00\x00\x00\x00\x00N."), "byte 2: FRAME of 9 bytes, where only 2 follow");
+    expect_error(BYTES("\x95\x09\x00\x00\x00\x00\x00\x00\x00N."),
+                 "byte 2: FRAME of 9 bytes, where only 2 follow");
     expect_error(BYTES("\x8b\xff\xff\xff\xff."), "byte 2: LONG4 of a negative length");
     expect_error(BYTES("T\xff\xff\xff\xff."), "byte 2: BINSTRING of a negative length");
     expect_error(BYTES("\x8a\x05."), "byte 2: LONG1 of 5 bytes, where only 1 follow");
     expect_error(BYTES("K"), "byte 2: the data ends, at byte 3, inside BININT1");
     expect_error(BYTES("I12"), "byte 2: the data ends, at byte 5, inside INT");
-    expect_error(BYTES("N"), "byte 3: the data ends, at byte 3, inside the pickle, before its STOP");
+    expect_error(BYTES("N"),
+                 "byte 3: the data ends, at byte 3, inside the pickle, before its STOP");
     expect_error(BYTES("I1x\n."), "byte 2: INT is not a decimal number");
     expect_error(BYTES("I\n."), "byte 2: INT is not a decimal number");
     expect_error(BYTES("F1,5\n."), "byte 2: FLOAT is not a decimal number");
@@ -457,15 +477,17 @@ static void cycles(void **state)
                        "a."),
                  "byte 6: APPEND stores a list into itself: the data has a cycle");
     expect_error(BYTES("]2a."), "byte 4: APPEND stores a list into itself: the data has a cycle");
-    expect_error(BYTES("]\x94]h\x00"
-                       "aa."),
-                 "byte 8: APPEND changes a list that is already part of another: the data has a cycle");
+    expect_error(
+        BYTES("]\x94]h\x00"
+              "aa."),
+        "byte 8: APPEND changes a list that is already part of another: the data has a cycle");
     expect_error(BYTES("}\x94\x8c\x01"
                        "ah\x00s."),
                  "byte 9: SETITEM stores a dict into itself: the data has a cycle");
-    expect_error(BYTES("]\x94h\x00\x85"
-                       "a."),
-                 "byte 7: APPEND changes a list that is already part of another: the data has a cycle");
+    expect_error(
+        BYTES("]\x94h\x00\x85"
+              "a."),
+        "byte 7: APPEND changes a list that is already part of another: the data has a cycle");
 }
 
 static void depth(void **state)
@@ -495,16 +517,19 @@ static void inputs(void **state)
         const char *error;
     } bad[] = {
         {BYTES(""), "byte 0: the file is empty"},
-        {BYTES("PK\003\004rest"), "byte 0: this is a zip archive, as torch.save writes; a memory snapshot is the plain "
-                                  "pickle that torch.cuda.memory._dump_snapshot writes"},
-        {BYTES("\x1f\x8b\x08"),
-         "byte 0: this is gzip-compressed; decompress it first (gunzip), or compress with zstd, which is read"},
+        {BYTES("PK\003\004rest"),
+         "byte 0: this is a zip archive, as torch.save writes; a memory snapshot is the plain "
+         "pickle that torch.cuda.memory._dump_snapshot writes"},
+        {BYTES("\x1f\x8b\x08"), "byte 0: this is gzip-compressed; decompress it first (gunzip), or "
+                                "compress with zstd, which is read"},
         {BYTES("{\"segments\": []}"),
          "byte 0: this is text, perhaps JSON; a memory snapshot is a pickle of protocol 2 to 5"},
-        {BYTES("<html>"), "byte 0: this is text, perhaps a web page; a memory snapshot is a pickle of protocol 2 to 5"},
+        {BYTES("<html>"), "byte 0: this is text, perhaps a web page; a memory snapshot is a pickle "
+                          "of protocol 2 to 5"},
         {BYTES("version https://git-lfs.github.com/spec/v1\n"),
          "byte 0: this is a Git LFS pointer, not the file it stands for; run git lfs pull"},
-        {BYTES("\x01\x02"), "byte 0: begins with 0x01; a pickle of protocol 2 to 5 begins with 0x80"},
+        {BYTES("\x01\x02"),
+         "byte 0: begins with 0x01; a pickle of protocol 2 to 5 begins with 0x80"},
         {BYTES("\x28\xb5\x2f\xfd"), "byte 0: the compressed file is cut short"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -515,15 +540,15 @@ static void inputs(void **state)
     }
 }
 
-/* Whatever a file is made of, what is allocated for it keeps to its bound: here files that are nothing but containers, marks, numbers, or
- * entries of the memo. */
+/* Whatever a file is made of, what is allocated for it keeps to its bound: here files that are
+ * nothing but containers, marks, numbers, or entries of the memo. */
 static void memory_is_bounded(void **state)
 {
     enum { SIZE = 4 << 20 };
-    static const char *const parts[] = {"]",       "}",     "(",     "N",
-                                        "]\x94",   "}\x94", "(]",    "(}",
-                                        "N2",      "]0]",   "N\x94", "\x8a\x08\x81\x81\x81\x81\x81\x81\x81\x7f",
-                                        "\x8c\x02"};
+    static const char *const parts[] = {
+        "]",       "}",  "(",  "N",   "]\x94", "}\x94",
+        "(]",      "(}", "N2", "]0]", "N\x94", "\x8a\x08\x81\x81\x81\x81\x81\x81\x81\x7f",
+        "\x8c\x02"};
     static struct reading reading;
     bool stopped = false;
     (void)state;
@@ -535,11 +560,13 @@ static void memory_is_bounded(void **state)
         for (size_t at = 2; at < SIZE; at++)
             data[at] = parts[i][(at - 2) % length];
         assert_true(pickle_input_attach(&reading.input, data, SIZE));
-        assert_false(pickle_read(&reading.pickle, &reading.input, words, 3, reduce_none, NULL, &reading.top));
+        assert_false(pickle_read(&reading.pickle, &reading.input, words, 3, reduce_none, NULL,
+                                 &reading.top));
         if (reading.pickle.allocated > (UINT64_C(16) << 20) + 24 * (uint64_t)SIZE)
             fail_msg("\"%s\": %llu bytes", parts[i], (unsigned long long)reading.pickle.allocated);
-        stopped |= strstr(reading.pickle.error,
-                          "more memory than the limit of 16 MiB + 24 bytes per byte of the file") != NULL;
+        stopped |=
+            strstr(reading.pickle.error,
+                   "more memory than the limit of 16 MiB + 24 bytes per byte of the file") != NULL;
         finish(&reading);
     }
     assert_true(stopped);

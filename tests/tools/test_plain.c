@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Exact plain segments beside the model of PyTorch's allocator: the same segments, in number and in bytes, on random sequences and on
- * recorded traces. Both get addresses that rise, since among blocks of one size the lowest is taken. */
+/* Exact plain segments beside the model of PyTorch's allocator: the same segments, in number and in
+ * bytes, on random sequences and on recorded traces. Both get addresses that rise, since among
+ * blocks of one size the lowest is taken. */
 #include "replay/c10.h"
 #include "support/host.h"
 
@@ -25,7 +26,8 @@
 struct source {
     char *space;
     size_t used;
-    uint64_t reserved, peak, allocs, frees, trimmed; /* trimmed: of the frees, those that the program asked for */
+    uint64_t reserved, peak, allocs, frees, trimmed; /* trimmed: of the frees, those that the
+                                                        program asked for */
 };
 
 static void *source_alloc(size_t size, int device, void *stream, void *user)
@@ -61,11 +63,15 @@ static void run(const struct workload *workload, struct source *source)
     tarn_pool *pools[POOLS];
     void **blocks = calloc(workload->block_count + 1, sizeof *blocks);
     CHECK(blocks && workload->pool_count <= POOLS && workload->stream_count <= STREAMS);
-    source->space = mmap(NULL, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    source->space =
+        mmap(NULL, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(source->space != MAP_FAILED);
-    const tarn_pool_allocator allocator = {sizeof allocator, source_alloc, source_free, NULL, source};
-    const tarn_pool_options options = {
-        .size = sizeof options, .device = 0, .segments = TARN_SEGMENTS_EXACT, .allocator = &allocator};
+    const tarn_pool_allocator allocator = {sizeof allocator, source_alloc, source_free, NULL,
+                                           source};
+    const tarn_pool_options options = {.size = sizeof options,
+                                       .device = 0,
+                                       .segments = TARN_SEGMENTS_EXACT,
+                                       .allocator = &allocator};
     for (size_t i = 0; i < POOLS; i++)
         OK(tarn_pool_create(&options, &pools[i]));
 
@@ -75,7 +81,8 @@ static void run(const struct workload *workload, struct source *source)
             i < workload->initial_count ? &initial : &workload->ops[i - workload->initial_count];
         if (op->action == WORKLOAD_ALLOC) {
             const struct workload_block *block = &workload->blocks[op->block];
-            OK(tarn_pool_alloc(pools[block->pool], streams[block->stream], block->size, &blocks[op->block]));
+            OK(tarn_pool_alloc(pools[block->pool], streams[block->stream], block->size,
+                               &blocks[op->block]));
         } else if (op->action == WORKLOAD_COMPLETED) {
             OK(tarn_free(blocks[op->block]));
             blocks[op->block] = NULL;
@@ -104,9 +111,9 @@ static void check(const struct workload *workload)
     uint64_t allocs = model.cost[C10_CALL_alloc].calls, frees = model.cost[C10_CALL_free].calls;
     run(workload, &source);
     if (source.peak != model.peak_reserved || source.allocs != allocs || source.trimmed != frees)
-        fprintf(stderr, "peak %zu of %zu bytes, %zu of %zu segments, %zu of %zu given back\n", (size_t)source.peak,
-                (size_t)model.peak_reserved, (size_t)source.allocs, (size_t)allocs, (size_t)source.trimmed,
-                (size_t)frees);
+        fprintf(stderr, "peak %zu of %zu bytes, %zu of %zu segments, %zu of %zu given back\n",
+                (size_t)source.peak, (size_t)model.peak_reserved, (size_t)source.allocs,
+                (size_t)allocs, (size_t)source.trimmed, (size_t)frees);
     CHECK(source.peak == model.peak_reserved && source.allocs == allocs && source.trimmed == frees);
 }
 
@@ -127,12 +134,15 @@ static void random_sequences_take_the_segments_of_the_model(void **state)
         for (int step = 0; step < OPS; step++) {
             if (count == LIVE || (count && random_next(&random) % 100 < 48)) {
                 size_t chosen = random_next(&random) % count;
-                ops[workload.op_count++] = (struct workload_op){.action = WORKLOAD_FREE, .block = live[chosen]};
-                ops[workload.op_count++] = (struct workload_op){.action = WORKLOAD_COMPLETED, .block = live[chosen]};
+                ops[workload.op_count++] =
+                    (struct workload_op){.action = WORKLOAD_FREE, .block = live[chosen]};
+                ops[workload.op_count++] =
+                    (struct workload_op){.action = WORKLOAD_COMPLETED, .block = live[chosen]};
                 live[chosen] = live[--count];
                 continue;
             }
-            static const size_t most[] = {512, 4096, 100000, MIB, 2 * MIB, 10 * MIB, 11 * MIB, 200 * MIB};
+            static const size_t most[] = {512,     4096,     100000,   MIB,
+                                          2 * MIB, 10 * MIB, 11 * MIB, 200 * MIB};
             uint32_t number = (uint32_t)workload.block_count++;
             blocks[number] = (struct workload_block){
                 .size = 1 + random_next(&random) % most[random_next(&random) % 8],
@@ -140,7 +150,8 @@ static void random_sequences_take_the_segments_of_the_model(void **state)
                 .pool = (uint32_t)(random_next(&random) % workload.pool_count),
             };
             live[count++] = number;
-            ops[workload.op_count++] = (struct workload_op){.action = WORKLOAD_ALLOC, .block = number};
+            ops[workload.op_count++] =
+                (struct workload_op){.action = WORKLOAD_ALLOC, .block = number};
         }
         check(&workload);
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Ranks: processes that do the same on simulated devices of their own leave a snapshot each, and what is said of them is true: which of
- * them differ and by what, and which is the first whose memory runs out. */
+/* Ranks: processes that do the same on simulated devices of their own leave a snapshot each, and
+ * what is said of them is true: which of them differ and by what, and which is the first whose
+ * memory runs out. */
 #include "support/host.h"
 
 #include <setjmp.h>
@@ -42,7 +43,8 @@ static void run_rank(void)
     const tarn_alloc_options options = {.size = sizeof options, .device = TARN_CURRENT_DEVICE};
     host_start_with(1, 256 * MIB);
     OK(tarn_trace_start(NULL));
-    void *weights = tagged("weights", 40 * MIB), *more = extra[number] ? tagged("experts", extra[number] * MIB) : NULL;
+    void *weights = tagged("weights", 40 * MIB),
+         *more = extra[number] ? tagged("experts", extra[number] * MIB) : NULL;
     void *step = tagged("activations", 20 * MIB);
     if (fails[number])
         GIVES(tarn_alloc(&options, 300 * MIB, &refused), TARN_ERROR_OUT_OF_MEMORY);
@@ -106,7 +108,8 @@ static void who_differs_and_runs_out_first(void **state)
     assert_int_equal(ranks.sentence_count, 2);
     assert_true(says(&ranks, 0, "Rank 3 runs out of memory first, at a request of 300 MiB"));
     assert_true(says(&ranks, 0, " before rank 1 by the clocks") && says(&ranks, 0, "2 of 5 ranks"));
-    assert_true(says(&ranks, 1, "Rank 2 has 84.0 MiB at its peak, 24.0 MiB (40 %) more than the median"));
+    assert_true(
+        says(&ranks, 1, "Rank 2 has 84.0 MiB at its peak, 24.0 MiB (40 %) more than the median"));
     assert_true(says(&ranks, 1, "\"experts\" alone has 24.0 MiB more"));
 
     size_t count;
@@ -133,17 +136,20 @@ static void who_differs_and_runs_out_first(void **state)
 
     json_t *value = ranks_json(&ranks, 1U << ANALYSIS_BY_TAG, 8);
     assert_non_null(value);
-    assert_int_equal(
-        json_integer_value(json_object_get(json_array_get(json_object_get(value, "ranks"), 2), "allocated")), 84 * MIB);
-    assert_int_equal(
-        json_integer_value(json_object_get(json_array_get(json_object_get(value, "ranks"), 2), "capacity")), 256 * MIB);
+    assert_int_equal(json_integer_value(json_object_get(
+                         json_array_get(json_object_get(value, "ranks"), 2), "allocated")),
+                     84 * MIB);
+    assert_int_equal(json_integer_value(json_object_get(
+                         json_array_get(json_object_get(value, "ranks"), 2), "capacity")),
+                     256 * MIB);
     assert_int_equal(json_object_size(json_object_get(value, "differences")), 1);
     json_decref(value);
     ranks_finish(&ranks);
     forget(files, paths);
 }
 
-/* Where none ran out, the one that has least left of its device is the first that would; none differs by a trifle. */
+/* Where none ran out, the one that has least left of its device is the first that would; none
+ * differs by a trifle. */
 static void all_alike(void **state)
 {
     (void)state;
@@ -158,7 +164,8 @@ static void all_alike(void **state)
     assert_int_equal(ranks.sentence_count, 2);
     assert_true(says(&ranks, 0, "No rank ran out of memory. Rank 4 comes closest: it reserves "));
     assert_true(says(&ranks, 0, " of 256 MiB, which leaves "));
-    assert_true(says(&ranks, 1, "All 5 ranks are alike: their peaks are within 3.3 % of the median, 60.0 MiB."));
+    assert_true(says(
+        &ranks, 1, "All 5 ranks are alike: their peaks are within 3.3 % of the median, 60.0 MiB."));
     ranks_finish(&ranks);
     forget(files, paths);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* RMM's logs: the layouts of the years, what is refused and how it is named, and the workload that comes of one. */
+/* RMM's logs: the layouts of the years, what is refused and how it is named, and the workload that
+ * comes of one. */
 #include "input/rmm_csv.h"
 #include "input/workload.h"
 
@@ -27,8 +28,9 @@ static struct snapshot read_log(const char *text)
     return snapshot;
 }
 
-static void assert_event(const struct snapshot *snapshot, size_t at, enum snapshot_action action, uint64_t address,
-                         uint64_t size, uint64_t stream, uint32_t thread, int64_t time_us)
+static void assert_event(const struct snapshot *snapshot, size_t at, enum snapshot_action action,
+                         uint64_t address, uint64_t size, uint64_t stream, uint32_t thread,
+                         int64_t time_us)
 {
     assert_true(at < snapshot->traces[0].event_count);
     const struct snapshot_event *event = &snapshot->traces[0].events[at];
@@ -43,15 +45,19 @@ static void assert_event(const struct snapshot *snapshot, size_t at, enum snapsh
 static void the_layouts_of_the_years(void **state)
 {
     (void)state;
-    struct snapshot snapshot = read_log(HEADER "99,00:00:01.000002,allocate,0x7f8a40000000,1024,0x7f8a38001020\n"
-                                               "98,00:00:01.5,allocate,30a000000,256,2\r\n" /* without 0x */
-                                               "\n"
-                                               "99,00:00:02,free,0x30A000000,256,0x2\n"
-                                               "98,00:00:03.000000,allocate failure,(nil),4096,0x0\n"
-                                               "98,00:00:03.000000,allocate failure,0x0,4097,0x0\n"
-                                               "97,5.25,deallocate,0x7f8a40000000,1024,0x1\n"
-                                               "97,00:00:04:000007,free,0x1,0,0x0\n" /* until rmm#755 */
-                                               "97,00:00:04,allocate,0x0,0,0x0"); /* the last line may lack its end */
+    struct snapshot snapshot =
+        read_log(HEADER "99,00:00:01.000002,allocate,0x7f8a40000000,1024,0x7f8a38001020\n"
+                        /* Without 0x */
+                        "98,00:00:01.5,allocate,30a000000,256,2\r\n"
+                        "\n"
+                        "99,00:00:02,free,0x30A000000,256,0x2\n"
+                        "98,00:00:03.000000,allocate failure,(nil),4096,0x0\n"
+                        "98,00:00:03.000000,allocate failure,0x0,4097,0x0\n"
+                        "97,5.25,deallocate,0x7f8a40000000,1024,0x1\n"
+                        /* Until rmm#755 */
+                        "97,00:00:04:000007,free,0x1,0,0x0\n"
+                        /* The last line may lack its end */
+                        "97,00:00:04,allocate,0x0,0,0x0");
     assert_int_equal(snapshot.traces[0].event_count, 8);
     assert_event(&snapshot, 0, SNAPSHOT_ALLOC, 0x7f8a40000000, 1024, 0x7f8a38001020, 1, 1000002);
     assert_event(&snapshot, 1, SNAPSHOT_ALLOC, 0x30a000000, 256, 2, 2, 1500000);
@@ -68,7 +74,8 @@ static void a_day_ends_at_midnight(void **state)
 {
     (void)state;
     struct snapshot snapshot = read_log(HEADER "1,23:59:59.9,allocate,0x1000,1,0x0\n"
-                                               "2,23:59:59.8,allocate,0x2000,1,0x0\n" /* a little back is no day */
+                                               /* A little back is no day */
+                                               "2,23:59:59.8,allocate,0x2000,1,0x0\n"
                                                "1,00:00:00.1,free,0x1000,1,0x0\n"
                                                "1,00:00:00.0,free,0x2000,1,0x0\n");
     assert_event(&snapshot, 1, SNAPSHOT_ALLOC, 0x2000, 1, 0, 2, INT64_C(86399800000));
@@ -80,7 +87,8 @@ static void a_day_ends_at_midnight(void **state)
 static void a_log_that_was_cut_off_loses_its_last_line(void **state)
 {
     (void)state;
-    struct snapshot snapshot = read_log(HEADER "1,01:00:00.0,allocate,0x1000,700,0x0\n1,01:00:00.1,fre");
+    struct snapshot snapshot =
+        read_log(HEADER "1,01:00:00.0,allocate,0x1000,700,0x0\n1,01:00:00.1,fre");
     struct workload workload;
     assert_int_equal(snapshot.traces[0].event_count, 1);
     assert_true(workload_build(&snapshot, 0, &workload));
@@ -90,12 +98,14 @@ static void a_log_that_was_cut_off_loses_its_last_line(void **state)
     workload_finish(&workload);
     snapshot_finish(&snapshot);
     /* Cut in its last field it reads as a whole: a stream that nobody else has. */
-    snapshot = read_log(HEADER "1,01:00:00.0,allocate,0x1000,700,0x5581\n1,01:00:00.1,free,0x1000,700,0x55");
+    snapshot = read_log(
+        HEADER "1,01:00:00.0,allocate,0x1000,700,0x5581\n1,01:00:00.1,free,0x1000,700,0x55");
     assert_int_equal(snapshot.traces[0].event_count, 1);
     assert_int_equal(snapshot.stream_count, 2);
     assert_int_equal(snapshot.lost_lines, 1);
     snapshot_finish(&snapshot);
-    snapshot = read_log(HEADER "1,01:00:00.0,allocate,0x1000,700,0x5581\n1,01:00:00.1,free,0x1000,700,0x5581");
+    snapshot = read_log(
+        HEADER "1,01:00:00.0,allocate,0x1000,700,0x5581\n1,01:00:00.1,free,0x1000,700,0x5581");
     assert_int_equal(snapshot.traces[0].event_count, 2);
     assert_int_equal(snapshot.lost_lines, 0);
     snapshot_finish(&snapshot);
@@ -104,7 +114,8 @@ static void a_log_that_was_cut_off_loses_its_last_line(void **state)
 static void a_mark_of_utf8_may_come_first(void **state)
 {
     (void)state;
-    struct snapshot snapshot = read_log(RMM_CSV_MARK HEADER "1,01:00:00.0,allocate,0x1000,700,0x0\n");
+    struct snapshot snapshot =
+        read_log(RMM_CSV_MARK HEADER "1,01:00:00.0,allocate,0x1000,700,0x0\n");
     assert_int_equal(snapshot.traces[0].event_count, 1);
     snapshot_finish(&snapshot);
 }
@@ -118,28 +129,38 @@ static void what_is_refused_is_named(void **state)
     const struct {
         const char *log, *error;
     } bad[] = {
-        {"Thread,Time,Action\n", "line 1: the header of an RMM log is " RMM_CSV_HEADER ", and nothing else"},
+        {"Thread,Time,Action\n",
+         "line 1: the header of an RMM log is " RMM_CSV_HEADER ", and nothing else"},
         {HEADER "1,01:00:00,allocate,0x1,5\n", "line 2: has 5 fields, where the header names 6"},
-        {HEADER "1,01:00:00,allocate,0x1,5,0,0\n", "line 2: has more than 6 fields; the header names 6"},
-        {HEADER "\nx,01:00:00,allocate,0x1,5,0\n", "line 3: field Thread is \"x\", not a thread's number"},
-        {HEADER "1,24:00:00,allocate,0x1,5,0\n", "line 2: field Time is \"24:00:00\", not a time as 15:47:02.841961"},
+        {HEADER "1,01:00:00,allocate,0x1,5,0,0\n",
+         "line 2: has more than 6 fields; the header names 6"},
+        {HEADER "\nx,01:00:00,allocate,0x1,5,0\n",
+         "line 3: field Thread is \"x\", not a thread's number"},
+        {HEADER "1,24:00:00,allocate,0x1,5,0\n",
+         "line 2: field Time is \"24:00:00\", not a time as 15:47:02.841961"},
         {HEADER "1,01:00:00.1234567,allocate,0x1,5,0\n",
          "line 2: field Time is \"01:00:00.1234567\", not a time as 15:47:02.841961"},
-        {HEADER "1,5:25,allocate,0x1,5,0\n", "line 2: field Time is \"5:25\", not a time as 15:47:02.841961"},
-        {HEADER "1,,allocate,0x1,5,0\n", "line 2: field Time is \"\", not a time as 15:47:02.841961"},
+        {HEADER "1,5:25,allocate,0x1,5,0\n",
+         "line 2: field Time is \"5:25\", not a time as 15:47:02.841961"},
+        {HEADER "1,,allocate,0x1,5,0\n",
+         "line 2: field Time is \"\", not a time as 15:47:02.841961"},
         {HEADER "1,01:00:00,alloc\x01,0x1,5,0\n",
          "line 2: field Action is \"alloc?\", not allocate, free or allocate failure"},
-        {HEADER "1,01:00:00,free,0x,5,0\n", "line 2: field Pointer is \"0x\", not an address as 0x7f8a40000000"},
+        {HEADER "1,01:00:00,free,0x,5,0\n",
+         "line 2: field Pointer is \"0x\", not an address as 0x7f8a40000000"},
         {HEADER "1,01:00:00,free,0x12345678901234567,5,0\n",
          "line 2: field Pointer is \"0x12345678901234567\", not an address as 0x7f8a40000000"},
-        {HEADER "1,01:00:00,allocate,0x1,-5,0\n", "line 2: field Size is \"-5\", not a number of bytes"},
+        {HEADER "1,01:00:00,allocate,0x1,-5,0\n",
+         "line 2: field Size is \"-5\", not a number of bytes"},
         {HEADER "1,01:00:00,allocate,0x1,18446744073709551616,0\n",
          "line 2: field Size is \"18446744073709551616\", not a number of bytes"},
         {HEADER "1,01:00:00,allocate,0xfffffffffffffff0,16,0\n",
          "line 2: field Size is \"16\", not within the address space"},
-        {HEADER "1,01:00:00,allocate,0x1,5,stream\n", "line 2: field Stream is \"stream\", not a stream as 0x0"},
+        {HEADER "1,01:00:00,allocate,0x1,5,stream\n",
+         "line 2: field Stream is \"stream\", not a stream as 0x0"},
         {HEADER "1,01:00:00,01234567890123456789012345678901234567890123456789,0x1,5,0\n",
-         "line 2: field Action is \"0123456789012345678901234567890123456789\"..., not allocate, free or allocate "
+         "line 2: field Action is \"0123456789012345678901234567890123456789\"..., not allocate, "
+         "free or allocate "
          "failure"},
         {long_line, "line 2: is longer than 512 bytes; no line of an RMM log is"},
     };
@@ -183,8 +204,9 @@ static void threads_streams_and_failures_are_kept(void **state)
     assert_int_equal(workload.moved_count, 1);
     assert_int_equal(workload.op_count, 7); /* a free completes itself */
     static const uint16_t threads[] = {0, 1, 1, 1, 1, 0, 0};
-    static const uint8_t made[] = {WORKLOAD_ALLOC,     WORKLOAD_ALLOC, WORKLOAD_TRY,      WORKLOAD_FREE,
-                                   WORKLOAD_COMPLETED, WORKLOAD_FREE,  WORKLOAD_COMPLETED};
+    static const uint8_t made[] = {WORKLOAD_ALLOC,    WORKLOAD_ALLOC,     WORKLOAD_TRY,
+                                   WORKLOAD_FREE,     WORKLOAD_COMPLETED, WORKLOAD_FREE,
+                                   WORKLOAD_COMPLETED};
     for (size_t i = 0; i < COUNT(made); i++) {
         assert_int_equal(workload.ops[i].action, made[i]);
         assert_int_equal(workload.ops[i].thread, threads[i]);

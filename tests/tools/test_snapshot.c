@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The reader of snapshots: generated ones against what their generator counted, recorded ones where there are any, and what is
- * wrong, cut short, corrupted or hostile.
+/* The reader of snapshots: generated ones against what their generator counted, recorded ones where
+ * there are any, and what is wrong, cut short, corrupted or hostile.
  *
- * TARN_TEST_DATA is the folder that make_snapshots.py filled; TARN_TRACES a colon-separated list of folders with recorded
- * snapshots, examples/traces unless set. */
+ * TARN_TEST_DATA is the folder that make_snapshots.py filled; TARN_TRACES a colon-separated list of
+ * folders with recorded snapshots, examples/traces unless set. */
 #include "snapshot_test.h"
 
 /* --- generated snapshots --- */
@@ -15,8 +15,8 @@ enum { FIELD_ACTIONS = 4, ACTION_COUNT = 10 };
 /* The numbers of summary.txt, in its order, as the reader sees them. */
 static size_t summarise(const struct snapshot *snapshot, uint64_t *field)
 {
-    uint64_t action[ACTION_COUNT] = {0}, states[3] = {0}, total = 0, requested = 0, address = 0, size = 0, streams = 0,
-             pools = 0;
+    uint64_t action[ACTION_COUNT] = {0}, states[3] = {0}, total = 0, requested = 0, address = 0,
+             size = 0, streams = 0, pools = 0;
     uint64_t events = 0, last = 0;
     for (size_t i = 0; i < snapshot->trace_count; i++)
         for (size_t j = 0; j < snapshot->traces[i].event_count; j++) {
@@ -78,7 +78,8 @@ static void generated(void **state)
         for (size_t i = 0; i < count; i++) {
             char *word = strtok_r(NULL, " \n", &rest);
             if (!word || strtoull(word, NULL, 10) != field[i])
-                fail_msg("%s: field %zu is %" PRIu64 ", not %s", name, i + 1, field[i], word ? word : "there");
+                fail_msg("%s: field %zu is %" PRIu64 ", not %s", name, i + 1, field[i],
+                         word ? word : "there");
         }
         walk(&snapshot);
         snapshot_finish(&snapshot);
@@ -94,13 +95,13 @@ static void assert_same(const struct snapshot *one, const struct snapshot *two)
     for (size_t i = 0; i < one->event_count; i++) {
         const struct snapshot_event *a = &one->events[i], *b = &two->events[i];
         assert_true(a->address == b->address && a->size == b->size && a->stream == b->stream &&
-                    a->time_us == b->time_us && a->pool == b->pool && a->stack == b->stack && a->tag == b->tag &&
-                    a->thread == b->thread && a->action == b->action);
+                    a->time_us == b->time_us && a->pool == b->pool && a->stack == b->stack &&
+                    a->tag == b->tag && a->thread == b->thread && a->action == b->action);
     }
     for (size_t i = 0; i < one->block_count; i++) {
         const struct snapshot_block *a = &one->blocks[i], *b = &two->blocks[i];
-        assert_true(a->address == b->address && a->size == b->size && a->requested_size == b->requested_size &&
-                    a->state == b->state);
+        assert_true(a->address == b->address && a->size == b->size &&
+                    a->requested_size == b->requested_size && a->state == b->state);
     }
 }
 
@@ -142,7 +143,8 @@ static void recorded(void **state)
     const char *list = getenv("TARN_TRACES");
     char *folders = strdup(list ? list : "examples/traces"), *rest = NULL;
     size_t files = 0;
-    for (char *folder = strtok_r(folders, ":", &rest); folder; folder = strtok_r(NULL, ":", &rest)) {
+    for (char *folder = strtok_r(folders, ":", &rest); folder;
+         folder = strtok_r(NULL, ":", &rest)) {
         DIR *open = opendir(folder);
         for (struct dirent *entry; open && (entry = readdir(open));) {
             const char *end = strrchr(entry->d_name, '.');
@@ -184,16 +186,20 @@ static void expect(const char *literal, const char *wanted)
     }
 }
 
-#define SEGMENT(rest) "{'segments': [{'device': 0, 'address': 4096, 'total_size': 1024, 'stream': 0, " rest "}]}"
+#define SEGMENT(rest) \
+    "{'segments': [{'device': 0, 'address': 4096, 'total_size': 1024, 'stream': 0, " rest "}]}"
 #define BLOCK(rest) SEGMENT("'blocks': [{'size': 512, 'state': 'inactive'}, {" rest "}]")
-#define EVENT(rest) \
-    "{'segments': [], 'device_traces': [[], [{'action': 'alloc', 'addr': 1, 'size': 2, 'stream': 3}, {" rest "}]]}"
+#define EVENT(rest)                                                                                \
+    "{'segments': [], 'device_traces': [[], [{'action': 'alloc', 'addr': 1, 'size': 2, 'stream': " \
+    "3}, {" rest "}]]}"
 
 static void errors_name_the_place(void **state)
 {
     (void)state;
     expect("[]", "the pickle holds a list; a memory snapshot is a dict");
-    expect("{}", "the dict has no key segments and no device_traces: this pickle is not a memory snapshot");
+    expect(
+        "{}",
+        "the dict has no key segments and no device_traces: this pickle is not a memory snapshot");
     expect("{'segments': 5}", "segments is an integer, not a list");
     expect("{'segments': [5, 5]}", "segments[0] is an integer, not a segment");
     expect("{'segments': [[]]}", "segments[0] is a list, not a segment");
@@ -207,17 +213,23 @@ static void errors_name_the_place(void **state)
     expect(SEGMENT("'blocks': [{}]"), "segments[0].blocks holds 1 items that are not blocks");
     expect(SEGMENT("'blocks': [[]]"), "segments[0].blocks[0] is a list, not a block");
     expect(SEGMENT("'blocks': [], 'device': -1"), "segments[0].device is negative");
-    expect(SEGMENT("'blocks': [], 'device': 4096"), "segments[0].device is 4096; at most 4095 are read");
+    expect(SEGMENT("'blocks': [], 'device': 4096"),
+           "segments[0].device is 4096; at most 4095 are read");
     expect(SEGMENT("'blocks': [], 'total_size': 18446744073709551616"),
            "segments[0].total_size does not fit in 64 bits");
     expect(SEGMENT("'blocks': [], 'total_size': 18446744073709551615"),
            "segments[0].total_size goes beyond the end of the address space");
-    expect(SEGMENT("'blocks': [], 'active_size': 'x'"), "segments[0].active_size is a text, not an integer");
-    expect(SEGMENT("'blocks': [], 'segment_type': 'huge'"), "segments[0].segment_type is neither large nor small");
-    expect(SEGMENT("'blocks': [], 'is_expandable': 1"), "segments[0].is_expandable is an integer, not a bool");
-    expect(SEGMENT("'blocks': [], 'segment_pool_id': (1, -2)"), "segments[0].segment_pool_id has a negative part");
+    expect(SEGMENT("'blocks': [], 'active_size': 'x'"),
+           "segments[0].active_size is a text, not an integer");
+    expect(SEGMENT("'blocks': [], 'segment_type': 'huge'"),
+           "segments[0].segment_type is neither large nor small");
+    expect(SEGMENT("'blocks': [], 'is_expandable': 1"),
+           "segments[0].is_expandable is an integer, not a bool");
+    expect(SEGMENT("'blocks': [], 'segment_pool_id': (1, -2)"),
+           "segments[0].segment_pool_id has a negative part");
     expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, 2]"), NULL); /* as JSON has it */
-    expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, -2]"), "segments[0].segment_pool_id has a negative part");
+    expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, -2]"),
+           "segments[0].segment_pool_id has a negative part");
     expect(SEGMENT("'blocks': [], 'segment_pool_id': [1, 'x', 2]"),
            "segments[0].segment_pool_id is not a pair of two integers of 64 bits");
     expect(SEGMENT("'blocks': [], 'segment_pool_id': [1]"),
@@ -230,16 +242,20 @@ static void errors_name_the_place(void **state)
     expect(BLOCK("'state': 'inactive'"), "segments[0].blocks[1] has no key size");
     expect(BLOCK("'size': 512"), "segments[0].blocks[1] has no key state");
     expect(BLOCK("'size': -512, 'state': 'inactive'"), "segments[0].blocks[1].size is negative");
-    expect(BLOCK("'size': 512, 'state': 'lost'"),
-           "segments[0].blocks[1].state is none of inactive, active_allocated, active_pending_free");
+    expect(
+        BLOCK("'size': 512, 'state': 'lost'"),
+        "segments[0].blocks[1].state is none of inactive, active_allocated, active_pending_free");
     expect(BLOCK("'size': 1024, 'state': 'inactive'"),
-           "segments[0].blocks[1] at 0x1200, 1024 bytes, does not lie between 0x1200 and the segment's end, 0x1400");
+           "segments[0].blocks[1] at 0x1200, 1024 bytes, does not lie between 0x1200 and the "
+           "segment's end, 0x1400");
     expect(BLOCK("'size': 18446744073709551615, 'state': 'inactive'"),
-           "segments[0].blocks[1] at 0x1200, 18446744073709551615 bytes, does not lie between 0x1200 and the segment's "
+           "segments[0].blocks[1] at 0x1200, 18446744073709551615 bytes, does not lie between "
+           "0x1200 and the segment's "
            "end, "
            "0x1400");
     expect(BLOCK("'size': 512, 'state': 'inactive', 'address': 4096"),
-           "segments[0].blocks[1] at 0x1000, 512 bytes, does not lie between 0x1200 and the segment's end, 0x1400");
+           "segments[0].blocks[1] at 0x1000, 512 bytes, does not lie between 0x1200 and the "
+           "segment's end, 0x1400");
     expect(BLOCK("'size': 512, 'state': 'active_allocated', 'requested_size': 513"),
            "segments[0].blocks[1].requested_size is 513, more than the block's 512 bytes");
 
@@ -249,19 +265,27 @@ static void errors_name_the_place(void **state)
     expect(EVENT(""), "device_traces[1] holds 1 items that are no trace event");
     expect(EVENT("'addr': 1"), "device_traces[1][1] has no key action");
     expect(EVENT("'action': 7"), "device_traces[1][1].action is an integer, not a text");
-    expect(EVENT("'action': 'alloc', 'size': 2, 'stream': 3"), "device_traces[1][1] has no key addr");
-    expect(EVENT("'action': 'alloc', 'addr': 1, 'stream': 3"), "device_traces[1][1] has no key size");
-    expect(EVENT("'action': 'alloc', 'addr': 1, 'size': 2"), "device_traces[1][1] has no key stream");
-    expect(EVENT("'action': 'alloc', 'addr': 1, 'size': -2, 'stream': 3"), "device_traces[1][1].size is negative");
+    expect(EVENT("'action': 'alloc', 'size': 2, 'stream': 3"),
+           "device_traces[1][1] has no key addr");
+    expect(EVENT("'action': 'alloc', 'addr': 1, 'stream': 3"),
+           "device_traces[1][1] has no key size");
+    expect(EVENT("'action': 'alloc', 'addr': 1, 'size': 2"),
+           "device_traces[1][1] has no key stream");
+    expect(EVENT("'action': 'alloc', 'addr': 1, 'size': -2, 'stream': 3"),
+           "device_traces[1][1].size is negative");
     expect(EVENT("'action': 'alloc', 'addr': 1, 'size': 18446744073709551615, 'stream': 3"),
            "device_traces[1][1].size goes beyond the end of the address space");
-    expect(EVENT("'action': 'alloc', 'addr': 1, 'size': 2, 'stream': 3, 'time_us': 9223372036854775808"),
-           "device_traces[1][1].time_us does not fit in 63 bits and a sign");
+    expect(
+        EVENT(
+            "'action': 'alloc', 'addr': 1, 'size': 2, 'stream': 3, 'time_us': 9223372036854775808"),
+        "device_traces[1][1].time_us does not fit in 63 bits and a sign");
     expect(EVENT("'action': 'x', 'addr': 1, 'size': 2, 'stream': [[]]"),
            "device_traces[1][1].stream is a list, not an integer");
     expect("{'segments': [], 'device_traces': [5]}", "device_traces[0] is an integer, not a list");
-    expect("{'segments': [], 'device_traces': [{'action': 'x'}]}", "device_traces[0] is a dict, not a list");
-    expect("{'segments': [], 'device_traces': [[[]]]}", "device_traces[0][0] is a list, not a dict");
+    expect("{'segments': [], 'device_traces': [{'action': 'x'}]}",
+           "device_traces[0] is a dict, not a list");
+    expect("{'segments': [], 'device_traces': [[[]]]}",
+           "device_traces[0][0] is a list, not a dict");
 }
 
 /* The byte is that of the value. */
@@ -278,7 +302,8 @@ static void errors_name_the_byte(void **state)
 /* The function that a stack ends in. */
 static const char *innermost(const struct snapshot *snapshot, uint32_t stack)
 {
-    return stack ? snapshot_text(snapshot, snapshot->frames[snapshot->stacks[stack].frame].name) : "none";
+    return stack ? snapshot_text(snapshot, snapshot->frames[snapshot->stacks[stack].frame].name)
+                 : "none";
 }
 
 /* Of the histories that an old layout has, each block's stack is that of the layout of today. */
@@ -295,7 +320,8 @@ static void stacks_in_histories(void **state)
     assert_int_equal(old.block_count, now.block_count);
     for (size_t i = 0; i < now.block_count; i++) {
         bool used = now.blocks[i].state != SNAPSHOT_INACTIVE;
-        assert_string_equal(innermost(&old, old.blocks[i].stack), innermost(&now, used ? now.blocks[i].stack : 0));
+        assert_string_equal(innermost(&old, old.blocks[i].stack),
+                            innermost(&now, used ? now.blocks[i].stack : 0));
         stacks += used && now.blocks[i].stack;
     }
     assert_true(stacks > 100);
@@ -314,7 +340,8 @@ static void old_layout(void **state)
     write_literal(
         &writer,
         "{'segments': [{'device': 1, 'address': 4096, 'total_size': 2048, 'stream': 9, 'blocks': ["
-        "{'size': 512, 'state': 'active_allocated'}, {'size': 1024, 'state': 'inactive', 'requested_size': 7}, "
+        "{'size': 512, 'state': 'active_allocated'}, {'size': 1024, 'state': 'inactive', "
+        "'requested_size': 7}, "
         "{'size': 512, 'state': 'active_pending_free', 'requested_size': 3, 'history': ["
         "{'addr': 5632, 'frames': [{'name': 'now', 'filename': 'a.py', 'line': 7}]}, "
         "{'addr': 5632, 'frames': [{'name': 'before', 'filename': 'a.py', 'line': 8}]}]}]}], "
@@ -337,11 +364,13 @@ static void old_layout(void **state)
     assert_int_equal(snapshot.blocks[1].requested_size, 0);
     assert_int_equal(snapshot.blocks[2].requested_size, 3);
     assert_false(snapshot.blocks[0].stack || snapshot.blocks[1].stack);
-    assert_string_equal(innermost(&snapshot, snapshot.blocks[2].stack), "now"); /* its last owner is the first */
+    /* Its last owner is the first */
+    assert_string_equal(innermost(&snapshot, snapshot.blocks[2].stack), "now");
     const struct snapshot_event *event = &snapshot.traces[0].events[0];
     assert_int_equal(event->action, SNAPSHOT_OOM);
     assert_int_equal(event->address, 77);
-    assert_true(event->time_us == SNAPSHOT_NO_TIME && !event->pool && snapshot.streams[event->stream] == 6);
+    assert_true(event->time_us == SNAPSHOT_NO_TIME && !event->pool &&
+                snapshot.streams[event->stream] == 6);
     snapshot_finish(&snapshot);
 }
 
@@ -355,21 +384,24 @@ static void stacks_and_texts(void **state)
     put(&writer, "\x80\x02}(", 4);
     write_literal(&writer, "'segments': [], 'device_traces'");
     put(&writer, "](](", 4);
+    write_literal(&writer, "{'action': 'alloc', 'addr': 1, 'size': 10, 'stream': 3, "
+                           "'user_metadata': 'step 1/size', 'thread': 4, "
+                           "'frames': [{'name': 'inner', 'filename': 'a.py', 'line': 7}, {'name': "
+                           "'outer', 'filename': 'b.py', "
+                           "'line': 9}]}");
     write_literal(
-        &writer, "{'action': 'alloc', 'addr': 1, 'size': 10, 'stream': 3, 'user_metadata': 'step 1/size', 'thread': 4, "
-                 "'frames': [{'name': 'inner', 'filename': 'a.py', 'line': 7}, {'name': 'outer', 'filename': 'b.py', "
+        &writer, "{'action': 'alloc', 'addr': 9, 'size': 10, 'stream': 3, 'user_metadata': 'size', "
+                 "'frames': [{'name': 'inner', 'filename': 'a.py', 'line': 7}, {'name': 'outer', "
+                 "'filename': 'b.py', "
                  "'line': 9}]}");
-    write_literal(&writer,
-                  "{'action': 'alloc', 'addr': 9, 'size': 10, 'stream': 3, 'user_metadata': 'size', "
-                  "'frames': [{'name': 'inner', 'filename': 'a.py', 'line': 7}, {'name': 'outer', 'filename': 'b.py', "
-                  "'line': 9}]}");
-    write_literal(&writer,
-                  "{'action': 'alloc', 'addr': 19, 'size': 10, 'stream': 0, 'user_metadata': 'x\x1b\xc3\xa9\xff"
-                  "\xe2\x80\xae\xe2\x80\x8d\xd8\x9c\xe2\x81\xa6', "
-                  "'frames': [{'name': 'other', 'filename': 'a.py', 'line': -7}, {'name': 'outer', 'filename': 'b.py', "
-                  "'line': 9}]}");
-    write_literal(&writer,
-                  "{'action': 'alloc', 'addr': 29, 'size': 10, 'stream': 0, 'frames': [5], 'user_metadata': 5}");
+    write_literal(&writer, "{'action': 'alloc', 'addr': 19, 'size': 10, 'stream': 0, "
+                           "'user_metadata': 'x\x1b\xc3\xa9\xff"
+                           "\xe2\x80\xae\xe2\x80\x8d\xd8\x9c\xe2\x81\xa6', "
+                           "'frames': [{'name': 'other', 'filename': 'a.py', 'line': -7}, {'name': "
+                           "'outer', 'filename': 'b.py', "
+                           "'line': 9}]}");
+    write_literal(&writer, "{'action': 'alloc', 'addr': 29, 'size': 10, 'stream': 0, 'frames': "
+                           "[5], 'user_metadata': 5}");
     put(&writer, "eeu.", 4);
     if (!snapshot_read_buffer(writer.data, writer.size, &snapshot, &error))
         fail_msg("%s", error.text);
@@ -387,13 +419,16 @@ static void stacks_and_texts(void **state)
     assert_int_equal(events[0].stack, events[1].stack);
     assert_int_equal(snapshot.frame_count, 3);
     assert_int_equal(snapshot.stack_count, 4); /* none, outer, outer > inner, outer > other */
-    const struct snapshot_stack *stack = &snapshot.stacks[events[0].stack], *other = &snapshot.stacks[events[2].stack];
+    const struct snapshot_stack *stack = &snapshot.stacks[events[0].stack],
+                                *other = &snapshot.stacks[events[2].stack];
     assert_string_equal(snapshot_text(&snapshot, snapshot.frames[stack->frame].name), "inner");
     assert_string_equal(snapshot_text(&snapshot, snapshot.frames[stack->frame].filename), "a.py");
     assert_int_equal(snapshot.frames[stack->frame].line, 7);
     assert_int_equal(snapshot.frames[other->frame].line, 0);
     assert_int_equal(stack->caller, other->caller);
-    assert_string_equal(snapshot_text(&snapshot, snapshot.frames[snapshot.stacks[stack->caller].frame].name), "outer");
+    assert_string_equal(
+        snapshot_text(&snapshot, snapshot.frames[snapshot.stacks[stack->caller].frame].name),
+        "outer");
     assert_int_equal(snapshot.stacks[stack->caller].caller, 0);
     assert_true(!events[3].stack && !events[3].tag && !events[3].thread);
     snapshot_finish(&snapshot);
@@ -415,20 +450,23 @@ static void tarns_own(void **state)
     assert_int_equal(tarn->overwritten, 3);
     assert_int_equal(tarn->device_count, 2);
     assert_string_equal(snapshot_text(&snapshot, tarn->devices[1].name), "device \xc3\xa9 1");
-    assert_true(tarn->devices[0].total == UINT64_C(8) << 30 && tarn->devices[0].free == UINT64_C(1) << 30 &&
-                tarn->devices[0].reserved == UINT64_C(7) << 30 && tarn->devices[0].limit == UINT64_C(6) << 30);
+    assert_true(tarn->devices[0].total == UINT64_C(8) << 30 &&
+                tarn->devices[0].free == UINT64_C(1) << 30 &&
+                tarn->devices[0].reserved == UINT64_C(7) << 30 &&
+                tarn->devices[0].limit == UINT64_C(6) << 30);
     assert_true(tarn->devices[1].limit == SNAPSHOT_NO_LIMIT);
     assert_int_equal(tarn->pool_count, 4);
     assert_int_equal(tarn->pools[3].device, 1);
     assert_int_equal(snapshot.pools[tarn->pools[3].pool][1], 1);
     assert_true(tarn->pools[3].suspended && !tarn->pools[2].suspended && !tarn->pools[3].held);
-    assert_true(tarn->pools[0].reserved == 100 && tarn->pools[0].allocated == 50 && tarn->pools[0].active == 60 &&
-                tarn->pools[0].waiting == 10);
+    assert_true(tarn->pools[0].reserved == 100 && tarn->pools[0].allocated == 50 &&
+                tarn->pools[0].active == 60 && tarn->pools[0].waiting == 10);
     assert_int_equal(tarn->handle_count, 1);
     assert_string_equal(snapshot_text(&snapshot, tarn->handles[0].library), "cublas");
     assert_true(tarn->handles[0].count == 4 && tarn->handles[0].in_use == 1);
     assert_int_equal(tarn->workspace_count, 1);
-    assert_true(tarn->workspaces[0].size == UINT64_C(32) << 20 && tarn->workspaces[0].address == 0x7f0000000000 &&
+    assert_true(tarn->workspaces[0].size == UINT64_C(32) << 20 &&
+                tarn->workspaces[0].address == 0x7f0000000000 &&
                 snapshot.streams[tarn->workspaces[0].stream] == 0x5581a0c3d2e0);
     assert_int_equal(tarn->thread_count, 3);
     assert_int_equal(tarn->threads[1].number, 2);
@@ -464,8 +502,9 @@ static void tarns_own(void **state)
 }
 
 #define TARN(rest) "{'segments': [], 'tarn': {'version': 1, " rest "}}"
-#define MARK(rest)                                                                                           \
-    "{'segments': [], 'device_traces': [[], [{'action': 'x'}]], 'tarn': {'version': 1, 'events': [{'kind': " \
+#define MARK(rest)                                                                                 \
+    "{'segments': [], 'device_traces': [[], [{'action': 'x'}]], 'tarn': {'version': 1, 'events': " \
+    "[{'kind': "                                                                                   \
     "'wait', " rest "}]}}"
 
 static void errors_in_tarns_own(void **state)
@@ -479,14 +518,19 @@ static void errors_in_tarns_own(void **state)
     expect(TARN("'devices': 5"), "tarn.devices is an integer, not a list");
     expect(TARN("'devices': [5]"), "tarn.devices[0] is an integer, not a dict of this list");
     expect(TARN("'devices': [{'name': 'x', 'total': -1}]"), "tarn.devices[0].total is negative");
-    expect(TARN("'pools': [{'device': 0, 'id': 5}]"), "tarn.pools[0].id is not a pair of two integers of 64 bits");
-    expect(TARN("'pools': [{'device': 0, 'held': 5}]"), "tarn.pools[0].held is an integer, not a bool");
-    expect(TARN("'handles': [{'device': 4096}]"), "tarn.handles[0].device is 4096; at most 4095 are read");
+    expect(TARN("'pools': [{'device': 0, 'id': 5}]"),
+           "tarn.pools[0].id is not a pair of two integers of 64 bits");
+    expect(TARN("'pools': [{'device': 0, 'held': 5}]"),
+           "tarn.pools[0].held is an integer, not a bool");
+    expect(TARN("'handles': [{'device': 4096}]"),
+           "tarn.handles[0].device is 4096; at most 4095 are read");
     expect(TARN("'workspaces': [{'size': 1}]"), "tarn.workspaces[0] has no key device");
-    expect(TARN("'threads': [{'number': 4294967296}]"), "tarn.threads[0].number does not fit in 32 bits");
+    expect(TARN("'threads': [{'number': 4294967296}]"),
+           "tarn.threads[0].number does not fit in 32 bits");
     expect(TARN("'exact_from': 'x'"), "tarn.exact_from is a text, not a list");
     expect(MARK("'device': 1, 'at': 1"), NULL);
-    expect(MARK("'device': 1, 'at': 2"), "tarn.events[0].at is 2, where the trace of device 1 has 1 events");
+    expect(MARK("'device': 1, 'at': 2"),
+           "tarn.events[0].at is 2, where the trace of device 1 has 1 events");
     expect(MARK("'device': 1"), "tarn.events[0] has no key at");
     expect(MARK("'at': 1"), "tarn.events[0] has no key device");
     expect(MARK("'device': 1, 'at': 1}, {'kind': 'x', 'device': 1, 'at': 0"),

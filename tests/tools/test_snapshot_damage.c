@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The reader of snapshots fed what is cut short, corrupted or made to take all memory. TARN_TEST_DATA as for test_snapshot.c. */
+/* The reader of snapshots fed what is cut short, corrupted or made to take all memory.
+ * TARN_TEST_DATA as for test_snapshot.c. */
 #include "snapshot_test.h"
 
 static void every_prefix(void **state)
@@ -83,8 +84,9 @@ static size_t damage(unsigned char *data, size_t size)
     }
 }
 
-/* A damaged file is refused, or read, within 5 s of processor time: that a sanitizer, or counting, multiplies. The thread sanitizer has
- * nothing to find in a reader that has one thread, so it is given a part. */
+/* A damaged file is refused, or read, within 5 s of processor time: that a sanitizer, or counting,
+ * multiplies. The thread sanitizer has nothing to find in a reader that has one thread, so it is
+ * given a part. */
 #ifdef __SANITIZE_THREAD__
 #define COPIES 500
 #define MOST_SECONDS 100
@@ -127,9 +129,10 @@ static void ten_thousand_damaged(void **state)
     free(bytes.data);
 }
 
-/* A megabyte of one pattern between a head and a tail must end within 5 s and 1 GiB, whatever comes out. */
-static void expect_bounded(const char *name, const char *head, size_t head_size, const char *pattern,
-                           size_t pattern_size)
+/* A megabyte of one pattern between a head and a tail must end within 5 s and 1 GiB, whatever comes
+ * out. */
+static void expect_bounded(const char *name, const char *head, size_t head_size,
+                           const char *pattern, size_t pattern_size)
 {
     size_t size = (size_t)1 << 20;
     unsigned char *data = malloc(size);
@@ -142,7 +145,8 @@ static void expect_bounded(const char *name, const char *head, size_t head_size,
     double taken = seconds() - start;
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    print_message("%s: %.2f s, peak so far %ld MiB: %s\n", name, taken, usage.ru_maxrss >> 10, error.text);
+    print_message("%s: %.2f s, peak so far %ld MiB: %s\n", name, taken, usage.ru_maxrss >> 10,
+                  error.text);
     assert_true(taken < MOST_SECONDS);
 #if !defined(__SANITIZE_ADDRESS__)
     assert_true(usage.ru_maxrss < 1 << 20);
@@ -150,7 +154,8 @@ static void expect_bounded(const char *name, const char *head, size_t head_size,
     free(data);
 }
 
-#define BOMB(name, head, pattern) expect_bounded(name, head, sizeof(head) - 1, pattern, sizeof(pattern) - 1)
+#define BOMB(name, head, pattern) \
+    expect_bounded(name, head, sizeof(head) - 1, pattern, sizeof(pattern) - 1)
 
 static void bombs(void **state)
 {
@@ -183,7 +188,8 @@ static void bombs(void **state)
          "es0");
 }
 
-/* One list of events for very many devices, or in very many lists: more events than the file has bytes. */
+/* One list of events for very many devices, or in very many lists: more events than the file has
+ * bytes. */
 static void sharing_is_counted(void **state)
 {
     (void)state;
@@ -200,7 +206,8 @@ static void sharing_is_counted(void **state)
         put(&writer, "2", 1);
     put(&writer, "eu.", 3);
     assert_false(read_bytes(writer.data, writer.size, &error));
-    assert_non_null(strstr(error.text, "device_traces[1] repeats parts of the file more often than its size allows"));
+    assert_non_null(strstr(
+        error.text, "device_traces[1] repeats parts of the file more often than its size allows"));
 
     writer.size = 0;
     put(&writer, "\x80\x02}(", 4);
@@ -216,7 +223,8 @@ static void sharing_is_counted(void **state)
         put(&writer, "2", 1);
     put(&writer, "eu.", 3);
     assert_false(read_bytes(writer.data, writer.size, &error));
-    assert_non_null(strstr(error.text, "repeats parts of the file more often than its size allows"));
+    assert_non_null(
+        strstr(error.text, "repeats parts of the file more often than its size allows"));
 }
 
 /* A megabyte of zstd that wants to become tens of gigabytes. */
@@ -245,8 +253,8 @@ static void zstd_bombs(void **state)
         double taken = seconds() - start;
         struct rusage usage;
         getrusage(RUSAGE_SELF, &usage);
-        print_message("zstd of 0x%02x: %.2f s, peak so far %ld MiB: %s\n", (unsigned)patterns[p], taken,
-                      usage.ru_maxrss >> 10, error.text);
+        print_message("zstd of 0x%02x: %.2f s, peak so far %ld MiB: %s\n", (unsigned)patterns[p],
+                      taken, usage.ru_maxrss >> 10, error.text);
 #if !defined(__SANITIZE_ADDRESS__)
         assert_true(taken < MOST_SECONDS);
         assert_true(usage.ru_maxrss < 1 << 20);
@@ -259,8 +267,9 @@ static void zstd_bombs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_prefix),       cmocka_unit_test(ten_thousand_damaged), cmocka_unit_test(bombs),
-        cmocka_unit_test(sharing_is_counted), cmocka_unit_test(zstd_bombs),
+        cmocka_unit_test(every_prefix), cmocka_unit_test(ten_thousand_damaged),
+        cmocka_unit_test(bombs),        cmocka_unit_test(sharing_is_counted),
+        cmocka_unit_test(zstd_bombs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

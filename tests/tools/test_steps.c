@@ -59,7 +59,8 @@ static void assignments_are_those_of_an_array(void **state)
     assert_true(steps_init(&steps));
     for (uint32_t i = 1; i <= 40000; i++) {
         /* Short ranges make many chunks, long ones take them away. */
-        uint64_t length = next_random() % 1000 ? 1 + next_random() % 8 : 1 + next_random() % (LINE / 2);
+        uint64_t length =
+            next_random() % 1000 ? 1 + next_random() % 8 : 1 + next_random() % (LINE / 2);
         uint64_t start = next_random() % (LINE - length);
         assert_true(steps_assign(&steps, start, start + length, i));
         for (uint64_t at = start; at < start + length; at++)

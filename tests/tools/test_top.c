@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn top` before pages that lie: cut short, of another version, with counts beyond their room, texts without an end or with escapes;
- * and the text that it makes, whose lines fit into any width. */
+/* `tarn top` before pages that lie: cut short, of another version, with counts beyond their room,
+ * texts without an end or with escapes; and the text that it makes, whose lines fit into any
+ * width. */
 #include "support/host.h"
 #include "top/top.h"
 
@@ -21,7 +22,8 @@ static char directory[64], path[128];
 static struct page page;
 static struct top_reading reading, earlier;
 
-/* Writes the page, or the first bytes of it, locked as by a process that lives; gives the file that has the lock. */
+/* Writes the page, or the first bytes of it, locked as by a process that lives; gives the file that
+ * has the lock. */
 static int show(size_t size, bool lock)
 {
     int file = open(path, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600);
@@ -71,9 +73,10 @@ static void sound(void)
     struct survey *survey = &page.survey;
     survey->taken_ns = 1000000000;
     survey->number = 1;
-    survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count = survey->library_count =
-        (struct survey_count){1, 1};
-    survey->devices[0] = (struct survey_device){.used = 1, .name = "a device", .total = 1 << 30, .free = 1 << 29};
+    survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count =
+        survey->library_count = (struct survey_count){1, 1};
+    survey->devices[0] =
+        (struct survey_device){.used = 1, .name = "a device", .total = 1 << 30, .free = 1 << 29};
     survey->devices[0].limit = SURVEY_UNKNOWN;
     survey->devices[0].stats.reserved_bytes[TARN_STAT_ALL].current = 1 << 28;
     survey->pools[0] = (struct survey_pool){.reserved = 1 << 28, .limit = SURVEY_UNKNOWN};
@@ -136,7 +139,8 @@ static int show_other(int number, uint64_t sequence)
     return file;
 }
 
-/* Any number of pages that cannot be read, or are larger than what is in them, cost a list a moment and memory of some of them. */
+/* Any number of pages that cannot be read, or are larger than what is in them, cost a list a moment
+ * and memory of some of them. */
 static void a_user_cannot_starve_a_list(void **state)
 {
     enum { MANY = TOP_PAGES_OF_USER + 60 };
@@ -185,7 +189,8 @@ static void many_users_cannot_starve_a_list(void **state)
         CHECK(fchown(files[i], (uid_t)(FIRST + i), (gid_t)-1) == 0);
     }
     CHECK(top_list_make(directory, 0, &list));
-    CHECK(list.left_out > 0 && list.count + list.left_out >= USERS); /* each is waited for, since it is being written */
+    /* Each is waited for, since it is being written */
+    CHECK(list.left_out > 0 && list.count + list.left_out >= USERS);
     top_list_finish(&list);
     for (int i = 0; i < USERS; i++) {
         char other[160];
@@ -213,20 +218,24 @@ static void only_pages_are_removed(void **state)
     page_sweep(directory);
     for (int i = 0; i < 5; i++) {
         snprintf(other, sizeof other, "%s/" PAGE_PREFIX "backup%d", directory, i);
-        CHECK((access(other, F_OK) == 0) == (i < 3)); /* the last is of one that was killed at once */
+        CHECK((access(other, F_OK) == 0) == (i < 3)); /* the last is of one that was killed at
+                                                         once */
         (void)unlink(other);
     }
 }
 
 static void counts_beyond_their_room_are_refused(void **state)
 {
-    static const size_t counts[] = {offsetof(struct survey, device_count), offsetof(struct survey, pool_count),
-                                    offsetof(struct survey, stream_count), offsetof(struct survey, handle_count),
-                                    offsetof(struct survey, library_count)};
-    static const uint32_t room[] = {SURVEY_DEVICES, SURVEY_POOLS, SURVEY_STREAMS, SURVEY_HANDLES, SURVEY_LIBRARIES};
+    static const size_t counts[] = {
+        offsetof(struct survey, device_count), offsetof(struct survey, pool_count),
+        offsetof(struct survey, stream_count), offsetof(struct survey, handle_count),
+        offsetof(struct survey, library_count)};
+    static const uint32_t room[] = {SURVEY_DEVICES, SURVEY_POOLS, SURVEY_STREAMS, SURVEY_HANDLES,
+                                    SURVEY_LIBRARIES};
     (void)state;
     for (size_t i = 0; i < 5; i++) {
-        struct survey_count *count = (struct survey_count *)(void *)((char *)&page.survey + counts[i]);
+        struct survey_count *count =
+            (struct survey_count *)(void *)((char *)&page.survey + counts[i]);
         sound();
         *count = (struct survey_count){UINT32_MAX, room[i] + 1};
         gives(TOP_BAD, sizeof page, true, "no sense");
@@ -286,7 +295,7 @@ static void other_files_are_no_pages(void **state)
     close(file);
 }
 
-/* Showing ---------------------------------------------------------------------------------------------------------- */
+/* Showing -------------------------------------------------------------------------------------- */
 
 static void rates_are_changes_a_second(void **state)
 {
@@ -346,7 +355,8 @@ static void lines_fit_into_any_width_and_tables_into_any_height(void **state)
     survey->has_pinned = 1;
     survey->stream_count = (struct survey_count){2000, SURVEY_STREAMS};
     for (int i = 0; i < SURVEY_STREAMS; i++)
-        survey->streams[i] = (struct survey_stream){.mapped = (uint64_t)i << 20, .slot = (uint32_t)i};
+        survey->streams[i] =
+            (struct survey_stream){.mapped = (uint64_t)i << 20, .slot = (uint32_t)i};
     gives(TOP_OK, sizeof page, true, NULL);
     earlier = reading;
     earlier.survey.taken_ns--;
@@ -355,7 +365,8 @@ static void lines_fit_into_any_width_and_tables_into_any_height(void **state)
         top_frame_make(&frame, &earlier, &reading, &look);
         CHECK(!frame.failed && widest(frame.text) <= (size_t)width);
     }
-    CHECK(strstr(frame.text, "1023") && strstr(frame.text, "1019") && !strstr(frame.text, "1018")); /* the largest */
+    /* The largest */
+    CHECK(strstr(frame.text, "1023") && strstr(frame.text, "1019") && !strstr(frame.text, "1018"));
     CHECK(strstr(frame.text, "... and 1995 more"));
     struct top_look look = {.device = 3};
     top_frame_make(&frame, &earlier, &reading, &look);
@@ -381,9 +392,12 @@ static void rubbish_is_shown_as_rubbish(void **state)
         reading.survey.device_count = reading.survey.pool_count = reading.survey.stream_count =
             reading.survey.handle_count = reading.survey.library_count = before.device_count;
         reading.survey.devices[0].number = round % 2 ? 0 : -1;
-        memcpy(reading.survey.devices[0].name, before.devices[0].name, sizeof before.devices[0].name);
-        memcpy(reading.survey.handles[0].name, before.handles[0].name, sizeof before.handles[0].name);
-        memcpy(reading.survey.libraries[0].name, before.libraries[0].name, sizeof before.libraries[0].name);
+        memcpy(reading.survey.devices[0].name, before.devices[0].name,
+               sizeof before.devices[0].name);
+        memcpy(reading.survey.handles[0].name, before.handles[0].name,
+               sizeof before.handles[0].name);
+        memcpy(reading.survey.libraries[0].name, before.libraries[0].name,
+               sizeof before.libraries[0].name);
         earlier.survey = before;
         struct top_look look = {.device = -1, .width = 100, .utf8 = true};
         top_frame_make(&frame, &earlier, &reading, &look);

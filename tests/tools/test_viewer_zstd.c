@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The page's own zstd (tools/viewer/zstd.c) gives back what zstd's library compressed, in whatever way and however its bytes come; what is
- * damaged is refused or gives something else, and touches no memory that is not its own. */
+/* The page's own zstd (tools/viewer/zstd.c) gives back what zstd's library compressed, in whatever
+ * way and however its bytes come; what is damaged is refused or gives something else, and touches
+ * no memory that is not its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,8 @@
 #define ZSTD_decompressStream viewer_decompress
 #define ZSTD_isError viewer_is_error
 #define ZSTD_getErrorName viewer_error_name
-#include "../../tools/viewer/zstd.c" /* NOLINT(bugprone-suspicious-include): what is tested is compiled for browsers alone */
+#include "../../tools/viewer/zstd.c" /* NOLINT(bugprone-suspicious-include): what is tested is
+                                        compiled for browsers alone */
 
 #define DATA_MOST ((size_t)700 << 10)
 
@@ -31,8 +33,9 @@ enum kind { ZEROS, NOISE, WORDS, NUMBERS, MIXED, KINDS };
 
 static void fill(uint8_t *data, size_t size, enum kind kind)
 {
-    static const char *const words[] = {"alloc", "free_completed", "segment_map",   "frames",  "addr",
-                                        "size",  "stream",         "/srv/train.py", "\x94\x8c"};
+    static const char *const words[] = {"alloc",  "free_completed", "segment_map",
+                                        "frames", "addr",           "size",
+                                        "stream", "/srv/train.py",  "\x94\x8c"};
     for (size_t at = 0; at < size;) {
         enum kind each = kind == MIXED ? (enum kind)draw(MIXED) : kind;
         size_t part = kind == MIXED ? 1 + draw(9000) : size;
@@ -52,8 +55,10 @@ static void fill(uint8_t *data, size_t size, enum kind kind)
     }
 }
 
-/* Gives how many bytes came out, SIZE_MAX for an error. `ended`: whether a frame's end was the last that came. */
-static size_t decompress(const uint8_t *packed, size_t size, uint8_t *to, size_t room, size_t step, bool *ended)
+/* Gives how many bytes came out, SIZE_MAX for an error. `ended`: whether a frame's end was the last
+ * that came. */
+static size_t decompress(const uint8_t *packed, size_t size, uint8_t *to, size_t room, size_t step,
+                         bool *ended)
 {
     ZSTD_DCtx *context = ZSTD_createDCtx();
     ZSTD_outBuffer out = {to, 0, 0};
@@ -67,7 +72,8 @@ static size_t decompress(const uint8_t *packed, size_t size, uint8_t *to, size_t
             out.size = out.pos + 1 + draw(200000);
             out.size = out.size < room ? out.size : room;
             result = ZSTD_decompressStream(context, &out, &in);
-        } while (!ZSTD_isError(result) && out.pos < room && (in.pos < in.size || out.pos == out.size));
+        } while (!ZSTD_isError(result) && out.pos < room &&
+                 (in.pos < in.size || out.pos == out.size));
         free(copy);
         if (ZSTD_isError(result) || out.pos == room)
             break;
@@ -78,8 +84,8 @@ static size_t decompress(const uint8_t *packed, size_t size, uint8_t *to, size_t
     return ZSTD_isError(result) ? SIZE_MAX : out.pos;
 }
 
-static size_t compress(const uint8_t *data, size_t size, uint8_t *packed, size_t room, int level, int window,
-                       bool checksum, bool sized)
+static size_t compress(const uint8_t *data, size_t size, uint8_t *packed, size_t room, int level,
+                       int window, bool checksum, bool sized)
 {
     ZSTD_CCtx *context = ZSTD_createCCtx();
     ZSTD_inBuffer in = {data, size, 0};
@@ -95,7 +101,8 @@ static size_t compress(const uint8_t *data, size_t size, uint8_t *packed, size_t
         in.size = in.pos + 1 + (sized ? size : draw(300000));
         in.size = in.size < size ? in.size : size;
         left = ZSTD_compressStream2(context, &out, &in,
-                                    in.size < size ? draw(2) ? ZSTD_e_continue : ZSTD_e_flush : ZSTD_e_end);
+                                    in.size < size ? draw(2) ? ZSTD_e_continue : ZSTD_e_flush
+                                                   : ZSTD_e_end);
         assert_true(left <= room);
     } while (in.pos < size || left);
     ZSTD_freeCCtx(context);
@@ -114,9 +121,10 @@ static void everything_comes_back(void **state)
             for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
                 bool ended;
                 fill(data, sizes[k], (enum kind)kind);
-                size_t size = compress(data, sizes[k], packed, room, levels[l], draw(2) ? 10 + (int)draw(10) : 0,
-                                       draw(2), draw(2));
-                assert_int_equal(decompress(packed, size, got, DATA_MOST + 2, 1 + draw(k < 4 ? 7 : 90000), &ended),
+                size_t size = compress(data, sizes[k], packed, room, levels[l],
+                                       draw(2) ? 10 + (int)draw(10) : 0, draw(2), draw(2));
+                assert_int_equal(decompress(packed, size, got, DATA_MOST + 2,
+                                            1 + draw(k < 4 ? 7 : 90000), &ended),
                                  sizes[k]);
                 assert_true(ended);
                 assert_memory_equal(got, data, sizes[k]);
@@ -160,7 +168,9 @@ static void damage_is_contained(void **state)
         fill(data, size, (enum kind)(round % KINDS));
         size_t length = compress(data, size, packed, room, 1 + (int)draw(12), 0, false, draw(2));
         for (uint32_t i = draw(4) + 1; i > 0; i--)
-            packed[draw((uint32_t)(draw(2) ? length : length < 200 ? length : 200))] = (uint8_t)draw(256);
+            packed[draw((uint32_t)(draw(2)        ? length
+                                   : length < 200 ? length
+                                                  : 200))] = (uint8_t)draw(256);
         refused += decompress(packed, length, got, DATA_MOST, length, &ended) == SIZE_MAX;
     }
     assert_true(refused > 100);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* From traces to workloads: what was alive before, late frees, the recorded peak, and traces that contradict themselves. */
+/* From traces to workloads: what was alive before, late frees, the recorded peak, and traces that
+ * contradict themselves. */
 #include "input/workload.h"
 
 #include <setjmp.h>
@@ -15,17 +16,19 @@
 #define MIB ((uint64_t)1 << 20)
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-#define EVENT(kind, where, bytes)                                                                   \
-    {                                                                                               \
-        .action = SNAPSHOT_##kind, .address = (where), .size = (bytes), .time_us = SNAPSHOT_NO_TIME \
+#define EVENT(kind, where, bytes)                                       \
+    {                                                                   \
+        .action = SNAPSHOT_##kind, .address = (where), .size = (bytes), \
+        .time_us = SNAPSHOT_NO_TIME                                     \
     }
 #define TIMED(kind, where, bytes, us)                                                   \
     {                                                                                   \
         .action = SNAPSHOT_##kind, .address = (where), .size = (bytes), .time_us = (us) \
     }
 
-static struct workload build(struct snapshot_event *events, size_t count, struct snapshot_segment *segments,
-                             size_t segment_count, struct snapshot_block *blocks, size_t block_count)
+static struct workload build(struct snapshot_event *events, size_t count,
+                             struct snapshot_segment *segments, size_t segment_count,
+                             struct snapshot_block *blocks, size_t block_count)
 {
     struct snapshot_trace trace = {.events = events, .event_count = count};
     uint64_t streams[] = {0, 1, 2, 3}, pools[][2] = {{0, 0}, {0, 1}, {0, 2}};
@@ -52,7 +55,8 @@ static struct workload build_trace(struct snapshot_event *events, size_t count)
     return build(events, count, NULL, 0, NULL, 0);
 }
 
-static void assert_op(const struct workload *workload, size_t at, enum workload_action action, uint32_t block)
+static void assert_op(const struct workload *workload, size_t at, enum workload_action action,
+                      uint32_t block)
 {
     assert_true(at < workload->op_count);
     assert_int_equal(workload->ops[at].action, action);
@@ -100,8 +104,8 @@ static void blocks_are_numbered_in_the_order_of_allocation(void **state)
     assert_null(workload.ops);
 }
 
-/* What was reserved and what was free together; where more was free than was asked for, a limit refused, and what had been reserved once
- * is below it. */
+/* What was reserved and what was free together; where more was free than was asked for, a limit
+ * refused, and what had been reserved once is below it. */
 static void an_error_tells_the_size_of_the_device(void **state)
 {
     (void)state;
@@ -143,13 +147,26 @@ static void what_was_alive_before_comes_first_and_by_address(void **state)
         {.address = 0x2200, .size = 512, .requested_size = 0, .state = SNAPSHOT_INACTIVE},
         {.address = 0x4000, .size = 512, .requested_size = 20, .state = SNAPSHOT_ACTIVE_ALLOCATED},
         {.address = 0x8000, .size = 512, .requested_size = 10, .state = SNAPSHOT_ACTIVE_ALLOCATED},
-        {.address = 0x9000, .size = 1024, .requested_size = 0, .state = SNAPSHOT_ACTIVE_PENDING_FREE},
+        {.address = 0x9000,
+         .size = 1024,
+         .requested_size = 0,
+         .state = SNAPSHOT_ACTIVE_PENDING_FREE},
     };
     struct snapshot_segment segments[] = {
-        {.device = 0, .address = 0x2000, .total_size = 2 * MIB, .stream = 7, .first_block = 0, .block_count = 5},
-        {.device = 1, .address = 0x2000, .total_size = 64 * MIB, .first_block = 0, .block_count = 5},
+        {.device = 0,
+         .address = 0x2000,
+         .total_size = 2 * MIB,
+         .stream = 7,
+         .first_block = 0,
+         .block_count = 5},
+        {.device = 1,
+         .address = 0x2000,
+         .total_size = 64 * MIB,
+         .first_block = 0,
+         .block_count = 5},
     };
-    struct workload workload = build(events, COUNT(events), segments, COUNT(segments), blocks, COUNT(blocks));
+    struct workload workload =
+        build(events, COUNT(events), segments, COUNT(segments), blocks, COUNT(blocks));
     assert_int_equal(workload.lost_count, 0);
     assert_int_equal(workload.initial_count, 4);
     assert_int_equal(workload.block_count, 6);
@@ -184,9 +201,13 @@ static void a_free_is_late_when_something_comes_between(void **state)
         TIMED(FREE_COMPLETED, 0x1000, 10, 110),
     };
     struct snapshot_block blocks[] = {
-        {.address = 0x3000, .size = 512, .requested_size = 30, .state = SNAPSHOT_ACTIVE_PENDING_FREE},
+        {.address = 0x3000,
+         .size = 512,
+         .requested_size = 30,
+         .state = SNAPSHOT_ACTIVE_PENDING_FREE},
     };
-    struct snapshot_segment segments[] = {{.address = 0x3000, .total_size = 2 * MIB, .block_count = 1}};
+    struct snapshot_segment segments[] = {
+        {.address = 0x3000, .total_size = 2 * MIB, .block_count = 1}};
     struct workload workload = build(events, COUNT(events), segments, 1, blocks, 1);
     assert_true(workload.has_times);
     assert_int_equal(workload.lost_count, 0);
@@ -222,13 +243,20 @@ static void the_recorded_peak_is_found_backwards(void **state)
 {
     (void)state;
     struct snapshot_event events[] = {
-        EVENT(SEGMENT_FREE, 0x100000, 20 * MIB), EVENT(SEGMENT_ALLOC, 0x200000, 2 * MIB),  EVENT(ALLOC, 0x200000, 10),
-        EVENT(SEGMENT_MAP, 0x900000, 40 * MIB),  EVENT(SEGMENT_UNMAP, 0x900000, 40 * MIB),
+        EVENT(SEGMENT_FREE, 0x100000, 20 * MIB),
+        EVENT(SEGMENT_ALLOC, 0x200000, 2 * MIB),
+        EVENT(ALLOC, 0x200000, 10),
+        EVENT(SEGMENT_MAP, 0x900000, 40 * MIB),
+        EVENT(SEGMENT_UNMAP, 0x900000, 40 * MIB),
     };
     struct snapshot_block blocks[] = {
-        {.address = 0x200000, .size = 512, .requested_size = 10, .state = SNAPSHOT_ACTIVE_ALLOCATED},
+        {.address = 0x200000,
+         .size = 512,
+         .requested_size = 10,
+         .state = SNAPSHOT_ACTIVE_ALLOCATED},
     };
-    struct snapshot_segment segments[] = {{.address = 0x200000, .total_size = 2 * MIB, .block_count = 1}};
+    struct snapshot_segment segments[] = {
+        {.address = 0x200000, .total_size = 2 * MIB, .block_count = 1}};
     struct workload workload = build(events, COUNT(events), segments, 1, blocks, 1);
     assert_int_equal(workload.recorded_peak_reserved, 42 * MIB);
     workload_finish(&workload);
@@ -250,7 +278,8 @@ static void the_recorded_peak_is_found_backwards(void **state)
     workload_finish(&workload);
 }
 
-/* Segments go because memory is short where one follows for which there was no room; else the program has emptied the cache. */
+/* Segments go because memory is short where one follows for which there was no room; else the
+ * program has emptied the cache. */
 static void what_the_program_gives_back_is_told_from_a_shortage(void **state)
 {
     (void)state;
@@ -290,13 +319,15 @@ static void what_the_program_gives_back_is_told_from_a_shortage(void **state)
     assert_int_equal(workload.trim_count, 3);
     for (size_t i = 0; i < workload.op_count; i++) {
         const struct workload_op *op = &workload.ops[i];
-        assert_int_equal(op->action == WORKLOAD_TRIM, op->event == 4 || op->event == 18 || op->event == 28);
+        assert_int_equal(op->action == WORKLOAD_TRIM,
+                         op->event == 4 || op->event == 18 || op->event == 28);
     }
     workload_finish(&workload);
 }
 
-/* A program that empties its cache after each step begins the next one with segments that it has just given back: no shortage, however full
- * the device was. It is one the first time that a step begins with a larger one, or one of another stream, pool or kind. With a largest size to split
+/* A program that empties its cache after each step begins the next one with segments that it has
+ * just given back: no shortage, however full the device was. It is one the first time that a step
+ * begins with a larger one, or one of another stream, pool or kind. With a largest size to split
  * nothing is known. */
 static void a_segment_that_was_there_is_no_shortage(void **state)
 {
@@ -318,8 +349,10 @@ static void a_segment_that_was_there_is_no_shortage(void **state)
         for (size_t step = 0; step < STEPS; step++) {
             const size_t begin = count;
             for (uint64_t i = 0; i < BLOCKS; i++) {
-                uint64_t size = (step && !i ? cases[c].first : 100) * MIB, segment = size < 2 * MIB ? 2 * MIB : size;
-                events[count++] = (struct snapshot_event)EVENT(SEGMENT_ALLOC, (i + 1) << 32, segment);
+                uint64_t size = (step && !i ? cases[c].first : 100) * MIB,
+                         segment = size < 2 * MIB ? 2 * MIB : size;
+                events[count++] =
+                    (struct snapshot_event)EVENT(SEGMENT_ALLOC, (i + 1) << 32, segment);
                 events[count++] = (struct snapshot_event)EVENT(ALLOC, (i + 1) << 32, size);
                 if (step && !i) {
                     events[count - 2].stream = events[count - 1].stream = cases[c].stream;
@@ -462,7 +495,8 @@ static void any_trace_gives_a_consistent_workload(void **state)
         for (size_t i = 0; i < COUNT(events); i++) {
             random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
             events[i] = (struct snapshot_event){
-                .action = (uint8_t)((random >> 40) % (round % 2 ? SNAPSHOT_SEGMENT_ALLOC : SNAPSHOT_OTHER + 1)),
+                .action = (uint8_t)((random >> 40) %
+                                    (round % 2 ? SNAPSHOT_SEGMENT_ALLOC : SNAPSHOT_OTHER + 1)),
                 .address = ((random >> 33) % 30) * 512,
                 .size = (random >> 50) % 5 ? (random >> 45) % 5000 : random,
                 .stream = (uint32_t)((random >> 60) % 4),
@@ -471,10 +505,11 @@ static void any_trace_gives_a_consistent_workload(void **state)
             };
         }
         for (size_t i = 0; i < COUNT(blocks); i++)
-            blocks[i] = (struct snapshot_block){.address = i * 512,
-                                                .size = 512,
-                                                .requested_size = i % 5,
-                                                .state = (enum snapshot_state)((i + (size_t)round) % 3)};
+            blocks[i] =
+                (struct snapshot_block){.address = i * 512,
+                                        .size = 512,
+                                        .requested_size = i % 5,
+                                        .state = (enum snapshot_state)((i + (size_t)round) % 3)};
         struct snapshot_segment segment = {.total_size = 20480, .block_count = COUNT(blocks)};
         struct workload workload =
             build(events, COUNT(events), &segment, (size_t)(round % 4 > 0), blocks, COUNT(blocks));
@@ -484,20 +519,26 @@ static void any_trace_gives_a_consistent_workload(void **state)
             life[i] = LIVE;
         for (size_t i = 0; i < workload.op_count; i++) {
             const struct workload_op *op = &workload.ops[i];
-            assert_true(op->event < COUNT(events) || (op->event == WORKLOAD_BEFORE && op->action == WORKLOAD_FREE &&
-                                                      op->block < workload.initial_count));
+            assert_true(op->event < COUNT(events) ||
+                        (op->event == WORKLOAD_BEFORE && op->action == WORKLOAD_FREE &&
+                         op->block < workload.initial_count));
             if (op->block == WORKLOAD_NO_BLOCK)
                 continue;
             assert_true(op->block < workload.block_count);
             const struct workload_block *block = &workload.blocks[op->block];
-            assert_true(block->size > 0 && block->stream < workload.stream_count && block->pool < workload.pool_count);
+            assert_true(block->size > 0 && block->stream < workload.stream_count &&
+                        block->pool < workload.pool_count);
             bool begins = op->action == WORKLOAD_ALLOC || op->action == WORKLOAD_TRY;
-            assert_int_equal(life[op->block], begins ? NEVER : op->action == WORKLOAD_FREE ? LIVE : FREED);
-            assert_true(op->action != WORKLOAD_FREE || !block->late || block->completed >= op->time);
+            assert_int_equal(life[op->block], begins                        ? NEVER
+                                              : op->action == WORKLOAD_FREE ? LIVE
+                                                                            : FREED);
+            assert_true(op->action != WORKLOAD_FREE || !block->late ||
+                        block->completed >= op->time);
             life[op->block] = op->action == WORKLOAD_TRY ? DONE : life[op->block] + 1;
         }
         assert_true(workload.peak_tried >= workload.peak_requested);
-        assert_true(!workload.device_memory || workload.recorded_peak_reserved == WORKLOAD_NOT_KNOWN ||
+        assert_true(!workload.device_memory ||
+                    workload.recorded_peak_reserved == WORKLOAD_NOT_KNOWN ||
                     workload.device_memory >= workload.recorded_peak_reserved);
         free(life);
         workload_finish(&workload);
@@ -525,14 +566,18 @@ static void a_deal_is_by_address_and_every_twentieth_block_is_used_on_a_second_s
     (void)state;
     enum { BLOCKS = 400, LAG = 70000 };
     struct snapshot_event events[2 * BLOCKS + 1];
-    for (size_t i = 0; i < BLOCKS; i++) { /* each freed after the next one is allocated; every address is used twice */
-        uint64_t address = 0x10000 * (i % (BLOCKS / 2)), before = 0x10000 * ((i + BLOCKS - 1) % (BLOCKS / 2));
+    /* Each freed after the next one is allocated; every address is used twice */
+    for (size_t i = 0; i < BLOCKS; i++) {
+        uint64_t address = 0x10000 * (i % (BLOCKS / 2)),
+                 before = 0x10000 * ((i + BLOCKS - 1) % (BLOCKS / 2));
         events[2 * i] = (struct snapshot_event)TIMED(ALLOC, address, 700 + i, (int64_t)(40 * i));
-        events[2 * i + 1] = (struct snapshot_event)TIMED(FREE_REQUESTED, before, 0, (int64_t)(40 * i + 20));
+        events[2 * i + 1] =
+            (struct snapshot_event)TIMED(FREE_REQUESTED, before, 0, (int64_t)(40 * i + 20));
     }
     events[1].action = SNAPSHOT_TAKEN; /* nothing to free yet */
     events[2 * BLOCKS] = (struct snapshot_event)TIMED(TAKEN, 0, 0, 40 * BLOCKS + 1000);
-    struct workload plain = build_trace(events, COUNT(events)), dealt = build_trace(events, COUNT(events));
+    struct workload plain = build_trace(events, COUNT(events)),
+                    dealt = build_trace(events, COUNT(events));
     assert_true(workload_deal(&dealt, 4, LAG));
     assert_int_equal(dealt.stream_count, 4);
     assert_int_equal(dealt.late_count, (BLOCKS - 1) / 20);
@@ -578,7 +623,8 @@ static void threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_fo
     struct workload workload = build_trace(events, BLOCKS);
     size_t on[8] = {0}, by[8] = {0}, foreign = 0;
     for (uint32_t i = 0; i < BLOCKS; i++) {
-        uint32_t owner = workload_allocating_thread(&workload, i, 8), last = workload_freeing_thread(&workload, i, 8);
+        uint32_t owner = workload_allocating_thread(&workload, i, 8),
+                 last = workload_freeing_thread(&workload, i, 8);
         assert_true(owner < 8 && last < 8);
         on[owner]++;
         by[last]++;
@@ -594,8 +640,9 @@ static void threads_are_dealt_by_address_and_thirty_per_cent_of_the_frees_are_fo
     workload_finish(&workload);
 }
 
-static void assert_stream_op(const struct workload *workload, size_t at, enum workload_action action, uint32_t block,
-                             uint32_t stream, uint32_t other, uint16_t thread)
+static void assert_stream_op(const struct workload *workload, size_t at,
+                             enum workload_action action, uint32_t block, uint32_t stream,
+                             uint32_t other, uint16_t thread)
 {
     assert_op(workload, at, action, block);
     assert_int_equal(workload->ops[at].stream, stream);
@@ -603,7 +650,8 @@ static void assert_stream_op(const struct workload *workload, size_t at, enum wo
     assert_int_equal(workload->ops[at].thread, thread);
 }
 
-/* tarn's own recordings say what streams did. Streams 0, 10 and 20 have the numbers in which they appear. */
+/* tarn's own recordings say what streams did. Streams 0, 10 and 20 have the numbers in which they
+ * appear. */
 static void what_streams_did_is_kept(void **state)
 {
     (void)state;
@@ -622,7 +670,12 @@ static void what_streams_did_is_kept(void **state)
          .pool = 1,
          .thread = 5,
          .time_us = SNAPSHOT_NO_TIME},
-        {.action = SNAPSHOT_OOM, .address = 9, .size = 70000, .stream = 1, .thread = 6, .time_us = SNAPSHOT_NO_TIME},
+        {.action = SNAPSHOT_OOM,
+         .address = 9,
+         .size = 70000,
+         .stream = 1,
+         .thread = 6,
+         .time_us = SNAPSHOT_NO_TIME},
         {.action = SNAPSHOT_FREE_REQUESTED,
          .address = 0x1000,
          .size = 600,
@@ -631,12 +684,14 @@ static void what_streams_did_is_kept(void **state)
          .time_us = SNAPSHOT_NO_TIME},
     };
     struct snapshot_mark marks[] = {
-        {.at = 0, .kind = SNAPSHOT_CAPTURE_END, .stream = 2, .thread = 5}, /* before the trace is whole */
+        /* Before the trace is whole */
+        {.at = 0, .kind = SNAPSHOT_CAPTURE_END, .stream = 2, .thread = 5},
         {.at = 1, .device = 1, .kind = SNAPSHOT_WAIT, .stream = 1, .other = 2},
         {.at = 1, .kind = SNAPSHOT_CAPTURE_END, .stream = 2, .thread = 5}, /* of nothing: lost */
         {.at = 1, .kind = SNAPSHOT_CAPTURE_BEGIN, .stream = 2, .thread = 5},
         {.at = 2, .kind = SNAPSHOT_RECORD_STREAM, .stream = 2, .value = 0x1000, .thread = 6},
-        {.at = 2, .kind = SNAPSHOT_RECORD_STREAM, .stream = 2, .value = 0x7000, .thread = 6}, /* of nothing: lost */
+        /* Of nothing: lost */
+        {.at = 2, .kind = SNAPSHOT_RECORD_STREAM, .stream = 2, .value = 0x7000, .thread = 6},
         {.at = 2, .kind = SNAPSHOT_WAIT, .stream = 1, .other = 2, .thread = 6},
         {.at = 3, .kind = SNAPSHOT_FREE_ON, .stream = 0, .value = 0x1000, .thread = 5},
         {.at = 3, .kind = SNAPSHOT_REGION_BEGIN},
@@ -644,14 +699,17 @@ static void what_streams_did_is_kept(void **state)
     };
     struct snapshot_device device = {.total = 1 << 30, .limit = SNAPSHOT_NO_LIMIT};
     struct snapshot_trace trace = {.events = events, .event_count = COUNT(events), .exact_from = 1};
-    struct snapshot snapshot = {
-        .traces = &trace,
-        .trace_count = 1,
-        .streams = streams,
-        .stream_count = 3,
-        .pools = pools,
-        .pool_count = 2,
-        .tarn = {.there = true, .devices = &device, .device_count = 1, .marks = marks, .mark_count = COUNT(marks)}};
+    struct snapshot snapshot = {.traces = &trace,
+                                .trace_count = 1,
+                                .streams = streams,
+                                .stream_count = 3,
+                                .pools = pools,
+                                .pool_count = 2,
+                                .tarn = {.there = true,
+                                         .devices = &device,
+                                         .device_count = 1,
+                                         .marks = marks,
+                                         .mark_count = COUNT(marks)}};
     struct workload workload;
     assert_true(workload_build(&snapshot, 0, &workload));
     const uint32_t none = WORKLOAD_NO_BLOCK;
@@ -666,7 +724,8 @@ static void what_streams_did_is_kept(void **state)
     assert_stream_op(&workload, 7, WORKLOAD_TRY, 2, none, none, 1);
     assert_stream_op(&workload, 8, WORKLOAD_FREE, 0, 2, none, 0);
     assert_stream_op(&workload, 9, WORKLOAD_COMPLETED, 0, none, none, 0);
-    assert_stream_op(&workload, 10, WORKLOAD_CAPTURED, none, 1, none, 0); /* at the end of the trace */
+    /* At the end of the trace */
+    assert_stream_op(&workload, 10, WORKLOAD_CAPTURED, none, 1, none, 0);
     assert_int_equal(workload.lost_count, 2);
     assert_int_equal(workload.wait_count, 1);
     assert_int_equal(workload.capture_count, 1);
@@ -681,7 +740,8 @@ static void what_streams_did_is_kept(void **state)
     assert_true(workload_deal(&workload, 2, 0)); /* the streams are others then */
     assert_false(workload.has_order);
     for (size_t i = 0; i < workload.op_count; i++)
-        assert_true(workload.ops[i].action <= WORKLOAD_OOM || workload.ops[i].action == WORKLOAD_OTHER);
+        assert_true(workload.ops[i].action <= WORKLOAD_OOM ||
+                    workload.ops[i].action == WORKLOAD_OTHER);
     workload_finish(&workload);
 }
 
@@ -692,10 +752,11 @@ static struct workload build_pairs(void)
     static struct snapshot_event events[2 * BLOCKS];
     size_t count = 0;
     for (uint64_t i = 0; i < BLOCKS; i++) {
-        events[count++] = (struct snapshot_event)EVENT(ALLOC, 0x100000 * (i % (2 * ALIVE) + 1), 100000 + i % 8);
+        events[count++] =
+            (struct snapshot_event)EVENT(ALLOC, 0x100000 * (i % (2 * ALIVE) + 1), 100000 + i % 8);
         for (uint64_t j = i - ALIVE - 1; i % 2 && i > ALIVE && j <= i - ALIVE; j++)
-            events[count++] =
-                (struct snapshot_event)EVENT(FREE_REQUESTED, 0x100000 * (j % (2 * ALIVE) + 1), 100000 + j % 8);
+            events[count++] = (struct snapshot_event)EVENT(
+                FREE_REQUESTED, 0x100000 * (j % (2 * ALIVE) + 1), 100000 + j % 8);
     }
     return build_trace(events, count);
 }
@@ -703,7 +764,8 @@ static struct workload build_pairs(void)
 static void a_varied_run_differs_a_little_and_is_whole(void **state)
 {
     (void)state;
-    struct workload plain = build_pairs(), varied = build_pairs(), again = build_pairs(), other = build_pairs();
+    struct workload plain = build_pairs(), varied = build_pairs(), again = build_pairs(),
+                    other = build_pairs();
     assert_true(workload_vary(&varied, 7) && workload_vary(&again, 7) && workload_vary(&other, 8));
     assert_int_equal(varied.op_count, again.op_count);
     assert_memory_equal(varied.ops, again.ops, varied.op_count * sizeof *varied.ops);
@@ -714,14 +776,16 @@ static void a_varied_run_differs_a_little_and_is_whole(void **state)
     for (size_t i = 0; i < plain.block_count; i++) {
         missing += varied.blocks[i].size == 0;
         changed += varied.blocks[i].size && varied.blocks[i].size != plain.blocks[i].size;
-        assert_true(varied.blocks[i].size == 0 || (varied.blocks[i].size * 10 >= plain.blocks[i].size * 8 - 10 &&
-                                                   varied.blocks[i].size * 4 <= plain.blocks[i].size * 5));
+        assert_true(varied.blocks[i].size == 0 ||
+                    (varied.blocks[i].size * 10 >= plain.blocks[i].size * 8 - 10 &&
+                     varied.blocks[i].size * 4 <= plain.blocks[i].size * 5));
     }
     assert_in_range(changed, 20, 70);
     assert_in_range(missing, 8, 40);
     assert_in_range(twins, 8, 40);
 
-    /* Every block that is there is allocated once, and then freed and completed at most once; one that is missing, never. */
+    /* Every block that is there is allocated once, and then freed and completed at most once; one
+     * that is missing, never. */
     char *life = calloc(varied.block_count, 1);
     size_t moved = 0, last = 0;
     assert_non_null(life);
@@ -730,7 +794,8 @@ static void a_varied_run_differs_a_little_and_is_whole(void **state)
         if (op->block == WORKLOAD_NO_BLOCK)
             continue;
         assert_true(varied.blocks[op->block].size > 0);
-        assert_int_equal(life[op->block]++, (int)op->action); /* WORKLOAD_ALLOC, _FREE, _COMPLETED */
+        /* WORKLOAD_ALLOC, _FREE, _COMPLETED */
+        assert_int_equal(life[op->block]++, (int)op->action);
         if (op->action == WORKLOAD_ALLOC && op->block < plain.block_count) {
             moved += op->block < last;
             last = op->block;

@@ -27,7 +27,8 @@ int command_usage_error(const char *name, const char *format, ...)
 }
 
 /* For what getopt_long() gave '?' or ':' for. */
-static int option_error(const char *name, int given, char *const *argv, const struct option *options)
+static int option_error(const char *name, int given, char *const *argv,
+                        const struct option *options)
 {
     if (given == ':') {
         for (const struct option *option = options; option->name; option++)
@@ -40,11 +41,15 @@ static int option_error(const char *name, int given, char *const *argv, const st
             return command_usage_error(name, "the option --%s takes no value", option->name);
     if (optopt)
         return command_usage_error(name, "there is no option -%c", optopt);
-    const char *text = argv[optind - 1]; /* "--" and the name, or the beginning of one, and perhaps "=" and a value */
+    const char *text =
+        argv[optind -
+             1]; /* "--" and the name, or the beginning of one, and perhaps "=" and a value */
     int length = (int)strcspn(text, "=");
     for (const struct option *option = options; option->name; option++)
-        if (strncmp(option->name, text + 2, (size_t)length - 2) == 0) /* it begins so: then another one does as well */
-            return command_usage_error(name, "the option %.*s may mean more than one", length, text);
+        /* It begins so: then another one does as well */
+        if (strncmp(option->name, text + 2, (size_t)length - 2) == 0)
+            return command_usage_error(name, "the option %.*s may mean more than one", length,
+                                       text);
     return command_usage_error(name, "there is no option %.*s", length, text);
 }
 
@@ -54,13 +59,15 @@ static int take(const struct command *command, const struct command_option *opti
     if (!option->wants)
         *(bool *)((char *)arguments + option->flag) = true;
     else if (!option->take(arguments, optarg))
-        return command_usage_error(command->name, "--%s wants %s, not \"%s\"", option->name, option->wants, optarg);
+        return command_usage_error(command->name, "--%s wants %s, not \"%s\"", option->name,
+                                   option->wants, optarg);
     return COMMAND_GO_ON;
 }
 
-/* The letters begin as getopt_long() has them: "+" where the options end at the first operand, ":" so that it prints nothing itself. */
-static int parse(const struct command *command, const struct command_option *options, void *arguments, int argc,
-                 char **argv, const char *letters_begin)
+/* The letters begin as getopt_long() has them: "+" where the options end at the first operand, ":"
+ * so that it prints nothing itself. */
+static int parse(const struct command *command, const struct command_option *options,
+                 void *arguments, int argc, char **argv, const char *letters_begin)
 {
     enum { HELP = 'h', FIRST = 256 };
     struct option names[COMMAND_OPTIONS_MOST + 2] = {{"help", no_argument, NULL, HELP}};
@@ -68,14 +75,17 @@ static int parse(const struct command *command, const struct command_option *opt
     int found, status = COMMAND_GO_ON;
     int length = snprintf(letters, sizeof letters, "%.4sh", letters_begin);
     for (int i = 0; options[i].name; i++) {
-        int has_value = !options[i].wants ? no_argument : options[i].optional ? optional_argument : required_argument;
-        names[i + 1] =
-            (struct option){options[i].name, has_value, NULL, options[i].letter ? options[i].letter : FIRST + i};
+        int has_value = !options[i].wants     ? no_argument
+                        : options[i].optional ? optional_argument
+                                              : required_argument;
+        names[i + 1] = (struct option){options[i].name, has_value, NULL,
+                                       options[i].letter ? options[i].letter : FIRST + i};
         if (options[i].letter)
-            length += snprintf(letters + length, sizeof letters - (size_t)length, "%c%s", options[i].letter,
-                               options[i].wants ? ":" : "");
+            length += snprintf(letters + length, sizeof letters - (size_t)length, "%c%s",
+                               options[i].letter, options[i].wants ? ":" : "");
     }
-    while (status == COMMAND_GO_ON && (found = getopt_long(argc, argv, letters, names, NULL)) != -1) {
+    while (status == COMMAND_GO_ON &&
+           (found = getopt_long(argc, argv, letters, names, NULL)) != -1) {
         if (found == HELP)
             return fputs(command->help, stdout) == EOF ? COMMAND_FAILED : COMMAND_OK;
         if (found == '?' || found == ':')
@@ -88,14 +98,14 @@ static int parse(const struct command *command, const struct command_option *opt
     return status;
 }
 
-int command_parse(const struct command *command, const struct command_option *options, void *arguments, int argc,
-                  char **argv)
+int command_parse(const struct command *command, const struct command_option *options,
+                  void *arguments, int argc, char **argv)
 {
     return parse(command, options, arguments, argc, argv, ":");
 }
 
-int command_parse_front(const struct command *command, const struct command_option *options, void *arguments, int argc,
-                        char **argv)
+int command_parse_front(const struct command *command, const struct command_option *options,
+                        void *arguments, int argc, char **argv)
 {
     return parse(command, options, arguments, argc, argv, "+:");
 }
@@ -111,7 +121,8 @@ bool command_may_write(const char *name, const char *path)
 {
     if (file_may_be_replaced(path))
         return true;
-    fprintf(stderr, "tarn %s: %s cannot be written: it exists and is not a regular file\n", name, path);
+    fprintf(stderr, "tarn %s: %s cannot be written: it exists and is not a regular file\n", name,
+            path);
     return false;
 }
 

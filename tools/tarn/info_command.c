@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn info`: what tarn finds on this machine. Everything is gathered first and shown afterwards, as tables or as
- * JSON; keys are documented in docs/man/info.h2m, and are added to, not changed. */
+/* `tarn info`: what tarn finds on this machine. Everything is gathered first and shown afterwards,
+ * as tables or as JSON; keys are documented in docs/man/info.h2m, and are added to, not changed. */
 #include "command.h"
 #include "driver/driver.h"
 #include "json_print.h"
@@ -19,8 +19,10 @@
 static const char help[] =
     "Usage: tarn info [OPTION]...\n"
     "\n"
-    "Shows which driver tarn chooses on this machine and why, its devices, the settings of the memory layer and which\n"
-    "of them have no effect, and each vendor library: whether it can be opened, its path and version, and if it "
+    "Shows which driver tarn chooses on this machine and why, its devices, the settings of the "
+    "memory layer and which\n"
+    "of them have no effect, and each vendor library: whether it can be opened, its path and "
+    "version, and if it "
     "cannot\n"
     "be used, why not.\n"
     "\n"
@@ -34,7 +36,8 @@ static const char help[] =
     "  TARN_ALLOC_CONF     The settings of the memory layer\n"
     "  TARN_LIBRARY_PATH   Colon-separated directories that are searched for libraries first\n"
     "\n"
-    "Exit status: 0 when at least one device works, 1 when none does or the settings are malformed, 2 for an invalid\n"
+    "Exit status: 0 when at least one device works, 1 when none does or the settings are "
+    "malformed, 2 for an invalid\n"
     "command line.\n"
     "\n"
     "Examples:\n"
@@ -57,7 +60,7 @@ struct machine {
     tarn_library_info *libraries;
 };
 
-/* Gathering ------------------------------------------------------------------------------------------------------- */
+/* Gathering ------------------------------------------------------------------------------------ */
 
 static void gather_device(int number, struct device_info *device)
 {
@@ -116,7 +119,7 @@ static const char *platform_name(tarn_platform platform)
     return platform == TARN_PLATFORM_CUDA ? "cuda" : platform == TARN_PLATFORM_HIP ? "hip" : "any";
 }
 
-/* Tables ---------------------------------------------------------------------------------------------------------- */
+/* Tables --------------------------------------------------------------------------------------- */
 
 /* Prints and frees a table; without the blanks that pad the end of a line. */
 static bool table_print(struct libscols_table *table)
@@ -167,13 +170,15 @@ static bool devices_write(const struct machine *machine)
         const struct device_info *device = &machine->devices[i];
         const tarn_device_properties *properties = &device->properties;
         char number[16], capability[32] = "-", virtual_memory[64] = "no";
-        struct units_text memory = units_bytes(properties->memory), available = units_bytes(device->free_bytes);
+        struct units_text memory = units_bytes(properties->memory),
+                          available = units_bytes(device->free_bytes);
         snprintf(number, sizeof number, "%d", i);
         if (properties->capability_major)
             snprintf(capability, sizeof capability, "%d.%d", properties->capability_major,
                      properties->capability_minor);
         if (properties->virtual_memory)
-            snprintf(virtual_memory, sizeof virtual_memory, "%s granules%s", units_bytes(properties->granule).text,
+            snprintf(virtual_memory, sizeof virtual_memory, "%s granules%s",
+                     units_bytes(properties->granule).text,
                      properties->alias ? "" : ", no aliases");
         const char *cells[DEVICE_COLUMNS] = {number,         properties->name, memory.text,
                                              available.text, capability,       virtual_memory};
@@ -187,15 +192,21 @@ static bool devices_write(const struct machine *machine)
 #define LIBRARY_COLUMNS 5
 static bool libraries_write(const struct machine *machine)
 {
-    static const char *const columns[LIBRARY_COLUMNS] = {"LIBRARY", "STATE", "VERSION", "PROTOTYPES", "WHERE"};
+    static const char *const columns[LIBRARY_COLUMNS] = {"LIBRARY", "STATE", "VERSION",
+                                                         "PROTOTYPES", "WHERE"};
     struct libscols_table *table = table_begin(columns, LIBRARY_COLUMNS);
     bool done = table != NULL;
     for (int i = 0; i < machine->library_count && done; i++) {
         const tarn_library_info *info = &machine->libraries[i];
         char where[300], state[32];
-        snprintf(state, sizeof state, "%s", info->usable ? "usable" : info->found ? "other driver" : "missing");
-        snprintf(where, sizeof where, "%s%s", info->found ? "" : "tried ", info->found ? info->path : info->sonames);
-        const char *cells[LIBRARY_COLUMNS] = {info->name, state, info->version[0] ? info->version : "-",
+        snprintf(state, sizeof state, "%s",
+                 info->usable  ? "usable"
+                 : info->found ? "other driver"
+                               : "missing");
+        snprintf(where, sizeof where, "%s%s", info->found ? "" : "tried ",
+                 info->found ? info->path : info->sonames);
+        const char *cells[LIBRARY_COLUMNS] = {info->name, state,
+                                              info->version[0] ? info->version : "-",
                                               info->checked ? "checked" : "unchecked", where};
         done = table_row(table, cells, LIBRARY_COLUMNS);
     }
@@ -227,7 +238,7 @@ static bool tables_write(const struct machine *machine)
     return done && putchar('\n') != EOF && libraries_write(machine);
 }
 
-/* JSON ------------------------------------------------------------------------------------------------------------ */
+/* JSON ----------------------------------------------------------------------------------------- */
 
 /* Names and paths need not be UTF-8: what is not, becomes '?'. */
 static json_t *json_text(const char *text)
@@ -254,13 +265,15 @@ static json_t *json_device(int number, const struct device_info *device)
     const tarn_device_properties *properties = &device->properties;
     char capability[32] = "";
     if (properties->capability_major)
-        snprintf(capability, sizeof capability, "%d.%d", properties->capability_major, properties->capability_minor);
+        snprintf(capability, sizeof capability, "%d.%d", properties->capability_major,
+                 properties->capability_minor);
     return json_pack("{s:i, s:o, s:b, s:o, s:I, s:I, s:o, s:b, s:I, s:b}", "device", number, "name",
                      json_text(properties->name), "works", device->error[0] == 0, "error",
-                     json_text_or_null(device->error), "memory", (json_int_t)properties->memory, "free",
-                     (json_int_t)device->free_bytes, "capability", json_text_or_null(capability), "virtual_memory",
-                     (int)properties->virtual_memory, "granule", (json_int_t)properties->granule, "alias",
-                     (int)properties->alias);
+                     json_text_or_null(device->error), "memory", (json_int_t)properties->memory,
+                     "free", (json_int_t)device->free_bytes, "capability",
+                     json_text_or_null(capability), "virtual_memory",
+                     (int)properties->virtual_memory, "granule", (json_int_t)properties->granule,
+                     "alias", (int)properties->alias);
 }
 
 /* "a, b" as an array. */
@@ -281,10 +294,11 @@ static json_t *json_list(const char *text)
 
 static json_t *json_library(const tarn_library_info *info)
 {
-    return json_pack("{s:s, s:s, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name", info->name, "platform",
-                     platform_name(info->platform), "found", (int)info->found, "usable", (int)info->usable, "checked",
-                     (int)info->checked, "path", json_text_or_null(info->path), "version",
-                     json_text_or_null(info->version), "sonames", json_list(info->sonames), "reason",
+    return json_pack("{s:s, s:s, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name", info->name,
+                     "platform", platform_name(info->platform), "found", (int)info->found, "usable",
+                     (int)info->usable, "checked", (int)info->checked, "path",
+                     json_text_or_null(info->path), "version", json_text_or_null(info->version),
+                     "sonames", json_list(info->sonames), "reason",
                      json_text_or_null(info->reason));
 }
 
@@ -317,8 +331,9 @@ static bool json_write(const struct machine *machine)
         done = json_array_append_new(libraries, json_library(&machine->libraries[i])) == 0;
     if (done)
         object = json_pack("{s:s, s:o, s:o, s:o, s:O, s:O}", "version", tarn_version(), "driver",
-                           json_text_or_null(machine->driver), "reason", json_text(machine->reason), "settings",
-                           json_settings(machine), "devices", devices, "libraries", libraries);
+                           json_text_or_null(machine->driver), "reason", json_text(machine->reason),
+                           "settings", json_settings(machine), "devices", devices, "libraries",
+                           libraries);
     done = json_print(object, stdout);
     json_decref(object);
     json_decref(devices);
@@ -326,7 +341,7 @@ static bool json_write(const struct machine *machine)
     return done;
 }
 
-/* The command ----------------------------------------------------------------------------------------------------- */
+/* The command ---------------------------------------------------------------------------------- */
 
 static int info(bool json)
 {
@@ -334,7 +349,9 @@ static int info(bool json)
     bool gathered = gather(&machine);
     bool written = gathered && (json ? json_write(&machine) : tables_write(&machine));
     if (!written)
-        fputs(gathered ? "tarn info: the results could not be written\n" : "tarn info: out of memory\n", stderr);
+        fputs(gathered ? "tarn info: the results could not be written\n"
+                       : "tarn info: out of memory\n",
+              stderr);
     int status = written && works(&machine) ? COMMAND_OK : COMMAND_FAILED;
     free(machine.devices);
     free(machine.libraries);
@@ -355,7 +372,8 @@ static int run(int argc, char **argv)
 
 const struct command info_command = {
     .name = "info",
-    .summary = "Show the driver, the devices, the settings and the vendor libraries that tarn finds",
+    .summary =
+        "Show the driver, the devices, the settings and the vendor libraries that tarn finds",
     .help = help,
     .run = run,
 };

@@ -9,8 +9,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Prints a value and a newline; false if that failed, or there is no value. What is not ASCII is escaped, so that control characters of names
- * arrive as they are (plain_output.h would replace them). */
+/* Prints a value and a newline; false if that failed, or there is no value. What is not ASCII is
+ * escaped, so that control characters of names arrive as they are (plain_output.h would replace
+ * them). */
 static inline bool json_print(const json_t *value, FILE *out)
 {
     const size_t flags = JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(12);

@@ -34,7 +34,8 @@ static void help(FILE *out)
           "  -h, --help     Show this help\n"
           "  -V, --version  Show the version\n"
           "\n"
-          "Exit status: 0 when all went well, 1 when something failed, 2 for an invalid command line.\n",
+          "Exit status: 0 when all went well, 1 when something failed, 2 for an invalid command "
+          "line.\n",
           out);
 }
 
@@ -46,7 +47,8 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-/* How many letters must change, come or go to make one word of another; words beyond 31 letters are far from all. */
+/* How many letters must change, come or go to make one word of another; words beyond 31 letters are
+ * far from all. */
 static size_t distance(const char *from, const char *to)
 {
     enum { MAX = 31 };
@@ -95,8 +97,9 @@ static int finish(int status)
     return COMMAND_FAILED;
 }
 
-/* A standard stream that is closed would be the next file that is opened, and messages would be written into that. What stands in its place
- * fails as it does, and a program that is run does not see it. */
+/* A standard stream that is closed would be the next file that is opened, and messages would be
+ * written into that. What stands in its place fails as it does, and a program that is run does not
+ * see it. */
 static void occupy_streams(void)
 {
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)

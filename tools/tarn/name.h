@@ -10,8 +10,8 @@ struct name_text {
     char text[4096];
 };
 
-/* For a table or a title, whose width and text it is: what is not UTF-8, and control characters, become '?'. The standard streams do that by
- * themselves (plain_output.h). */
+/* For a table or a title, whose width and text it is: what is not UTF-8, and control characters,
+ * become '?'. The standard streams do that by themselves (plain_output.h). */
 struct name_text name_shown(const char *name);
 /* For JSON: only what is not UTF-8 does. */
 struct name_text name_valid(const char *name);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Streams over the standard files. Owns what is held back between two writes: the beginning of a character, or of a sequence. */
+/* Streams over the standard files. Owns what is held back between two writes: the beginning of a
+ * character, or of a sequence. */
 #include "plain_output.h"
 #include "base/text.h"
 
@@ -51,14 +52,16 @@ static bool may_go_on(const char *text)
     return (unsigned char)*text >= 0xc2 || *text == '\033';
 }
 
-/* Prints `length` bytes of a text that ends with a 0, except for a rest that may go on, unless it is the end. Gives how many it took. */
+/* Prints `length` bytes of a text that ends with a 0, except for a rest that may go on, unless it
+ * is the end. Gives how many it took. */
 static size_t print(struct output *output, const char *text, size_t length, bool *done)
 {
     char out[CHUNK + HELD];
     size_t at = 0;
     while (at < length) {
         size_t plain = plain_length(output, text + at);
-        if (!plain && length - at < HELD && may_go_on(text + at) && !memchr(text + at, '\n', length - at))
+        if (!plain && length - at < HELD && may_go_on(text + at) &&
+            !memchr(text + at, '\n', length - at))
             break;
         memcpy(out + at, plain ? text + at : "?", plain ? plain : 1);
         at += plain ? plain : 1;
@@ -99,14 +102,16 @@ static FILE *open_over(struct output *output, int file, int buffered)
     output->terminal = isatty(file) == 1;
     FILE *stream = fopencookie(output, "w", (cookie_io_functions_t){.write = take, .close = end});
     if (stream)
-        (void)setvbuf(stream, NULL, output->terminal && buffered == _IOFBF ? _IOLBF : buffered, BUFSIZ);
+        (void)setvbuf(stream, NULL, output->terminal && buffered == _IOFBF ? _IOLBF : buffered,
+                      BUFSIZ);
     return stream;
 }
 
 void plain_output_begin(void)
 {
     static struct output outputs[2];
-    FILE *out = open_over(&outputs[0], STDOUT_FILENO, _IOFBF), *error = open_over(&outputs[1], STDERR_FILENO, _IONBF);
+    FILE *out = open_over(&outputs[0], STDOUT_FILENO, _IOFBF),
+         *error = open_over(&outputs[1], STDERR_FILENO, _IONBF);
     stdout = out ? out : stdout;
     stderr = error ? error : stderr;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn sim`: runs a program on the simulated vendor libraries. It finds their folder from where the program itself lies,
- * puts it first on the loader's path, turns options into the variables that the libraries read, and becomes the program. */
+/* `tarn sim`: runs a program on the simulated vendor libraries. It finds their folder from where
+ * the program itself lies, puts it first on the loader's path, turns options into the variables
+ * that the libraries read, and becomes the program. */
 #include "command.h"
 #include "sim_path.h"
 #include "units.h"
@@ -23,25 +24,31 @@ static const char help[] =
     "Usage: tarn sim [OPTION]... [--] COMMAND [ARGUMENT]...\n"
     "       tarn sim --path\n"
     "\n"
-    "Runs COMMAND on simulated GPUs: instead of the vendors' libraries it opens tarn's, which use a device that is\n"
-    "simulated in host memory. Memory, streams, events, copies and graph captures work; kernels do not run, and\n"
+    "Runs COMMAND on simulated GPUs: instead of the vendors' libraries it opens tarn's, which use "
+    "a device that is\n"
+    "simulated in host memory. Memory, streams, events, copies and graph captures work; kernels do "
+    "not run, and\n"
     "NVIDIA's own libraries (the CUDA runtime among them) do not run on a simulated driver.\n"
     "\n"
     "Options:\n"
     "      --devices N              The number of devices (1)\n"
     "      --device-memory SIZE     Memory of each device, such as 80G, 512MiB or in bytes (16G)\n"
     "      --cuda-version VERSION   The CUDA version that the driver reports, such as 11.4 (13.0)\n"
-    "      --fail CALL:N:CODE       Make the N-th call of CALL fail with the vendor's CODE; with a + after CODE, "
+    "      --fail CALL:N:CODE       Make the N-th call of CALL fail with the vendor's CODE; with a "
+    "+ after CODE, "
     "every\n"
     "                               later call too. `any` means every call. May be repeated\n"
-    "      --slow CALL:MS           Make every call of CALL take MS milliseconds longer. May be repeated\n"
-    "      --driver NAME            The driver for tarn in COMMAND, unless TARN_DRIVER is set: auto, cuda, hip or "
+    "      --slow CALL:MS           Make every call of CALL take MS milliseconds longer. May be "
+    "repeated\n"
+    "      --driver NAME            The driver for tarn in COMMAND, unless TARN_DRIVER is set: "
+    "auto, cuda, hip or "
     "host\n"
     "                               (auto)\n"
     "      --path                   Print the folder of the simulated libraries, and run nothing\n"
     "  -h, --help                   Show this help\n"
     "\n"
-    "Exit status: that of COMMAND; 127 when it was not found, 126 when it could not be run, 1 when the simulated\n"
+    "Exit status: that of COMMAND; 127 when it was not found, 126 when it could not be run, 1 when "
+    "the simulated\n"
     "libraries are missing, 2 for an invalid command line.\n"
     "\n"
     "Examples:\n"
@@ -102,7 +109,8 @@ static bool take_number(const char **at, unsigned long most, unsigned long *numb
 static bool parse_version(const char *text, uint64_t *version)
 {
     unsigned long major = 0, minor = 0;
-    if (!take_number(&text, 999, &major) || major == 0 || *text++ != '.' || !take_number(&text, 99, &minor) || *text)
+    if (!take_number(&text, 999, &major) || major == 0 || *text++ != '.' ||
+        !take_number(&text, 99, &minor) || *text)
         return false;
     *version = 1000 * major + 10 * minor;
     return true;
@@ -134,7 +142,8 @@ static bool set(void *arguments, int status)
 static bool take_devices(void *arguments, const char *value)
 {
     uint64_t count;
-    return units_parse_count(value, 1, 64, &count) && set(arguments, set_number("TARN_HOST_DEVICES", count));
+    return units_parse_count(value, 1, 64, &count) &&
+           set(arguments, set_number("TARN_HOST_DEVICES", count));
 }
 
 static bool take_memory(void *arguments, const char *value)
@@ -147,7 +156,8 @@ static bool take_memory(void *arguments, const char *value)
 static bool take_version(void *arguments, const char *value)
 {
     uint64_t version;
-    return parse_version(value, &version) && set(arguments, set_number("TARN_SIM_CUDA_VERSION", version));
+    return parse_version(value, &version) &&
+           set(arguments, set_number("TARN_SIM_CUDA_VERSION", version));
 }
 
 static bool take_failure(void *arguments, const char *value)
@@ -181,7 +191,8 @@ static const struct command_option options[] = {
     {.name = NULL},
 };
 
-/* Whether a library has a text of its own, which ends with a 0: the names of its calls are there. */
+/* Whether a library has a text of its own, which ends with a 0: the names of its calls are
+ * there. */
 static bool has_text(const char *path, const char *text, size_t length)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -206,7 +217,8 @@ static bool has_text(const char *path, const char *text, size_t length)
 /* Whether a simulated driver has the call that a rule begins with. */
 static bool is_call(const char *folder, const char *rule)
 {
-    static const char *const drivers[] = {"libcuda.so.1", "libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7"};
+    static const char *const drivers[] = {"libcuda.so.1", "libamdhip64.so.5", "libamdhip64.so.6",
+                                          "libamdhip64.so.7"};
     size_t length = strcspn(rule, ":,");
     bool found = length == 3 && memcmp(rule, "any", 3) == 0;
     for (size_t i = 0; i < sizeof drivers / sizeof *drivers && !found; i++) {
@@ -217,7 +229,8 @@ static bool is_call(const char *folder, const char *rule)
     return found;
 }
 
-/* The first rule of a variable, options included, that is of no call of a simulated driver; NULL: none. */
+/* The first rule of a variable, options included, that is of no call of a simulated driver; NULL:
+ * none. */
 static const char *rule_of_no_call(const char *folder, const char *variable)
 {
     const char *rule = getenv(variable);
@@ -260,15 +273,16 @@ static int run(int argc, char **argv)
     if (!arguments.path && optind >= argc)
         return command_usage_error("sim", "no command was named");
     if (!command_folder("sim", TARN_SIM_FROM_BIN, folder, sizeof folder)) {
-        fputs("tarn sim: the simulated libraries are neither beside this program nor in " TARN_SIM_FROM_BIN "\n",
+        fputs("tarn sim: the simulated libraries are neither beside this program nor "
+              "in " TARN_SIM_FROM_BIN "\n",
               stderr);
         return COMMAND_FAILED;
     }
     const char *rule = rule_of_no_call(folder, "TARN_SIM_FAIL");
     rule = rule ? rule : rule_of_no_call(folder, "TARN_SIM_SLOW");
     if (rule)
-        return command_usage_error("sim", "the simulated drivers have no call \"%.*s\"", (int)strcspn(rule, ":,"),
-                                   rule);
+        return command_usage_error("sim", "the simulated drivers have no call \"%.*s\"",
+                                   (int)strcspn(rule, ":,"), rule);
     if (arguments.path) {
         puts(folder);
         return COMMAND_OK;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The hash table of the tools: open addressing, linear probing. Keys come from files that nobody vouches for, so the
- * table is seeded with its own address: a file cannot be written to make every probe long. */
+/* The hash table of the tools: open addressing, linear probing. Keys come from files that nobody
+ * vouches for, so the table is seeded with its own address: a file cannot be written to make every
+ * probe long. */
 #include "table.h"
 
 #include <stdlib.h>
@@ -15,12 +16,14 @@ static size_t table_hash(const struct table *table, uint64_t first, uint64_t sec
     return (size_t)(hash ^ (hash >> 32));
 }
 
-/* The slot of a key, or the unused one where it belongs. The table has slots, and an unused one among them. */
+/* The slot of a key, or the unused one where it belongs. The table has slots, and an unused one
+ * among them. */
 static struct table_slot *table_slot_of(const struct table *table, uint64_t first, uint64_t second)
 {
     size_t mask = table->capacity - 1;
     size_t at = table_hash(table, first, second) & mask;
-    while (table->slots[at].used && (table->slots[at].key[0] != first || table->slots[at].key[1] != second))
+    while (table->slots[at].used &&
+           (table->slots[at].key[0] != first || table->slots[at].key[1] != second))
         at = (at + 1) & mask;
     return &table->slots[at];
 }
@@ -35,13 +38,15 @@ uint32_t *table_find(const struct table *table, uint64_t first, uint64_t second)
 
 static bool table_grow(struct table *table)
 {
-    struct table grown = {.capacity = table->capacity ? table->capacity * 2 : 64, .count = table->count};
+    struct table grown = {.capacity = table->capacity ? table->capacity * 2 : 64,
+                          .count = table->count};
     grown.slots = calloc(grown.capacity, sizeof *grown.slots);
     if (!grown.slots)
         return false;
     for (size_t i = 0; i < table->capacity; i++)
         if (table->slots[i].used)
-            *table_slot_of(&grown, table->slots[i].key[0], table->slots[i].key[1]) = table->slots[i];
+            *table_slot_of(&grown, table->slots[i].key[0], table->slots[i].key[1]) =
+                table->slots[i];
     free(table->slots);
     *table = grown;
     return true;

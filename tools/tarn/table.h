@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A hash table from a pair of 64-bit numbers to a 32-bit number. Any pair is a key. Nothing is ever removed.
- * A zeroed table is empty. Not thread-safe. */
+/* A hash table from a pair of 64-bit numbers to a 32-bit number. Any pair is a key. Nothing is ever
+ * removed. A zeroed table is empty. Not thread-safe. */
 #ifndef TOOLS_TABLE_H
 #define TOOLS_TABLE_H
 
@@ -21,7 +21,8 @@ struct table {
     size_t capacity, count;
 };
 
-/* The value of a key, which may be changed in place; NULL if there is none. The pointer lasts until the next table_add(). */
+/* The value of a key, which may be changed in place; NULL if there is none. The pointer lasts until
+ * the next table_add(). */
 uint32_t *table_find(const struct table *table, uint64_t first, uint64_t second);
 
 /* Finds a key, or adds it with `value`. NULL when memory is short. */

@@ -27,7 +27,8 @@ struct units_text units_bytes(uint64_t bytes)
     size_t unit = 0;
     for (; value >= 999.5 && unit + 1 < sizeof names / sizeof *names; unit++)
         value /= 1024;
-    snprintf(text.text, sizeof text.text, "%.*f %s", unit ? decimals(value) : 0, value, names[unit]);
+    snprintf(text.text, sizeof text.text, "%.*f %s", unit ? decimals(value) : 0, value,
+             names[unit]);
     return text;
 }
 
@@ -39,7 +40,8 @@ struct units_text units_time(uint64_t ns)
     size_t unit = 0;
     for (; value >= 999.5 && unit + 1 < sizeof names / sizeof *names; unit++)
         value /= 1000;
-    snprintf(text.text, sizeof text.text, "%.*f %s", unit ? decimals(value) : 0, value, names[unit]);
+    snprintf(text.text, sizeof text.text, "%.*f %s", unit ? decimals(value) : 0, value,
+             names[unit]);
     return text;
 }
 

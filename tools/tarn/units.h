@@ -20,7 +20,8 @@ struct units_text units_time(uint64_t ns);
 /* 19936 -> "19,936". */
 struct units_text units_count(uint64_t count);
 
-/* "80G", "80GiB", "512 MiB", "1.5g", "1024": bytes in units of 1024. False for anything else, and beyond 2^62. */
+/* "80G", "80GiB", "512 MiB", "1.5g", "1024": bytes in units of 1024. False for anything else, and
+ * beyond 2^62. */
 bool units_parse_bytes(const char *text, uint64_t *bytes);
 /* The same for the memory of a device: 2 MiB or more, and below 2^60. */
 bool units_parse_memory(const char *text, uint64_t *bytes);

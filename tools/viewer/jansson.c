@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Values of JSON as texts. Owns the text of each, to which an array or object appends; its last bracket comes when it is used. */
+/* Values of JSON as texts. Owns the text of each, to which an array or object appends; its last
+ * bracket comes when it is used. */
 #include <jansson.h>
 
 #include <math.h>
@@ -142,7 +143,8 @@ static char next(struct packing *packing)
 }
 
 /* One value; what is in brackets is one, too. */
-static json_t *pack(struct packing *packing, char kind) /* NOLINT(misc-no-recursion): as deep as the format */
+static json_t *pack(struct packing *packing, char kind) /* NOLINT(misc-no-recursion): as deep as the
+                                                           format */
 {
     switch (kind) {
     case 's':

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the page's own analysis replays: PyTorch's policies, which are models. tarn itself needs 64 bits and a driver, so its row stays empty,
- * and so does the driver's time. Owns the results. */
+/* What the page's own analysis replays: PyTorch's policies, which are models. tarn itself needs 64
+ * bits and a driver, so its row stays empty, and so does the driver's time. Owns the results. */
 #include "input/snapshot.h"
 #include "replay/least.h"
 #include "replay/replay_file.h"
@@ -10,13 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool replay_model(const struct replay_options *options, struct workload *workload, struct replay_result *result)
+static bool replay_model(const struct replay_options *options, struct workload *workload,
+                         struct replay_result *result)
 {
-    uint64_t memory = replay_device_memory(options, workload), small = least_round_up(workload->peak_tried);
+    uint64_t memory = replay_device_memory(options, workload),
+             small = least_round_up(workload->peak_tried);
     small -= small ? LEAST_GRANULE : 0;
-    *result = (struct replay_result){
-        .device = workload->device, .peak_requested = workload->peak_requested, .error = "tarn is not here"};
-    for (enum replay_policy policy = REPLAY_NATIVE; options->least && policy < REPLAY_POLICIES; policy++)
+    *result = (struct replay_result){.device = workload->device,
+                                     .peak_requested = workload->peak_requested,
+                                     .error = "tarn is not here"};
+    for (enum replay_policy policy = REPLAY_NATIVE; options->least && policy < REPLAY_POLICIES;
+         policy++)
         if (!least_find_model(options, workload, policy, small, &result->least[policy]))
             return false;
     if (!workload->device_memory)
@@ -29,7 +33,8 @@ static bool replay_model(const struct replay_options *options, struct workload *
     return true;
 }
 
-bool replay_file_run(const char *path, const struct replay_options *options, bool progress, struct replay_file *file)
+bool replay_file_run(const char *path, const struct replay_options *options, bool progress,
+                     struct replay_file *file)
 {
     struct snapshot snapshot = {0};
     struct snapshot_error error;
@@ -44,7 +49,8 @@ bool replay_file_run(const char *path, const struct replay_options *options, boo
         if (!workload_exists(&snapshot, device))
             continue;
         done = workload_build(&snapshot, device, &workload);
-        done = done && replay_model(options, &workload, &file->devices[file->device_count++].result);
+        done =
+            done && replay_model(options, &workload, &file->devices[file->device_count++].result);
         workload_finish(&workload);
     }
     if (!done && !file->error[0])

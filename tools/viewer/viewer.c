@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The analysis of `tarn report`, for a page that reads snapshots itself: a program of WebAssembly whose arguments are the names of files.
- * Writes the data of a page (report_data.h) to standard output. If there is none, writes the reason to standard error.
+/* The analysis of `tarn report`, for a page that reads snapshots itself: a program of WebAssembly
+ * whose arguments are the names of files. Writes the data of a page (report_data.h) to standard
+ * output. If there is none, writes the reason to standard error.
  *
- * The page's script (page/analyse.js) is its whole system: the files are open already, in the order of their names, behind the standard
- * streams. */
+ * The page's script (page/analyse.js) is its whole system: the files are open already, in the order
+ * of their names, behind the standard streams. */
 #include "analysis/report.h"
 #include "analysis/report_data.h"
 #include "input/once.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Decompresses zstd as RFC 8878 describes it, block by block: a block's bytes are collected, then it is decoded behind the window that
- * matches refer to. Owns the window and the tables that a block may take over from the one before.
+/* Decompresses zstd as RFC 8878 describes it, block by block: a block's bytes are collected, then
+ * it is decoded behind the window that matches refer to. Owns the window and the tables that a
+ * block may take over from the one before.
  *
- * Bytes come from a stranger: every read is within what was collected, every write within what was allocated, and what does not add up is an
- * error. */
+ * Bytes come from a stranger: every read is within what was collected, every write within what was
+ * allocated, and what does not add up is an error. */
 #include <zstd.h>
 
 #include <stdbool.h>
@@ -20,7 +21,15 @@
 #define FSE_LOG 9
 
 enum error { FINE, CORRUPT, NO_MEMORY, TOO_LARGE, DICTIONARY, UNKNOWN_PREFIX, ERRORS };
-enum stage { STAGE_MAGIC, STAGE_HEADER, STAGE_BLOCK_HEADER, STAGE_BLOCK, STAGE_CHECKSUM, STAGE_SKIP_SIZE, STAGE_SKIP };
+enum stage {
+    STAGE_MAGIC,
+    STAGE_HEADER,
+    STAGE_BLOCK_HEADER,
+    STAGE_BLOCK,
+    STAGE_CHECKSUM,
+    STAGE_SKIP_SIZE,
+    STAGE_SKIP
+};
 
 struct fse_entry {
     uint16_t base;
@@ -60,7 +69,7 @@ struct ZSTD_DCtx_s {
     size_t literal_count;
 };
 
-/* --- bits ------------------------------------------------------------------------------------------------------------ */
+/* ---- bits ---- */
 
 static unsigned highest_bit(uint32_t value)
 {
@@ -75,7 +84,8 @@ static uint64_t little(const uint8_t *data, size_t size)
     return value;
 }
 
-/* A stream that is read from its end. `at` is the number of bits that are left; below 0 come zeros. */
+/* A stream that is read from its end. `at` is the number of bits that are left; below 0 come
+ * zeros. */
 struct backward {
     const uint8_t *data;
     int64_t at;
@@ -108,10 +118,11 @@ static uint32_t backward_read(struct backward *stream, unsigned count)
     return value;
 }
 
-/* --- finite state entropy -------------------------------------------------------------------------------------------- */
+/* ---- finite state entropy ---- */
 
 /* Probabilities to a table. Those below 1 stand at its end. */
-static bool fse_build(struct fse_table *table, const int16_t *probabilities, unsigned count, unsigned log)
+static bool fse_build(struct fse_table *table, const int16_t *probabilities, unsigned count,
+                      unsigned log)
 {
     uint32_t size = UINT32_C(1) << log, high = size, at = 0, step = (size >> 1) + (size >> 3) + 3;
     uint16_t next[256];
@@ -140,8 +151,10 @@ static bool fse_build(struct fse_table *table, const int16_t *probabilities, uns
     return true;
 }
 
-/* Reads a description of up to `symbols` probabilities; returns its size in bytes, or 0 if it is not valid. */
-static size_t fse_read(struct fse_table *table, const uint8_t *data, size_t size, unsigned symbols, unsigned most_log)
+/* Reads a description of up to `symbols` probabilities; returns its size in bytes, or 0 if it is
+ * not valid. */
+static size_t fse_read(struct fse_table *table, const uint8_t *data, size_t size, unsigned symbols,
+                       unsigned most_log)
 {
     int16_t probabilities[256] = {0};
     size_t bit = 4;
@@ -153,8 +166,10 @@ static size_t fse_read(struct fse_table *table, const uint8_t *data, size_t size
         if (symbol >= symbols || bit / 8 >= size)
             return 0;
         unsigned bits = highest_bit((uint32_t)left + 1) + 1;
-        uint32_t value = (uint32_t)(little(data + bit / 8, 4) >> bit % 8) & ((UINT32_C(1) << bits) - 1);
-        uint32_t low = (UINT32_C(1) << (bits - 1)) - 1, threshold = (UINT32_C(1) << bits) - 2 - (uint32_t)left;
+        uint32_t value =
+            (uint32_t)(little(data + bit / 8, 4) >> bit % 8) & ((UINT32_C(1) << bits) - 1);
+        uint32_t low = (UINT32_C(1) << (bits - 1)) - 1,
+                 threshold = (UINT32_C(1) << bits) - 2 - (uint32_t)left;
         if ((value & low) < threshold) {
             value &= low;
             bits--;
@@ -179,9 +194,10 @@ static size_t fse_read(struct fse_table *table, const uint8_t *data, size_t size
     return left == 0 && used <= size && fse_build(table, probabilities, symbol, log) ? used : 0;
 }
 
-/* --- Huffman ---------------------------------------------------------------------------------------------------------- */
+/* ---- Huffman ---- */
 
-/* The weights of a tree, compressed: two states take turns until the bits are used up. Gives how many, 0 where it makes no sense. */
+/* The weights of a tree, compressed: two states take turns until the bits are used up. Gives how
+ * many, 0 where it makes no sense. */
 static unsigned weights_read(const uint8_t *data, size_t size, uint8_t *weights)
 {
     struct fse_table table;
@@ -223,7 +239,8 @@ static bool huffman_build(struct huffman_table *table, uint8_t *weights, unsigne
     weights[count++] = (uint8_t)(highest_bit(left) + 1);
     for (unsigned weight = 1; weight <= log; weight++)
         for (unsigned symbol = 0; symbol < count; symbol++)
-            for (uint32_t i = 0; weights[symbol] == weight && i < UINT32_C(1) << (weight - 1); i++, at++) {
+            for (uint32_t i = 0; weights[symbol] == weight && i < UINT32_C(1) << (weight - 1);
+                 i++, at++) {
                 table->entries[at].symbol = (uint8_t)symbol;
                 table->entries[at].bits = (uint8_t)(log + 1 - weight);
             }
@@ -249,8 +266,8 @@ static size_t huffman_read(struct huffman_table *table, const uint8_t *data, siz
     return count && huffman_build(table, weights, count) ? 1 + used : 0;
 }
 
-static bool huffman_stream(const struct huffman_table *table, const uint8_t *data, size_t size, uint8_t *to,
-                           size_t count)
+static bool huffman_stream(const struct huffman_table *table, const uint8_t *data, size_t size,
+                           uint8_t *to, size_t count)
 {
     struct backward stream;
     if (!backward_begin(&stream, data, size))
@@ -263,7 +280,7 @@ static bool huffman_stream(const struct huffman_table *table, const uint8_t *dat
     return stream.at == 0;
 }
 
-/* --- a block ---------------------------------------------------------------------------------------------------------- */
+/* ---- a block ---- */
 
 static bool huffman_literals(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size, bool four)
 {
@@ -314,7 +331,8 @@ static size_t read_literals(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t s
         return 0;
     if (type == 2 && !(tree = huffman_read(&c->huffman, data + head, packed)))
         return 0;
-    bool done = c->huffman.log && huffman_literals(c, data + head + tree, packed - tree, format != 0);
+    bool done =
+        c->huffman.log && huffman_literals(c, data + head + tree, packed - tree, format != 0);
     return done ? head + packed : 0;
 }
 
@@ -322,9 +340,9 @@ static const int16_t default_lengths[] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
                                           2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
 static const int16_t default_offsets[] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1,  1,  1,  1,  1, 1,
                                           1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
-static const int16_t default_matches[] = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1,  1,  1,  1,  1,  1,  1, 1,
-                                          1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,  1,  1,  1,  1,  1,  1, 1,
-                                          1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
+static const int16_t default_matches[] = {
+    1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,  1,  1,  1,  1,  1,  1, 1,
+    1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
 static const struct {
     const int16_t *probabilities;
     unsigned count, log, most_log, symbols;
@@ -333,12 +351,14 @@ static const struct {
                   [MATCH_LENGTH] = {default_matches, 53, 6, 9, 53}};
 
 /* Gives the bytes of a table's description; SIZE_MAX where it makes no sense. */
-static size_t read_table(struct fse_table *table, enum sequence_part part, unsigned mode, const uint8_t *data,
-                         size_t size)
+static size_t read_table(struct fse_table *table, enum sequence_part part, unsigned mode,
+                         const uint8_t *data, size_t size)
 {
     switch (mode) {
     case 0:
-        return fse_build(table, parts[part].probabilities, parts[part].count, parts[part].log) ? 0 : SIZE_MAX;
+        return fse_build(table, parts[part].probabilities, parts[part].count, parts[part].log)
+                   ? 0
+                   : SIZE_MAX;
     case 1:
         if (!size || data[0] >= parts[part].symbols)
             return SIZE_MAX;
@@ -356,19 +376,24 @@ static size_t read_table(struct fse_table *table, enum sequence_part part, unsig
 /* Codes of lengths: what they begin at, and how many bits follow. */
 static const uint32_t length_bases[] = {16,  18,  20,  22,   24,   28,   32,   40,    48,    64,
                                         128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
-static const uint8_t length_bits[] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-static const uint32_t match_bases[] = {35,  37,  39,  41,   43,   47,   51,   59,    67,    83,   99,
-                                       131, 259, 515, 1027, 2051, 4099, 8195, 16387, 32771, 65539};
-static const uint8_t match_bits[] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+static const uint8_t length_bits[] = {1, 1, 1, 1,  2,  2,  3,  3,  4,  6,
+                                      7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+static const uint32_t match_bases[] = {35,   37,   39,   41,   43,    47,    51,
+                                       59,   67,   83,   99,   131,   259,   515,
+                                       1027, 2051, 4099, 8195, 16387, 32771, 65539};
+static const uint8_t match_bits[] = {1, 1, 1, 1,  2,  2,  3,  3,  4,  4, 5,
+                                     7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
 static uint32_t read_length(struct backward *stream, unsigned code)
 {
-    return code < 16 ? code : length_bases[code - 16] + backward_read(stream, length_bits[code - 16]);
+    return code < 16 ? code
+                     : length_bases[code - 16] + backward_read(stream, length_bits[code - 16]);
 }
 
 static uint32_t read_match(struct backward *stream, unsigned code)
 {
-    return code < 32 ? code + 3 : match_bases[code - 32] + backward_read(stream, match_bits[code - 32]);
+    return code < 32 ? code + 3
+                     : match_bases[code - 32] + backward_read(stream, match_bits[code - 32]);
 }
 
 /* The offset that a value stands for: the first three are those of the last matches. */
@@ -402,8 +427,8 @@ static bool put_match(struct ZSTD_DCtx_s *c, uint32_t offset, size_t count, size
     return true;
 }
 
-static bool run_sequences(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size, uint32_t count, size_t limit,
-                          size_t *taken)
+static bool run_sequences(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size, uint32_t count,
+                          size_t limit, size_t *taken)
 {
     struct backward stream;
     uint32_t states[PARTS];
@@ -421,7 +446,8 @@ static bool run_sequences(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t siz
         uint32_t length = read_length(&stream, entries[LITERAL_LENGTH]->symbol);
         static const enum sequence_part order[] = {LITERAL_LENGTH, MATCH_LENGTH, OFFSET};
         for (int k = 0; k < PARTS && i + 1 < count; k++)
-            states[order[k]] = entries[order[k]]->base + backward_read(&stream, entries[order[k]]->bits);
+            states[order[k]] =
+                entries[order[k]]->base + backward_read(&stream, entries[order[k]]->bits);
         if (stream.at < 0 || !put_literals(c, taken, length, limit) ||
             !put_match(c, take_offset(c->repeats, value, length != 0), match, limit))
             return false;
@@ -431,7 +457,8 @@ static bool run_sequences(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t siz
 
 static bool decode_block(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size)
 {
-    size_t limit = c->end + BLOCK_MOST, taken = 0, at = size >= 2 ? read_literals(c, data, size) : 0;
+    size_t limit = c->end + BLOCK_MOST, taken = 0,
+           at = size >= 2 ? read_literals(c, data, size) : 0;
     if (!at || at >= size)
         return false;
     uint32_t count = data[at++];
@@ -448,8 +475,8 @@ static bool decode_block(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size
             return false;
         unsigned modes = data[at++];
         for (int part = 0; part < PARTS; part++) {
-            size_t used = read_table(&c->tables[part], (enum sequence_part)part, modes >> (6 - 2 * part) & 3, data + at,
-                                     size - at);
+            size_t used = read_table(&c->tables[part], (enum sequence_part)part,
+                                     modes >> (6 - 2 * part) & 3, data + at, size - at);
             if (used == SIZE_MAX)
                 return false;
             at += used;
@@ -462,7 +489,7 @@ static bool decode_block(struct ZSTD_DCtx_s *c, const uint8_t *data, size_t size
     return put_literals(c, &taken, c->literal_count - taken, limit);
 }
 
-/* --- a frame ---------------------------------------------------------------------------------------------------------- */
+/* ---- a frame ---- */
 
 /* Asks for the next piece. */
 static enum error await(struct ZSTD_DCtx_s *c, enum stage stage, size_t need)
@@ -478,8 +505,8 @@ static enum error begin_frame(struct ZSTD_DCtx_s *c)
     uint8_t about = c->input[0];
     static const uint8_t id_sizes[] = {0, 1, 2, 4}, size_sizes[] = {0, 2, 4, 8};
     bool single = about >> 5 & 1;
-    size_t sized = size_sizes[about >> 6] + (single && !(about >> 6) ? 1U : 0U), ids = id_sizes[about & 3],
-           at = single ? 1 : 2;
+    size_t sized = size_sizes[about >> 6] + (single && !(about >> 6) ? 1U : 0U),
+           ids = id_sizes[about & 3], at = single ? 1 : 2;
     if (c->need < at + ids + sized) { /* now it is known how long the header is */
         c->need = at + ids + sized;
         return FINE;
@@ -489,8 +516,8 @@ static enum error begin_frame(struct ZSTD_DCtx_s *c)
     if (little(c->input + at, ids))
         return DICTIONARY;
     uint64_t base = UINT64_C(1) << (10 + (c->input[1] >> 3));
-    c->window =
-        single ? little(c->input + at + ids, sized) + (sized == 2 ? 256 : 0) : base + base / 8 * (c->input[1] & 7);
+    c->window = single ? little(c->input + at + ids, sized) + (sized == 2 ? 256 : 0)
+                       : base + base / 8 * (c->input[1] & 7);
     if (c->window > WINDOW_MOST)
         return TOO_LARGE;
     c->checksum = about >> 2 & 1;
@@ -536,7 +563,8 @@ static enum error end_block(struct ZSTD_DCtx_s *c)
     if (c->type == 1)
         memset(c->out + c->end, c->input[0], c->block_size);
     c->end += c->type == 2 ? 0 : c->block_size;
-    return c->last ? await(c, c->checksum ? STAGE_CHECKSUM : STAGE_MAGIC, 4) : await(c, STAGE_BLOCK_HEADER, 3);
+    return c->last ? await(c, c->checksum ? STAGE_CHECKSUM : STAGE_MAGIC, 4)
+                   : await(c, STAGE_BLOCK_HEADER, 3);
 }
 
 static enum error take_magic(struct ZSTD_DCtx_s *c)
@@ -544,7 +572,8 @@ static enum error take_magic(struct ZSTD_DCtx_s *c)
     uint32_t magic = (uint32_t)little(c->input, 4);
     if (magic == UINT32_C(0xfd2fb528))
         return await(c, STAGE_HEADER, 2);
-    return (magic & 0xfffffff0) == UINT32_C(0x184d2a50) ? await(c, STAGE_SKIP_SIZE, 4) : UNKNOWN_PREFIX;
+    return (magic & 0xfffffff0) == UINT32_C(0x184d2a50) ? await(c, STAGE_SKIP_SIZE, 4)
+                                                        : UNKNOWN_PREFIX;
 }
 
 /* The piece that was asked for is there. */
@@ -607,7 +636,8 @@ static void collect(struct ZSTD_DCtx_s *c, ZSTD_inBuffer *in)
 size_t ZSTD_decompressStream(ZSTD_DCtx *c, ZSTD_outBuffer *out, ZSTD_inBuffer *in)
 {
     for (;;) {
-        size_t ready = c->end - c->flushed, room = out->size - out->pos, part = ready < room ? ready : room;
+        size_t ready = c->end - c->flushed, room = out->size - out->pos,
+               part = ready < room ? ready : room;
         if (part)
             memcpy((uint8_t *)out->dst + out->pos, c->out + c->flushed, part);
         out->pos += part;
@@ -635,7 +665,8 @@ const char *ZSTD_getErrorName(size_t result)
     static const char *const names[ERRORS] = {[FINE] = "No error detected",
                                               [CORRUPT] = "Data corruption detected",
                                               [NO_MEMORY] = "Allocation error : not enough memory",
-                                              [TOO_LARGE] = "Frame requires too much memory for decoding",
+                                              [TOO_LARGE] =
+                                                  "Frame requires too much memory for decoding",
                                               [DICTIONARY] = "Dictionary mismatch",
                                               [UNKNOWN_PREFIX] = "Unknown frame descriptor"};
     return names[ZSTD_isError(result) ? (size_t)0 - result : 0];

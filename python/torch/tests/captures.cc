@@ -10,13 +10,15 @@
 
 /* The runtime's call of this meaning has other arguments in each of its versions. */
 extern "C" unsigned cuStreamGetCaptureInfo_v3(cudaStream_t stream, cudaStreamCaptureStatus *status,
-                                              unsigned long long *id, cudaGraph_t *graph, const void **nodes,
-                                              const void **edges, size_t *count);
+                                              unsigned long long *id, cudaGraph_t *graph,
+                                              const void **nodes, const void **edges,
+                                              size_t *count);
 
 namespace
 {
-/* What CUDAGraph does with the allocator and the driver, in its order (aten/src/ATen/cuda/CUDAGraph.cpp, 2.11): where the end of a capture
- * fails, it throws before the allocator hears of it, and its pool is never released. Its filter points into the graph. */
+/* What CUDAGraph does with the allocator and the driver, in its order
+ * (aten/src/ATen/cuda/CUDAGraph.cpp, 2.11): where the end of a capture fails, it throws before the
+ * allocator hears of it, and its pool is never released. Its filter points into the graph. */
 class Graph
 {
   public:
@@ -34,7 +36,8 @@ class Graph
     {
         stream = c10::cuda::getCurrentCUDAStream();
         allocate_to_pool(&capture);
-        if (cudaStreamBeginCapture(stream->stream(), cudaStreamCaptureModeThreadLocal) != cudaSuccess)
+        if (cudaStreamBeginCapture(stream->stream(), cudaStreamCaptureModeThreadLocal) !=
+            cudaSuccess)
             throw std::runtime_error("capture_begin");
         capture = capture_of(stream->stream());
     }
@@ -69,7 +72,8 @@ class Graph
     void end_child(CUDAStream on)
     {
         cudaGraph_t made = nullptr;
-        CHECK(cudaStreamEndCapture(on.stream(), &made) == cudaSuccess && cudaGraphDestroy(made) == cudaSuccess);
+        CHECK(cudaStreamEndCapture(on.stream(), &made) == cudaSuccess &&
+              cudaGraphDestroy(made) == cudaSuccess);
         get()->endAllocateToPool(0, id);
         allocate_to_pool(&capture);
     }
@@ -81,7 +85,8 @@ class Graph
     {
         cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
         unsigned long long number = 0;
-        CHECK(cuStreamGetCaptureInfo_v3(asked, &status, &number, nullptr, nullptr, nullptr, nullptr) == 0);
+        CHECK(cuStreamGetCaptureInfo_v3(asked, &status, &number, nullptr, nullptr, nullptr,
+                                        nullptr) == 0);
         return status == cudaStreamCaptureStatusActive ? number : 0;
     }
     void allocate_to_pool(const unsigned long long *wanted)
@@ -109,7 +114,8 @@ static void spoil(CUDAStream stream)
     (void)cudaGetLastError();
 }
 
-/* Captures `size` bytes on a stream, and fails. Nothing of the graph is left, except for what it did not tell. */
+/* Captures `size` bytes on a stream, and fails. Nothing of the graph is left, except for what it
+ * did not tell. */
 static void fail_capture(CUDAStream stream, size_t size, MempoolId_t id = {0, 0})
 {
     c10::StreamGuard guard(stream.unwrap());
@@ -160,8 +166,8 @@ void captures_hold_their_pool()
     CHECK(reserved() == 0);
 }
 
-/* The inputs of a graph of torch.compile: allocated beside the capture, free when it ends, and written to by every launch. The capture
- * allocates nothing. */
+/* The inputs of a graph of torch.compile: allocated beside the capture, free when it ends, and
+ * written to by every launch. The capture allocates nothing. */
 void what_a_graph_writes_to_stays()
 {
     auto &tarn = ours();
@@ -214,7 +220,8 @@ void a_graph_that_is_gone_may_still_run()
         address = a.get();
         a.clear();
         cudaGraph_t graph = nullptr;
-        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
+        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess &&
+              cudaGraphDestroy(graph) == cudaSuccess);
         tarn.endAllocateToPool(0, id);
     }
     bool gone = false;
@@ -262,7 +269,8 @@ void pinned_memory_of_a_graph_stays()
         CHECK(host.record_event(address, address, stream.unwrap()));
         source.clear();
         cudaGraph_t graph = nullptr;
-        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
+        CHECK(cudaStreamEndCapture(stream.stream(), &graph) == cudaSuccess &&
+              cudaGraphDestroy(graph) == cudaSuccess);
         tarn.endAllocateToPool(0, id);
         host.end_allocate_to_pool(id);
     }
@@ -281,7 +289,8 @@ void pinned_memory_of_a_graph_stays()
     CHECK(host.get_stats().allocated_bytes.current == 0);
 }
 
-/* What was recorded on the stream of a failed capture comes back, and so does the capture's own memory. */
+/* What was recorded on the stream of a failed capture comes back, and so does the capture's own
+ * memory. */
 void failed_captures_lose_no_memory()
 {
     auto &tarn = ours();
@@ -394,7 +403,8 @@ void a_capture_fails_in_another_thread()
         graph.capture_begin();
         DataPtr served = tarn.allocate(4 * MIB);
         cudaGraph_t made = nullptr;
-        CHECK(cudaStreamEndCapture(side.stream(), &made) == cudaSuccess); /* and does not say so yet */
+        /* And does not say so yet */
+        CHECK(cudaStreamEndCapture(side.stream(), &made) == cudaSuccess);
         served.clear();
         std::thread([&] {
             DataPtr other = tarn.allocate(MIB);
@@ -449,12 +459,14 @@ void a_scope_within_a_capture_ends_with_it()
     tarn.createOrIncrefPool(0, id);
     for (int i = 0; i < 3; i++) {
         cudaGraph_t graph = nullptr;
-        CHECK(cudaStreamBeginCapture(side.stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+        CHECK(cudaStreamBeginCapture(side.stream(), cudaStreamCaptureModeThreadLocal) ==
+              cudaSuccess);
         tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
         tarn.allocate(MIB).clear();
         CHECK(tarn_device_synchronize(0) == TARN_ERROR_CAPTURE);
         tarn.endAllocateToPool(0, id);
-        CHECK(cudaStreamEndCapture(side.stream(), &graph) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
+        CHECK(cudaStreamEndCapture(side.stream(), &graph) == cudaSuccess &&
+              cudaGraphDestroy(graph) == cudaSuccess);
         settle();
         CHECK(tarn_device_synchronize(0) == TARN_OK);
     }
@@ -466,7 +478,8 @@ void a_scope_within_a_capture_ends_with_it()
 
 namespace
 {
-/* Graphs, tensors and streams in any order. A third of the captures fail, each in one of the ways in which they do. */
+/* Graphs, tensors and streams in any order. A third of the captures fail, each in one of the ways
+ * in which they do. */
 class Storm
 {
   public:
@@ -536,8 +549,8 @@ class Storm
     {
         open_on = static_cast<size_t>(pick(streams.size()));
         bool shares = !graphs.empty() && pick(2);
-        open =
-            std::make_unique<Graph>(shares ? graphs[static_cast<size_t>(pick(graphs.size()))]->id : MempoolId_t{0, 0});
+        open = std::make_unique<Graph>(shares ? graphs[static_cast<size_t>(pick(graphs.size()))]->id
+                                              : MempoolId_t{0, 0});
         c10::StreamGuard guard(streams[open_on].unwrap());
         open->capture_begin();
         spoiled = known = false;

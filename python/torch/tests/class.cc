@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The allocator class as PyTorch calls it, without Python and without a GPU: the real libc10 and libc10_cuda of a release, over cudart.c
- * and the simulated driver. `class SHIM.so` runs every test in a process of its own, `class SHIM.so NAME...` those named.
- * scripts/torch-shim builds and runs it. */
+/* The allocator class as PyTorch calls it, without Python and without a GPU: the real libc10 and
+ * libc10_cuda of a release, over cudart.c and the simulated driver. `class SHIM.so` runs every test
+ * in a process of its own, `class SHIM.so NAME...` those named. scripts/torch-shim builds and runs
+ * it. */
 #include "class.h"
 
 #include <grp.h>
@@ -21,7 +22,8 @@ static std::string install(bool late)
         std::fprintf(stderr, "%s\n", dlerror());
         std::_Exit(1);
     }
-    auto install = reinterpret_cast<int (*)(bool, char *, size_t)>(dlsym(shim, "tarn_torch_install"));
+    auto install =
+        reinterpret_cast<int (*)(bool, char *, size_t)>(dlsym(shim, "tarn_torch_install"));
     auto version = reinterpret_cast<int (*)()>(dlsym(shim, "tarn_torch_version"));
     CHECK(install && version && version() == TARN_TORCH_VERSION);
     char text[1024] = "";
@@ -68,7 +70,8 @@ static void installs()
     CUDAAllocator *before = get();
     CHECK(before->name() == "native");
     auto &tarn = ours();
-    CHECK(&tarn != before && c10::GetAllocator(c10::kCUDA) == &tarn && tarn.initialized() && tarn.isEnabled());
+    CHECK(&tarn != before && c10::GetAllocator(c10::kCUDA) == &tarn && tarn.initialized() &&
+          tarn.isEnabled());
     CHECK(install(false).empty() && get() == &tarn); /* again: nothing happens */
 }
 
@@ -95,7 +98,8 @@ static void allocates()
 {
     auto &tarn = ours();
     DataPtr a = tarn.allocate(3 * MIB);
-    CHECK(a.get() && a.get_context() == a.get() && a.get_deleter() == tarn.raw_deleter() && a.device().index() == 0);
+    CHECK(a.get() && a.get_context() == a.get() && a.get_deleter() == tarn.raw_deleter() &&
+          a.device().index() == 0);
     CHECK(allocated() >= 3 * MIB && reserved() >= allocated());
     void *address = a.get();
     a.clear();
@@ -134,7 +138,8 @@ static void record_stream_waits_for_the_other_stream()
     CHECK(b.get() != address); /* the other stream's work still runs */
     CHECK(cudaStreamSynchronize(side.stream()) == cudaSuccess);
     DataPtr c = tarn.allocate(8 * MIB);
-    CHECK(c.get() == address); /* it has ended: its memory serves again, although nobody names the stream again */
+    CHECK(c.get() == address); /* it has ended: its memory serves again, although nobody names the
+                                  stream again */
     /* Memory that is not PyTorch's own is left alone. */
     int word = 0;
     DataPtr foreign(
@@ -168,8 +173,10 @@ static void scopes_route_to_their_pool()
     tarn.beginAllocateToPool(0, outer, [](cudaStream_t) { return true; });
     DataPtr a = tarn.allocate(MIB);
     tarn.createOrIncrefPool(0, inner);
-    tarn.beginAllocateToPool(0, inner, [&](cudaStream_t stream) { return stream == side.stream(); });
-    THROWS(tarn.beginAllocateToPool(0, inner, [](cudaStream_t) { return true; }), "already recording");
+    tarn.beginAllocateToPool(0, inner,
+                             [&](cudaStream_t stream) { return stream == side.stream(); });
+    THROWS(tarn.beginAllocateToPool(0, inner, [](cudaStream_t) { return true; }),
+           "already recording");
     DataPtr b = tarn.allocate(MIB), c;
     {
         c10::StreamGuard guard(side.unwrap());
@@ -188,7 +195,8 @@ static void scopes_route_to_their_pool()
     size_t before = reserved();
     tarn.emptyCache(outer);
     CHECK(reserved() < before);
-    CHECK(tarn.getPoolUseCount(0, outer) == 2 && tarn.getPoolUseCount(0, inner) == 2); /* created, and begun */
+    /* Created, and begun */
+    CHECK(tarn.getPoolUseCount(0, outer) == 2 && tarn.getPoolUseCount(0, inner) == 2);
     while (tarn.getPoolUseCount(0, outer))
         tarn.releasePool(0, outer);
     while (tarn.getPoolUseCount(0, inner))
@@ -216,7 +224,8 @@ static void segments_are_numbered_by_age()
         auto segments = get()->snapshot(id).segments;
         CHECK(segments.size() == blocks.size());
         for (const auto &segment : segments) {
-            CHECK(segment.registration_counter >= 0 && numbers.insert(segment.registration_counter).second);
+            CHECK(segment.registration_counter >= 0 &&
+                  numbers.insert(segment.registration_counter).second);
             size_t start = reinterpret_cast<size_t>(blocks.back().get());
             if (start >= segment.address && start < segment.address + segment.total_size)
                 newest = segment.registration_counter;
@@ -234,10 +243,10 @@ static void segments_are_numbered_by_age()
 static void a_pool_can_be_registrable()
 {
     auto &tarn = ours();
-    auto mark =
-        reinterpret_cast<int (*)(int, uint64_t, uint64_t, char *, size_t)>(function_of_shim("tarn_torch_registrable"));
-    auto number =
-        reinterpret_cast<int (*)(int, uint64_t, uint64_t, uint64_t *, uint64_t *)>(function_of_shim("tarn_torch_pool"));
+    auto mark = reinterpret_cast<int (*)(int, uint64_t, uint64_t, char *, size_t)>(
+        function_of_shim("tarn_torch_registrable"));
+    auto number = reinterpret_cast<int (*)(int, uint64_t, uint64_t, uint64_t *, uint64_t *)>(
+        function_of_shim("tarn_torch_pool"));
     MempoolId_t id = {0, 10}, late = {0, 11};
     tarn_pool_id ours_id = {};
     tarn_pool *pool = nullptr;
@@ -248,10 +257,12 @@ static void a_pool_can_be_registrable()
     tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
     DataPtr a = tarn.allocate(40 * MIB);
     tarn.endAllocateToPool(0, id);
-    CHECK(number(0, 0, 10, &ours_id.first, &ours_id.second) == 0 && tarn_pool_find(ours_id, &pool) == TARN_OK);
+    CHECK(number(0, 0, 10, &ours_id.first, &ours_id.second) == 0 &&
+          tarn_pool_find(ours_id, &pool) == TARN_OK);
     tarn_mapping range = {};
     size_t count = 0;
-    CHECK(tarn_pool_segments_get(pool, &range, 1, &count) == TARN_OK && count == 1); /* others have no such list */
+    /* Others have no such list */
+    CHECK(tarn_pool_segments_get(pool, &range, 1, &count) == TARN_OK && count == 1);
     CHECK(range.bytes >= 40 * MIB && range.address == a.get());
     CHECK(mark(0, 0, 10, why, sizeof why) == 0);
     CHECK(tarn_pool_release(pool) == TARN_OK);
@@ -332,7 +343,8 @@ static void a_child_frees_in_silence()
     CHECK(blocks_of({0, 0}).count(block.get()));
 }
 
-/* An error that stays is PyTorch's, of its type and in its words, whichever call of the driver is the first that has it. */
+/* An error that stays is PyTorch's, of its type and in its words, whichever call of the driver is
+ * the first that has it. */
 static void a_lost_device_is_an_accelerator_error()
 {
     constexpr unsigned device_assert = 710;
@@ -424,8 +436,9 @@ static void out_of_memory_is_pytorchs()
         std::string text = error.what();
         CHECK(text.find("CUDA out of memory. Tried to allocate") != std::string::npos);
         /* What programs look for: PyTorch's words. */
-        for (const char *words : {"of which", "memory in use. ", " allowed; ", "is allocated by PyTorch, and ",
-                                  "is reserved by PyTorch but unallocated. tarn: "})
+        for (const char *words :
+             {"of which", "memory in use. ", " allowed; ", "is allocated by PyTorch, and ",
+              "is reserved by PyTorch but unallocated. tarn: "})
             CHECK(text.find(words) != std::string::npos);
     }
     CHECK(seen == std::vector<size_t>{total / 4} && tarn.getDeviceStats(0).num_ooms == 1);
@@ -435,7 +448,8 @@ static void out_of_memory_is_pytorchs()
     tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
     DataPtr pooled = tarn.allocate(3 * MIB);
     tarn.endAllocateToPool(0, id);
-    THROWS(tarn.allocate(total / 4), "with 3.00 MiB allocated in private pools (e.g., CUDA Graphs), and ");
+    THROWS(tarn.allocate(total / 4),
+           "with 3.00 MiB allocated in private pools (e.g., CUDA Graphs), and ");
 #if TARN_TORCH_VERSION >= 2013
     auto by_pool = tarn.getDeviceStats(0).reserved_bytes_by_private_pools;
     CHECK(by_pool.size() == 1 && by_pool[id][0].current >= static_cast<int64_t>(3 * MIB));
@@ -446,7 +460,8 @@ static void out_of_memory_is_pytorchs()
     seen.resize(1);
 #if TARN_TORCH_VERSION >= 2012
     std::vector<size_t> rejected;
-    tarn.attachOomRejectionObserver([&](int64_t, size_t size, size_t, size_t) { rejected.push_back(size); });
+    tarn.attachOomRejectionObserver(
+        [&](int64_t, size_t size, size_t, size_t) { rejected.push_back(size); });
     THROWS(tarn.allocate(total), "CUDA out of memory");
     CHECK(rejected == std::vector<size_t>{total} && tarn.getDeviceStats(0).num_oom_rejections >= 1);
 #endif
@@ -454,7 +469,8 @@ static void out_of_memory_is_pytorchs()
     THROWS(tarn.allocateWithAddress(MIB, half.get()), "allocateWithAddress");
 #endif
     DataPtr fits = tarn.allocate(total / 16); /* all goes on */
-    THROWS(tarn.allocate(size_t(1) << 61), "CUDA out of memory. Tried to allocate more than 1EB memory");
+    THROWS(tarn.allocate(size_t(1) << 61),
+           "CUDA out of memory. Tried to allocate more than 1EB memory");
     THROWS(tarn.allocate(size_t(1) << 40), "CUDA out of memory. Tried to allocate 1024.00 GiB");
     tarn.setMemoryFraction(1.0, 0);
     CHECK(tarn.getMemoryFraction(0) == 1.0);
@@ -485,7 +501,8 @@ static void threads_allocate_beside_each_other()
         threads.emplace_back([&, i] {
             c10::StreamGuard guard(c10::cuda::getStreamFromPool().unwrap());
             for (int round = 0; round < 200; round++) {
-                DataPtr a = tarn.allocate(static_cast<size_t>(1 + (round * 7919 + i * 104729) % (2 * int(MIB))));
+                DataPtr a = tarn.allocate(
+                    static_cast<size_t>(1 + (round * 7919 + i * 104729) % (2 * int(MIB))));
                 DataPtr b = tarn.allocate(static_cast<size_t>(512 * (1 + round)));
                 CHECK(a.get() && b.get() && a.get() != b.get());
             }
@@ -497,7 +514,8 @@ static void threads_allocate_beside_each_other()
 
 /* ---- Other processes ---- */
 
-/* Runs this program as `class SHIM received HANDLE OFFSET`, a process of its own. Its exit status. */
+/* Runs this program as `class SHIM received HANDLE OFFSET`, a process of its own. Its exit
+ * status. */
 static int receive_elsewhere(const ShareableHandle &shared)
 {
     std::string hex, offset = std::to_string(shared.offset);
@@ -516,7 +534,8 @@ static int receive_elsewhere(const ShareableHandle &shared)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
 }
 
-/* The other process: 0 where the block begins with "tarn", which becomes "torc"; 3 where it is not there. */
+/* The other process: 0 where the block begins with "tarn", which becomes "torc"; 3 where it is not
+ * there. */
 static int received(const std::string &hex, ptrdiff_t offset)
 {
     auto &tarn = ours();
@@ -534,7 +553,8 @@ static int received(const std::string &hex, ptrdiff_t offset)
         CHECK(cudaMemcpy(data, "torc", 4, cudaMemcpyHostToDevice) == cudaSuccess);
         return 0;
     } catch (const std::exception &error) {
-        CHECK(std::string(error.what()).find("keep it until its receivers have it") != std::string::npos ||
+        CHECK(std::string(error.what()).find("keep it until its receivers have it") !=
+                  std::string::npos ||
               std::string(error.what()).find("another version of tarn") != std::string::npos);
         return 3;
     }
@@ -549,10 +569,12 @@ static void blocks_go_to_other_processes()
     CHECK(cudaMemcpy(middle, "tarn", 5, cudaMemcpyHostToDevice) == cudaSuccess);
     auto shared = tarn.shareIpcHandle(middle);
     CHECK(shared.offset == static_cast<ptrdiff_t>(5 * MIB));
-    CHECK(tarn.shareIpcHandle(a.get()).handle == shared.handle && tarn.shareIpcHandle(a.get()).offset == 0);
+    CHECK(tarn.shareIpcHandle(a.get()).handle == shared.handle &&
+          tarn.shareIpcHandle(a.get()).offset == 0);
     CHECK(receive_elsewhere(shared) == 0);
     char text[5] = "";
-    CHECK(cudaMemcpy(text, middle, 4, cudaMemcpyDeviceToHost) == cudaSuccess && std::string(text) == "torc");
+    CHECK(cudaMemcpy(text, middle, 4, cudaMemcpyDeviceToHost) == cudaSuccess &&
+          std::string(text) == "torc");
 
     auto garbled = shared;
     garbled.handle[5] ^= 1;
@@ -576,9 +598,11 @@ static socklen_t address_of(const std::string &handle, sockaddr_un *address)
     std::memcpy(number, &handle[16], sizeof number);
     *address = {};
     address->sun_family = AF_UNIX;
-    int length = std::snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "tarn-torch-%016llx%016llx",
-                               static_cast<unsigned long long>(number[0]), static_cast<unsigned long long>(number[1]));
-    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
+    int length = std::snprintf(
+        address->sun_path + 1, sizeof address->sun_path - 1, "tarn-torch-%016llx%016llx",
+        static_cast<unsigned long long>(number[0]), static_cast<unsigned long long>(number[1]));
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                  static_cast<size_t>(length));
 }
 
 static std::string with_other_name(std::string handle)
@@ -592,7 +616,8 @@ static int listen_as(const std::string &handle)
     sockaddr_un address;
     socklen_t size = address_of(handle, &address);
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(listener >= 0 && !bind(listener, reinterpret_cast<sockaddr *>(&address), size) && !listen(listener, 8));
+    CHECK(listener >= 0 && !bind(listener, reinterpret_cast<sockaddr *>(&address), size) &&
+          !listen(listener, 8));
     return listener;
 }
 
@@ -613,7 +638,8 @@ static bool is_listener(int file)
     return !getsockopt(file, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) && listens;
 }
 
-/* Another user who has the name of a sender that has ended gets no byte of a key, and is not believed. */
+/* Another user who has the name of a sender that has ended gets no byte of a key, and is not
+ * believed. */
 static void another_user_does_not_answer_for_a_sender()
 {
     auto &tarn = ours();
@@ -627,7 +653,8 @@ static void another_user_does_not_answer_for_a_sender()
     pid_t child = fork();
     if (child == 0) {
         char byte = 0;
-        if (setgroups(0, nullptr) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+        if (setgroups(0, nullptr) || setresgid(65534, 65534, 65534) ||
+            setresuid(65534, 65534, 65534))
             _exit(2);
         int listener = listen_as(handle);
         if (write(ends[1], "x", 1) != 1)
@@ -655,10 +682,12 @@ static void another_user_receives_nothing()
         pid_t child = fork();
         if (child == 0) {
             char byte = 0;
-            if (user && (setgroups(0, nullptr) || setresgid(user, user, user) || setresuid(user, user, user)))
+            if (user && (setgroups(0, nullptr) || setresgid(user, user, user) ||
+                         setresuid(user, user, user)))
                 _exit(2);
             int connection = connect_to(handle);
-            CHECK(send(connection, &handle[32], 16, MSG_NOSIGNAL) == 16 || user); /* the key lies behind the name */
+            /* The key lies behind the name */
+            CHECK(send(connection, &handle[32], 16, MSG_NOSIGNAL) == 16 || user);
             _exit(recv(connection, &byte, 1, 0) == 1 ? 1 : 0);
         }
         int status = 0;
@@ -667,7 +696,8 @@ static void another_user_receives_nothing()
     }
 }
 
-/* Neither a receiver that says nothing, nor a sender that does not answer, keeps others waiting; and a child of fork() does not listen. */
+/* Neither a receiver that says nothing, nor a sender that does not answer, keeps others waiting;
+ * and a child of fork() does not listen. */
 static void silent_processes_hold_up_nobody()
 {
     auto &tarn = ours();
@@ -732,7 +762,8 @@ at::HostAllocator &pinned(Before *before)
 {
     (void)ours();
     at::setHostAllocator(c10::kCUDA, before, 0);
-    auto install = reinterpret_cast<int (*)(char *, size_t)>(function_of_shim("tarn_torch_install_pinned"));
+    auto install =
+        reinterpret_cast<int (*)(char *, size_t)>(function_of_shim("tarn_torch_install_pinned"));
     char text[200];
     CHECK(install(text, sizeof text) == 0 && install(text, sizeof text) == 0);
     at::setHostAllocator(c10::kCUDA, before, 1); /* a lower priority changes nothing */
@@ -752,7 +783,8 @@ static void pinned_memory_is_tarns()
     at::HostStats stats = host.get_stats();
     CHECK(stats.active_requests.current == 1 && stats.num_host_alloc > 0);
     CHECK(stats.active_bytes.current >= static_cast<int64_t>(5 * MIB) &&
-          stats.active_bytes.current < static_cast<int64_t>(6 * MIB)); /* not the next power of two */
+          /* Not the next power of two */
+          stats.active_bytes.current < static_cast<int64_t>(6 * MIB));
 
     /* What a stream uses waits for it, also where a pointer into the block was named. */
     void *address = a.get();
@@ -854,8 +886,9 @@ int main(int count, char **words)
         return received(words[3], std::stol(words[4]));
     int failed = 0, ran = 0;
     for (const auto &test : tests) {
-        if (count > 2 &&
-            std::none_of(words + 2, words + count, [&](const char *name) { return !std::strcmp(name, test.name); }))
+        if (count > 2 && std::none_of(words + 2, words + count, [&](const char *name) {
+                return !std::strcmp(name, test.name);
+            }))
             continue;
         ran++;
         std::fflush(nullptr);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of the allocator class share: class.cc has the program, captures.cc and traces.cc some of the tests. */
+/* What the tests of the allocator class share: class.cc has the program, captures.cc and traces.cc
+ * some of the tests. */
 #ifndef TARN_TORCH_TESTS_CLASS_H
 #define TARN_TORCH_TESTS_CLASS_H
 
@@ -68,18 +69,19 @@ using c10::cuda::CUDAStream;
         }                                                                                \
     } while (0)
 
-#define THROWS(statement, words)                                                                       \
-    do {                                                                                               \
-        std::string said = "nothing";                                                                  \
-        try {                                                                                          \
-            statement;                                                                                 \
-        } catch (const std::exception &error) {                                                        \
-            said = error.what();                                                                       \
-        }                                                                                              \
-        if (said.find(words) == std::string::npos) {                                                   \
-            std::fprintf(stderr, "%s:%d: %s says %s\n", __FILE__, __LINE__, #statement, said.c_str()); \
-            std::_Exit(1);                                                                             \
-        }                                                                                              \
+#define THROWS(statement, words)                                                        \
+    do {                                                                                \
+        std::string said = "nothing";                                                   \
+        try {                                                                           \
+            statement;                                                                  \
+        } catch (const std::exception &error) {                                         \
+            said = error.what();                                                        \
+        }                                                                               \
+        if (said.find(words) == std::string::npos) {                                    \
+            std::fprintf(stderr, "%s:%d: %s says %s\n", __FILE__, __LINE__, #statement, \
+                         said.c_str());                                                 \
+            std::_Exit(1);                                                              \
+        }                                                                               \
     } while (0)
 
 inline constexpr size_t MIB = 1 << 20;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A CUDA runtime for libc10_cuda on the simulated driver: each call is the driver's of the same meaning, on the primary context of the
- * thread's device. What c10 needs for the calls of its own allocator alone, driver pools and handles of other processes, is refused as
- * not supported. Built as libcudart.so.13 by scripts/torch-shim, for class.cc. */
+/* A CUDA runtime for libc10_cuda on the simulated driver: each call is the driver's of the same
+ * meaning, on the primary context of the thread's device. What c10 needs for the calls of its own
+ * allocator alone, driver pools and handles of other processes, is refused as not supported. Built
+ * as libcudart.so.13 by scripts/torch-shim, for class.cc. */
 #include "driver/cuda/cuda_abi.h"
 
 #include <cuda_runtime_api.h>
@@ -16,8 +17,8 @@ CUDA_CALL_LIST(DECLARE)
 CUDA_LOADER_LIST(DECLARE)
 extern cu_result cuStreamIsCapturing(cu_stream stream, cu_capture_status *state);
 extern cu_result cuStreamGetPriority(cu_stream stream, int *priority);
-extern cu_result cuGraphNodeGetDependencies_v2(cu_graph_node node, cu_graph_node *nodes, struct cu_edge *edges,
-                                               size_t *count);
+extern cu_result cuGraphNodeGetDependencies_v2(cu_graph_node node, cu_graph_node *nodes,
+                                               struct cu_edge *edges, size_t *count);
 #undef DECLARE
 
 static _Thread_local cudaError_t last;
@@ -164,7 +165,8 @@ cudaError_t cudaFree(void *pointer)
     FORWARD(pointer ? cuMemFree_v2((cu_address)(uintptr_t)pointer) : CU_OK);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
     (void)kind;
     FORWARD(cuMemcpyAsync((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, count, stream));
@@ -176,8 +178,8 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t count, enum cudaMemcpy
     return error ? error : cudaStreamSynchronize(NULL);
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t count,
-                                cudaStream_t stream)
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device,
+                                size_t count, cudaStream_t stream)
 {
     (void)to_device;
     (void)from_device;
@@ -229,8 +231,9 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     FORWARD(cuGraphDestroy(graph));
 }
 
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
-                                     cudaGraph_t *graph, const cudaGraphNode_t **nodes, const struct cu_edge **edges,
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *graph,
+                                     const cudaGraphNode_t **nodes, const struct cu_edge **edges,
                                      size_t *count)
 {
     uint64_t number = 0;
@@ -243,8 +246,8 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCapture
     return result(code);
 }
 
-cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *nodes, struct cu_edge *edges,
-                                         size_t *count)
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *nodes,
+                                         struct cu_edge *edges, size_t *count)
 {
     FORWARD(cuGraphNodeGetDependencies_v2(node, nodes, edges, count));
 }

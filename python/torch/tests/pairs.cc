@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What an allocation with its free costs, layer by layer: PyTorch's allocator object, whichever is installed, and tarn below it. Called
- * by overhead.py through ctypes; nanoseconds for each pair. */
+/* What an allocation with its free costs, layer by layer: PyTorch's allocator object, whichever is
+ * installed, and tarn below it. Called by overhead.py through ctypes; nanoseconds for each pair. */
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
@@ -42,7 +42,8 @@ EXPORTED double pairs_raw(size_t size, int rounds)
 EXPORTED double pairs_tarn(size_t size, int rounds)
 {
     tarn_stream stream = 0;
-    if (tarn_stream_find(c10::cuda::current_device(), c10::cuda::getCurrentCUDAStream(), &stream) != TARN_OK)
+    if (tarn_stream_find(c10::cuda::current_device(), c10::cuda::getCurrentCUDAStream(), &stream) !=
+        TARN_OK)
         return -1;
     return nanoseconds(rounds, [&] {
         void *pointer = nullptr;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* In place of libtorch_cpu, which is half a gigabyte: the two functions of it that the shim looks for, which keep the allocator of the
- * highest priority, as PyTorch's do. */
+/* In place of libtorch_cpu, which is half a gigabyte: the two functions of it that the shim looks
+ * for, which keep the allocator of the highest priority, as PyTorch's do. */
 #include <ATen/core/CachingHostAllocator.h>
 
 namespace at

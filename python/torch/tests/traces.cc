@@ -34,12 +34,13 @@ void snapshots_have_contexts_and_traces()
         actions.push_back(entry.action_);
         if (entry.action_ == TraceEntry::ALLOC || entry.action_ == TraceEntry::FREE_REQUESTED)
             CHECK(entry.context_);
-        CHECK(entry.compile_context_ == "N/A"); /* native's word for none, which _snapshot() shows */
+        CHECK(entry.compile_context_ == "N/A"); /* native's word for none, which _snapshot()
+                                                   shows */
         if (entry.action_ == TraceEntry::FREE_COMPLETED)
             CHECK(entry.addr_ == reinterpret_cast<size_t>(freed) && entry.size_ == MIB);
     }
-    for (auto wanted :
-         {TraceEntry::SEGMENT_MAP, TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED})
+    for (auto wanted : {TraceEntry::SEGMENT_MAP, TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED,
+                        TraceEntry::FREE_COMPLETED})
         CHECK(std::find(actions.begin(), actions.end(), wanted) != actions.end());
     bool found = false;
     for (const auto &segment : shown.segments)
@@ -50,11 +51,13 @@ void snapshots_have_contexts_and_traces()
     CHECK(tarn.snapshot({0, 0}, false).device_traces[0].empty());
     tarn.recordHistory(true, make_context, 2, RecordContext::ALL, false, {});
     CHECK(tarn.snapshot({0, 0}).device_traces[0].size() == 2);
-    tarn.recordHistory(true, make_context, 100, RecordContext::ALL, true, {"free_requested", "free_completed"});
+    tarn.recordHistory(true, make_context, 100, RecordContext::ALL, true,
+                       {"free_requested", "free_completed"});
     tarn.allocate(MIB).clear();
     shown = tarn.snapshot({0, 0});
     for (const auto &entry : shown.device_traces[0])
-        CHECK(entry.action_ != TraceEntry::FREE_REQUESTED && entry.action_ != TraceEntry::FREE_COMPLETED);
+        CHECK(entry.action_ != TraceEntry::FREE_REQUESTED &&
+              entry.action_ != TraceEntry::FREE_COMPLETED);
     /* What gives memory back has a stack where frees have one. */
     for (auto when : {RecordContext::STATE, RecordContext::ALLOC, RecordContext::ALL}) {
         tarn.recordHistory(true, make_context, 100, when, true, {});
@@ -72,7 +75,8 @@ void snapshots_have_contexts_and_traces()
     CHECK(!tarn.isHistoryEnabled() && tarn.snapshot({0, 0}).device_traces[0].empty());
 }
 
-/* Frees say whose they are: by the stack of the allocation, unless they have one, and by their pool. */
+/* Frees say whose they are: by the stack of the allocation, unless they have one, and by their
+ * pool. */
 void frees_have_a_stack_and_a_pool()
 {
     auto &tarn = ours();
@@ -93,8 +97,8 @@ void frees_have_a_stack_and_a_pool()
         context = entry.context_;
         actions.push_back(entry.action_);
     }
-    CHECK((actions ==
-           std::vector<TraceEntry::Action>{TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED, TraceEntry::FREE_COMPLETED}));
+    CHECK((actions == std::vector<TraceEntry::Action>{TraceEntry::ALLOC, TraceEntry::FREE_REQUESTED,
+                                                      TraceEntry::FREE_COMPLETED}));
     while (tarn.getPoolUseCount(0, id))
         tarn.releasePool(0, id);
     tarn.recordHistory(false, nullptr, 0, RecordContext::NEVER, false, {});
@@ -120,7 +124,8 @@ void snapshots_have_pinned_memory()
     Before before;
     at::HostAllocator &host = pinned(&before);
     DataPtr early = host.allocate(MIB);
-    CHECK(!host.is_history_enabled() && host.get_segments().size() == 1 && host.get_traces().empty());
+    CHECK(!host.is_history_enabled() && host.get_segments().size() == 1 &&
+          host.get_traces().empty());
     host.record_history(true, make_context, 100, RecordContext::ALL, false);
     CHECK(host.is_history_enabled());
     DataPtr late = host.allocate(3 * MIB);
@@ -131,7 +136,8 @@ void snapshots_have_pinned_memory()
     CHECK(segments.size() == 2);
     for (const auto &segment : segments) {
         bool is_own = segment.address == reinterpret_cast<size_t>(own);
-        CHECK(is_own ? segment.size == sizeof own : segment.address == reinterpret_cast<size_t>(late.get()));
+        CHECK(is_own ? segment.size == sizeof own
+                     : segment.address == reinterpret_cast<size_t>(late.get()));
         CHECK(segment.allocated && segment.active && segment.context_when_allocated);
     }
     host.record_external_unregister(own);
@@ -141,8 +147,10 @@ void snapshots_have_pinned_memory()
     auto traces = host.get_traces();
     for (const auto &entry : traces)
         actions.push_back(entry.action_);
-    constexpr auto alloc = TraceEntry::ALLOC, wanted = TraceEntry::FREE_REQUESTED, done = TraceEntry::FREE_COMPLETED;
-    CHECK((actions == std::vector<TraceEntry::Action>{alloc, alloc, wanted, done, wanted, done, wanted, done}));
+    constexpr auto alloc = TraceEntry::ALLOC, wanted = TraceEntry::FREE_REQUESTED,
+                   done = TraceEntry::FREE_COMPLETED;
+    CHECK((actions == std::vector<TraceEntry::Action>{alloc, alloc, wanted, done, wanted, done,
+                                                      wanted, done}));
     host.record_history(false, nullptr, 0, RecordContext::NEVER, false);
     CHECK(host.get_traces().empty());
 }

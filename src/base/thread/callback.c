@@ -32,12 +32,12 @@ static void leave(void)
         atomic_store_explicit(callback_calls, outer ? outer->calls : 0, memory_order_release);
 }
 
-/* The personality routine of functions that call back (Itanium C++ ABI: Exception Handling, 2.5.2). It has nothing to catch, so it does
- * nothing in the first phase. An exception that nobody catches has no second one: the process ends. */
-__attribute__((used, visibility("hidden"))) _Unwind_Reason_Code callback_left(int version, _Unwind_Action actions,
-                                                                              _Unwind_Exception_Class class,
-                                                                              struct _Unwind_Exception *exception,
-                                                                              struct _Unwind_Context *context)
+/* The personality routine of functions that call back (Itanium C++ ABI: Exception Handling, 2.5.2).
+ * It has nothing to catch, so it does nothing in the first phase. An exception that nobody catches
+ * has no second one: the process ends. */
+__attribute__((used, visibility("hidden"))) _Unwind_Reason_Code
+callback_left(int version, _Unwind_Action actions, _Unwind_Exception_Class class,
+              struct _Unwind_Exception *exception, struct _Unwind_Context *context)
 {
     (void)class, (void)exception, (void)context;
     if (version == 1 && (actions & _UA_CLEANUP_PHASE) && innermost())

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* pthread_cancel(): no call of tarn is a cancellation point, since a thread that ended inside one would leave locks held and memory
- * detached. Code that waits, makes a system call that may wait, or runs code of others, stands between these two functions. They also
- * preserve errno for the caller. */
+/* pthread_cancel(): no call of tarn is a cancellation point, since a thread that ended inside one
+ * would leave locks held and memory detached. Code that waits, makes a system call that may wait,
+ * or runs code of others, stands between these two functions. They also preserve errno for the
+ * caller. */
 #ifndef TARN_BASE_CANCEL_H
 #define TARN_BASE_CANCEL_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the threads and their queue; the copies are their owner's. `copiers_lock` protects the queue and which
- * copies are in progress, and is not held over a copy. */
+/* Owns the threads and their queue; the copies are their owner's. `copiers_lock` protects the queue
+ * and which copies are in progress, and is not held over a copy. */
 #include "base/thread/copiers.h"
 #include "base/thread/thread.h"
 
@@ -47,7 +47,8 @@ bool copiers_start(struct copiers *copiers, unsigned threads)
         most = COPIERS_MOST;
     if (threads > most)
         threads = most;
-    while (copiers->count < threads && thread_start(&copiers->threads[copiers->count], copiers_main, copiers))
+    while (copiers->count < threads &&
+           thread_start(&copiers->threads[copiers->count], copiers_main, copiers))
         copiers->count++;
     if (!copiers->count)
         copiers_end(copiers);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Copiers: threads that copy host memory while their owner goes on with other things. One owner starts them, hands out copies, waits for
- * these, and ends them. Nothing of them outlives the end. */
+/* Copiers: threads that copy host memory while their owner goes on with other things. One owner
+ * starts them, hands out copies, waits for these, and ends them. Nothing of them outlives the
+ * end. */
 #ifndef TARN_BASE_COPIERS_H
 #define TARN_BASE_COPIERS_H
 
@@ -31,8 +32,8 @@ struct copiers {
     pthread_t threads[COPIERS_MOST];
 };
 
-/* Starts at most `threads`, and no more than the process may run on processors. False where there is none: nothing is
- * to be ended then. */
+/* Starts at most `threads`, and no more than the process may run on processors. False where there
+ * is none: nothing is to be ended then. */
 bool copiers_start(struct copiers *copiers, unsigned threads);
 /* Waits for all that was handed out, and for the threads' ends. */
 void copiers_end(struct copiers *copiers);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The waits for quick mutexes. And the check of the order in which locks are taken, in builds with TARN_DEBUG_CHECKS: owns what each thread
- * has of locks. A lock that is waited for must come after all that the thread has; so no circle of threads waits for each other. A try is
- * never waited for. */
+/* The waits for quick mutexes. And the check of the order in which locks are taken, in builds with
+ * TARN_DEBUG_CHECKS: owns what each thread has of locks. A lock that is waited for must come after
+ * all that the thread has; so no circle of threads waits for each other. A try is never waited
+ * for. */
 #include "base/thread/lock.h"
 
 #include <errno.h>
@@ -26,8 +27,9 @@ void quick_mutex_wait(quick_mutex *m)
 {
     for (int looks = 0; looks < LOOKS; looks++) {
         unsigned state = atomic_load_explicit(&m->state, memory_order_relaxed);
-        if (state == QUICK_FREE && atomic_compare_exchange_weak_explicit(&m->state, &state, QUICK_HELD,
-                                                                         memory_order_acquire, memory_order_relaxed))
+        if (state == QUICK_FREE &&
+            atomic_compare_exchange_weak_explicit(&m->state, &state, QUICK_HELD,
+                                                  memory_order_acquire, memory_order_relaxed))
             return;
         spin_pause();
     }
@@ -56,7 +58,8 @@ struct held {
     const char *file;
 };
 
-/* Apart from the thread's static storage, of which a library that is opened at run time gets little. */
+/* Apart from the thread's static storage, of which a library that is opened at run time gets
+ * little. */
 struct locks {
     unsigned count;
     struct held held[LOCKS_AT_ONCE];
@@ -86,7 +89,8 @@ static void prepare(void)
 
 static void make_mine(void)
 {
-    void *memory = mmap(NULL, sizeof(struct locks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, sizeof(struct locks), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         abort();
     pthread_once(&once, prepare);
@@ -102,7 +106,8 @@ static bool has_rank(enum lock_rank rank)
     return false;
 }
 
-/* Whether a lock may be taken under another one. Heaps are held together by code that keeps others from being made, and so from doing the same. */
+/* Whether a lock may be taken under another one. Heaps are held together by code that keeps others
+ * from being made, and so from doing the same. */
 static bool may_follow(enum lock_rank before, enum lock_rank rank)
 {
     if (before >= LOCK_FIRST_LEAF && rank <= LOCK_LAST_LEAF)
@@ -124,8 +129,9 @@ void lock_before(enum lock_rank rank, const char *file, int line)
 {
     for (unsigned i = 0; mine && i < mine->count; i++)
         if (!may_follow(mine->held[i].rank, rank))
-            give_up("tarn: %s is taken at %s:%d under %s, taken at %s:%d: against lock_order.h\n", names[rank], file,
-                    line, names[mine->held[i].rank], mine->held[i].file, mine->held[i].line);
+            give_up("tarn: %s is taken at %s:%d under %s, taken at %s:%d: against lock_order.h\n",
+                    names[rank], file, line, names[mine->held[i].rank], mine->held[i].file,
+                    mine->held[i].line);
 }
 
 void lock_taken(const void *lock, enum lock_rank rank, const char *file, int line)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A mutex that cannot fail, over pthreads; one that is quicker, over futexes; a lock that many share; and a lock for a few dozen
- * instructions. Each has a rank, the name of its place in the one order in which locks are taken (lock_order.h), which builds with
- * TARN_DEBUG_CHECKS check at each taking; others know nothing of it. */
+/* A mutex that cannot fail, over pthreads; one that is quicker, over futexes; a lock that many
+ * share; and a lock for a few dozen instructions. Each has a rank, the name of its place in the one
+ * order in which locks are taken (lock_order.h), which builds with TARN_DEBUG_CHECKS check at each
+ * taking; others know nothing of it. */
 #ifndef TARN_BASE_LOCK_H
 #define TARN_BASE_LOCK_H
 
@@ -35,8 +36,8 @@ static inline void mutex_rank_set(mutex *m, enum lock_rank rank)
     m->rank = rank;
 }
 
-/* What the calling thread has of locks. Before a lock is waited for, `lock_before` aborts if that is against the order, with the names of
- * both locks and the places where they are taken. */
+/* What the calling thread has of locks. Before a lock is waited for, `lock_before` aborts if that
+ * is against the order, with the names of both locks and the places where they are taken. */
 void lock_before(enum lock_rank rank, const char *file, int line);
 void lock_taken(const void *lock, enum lock_rank rank, const char *file, int line);
 void lock_left(const void *lock);
@@ -70,8 +71,9 @@ static inline void lock_left(const void *lock)
 
 #endif
 
-/* A mutex for a path that takes it often: while nobody else wants it, it is taken and left in line, without a call. Nobody can wait for a
- * condition with it. The states are those of the second mutex in Drepper, "Futexes Are Tricky". */
+/* A mutex for a path that takes it often: while nobody else wants it, it is taken and left in line,
+ * without a call. Nobody can wait for a condition with it. The states are those of the second mutex
+ * in Drepper, "Futexes Are Tricky". */
 enum { QUICK_FREE, QUICK_HELD, QUICK_AWAITED };
 typedef struct {
     atomic_uint state; /* AWAITED: held, and somebody may sleep until it is left */
@@ -91,8 +93,8 @@ static inline bool mutex_lock_telling_from(quick_mutex *m, const char *file, int
 {
     unsigned state = QUICK_FREE;
     lock_before(m->rank, file, line);
-    bool waited = !atomic_compare_exchange_strong_explicit(&m->state, &state, QUICK_HELD, memory_order_acquire,
-                                                           memory_order_relaxed);
+    bool waited = !atomic_compare_exchange_strong_explicit(
+        &m->state, &state, QUICK_HELD, memory_order_acquire, memory_order_relaxed);
     if (waited)
         quick_mutex_wait(m);
     lock_taken(m, m->rank, file, line);
@@ -112,7 +114,8 @@ static inline void quick_mutex_unlock(quick_mutex *m)
         quick_mutex_wake(m);
 }
 
-/* Where the C library can, who waits turns round a while before it sleeps: most of these are held for less than a sleep takes. */
+/* Where the C library can, who waits turns round a while before it sleeps: most of these are held
+ * for less than a sleep takes. */
 static inline void slow_mutex_init(mutex *m, enum lock_rank rank)
 {
     pthread_mutexattr_t how;
@@ -149,17 +152,22 @@ static inline void slow_mutex_unlock(mutex *m)
 }
 
 /* Both kinds. */
-#define mutex_init(m, rank) _Generic((m), mutex * : slow_mutex_init, quick_mutex * : quick_mutex_init)(m, rank)
-#define mutex_lock(m) \
-    _Generic((m), mutex * : slow_mutex_lock_from, quick_mutex * : quick_mutex_lock_from)(m, __FILE__, __LINE__)
-#define mutex_unlock(m) _Generic((m), mutex * : slow_mutex_unlock, quick_mutex * : quick_mutex_unlock)(m)
+#define mutex_init(m, rank) \
+    _Generic((m), mutex * : slow_mutex_init, quick_mutex * : quick_mutex_init)(m, rank)
+#define mutex_lock(m)                              \
+    _Generic((m), mutex *                          \
+             : slow_mutex_lock_from, quick_mutex * \
+             : quick_mutex_lock_from)(m, __FILE__, __LINE__)
+#define mutex_unlock(m) \
+    _Generic((m), mutex * : slow_mutex_unlock, quick_mutex * : quick_mutex_unlock)(m)
 
 static inline void mutex_finish(mutex *m)
 {
     pthread_mutex_destroy(MUTEX_PTHREAD(m));
 }
 
-/* Waits with the lock let go meanwhile. `until` is of the condition's clock, NULL for ever; ETIMEDOUT after it. */
+/* Waits with the lock let go meanwhile. `until` is of the condition's clock, NULL for ever;
+ * ETIMEDOUT after it. */
 static inline int condition_wait(pthread_cond_t *condition, mutex *m, const struct timespec *until)
 {
     struct cancel before = cancel_off();
@@ -169,9 +177,10 @@ static inline int condition_wait(pthread_cond_t *condition, mutex *m, const stru
     return code;
 }
 
-/* Many share it, or one has it alone. Who wants it alone comes before those who come later, so as not to wait for ever: all who wait
- * do so behind the gate, which who wants it alone keeps shut meanwhile. (glibc's rwlock could be told to do that, musl's could not.) A
- * thread that has it, shared or alone, must not ask for it again. */
+/* Many share it, or one has it alone. Who wants it alone comes before those who come later, so as
+ * not to wait for ever: all who wait do so behind the gate, which who wants it alone keeps shut
+ * meanwhile. (glibc's rwlock could be told to do that, musl's could not.) A thread that has it,
+ * shared or alone, must not ask for it again. */
 typedef struct {
     pthread_mutex_t gate;
     pthread_rwlock_t lock;
@@ -222,13 +231,15 @@ static inline void shared_finish(shared_lock *s)
     pthread_mutex_destroy(&s->gate);
 }
 
-/* Costs half of a mutex, since its unlock is a plain store, which is why nobody can sleep at it: it is held for a few dozen
- * instructions, never over a call that may wait for a mutex or enter the system. Zeroed is unlocked. */
+/* Costs half of a mutex, since its unlock is a plain store, which is why nobody can sleep at it: it
+ * is held for a few dozen instructions, never over a call that may wait for a mutex or enter the
+ * system. Zeroed is unlocked. */
 typedef struct {
     atomic_bool held;
 } spinlock;
 
-/* Between two looks at what another processor writes: so that looking disturbs neither that nor the core's other thread. */
+/* Between two looks at what another processor writes: so that looking disturbs neither that nor the
+ * core's other thread. */
 static inline void spin_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -241,7 +252,8 @@ static inline void spin_pause(void)
 static inline void spin_lock_from(spinlock *s, enum lock_rank rank, const char *file, int line)
 {
     lock_before(rank, file, line);
-    for (unsigned tries = 1; atomic_exchange_explicit(&s->held, true, memory_order_acquire); tries++)
+    for (unsigned tries = 1; atomic_exchange_explicit(&s->held, true, memory_order_acquire);
+         tries++)
         while (atomic_load_explicit(&s->held, memory_order_relaxed)) {
             spin_pause();
             if (tries++ % 64 == 0)

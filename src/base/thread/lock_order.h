@@ -1,123 +1,165 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* All locks of the library and of what it simulates, in the one order in which they are taken: a lock is taken under those that come
- * before it, and under no other, not even one of its own rank; except that the holder of `heaps_lock` may take the locks of several heaps.
- * No leaf is taken under another leaf. A try may go against the order, as it does not wait.
+/* All locks of the library and of what it simulates, in the one order in which they are taken: a
+ * lock is taken under those that come before it, and under no other, not even one of its own rank;
+ * except that the holder of `heaps_lock` may take the locks of several heaps. No leaf is taken
+ * under another leaf. A try may go against the order, as it does not wait.
  *
- * No lock is held over a wait, over a driver's call that may wait, over a call of the loader, or over a callback; what is an exception to
- * that says so in its row. scripts/check-locks holds the list to the sources. */
+ * No lock is held over a wait, over a driver's call that may wait, over a call of the loader, or
+ * over a callback; what is an exception to that says so in its row. scripts/check-locks holds the
+ * list to the sources. */
 #ifndef TARN_BASE_LOCK_ORDER_H
 #define TARN_BASE_LOCK_ORDER_H
 
 /* Rank, the lock with its file, what it protects. */
-#define LOCK_LIST(X)                                                                                                   \
-    X(MOVING, "an arena's moving (arena.h)",                                                                           \
-      "shared by code that moves memory between heaps, cache and driver; alone for the one attempt that decides on "   \
-      "out "                                                                                                           \
-      "of memory. The exception to the rule of callbacks: held over the driver's calls that move memory and over "     \
-      "what observers learn of them, so it comes first, and an observer may call what takes any other")                \
-    X(SETUP, "setup_lock (device.c)",                                                                                  \
-      "the making of the table of devices; the list of shutdown callbacks. Not held while libraries are opened")       \
-    X(CHOICE, "choice_lock (driver.c)", "the choice of the driver, of what threads have found without it")             \
-    X(TURNING, "turning (tracing.c)", "who turns the trace on or off, until all threads know")                         \
-    X(REPORT_CONTROL, "reporter.control (live.c)",                                                                     \
-      "who starts and stops the thread that reports; held over that thread's end, and over a fork. Surveys and "       \
-      "files are made without it")                                                                                     \
-    X(REPORT, "reporter.lock (live.c)", "what the thread that reports is to do")                                       \
-    X(ENABLE, "enable_lock (peer.c)", "one peer is enabled at a time; held over the driver's calls for that")          \
-    X(REGISTRY, "registry_lock (registry.c)", "the list of libraries. Never held with an entry's")                     \
-    X(LIBRARY, "a library's lock (registry.h)", "what its loading has found, which runs without it")                   \
-    X(HOLDERS, "holders_lock (handle/handle.c)", "the holders of threads")                                             \
-    X(SHELF, "a shelf's lock (handle/handle.h)",                                                                       \
-      "the handles of a library on a device. Not held over a create or a destroy")                                     \
-    X(HANDLE, "a handle's lock (handle/handle.h)",                                                                     \
-      "what the vendor was told last, its workspaces; held over the vendor's calls that set stream and workspace, "    \
-      "not over memory calls")                                                                                         \
-    X(WORKING, "working (debug/work.c)",                                                                               \
-      "debug mode's streams, buffer and quarantines, and what is ready; held over its own copies and the waits "       \
-      "for them, which depend on no other work")                                                                       \
-    X(COLLECTING, "collecting (memory/pool/pool.c)", "the ends of pools: one thread at a time")                        \
-    X(SCOPES, "scopes_lock (scope.c)", "the open scopes; held over the question whether a stream captures")            \
-    X(ENTERING, "entering (stream.c)",                                                                                 \
-      "which native stream has which slot, adoptions; held over the driver's answers about a stream, and over a "      \
-      "retirement")                                                                                                    \
-    X(EXPORTS, "exports_lock (pool_export.c)",                                                                         \
-      "which pools are exported, and the number of each one's layout; held while its segments are noted")              \
-    X(HEAPS, "heaps_lock (heaps.c)",                                                                                   \
-      "the making of heaps: the heap of each stream and pool. Its holder may hold the locks of several heaps")         \
-    X(ARENAS, "arenas_lock (arena.c)", "the making of an arena; held over the reservation of its addresses")           \
-    X(MAPPING, "an arena's mapping (arena.h)",                                                                         \
-      "shared by code that maps or unmaps, alone for code that grants a new peer what is mapped; held over those "     \
-      "driver calls")                                                                                                  \
-    X(HEAP, "a heap's lock (heap/heap.h)",                                                                             \
-      "its zones, spans, slabs, waiting blocks, batches, list of caches; a revoked cache. Held over the record "       \
-      "and the query of an event, over the questions whether a stream captures and what a node of its graph waits "    \
-      "for, and over the driver's calls by which a compaction exchanges a piece, on a device without work")            \
-    X(PINNED_SETTINGS, "pinned_settings_lock (pinned.c)",                                                              \
-      "the settings of pinned memory; held over the start and the end of its background thread")                       \
-    X(PINNED, "pinned.lock (pinned/heap.h)",                                                                           \
-      "all of pinned memory; held over questions about events, and records of marks that failed before")               \
-    X(STREAMS, "streams_lock (stream.c)",                                                                              \
-      "the slots of streams, which are read without it; adoption, retired streams' last work")                         \
-    X(STREAM, "a stream slot's lock (stream.h)", "its retirement, and what is asked and recorded on it meanwhile")     \
-    X(RECORD, "a device's record_lock (device.h)",                                                                     \
-      "the question whether a stream captures together with the record that follows; a known begin")                   \
-    X(CAPTURES, "captures_lock (capture.c)", "the known captures")                                                     \
-    X(DEVICE, "a device's lock (device.h)", "its pooled, leased, ended and returned streams; marks to reuse")          \
-    X(EVENT, "an event's lock (mark.c)", "which mark it has")                                                          \
-    X(ANCHORS, "anchors_lock (anchor.c)", "which ranges callers have anchored")                                        \
-    X(ARENA, "an arena's lock (arena.h)",                                                                              \
-      "claimed addresses, unmapped pieces, stuck pieces, reserved bytes, limit, list of heaps. Where a driver's "      \
-      "call finds its device lost, what is held over that call has it too")                                            \
-    X(OBSERVERS, "observers_lock (observe.c)", "the list of observers, which are told without it")                     \
-    X(TRACE_SETTINGS, "trace_settings_lock (tracing.c)", "how the trace is to be")                                     \
-    X(RINGS, "rings_lock (trace.c)", "the rings of threads")                                                           \
-    X(PLACES, "places_lock (place.c)", "the numbers of pools and their streams, in the trace")                         \
-    X(INTERN, "a table of numbers' lock (intern.h)", "what gets a number, which is looked up without it")              \
-    X(SIM_START, "start_lock (sim.c)", "the start of a simulated driver")                                              \
-    X(SIM_GRAPHS, "graphs_lock (graph.c)", "of a simulated driver: which graphs live, and who holds them")             \
-    X(SIM_CONTEXTS, "contexts_lock (sim/cuda/device.c)", "who holds the simulated contexts")                           \
-    X(SIM_POOLS, "pools_lock (pools.c)", "the simulated pools, and what has been allocated from them")                 \
-    X(LAUNCHED, "a driver's graphs' lock (launched.h)", "the graphs that were launched. The vendor may lock under it") \
-    X(HIP_RANGES, "ranges_lock (hip_virtual.c)", "what is mapped where. The vendor may lock under it")                 \
-    X(HOST_CONFIGURATION, "configuration.lock (host.c)", "the host device's configuration")                            \
-    X(HOST_SETTLE, "settle_lock (host.c)",                                                                             \
-      "who settles what waited for work, one thread at a time; held over the function that reports are delivered "     \
-      "to, without the two below")                                                                                     \
-    X(HOST_DELIVER, "deliver_lock (host_check.c)",                                                                     \
-      "reports are delivered one at a time and in order; held over the function that they are delivered to")           \
-    X(HOST_MEMORY, "host_memory_lock (host_address.c)",                                                                \
-      "the host device's addresses, pieces and mappings; held over system calls")                                      \
-    X(HOST_STREAMS, "queues_lock (host_stream.c)", "the host device's queues, events and clock")                       \
-    X(HOST_INJECTION, "injection.lock (host.c)", "which calls of the host device fail")                                \
-    X(SIM_OBJECTS, "user_objects_lock (user_object.c)", "user objects of a simulated driver's graphs")                 \
-    X(DEBUG, "debug_lock (debug/debug.c)", "debug mode's records of blocks")                                           \
-    X(DEBUG_REPORTS, "reports_lock (debug/report.c)",                                                                  \
-      "debug mode's reports that wait for the caller's function, which is called without it")                          \
-    /* The leaves. */                                                                                                  \
-    X(CONFIG, "config_lock (config.c)", "the settings in force, and the list of what learns of a change, without it")  \
-    X(SLEEPERS, "sleepers_lock (sleepers.c)",                                                                          \
-      "the list of sleepers, but not `refused`, `in_part`; not over callbacks")                                        \
-    X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                                            \
-    X(SETS, "an arena's sets_lock (arena.h)", "which heaps are of a store, may lend, or are nobody's")                 \
-    X(CACHES, "a heap's caches_lock (heap/heap.h)", "its caches, for code that looks at them without the heap's lock") \
-    X(SEGMENTS, "segments_lock (segment.c)", "the table of plain segments, entries of pages that they share")          \
-    X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                                                 \
-    X(IMPORTED, "imported_lock (pool_import.c)", "which segments an imported pool has, and where")                     \
-    X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                                            \
-    X(WORKSPACE_STATS, "stats_lock (workspace.c)", "the sums of workspaces")                                           \
-    X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                                       \
-    X(NVML, "nvml_lock (cuda_monitor.c)", "what one thread has found of NVML becomes all threads'")                    \
-    X(SYMBOLS, "symbols_lock (symbols.c)", "what one thread has found of libdw becomes all threads'")                  \
-    X(COPIERS, "copiers_lock (base/thread/copiers.h)",                                                                 \
-      "the copies that copiers have before them, not held over a copy")                                                \
-    X(DEBUG_NAMES, "names_lock (debug/report.c)", "the names of frames in debug mode's reports")                       \
-    X(OBJECTS, "an object pool's lock (pages.h)", "its list of free objects. Taken under any")                         \
-    X(SPIN, "the counters' lock (counters.h)",                                                                         \
-      "the counters of an arena and of its pools, and which parts are open; a spinlock, taken under any")              \
-    X(PART, "a part's lock (counters.h)",                                                                              \
-      "what a heap counts by itself, which of its blocks with a span are live, its kept spans; a spinlock, taken "     \
+#define LOCK_LIST(X)                                                                               \
+    X(MOVING, "an arena's moving (arena.h)",                                                       \
+      "shared by code that moves memory between heaps, cache and driver; alone for the one "       \
+      "attempt that decides on "                                                                   \
+      "out "                                                                                       \
+      "of memory. The exception to the rule of callbacks: held over the driver's calls that move " \
+      "memory and over "                                                                           \
+      "what observers learn of them, so it comes first, and an observer may call what takes any "  \
+      "other")                                                                                     \
+    X(SETUP, "setup_lock (device.c)",                                                              \
+      "the making of the table of devices; the list of shutdown callbacks. Not held while "        \
+      "libraries are opened")                                                                      \
+    X(CHOICE, "choice_lock (driver.c)",                                                            \
+      "the choice of the driver, of what threads have found without it")                           \
+    X(TURNING, "turning (tracing.c)", "who turns the trace on or off, until all threads know")     \
+    X(REPORT_CONTROL, "reporter.control (live.c)",                                                 \
+      "who starts and stops the thread that reports; held over that thread's end, and over a "     \
+      "fork. Surveys and "                                                                         \
+      "files are made without it")                                                                 \
+    X(REPORT, "reporter.lock (live.c)", "what the thread that reports is to do")                   \
+    X(ENABLE, "enable_lock (peer.c)",                                                              \
+      "one peer is enabled at a time; held over the driver's calls for that")                      \
+    X(REGISTRY, "registry_lock (registry.c)", "the list of libraries. Never held with an entry's") \
+    X(LIBRARY, "a library's lock (registry.h)",                                                    \
+      "what its loading has found, which runs without it")                                         \
+    X(HOLDERS, "holders_lock (handle/handle.c)", "the holders of threads")                         \
+    X(SHELF, "a shelf's lock (handle/handle.h)",                                                   \
+      "the handles of a library on a device. Not held over a create or a destroy")                 \
+    X(HANDLE, "a handle's lock (handle/handle.h)",                                                 \
+      "what the vendor was told last, its workspaces; held over the vendor's calls that set "      \
+      "stream and workspace, "                                                                     \
+      "not over memory calls")                                                                     \
+    X(WORKING, "working (debug/work.c)",                                                           \
+      "debug mode's streams, buffer and quarantines, and what is ready; held over its own copies " \
+      "and the waits "                                                                             \
+      "for them, which depend on no other work")                                                   \
+    X(COLLECTING, "collecting (memory/pool/pool.c)", "the ends of pools: one thread at a time")    \
+    X(SCOPES, "scopes_lock (scope.c)",                                                             \
+      "the open scopes; held over the question whether a stream captures")                         \
+    X(ENTERING, "entering (stream.c)",                                                             \
+      "which native stream has which slot, adoptions; held over the driver's answers about a "     \
+      "stream, and over a "                                                                        \
+      "retirement")                                                                                \
+    X(EXPORTS, "exports_lock (pool_export.c)",                                                     \
+      "which pools are exported, and the number of each one's layout; held while its segments "    \
+      "are noted")                                                                                 \
+    X(HEAPS, "heaps_lock (heaps.c)",                                                               \
+      "the making of heaps: the heap of each stream and pool. Its holder may hold the locks of "   \
+      "several heaps")                                                                             \
+    X(ARENAS, "arenas_lock (arena.c)",                                                             \
+      "the making of an arena; held over the reservation of its addresses")                        \
+    X(MAPPING, "an arena's mapping (arena.h)",                                                     \
+      "shared by code that maps or unmaps, alone for code that grants a new peer what is mapped; " \
+      "held over those "                                                                           \
+      "driver calls")                                                                              \
+    X(HEAP, "a heap's lock (heap/heap.h)",                                                         \
+      "its zones, spans, slabs, waiting blocks, batches, list of caches; a revoked cache. Held "   \
+      "over the record "                                                                           \
+      "and the query of an event, over the questions whether a stream captures and what a node "   \
+      "of its graph waits "                                                                        \
+      "for, and over the driver's calls by which a compaction exchanges a piece, on a device "     \
+      "without work")                                                                              \
+    X(PINNED_SETTINGS, "pinned_settings_lock (pinned.c)",                                          \
+      "the settings of pinned memory; held over the start and the end of its background thread")   \
+    X(PINNED, "pinned.lock (pinned/heap.h)",                                                       \
+      "all of pinned memory; held over questions about events, and records of marks that failed "  \
+      "before")                                                                                    \
+    X(STREAMS, "streams_lock (stream.c)",                                                          \
+      "the slots of streams, which are read without it; adoption, retired streams' last work")     \
+    X(STREAM, "a stream slot's lock (stream.h)",                                                   \
+      "its retirement, and what is asked and recorded on it meanwhile")                            \
+    X(RECORD, "a device's record_lock (device.h)",                                                 \
+      "the question whether a stream captures together with the record that follows; a known "     \
+      "begin")                                                                                     \
+    X(CAPTURES, "captures_lock (capture.c)", "the known captures")                                 \
+    X(DEVICE, "a device's lock (device.h)",                                                        \
+      "its pooled, leased, ended and returned streams; marks to reuse")                            \
+    X(EVENT, "an event's lock (mark.c)", "which mark it has")                                      \
+    X(ANCHORS, "anchors_lock (anchor.c)", "which ranges callers have anchored")                    \
+    X(ARENA, "an arena's lock (arena.h)",                                                          \
+      "claimed addresses, unmapped pieces, stuck pieces, reserved bytes, limit, list of heaps. "   \
+      "Where a driver's "                                                                          \
+      "call finds its device lost, what is held over that call has it too")                        \
+    X(OBSERVERS, "observers_lock (observe.c)", "the list of observers, which are told without it") \
+    X(TRACE_SETTINGS, "trace_settings_lock (tracing.c)", "how the trace is to be")                 \
+    X(RINGS, "rings_lock (trace.c)", "the rings of threads")                                       \
+    X(PLACES, "places_lock (place.c)", "the numbers of pools and their streams, in the trace")     \
+    X(INTERN, "a table of numbers' lock (intern.h)",                                               \
+      "what gets a number, which is looked up without it")                                         \
+    X(SIM_START, "start_lock (sim.c)", "the start of a simulated driver")                          \
+    X(SIM_GRAPHS, "graphs_lock (graph.c)",                                                         \
+      "of a simulated driver: which graphs live, and who holds them")                              \
+    X(SIM_CONTEXTS, "contexts_lock (sim/cuda/device.c)", "who holds the simulated contexts")       \
+    X(SIM_POOLS, "pools_lock (pools.c)",                                                           \
+      "the simulated pools, and what has been allocated from them")                                \
+    X(LAUNCHED, "a driver's graphs' lock (launched.h)",                                            \
+      "the graphs that were launched. The vendor may lock under it")                               \
+    X(HIP_RANGES, "ranges_lock (hip_virtual.c)",                                                   \
+      "what is mapped where. The vendor may lock under it")                                        \
+    X(HOST_CONFIGURATION, "configuration.lock (host.c)", "the host device's configuration")        \
+    X(HOST_SETTLE, "settle_lock (host.c)",                                                         \
+      "who settles what waited for work, one thread at a time; held over the function that "       \
+      "reports are delivered "                                                                     \
+      "to, without the two below")                                                                 \
+    X(HOST_DELIVER, "deliver_lock (host_check.c)",                                                 \
+      "reports are delivered one at a time and in order; held over the function that they are "    \
+      "delivered to")                                                                              \
+    X(HOST_MEMORY, "host_memory_lock (host_address.c)",                                            \
+      "the host device's addresses, pieces and mappings; held over system calls")                  \
+    X(HOST_STREAMS, "queues_lock (host_stream.c)", "the host device's queues, events and clock")   \
+    X(HOST_INJECTION, "injection.lock (host.c)", "which calls of the host device fail")            \
+    X(SIM_OBJECTS, "user_objects_lock (user_object.c)",                                            \
+      "user objects of a simulated driver's graphs")                                               \
+    X(DEBUG, "debug_lock (debug/debug.c)", "debug mode's records of blocks")                       \
+    X(DEBUG_REPORTS, "reports_lock (debug/report.c)",                                              \
+      "debug mode's reports that wait for the caller's function, which is called without it")      \
+    /* The leaves. */                                                                              \
+    X(CONFIG, "config_lock (config.c)",                                                            \
+      "the settings in force, and the list of what learns of a change, without it")                \
+    X(SLEEPERS, "sleepers_lock (sleepers.c)",                                                      \
+      "the list of sleepers, but not `refused`, `in_part`; not over callbacks")                    \
+    X(LOOKUP, "a store's lookup (arena.h)", "its table of heaps by stream")                        \
+    X(SETS, "an arena's sets_lock (arena.h)",                                                      \
+      "which heaps are of a store, may lend, or are nobody's")                                     \
+    X(CACHES, "a heap's caches_lock (heap/heap.h)",                                                \
+      "its caches, for code that looks at them without the heap's lock")                           \
+    X(SEGMENTS, "segments_lock (segment.c)",                                                       \
+      "the table of plain segments, entries of pages that they share")                             \
+    X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                             \
+    X(IMPORTED, "imported_lock (pool_import.c)", "which segments an imported pool has, and where") \
+    X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                        \
+    X(WORKSPACE_STATS, "stats_lock (workspace.c)", "the sums of workspaces")                       \
+    X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                   \
+    X(NVML, "nvml_lock (cuda_monitor.c)",                                                          \
+      "what one thread has found of NVML becomes all threads'")                                    \
+    X(SYMBOLS, "symbols_lock (symbols.c)",                                                         \
+      "what one thread has found of libdw becomes all threads'")                                   \
+    X(COPIERS, "copiers_lock (base/thread/copiers.h)",                                             \
+      "the copies that copiers have before them, not held over a copy")                            \
+    X(DEBUG_NAMES, "names_lock (debug/report.c)", "the names of frames in debug mode's reports")   \
+    X(OBJECTS, "an object pool's lock (pages.h)", "its list of free objects. Taken under any")     \
+    X(SPIN, "the counters' lock (counters.h)",                                                     \
+      "the counters of an arena and of its pools, and which parts are open; a spinlock, taken "    \
+      "under any")                                                                                 \
+    X(PART, "a part's lock (counters.h)",                                                          \
+      "what a heap counts by itself, which of its blocks with a span are live, its kept spans; a " \
+      "spinlock, taken "                                                                           \
       "under any, the counters' lock too")
 
 enum lock_rank {

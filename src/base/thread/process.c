@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the state of the process. A fork child must not touch locks, queues or the driver, whose threads it does not
- * have; so the child's copy of the state says so before fork() returns there. */
+/* Owns the state of the process. A fork child must not touch locks, queues or the driver, whose
+ * threads it does not have; so the child's copy of the state says so before fork() returns
+ * there. */
 #include "base/thread/process.h"
 #include "base/status.h"
 
@@ -26,7 +27,8 @@ static void in_child(void)
 /* When the library is loaded: at the first use, a child could be forked while that is half done. */
 __attribute__((constructor)) static void watch_fork(void)
 {
-    /* Failure means no memory for the list of handlers; then a child is not told, as with any other library. */
+    /* Failure means no memory for the list of handlers; then a child is not told, as with any other
+     * library. */
     (void)pthread_atfork(NULL, NULL, in_child);
 }
 
@@ -51,10 +53,12 @@ int process_begin_shutdown(void)
 tarn_status process_refuse(void)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
-        return failed(TARN_ERROR_FORKED,
-                      "this process was forked after tarn was used in its parent; a device cannot be "
-                      "shared over fork(): start workers before the first use, or use exec");
-    return failed(TARN_ERROR_SHUTDOWN, "tarn_shutdown() was called; nothing of tarn can be used after it");
+        return failed(
+            TARN_ERROR_FORKED,
+            "this process was forked after tarn was used in its parent; a device cannot be "
+            "shared over fork(): start workers before the first use, or use exec");
+    return failed(TARN_ERROR_SHUTDOWN,
+                  "tarn_shutdown() was called; nothing of tarn can be used after it");
 }
 
 #define TEXT_OF(number) #number

@@ -12,9 +12,9 @@ enum process_state { PROCESS_RUNS, PROCESS_IS_SHUT_DOWN, PROCESS_IS_FORKED };
 
 extern atomic_int process_state;
 
-/* Grows, from 1, whenever something happens after which no thread may trust what it remembers of the world: shutdown,
- * fork, a device lost, a stream retired, a known capture begun or ended, handles' settings changed. One load tells a hot path that
- * nothing did. */
+/* Grows, from 1, whenever something happens after which no thread may trust what it remembers of
+ * the world: shutdown, fork, a device lost, a stream retired, a known capture begun or ended,
+ * handles' settings changed. One load tells a hot path that nothing did. */
 extern atomic_uint_fast64_t process_changes;
 
 /* After the change itself is visible. */
@@ -29,11 +29,14 @@ tarn_status process_refuse(void) __attribute__((cold));
 /* The first line of every public call: one relaxed load. */
 static inline tarn_status process_check(void)
 {
-    return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_RUNS ? TARN_OK : process_refuse();
+    return atomic_load_explicit(&process_state, memory_order_relaxed) == PROCESS_RUNS
+               ? TARN_OK
+               : process_refuse();
 }
 
-/* From now on a child of fork() finds PROCESS_IS_FORKED: called before the lock is taken under which a driver is chosen, which takes
- * seconds with some, so that no child waits for that lock. What fails undoes it. */
+/* From now on a child of fork() finds PROCESS_IS_FORKED: called before the lock is taken under
+ * which a driver is chosen, which takes seconds with some, so that no child waits for that lock.
+ * What fails undoes it. */
 void process_use_begin(void);
 void process_use_failed(void);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A write may raise a signal that ends the caller's program: SIGPIPE if nobody reads, SIGXFSZ if a file may not grow (ulimit -f). Both
- * go to the writing thread, so they are blocked for it between these two functions; errno reports the failure. */
+/* A write may raise a signal that ends the caller's program: SIGPIPE if nobody reads, SIGXFSZ if a
+ * file may not grow (ulimit -f). Both go to the writing thread, so they are blocked for it between
+ * these two functions; errno reports the failure. */
 #ifndef TARN_BASE_QUIET_H
 #define TARN_BASE_QUIET_H
 

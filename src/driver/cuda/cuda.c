@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* CUDA's devices, memory, streams and events as entries of the driver table. Each is one vendor call between
- * cuda_enter() and cuda_leave(). What a global capture of any thread forbids runs in relaxed mode: allocations, mappings,
- * queries, waits. What belongs in a capture does not: recordings, waits of streams, copies, host functions. */
+/* CUDA's devices, memory, streams and events as entries of the driver table. Each is one vendor
+ * call between cuda_enter() and cuda_leave(). What a global capture of any thread forbids runs in
+ * relaxed mode: allocations, mappings, queries, waits. What belongs in a capture does not:
+ * recordings, waits of streams, copies, host functions. */
 #include "driver/cuda/cuda.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
 tarn_status cuda_device_count(int *count)
 {
@@ -19,8 +20,9 @@ tarn_status cuda_device_count(int *count)
     return TARN_OK;
 }
 
-/* The range takes a context to ask for. A device without one is not given one for that: 0 to -5 is what every device since
- * 2017 has, and a stream of a priority beyond the range gets the nearest in it. */
+/* The range takes a context to ask for. A device without one is not given one for that: 0 to -5 is
+ * what every device since 2017 has, and a stream of a priority beyond the range gets the nearest in
+ * it. */
 static void priorities(int number, int *least, int *greatest)
 {
     const struct cuda_device *device = &cuda.device[number];
@@ -62,8 +64,10 @@ tarn_status cuda_device_properties(int number, struct driver_properties *propert
     if (code)
         return cuda_failed(code, "cuDeviceGetName");
     result.name[sizeof result.name - 1] = '\0';
-    if (cuda.call.cuDeviceGetAttribute(&result.capability_major, CU_CAPABILITY_MAJOR, device->handle) ||
-        cuda.call.cuDeviceGetAttribute(&result.capability_minor, CU_CAPABILITY_MINOR, device->handle))
+    if (cuda.call.cuDeviceGetAttribute(&result.capability_major, CU_CAPABILITY_MAJOR,
+                                       device->handle) ||
+        cuda.call.cuDeviceGetAttribute(&result.capability_minor, CU_CAPABILITY_MINOR,
+                                       device->handle))
         result.capability_major = result.capability_minor = 0;
     priorities(number, &result.least_priority, &result.greatest_priority);
     *properties = result;
@@ -76,7 +80,8 @@ tarn_status cuda_activate(int device)
     cu_context context;
     if (device < 0 || device >= cuda.devices)
         return cuda_no_device(device);
-    struct cuda_scope scope; /* for the relaxed mode, in which a context can be made during a capture */
+    struct cuda_scope scope; /* for the relaxed mode, in which a context can be made during a
+                                capture */
     tarn_status status = cuda_enter(device, true, &scope);
     if (!status)
         status = cuda_leave(&scope, CU_OK, "cuCtxSetCurrent");
@@ -137,7 +142,8 @@ tarn_status cuda_is_active(int device, bool *active)
     int state = 0;
     if (device < 0 || device >= cuda.devices)
         return cuda_no_device(device);
-    cu_result code = cuda.call.cuDevicePrimaryCtxGetState(cuda.device[device].handle, &flags, &state);
+    cu_result code =
+        cuda.call.cuDevicePrimaryCtxGetState(cuda.device[device].handle, &flags, &state);
     if (code)
         return cuda_failed(code, "cuDevicePrimaryCtxGetState");
     *active = state;
@@ -169,7 +175,7 @@ tarn_status cuda_device_synchronize(int device)
     return cuda_leave(&scope, cuda.call.cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+/* ---- Memory ---- */
 
 tarn_status cuda_alloc(int device, size_t size, uintptr_t *address)
 {
@@ -250,7 +256,8 @@ tarn_status cuda_host_alloc(int device, size_t size, uintptr_t *address)
     if (status)
         return status;
     if (!result)
-        return failed(TARN_ERROR_DRIVER, "cuMemHostAlloc of %zu bytes succeeded and gave nothing", size);
+        return failed(TARN_ERROR_DRIVER, "cuMemHostAlloc of %zu bytes succeeded and gave nothing",
+                      size);
     *address = (uintptr_t)result;
     return TARN_OK;
 }
@@ -263,7 +270,8 @@ tarn_status cuda_host_free(int device, uintptr_t address)
     tarn_status status = cuda_enter(device, true, &scope);
     if (status)
         return status;
-    return cuda_leave(&scope, cuda.call.cuMemFreeHost((void *)address), "cuMemFreeHost of %p", (void *)address);
+    return cuda_leave(&scope, cuda.call.cuMemFreeHost((void *)address), "cuMemFreeHost of %p",
+                      (void *)address);
 }
 
 tarn_status cuda_host_register(int device, uintptr_t address, size_t size)
@@ -297,7 +305,8 @@ static tarn_status enter_virtual(int device, const char *call, struct cuda_scope
     if (status || cuda.device[device].virtual_memory)
         return status;
     (void)cuda_leave_silently(scope, CU_OK);
-    return failed(TARN_ERROR_NOT_SUPPORTED, "%s: device %d, or its driver, has no virtual memory", call, device);
+    return failed(TARN_ERROR_NOT_SUPPORTED, "%s: device %d, or its driver, has no virtual memory",
+                  call, device);
 }
 
 tarn_status cuda_reserve(int device, size_t size, size_t alignment, uintptr_t *address)
@@ -356,7 +365,8 @@ tarn_status cuda_create(int device, size_t size, unsigned flags, driver_piece *p
     if (status)
         return status;
     if (!result)
-        return failed(TARN_ERROR_DRIVER, "cuMemCreate of %zu bytes on device %d succeeded and gave nothing", size,
+        return failed(TARN_ERROR_DRIVER,
+                      "cuMemCreate of %zu bytes on device %d succeeded and gave nothing", size,
                       device);
     *piece = result;
     return TARN_OK;
@@ -394,7 +404,8 @@ tarn_status cuda_unmap(int device, uintptr_t address, size_t size)
     return cuda_leave(&scope, code, "cuMemUnmap of %zu bytes at %p", size, (void *)address);
 }
 
-tarn_status cuda_set_access(int device, uintptr_t address, size_t size, const int *devices, int count)
+tarn_status cuda_set_access(int device, uintptr_t address, size_t size, const int *devices,
+                            int count)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct cu_access access[TARN_MAX_DEVICES];
@@ -413,10 +424,11 @@ tarn_status cuda_set_access(int device, uintptr_t address, size_t size, const in
     if (status)
         return status;
     cu_result code = cuda.call.cuMemSetAccess(address, size, access, (size_t)count);
-    return cuda_leave(&scope, code, "cuMemSetAccess for %d devices on %zu bytes at %p", count, size, (void *)address);
+    return cuda_leave(&scope, code, "cuMemSetAccess for %d devices on %zu bytes at %p", count, size,
+                      (void *)address);
 }
 
-/* ---- Memory between processes ------------------------------------------------------------------------------------ */
+/* ---- Memory between processes ---- */
 
 static tarn_status enter_sharing(int device, const char *call, struct cuda_scope *scope)
 {
@@ -424,7 +436,8 @@ static tarn_status enter_sharing(int device, const char *call, struct cuda_scope
     if (status || cuda.device[device].posix_fd)
         return status;
     (void)cuda_leave_silently(scope, CU_OK);
-    return failed(TARN_ERROR_NOT_SUPPORTED, "%s: device %d cannot share memory by a file descriptor", call, device);
+    return failed(TARN_ERROR_NOT_SUPPORTED,
+                  "%s: device %d cannot share memory by a file descriptor", call, device);
 }
 
 tarn_status cuda_export(int device, driver_piece piece, int *file)
@@ -440,13 +453,15 @@ tarn_status cuda_export(int device, driver_piece piece, int *file)
     if (status)
         return status;
     if (result < 0)
-        return failed(TARN_ERROR_DRIVER, "cuMemExportToShareableHandle on device %d succeeded and gave nothing",
+        return failed(TARN_ERROR_DRIVER,
+                      "cuMemExportToShareableHandle on device %d succeeded and gave nothing",
                       device);
     *file = result;
     return TARN_OK;
 }
 
-/* The descriptor goes by value. CUDA says of no piece how large it is: one of another size is refused by the map. */
+/* The descriptor goes by value. CUDA says of no piece how large it is: one of another size is
+ * refused by the map. */
 tarn_status cuda_import(int device, int file, size_t size, driver_piece *piece)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -455,18 +470,20 @@ tarn_status cuda_import(int device, int file, size_t size, driver_piece *piece)
     tarn_status status = enter_sharing(device, "cuMemImportFromShareableHandle", &scope);
     if (status)
         return status;
-    cu_result code = cuda.call.cuMemImportFromShareableHandle(&result, (void *)(intptr_t)file, CU_HANDLE_POSIX_FD);
+    cu_result code = cuda.call.cuMemImportFromShareableHandle(&result, (void *)(intptr_t)file,
+                                                              CU_HANDLE_POSIX_FD);
     status = cuda_leave(&scope, code, "cuMemImportFromShareableHandle of %zu bytes", size);
     if (status)
         return status;
     if (!result)
-        return failed(TARN_ERROR_DRIVER, "cuMemImportFromShareableHandle on device %d succeeded and gave nothing",
+        return failed(TARN_ERROR_DRIVER,
+                      "cuMemImportFromShareableHandle on device %d succeeded and gave nothing",
                       device);
     *piece = result;
     return TARN_OK;
 }
 
-/* ---- Streams ----------------------------------------------------------------------------------------------------- */
+/* ---- Streams ---- */
 
 tarn_status cuda_stream_create(int device, int priority, bool blocking, driver_stream *stream)
 {
@@ -481,7 +498,8 @@ tarn_status cuda_stream_create(int device, int priority, bool blocking, driver_s
     if (status)
         return status;
     if (!result)
-        return failed(TARN_ERROR_DRIVER, "cuStreamCreateWithPriority on device %d succeeded and gave nothing", device);
+        return failed(TARN_ERROR_DRIVER,
+                      "cuStreamCreateWithPriority on device %d succeeded and gave nothing", device);
     *stream = result;
     return TARN_OK;
 }
@@ -507,8 +525,8 @@ static cu_result device_of(cu_context context, cu_device *device)
     return code;
 }
 
-/* Drivers before 12.5 know streams of green contexts by a context that is not the primary one, though that is theirs; there the
- * device alone is compared. */
+/* Drivers before 12.5 know streams of green contexts by a context that is not the primary one,
+ * though that is theirs; there the device alone is compared. */
 static cu_result is_primary(const struct cuda_device *device, cu_stream stream, bool *is)
 {
     cu_context context = NULL;
@@ -542,12 +560,13 @@ tarn_status cuda_stream_check(int device, driver_stream stream)
     status = cuda_leave(&scope, code, "cuStreamGetCtx");
     if (status || is)
         return status;
-    return failed(TARN_ERROR_INVALID_STREAM, "cuStreamGetCtx: stream %p is not of the primary context of device %d",
-                  stream, device);
+    return failed(TARN_ERROR_INVALID_STREAM,
+                  "cuStreamGetCtx: stream %p is not of the primary context of device %d", stream,
+                  device);
 }
 
-/* A stream that captures does not tell its number, in relaxed mode neither: cuStreamGetId() gives 900 and invalidates the capture (driver
- * 580.159, H200). */
+/* A stream that captures does not tell its number, in relaxed mode neither: cuStreamGetId() gives
+ * 900 and invalidates the capture (driver 580.159, H200). */
 tarn_status cuda_stream_number(int device, driver_stream stream, uint64_t *number)
 {
     struct cuda_scope scope;
@@ -580,7 +599,8 @@ tarn_status cuda_stream_number(int device, driver_stream stream, uint64_t *numbe
 /* Whether work has finished: "not yet" is an answer and no failure. */
 static tarn_status leave_query(const struct cuda_scope *scope, cu_result code, const char *call)
 {
-    return code == CU_NOT_READY ? cuda_leave_silently(scope, code) : cuda_leave(scope, code, "%s", call);
+    return code == CU_NOT_READY ? cuda_leave_silently(scope, code)
+                                : cuda_leave(scope, code, "%s", call);
 }
 
 tarn_status cuda_stream_query(int device, driver_stream stream)
@@ -610,7 +630,7 @@ tarn_status cuda_stream_wait_event(int device, driver_stream stream, driver_even
     return cuda_leave(&scope, cuda.call.cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
 }
 
-/* ---- Events ------------------------------------------------------------------------------------------------------ */
+/* ---- Events ---- */
 
 tarn_status cuda_event_create(int device, driver_event *event)
 {
@@ -624,7 +644,8 @@ tarn_status cuda_event_create(int device, driver_event *event)
     if (status)
         return status;
     if (!result)
-        return failed(TARN_ERROR_DRIVER, "cuEventCreate on device %d succeeded and gave nothing", device);
+        return failed(TARN_ERROR_DRIVER, "cuEventCreate on device %d succeeded and gave nothing",
+                      device);
     *event = result;
     return TARN_OK;
 }
@@ -665,7 +686,7 @@ tarn_status cuda_event_synchronize(int device, driver_event event)
     return cuda_leave(&scope, cuda.call.cuEventSynchronize(event), "cuEventSynchronize");
 }
 
-/* ---- Work -------------------------------------------------------------------------------------------------------- */
+/* ---- Work ---- */
 
 tarn_status cuda_copy(int device, uintptr_t to, uintptr_t from, size_t size, driver_stream stream)
 {
@@ -674,10 +695,12 @@ tarn_status cuda_copy(int device, uintptr_t to, uintptr_t from, size_t size, dri
     if (status)
         return status;
     cu_result code = cuda.call.cuMemcpyAsync(to, from, size, stream);
-    return cuda_leave(&scope, code, "cuMemcpyAsync of %zu bytes from %p to %p", size, (void *)from, (void *)to);
+    return cuda_leave(&scope, code, "cuMemcpyAsync of %zu bytes from %p to %p", size, (void *)from,
+                      (void *)to);
 }
 
-tarn_status cuda_set(int device, uintptr_t address, unsigned char value, size_t size, driver_stream stream)
+tarn_status cuda_set(int device, uintptr_t address, unsigned char value, size_t size,
+                     driver_stream stream)
 {
     struct cuda_scope scope;
     tarn_status status = cuda_enter(device, false, &scope);
@@ -695,10 +718,11 @@ tarn_status cuda_call(int device, driver_stream stream, void (*function)(void *)
     tarn_status status = cuda_enter(device, false, &scope);
     if (status)
         return status;
-    return cuda_leave(&scope, cuda.call.cuLaunchHostFunc(stream, function, argument), "cuLaunchHostFunc");
+    return cuda_leave(&scope, cuda.call.cuLaunchHostFunc(stream, function, argument),
+                      "cuLaunchHostFunc");
 }
 
-/* ---- Peers ------------------------------------------------------------------------------------------------------- */
+/* ---- Peers ---- */
 
 tarn_status cuda_peer_possible(int device, int peer, bool *possible)
 {
@@ -707,7 +731,8 @@ tarn_status cuda_peer_possible(int device, int peer, bool *possible)
     if (device < 0 || device >= cuda.devices || peer < 0 || peer >= cuda.devices)
         return cuda_no_device(device < 0 || device >= cuda.devices ? device : peer);
     if (device != peer) {
-        cu_result code = cuda.call.cuDeviceCanAccessPeer(&can, cuda.device[device].handle, cuda.device[peer].handle);
+        cu_result code = cuda.call.cuDeviceCanAccessPeer(&can, cuda.device[device].handle,
+                                                         cuda.device[peer].handle);
         if (code)
             return cuda_failed(code, "cuDeviceCanAccessPeer");
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn uses of the CUDA driver's binary interface, in declarations of our own: types, values, and one list of entry
- * points. Names are prefixed so that cuda.h can be included beside it, which tests/abi/check_cuda.c does to compare every
- * line of this file with it. The tags of the vendor's opaque types are theirs, and enums are `unsigned`, with which
- * C enums without negative values are compatible. */
+/* What tarn uses of the CUDA driver's binary interface, in declarations of our own: types, values,
+ * and one list of entry points. Names are prefixed so that cuda.h can be included beside it, which
+ * tests/abi/check_cuda.c does to compare every line of this file with it. The tags of the vendor's
+ * opaque types are theirs, and enums are `unsigned`, with which C enums without negative values are
+ * compatible. */
 #ifndef TARN_DRIVER_CUDA_ABI_H
 #define TARN_DRIVER_CUDA_ABI_H
 
@@ -156,7 +157,8 @@ struct cu_edge {
     CUDA_RESULT_LIST(X)    \
     CUDA_CONSTANT_LIST(X)
 
-/* Streams that need not be made: the legacy stream, as is NULL, and the calling thread's own default one. */
+/* Streams that need not be made: the legacy stream, as is NULL, and the calling thread's own
+ * default one. */
 #define CU_LEGACY_STREAM ((cu_stream)1)
 #define CU_THREADS_STREAM ((cu_stream)2)
 
@@ -166,105 +168,123 @@ enum cu_value {
 #undef X
 };
 
-/* X(name for cuGetProcAddress, version of the prototype, exported symbol, whether tarn cannot do without, parameters).
- * One name may have several prototypes: the version asked for is always that of the one declared here, never the
- * driver's (cuCtxGetDevice of 13.0 takes two arguments). Named by the exported symbol, so no two are called alike. */
-#define CUDA_CALL_LIST(X)                                                                                              \
-    X(cuDriverGetVersion, 2020, cuDriverGetVersion, true, (int *version))                                              \
-    X(cuGetErrorName, 6000, cuGetErrorName, false, (cu_result code, const char **text))                                \
-    X(cuGetErrorString, 6000, cuGetErrorString, false, (cu_result code, const char **text))                            \
-    X(cuDeviceGetCount, 2000, cuDeviceGetCount, true, (int *count))                                                    \
-    X(cuDeviceGet, 2000, cuDeviceGet, true, (cu_device * device, int ordinal))                                         \
-    X(cuDeviceGetName, 2000, cuDeviceGetName, true, (char *name, int size, cu_device device))                          \
-    X(cuDeviceGetUuid, 9020, cuDeviceGetUuid, false, (struct cu_uuid * uuid, cu_device device))                        \
-    X(cuDeviceGetUuid, 11040, cuDeviceGetUuid_v2, false, (struct cu_uuid * uuid, cu_device device))                    \
-    X(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId, false, (char *address, int size, cu_device device))              \
-    X(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute, true,                                                          \
-      (int *value, cu_device_attribute attribute, cu_device device))                                                   \
-    X(cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2, true, (size_t * bytes, cu_device device))                           \
-    X(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain, true, (cu_context * context, cu_device device))        \
-    X(cuDevicePrimaryCtxGetState, 7000, cuDevicePrimaryCtxGetState, true,                                              \
-      (cu_device device, unsigned *flags, int *active))                                                                \
-    X(cuCtxGetCurrent, 4000, cuCtxGetCurrent, true, (cu_context * context))                                            \
-    X(cuCtxSetCurrent, 4000, cuCtxSetCurrent, true, (cu_context context))                                              \
-    X(cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2, true, (cu_context context))                                         \
-    X(cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2, true, (cu_context * context))                                         \
-    X(cuCtxGetDevice, 2000, cuCtxGetDevice, true, (cu_device * device))                                                \
-    X(cuCtxSynchronize, 2000, cuCtxSynchronize, true, (void))                                                          \
-    X(cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange, false, (int *least, int *greatest))              \
-    X(cuMemGetInfo, 3020, cuMemGetInfo_v2, true, (size_t * free_bytes, size_t * total_bytes))                          \
-    X(cuMemAlloc, 3020, cuMemAlloc_v2, true, (cu_address * address, size_t size))                                      \
-    X(cuMemFree, 3020, cuMemFree_v2, true, (cu_address address))                                                       \
-    X(cuMemAllocAsync, 11020, cuMemAllocAsync, false, (cu_address * address, size_t size, cu_stream stream))           \
-    X(cuMemFreeAsync, 11020, cuMemFreeAsync, false, (cu_address address, cu_stream stream))                            \
-    X(cuMemHostAlloc, 2020, cuMemHostAlloc, false, (void **memory, size_t size, unsigned flags))                       \
-    X(cuMemFreeHost, 2000, cuMemFreeHost, false, (void *memory))                                                       \
-    X(cuMemHostRegister, 6050, cuMemHostRegister_v2, false, (void *memory, size_t size, unsigned flags))               \
-    X(cuMemHostUnregister, 4000, cuMemHostUnregister, false, (void *memory))                                           \
-    X(cuMemAddressReserve, 10020, cuMemAddressReserve, false,                                                          \
-      (cu_address * address, size_t size, size_t alignment, cu_address hint, unsigned long long flags))                \
-    X(cuMemAddressFree, 10020, cuMemAddressFree, false, (cu_address address, size_t size))                             \
-    X(cuMemCreate, 10020, cuMemCreate, false,                                                                          \
-      (cu_piece * piece, size_t size, const struct cu_allocation_properties *properties, unsigned long long flags))    \
-    X(cuMemRelease, 10020, cuMemRelease, false, (cu_piece piece))                                                      \
-    X(cuMemMap, 10020, cuMemMap, false,                                                                                \
-      (cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags))                      \
-    X(cuMemUnmap, 10020, cuMemUnmap, false, (cu_address address, size_t size))                                         \
-    X(cuMemSetAccess, 10020, cuMemSetAccess, false,                                                                    \
-      (cu_address address, size_t size, const struct cu_access *access, size_t count))                                 \
-    X(cuMemGetAllocationGranularity, 10020, cuMemGetAllocationGranularity, false,                                      \
-      (size_t * size, const struct cu_allocation_properties *properties, cu_granularity_kind kind))                    \
-    X(cuMemExportToShareableHandle, 10020, cuMemExportToShareableHandle, false,                                        \
-      (void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags))                                   \
-    X(cuMemImportFromShareableHandle, 10020, cuMemImportFromShareableHandle, false,                                    \
-      (cu_piece * piece, void *handle, cu_handle_kind kind))                                                           \
-    X(cuStreamCreateWithPriority, 5050, cuStreamCreateWithPriority, true,                                              \
-      (cu_stream * stream, unsigned flags, int priority))                                                              \
-    X(cuStreamDestroy, 4000, cuStreamDestroy_v2, true, (cu_stream stream))                                             \
-    X(cuStreamGetCtx, 9020, cuStreamGetCtx, false, (cu_stream stream, cu_context * context))                           \
-    X(cuStreamGetCtx, 12050, cuStreamGetCtx_v2, false,                                                                 \
-      (cu_stream stream, cu_context * context, cu_green_context * green))                                              \
-    X(cuStreamGetId, 12000, cuStreamGetId, false, (cu_stream stream, unsigned long long *id))                          \
-    X(cuStreamQuery, 2000, cuStreamQuery, true, (cu_stream stream))                                                    \
-    X(cuStreamSynchronize, 2000, cuStreamSynchronize, true, (cu_stream stream))                                        \
-    X(cuStreamWaitEvent, 3020, cuStreamWaitEvent, true, (cu_stream stream, cu_event event, unsigned flags))            \
-    X(cuEventCreate, 2000, cuEventCreate, true, (cu_event * event, unsigned flags))                                    \
-    X(cuEventDestroy, 4000, cuEventDestroy_v2, true, (cu_event event))                                                 \
-    X(cuEventRecord, 2000, cuEventRecord, true, (cu_event event, cu_stream stream))                                    \
-    X(cuEventQuery, 2000, cuEventQuery, true, (cu_event event))                                                        \
-    X(cuEventSynchronize, 2000, cuEventSynchronize, true, (cu_event event))                                            \
-    X(cuMemcpyAsync, 4000, cuMemcpyAsync, true, (cu_address to, cu_address from, size_t size, cu_stream stream))       \
-    X(cuMemsetD8Async, 3020, cuMemsetD8Async, true,                                                                    \
-      (cu_address address, unsigned char value, size_t count, cu_stream stream))                                       \
-    X(cuLaunchHostFunc, 10000, cuLaunchHostFunc, false, (cu_stream stream, cu_host_function function, void *argument)) \
-    X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode, false, (cu_capture_mode * mode))    \
-    X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, false, (cu_stream stream, cu_capture_mode mode))           \
-    X(cuStreamEndCapture, 10000, cuStreamEndCapture, false, (cu_stream stream, cu_graph * graph))                      \
-    X(cuStreamGetCaptureInfo, 10010, cuStreamGetCaptureInfo, false,                                                    \
-      (cu_stream stream, cu_capture_status * status, uint64_t * id))                                                   \
-    X(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2, false,                                                 \
-      (cu_stream stream, cu_capture_status * status, uint64_t * id, cu_graph * graph, const cu_graph_node **nodes,     \
-       size_t *count))                                                                                                 \
-    X(cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3, false,                                                 \
-      (cu_stream stream, cu_capture_status * status, uint64_t * id, cu_graph * graph, const cu_graph_node **nodes,     \
-       const struct cu_edge **edges, size_t *count))                                                                   \
-    X(cuStreamUpdateCaptureDependencies, 11030, cuStreamUpdateCaptureDependencies, false,                              \
-      (cu_stream stream, cu_graph_node * nodes, size_t count, unsigned flags))                                         \
-    X(cuGraphNodeGetDependencies, 10000, cuGraphNodeGetDependencies, false,                                            \
-      (cu_graph_node node, cu_graph_node * nodes, size_t * count))                                                     \
-    X(cuGraphInstantiate, 11000, cuGraphInstantiate_v2, false,                                                         \
-      (cu_graph_exec * exec, cu_graph graph, cu_graph_node * failed, char *text, size_t size))                         \
-    X(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags, false,                                          \
-      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                                                \
-    X(cuGraphLaunch, 10000, cuGraphLaunch, false, (cu_graph_exec exec, cu_stream stream))                              \
-    X(cuGraphExecDestroy, 10000, cuGraphExecDestroy, false, (cu_graph_exec exec))                                      \
-    X(cuGraphDestroy, 10000, cuGraphDestroy, false, (cu_graph graph))                                                  \
-    X(cuUserObjectCreate, 11030, cuUserObjectCreate, false,                                                            \
-      (cu_user_object * object, void *argument, cu_host_function destroy, unsigned count, unsigned flags))             \
-    X(cuUserObjectRelease, 11030, cuUserObjectRelease, false, (cu_user_object object, unsigned count))                 \
-    X(cuGraphRetainUserObject, 11030, cuGraphRetainUserObject, false,                                                  \
-      (cu_graph graph, cu_user_object object, unsigned count, unsigned flags))                                         \
-    X(cuDeviceCanAccessPeer, 4000, cuDeviceCanAccessPeer, true, (int *can, cu_device device, cu_device peer))          \
+/* X(name for cuGetProcAddress, version of the prototype, exported symbol, whether tarn cannot do
+ * without, parameters). One name may have several prototypes: the version asked for is always that
+ * of the one declared here, never the driver's (cuCtxGetDevice of 13.0 takes two arguments). Named
+ * by the exported symbol, so no two are called alike. */
+#define CUDA_CALL_LIST(X)                                                                         \
+    X(cuDriverGetVersion, 2020, cuDriverGetVersion, true, (int *version))                         \
+    X(cuGetErrorName, 6000, cuGetErrorName, false, (cu_result code, const char **text))           \
+    X(cuGetErrorString, 6000, cuGetErrorString, false, (cu_result code, const char **text))       \
+    X(cuDeviceGetCount, 2000, cuDeviceGetCount, true, (int *count))                               \
+    X(cuDeviceGet, 2000, cuDeviceGet, true, (cu_device * device, int ordinal))                    \
+    X(cuDeviceGetName, 2000, cuDeviceGetName, true, (char *name, int size, cu_device device))     \
+    X(cuDeviceGetUuid, 9020, cuDeviceGetUuid, false, (struct cu_uuid * uuid, cu_device device))   \
+    X(cuDeviceGetUuid, 11040, cuDeviceGetUuid_v2, false,                                          \
+      (struct cu_uuid * uuid, cu_device device))                                                  \
+    X(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId, false,                                      \
+      (char *address, int size, cu_device device))                                                \
+    X(cuDeviceGetAttribute, 2000, cuDeviceGetAttribute, true,                                     \
+      (int *value, cu_device_attribute attribute, cu_device device))                              \
+    X(cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2, true, (size_t * bytes, cu_device device))      \
+    X(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain, true,                             \
+      (cu_context * context, cu_device device))                                                   \
+    X(cuDevicePrimaryCtxGetState, 7000, cuDevicePrimaryCtxGetState, true,                         \
+      (cu_device device, unsigned *flags, int *active))                                           \
+    X(cuCtxGetCurrent, 4000, cuCtxGetCurrent, true, (cu_context * context))                       \
+    X(cuCtxSetCurrent, 4000, cuCtxSetCurrent, true, (cu_context context))                         \
+    X(cuCtxPushCurrent, 4000, cuCtxPushCurrent_v2, true, (cu_context context))                    \
+    X(cuCtxPopCurrent, 4000, cuCtxPopCurrent_v2, true, (cu_context * context))                    \
+    X(cuCtxGetDevice, 2000, cuCtxGetDevice, true, (cu_device * device))                           \
+    X(cuCtxSynchronize, 2000, cuCtxSynchronize, true, (void))                                     \
+    X(cuCtxGetStreamPriorityRange, 5050, cuCtxGetStreamPriorityRange, false,                      \
+      (int *least, int *greatest))                                                                \
+    X(cuMemGetInfo, 3020, cuMemGetInfo_v2, true, (size_t * free_bytes, size_t * total_bytes))     \
+    X(cuMemAlloc, 3020, cuMemAlloc_v2, true, (cu_address * address, size_t size))                 \
+    X(cuMemFree, 3020, cuMemFree_v2, true, (cu_address address))                                  \
+    X(cuMemAllocAsync, 11020, cuMemAllocAsync, false,                                             \
+      (cu_address * address, size_t size, cu_stream stream))                                      \
+    X(cuMemFreeAsync, 11020, cuMemFreeAsync, false, (cu_address address, cu_stream stream))       \
+    X(cuMemHostAlloc, 2020, cuMemHostAlloc, false, (void **memory, size_t size, unsigned flags))  \
+    X(cuMemFreeHost, 2000, cuMemFreeHost, false, (void *memory))                                  \
+    X(cuMemHostRegister, 6050, cuMemHostRegister_v2, false,                                       \
+      (void *memory, size_t size, unsigned flags))                                                \
+    X(cuMemHostUnregister, 4000, cuMemHostUnregister, false, (void *memory))                      \
+    X(cuMemAddressReserve, 10020, cuMemAddressReserve, false,                                     \
+      (cu_address * address, size_t size, size_t alignment, cu_address hint,                      \
+       unsigned long long flags))                                                                 \
+    X(cuMemAddressFree, 10020, cuMemAddressFree, false, (cu_address address, size_t size))        \
+    X(cuMemCreate, 10020, cuMemCreate, false,                                                     \
+      (cu_piece * piece, size_t size, const struct cu_allocation_properties *properties,          \
+       unsigned long long flags))                                                                 \
+    X(cuMemRelease, 10020, cuMemRelease, false, (cu_piece piece))                                 \
+    X(cuMemMap, 10020, cuMemMap, false,                                                           \
+      (cu_address address, size_t size, size_t offset, cu_piece piece, unsigned long long flags)) \
+    X(cuMemUnmap, 10020, cuMemUnmap, false, (cu_address address, size_t size))                    \
+    X(cuMemSetAccess, 10020, cuMemSetAccess, false,                                               \
+      (cu_address address, size_t size, const struct cu_access *access, size_t count))            \
+    X(cuMemGetAllocationGranularity, 10020, cuMemGetAllocationGranularity, false,                 \
+      (size_t * size, const struct cu_allocation_properties *properties,                          \
+       cu_granularity_kind kind))                                                                 \
+    X(cuMemExportToShareableHandle, 10020, cuMemExportToShareableHandle, false,                   \
+      (void *handle, cu_piece piece, cu_handle_kind kind, unsigned long long flags))              \
+    X(cuMemImportFromShareableHandle, 10020, cuMemImportFromShareableHandle, false,               \
+      (cu_piece * piece, void *handle, cu_handle_kind kind))                                      \
+    X(cuStreamCreateWithPriority, 5050, cuStreamCreateWithPriority, true,                         \
+      (cu_stream * stream, unsigned flags, int priority))                                         \
+    X(cuStreamDestroy, 4000, cuStreamDestroy_v2, true, (cu_stream stream))                        \
+    X(cuStreamGetCtx, 9020, cuStreamGetCtx, false, (cu_stream stream, cu_context * context))      \
+    X(cuStreamGetCtx, 12050, cuStreamGetCtx_v2, false,                                            \
+      (cu_stream stream, cu_context * context, cu_green_context * green))                         \
+    X(cuStreamGetId, 12000, cuStreamGetId, false, (cu_stream stream, unsigned long long *id))     \
+    X(cuStreamQuery, 2000, cuStreamQuery, true, (cu_stream stream))                               \
+    X(cuStreamSynchronize, 2000, cuStreamSynchronize, true, (cu_stream stream))                   \
+    X(cuStreamWaitEvent, 3020, cuStreamWaitEvent, true,                                           \
+      (cu_stream stream, cu_event event, unsigned flags))                                         \
+    X(cuEventCreate, 2000, cuEventCreate, true, (cu_event * event, unsigned flags))               \
+    X(cuEventDestroy, 4000, cuEventDestroy_v2, true, (cu_event event))                            \
+    X(cuEventRecord, 2000, cuEventRecord, true, (cu_event event, cu_stream stream))               \
+    X(cuEventQuery, 2000, cuEventQuery, true, (cu_event event))                                   \
+    X(cuEventSynchronize, 2000, cuEventSynchronize, true, (cu_event event))                       \
+    X(cuMemcpyAsync, 4000, cuMemcpyAsync, true,                                                   \
+      (cu_address to, cu_address from, size_t size, cu_stream stream))                            \
+    X(cuMemsetD8Async, 3020, cuMemsetD8Async, true,                                               \
+      (cu_address address, unsigned char value, size_t count, cu_stream stream))                  \
+    X(cuLaunchHostFunc, 10000, cuLaunchHostFunc, false,                                           \
+      (cu_stream stream, cu_host_function function, void *argument))                              \
+    X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode, false,         \
+      (cu_capture_mode * mode))                                                                   \
+    X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2, false,                                \
+      (cu_stream stream, cu_capture_mode mode))                                                   \
+    X(cuStreamEndCapture, 10000, cuStreamEndCapture, false, (cu_stream stream, cu_graph * graph)) \
+    X(cuStreamGetCaptureInfo, 10010, cuStreamGetCaptureInfo, false,                               \
+      (cu_stream stream, cu_capture_status * status, uint64_t * id))                              \
+    X(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2, false,                            \
+      (cu_stream stream, cu_capture_status * status, uint64_t * id, cu_graph * graph,             \
+       const cu_graph_node **nodes, size_t *count))                                               \
+    X(cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3, false,                            \
+      (cu_stream stream, cu_capture_status * status, uint64_t * id, cu_graph * graph,             \
+       const cu_graph_node **nodes, const struct cu_edge **edges, size_t *count))                 \
+    X(cuStreamUpdateCaptureDependencies, 11030, cuStreamUpdateCaptureDependencies, false,         \
+      (cu_stream stream, cu_graph_node * nodes, size_t count, unsigned flags))                    \
+    X(cuGraphNodeGetDependencies, 10000, cuGraphNodeGetDependencies, false,                       \
+      (cu_graph_node node, cu_graph_node * nodes, size_t * count))                                \
+    X(cuGraphInstantiate, 11000, cuGraphInstantiate_v2, false,                                    \
+      (cu_graph_exec * exec, cu_graph graph, cu_graph_node * failed, char *text, size_t size))    \
+    X(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags, false,                     \
+      (cu_graph_exec * exec, cu_graph graph, unsigned long long flags))                           \
+    X(cuGraphLaunch, 10000, cuGraphLaunch, false, (cu_graph_exec exec, cu_stream stream))         \
+    X(cuGraphExecDestroy, 10000, cuGraphExecDestroy, false, (cu_graph_exec exec))                 \
+    X(cuGraphDestroy, 10000, cuGraphDestroy, false, (cu_graph graph))                             \
+    X(cuUserObjectCreate, 11030, cuUserObjectCreate, false,                                       \
+      (cu_user_object * object, void *argument, cu_host_function destroy, unsigned count,         \
+       unsigned flags))                                                                           \
+    X(cuUserObjectRelease, 11030, cuUserObjectRelease, false,                                     \
+      (cu_user_object object, unsigned count))                                                    \
+    X(cuGraphRetainUserObject, 11030, cuGraphRetainUserObject, false,                             \
+      (cu_graph graph, cu_user_object object, unsigned count, unsigned flags))                    \
+    X(cuDeviceCanAccessPeer, 4000, cuDeviceCanAccessPeer, true,                                   \
+      (int *can, cu_device device, cu_device peer))                                               \
     X(cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess, true, (cu_context peer, unsigned flags))
 
 /* What finds them; found itself by dlsym. The same columns. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The way into a call of CUDA's and out of it: the primary context, the capture mode, and the text of a failure. Only
- * primary contexts are used, because that is the one thing that every copy of the CUDA runtime in a process has in
- * common. They are retained and never released: a release by the last holder would destroy live memory. */
+/* The way into a call of CUDA's and out of it: the primary context, the capture mode, and the text
+ * of a failure. Only primary contexts are used, because that is the one thing that every copy of
+ * the CUDA runtime in a process has in common. They are retained and never released: a release by
+ * the last holder would destroy live memory. */
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "driver/cuda/cuda.h"
@@ -13,7 +14,8 @@
 
 tarn_status cuda_no_device(int device)
 {
-    return failed(TARN_ERROR_INVALID_DEVICE, "cuda: there is no device %d, only %d in all", device, cuda.devices);
+    return failed(TARN_ERROR_INVALID_DEVICE, "cuda: there is no device %d, only %d in all", device,
+                  cuda.devices);
 }
 
 tarn_status cuda_missing(const char *call)
@@ -32,8 +34,8 @@ tarn_status cuda_failed(cu_result code, const char *call)
     return status;
 }
 
-/* With no lock, since making a context may load libraries. Of threads that are here at once each retains it, which does no harm: none
- * releases it. */
+/* With no lock, since making a context may load libraries. Of threads that are here at once each
+ * retains it, which does no harm: none releases it. */
 static tarn_status retain(struct cuda_device *device)
 {
     cu_context context = NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* CUDA's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
- * of what was made so is kept here under a lock that is held over no vendor call. */
+/* CUDA's captures and graphs as entries of the driver table. A graph is instantiated when it is
+ * first launched; the list of what was made so is kept here under a lock that is held over no
+ * vendor call. */
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "driver/cuda/cuda.h"
@@ -10,16 +11,22 @@
 #include "driver/launched.h"
 
 _Static_assert((int)DRIVER_CAPTURE_GLOBAL == (int)CU_MODE_GLOBAL, "the modes have CUDA's numbers");
-_Static_assert((int)DRIVER_CAPTURE_THREAD_LOCAL == (int)CU_MODE_THREAD_LOCAL, "the modes have CUDA's numbers");
-_Static_assert((int)DRIVER_CAPTURE_RELAXED == (int)CU_MODE_RELAXED, "the modes have CUDA's numbers");
-_Static_assert((int)DRIVER_CAPTURE_NONE == (int)CU_CAPTURE_IS_NONE, "the states have CUDA's numbers");
-_Static_assert((int)DRIVER_CAPTURE_ACTIVE == (int)CU_CAPTURE_IS_ACTIVE, "the states have CUDA's numbers");
-_Static_assert((int)DRIVER_CAPTURE_INVALIDATED == (int)CU_CAPTURE_IS_INVALIDATED, "the states have CUDA's numbers");
-_Static_assert(sizeof(driver_node) == sizeof(cu_graph_node), "a list of nodes is passed on as it is");
+_Static_assert((int)DRIVER_CAPTURE_THREAD_LOCAL == (int)CU_MODE_THREAD_LOCAL,
+               "the modes have CUDA's numbers");
+_Static_assert((int)DRIVER_CAPTURE_RELAXED == (int)CU_MODE_RELAXED,
+               "the modes have CUDA's numbers");
+_Static_assert((int)DRIVER_CAPTURE_NONE == (int)CU_CAPTURE_IS_NONE,
+               "the states have CUDA's numbers");
+_Static_assert((int)DRIVER_CAPTURE_ACTIVE == (int)CU_CAPTURE_IS_ACTIVE,
+               "the states have CUDA's numbers");
+_Static_assert((int)DRIVER_CAPTURE_INVALIDATED == (int)CU_CAPTURE_IS_INVALIDATED,
+               "the states have CUDA's numbers");
+_Static_assert(sizeof(driver_node) == sizeof(cu_graph_node),
+               "a list of nodes is passed on as it is");
 
 static struct launched_list launched = LAUNCHED_LIST;
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
 tarn_status cuda_capture_begin(int device, driver_stream stream, enum driver_capture_mode mode)
 {
@@ -29,7 +36,8 @@ tarn_status cuda_capture_begin(int device, driver_stream stream, enum driver_cap
     tarn_status status = cuda_enter(device, false, &scope);
     if (status)
         return status;
-    return cuda_leave(&scope, cuda.call.cuStreamBeginCapture_v2(stream, (cu_capture_mode)mode), "cuStreamBeginCapture");
+    return cuda_leave(&scope, cuda.call.cuStreamBeginCapture_v2(stream, (cu_capture_mode)mode),
+                      "cuStreamBeginCapture");
 }
 
 tarn_status cuda_capture_end(int device, driver_stream stream, driver_graph *graph)
@@ -45,7 +53,8 @@ tarn_status cuda_capture_end(int device, driver_stream stream, driver_graph *gra
     if (!code && !result)
         code = CU_CAPTURE_INVALIDATED;
     if (!code && cuda.call.cuGraphExecDestroy) {
-        /* A graph of this address was destroyed behind our back: what ran it must not run for the new one. */
+        /* A graph of this address was destroyed behind our back: what ran it must not run for the
+         * new one. */
         cu_graph_exec stale = launched_forget(&launched, result);
         if (stale)
             (void)cuda.call.cuGraphExecDestroy(stale);
@@ -62,15 +71,16 @@ static bool is_partial(const struct cu_edge *edge)
     return edge->from_port || edge->to_port || edge->type;
 }
 
-/* By the newest call that the driver has. The edges are asked for also because the driver fails with 402 where there are
- * special ones that nobody asked for. */
-static cu_result ask(cu_stream stream, cu_capture_status *state, uint64_t *id, const cu_graph_node **nodes,
-                     size_t *count, bool *partial)
+/* By the newest call that the driver has. The edges are asked for also because the driver fails
+ * with 402 where there are special ones that nobody asked for. */
+static cu_result ask(cu_stream stream, cu_capture_status *state, uint64_t *id,
+                     const cu_graph_node **nodes, size_t *count, bool *partial)
 {
     const struct cuda_calls *call = &cuda.call;
     const struct cu_edge *edges = NULL;
     if (call->cuStreamGetCaptureInfo_v3) {
-        cu_result code = call->cuStreamGetCaptureInfo_v3(stream, state, id, NULL, nodes, &edges, count);
+        cu_result code =
+            call->cuStreamGetCaptureInfo_v3(stream, state, id, NULL, nodes, &edges, count);
         for (size_t i = 0; !code && *state == CU_CAPTURE_IS_ACTIVE && edges && i < *count; i++)
             *partial = *partial || is_partial(&edges[i]);
         return code;
@@ -89,7 +99,8 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
     bool partial = false;
     struct cuda_scope scope;
     if (!cuda.call.cuStreamGetCaptureInfo) {
-        *capture = (struct driver_capture){.state = DRIVER_CAPTURE_NONE}; /* a driver without captures */
+        /* A driver without captures */
+        *capture = (struct driver_capture){.state = DRIVER_CAPTURE_NONE};
         return TARN_OK;
     }
     tarn_status status = cuda_enter(device, false, &scope);
@@ -107,7 +118,8 @@ tarn_status cuda_capture_status(int device, driver_stream stream, struct driver_
         .id = active ? id : 0,
         .nodes = active && nodes ? (const driver_node *)(const void *)nodes : NULL,
         .node_count = active && nodes ? count : 0,
-        .partial = partial || (active && !cuda.call.cuStreamGetCaptureInfo_v2), /* nothing is known of the nodes */
+        /* Nothing is known of the nodes */
+        .partial = partial || (active && !cuda.call.cuStreamGetCaptureInfo_v2),
     };
     return TARN_OK;
 }
@@ -125,7 +137,8 @@ tarn_status cuda_capture_mode(enum driver_capture_mode *mode)
     return TARN_OK;
 }
 
-tarn_status cuda_capture_depend(int device, driver_stream stream, const driver_node *nodes, size_t count)
+tarn_status cuda_capture_depend(int device, driver_stream stream, const driver_node *nodes,
+                                size_t count)
 {
     struct cuda_scope scope;
     if (!cuda.call.cuStreamUpdateCaptureDependencies)
@@ -135,12 +148,14 @@ tarn_status cuda_capture_depend(int device, driver_stream stream, const driver_n
         return status;
     /* The vendor's prototype lacks a const; the list is only read. */
     cu_graph_node *list = (cu_graph_node *)(uintptr_t)nodes;
-    cu_result code = cuda.call.cuStreamUpdateCaptureDependencies(stream, list, count, CU_DEPENDENCIES_SET);
+    cu_result code =
+        cuda.call.cuStreamUpdateCaptureDependencies(stream, list, count, CU_DEPENDENCIES_SET);
     return cuda_leave(&scope, code, "cuStreamUpdateCaptureDependencies with %zu nodes", count);
 }
 
 /* By the prototype without edges: where there are special ones the driver fails with 402. */
-tarn_status cuda_node_before(int device, driver_node node, driver_node *nodes, size_t room, size_t *count)
+tarn_status cuda_node_before(int device, driver_node node, driver_node *nodes, size_t room,
+                             size_t *count)
 {
     struct cuda_scope scope;
     if (!cuda.call.cuGraphNodeGetDependencies)
@@ -159,7 +174,7 @@ tarn_status cuda_node_before(int device, driver_node node, driver_node *nodes, s
     return status;
 }
 
-/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+/* ---- Graphs ---- */
 
 /* In relaxed mode: what runs a graph takes memory of the device. */
 static tarn_status instantiate(int device, cu_graph graph, cu_graph_exec *exec)
@@ -178,7 +193,8 @@ static tarn_status instantiate(int device, cu_graph graph, cu_graph_exec *exec)
     if (*exec != made)
         (void)cuda.call.cuGraphExecDestroy(made);
     (void)cuda_leave_silently(&scope, CU_OK);
-    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph");
+    return *exec ? TARN_OK
+                 : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph");
 }
 
 tarn_status cuda_graph_launch(int device, driver_graph graph, driver_stream stream)
@@ -224,13 +240,15 @@ tarn_status cuda_graph_hold(int device, driver_graph graph, void (*end)(void *),
         return cuda_missing("cuGraphRetainUserObject");
     struct held *held = held_create(end, argument);
     if (!held)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a callback for the end of a graph");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "no host memory to remember a callback for the end of a graph");
     tarn_status status = cuda_enter(device, true, &scope);
     if (status) {
         held_cancel(held, false);
         return status;
     }
-    cu_result code = call->cuUserObjectCreate(&object, held, held_end, 1, CU_USER_OBJECT_NOT_SYNCHRONIZED);
+    cu_result code =
+        call->cuUserObjectCreate(&object, held, held_end, 1, CU_USER_OBJECT_NOT_SYNCHRONIZED);
     if (code) {
         held_cancel(held, false);
         return cuda_leave(&scope, code, "cuUserObjectCreate");
@@ -240,7 +258,8 @@ tarn_status cuda_graph_hold(int device, driver_graph graph, void (*end)(void *),
         held_cancel(held, true);
         (void)call->cuUserObjectRelease(object, 1);
     } else {
-        /* What ran the graph so far does not hold the object: the next launch makes anew what does. */
+        /* What ran the graph so far does not hold the object: the next launch makes anew what
+         * does. */
         cu_graph_exec exec = launched_forget(&launched, graph);
         if (exec)
             (void)call->cuGraphExecDestroy(exec);
@@ -252,5 +271,6 @@ void cuda_graphs_finish(void)
 {
     void *exec;
     while ((exec = launched_forget(&launched, NULL)))
-        (void)cuda.call.cuGraphExecDestroy(exec); /* "deinitialised" is fine: the process is ending */
+        (void)cuda.call.cuGraphExecDestroy(
+            exec); /* "deinitialised" is fine: the process is ending */
 }

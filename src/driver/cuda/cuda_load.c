@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds libcuda.so.1, its entry points and its devices. Owns `cuda`, which the choice of the driver fills with what one thread has
- * found. No context is made here: a device that nobody uses stays untouched. */
+/* Finds libcuda.so.1, its entry points and its devices. Owns `cuda`, which the choice of the driver
+ * fills with what one thread has found. No context is made here: a device that nobody uses stays
+ * untouched. */
 #include "driver/cuda/cuda.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 struct cuda cuda;
 
-/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+/* ---- Codes ---- */
 
 /* Codes after which the context is dead: every later call on it gives the same. */
 static bool is_sticky(cu_result code)
@@ -74,7 +75,8 @@ static void say(const struct cuda_calls *call, char *text, size_t size, cu_resul
     if (name && meaning)
         snprintf(text, size, "CUDA error %u (%s: %s)", code, name, meaning);
     else
-        snprintf(text, size, "CUDA error %u%s%s%s", code, name ? " (" : "", name ? name : "", name ? ")" : "");
+        snprintf(text, size, "CUDA error %u%s%s%s", code, name ? " (" : "", name ? name : "",
+                 name ? ")" : "");
 }
 
 void cuda_say(char *text, size_t size, cu_result code)
@@ -82,10 +84,11 @@ void cuda_say(char *text, size_t size, cu_result code)
     say(&cuda.call, text, size, code);
 }
 
-/* ---- Entry points ------------------------------------------------------------------------------------------------ */
+/* ---- Entry points ---- */
 
-/* The entry point of that name whose prototype is the one of `version`. cuGetProcAddress answers for the driver, so its
- * "no" is final; without it the driver is older than 11.3, and the exported name says which prototype it has. */
+/* The entry point of that name whose prototype is the one of `version`. cuGetProcAddress answers
+ * for the driver, so its "no" is final; without it the driver is older than 11.3, and the exported
+ * name says which prototype it has. */
 static void *find(const struct cuda *found, const char *name, int version, const char *symbol)
 {
     void *address = NULL;
@@ -103,7 +106,8 @@ static void *find(const struct cuda *found, const char *name, int version, const
 /* One that a test wants missing is missing by its exported name, however it would be found. */
 static tarn_status find_all(struct cuda *found, char *why, size_t size)
 {
-#define X(name, version, symbol, needed, parameters) {#name, version, #symbol, needed, &found->call.symbol},
+#define X(name, version, symbol, needed, parameters) \
+    {#name, version, #symbol, needed, &found->call.symbol},
     const struct {
         const char *name;
         int version;
@@ -117,8 +121,8 @@ static tarn_status find_all(struct cuda *found, char *why, size_t size)
         if (!loader_is_missing(calls[i].symbol))
             address = find(found, calls[i].name, calls[i].version, calls[i].symbol);
         if (!address && calls[i].needed) {
-            loader_say(why, size, "%s has no %s of CUDA %d.%d", loader_path(&found->library), calls[i].name,
-                       calls[i].version / 1000, calls[i].version % 1000 / 10);
+            loader_say(why, size, "%s has no %s of CUDA %d.%d", loader_path(&found->library),
+                       calls[i].name, calls[i].version / 1000, calls[i].version % 1000 / 10);
             return TARN_ERROR_NO_DRIVER;
         }
         loader_store(calls[i].function, address);
@@ -128,15 +132,16 @@ static tarn_status find_all(struct cuda *found, char *why, size_t size)
 
 static bool has_virtual_memory_calls(const struct cuda_calls *call)
 {
-    return call->cuMemAddressReserve && call->cuMemAddressFree && call->cuMemCreate && call->cuMemRelease &&
-           call->cuMemMap && call->cuMemUnmap && call->cuMemSetAccess && call->cuMemGetAllocationGranularity;
+    return call->cuMemAddressReserve && call->cuMemAddressFree && call->cuMemCreate &&
+           call->cuMemRelease && call->cuMemMap && call->cuMemUnmap && call->cuMemSetAccess &&
+           call->cuMemGetAllocationGranularity;
 }
 
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
 /* An attribute that the driver is too old to know is one that the device has not. */
-static cu_result ask(const struct cuda_calls *call, const struct cuda_device *device, cu_device_attribute attribute,
-                     bool *has)
+static cu_result ask(const struct cuda_calls *call, const struct cuda_device *device,
+                     cu_device_attribute attribute, bool *has)
 {
     int value = 0;
     cu_result code = call->cuDeviceGetAttribute(&value, attribute, device->handle);
@@ -144,7 +149,8 @@ static cu_result ask(const struct cuda_calls *call, const struct cuda_device *de
     return code == CU_INVALID_VALUE ? CU_OK : code;
 }
 
-/* The sizes of a piece that every kind of piece can have, and of one that others are to register. */
+/* The sizes of a piece that every kind of piece can have, and of one that others are to
+ * register. */
 static cu_result ask_granules(const struct cuda_calls *call, struct cuda_device *device)
 {
     struct cu_allocation_properties properties = {
@@ -152,16 +158,20 @@ static cu_result ask_granules(const struct cuda_calls *call, struct cuda_device 
         .handle_types = device->posix_fd ? CU_HANDLE_POSIX_FD : CU_HANDLE_NONE,
         .location = {.type = CU_LOCATION_DEVICE, .id = device->handle},
     };
-    cu_result code = call->cuMemGetAllocationGranularity(&device->granule, &properties, CU_GRANULARITY_MINIMUM);
+    cu_result code =
+        call->cuMemGetAllocationGranularity(&device->granule, &properties, CU_GRANULARITY_MINIMUM);
     if (!code) {
         properties.flags.rdma = device->rdma;
-        code = call->cuMemGetAllocationGranularity(&device->recommended, &properties, CU_GRANULARITY_RECOMMENDED);
+        code = call->cuMemGetAllocationGranularity(&device->recommended, &properties,
+                                                   CU_GRANULARITY_RECOMMENDED);
     }
-    if (code == CU_INVALID_CONTEXT) { /* no context is made for the answer, which is this on every device so far */
+    /* No context is made for the answer, which is this on every device so far */
+    if (code == CU_INVALID_CONTEXT) {
         device->granule = device->recommended = (size_t)2 << 20;
         return CU_OK;
     }
-    if (!code && (!device->granule || !device->recommended || device->recommended % device->granule))
+    if (!code &&
+        (!device->granule || !device->recommended || device->recommended % device->granule))
         return CU_INVALID_VALUE;
     return code;
 }
@@ -178,25 +188,27 @@ static cu_result device_init(const struct cuda_calls *call, struct cuda_device *
         code = ask(call, device, CU_HAS_RDMA, &device->rdma);
     if (!code)
         code = ask(call, device, CU_HAS_HOST_PIECES, &device->host_pieces);
-    if (call->cuDeviceGetAttribute(&device->host_node, CU_HOST_NUMA_NODE, device->handle) || device->host_node < 0)
+    if (call->cuDeviceGetAttribute(&device->host_node, CU_HOST_NUMA_NODE, device->handle) ||
+        device->host_node < 0)
         device->host_node = 0; /* a system without nodes */
     if (!code)
         code = ask(call, device, CU_HAS_VIRTUAL_MEMORY, &device->virtual_memory);
     device->virtual_memory = device->virtual_memory && has_virtual_memory_calls(call);
-    device->posix_fd = device->posix_fd && device->virtual_memory && call->cuMemExportToShareableHandle &&
-                       call->cuMemImportFromShareableHandle;
+    device->posix_fd = device->posix_fd && device->virtual_memory &&
+                       call->cuMemExportToShareableHandle && call->cuMemImportFromShareableHandle;
     if (!code && device->virtual_memory)
         code = ask_granules(call, device);
     return code;
 }
 
-static tarn_status refuse(const struct cuda *found, char *why, size_t size, const char *call, cu_result code)
+static tarn_status refuse(const struct cuda *found, char *why, size_t size, const char *call,
+                          cu_result code)
 {
     char text[192];
     say(&found->call, text, sizeof text, code);
     if (code == CU_STUB_LIBRARY)
-        loader_say(why, size, "%s is the CUDA toolkit's stub, not a driver (%s: %s)", loader_path(&found->library),
-                   call, text);
+        loader_say(why, size, "%s is the CUDA toolkit's stub, not a driver (%s: %s)",
+                   loader_path(&found->library), call, text);
     else
         loader_say(why, size, "%s: %s: %s", loader_path(&found->library), call, text);
     return TARN_ERROR_NO_DRIVER;
@@ -252,7 +264,8 @@ tarn_status cuda_probe(struct cuda *found, char *why, size_t size)
     if (status)
         loader_say(why, size, "%s", reason);
     else
-        loader_say(why, size, "%s, driver %d.%d, %d device%s", loader_path(&found->library), found->version / 1000,
-                   found->version % 1000 / 10, found->devices, found->devices == 1 ? "" : "s");
+        loader_say(why, size, "%s, driver %d.%d, %d device%s", loader_path(&found->library),
+                   found->version / 1000, found->version % 1000 / 10, found->devices,
+                   found->devices == 1 ? "" : "s");
     return status;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Who else has memory on a device: NVML, where the driver's package has brought it. It is opened at the first question, stays, and
- * whatever is wrong with it only means that nothing is known (pytorch/pytorch#185240). Prototypes are those of nvml.h. A device is
- * found by its PCI address, since NVML's numbers do not follow CUDA_VISIBLE_DEVICES. */
+/* Who else has memory on a device: NVML, where the driver's package has brought it. It is opened at
+ * the first question, stays, and whatever is wrong with it only means that nothing is known
+ * (pytorch/pytorch#185240). Prototypes are those of nvml.h. A device is found by its PCI address,
+ * since NVML's numbers do not follow CUDA_VISIBLE_DEVICES. */
 #include "base/thread/cancel.h"
 #include "base/thread/lock.h"
 #include "driver/cuda/cuda.h"
@@ -33,7 +34,8 @@ enum { UNTRIED, THERE, MISSING };
 static atomic_int state;                               /* THERE: `nvml` is filled */
 static mutex nvml_lock = MUTEX_INITIALIZER(LOCK_NVML); /* to fill it */
 
-/* Several threads may look at once, and find the same: none waits for another, which may be waiting for the loader. */
+/* Several threads may look at once, and find the same: none waits for another, which may be waiting
+ * for the loader. */
 static int nvml_open(void)
 {
     static const char *const sonames[] = {"libnvidia-ml.so.1", NULL};
@@ -45,9 +47,11 @@ static int nvml_open(void)
     if (loader_open(sonames, &library, NULL, 0) == TARN_OK) {
         loader_store(&found.init, loader_symbol(&library, "nvmlInit_v2"));
         loader_store(&found.find, loader_symbol(&library, "nvmlDeviceGetHandleByPciBusId_v2"));
-        loader_store(&found.compute, loader_symbol(&library, "nvmlDeviceGetComputeRunningProcesses_v3"));
+        loader_store(&found.compute,
+                     loader_symbol(&library, "nvmlDeviceGetComputeRunningProcesses_v3"));
     }
-    bool there = found.init && found.find && found.compute && cuda.call.cuDeviceGetPCIBusId && found.init() == NVML_OK;
+    bool there = found.init && found.find && found.compute && cuda.call.cuDeviceGetPCIBusId &&
+                 found.init() == NVML_OK;
     mutex_lock(&nvml_lock);
     if (atomic_load(&state) == UNTRIED) {
         nvml = found;
@@ -65,8 +69,10 @@ size_t cuda_processes(int device, struct driver_process *list, size_t room)
     char address[32];
     nvml_device handle = NULL;
     if (nvml_open() != THERE ||
-        cuda.call.cuDeviceGetPCIBusId(address, sizeof address, cuda.device[device].handle) != CU_OK ||
-        nvml.find(address, &handle) != NVML_OK || !handle || nvml.compute(handle, &count, found) != NVML_OK)
+        cuda.call.cuDeviceGetPCIBusId(address, sizeof address, cuda.device[device].handle) !=
+            CU_OK ||
+        nvml.find(address, &handle) != NVML_OK || !handle ||
+        nvml.compute(handle, &count, found) != NVML_OK)
         return 0;
     size_t stored = 0;
     for (size_t i = 0; i < count && i < NVML_MOST && stored < room; i++)
@@ -85,13 +91,16 @@ void cuda_identity(int device, struct driver_identity *identity)
     struct cu_uuid whole = {{0}}, part = {{0}};
     char address[24] = "";
     cu_device handle = cuda.device[device].handle;
-    bool has_whole = cuda.call.cuDeviceGetUuid && cuda.call.cuDeviceGetUuid(&whole, handle) == CU_OK;
-    bool has_part = cuda.call.cuDeviceGetUuid_v2 && cuda.call.cuDeviceGetUuid_v2(&part, handle) == CU_OK;
+    bool has_whole =
+        cuda.call.cuDeviceGetUuid && cuda.call.cuDeviceGetUuid(&whole, handle) == CU_OK;
+    bool has_part =
+        cuda.call.cuDeviceGetUuid_v2 && cuda.call.cuDeviceGetUuid_v2(&part, handle) == CU_OK;
     bool is_slice = has_whole && has_part && memcmp(&whole, &part, sizeof whole) != 0;
     *identity = (struct driver_identity){.uuid = ""};
     if (has_whole || has_part)
         driver_uuid_print(identity, is_slice ? "MIG" : "GPU", has_part ? part.bytes : whole.bytes);
-    if (cuda.call.cuDeviceGetPCIBusId && cuda.call.cuDeviceGetPCIBusId(address, sizeof address, handle) == CU_OK) {
+    if (cuda.call.cuDeviceGetPCIBusId &&
+        cuda.call.cuDeviceGetPCIBusId(address, sizeof address, handle) == CU_OK) {
         address[sizeof address - 1] = '\0';
         snprintf(identity->pci, sizeof identity->pci, "%s", address);
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's devices, plain memory, streams and events as entries of the driver table. Each is one vendor call
- * between hip_enter() and hip_leave(). What a capture of any thread could bar runs in relaxed mode: allocations,
- * queries, waits. What belongs in a capture does not: recordings, waits of streams, copies, host functions. */
+/* HIP's devices, plain memory, streams and events as entries of the driver table. Each is one
+ * vendor call between hip_enter() and hip_leave(). What a capture of any thread could bar runs in
+ * relaxed mode: allocations, queries, waits. What belongs in a capture does not: recordings, waits
+ * of streams, copies, host functions. */
 #include "driver/hip/hip.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
 tarn_status hip_device_count(int *count)
 {
@@ -108,9 +109,10 @@ tarn_status hip_memory_info(int device, size_t *free_bytes, size_t *total_bytes)
     return TARN_OK;
 }
 
-/* Invalidates every capture of the process, of whatever device and mode: CHECK_SUPPORTED_DURING_CAPTURE in ROCm/clr,
- * hipamd/src/hip_internal.hpp and hip_device_runtime.cpp, in rocm-6.2.0 and later, and in ROCm/rocm-systems. Up to
- * rocm-6.1.2 the call does not look at captures. Callers refuse in every version (`wait_ends_all`). */
+/* Invalidates every capture of the process, of whatever device and mode:
+ * CHECK_SUPPORTED_DURING_CAPTURE in ROCm/clr, hipamd/src/hip_internal.hpp and
+ * hip_device_runtime.cpp, in rocm-6.2.0 and later, and in ROCm/rocm-systems. Up to rocm-6.1.2 the
+ * call does not look at captures. Callers refuse in every version (`wait_ends_all`). */
 tarn_status hip_device_synchronize(int device)
 {
     struct hip_scope scope;
@@ -120,7 +122,7 @@ tarn_status hip_device_synchronize(int device)
     return hip_leave(&scope, hip.call.hipDeviceSynchronize(), "hipDeviceSynchronize");
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+/* ---- Memory ---- */
 
 tarn_status hip_alloc(int device, size_t size, uintptr_t *address)
 {
@@ -154,7 +156,8 @@ static tarn_status refuse_captured(const char *call, int device, driver_stream s
 {
     struct driver_capture capture = {0};
     if (!hip.call.hipMallocAsync || !hip.call.hipFreeAsync)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "%s: %s has no such call", call, loader_path(&hip.library));
+        return failed(TARN_ERROR_NOT_SUPPORTED, "%s: %s has no such call", call,
+                      loader_path(&hip.library));
     tarn_status answer = hip_capture_status(device, stream, &capture);
     return driver_refuse_captured(call, device, answer, &capture);
 }
@@ -237,7 +240,7 @@ tarn_status hip_host_unregister(int device, uintptr_t address)
     return hip_leave(&scope, code, "hipHostUnregister of %p", (void *)address);
 }
 
-/* ---- Streams ----------------------------------------------------------------------------------------------------- */
+/* ---- Streams ---- */
 
 tarn_status hip_stream_create(int device, int priority, bool blocking, driver_stream *stream)
 {
@@ -252,7 +255,9 @@ tarn_status hip_stream_create(int device, int priority, bool blocking, driver_st
     if (status)
         return status;
     if (!result)
-        return failed(TARN_ERROR_DRIVER, "hipStreamCreateWithPriority on device %d succeeded and gave nothing", device);
+        return failed(TARN_ERROR_DRIVER,
+                      "hipStreamCreateWithPriority on device %d succeeded and gave nothing",
+                      device);
     *stream = result;
     return TARN_OK;
 }
@@ -279,8 +284,9 @@ tarn_status hip_stream_check(int device, driver_stream stream)
     status = hip_leave(&scope, code, "hipStreamGetDevice");
     if (status || found == device)
         return status;
-    return failed(TARN_ERROR_INVALID_STREAM, "hipStreamGetDevice: stream %p is of device %d, not of device %d", stream,
-                  found, device);
+    return failed(TARN_ERROR_INVALID_STREAM,
+                  "hipStreamGetDevice: stream %p is of device %d, not of device %d", stream, found,
+                  device);
 }
 
 tarn_status hip_stream_number(int device, driver_stream stream, uint64_t *number)
@@ -296,7 +302,8 @@ tarn_status hip_stream_number(int device, driver_stream stream, uint64_t *number
     hip_result code = hip.call.hipStreamIsCapturing(stream, &state);
     if (code)
         return hip_leave(&scope, code, "hipStreamIsCapturing"); /* it may capture */
-    if (state != HIP_CAPTURE_IS_NONE) {                         /* as with CUDA, where asking would end the capture */
+    /* As with CUDA, where asking would end the capture */
+    if (state != HIP_CAPTURE_IS_NONE) {
         (void)hip_leave_silently(&scope, HIP_OK);
         return TARN_ERROR_CAPTURE;
     }
@@ -311,7 +318,8 @@ tarn_status hip_stream_number(int device, driver_stream stream, uint64_t *number
 /* Whether work has finished: "not yet" is an answer and no failure. */
 static tarn_status leave_query(const struct hip_scope *scope, hip_result code, const char *call)
 {
-    return code == HIP_NOT_READY ? hip_leave_silently(scope, code) : hip_leave(scope, code, "%s", call);
+    return code == HIP_NOT_READY ? hip_leave_silently(scope, code)
+                                 : hip_leave(scope, code, "%s", call);
 }
 
 tarn_status hip_stream_query(int device, driver_stream stream)
@@ -341,7 +349,7 @@ tarn_status hip_stream_wait_event(int device, driver_stream stream, driver_event
     return hip_leave(&scope, hip.call.hipStreamWaitEvent(stream, event, 0), "hipStreamWaitEvent");
 }
 
-/* ---- Events ------------------------------------------------------------------------------------------------------ */
+/* ---- Events ---- */
 
 tarn_status hip_event_create(int device, driver_event *event)
 {
@@ -355,7 +363,8 @@ tarn_status hip_event_create(int device, driver_event *event)
     if (status)
         return status;
     if (!result)
-        return failed(TARN_ERROR_DRIVER, "hipEventCreateWithFlags on device %d succeeded and gave nothing", device);
+        return failed(TARN_ERROR_DRIVER,
+                      "hipEventCreateWithFlags on device %d succeeded and gave nothing", device);
     *event = result;
     return TARN_OK;
 }
@@ -396,7 +405,7 @@ tarn_status hip_event_synchronize(int device, driver_event event)
     return hip_leave(&scope, hip.call.hipEventSynchronize(event), "hipEventSynchronize");
 }
 
-/* ---- Work -------------------------------------------------------------------------------------------------------- */
+/* ---- Work ---- */
 
 tarn_status hip_copy(int device, uintptr_t to, uintptr_t from, size_t size, driver_stream stream)
 {
@@ -404,11 +413,14 @@ tarn_status hip_copy(int device, uintptr_t to, uintptr_t from, size_t size, driv
     tarn_status status = hip_enter(device, false, &scope);
     if (status)
         return status;
-    hip_result code = hip.call.hipMemcpyAsync((void *)to, (const void *)from, size, HIP_COPY_DEFAULT, stream);
-    return hip_leave(&scope, code, "hipMemcpyAsync of %zu bytes from %p to %p", size, (void *)from, (void *)to);
+    hip_result code =
+        hip.call.hipMemcpyAsync((void *)to, (const void *)from, size, HIP_COPY_DEFAULT, stream);
+    return hip_leave(&scope, code, "hipMemcpyAsync of %zu bytes from %p to %p", size, (void *)from,
+                     (void *)to);
 }
 
-tarn_status hip_set(int device, uintptr_t address, unsigned char value, size_t size, driver_stream stream)
+tarn_status hip_set(int device, uintptr_t address, unsigned char value, size_t size,
+                    driver_stream stream)
 {
     struct hip_scope scope;
     tarn_status status = hip_enter(device, false, &scope);
@@ -435,14 +447,17 @@ static void run_callback(hip_stream stream, hip_result code, void *argument)
     callback.function(callback.argument);
 }
 
-/* Before HIP 5.3 there is hipStreamAddCallback() only, which no capture takes: a graph would run it more than once. */
-static tarn_status add_callback(int device, hip_stream stream, void (*function)(void *), void *argument)
+/* Before HIP 5.3 there is hipStreamAddCallback() only, which no capture takes: a graph would run it
+ * more than once. */
+static tarn_status add_callback(int device, hip_stream stream, void (*function)(void *),
+                                void *argument)
 {
     hip_stream_capture_status state = HIP_CAPTURE_IS_NONE;
     struct hip_scope scope;
     struct callback *callback = object_alloc(&callback_objects);
     if (!callback)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "hipStreamAddCallback: no host memory for the callback");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "hipStreamAddCallback: no host memory for the callback");
     *callback = (struct callback){.function = function, .argument = argument};
     tarn_status status = hip_enter(device, false, &scope);
     if (status) {
@@ -467,10 +482,11 @@ tarn_status hip_call(int device, driver_stream stream, void (*function)(void *),
     tarn_status status = hip_enter(device, false, &scope);
     if (status)
         return status;
-    return hip_leave(&scope, hip.call.hipLaunchHostFunc(stream, function, argument), "hipLaunchHostFunc");
+    return hip_leave(&scope, hip.call.hipLaunchHostFunc(stream, function, argument),
+                     "hipLaunchHostFunc");
 }
 
-/* ---- Peers ------------------------------------------------------------------------------------------------------- */
+/* ---- Peers ---- */
 
 tarn_status hip_peer_possible(int device, int peer, bool *possible)
 {
@@ -503,7 +519,8 @@ tarn_status hip_peer_enable(int device, int peer)
     return hip_leave(&scope, code, "hipDeviceEnablePeerAccess to device %d", peer);
 }
 
-/* AMD's runtime gives 16 hexadecimal digits, which its tools print behind "GPU-"; on another platform they are bytes. */
+/* AMD's runtime gives 16 hexadecimal digits, which its tools print behind "GPU-"; on another
+ * platform they are bytes. */
 static void hip_identity(int device, struct driver_identity *identity)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -519,7 +536,8 @@ static void hip_identity(int device, struct driver_identity *identity)
         else
             driver_uuid_print(identity, "GPU", (const unsigned char *)uuid.bytes);
     }
-    if (hip.call.hipDeviceGetPCIBusId && hip.call.hipDeviceGetPCIBusId(address, sizeof address, device) == HIP_OK) {
+    if (hip.call.hipDeviceGetPCIBusId &&
+        hip.call.hipDeviceGetPCIBusId(address, sizeof address, device) == HIP_OK) {
         address[sizeof address - 1] = '\0';
         snprintf(identity->pci, sizeof identity->pci, "%s", address);
     }

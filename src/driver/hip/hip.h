@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the files of the HIP driver share. hip_load.c finds libamdhip64 and its entry points, knows the devices and turns
- * codes into statuses; hip_enter.c is the way into a call; hip.c has devices, plain memory, streams and events;
- * hip_virtual.c virtual memory; hip_graph.c captures and graphs. */
+/* What the files of the HIP driver share. hip_load.c finds libamdhip64 and its entry points, knows
+ * the devices and turns codes into statuses; hip_enter.c is the way into a call; hip.c has devices,
+ * plain memory, streams and events; hip_virtual.c virtual memory; hip_graph.c captures and
+ * graphs. */
 #ifndef TARN_DRIVER_HIP_H
 #define TARN_DRIVER_HIP_H
 
@@ -15,7 +16,8 @@
 #include <stdatomic.h>
 #include <tarn/device.h>
 
-/* The entry points, each named as it is exported. NULL where the runtime is too old for one that tarn can do without. */
+/* The entry points, each named as it is exported. NULL where the runtime is too old for one that
+ * tarn can do without. */
 struct hip_calls {
 #define X(symbol, since, needed, parameters) hip_result(*symbol) parameters;
     HIP_CALL_LIST(X)
@@ -44,25 +46,27 @@ struct hip {
 
 extern struct hip hip;
 
-/* ---- hip_load.c -------------------------------------------------------------------------------------------------- */
+/* ---- hip_load.c ---- */
 
-/* Whether libamdhip64 is there, with at least one device. Adds to `why` what was found, or why not. Touches `hip` not at all, so that
- * several threads may look at once. TARN_ERROR_NO_DRIVER, TARN_ERROR_CONFIGURATION. */
+/* Whether libamdhip64 is there, with at least one device. Adds to `why` what was found, or why not.
+ * Touches `hip` not at all, so that several threads may look at once. TARN_ERROR_NO_DRIVER,
+ * TARN_ERROR_CONFIGURATION. */
 tarn_status hip_probe(struct hip *found, char *why, size_t size);
 
-/* The class of a code that is not HIP_OK. Classes, not single codes, decide: HIP 7.0 changed some of these. */
+/* The class of a code that is not HIP_OK. Classes, not single codes, decide: HIP 7.0 changed some
+ * of these. */
 tarn_status hip_status(hip_result code);
 /* "HIP error 2 (hipErrorOutOfMemory: out of memory)". */
 void hip_say(char *text, size_t size, hip_result code);
 
-/* What is declared of HIP and cannot be checked against a header of 5.2: what it is, and since which version it is so. A
- * NULL ends the list. */
+/* What is declared of HIP and cannot be checked against a header of 5.2: what it is, and since
+ * which version it is so. A NULL ends the list. */
 struct hip_unchecked {
     const char *what, *since;
 };
 extern const struct hip_unchecked hip_unchecked[];
 
-/* ---- hip_enter.c ------------------------------------------------------------------------------------------------- */
+/* ---- hip_enter.c ---- */
 
 /* What a call has changed for its duration. */
 struct hip_scope {
@@ -72,13 +76,15 @@ struct hip_scope {
     struct cancel cancel;         /* as it was before */
 };
 
-/* The first line of a call: makes the device the thread's current one. With `relaxed` the thread's capture mode is relaxed
- * meanwhile: HIP does not merely refuse an allocation that an open capture bars, it invalidates every capture that bars
- * it (CHECK_STREAM_CAPTURE_SUPPORTED in ROCm/clr, hipamd/src/hip_internal.hpp), and a relaxed thread is not asked. */
+/* The first line of a call: makes the device the thread's current one. With `relaxed` the thread's
+ * capture mode is relaxed meanwhile: HIP does not merely refuse an allocation that an open capture
+ * bars, it invalidates every capture that bars it (CHECK_STREAM_CAPTURE_SUPPORTED in ROCm/clr,
+ * hipamd/src/hip_internal.hpp), and a relaxed thread is not asked. */
 tarn_status hip_enter(int device, bool relaxed, struct hip_scope *scope);
 
-/* The last line: puts back what hip_enter() changed, and turns the code of the call, which the text describes, into a
- * status. A failure is taken out of hipGetLastError(), which the caller's program shares with us. */
+/* The last line: puts back what hip_enter() changed, and turns the code of the call, which the text
+ * describes, into a status. A failure is taken out of hipGetLastError(), which the caller's program
+ * shares with us. */
 tarn_status hip_leave(const struct hip_scope *scope, hip_result code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same without a word to tarn_last_error(). */
@@ -88,7 +94,7 @@ tarn_status hip_leave_silently(const struct hip_scope *scope, hip_result code);
 tarn_status hip_failed(hip_result code, const char *call) __attribute__((cold));
 tarn_status hip_no_device(int device) __attribute__((cold));
 
-/* ---- hip_virtual.c ----------------------------------------------------------------------------------------------- */
+/* ---- hip_virtual.c ---- */
 
 /* Whether the runtime has the calls that pieces go between processes by. */
 bool hip_shares(void);
@@ -96,7 +102,7 @@ bool hip_shares(void);
 /* Forgets what is reserved and mapped. */
 void hip_virtual_finish(void);
 
-/* ---- hip_graph.c ------------------------------------------------------------------------------------------------- */
+/* ---- hip_graph.c ---- */
 
 /* Destroys what graph launches made. */
 void hip_graphs_finish(void);

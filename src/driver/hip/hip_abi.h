@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn uses of HIP's binary interface on AMD, in declarations of our own: types, values, and one list of entry
- * points. Names are prefixed so that hip_runtime_api.h can be included beside it, which tests/abi/check_hip.c does to
- * compare with it all that HIP 5.2 knows. What came later stands in lists of its own and is shown as unchecked. The
- * tags of the vendor's opaque types are theirs, and enums are `unsigned`, with which C enums without negative values
- * are compatible. */
+/* What tarn uses of HIP's binary interface on AMD, in declarations of our own: types, values, and
+ * one list of entry points. Names are prefixed so that hip_runtime_api.h can be included beside it,
+ * which tests/abi/check_hip.c does to compare with it all that HIP 5.2 knows. What came later
+ * stands in lists of its own and is shown as unchecked. The tags of the vendor's opaque types are
+ * theirs, and enums are `unsigned`, with which C enums without negative values are compatible. */
 #ifndef TARN_DRIVER_HIP_ABI_H
 #define TARN_DRIVER_HIP_ABI_H
 
@@ -43,8 +43,8 @@ struct hip_access {
     unsigned flags; /* HIP_ACCESS_READ_WRITE */
 };
 
-/* As HIP has it since 6.0, which is CUDA's layout. HIP 5.2 has the same name, size and fields in another order; virtual
- * memory does not work there. */
+/* As HIP has it since 6.0, which is CUDA's layout. HIP 5.2 has the same name, size and fields in
+ * another order; virtual memory does not work there. */
 struct hip_allocation_properties {
     unsigned type;         /* HIP_ALLOCATION_PINNED */
     unsigned handle_types; /* HIP_HANDLE_* */
@@ -135,8 +135,8 @@ struct hip_pointer_attributes {
     X(HIP_USER_OBJECT_NOT_SYNCHRONIZED, 1, hipUserObjectNoDestructorSync, "5.3")             \
     X(HIP_USER_OBJECT_IS_MOVED, 1, hipGraphUserObjectMove, "5.3")
 
-/* Streams that need not be made: the legacy stream, as is NULL (so called since 6.3; tarn only takes the value, and gives HIP NULL),
- * and the calling thread's own default one. */
+/* Streams that need not be made: the legacy stream, as is NULL (so called since 6.3; tarn only
+ * takes the value, and gives HIP NULL), and the calling thread's own default one. */
 #define HIP_LEGACY_STREAM ((hip_stream)1)
 #define HIP_THREADS_STREAM ((hip_stream)2)
 
@@ -146,102 +146,117 @@ enum hip_value {
 #undef X
 };
 
-/* X(exported symbol, HIP version that has it as 10 * major + minor, whether tarn cannot do without, parameters). HIP
- * exports one prototype a name, so dlsym() finds them all; hipGetProcAddress() came only with 6.1 and is not used. */
-#define HIP_CALL_LIST(X)                                                                                              \
-    X(hipInit, 42, true, (unsigned flags))                                                                            \
-    X(hipRuntimeGetVersion, 42, true, (int *version))                                                                 \
-    X(hipGetDeviceCount, 42, true, (int *count))                                                                      \
-    X(hipGetLastError, 42, true, (void))                                                                              \
-    X(hipSetDevice, 42, true, (int device))                                                                           \
-    X(hipGetDevice, 42, true, (int *device))                                                                          \
-    X(hipDeviceGetName, 42, true, (char *name, int size, int device))                                                 \
-    X(hipDeviceGetUuid, 51, false, (struct hip_uuid * uuid, int device))                                              \
-    X(hipDeviceGetPCIBusId, 42, false, (char *address, int size, int device))                                         \
-    X(hipDeviceGetAttribute, 42, true, (int *value, hip_device_attribute attribute, int device))                      \
-    X(hipDeviceTotalMem, 42, true, (size_t * bytes, int device))                                                      \
-    X(hipDeviceGetStreamPriorityRange, 42, true, (int *least, int *greatest))                                         \
-    X(hipDeviceSynchronize, 42, true, (void))                                                                         \
-    X(hipMemGetInfo, 42, true, (size_t * free_bytes, size_t * total_bytes))                                           \
-    X(hipMalloc, 42, true, (void **address, size_t size))                                                             \
-    X(hipFree, 42, true, (void *address))                                                                             \
-    X(hipMallocAsync, 51, false, (void **address, size_t size, hip_stream stream))                                    \
-    X(hipFreeAsync, 51, false, (void *address, hip_stream stream))                                                    \
-    X(hipHostMalloc, 42, true, (void **memory, size_t size, unsigned flags))                                          \
-    X(hipHostFree, 42, true, (void *memory))                                                                          \
-    X(hipHostRegister, 42, true, (void *memory, size_t size, unsigned flags))                                         \
-    X(hipHostUnregister, 42, true, (void *memory))                                                                    \
-    X(hipPointerGetAttributes, 42, false, (struct hip_pointer_attributes * attributes, const void *address))          \
-    X(hipMemAddressReserve, 51, false,                                                                                \
-      (void **address, size_t size, size_t alignment, void *hint, unsigned long long flags))                          \
-    X(hipMemAddressFree, 51, false, (void *address, size_t size))                                                     \
-    X(hipMemCreate, 51, false,                                                                                        \
-      (hip_piece * piece, size_t size, const struct hip_allocation_properties *properties, unsigned long long flags)) \
-    X(hipMemRelease, 51, false, (hip_piece piece))                                                                    \
-    X(hipMemMap, 51, false, (void *address, size_t size, size_t offset, hip_piece piece, unsigned long long flags))   \
-    X(hipMemUnmap, 51, false, (void *address, size_t size))                                                           \
-    X(hipMemSetAccess, 51, false, (void *address, size_t size, const struct hip_access *access, size_t count))        \
-    X(hipMemGetAllocationGranularity, 51, false,                                                                      \
-      (size_t * size, const struct hip_allocation_properties *properties, hip_granularity_kind kind))                 \
-    X(hipMemExportToShareableHandle, 51, false,                                                                       \
-      (void *handle, hip_piece piece, hip_handle_kind kind, unsigned long long flags))                                \
-    X(hipMemImportFromShareableHandle, 51, false, (hip_piece * piece, void *handle, hip_handle_kind kind))            \
-    X(hipStreamCreateWithPriority, 42, true, (hip_stream * stream, unsigned flags, int priority))                     \
-    X(hipStreamDestroy, 42, true, (hip_stream stream))                                                                \
-    X(hipStreamQuery, 42, true, (hip_stream stream))                                                                  \
-    X(hipStreamSynchronize, 42, true, (hip_stream stream))                                                            \
-    X(hipStreamWaitEvent, 42, true, (hip_stream stream, hip_event event, unsigned flags))                             \
-    X(hipEventCreateWithFlags, 42, true, (hip_event * event, unsigned flags))                                         \
-    X(hipEventDestroy, 42, true, (hip_event event))                                                                   \
-    X(hipEventRecord, 42, true, (hip_event event, hip_stream stream))                                                 \
-    X(hipEventQuery, 42, true, (hip_event event))                                                                     \
-    X(hipEventSynchronize, 42, true, (hip_event event))                                                               \
-    X(hipMemcpyAsync, 42, true, (void *to, const void *from, size_t size, hip_copy_kind kind, hip_stream stream))     \
-    X(hipMemsetAsync, 42, true, (void *address, int value, size_t size, hip_stream stream))                           \
-    X(hipStreamAddCallback, 42, true,                                                                                 \
-      (hip_stream stream, hip_stream_callback callback, void *argument, unsigned flags))                              \
-    X(hipThreadExchangeStreamCaptureMode, 50, true, (hip_stream_capture_mode * mode))                                 \
-    X(hipStreamBeginCapture, 43, true, (hip_stream stream, hip_stream_capture_mode mode))                             \
-    X(hipStreamEndCapture, 43, true, (hip_stream stream, hip_graph * graph))                                          \
-    X(hipStreamIsCapturing, 43, true, (hip_stream stream, hip_stream_capture_status * status))                        \
-    X(hipStreamGetCaptureInfo_v2, 45, true,                                                                           \
-      (hip_stream stream, hip_stream_capture_status * status, unsigned long long *id, hip_graph *graph,               \
-       const hip_graph_node **nodes, size_t *count))                                                                  \
-    X(hipStreamUpdateCaptureDependencies, 45, true,                                                                   \
-      (hip_stream stream, hip_graph_node * nodes, size_t count, unsigned flags))                                      \
-    X(hipGraphNodeGetDependencies, 45, false, (hip_graph_node node, hip_graph_node * nodes, size_t * count))          \
-    X(hipGraphInstantiateWithFlags, 45, true, (hip_graph_exec * exec, hip_graph graph, unsigned long long flags))     \
-    X(hipGraphLaunch, 43, true, (hip_graph_exec exec, hip_stream stream))                                             \
-    X(hipGraphExecDestroy, 43, true, (hip_graph_exec exec))                                                           \
-    X(hipGraphDestroy, 43, true, (hip_graph graph))                                                                   \
-    X(hipDeviceCanAccessPeer, 42, true, (int *can, int device, int peer))                                             \
+/* X(exported symbol, HIP version that has it as 10 * major + minor, whether tarn cannot do without,
+ * parameters). HIP exports one prototype a name, so dlsym() finds them all; hipGetProcAddress()
+ * came only with 6.1 and is not used. */
+#define HIP_CALL_LIST(X)                                                                          \
+    X(hipInit, 42, true, (unsigned flags))                                                        \
+    X(hipRuntimeGetVersion, 42, true, (int *version))                                             \
+    X(hipGetDeviceCount, 42, true, (int *count))                                                  \
+    X(hipGetLastError, 42, true, (void))                                                          \
+    X(hipSetDevice, 42, true, (int device))                                                       \
+    X(hipGetDevice, 42, true, (int *device))                                                      \
+    X(hipDeviceGetName, 42, true, (char *name, int size, int device))                             \
+    X(hipDeviceGetUuid, 51, false, (struct hip_uuid * uuid, int device))                          \
+    X(hipDeviceGetPCIBusId, 42, false, (char *address, int size, int device))                     \
+    X(hipDeviceGetAttribute, 42, true, (int *value, hip_device_attribute attribute, int device))  \
+    X(hipDeviceTotalMem, 42, true, (size_t * bytes, int device))                                  \
+    X(hipDeviceGetStreamPriorityRange, 42, true, (int *least, int *greatest))                     \
+    X(hipDeviceSynchronize, 42, true, (void))                                                     \
+    X(hipMemGetInfo, 42, true, (size_t * free_bytes, size_t * total_bytes))                       \
+    X(hipMalloc, 42, true, (void **address, size_t size))                                         \
+    X(hipFree, 42, true, (void *address))                                                         \
+    X(hipMallocAsync, 51, false, (void **address, size_t size, hip_stream stream))                \
+    X(hipFreeAsync, 51, false, (void *address, hip_stream stream))                                \
+    X(hipHostMalloc, 42, true, (void **memory, size_t size, unsigned flags))                      \
+    X(hipHostFree, 42, true, (void *memory))                                                      \
+    X(hipHostRegister, 42, true, (void *memory, size_t size, unsigned flags))                     \
+    X(hipHostUnregister, 42, true, (void *memory))                                                \
+    X(hipPointerGetAttributes, 42, false,                                                         \
+      (struct hip_pointer_attributes * attributes, const void *address))                          \
+    X(hipMemAddressReserve, 51, false,                                                            \
+      (void **address, size_t size, size_t alignment, void *hint, unsigned long long flags))      \
+    X(hipMemAddressFree, 51, false, (void *address, size_t size))                                 \
+    X(hipMemCreate, 51, false,                                                                    \
+      (hip_piece * piece, size_t size, const struct hip_allocation_properties *properties,        \
+       unsigned long long flags))                                                                 \
+    X(hipMemRelease, 51, false, (hip_piece piece))                                                \
+    X(hipMemMap, 51, false,                                                                       \
+      (void *address, size_t size, size_t offset, hip_piece piece, unsigned long long flags))     \
+    X(hipMemUnmap, 51, false, (void *address, size_t size))                                       \
+    X(hipMemSetAccess, 51, false,                                                                 \
+      (void *address, size_t size, const struct hip_access *access, size_t count))                \
+    X(hipMemGetAllocationGranularity, 51, false,                                                  \
+      (size_t * size, const struct hip_allocation_properties *properties,                         \
+       hip_granularity_kind kind))                                                                \
+    X(hipMemExportToShareableHandle, 51, false,                                                   \
+      (void *handle, hip_piece piece, hip_handle_kind kind, unsigned long long flags))            \
+    X(hipMemImportFromShareableHandle, 51, false,                                                 \
+      (hip_piece * piece, void *handle, hip_handle_kind kind))                                    \
+    X(hipStreamCreateWithPriority, 42, true, (hip_stream * stream, unsigned flags, int priority)) \
+    X(hipStreamDestroy, 42, true, (hip_stream stream))                                            \
+    X(hipStreamQuery, 42, true, (hip_stream stream))                                              \
+    X(hipStreamSynchronize, 42, true, (hip_stream stream))                                        \
+    X(hipStreamWaitEvent, 42, true, (hip_stream stream, hip_event event, unsigned flags))         \
+    X(hipEventCreateWithFlags, 42, true, (hip_event * event, unsigned flags))                     \
+    X(hipEventDestroy, 42, true, (hip_event event))                                               \
+    X(hipEventRecord, 42, true, (hip_event event, hip_stream stream))                             \
+    X(hipEventQuery, 42, true, (hip_event event))                                                 \
+    X(hipEventSynchronize, 42, true, (hip_event event))                                           \
+    X(hipMemcpyAsync, 42, true,                                                                   \
+      (void *to, const void *from, size_t size, hip_copy_kind kind, hip_stream stream))           \
+    X(hipMemsetAsync, 42, true, (void *address, int value, size_t size, hip_stream stream))       \
+    X(hipStreamAddCallback, 42, true,                                                             \
+      (hip_stream stream, hip_stream_callback callback, void *argument, unsigned flags))          \
+    X(hipThreadExchangeStreamCaptureMode, 50, true, (hip_stream_capture_mode * mode))             \
+    X(hipStreamBeginCapture, 43, true, (hip_stream stream, hip_stream_capture_mode mode))         \
+    X(hipStreamEndCapture, 43, true, (hip_stream stream, hip_graph * graph))                      \
+    X(hipStreamIsCapturing, 43, true, (hip_stream stream, hip_stream_capture_status * status))    \
+    X(hipStreamGetCaptureInfo_v2, 45, true,                                                       \
+      (hip_stream stream, hip_stream_capture_status * status, unsigned long long *id,             \
+       hip_graph *graph, const hip_graph_node **nodes, size_t *count))                            \
+    X(hipStreamUpdateCaptureDependencies, 45, true,                                               \
+      (hip_stream stream, hip_graph_node * nodes, size_t count, unsigned flags))                  \
+    X(hipGraphNodeGetDependencies, 45, false,                                                     \
+      (hip_graph_node node, hip_graph_node * nodes, size_t * count))                              \
+    X(hipGraphInstantiateWithFlags, 45, true,                                                     \
+      (hip_graph_exec * exec, hip_graph graph, unsigned long long flags))                         \
+    X(hipGraphLaunch, 43, true, (hip_graph_exec exec, hip_stream stream))                         \
+    X(hipGraphExecDestroy, 43, true, (hip_graph_exec exec))                                       \
+    X(hipGraphDestroy, 43, true, (hip_graph graph))                                               \
+    X(hipDeviceCanAccessPeer, 42, true, (int *can, int device, int peer))                         \
     X(hipDeviceEnablePeerAccess, 42, true, (int peer, unsigned flags))
 
-/* The same columns, for what HIP 5.2 lacks: no header on the machines where this is tested can check it. */
-#define HIP_LATER_CALL_LIST(X)                                                                               \
-    X(hipStreamGetDevice, 56, false, (hip_stream stream, int *device))                                       \
-    X(hipStreamGetId, 71, false, (hip_stream stream, unsigned long long *id))                                \
-    X(hipLaunchHostFunc, 53, false, (hip_stream stream, hip_host_function function, void *argument))         \
-    X(hipUserObjectCreate, 53, false,                                                                        \
-      (hip_user_object * object, void *argument, hip_host_function destroy, unsigned count, unsigned flags)) \
-    X(hipUserObjectRelease, 53, false, (hip_user_object object, unsigned count))                             \
-    X(hipGraphRetainUserObject, 53, false, (hip_graph graph, hip_user_object object, unsigned count, unsigned flags))
+/* The same columns, for what HIP 5.2 lacks: no header on the machines where this is tested can
+ * check it. */
+#define HIP_LATER_CALL_LIST(X)                                                              \
+    X(hipStreamGetDevice, 56, false, (hip_stream stream, int *device))                      \
+    X(hipStreamGetId, 71, false, (hip_stream stream, unsigned long long *id))               \
+    X(hipLaunchHostFunc, 53, false,                                                         \
+      (hip_stream stream, hip_host_function function, void *argument))                      \
+    X(hipUserObjectCreate, 53, false,                                                       \
+      (hip_user_object * object, void *argument, hip_host_function destroy, unsigned count, \
+       unsigned flags))                                                                     \
+    X(hipUserObjectRelease, 53, false, (hip_user_object object, unsigned count))            \
+    X(hipGraphRetainUserObject, 53, false,                                                  \
+      (hip_graph graph, hip_user_object object, unsigned count, unsigned flags))
 
 /* Functions that give a text for a result: X(exported symbol, HIP version that has it). */
 #define HIP_TEXT_LIST(X)   \
     X(hipGetErrorName, 42) \
     X(hipGetErrorString, 42)
 
-/* ---- What depends on the version --------------------------------------------------------------------------------- */
+/* ---- What depends on the version ---- */
 
 /* As hipRuntimeGetVersion() counts: 10,000,000 * major + 100,000 * minor + patch. */
 #define HIP_VERSION_NUMBER(major, minor) ((major)*10000000 + (minor)*100000)
 #define HIP_MAJOR(version) ((version) / 10000000)
 
-/* Virtual memory is on hsa_amd_vmem_* from 6.1. Before, the entry points are exported, take other structs and do not
- * work, and the attribute that would say so does not exist. */
+/* Virtual memory is on hsa_amd_vmem_* from 6.1. Before, the entry points are exported, take other
+ * structs and do not work, and the attribute that would say so does not exist. */
 #define HIP_FIRST_VIRTUAL_MEMORY HIP_VERSION_NUMBER(6, 1)
-/* From 7.1 on hipMemImportFromShareableHandle() takes a file descriptor's value, before it took its address. */
+/* From 7.1 on hipMemImportFromShareableHandle() takes a file descriptor's value, before it took its
+ * address. */
 #define HIP_FIRST_IMPORT_BY_VALUE HIP_VERSION_NUMBER(7, 1)
 
 enum hip_memory_kind {
@@ -272,7 +287,8 @@ static inline enum hip_memory_kind hip_memory_kind(int version, unsigned number)
     return HIP_MEMORY_UNKNOWN;
 }
 
-/* What to pass as the handle when a file descriptor is imported; `fd` must stay valid for the call. */
+/* What to pass as the handle when a file descriptor is imported; `fd` must stay valid for the
+ * call. */
 static inline void *hip_import_handle(int version, int *fd)
 {
     return version >= HIP_FIRST_IMPORT_BY_VALUE ? (void *)(intptr_t)*fd : (void *)fd;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The way into a call of HIP's and out of it: the current device, the capture mode, and the text of a failure. HIP has
- * no stack of contexts worth the name; the current device is a value of the thread, saved and put back. */
+/* The way into a call of HIP's and out of it: the current device, the capture mode, and the text of
+ * a failure. HIP has no stack of contexts worth the name; the current device is a value of the
+ * thread, saved and put back. */
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "driver/hip/hip.h"
@@ -12,7 +13,8 @@
 
 tarn_status hip_no_device(int device)
 {
-    return failed(TARN_ERROR_INVALID_DEVICE, "hip: there is no device %d, only %d in all", device, hip.devices);
+    return failed(TARN_ERROR_INVALID_DEVICE, "hip: there is no device %d, only %d in all", device,
+                  hip.devices);
 }
 
 static void forget_error(hip_result code)

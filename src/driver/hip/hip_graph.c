@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is first launched; the list
- * of what was made so is kept here under a lock that is held over no vendor call. */
+/* HIP's captures and graphs as entries of the driver table. A graph is instantiated when it is
+ * first launched; the list of what was made so is kept here under a lock that is held over no
+ * vendor call. */
 #include "base/status.h"
 #include "base/thread/cancel.h"
 #include "driver/held.h"
@@ -10,16 +11,22 @@
 #include "driver/launched.h"
 
 _Static_assert((int)DRIVER_CAPTURE_GLOBAL == (int)HIP_MODE_GLOBAL, "the modes have HIP's numbers");
-_Static_assert((int)DRIVER_CAPTURE_THREAD_LOCAL == (int)HIP_MODE_THREAD_LOCAL, "the modes have HIP's numbers");
-_Static_assert((int)DRIVER_CAPTURE_RELAXED == (int)HIP_MODE_RELAXED, "the modes have HIP's numbers");
-_Static_assert((int)DRIVER_CAPTURE_NONE == (int)HIP_CAPTURE_IS_NONE, "the states have HIP's numbers");
-_Static_assert((int)DRIVER_CAPTURE_ACTIVE == (int)HIP_CAPTURE_IS_ACTIVE, "the states have HIP's numbers");
-_Static_assert((int)DRIVER_CAPTURE_INVALIDATED == (int)HIP_CAPTURE_IS_INVALIDATED, "the states have HIP's numbers");
-_Static_assert(sizeof(driver_node) == sizeof(hip_graph_node), "a list of nodes is passed on as it is");
+_Static_assert((int)DRIVER_CAPTURE_THREAD_LOCAL == (int)HIP_MODE_THREAD_LOCAL,
+               "the modes have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_RELAXED == (int)HIP_MODE_RELAXED,
+               "the modes have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_NONE == (int)HIP_CAPTURE_IS_NONE,
+               "the states have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_ACTIVE == (int)HIP_CAPTURE_IS_ACTIVE,
+               "the states have HIP's numbers");
+_Static_assert((int)DRIVER_CAPTURE_INVALIDATED == (int)HIP_CAPTURE_IS_INVALIDATED,
+               "the states have HIP's numbers");
+_Static_assert(sizeof(driver_node) == sizeof(hip_graph_node),
+               "a list of nodes is passed on as it is");
 
 static struct launched_list launched = LAUNCHED_LIST;
 
-/* ---- Captures ---------------------------------------------------------------------------------------------------- */
+/* ---- Captures ---- */
 
 tarn_status hip_capture_begin(int device, driver_stream stream, enum driver_capture_mode mode)
 {
@@ -42,7 +49,8 @@ tarn_status hip_capture_end(int device, driver_stream stream, driver_graph *grap
     if (!code && !result)
         code = HIP_CAPTURE_INVALIDATED;
     if (!code) {
-        /* A graph of this address was destroyed behind our back: what ran it must not run for the new one. */
+        /* A graph of this address was destroyed behind our back: what ran it must not run for the
+         * new one. */
         hip_graph_exec stale = launched_forget(&launched, result);
         if (stale)
             (void)hip.call.hipGraphExecDestroy(stale);
@@ -102,7 +110,8 @@ tarn_status hip_capture_mode(enum driver_capture_mode *mode)
     return TARN_OK;
 }
 
-tarn_status hip_capture_depend(int device, driver_stream stream, const driver_node *nodes, size_t count)
+tarn_status hip_capture_depend(int device, driver_stream stream, const driver_node *nodes,
+                               size_t count)
 {
     struct hip_scope scope;
     tarn_status status = hip_enter(device, false, &scope);
@@ -110,12 +119,14 @@ tarn_status hip_capture_depend(int device, driver_stream stream, const driver_no
         return status;
     /* The vendor's prototype lacks a const; the list is only read. */
     hip_graph_node *list = (hip_graph_node *)(uintptr_t)nodes;
-    hip_result code = hip.call.hipStreamUpdateCaptureDependencies(stream, list, count, HIP_DEPENDENCIES_SET);
+    hip_result code =
+        hip.call.hipStreamUpdateCaptureDependencies(stream, list, count, HIP_DEPENDENCIES_SET);
     return hip_leave(&scope, code, "hipStreamUpdateCaptureDependencies with %zu nodes", count);
 }
 
 /* The runtime fails where the room does not suffice, so it is asked how much is needed first. */
-tarn_status hip_node_before(int device, driver_node node, driver_node *nodes, size_t room, size_t *count)
+tarn_status hip_node_before(int device, driver_node node, driver_node *nodes, size_t room,
+                            size_t *count)
 {
     struct hip_scope scope;
     if (!hip.call.hipGraphNodeGetDependencies)
@@ -133,7 +144,7 @@ tarn_status hip_node_before(int device, driver_node node, driver_node *nodes, si
     return status;
 }
 
-/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+/* ---- Graphs ---- */
 
 /* In relaxed mode: what runs a graph takes memory of the device. */
 static tarn_status instantiate(int device, hip_graph graph, hip_graph_exec *exec)
@@ -150,7 +161,8 @@ static tarn_status instantiate(int device, hip_graph graph, hip_graph_exec *exec
     if (*exec != made)
         (void)hip.call.hipGraphExecDestroy(made);
     (void)hip_leave_silently(&scope, HIP_OK);
-    return *exec ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph");
+    return *exec ? TARN_OK
+                 : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a graph");
 }
 
 tarn_status hip_graph_launch(int device, driver_graph graph, driver_stream stream)
@@ -186,19 +198,23 @@ tarn_status hip_graph_hold(int device, driver_graph graph, void (*end)(void *), 
     const struct hip_calls *call = &hip.call;
     struct hip_scope scope;
     hip_user_object object = NULL;
-    if (!call->hipUserObjectCreate || !call->hipUserObjectRelease || !call->hipGraphRetainUserObject)
-        return failed(TARN_ERROR_NOT_SUPPORTED,
-                      "the end of a graph: %s has no hipGraphRetainUserObject; HIP 5.3 and later have it",
-                      loader_path(&hip.library));
+    if (!call->hipUserObjectCreate || !call->hipUserObjectRelease ||
+        !call->hipGraphRetainUserObject)
+        return failed(
+            TARN_ERROR_NOT_SUPPORTED,
+            "the end of a graph: %s has no hipGraphRetainUserObject; HIP 5.3 and later have it",
+            loader_path(&hip.library));
     struct held *held = held_create(end, argument);
     if (!held)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to remember a callback for the end of a graph");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "no host memory to remember a callback for the end of a graph");
     tarn_status status = hip_enter(device, true, &scope);
     if (status) {
         held_cancel(held, false);
         return status;
     }
-    hip_result code = call->hipUserObjectCreate(&object, held, held_end, 1, HIP_USER_OBJECT_NOT_SYNCHRONIZED);
+    hip_result code =
+        call->hipUserObjectCreate(&object, held, held_end, 1, HIP_USER_OBJECT_NOT_SYNCHRONIZED);
     if (code) {
         held_cancel(held, false);
         return hip_leave(&scope, code, "hipUserObjectCreate");
@@ -208,7 +224,8 @@ tarn_status hip_graph_hold(int device, driver_graph graph, void (*end)(void *), 
         held_cancel(held, true);
         (void)call->hipUserObjectRelease(object, 1);
     } else {
-        /* What ran the graph so far does not hold the object: the next launch makes anew what does. */
+        /* What ran the graph so far does not hold the object: the next launch makes anew what
+         * does. */
         hip_graph_exec exec = launched_forget(&launched, graph);
         if (exec)
             (void)call->hipGraphExecDestroy(exec);
@@ -220,5 +237,6 @@ void hip_graphs_finish(void)
 {
     void *exec;
     while ((exec = launched_forget(&launched, NULL)))
-        (void)hip.call.hipGraphExecDestroy(exec); /* "deinitialised" is fine: the process is ending */
+        (void)hip.call.hipGraphExecDestroy(
+            exec); /* "deinitialised" is fine: the process is ending */
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds libamdhip64, its entry points and its devices. Owns `hip`, which the choice of the driver fills with
- * what one thread has found. Three major versions are in use side by side; where they differ, the number that the runtime gives decides. */
+/* Finds libamdhip64, its entry points and its devices. Owns `hip`, which the choice of the driver
+ * fills with what one thread has found. Three major versions are in use side by side; where they
+ * differ, the number that the runtime gives decides. */
 #include "driver/hip/hip.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Virtual memory is taken without being asked for from the first version on that has been tested on hardware: none yet. */
+/* Virtual memory is taken without being asked for from the first version on that has been tested on
+ * hardware: none yet. */
 #define FIRST_TESTED_VIRTUAL_MEMORY INT32_MAX
 
 struct hip hip;
@@ -27,9 +29,10 @@ const struct hip_unchecked hip_unchecked[] = {
     {NULL, NULL},
 };
 
-/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+/* ---- Codes ---- */
 
-/* Codes after which the device is dead for this process. 999 is not among them: HIP gives it for many a failure. */
+/* Codes after which the device is dead for this process. 999 is not among them: HIP gives it for
+ * many a failure. */
 static bool is_sticky(hip_result code)
 {
     switch (code) {
@@ -83,7 +86,8 @@ static void say(const struct hip_calls *call, char *text, size_t size, hip_resul
     if (name && meaning && strcmp(name, meaning) != 0) /* before 6.0 the text is the name */
         snprintf(text, size, "HIP error %u (%s: %s)", code, name, meaning);
     else
-        snprintf(text, size, "HIP error %u%s%s%s", code, name ? " (" : "", name ? name : "", name ? ")" : "");
+        snprintf(text, size, "HIP error %u%s%s%s", code, name ? " (" : "", name ? name : "",
+                 name ? ")" : "");
 }
 
 void hip_say(char *text, size_t size, hip_result code)
@@ -91,7 +95,7 @@ void hip_say(char *text, size_t size, hip_result code)
     say(&hip.call, text, size, code);
 }
 
-/* ---- Entry points ------------------------------------------------------------------------------------------------ */
+/* ---- Entry points ---- */
 
 static tarn_status find_all(struct hip *found, char *why, size_t size)
 {
@@ -108,8 +112,8 @@ static tarn_status find_all(struct hip *found, char *why, size_t size)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         void *address = loader_symbol(&found->library, calls[i].symbol);
         if (!address && calls[i].needed) {
-            loader_say(why, size, "%s has no %s of HIP %d.%d", loader_path(&found->library), calls[i].symbol,
-                       calls[i].since / 10, calls[i].since % 10);
+            loader_say(why, size, "%s has no %s of HIP %d.%d", loader_path(&found->library),
+                       calls[i].symbol, calls[i].since / 10, calls[i].since % 10);
             return TARN_ERROR_NO_DRIVER;
         }
         loader_store(calls[i].function, address);
@@ -117,9 +121,10 @@ static tarn_status find_all(struct hip *found, char *why, size_t size)
     return TARN_OK;
 }
 
-/* ---- Virtual memory ---------------------------------------------------------------------------------------------- */
+/* ---- Virtual memory ---- */
 
-/* Whether virtual memory may be used where the runtime has it: TARN_HIP_VMM, else by the version. */
+/* Whether virtual memory may be used where the runtime has it: TARN_HIP_VMM, else by the
+ * version. */
 static tarn_status read_wish(const struct hip *found, bool *wanted, char *why, size_t size)
 {
     const char *value = secure_getenv("TARN_HIP_VMM");
@@ -135,12 +140,14 @@ static tarn_status read_wish(const struct hip *found, bool *wanted, char *why, s
 
 static bool has_virtual_memory_calls(const struct hip_calls *call)
 {
-    return call->hipMemAddressReserve && call->hipMemAddressFree && call->hipMemCreate && call->hipMemRelease &&
-           call->hipMemMap && call->hipMemUnmap && call->hipMemSetAccess && call->hipMemGetAllocationGranularity;
+    return call->hipMemAddressReserve && call->hipMemAddressFree && call->hipMemCreate &&
+           call->hipMemRelease && call->hipMemMap && call->hipMemUnmap && call->hipMemSetAccess &&
+           call->hipMemGetAllocationGranularity;
 }
 
-/* The size of a piece, where the device has virtual memory; else 0. Not a word about it to a runtime before 6.1: it
- * exports the calls, and has no attribute that would say that they do not work. */
+/* The size of a piece, where the device has virtual memory; else 0. Not a word about it to a
+ * runtime before 6.1: it exports the calls, and has no attribute that would say that they do not
+ * work. */
 static size_t granule_of(const struct hip *found, int number)
 {
     const struct hip_calls *call = &found->call;
@@ -160,9 +167,10 @@ static size_t granule_of(const struct hip *found, int number)
     return granule;
 }
 
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
-static hip_result device_init(const struct hip *found, struct hip_device *device, int number, bool virtual_memory)
+static hip_result device_init(const struct hip *found, struct hip_device *device, int number,
+                              bool virtual_memory)
 {
     const struct hip_calls *call = &found->call;
     *device = (struct hip_device){0};
@@ -182,13 +190,15 @@ static hip_result device_init(const struct hip *found, struct hip_device *device
     return HIP_OK;
 }
 
-static tarn_status refuse(const struct hip *found, char *why, size_t size, const char *call, hip_result code)
+static tarn_status refuse(const struct hip *found, char *why, size_t size, const char *call,
+                          hip_result code)
 {
     char text[192];
     (void)found->call.hipGetLastError();
     say(&found->call, text, sizeof text, code);
     bool none = code == HIP_NO_DEVICE || code == HIP_INVALID_DEVICE;
-    loader_say(why, size, "%s%s: %s: %s", loader_path(&found->library), none ? " finds no device" : "", call, text);
+    loader_say(why, size, "%s%s: %s: %s", loader_path(&found->library),
+               none ? " finds no device" : "", call, text);
     return TARN_ERROR_NO_DRIVER;
 }
 
@@ -229,7 +239,8 @@ static tarn_status start(struct hip *found, char *why, size_t size)
 
 tarn_status hip_probe(struct hip *found, char *why, size_t size)
 {
-    static const char *const sonames[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", NULL};
+    static const char *const sonames[] = {"libamdhip64.so.7", "libamdhip64.so.6",
+                                          "libamdhip64.so.5", NULL};
     char reason[512] = "";
     *found = (struct hip){0};
     tarn_status status = loader_open(sonames, &found->library, reason, sizeof reason);
@@ -237,8 +248,9 @@ tarn_status hip_probe(struct hip *found, char *why, size_t size)
     if (status)
         loader_say(why, size, "%s", reason);
     else
-        loader_say(why, size, "%s, HIP %d.%d, %d device%s", loader_path(&found->library), HIP_MAJOR(found->version),
-                   found->version / 100000 % 100, found->devices, found->devices == 1 ? "" : "s");
+        loader_say(why, size, "%s, HIP %d.%d, %d device%s", loader_path(&found->library),
+                   HIP_MAJOR(found->version), found->version / 100000 % 100, found->devices,
+                   found->devices == 1 ? "" : "s");
     return status;
 }
 
@@ -251,7 +263,8 @@ bool driver_hip_serves(void *library, char *why, size_t size)
     loader_store(&get_device, loader_symbol(&theirs, "hipGetDevice"));
     if (!get_device || get_device == hip.call.hipGetDevice)
         return true;
-    loader_say(why, size, "it is linked against another libamdhip64 than %s, on which the driver runs",
+    loader_say(why, size,
+               "it is linked against another libamdhip64 than %s, on which the driver runs",
                loader_path(&hip.library));
     return false;
 }

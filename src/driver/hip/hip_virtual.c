@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* HIP's virtual memory as entries of the driver table. Keeps for each reserved range what is mapped where, for two
- * reasons: HIP follows an address or a size that it does not know into a NULL pointer (hipMemAddressFree, hipMemUnmap:
- * ROCm/clr, hipamd/src/hip_vm.cpp), so that it must never be given one; and its hipMemUnmap takes one mapping at a time,
- * where the driver table allows many in a row, and means all of them or none. Map and unmap wait for the legacy stream: they order
- * the device. */
+/* HIP's virtual memory as entries of the driver table. Keeps for each reserved range what is mapped
+ * where, for two reasons: HIP follows an address or a size that it does not know into a NULL
+ * pointer (hipMemAddressFree, hipMemUnmap: ROCm/clr, hipamd/src/hip_vm.cpp), so that it must never
+ * be given one; and its hipMemUnmap takes one mapping at a time, where the driver table allows many
+ * in a row, and means all of them or none. Map and unmap wait for the legacy stream: they order the
+ * device. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
@@ -34,7 +35,8 @@ struct range {
 
 static int by_address(const struct tree_node *a, const struct tree_node *b)
 {
-    uintptr_t left = TREE_ENTRY(a, struct range, node)->address, right = TREE_ENTRY(b, struct range, node)->address;
+    uintptr_t left = TREE_ENTRY(a, struct range, node)->address,
+              right = TREE_ENTRY(b, struct range, node)->address;
     return left < right ? -1 : left > right;
 }
 
@@ -49,12 +51,14 @@ static tarn_status enter_virtual(int device, const char *call, struct hip_scope 
     if (status || hip.device[device].virtual_memory)
         return status;
     (void)hip_leave_silently(scope, HIP_OK);
-    return failed(TARN_ERROR_NOT_SUPPORTED, "%s: virtual memory is not used on device %d; HIP %d.%d %s", call, device,
+    return failed(TARN_ERROR_NOT_SUPPORTED,
+                  "%s: virtual memory is not used on device %d; HIP %d.%d %s", call, device,
                   HIP_MAJOR(hip.version), hip.version / 100000 % 100,
-                  hip.version < HIP_FIRST_VIRTUAL_MEMORY ? "does not have it" : "may have it with TARN_HIP_VMM=1");
+                  hip.version < HIP_FIRST_VIRTUAL_MEMORY ? "does not have it"
+                                                         : "may have it with TARN_HIP_VMM=1");
 }
 
-/* ---- Ranges ------------------------------------------------------------------------------------------------------ */
+/* ---- Ranges ---- */
 
 static bool ends_after(const struct tree_node *node, uint64_t address)
 {
@@ -68,8 +72,8 @@ static struct range *range_around_locked(int device, uintptr_t address, size_t s
     struct tree_node *node = tree_find_first(&ranges, ends_after, address);
     struct range *range = node ? TREE_ENTRY(node, struct range, node) : NULL;
     if (!range || range->device != device || range->address > address || size == 0 ||
-        size > range->size - (address - range->address) || (address - range->address) % range->granule ||
-        size % range->granule)
+        size > range->size - (address - range->address) ||
+        (address - range->address) % range->granule || size % range->granule)
         return NULL;
     return range;
 }
@@ -149,7 +153,8 @@ tarn_status hip_reserve(int device, size_t size, size_t alignment, uintptr_t *ad
     struct range *range = range_create(device, size);
     if (!range) {
         (void)hip_leave_silently(&scope, HIP_OK);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "hipMemAddressReserve: no host memory to remember it");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "hipMemAddressReserve: no host memory to remember it");
     }
     hip_result code = hip.call.hipMemAddressReserve(&result, size, alignment, NULL, 0);
     if (!code && !result)
@@ -183,7 +188,8 @@ tarn_status hip_unreserve(int device, uintptr_t address, size_t size)
     mutex_unlock(&ranges_lock);
     if (!range)
         return hip_leave(&scope, HIP_INVALID_VALUE,
-                         "hipMemAddressFree of %zu bytes at %#" PRIxPTR ", which is not an empty range of this device",
+                         "hipMemAddressFree of %zu bytes at %#" PRIxPTR
+                         ", which is not an empty range of this device",
                          size, address);
     hip_result code = hip.call.hipMemAddressFree((void *)address, size);
     if (code) {
@@ -196,7 +202,7 @@ tarn_status hip_unreserve(int device, uintptr_t address, size_t size)
     return hip_leave(&scope, code, "hipMemAddressFree of %zu bytes at %#" PRIxPTR, size, address);
 }
 
-/* ---- Pieces ------------------------------------------------------------------------------------------------------ */
+/* ---- Pieces ---- */
 
 _Static_assert(sizeof(hip_piece) <= sizeof(driver_piece), "a piece holds HIP's pointer");
 
@@ -228,7 +234,8 @@ tarn_status hip_create(int device, size_t size, unsigned flags, driver_piece *pi
     if (status)
         return status;
     if (!result)
-        return failed(TARN_ERROR_DRIVER, "hipMemCreate of %zu bytes on device %d succeeded and gave nothing", size,
+        return failed(TARN_ERROR_DRIVER,
+                      "hipMemCreate of %zu bytes on device %d succeeded and gave nothing", size,
                       device);
     *piece = (driver_piece)(uintptr_t)result;
     return TARN_OK;
@@ -244,7 +251,7 @@ tarn_status hip_release(int device, driver_piece piece)
     return hip_leave(&scope, hip.call.hipMemRelease(theirs(piece)), "hipMemRelease");
 }
 
-/* ---- Pieces between processes ------------------------------------------------------------------------------------ */
+/* ---- Pieces between processes ---- */
 
 bool hip_shares(void)
 {
@@ -257,7 +264,8 @@ static tarn_status enter_sharing(int device, const char *call, struct hip_scope 
     if (status || hip_shares())
         return status;
     (void)hip_leave_silently(scope, HIP_OK);
-    return failed(TARN_ERROR_NOT_SUPPORTED, "%s: this runtime cannot share memory by a file descriptor", call);
+    return failed(TARN_ERROR_NOT_SUPPORTED,
+                  "%s: this runtime cannot share memory by a file descriptor", call);
 }
 
 tarn_status hip_export(int device, driver_piece piece, int *file)
@@ -268,13 +276,15 @@ tarn_status hip_export(int device, driver_piece piece, int *file)
     tarn_status status = enter_sharing(device, "hipMemExportToShareableHandle", &scope);
     if (status)
         return status;
-    hip_result code = piece ? hip.call.hipMemExportToShareableHandle(&result, theirs(piece), HIP_HANDLE_POSIX_FD, 0)
+    hip_result code = piece ? hip.call.hipMemExportToShareableHandle(&result, theirs(piece),
+                                                                     HIP_HANDLE_POSIX_FD, 0)
                             : HIP_INVALID_VALUE;
     status = hip_leave(&scope, code, "hipMemExportToShareableHandle");
     if (status)
         return status;
     if (result < 0)
-        return failed(TARN_ERROR_DRIVER, "hipMemExportToShareableHandle on device %d succeeded and gave nothing",
+        return failed(TARN_ERROR_DRIVER,
+                      "hipMemExportToShareableHandle on device %d succeeded and gave nothing",
                       device);
     *file = result;
     return TARN_OK;
@@ -289,19 +299,20 @@ tarn_status hip_import(int device, int file, size_t size, driver_piece *piece)
     tarn_status status = enter_sharing(device, "hipMemImportFromShareableHandle", &scope);
     if (status)
         return status;
-    hip_result code =
-        hip.call.hipMemImportFromShareableHandle(&result, hip_import_handle(hip.version, &file), HIP_HANDLE_POSIX_FD);
+    hip_result code = hip.call.hipMemImportFromShareableHandle(
+        &result, hip_import_handle(hip.version, &file), HIP_HANDLE_POSIX_FD);
     status = hip_leave(&scope, code, "hipMemImportFromShareableHandle of %zu bytes", size);
     if (status)
         return status;
     if (!result)
-        return failed(TARN_ERROR_DRIVER, "hipMemImportFromShareableHandle on device %d succeeded and gave nothing",
+        return failed(TARN_ERROR_DRIVER,
+                      "hipMemImportFromShareableHandle on device %d succeeded and gave nothing",
                       device);
     *piece = (driver_piece)(uintptr_t)result;
     return TARN_OK;
 }
 
-/* ---- Mapping ----------------------------------------------------------------------------------------------------- */
+/* ---- Mapping ---- */
 
 static void forget(int device, uintptr_t address, size_t size)
 {
@@ -328,7 +339,8 @@ tarn_status hip_map(int device, uintptr_t address, size_t size, driver_piece pie
     mutex_unlock(&ranges_lock);
     if (!fits)
         return hip_leave(&scope, HIP_INVALID_VALUE,
-                         "hipMemMap of %zu bytes at %#" PRIxPTR ", which is not empty address space of this device",
+                         "hipMemMap of %zu bytes at %#" PRIxPTR
+                         ", which is not empty address space of this device",
                          size, address);
     hip_result code = hip.call.hipMemMap((void *)address, size, 0, theirs(piece), 0);
     if (code)
@@ -354,8 +366,9 @@ static hip_result give_access(uintptr_t address, size_t size, uint64_t devices)
     size_t count = 0;
     for (int device = 0; device < TARN_MAX_DEVICES; device++)
         if (devices >> device & 1)
-            access[count++] = (struct hip_access){.location = {.type = HIP_LOCATION_DEVICE, .id = device},
-                                                  .flags = HIP_ACCESS_READ_WRITE};
+            access[count++] =
+                (struct hip_access){.location = {.type = HIP_LOCATION_DEVICE, .id = device},
+                                    .flags = HIP_ACCESS_READ_WRITE};
     return hip.call.hipMemSetAccess((void *)address, size, access, count);
 }
 
@@ -376,7 +389,8 @@ static hip_result map_again(int device, uintptr_t start, uintptr_t end)
     return first_failure;
 }
 
-/* What is unmapped in part, and cannot be put back, would be taken for memory: then nothing of the device can be used. */
+/* What is unmapped in part, and cannot be put back, would be taken for memory: then nothing of the
+ * device can be used. */
 tarn_status hip_unmap(int device, uintptr_t address, size_t size)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -388,8 +402,9 @@ tarn_status hip_unmap(int device, uintptr_t address, size_t size)
     hip_result code = HIP_OK;
     if (end <= address || !first_of_row(device, address, end).size)
         return hip_leave(&scope, HIP_INVALID_VALUE,
-                         "hipMemUnmap of %zu bytes at %#" PRIxPTR ", which are not whole mappings of this device", size,
-                         address);
+                         "hipMemUnmap of %zu bytes at %#" PRIxPTR
+                         ", which are not whole mappings of this device",
+                         size, address);
     while (at < end) {
         size_t mapped = first_of_row(device, at, end).size;
         code = hip.call.hipMemUnmap((void *)at, mapped);
@@ -419,7 +434,8 @@ static void note_access(int device, uintptr_t address, size_t size, uint64_t dev
     mutex_unlock(&ranges_lock);
 }
 
-tarn_status hip_set_access(int device, uintptr_t address, size_t size, const int *devices, int count)
+tarn_status hip_set_access(int device, uintptr_t address, size_t size, const int *devices,
+                           int count)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     uint64_t bits = 0;
@@ -436,12 +452,14 @@ tarn_status hip_set_access(int device, uintptr_t address, size_t size, const int
         return status;
     if (!first_of_row(device, address, address + size).size)
         return hip_leave(&scope, HIP_INVALID_VALUE,
-                         "hipMemSetAccess on %zu bytes at %#" PRIxPTR ", which are not whole mappings of this device",
+                         "hipMemSetAccess on %zu bytes at %#" PRIxPTR
+                         ", which are not whole mappings of this device",
                          size, address);
     hip_result code = give_access(address, size, bits);
     if (!code)
         note_access(device, address, size, bits);
-    return hip_leave(&scope, code, "hipMemSetAccess for %d devices on %zu bytes at %#" PRIxPTR, count, size, address);
+    return hip_leave(&scope, code, "hipMemSetAccess for %d devices on %zu bytes at %#" PRIxPTR,
+                     count, size, address);
 }
 
 void hip_virtual_finish(void)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The host device's configuration, its devices, the way into a call, and the failures that tests ask for. Owns `host`,
- * whose configuration changes only under `configuration.lock` while no device is started. */
+/* The host device's configuration, its devices, the way into a call, and the failures that tests
+ * ask for. Owns `host`, whose configuration changes only under `configuration.lock` while no device
+ * is started. */
 #include "driver/host/host.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -19,9 +20,12 @@
 
 #define DEFAULT_MEMORY ((size_t)16 << 30)
 #define DEFAULT_MAP_COUNT 65530 /* Linux's own, where vm.max_map_count cannot be read */
-#define MAPS_RESERVE 4096       /* mappings left to the rest of the process, and to giving memory back */
+#define MAPS_RESERVE \
+    4096 /* mappings left to the rest of the process, and to giving memory
+            back */
 
-_Static_assert((int)DRIVER_CALLS <= TARN_HOST_MAX_KINDS, "the ledger has a counter for each kind of call");
+_Static_assert((int)DRIVER_CALLS <= TARN_HOST_MAX_KINDS,
+               "the ledger has a counter for each kind of call");
 
 struct host host;
 
@@ -45,15 +49,17 @@ static struct {
     } random;
 } injection = {.lock = MUTEX_INITIALIZER(LOCK_HOST_INJECTION)};
 
-/* ---- Configuration ----------------------------------------------------------------------------------------------- */
+/* ---- Configuration ---- */
 
-/* A number above 0 with an optional K, M, G or T where `units`. False where it is malformed or does not fit. */
+/* A number above 0 with an optional K, M, G or T where `units`. False where it is malformed or does
+ * not fit. */
 static bool parse_number(const char *text, bool units, size_t *number)
 {
     size_t value = 0;
     const char *at = text;
     for (; *at >= '0' && *at <= '9'; at++)
-        if (__builtin_mul_overflow(value, 10u, &value) || __builtin_add_overflow(value, (size_t)(*at - '0'), &value))
+        if (__builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (size_t)(*at - '0'), &value))
             return false;
     if (at == text || value == 0)
         return false;
@@ -117,9 +123,9 @@ static tarn_status choose_memory(size_t *memory)
     *memory = DEFAULT_MEMORY;
     tarn_status status = read_variable("TARN_HOST_MEMORY", true, memory);
     if (!status && (*memory % HOST_GRANULE || *memory > SIZE_MAX / 4))
-        status =
-            failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_MEMORY=%s is not a multiple of 2 MiB that a device can have",
-                   secure_getenv("TARN_HOST_MEMORY"));
+        status = failed(TARN_ERROR_CONFIGURATION,
+                        "TARN_HOST_MEMORY=%s is not a multiple of 2 MiB that a device can have",
+                        secure_getenv("TARN_HOST_MEMORY"));
     return status;
 }
 
@@ -226,25 +232,30 @@ tarn_status tarn_host_configuration_set(const tarn_host_configuration *given)
     if (is_forked())
         return process_refuse();
     if (config->devices < 0 || config->devices > TARN_MAX_DEVICES)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_configuration_set: %d devices; 1 to %d are possible",
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "tarn_host_configuration_set: %d devices; 1 to %d are possible",
                       config->devices, TARN_MAX_DEVICES);
     if (config->memory % HOST_GRANULE || config->memory > SIZE_MAX / 4)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "tarn_host_configuration_set: %zu bytes per device are not a multiple of 2 MiB", config->memory);
+        return failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "tarn_host_configuration_set: %zu bytes per device are not a multiple of 2 MiB",
+            config->memory);
 
     mutex_lock(&configuration.lock);
     if (atomic_load(&host.devices))
-        status = failed(TARN_ERROR_BUSY, "tarn_host_configuration_set: the host device is in use already");
+        status = failed(TARN_ERROR_BUSY,
+                        "tarn_host_configuration_set: the host device is in use already");
     else if (driver_reason()[0]) /* a wish could have no effect any more */
-        status =
-            failed(TARN_ERROR_BUSY, "tarn_host_configuration_set: the driver was chosen already (%s)", driver_reason());
+        status = failed(TARN_ERROR_BUSY,
+                        "tarn_host_configuration_set: the driver was chosen already (%s)",
+                        driver_reason());
     else
         configuration.wanted = *config;
     mutex_unlock(&configuration.lock);
     return status;
 }
 
-/* ---- The way into a call ----------------------------------------------------------------------------------------- */
+/* ---- The way into a call ---- */
 
 tarn_status host_no_device(enum driver_call call, int device)
 {
@@ -288,16 +299,18 @@ tarn_status host_inject(enum driver_call call)
         return TARN_OK;
     if (status == TARN_ERROR_NOT_READY)
         return status;
-    return failed(status, "host %s: injected failure of call %" PRIu64 " of kind %s", driver_call_name((int)call),
-                  number, kind);
+    return failed(status, "host %s: injected failure of call %" PRIu64 " of kind %s",
+                  driver_call_name((int)call), number, kind);
 }
 
 tarn_status tarn_host_fail_set(int kind, uint64_t nth, bool forever, tarn_status status)
 {
     if (kind < -1 || kind >= DRIVER_CALLS)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_fail_set: there is no kind %d of driver call", kind);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "tarn_host_fail_set: there is no kind %d of driver call", kind);
     if (nth && status == TARN_OK)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_fail_set: a call cannot fail with TARN_OK");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "tarn_host_fail_set: a call cannot fail with TARN_OK");
     if (is_forked())
         return process_refuse();
     mutex_lock(&injection.lock);
@@ -349,7 +362,8 @@ tarn_status host_use(int device, struct host_device **found)
         return status;
     if (driver->device_count !=
         driver_host.device_count) /* a simulated library has a table of its own of the same calls */
-        return failed(TARN_ERROR_NOT_SUPPORTED, "the driver is %s, not the host device", driver->name);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "the driver is %s, not the host device",
+                      driver->name);
     if (device < 0 || device >= atomic_load(&host.devices))
         return failed(TARN_ERROR_INVALID_DEVICE, "there is no device %d, only %d in all", device,
                       atomic_load(&host.devices));
@@ -357,8 +371,8 @@ tarn_status host_use(int device, struct host_device **found)
     return TARN_OK;
 }
 
-/* `unsettled` stays true until all is done, so that whoever finds it true waits here for it: what a call has caused has
- * happened when the call returns, whichever thread does it. */
+/* `unsettled` stays true until all is done, so that whoever finds it true waits here for it: what a
+ * call has caused has happened when the call returns, whichever thread does it. */
 void host_settle_now(void)
 {
     static mutex settle_lock = MUTEX_INITIALIZER(LOCK_HOST_SETTLE);
@@ -369,14 +383,15 @@ void host_settle_now(void)
         host_check_deliver();
         host_graphs_settle();
         host_streams_lock();
-        if (!atomic_load(&host.sweeps) && host_check_delivered_locked() && host_graphs_settled_locked())
+        if (!atomic_load(&host.sweeps) && host_check_delivered_locked() &&
+            host_graphs_settled_locked())
             atomic_store(&host.unsettled, false);
         host_streams_unlock();
     }
     mutex_unlock(&settle_lock);
 }
 
-/* ---- Calls about devices ----------------------------------------------------------------------------------------- */
+/* ---- Calls about devices ---- */
 
 static _Thread_local int current_device;
 
@@ -403,7 +418,8 @@ tarn_status host_device_properties(int number, struct driver_properties *propert
         .memory = device->memory,
         .granule = HOST_GRANULE,
         .recommended =
-            2 * HOST_GRANULE, /* another than the granule, so that who takes the one for the other is found out */
+            2 * HOST_GRANULE, /* another than the granule, so that who takes the one for the other
+                                 is found out */
         .address_limit = host_addresses(device),
         .least_priority = 0,
         .greatest_priority = 1 - HOST_PRIORITIES,
@@ -459,7 +475,7 @@ tarn_status host_context_set(driver_context context)
     return TARN_OK;
 }
 
-/* ---- The ledger -------------------------------------------------------------------------------------------------- */
+/* ---- The ledger ---- */
 
 const char *tarn_host_call_name(int kind)
 {

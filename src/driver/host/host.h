@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the files of the host device share. host.c owns configuration, devices and the way into a call; host_address.c
- * address space and plain allocations; host_memory.c pieces and mappings; host_pinned.c pinned memory of the host; host_stream.c queues,
- * events and the clock of queued work; host_worker.c the threads that run real work; host_clock.c the cost tables; host_check.c owners,
- * uses and reports.
+/* What the files of the host device share. host.c owns configuration, devices and the way into a
+ * call; host_address.c address space and plain allocations; host_memory.c pieces and mappings;
+ * host_pinned.c pinned memory of the host; host_stream.c queues, events and the clock of queued
+ * work; host_worker.c the threads that run real work; host_clock.c the cost tables; host_check.c
+ * owners, uses and reports.
  *
- * Locks, in the order in which they are taken: memory, streams, then the leaves (an object pool's, the injection's).
- * The locks of settling and of delivering reports are taken with none of these held; so a report is delivered with those
- * two only, and real work runs without any. */
+ * Locks, in the order in which they are taken: memory, streams, then the leaves (an object pool's,
+ * the injection's). The locks of settling and of delivering reports are taken with none of these
+ * held; so a report is delivered with those two only, and real work runs without any. */
 #ifndef TARN_DRIVER_HOST_H
 #define TARN_DRIVER_HOST_H
 
@@ -23,7 +24,7 @@
 #define HOST_PRIORITIES 4              /* 0 to -3 */
 #define HOST_TABLES 3                  /* cost tables A, B and C */
 
-/* ---- Streams ----------------------------------------------------------------------------------------------------- */
+/* ---- Streams ---- */
 
 /* Bytes that one queued operation uses, and who owned them when it was queued. */
 struct host_use {
@@ -79,19 +80,22 @@ enum host_stream_state {
     HOST_STREAM_RUNS   /* a worker runs its head */
 };
 
-/* A queue. Never unmapped, and positions go on when it serves as another stream later: so "position <= done" answers
- * for an event whatever became of its stream. Streams lock. */
+/* A queue. Never unmapped, and positions go on when it serves as another stream later: so "position
+ * <= done" answers for an event whatever became of its stream. Streams lock. */
 struct host_stream {
-    struct host_stream *link; /* in the one list that its state names, or in a list of streams to go on with */
+    struct host_stream *link; /* in the one list that its state names, or in a list of streams to go
+                                 on with */
     bool live;                /* between create and destroy */
     bool blocking;            /* synchronises with the legacy stream */
     int priority;
     uint64_t number; /* of all streams that were ever made; 0: the legacy one */
     enum host_stream_state state;
     struct host_device *device;
-    uint64_t last, done;           /* positions: of the last operation queued, of the last one finished */
+    uint64_t last, done;           /* positions: of the last operation queued, of the last one
+                                      finished */
     uint64_t joined;               /* the legacy stream waits for this one up to this position */
-    uint64_t joins;                /* this one waits for the legacy stream up to this position of that */
+    uint64_t joins;                /* this one waits for the legacy stream up to this position of
+                                      that */
     struct host_op *head, *tail;   /* not finished */
     struct host_stream *waiters;   /* streams whose head waits for this one */
     struct host_stream *next_live; /* the device's list: live, or destroyed with work left */
@@ -102,7 +106,7 @@ struct host_stream {
     struct host_nodes nodes;           /* its last ones there, with room for one at least */
 };
 
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+/* ---- Devices ---- */
 
 struct host_device {
     int number;
@@ -113,8 +117,10 @@ struct host_device {
     uint64_t pieces, mappings, plain;                    /* counts */
     uint64_t reserved_addresses;                         /* bytes */
     uint64_t pinned, pinned_bytes, pinned_peak;          /* a count, bytes */
-    int file;                                            /* the memfd behind ordinary pieces; -1 before the first one */
-    uint64_t file_next, file_end;                        /* bytes: the next piece's offset, the file's length */
+    /* The memfd behind ordinary pieces; -1 before the first one */
+    int file;
+    /* Bytes: the next piece's offset, the file's length */
+    uint64_t file_next, file_end;
 
     /* Streams lock. */
     struct host_stream legacy;
@@ -126,13 +132,15 @@ struct host_device {
     atomic_uint_fast64_t calls[DRIVER_CALLS];
 };
 
-/* A device has addresses for this many times its memory. Each copy of tarn in a process reserves a range of its own. The simulated libraries
- * raise the factor before host_start(), because vendors' devices have many more addresses. */
+/* A device has addresses for this many times its memory. Each copy of tarn in a process reserves a
+ * range of its own. The simulated libraries raise the factor before host_start(), because vendors'
+ * devices have many more addresses. */
 extern size_t host_address_factor;
 
 static inline size_t host_addresses(const struct host_device *device)
 {
-    return device->memory > SIZE_MAX / host_address_factor ? SIZE_MAX : device->memory * host_address_factor;
+    return device->memory > SIZE_MAX / host_address_factor ? SIZE_MAX
+                                                           : device->memory * host_address_factor;
 }
 
 struct host {
@@ -142,35 +150,42 @@ struct host {
     struct host_device device[TARN_MAX_DEVICES];
     atomic_bool injecting; /* a test asked for a failure */
     atomic_bool
-        unsettled; /* reports to deliver, unmaps and frees to finish, ends of graphs to tell: host_settle(). Set under the streams lock */
+        unsettled;      /* reports to deliver, unmaps and frees to finish, ends of graphs to tell:
+                           host_settle(). Set under the streams lock */
     atomic_bool sweeps; /* ... unmaps or frees among them */
     atomic_bool checking;
     atomic_uint captures; /* open and not invalidated: where there are none no call is barred */
     atomic_uint leaving;  /* mappings whose unmap waits for work to end */
-    atomic_uint freed;    /* plain allocations whose free waits for its stream; changes from 0 under the streams lock */
+    atomic_uint freed;    /* plain allocations whose free waits for its stream; changes from 0 under
+                             the streams lock */
     atomic_uint
-        graphs_leaving; /* graphs that are destroyed and whose end waits for work to end, once for each who holds one */
+        graphs_leaving; /* graphs that are destroyed and whose end waits for work to end, once for
+                           each who holds one */
 };
 
 extern struct host host;
 
-/* ---- The way into a call ----------------------------------------------------------------------------------------- */
+/* ---- The way into a call ---- */
 
-/* Starts the host device; TARN_ERROR_CONFIGURATION, or what the system refused. Called once by driver_init(). */
+/* Starts the host device; TARN_ERROR_CONFIGURATION, or what the system refused. Called once by
+ * driver_init(). */
 tarn_status host_start(void);
 
 tarn_status host_no_device(enum driver_call call, int device) __attribute__((cold));
 tarn_status host_inject(enum driver_call call) __attribute__((cold));
 
-/* For tests: how many calls tarn_host_fail_set() has looked at since it was set, until it had failed what it was to fail. */
+/* For tests: how many calls tarn_host_fail_set() has looked at since it was set, until it had
+ * failed what it was to fail. */
 uint64_t host_fail_calls(void);
 
-/* For tests: from now on one of `one_in` calls of a kind gives `status`, at random, before it has any effect, beside what tarn_host_fail_set()
- * asks for; 0 ends that. TARN_ERROR_NOT_READY of "event_query" makes a device that is late to say what has ended. */
+/* For tests: from now on one of `one_in` calls of a kind gives `status`, at random, before it has
+ * any effect, beside what tarn_host_fail_set() asks for; 0 ends that. TARN_ERROR_NOT_READY of
+ * "event_query" makes a device that is late to say what has ended. */
 void host_fail_randomly(int kind, uint64_t seed, unsigned one_in, tarn_status status);
 
-/* The first line of each entry of the table: finds the device, counts the call, and fails it where a test asked for
- * that. Calls without a device are counted on device 0. A call that fails is counted and charged nothing. */
+/* The first line of each entry of the table: finds the device, counts the call, and fails it where
+ * a test asked for that. Calls without a device are counted on device 0. A call that fails is
+ * counted and charged nothing. */
 static inline tarn_status host_enter(enum driver_call call, int device, struct host_device **found)
 {
     *found = NULL;
@@ -180,14 +195,17 @@ static inline tarn_status host_enter(enum driver_call call, int device, struct h
     }
     *found = &host.device[device];
     atomic_fetch_add_explicit(&(*found)->calls[call], 1, memory_order_relaxed);
-    return atomic_load_explicit(&host.injecting, memory_order_relaxed) ? host_inject(call) : TARN_OK;
+    return atomic_load_explicit(&host.injecting, memory_order_relaxed) ? host_inject(call)
+                                                                       : TARN_OK;
 }
 
-/* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that invalidates the capture. */
+/* Refuses a potentially unsafe call where an open capture bars the calling thread from it; that
+ * invalidates the capture. */
 tarn_status host_refuse_unsafe(enum driver_call call) __attribute__((cold));
 
 /* The same for a call that is potentially unsafe while a stream captures (host_capture.c). */
-static inline tarn_status host_enter_unsafe(enum driver_call call, int device, struct host_device **found)
+static inline tarn_status host_enter_unsafe(enum driver_call call, int device,
+                                            struct host_device **found)
 {
     tarn_status status = host_enter(call, device, found);
     if (status || !atomic_load_explicit(&host.captures, memory_order_relaxed))
@@ -198,11 +216,12 @@ static inline tarn_status host_enter_unsafe(enum driver_call call, int device, s
 /* Whether tarn_host_configuration_set() asked for the host device. */
 bool host_configured(void);
 
-/* The first line of tarn_host_*: makes sure that the host device is the driver, and finds the device. */
+/* The first line of tarn_host_*: makes sure that the host device is the driver, and finds the
+ * device. */
 tarn_status host_use(int device, struct host_device **found);
 
-/* Delivers reports, finishes unmaps and tells ends of graphs that waited for work, or waits while others do. Called without locks
- * at the end of whatever may finish work. */
+/* Delivers reports, finishes unmaps and tells ends of graphs that waited for work, or waits while
+ * others do. Called without locks at the end of whatever may finish work. */
 void host_settle_now(void) __attribute__((cold));
 static inline void host_settle(void)
 {
@@ -210,7 +229,7 @@ static inline void host_settle(void)
         host_settle_now();
 }
 
-/* ---- host_clock.c ------------------------------------------------------------------------------------------------ */
+/* ---- host_clock.c ---- */
 
 struct host_cost {
     uint32_t call_ns;  /* each call */
@@ -218,10 +237,12 @@ struct host_cost {
     uint32_t piece_ns; /* each piece that the call touches */
 };
 
-/* C is empty, and charges nothing, until TARN_HOST_COSTS fills it. Written before the device starts, and not after. */
+/* C is empty, and charges nothing, until TARN_HOST_COSTS fills it. Written before the device
+ * starts, and not after. */
 extern struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS];
 
-/* Reads TARN_HOST_COSTS, once per process. TARN_ERROR_CONFIGURATION, with the number of the line. */
+/* Reads TARN_HOST_COSTS, once per process. TARN_ERROR_CONFIGURATION, with the number of the
+ * line. */
 tarn_status host_costs_start(void);
 
 static inline uint64_t host_cost(int table, enum driver_call call, size_t bytes, uint64_t pieces)
@@ -234,7 +255,8 @@ static inline uint64_t host_cost(int table, enum driver_call call, size_t bytes,
 }
 
 /* Charges one call that succeeded to the device's driver time, by every table. */
-static inline void host_charge(struct host_device *device, enum driver_call call, size_t bytes, uint64_t pieces)
+static inline void host_charge(struct host_device *device, enum driver_call call, size_t bytes,
+                               uint64_t pieces)
 {
     for (int table = 0; table < HOST_TABLES; table++) {
         uint64_t ns = host_cost(table, call, bytes, pieces);
@@ -245,29 +267,32 @@ static inline void host_charge(struct host_device *device, enum driver_call call
 
 void host_charge_wait(struct host_device *device, uint64_t ns);
 
-/* ---- host_memory.c and host_address.c ---------------------------------------------------------------------------- */
+/* ---- host_memory.c and host_address.c ---- */
 
 void host_memory_finish(void);
 void host_memory_ledger(const struct host_device *device, tarn_host_ledger *ledger);
 void host_memory_ledger_reset(struct host_device *device);
 /* Finishes the unmaps whose last use has ended. */
 void host_memory_sweep(void);
-/* Fails where a part of the range is ours and cannot be accessed, by the device, or where that is NULL by the one whose
- * memory it is; memory that is not ours is the caller's affair. */
-tarn_status host_memory_accessible(const char *what, const struct host_device *device, uintptr_t address, size_t size);
-/* Moves bytes as memmove() does, except that granules of pieces which nobody has touched yet stay untouched. Takes the lock of memory. */
+/* Fails where a part of the range is ours and cannot be accessed, by the device, or where that is
+ * NULL by the one whose memory it is; memory that is not ours is the caller's affair. */
+tarn_status host_memory_accessible(const char *what, const struct host_device *device,
+                                   uintptr_t address, size_t size);
+/* Moves bytes as memmove() does, except that granules of pieces which nobody has touched yet stay
+ * untouched. Takes the lock of memory. */
 void host_move_bytes(uintptr_t to, uintptr_t from, size_t size);
 
-/* ---- host_peer.c ------------------------------------------------------------------------------------------------- */
+/* ---- host_peer.c ---- */
 
 /* TARN_HOST_PEERS. */
 tarn_status host_peers_start(void);
 /* Whether `device` reaches plain allocations of `peer`. */
 bool host_peer_enabled(int device, int peer);
 /* A bit for each of `devices`, which must exist and be able to reach memory of `owner`. */
-tarn_status host_peers_check(const char *call, int owner, const int *devices, int count, uint64_t *bits);
+tarn_status host_peers_check(const char *call, int owner, const int *devices, int count,
+                             uint64_t *bits);
 
-/* ---- host_stream.c ----------------------------------------------------------------------------------------------- */
+/* ---- host_stream.c ---- */
 
 void host_streams_lock(void);
 void host_streams_unlock(void);
@@ -278,28 +303,30 @@ tarn_status host_streams_start(void);
 void host_streams_drain(void);
 void host_streams_finish(void);
 void host_streams_ledger(struct host_device *device, tarn_host_ledger *ledger);
-/* Waits until everything queued on the device before this call has ended. Gives the ns by which the clock jumped. */
+/* Waits until everything queued on the device before this call has ended. Gives the ns by which the
+ * clock jumped. */
 uint64_t host_device_wait(struct host_device *device);
 /* The head of `stream`, which a worker ran, has ended: goes on with what depends on it. */
 void host_stream_ended_locked(struct host_stream *stream);
 
-/* ---- host_worker.c ----------------------------------------------------------------------------------------------- */
+/* ---- host_worker.c ---- */
 
 /* Makes sure that there is a worker at all, so that real work can be promised. */
 tarn_status host_workers_ensure_locked(void);
 /* Hands a stream whose head is real work to the workers. */
 void host_workers_push_locked(struct host_stream *stream);
-/* Returns when no real work can run before the clock moves or more is queued. For tests, which are repeatable so. */
+/* Returns when no real work can run before the clock moves or more is queued. For tests, which are
+ * repeatable so. */
 void host_workers_settle(void);
 /* Joins all workers; the queues are empty. */
 void host_workers_finish(void);
 
-/* ---- host_capture.c ---------------------------------------------------------------------------------------------- */
+/* ---- host_capture.c ---- */
 
 /* Sets the calling thread's mode and gives the one before. */
 enum driver_capture_mode host_mode_exchange(enum driver_capture_mode mode);
 
-/* ---- host_graph.c ------------------------------------------------------------------------------------------------ */
+/* ---- host_graph.c ---- */
 
 /* Those that exist, what open captures record among them. */
 uint64_t host_graph_count(void);
@@ -307,25 +334,30 @@ uint64_t host_graph_count(void);
 void host_graphs_settle(void);
 bool host_graphs_settled_locked(void);
 
-/* ---- host_table.c ------------------------------------------------------------------------------------------------ */
+/* ---- host_table.c ---- */
 
-/* What another driver on top of the host device calls, in a vendor's stead, are the host_* entries below. tarn's own table
- * is made of them, but relaxes the calling thread for those that an open capture might bar. */
+/* What another driver on top of the host device calls, in a vendor's stead, are the host_* entries
+ * below. tarn's own table is made of them, but relaxes the calling thread for those that an open
+ * capture might bar. */
 bool host_checking(void);
 tarn_status host_check(void (*found)(const struct driver_conflict *conflict));
 void host_finish(void);
 void host_identity(int device, struct driver_identity *identity);
 
-/* ---- host_check.c ------------------------------------------------------------------------------------------------ */
+/* ---- host_check.c ---- */
 
 /* Adds what an operation that is about to be queued uses. TARN_ERROR_OUT_OF_HOST_MEMORY. */
 tarn_status host_uses_add_locked(struct host_uses *uses, uintptr_t address, size_t size);
-bool host_uses_copy_locked(struct host_uses *uses, const struct host_uses *from); /* into an empty one */
+/* Into an empty one */
+bool host_uses_copy_locked(struct host_uses *uses, const struct host_uses *from);
 void host_uses_finish(struct host_uses *uses);
-/* Reports the operations that `op`, at the head of `stream` and about to start, must not run beside. */
+/* Reports the operations that `op`, at the head of `stream` and about to start, must not run
+ * beside. */
 void host_check_start_locked(struct host_stream *stream, const struct host_op *op);
-/* Whether queued work uses the range; `call`, where not NULL, is what to say in a report. Takes the streams lock. */
-bool host_check_in_use(const char *call, struct host_device *device, uintptr_t address, size_t size);
+/* Whether queued work uses the range; `call`, where not NULL, is what to say in a report. Takes the
+ * streams lock. */
+bool host_check_in_use(const char *call, struct host_device *device, uintptr_t address,
+                       size_t size);
 void host_check_deliver(void);
 /* Whether nothing is left to deliver. */
 bool host_check_delivered_locked(void);

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Address space of the host device: reserved ranges, plain allocations, the budget of mappings, and what lies behind an
- * address.
+/* Address space of the host device: reserved ranges, plain allocations, the budget of mappings, and
+ * what lies behind an address.
  *
- * A reserved range is PROT_NONE address space with one index entry a granule, so that an address leads to its mapping
- * in two steps. A plain allocation is anonymous memory of whole granules, hidden from fork children.
+ * A reserved range is PROT_NONE address space with one index entry a granule, so that an address
+ * leads to its mapping in two steps. A plain allocation is anonymous memory of whole granules,
+ * hidden from fork children.
  *
- * Budget: `vmas` is an upper bound of what the kernel counts for us. In a range each mapping and each hole between is
- * one (that neighbours may merge is not counted on), a plain allocation is one. So taking a mapping away never needs
- * more than is counted, and what gives memory back never fails for the budget. Nor does it fail at the kernel's own
- * limit: a spare mapping is given up there.
+ * Budget: `vmas` is an upper bound of what the kernel counts for us. In a range each mapping and
+ * each hole between is one (that neighbours may merge is not counted on), a plain allocation is
+ * one. So taking a mapping away never needs more than is counted, and what gives memory back never
+ * fails for the budget. Nor does it fail at the kernel's own limit: a spare mapping is given up
+ * there.
  *
  * Everything is under host_memory_lock. */
 #include "base/pages.h"
@@ -36,11 +38,12 @@ static int region_order(const struct tree_node *a, const struct tree_node *b)
 
 static struct tree regions = {.order = region_order};
 static struct host_region *recent; /* the region found last, or NULL */
-static struct host_region *freed;  /* in the order of a stream, whose work has not ended; in no tree */
+static struct host_region *freed;  /* in the order of a stream, whose work has not ended; in no
+                                      tree */
 static size_t vmas;
 static struct object_pool region_objects = OBJECT_POOL(struct host_region);
 
-/* ---- Looking up -------------------------------------------------------------------------------------------------- */
+/* ---- Looking up ---- */
 
 static bool region_ends_after(const struct tree_node *node, uint64_t key)
 {
@@ -61,18 +64,20 @@ struct host_region *host_region_at(uintptr_t address)
 }
 
 /* The range that holds all of [address, address + size), or NULL. */
-struct host_region *host_range_around(const struct host_device *device, uintptr_t address, size_t size)
+struct host_region *host_range_around(const struct host_device *device, uintptr_t address,
+                                      size_t size)
 {
     struct host_region *region = host_region_at(address);
-    if (!region || !region->granules || region->device != device || size > region->size - (address - region->address))
+    if (!region || !region->granules || region->device != device ||
+        size > region->size - (address - region->address))
         return NULL;
     return region;
 }
 
-/* ---- The budget of mappings -------------------------------------------------------------------------------------- */
+/* ---- The budget of mappings ---- */
 
-/* How many more of the kernel's mappings a mapping at [address, end) of the range is than the hole it lies in: one for
- * each side on which a hole remains. */
+/* How many more of the kernel's mappings a mapping at [address, end) of the range is than the hole
+ * it lies in: one for each side on which a hole remains. */
 static size_t mapping_cost(const struct host_region *range, uintptr_t address, uintptr_t end)
 {
     bool left = address > range->address && !*host_granule_of(range, address - HOST_GRANULE);
@@ -82,11 +87,11 @@ static size_t mapping_cost(const struct host_region *range, uintptr_t address, u
 
 static tarn_status refuse_mapping(const char *call, size_t wanted)
 {
-    return failed(
-        TARN_ERROR_MAPPING_LIMIT,
-        "host %s: %zu mappings exist and %zu more are needed; the limit is %zu by %s. Larger pieces need fewer; the "
-        "machine's limit is raised by: sysctl -w vm.max_map_count=1048576",
-        call, vmas, wanted, host.maps, host.maps_from);
+    return failed(TARN_ERROR_MAPPING_LIMIT,
+                  "host %s: %zu mappings exist and %zu more are needed; the limit is %zu by %s. "
+                  "Larger pieces need fewer; the "
+                  "machine's limit is raised by: sysctl -w vm.max_map_count=1048576",
+                  call, vmas, wanted, host.maps, host.maps_from);
 }
 
 static bool budget_has(size_t wanted)
@@ -113,9 +118,11 @@ tarn_status host_system_failed(const char *call, const char *function)
     int code = errno;
     if (code == ENOMEM)
         return failed(TARN_ERROR_MAPPING_LIMIT,
-                      "host %s: %s gave ENOMEM: %zu mappings of ours exist, of %zu by %s. The process is at the "
+                      "host %s: %s gave ENOMEM: %zu mappings of ours exist, of %zu by %s. The "
+                      "process is at the "
                       "machine's limit of "
-                      "mappings (raised by: sysctl -w vm.max_map_count=1048576) or of address space (ulimit -v)",
+                      "mappings (raised by: sysctl -w vm.max_map_count=1048576) or of address "
+                      "space (ulimit -v)",
                       call, function, vmas, host.maps, host.maps_from);
     return failed(TARN_ERROR_DRIVER, "host %s: %s: %s", call, function, strerror(code));
 }
@@ -136,9 +143,9 @@ void host_budget_remove(const struct host_region *range, uintptr_t address, uint
     vmas -= mapping_cost(range, address, end);
 }
 
-/* A mapping that holds nothing. At its limit the kernel refuses every mmap(), also one that takes a mapping's place and lowers the count,
- * until one mapping has gone (mm/mmap.c: `map_count > sysctl_max_map_count`). It is shared memory of its own, which merges with no
- * neighbour. */
+/* A mapping that holds nothing. At its limit the kernel refuses every mmap(), also one that takes a
+ * mapping's place and lowers the count, until one mapping has gone (mm/mmap.c: `map_count >
+ * sysctl_max_map_count`). It is shared memory of its own, which merges with no neighbour. */
 static void *spare;
 static const size_t spare_size = 4096;
 
@@ -177,9 +184,10 @@ tarn_status host_place_nothing(uintptr_t address, size_t size)
     return placed ? TARN_OK : host_system_failed("unmap", "mmap");
 }
 
-/* ---- Address space ----------------------------------------------------------------------------------------------- */
+/* ---- Address space ---- */
 
-/* Maps anonymous memory at a multiple of `alignment`. NULL, with errno, where the kernel has none. */
+/* Maps anonymous memory at a multiple of `alignment`. NULL, with errno, where the kernel has
+ * none. */
 static void *map_aligned(size_t size, size_t alignment, int protection)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -191,7 +199,8 @@ static void *map_aligned(size_t size, size_t alignment, int protection)
     void *memory = mmap(NULL, whole, protection, flags, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
-    uintptr_t start = (uintptr_t)memory, address = (start + alignment - 1) & ~(uintptr_t)(alignment - 1);
+    uintptr_t start = (uintptr_t)memory,
+              address = (start + alignment - 1) & ~(uintptr_t)(alignment - 1);
     if (address > start)
         munmap(memory, address - start);
     if (address + size < start + whole)
@@ -199,12 +208,14 @@ static void *map_aligned(size_t size, size_t alignment, int protection)
     return (void *)address;
 }
 
-static tarn_status reserve_locked(struct host_device *device, size_t size, size_t alignment, uintptr_t *address)
+static tarn_status reserve_locked(struct host_device *device, size_t size, size_t alignment,
+                                  uintptr_t *address)
 {
     if (size > host_addresses(device) - device->reserved_addresses)
         return failed(TARN_ERROR_OUT_OF_MEMORY,
-                      "host reserve: %zu bytes of addresses on device %d, where %" PRIu64 " of %zu are reserved", size,
-                      device->number, device->reserved_addresses, host_addresses(device));
+                      "host reserve: %zu bytes of addresses on device %d, where %" PRIu64
+                      " of %zu are reserved",
+                      size, device->number, device->reserved_addresses, host_addresses(device));
     if (!budget_has(1))
         return refuse_mapping("reserve", 1);
     spare_make();
@@ -215,7 +226,8 @@ static tarn_status reserve_locked(struct host_device *device, size_t size, size_
     range->granules = pages_map(size / HOST_GRANULE * sizeof *range->granules);
     if (!range->granules) {
         object_free(&region_objects, range);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host reserve: no memory for the index of the range");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "host reserve: no memory for the index of the range");
     }
     void *memory = map_aligned(size, alignment, PROT_NONE);
     if (!memory) {
@@ -243,10 +255,10 @@ tarn_status host_reserve(int number, size_t size, size_t alignment, uintptr_t *a
     if (alignment == 0)
         alignment = HOST_GRANULE;
     if (host_off_granule(0, size) || alignment % HOST_GRANULE || (alignment & (alignment - 1)))
-        return failed(
-            TARN_ERROR_INVALID_ARGUMENT,
-            "host reserve: size %zu is not a multiple of 2 MiB above 0, or alignment %zu not a power of two from there",
-            size, alignment);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host reserve: size %zu is not a multiple of 2 MiB above 0, or alignment %zu "
+                      "not a power of two from there",
+                      size, alignment);
     mutex_lock(&host_memory_lock);
     status = reserve_locked(device, size, alignment, address);
     mutex_unlock(&host_memory_lock);
@@ -270,16 +282,19 @@ static tarn_status unreserve_locked(struct host_device *device, uintptr_t addres
     struct host_region *range = host_range_around(device, address, size);
     if (!range || range->address != address || range->size != size)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host unreserve: %#" PRIxPTR " with %zu bytes is not a range as it was reserved on device %d",
+                      "host unreserve: %#" PRIxPTR
+                      " with %zu bytes is not a range as it was reserved on device %d",
                       address, size, device->number);
     uintptr_t busy;
     if (host_range_leaves(range, &busy))
         return failed(TARN_ERROR_BUSY,
-                      "host unreserve: %#" PRIxPTR " was unmapped while queued work uses it, which has not ended",
+                      "host unreserve: %#" PRIxPTR
+                      " was unmapped while queued work uses it, which has not ended",
                       busy);
     if (range->mappings)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host unreserve: %" PRIu64 " pieces are mapped in %#" PRIxPTR " still", range->mappings, address);
+                      "host unreserve: %" PRIu64 " pieces are mapped in %#" PRIxPTR " still",
+                      range->mappings, address);
     if (munmap((void *)address, size))
         return host_system_failed("unreserve", "munmap");
     region_forget(range);
@@ -304,8 +319,9 @@ tarn_status host_unreserve(int number, uintptr_t address, size_t size)
 
 tarn_status host_refuse_full(const char *call, const struct host_device *device, size_t size)
 {
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "host %s: %zu bytes on device %d, where %" PRIu64 " of %zu are created",
-                  call, size, device->number, device->created, device->memory);
+    return failed(TARN_ERROR_OUT_OF_MEMORY,
+                  "host %s: %zu bytes on device %d, where %" PRIu64 " of %zu are created", call,
+                  size, device->number, device->created, device->memory);
 }
 
 void host_ledger_created(struct host_device *device, size_t size)
@@ -315,9 +331,10 @@ void host_ledger_created(struct host_device *device, size_t size)
         device->created_peak = device->created;
 }
 
-/* ---- Plain allocations ------------------------------------------------------------------------------------------- */
+/* ---- Plain allocations ---- */
 
-static tarn_status alloc_locked(const char *call, struct host_device *device, size_t size, uintptr_t *address)
+static tarn_status alloc_locked(const char *call, struct host_device *device, size_t size,
+                                uintptr_t *address)
 {
     if (size > device->memory - device->created)
         return host_refuse_full(call, device, size);
@@ -375,7 +392,9 @@ tarn_status host_alloc(int number, size_t size, uintptr_t *address)
 static struct host_region *plain_at(const struct host_device *device, uintptr_t address)
 {
     struct host_region *region = host_region_at(address);
-    return region && !region->granules && region->address == address && region->device == device ? region : NULL;
+    return region && !region->granules && region->address == address && region->device == device
+               ? region
+               : NULL;
 }
 
 /* The same, out of the tree; it keeps its addresses and its place in the ledger. */
@@ -411,8 +430,9 @@ tarn_status host_free(int number, uintptr_t address)
     struct host_region *region = free_detach_locked(device, address);
     mutex_unlock(&host_memory_lock);
     if (!region)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host free: %#" PRIxPTR " is not a plain allocation of device %d",
-                      address, device->number);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host free: %#" PRIxPTR " is not a plain allocation of device %d", address,
+                      device->number);
     size_t size = region->size;
     host_charge_wait(device, host_device_wait(device));
     mutex_lock(&host_memory_lock);
@@ -423,14 +443,15 @@ tarn_status host_free(int number, uintptr_t address)
     return TARN_OK;
 }
 
-/* ---- Plain allocations in the order of a stream ------------------------------------------------------------------ */
+/* ---- Plain allocations in the order of a stream ---- */
 
 static bool is_due_locked(const struct host_region *region)
 {
     return region->freed_on->done >= region->freed_at;
 }
 
-/* Waits for the oldest free that has no effect yet. False where the device has none, except for what other work uses. */
+/* Waits for the oldest free that has no effect yet. False where the device has none, except for
+ * what other work uses. */
 static bool freed_wait(struct host_device *device)
 {
     struct host_stream *stream = NULL;
@@ -459,8 +480,8 @@ static bool freed_wait(struct host_device *device)
 }
 
 /* The stream, where it orders memory now: not where it captures. */
-static tarn_status ordering_stream_locked(const char *call, struct host_device *device, driver_stream handle,
-                                          struct host_stream **stream)
+static tarn_status ordering_stream_locked(const char *call, struct host_device *device,
+                                          driver_stream handle, struct host_stream **stream)
 {
     tarn_status status = host_stream_find_locked(call, device, handle, stream);
     return status ? status : host_capture_refuse_locked(call, *stream);
@@ -490,20 +511,22 @@ tarn_status host_alloc_async(int number, size_t size, driver_stream handle, uint
         mutex_unlock(&host_memory_lock);
     } while (full && freed_wait(device));
     if (full)
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "host alloc_async: %zu bytes on device %d, of %zu", whole, number,
-                      device->memory);
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "host alloc_async: %zu bytes on device %d, of %zu",
+                      whole, number, device->memory);
     if (!status)
         host_charge(device, DRIVER_CALL_alloc_async, whole, 1);
     return status;
 }
 
-static tarn_status free_async_locked(struct host_device *device, uintptr_t address, driver_stream handle, size_t *size)
+static tarn_status free_async_locked(struct host_device *device, uintptr_t address,
+                                     driver_stream handle, size_t *size)
 {
     struct host_region *region = plain_at(device, address);
     struct host_stream *stream;
     if (!region)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host free_async: %#" PRIxPTR " is not a plain allocation of device %d", address, device->number);
+                      "host free_async: %#" PRIxPTR " is not a plain allocation of device %d",
+                      address, device->number);
     tarn_status status = ordering_stream_locked("free_async", device, handle, &stream);
     if (!status)
         status = host_stream_join_locked("free_async", stream);
@@ -541,7 +564,8 @@ tarn_status host_free_async(int number, uintptr_t address, driver_stream stream)
     return status;
 }
 
-/* Work of other streams that still uses the memory then is reported, where that is looked for, and waited for. */
+/* Work of other streams that still uses the memory then is reported, where that is looked for, and
+ * waited for. */
 static bool is_used(struct host_region *region)
 {
     if (!atomic_load_explicit(&host.checking, memory_order_relaxed))
@@ -583,10 +607,10 @@ tarn_status host_memory_info(int number, size_t *free_bytes, size_t *total_bytes
     return TARN_OK;
 }
 
-/* ---- What lies behind an address --------------------------------------------------------------------------------- */
+/* ---- What lies behind an address ---- */
 
-/* The extent at `address` for the device, or length 0; of another device's memory only what it can reach. Two steps where the region is the
- * one asked about last. */
+/* The extent at `address` for the device, or length 0; of another device's memory only what it can
+ * reach. Two steps where the region is the one asked about last. */
 static tarn_host_extent extent_at(const struct host_device *device, uintptr_t address)
 {
     const struct host_region *region = host_region_at(address);
@@ -597,8 +621,10 @@ static tarn_host_extent extent_at(const struct host_device *device, uintptr_t ad
         uint64_t offset = address - region->address;
         if (!own && !host_peer_enabled(device->number, region->device->number))
             return (tarn_host_extent){0};
-        return (tarn_host_extent){
-            .piece = region->plain, .offset = offset, .length = region->size - offset, .accessible = true};
+        return (tarn_host_extent){.piece = region->plain,
+                                  .offset = offset,
+                                  .length = region->size - offset,
+                                  .accessible = true};
     }
     const struct host_mapping *mapping = *host_granule_of(region, address);
     if (!mapping || mapping->leaving)
@@ -613,19 +639,22 @@ static tarn_host_extent extent_at(const struct host_device *device, uintptr_t ad
                               .accessible = accessible};
 }
 
-tarn_status tarn_host_extent_get(int number, const void *address, size_t size, tarn_host_extent *extent)
+tarn_status tarn_host_extent_get(int number, const void *address, size_t size,
+                                 tarn_host_extent *extent)
 {
     struct host_device *device;
     tarn_status status = host_use(number, &device);
     if (status)
         return status;
     if (!extent || size == 0)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_extent_get: size is 0 or extent is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "tarn_host_extent_get: size is 0 or extent is NULL");
     mutex_lock(&host_memory_lock);
     tarn_host_extent found = extent_at(device, (uintptr_t)address);
     mutex_unlock(&host_memory_lock);
     if (found.length == 0)
-        return failed(TARN_ERROR_INVALID_POINTER, "tarn_host_extent_get: nothing is mapped at %p on device %d", address,
+        return failed(TARN_ERROR_INVALID_POINTER,
+                      "tarn_host_extent_get: nothing is mapped at %p on device %d", address,
                       number);
     if (found.length > size)
         found.length = size;
@@ -633,7 +662,8 @@ tarn_status tarn_host_extent_get(int number, const void *address, size_t size, t
     return TARN_OK;
 }
 
-/* Where the first address at or after `address` that is in a region of ours begins; UINTPTR_MAX where there is none. */
+/* Where the first address at or after `address` that is in a region of ours begins; UINTPTR_MAX
+ * where there is none. */
 static uintptr_t next_of_ours(uintptr_t address)
 {
     struct tree_node *node = tree_find_first(&regions, region_ends_after, address);
@@ -643,15 +673,17 @@ static uintptr_t next_of_ours(uintptr_t address)
     return start > address ? start : address;
 }
 
-tarn_status host_memory_accessible(const char *what, const struct host_device *device, uintptr_t address, size_t size)
+tarn_status host_memory_accessible(const char *what, const struct host_device *device,
+                                   uintptr_t address, size_t size)
 {
     uintptr_t at = address, end;
     if (__builtin_add_overflow(address, size, &end))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " with %zu bytes wraps around", what, address,
-                      size);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host %s: %#" PRIxPTR " with %zu bytes wraps around", what, address, size);
     tarn_host_extent found = {.accessible = true, .length = 1};
     mutex_lock(&host_memory_lock);
-    for (at = next_of_ours(at); at < end && found.length && found.accessible; at = next_of_ours(at)) {
+    for (at = next_of_ours(at); at < end && found.length && found.accessible;
+         at = next_of_ours(at)) {
         found = extent_at(device ? device : host_region_at(at)->device, at);
         if (found.length && found.accessible)
             at += found.length;
@@ -659,13 +691,15 @@ tarn_status host_memory_accessible(const char *what, const struct host_device *d
     mutex_unlock(&host_memory_lock);
     if (found.length && found.accessible)
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " is %s", what, at,
-                  found.length ? "mapped but access is not set"
-                  : device     ? "reserved but nothing is mapped there, or of another device that cannot be reached"
-                               : "reserved but nothing is mapped there");
+    return failed(
+        TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " is %s", what, at,
+        found.length ? "mapped but access is not set"
+        : device
+            ? "reserved but nothing is mapped there, or of another device that cannot be reached"
+            : "reserved but nothing is mapped there");
 }
 
-/* ---- The whole --------------------------------------------------------------------------------------------------- */
+/* ---- The whole ---- */
 
 void host_regions_finish(void)
 {

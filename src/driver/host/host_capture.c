@@ -1,30 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures of the host device, by CUDA's rules. The numbers in the texts are CUDA's codes for the same.
+/* Captures of the host device, by CUDA's rules. The numbers in the texts are CUDA's codes for the
+ * same.
  *
- * What is queued on a stream that captures becomes a node of a graph and does not run. Recording an event there keeps the
- * stream's last nodes in the event; another stream that waits for the event joins the capture. A capture ends on the
- * stream that it began on (903), by the thread that began it unless it is relaxed (908), with the work of all streams in
- * it joined there (904).
+ * What is queued on a stream that captures becomes a node of a graph and does not run. Recording an
+ * event there keeps the stream's last nodes in the event; another stream that waits for the event
+ * joins the capture. A capture ends on the stream that it began on (903), by the thread that began
+ * it unless it is relaxed (908), with the work of all streams in it joined there (904).
  *
- * What a capture forbids fails with TARN_ERROR_CAPTURE. It also invalidates the capture, which then only can be ended,
- * and gives no graph: a query of, or a wait for, a stream or an event that is part of it (900, 907) or its device (900);
- * a wait for work outside it (905) or of another capture (902); use of the legacy stream while a blocking stream of the
- * device captures (906); its end on another stream (903), or unjoined (904). To ask whether a stream captures harms none.
- * A capture also ends, without a graph, when the stream on which it began is destroyed. That is what CUDA does (seen with driver
- * 580.159.04, in each mode), and hipStreamDestroy() of ROCm/clr (hipamd/src/hip_stream.cpp, rocm-5.7.1 to rocm-6.2.2). For a stream that has
- * joined a capture it is refused here. After 908 the capture goes on here, as in ROCm/clr (hip_graph.cpp, hipStreamEndCapture_common()): of
- * CUDA's, NVIDIA's text says only that the call must be made by the thread that began it.
+ * What a capture forbids fails with TARN_ERROR_CAPTURE. It also invalidates the capture, which then
+ * only can be ended, and gives no graph: a query of, or a wait for, a stream or an event that is
+ * part of it (900, 907) or its device (900); a wait for work outside it (905) or of another capture
+ * (902); use of the legacy stream while a blocking stream of the device captures (906); its end on
+ * another stream (903), or unjoined (904). To ask whether a stream captures harms none. A capture
+ * also ends, without a graph, when the stream on which it began is destroyed. That is what CUDA
+ * does (seen with driver 580.159.04, in each mode), and hipStreamDestroy() of ROCm/clr
+ * (hipamd/src/hip_stream.cpp, rocm-5.7.1 to rocm-6.2.2). For a stream that has joined a capture it
+ * is refused here. After 908 the capture goes on here, as in ROCm/clr (hip_graph.cpp,
+ * hipStreamEndCapture_common()): of CUDA's, NVIDIA's text says only that the call must be made by
+ * the thread that began it.
  *
- * Potentially unsafe calls are barred besides: to a thread in global mode while any global capture is open, to one in
- * global or thread-local mode while a capture of its own that is not relaxed is; the refusal invalidates those captures.
- * Here they are: alloc, free, peer_enable; create, release, map, unmap, set_access, export, import, reserve, unreserve; and any query of,
- * or wait for, a stream, an event or a device. That the calls on virtual memory are among them is stricter than CUDA is
- * known to be. The entries of the driver's table put the thread in relaxed mode for them (host_table.c): barred is who
- * calls the host device in a vendor's stead.
+ * Potentially unsafe calls are barred besides: to a thread in global mode while any global capture
+ * is open, to one in global or thread-local mode while a capture of its own that is not relaxed is;
+ * the refusal invalidates those captures. Here they are: alloc, free, peer_enable; create, release,
+ * map, unmap, set_access, export, import, reserve, unreserve; and any query of, or wait for, a
+ * stream, an event or a device. That the calls on virtual memory are among them is stricter than
+ * CUDA is known to be. The entries of the driver's table put the thread in relaxed mode for them
+ * (host_table.c): barred is who calls the host device in a vendor's stead.
  *
- * An invalidated capture bars nobody. All state is under the streams lock, but the calling thread's own. */
+ * An invalidated capture bars nobody. All state is under the streams lock, but the calling thread's
+ * own. */
 #include "base/status.h"
 #include "driver/host/host_stream.h"
 
@@ -45,7 +51,7 @@ static unsigned this_thread(void)
     return thread_number;
 }
 
-/* ---- What a capture forbids -------------------------------------------------------------------------------------- */
+/* ---- What a capture forbids ---- */
 
 static void invalidate(struct host_capture *capture)
 {
@@ -57,7 +63,8 @@ static void invalidate(struct host_capture *capture)
 
 static tarn_status refuse_invalid(const char *call, const struct host_capture *capture)
 {
-    return failed(TARN_ERROR_CAPTURE, "host %s: capture %" PRIu64 " was invalidated by an earlier call (901)", call,
+    return failed(TARN_ERROR_CAPTURE,
+                  "host %s: capture %" PRIu64 " was invalidated by an earlier call (901)", call,
                   capture->id);
 }
 
@@ -69,7 +76,8 @@ static struct host_capture *open_by_id(uint64_t id)
     return capture;
 }
 
-/* Invalidates the captures that a blocking stream of the device, or any stream, takes part in; gives how many. */
+/* Invalidates the captures that a blocking stream of the device, or any stream, takes part in;
+ * gives how many. */
 static unsigned invalidate_on(const struct host_device *device, bool blocking)
 {
     unsigned count = 0;
@@ -98,12 +106,14 @@ static tarn_status bar_legacy(const char *call, const struct host_device *device
     if (!captures || !invalidate_on(device, true))
         return TARN_OK;
     return failed(TARN_ERROR_CAPTURE,
-                  "host %s: the legacy stream of device %d while a blocking stream captures (906); that capture is "
+                  "host %s: the legacy stream of device %d while a blocking stream captures (906); "
+                  "that capture is "
                   "invalidated",
                   call, device->number);
 }
 
-tarn_status host_capture_enter_locked(const char *call, struct host_stream *stream, struct host_capture **capture)
+tarn_status host_capture_enter_locked(const char *call, struct host_stream *stream,
+                                      struct host_capture **capture)
 {
     *capture = stream->capture;
     if (!stream->capture)
@@ -117,7 +127,8 @@ tarn_status host_capture_refuse_locked(const char *call, const struct host_strea
     if (!stream->capture && !(legacy && captures_blocking(stream->device)))
         return TARN_OK;
     return failed(TARN_ERROR_CAPTURE,
-                  "host %s: stream %p captures, so the memory would belong to the graph: allocate from a pool of "
+                  "host %s: stream %p captures, so the memory would belong to the graph: allocate "
+                  "from a pool of "
                   "tarn's during a capture",
                   call, legacy ? NULL : (const void *)stream);
 }
@@ -129,7 +140,8 @@ tarn_status host_capture_bar_locked(const char *call, struct host_stream *stream
     if (status || !capture)
         return status;
     invalidate(capture);
-    return failed(TARN_ERROR_CAPTURE, "host %s: stream %p captures (900); its capture is invalidated", call,
+    return failed(TARN_ERROR_CAPTURE,
+                  "host %s: stream %p captures (900); its capture is invalidated", call,
                   (void *)stream);
 }
 
@@ -140,7 +152,8 @@ tarn_status host_capture_bar_event_locked(const char *call, const struct host_ev
     struct host_capture *capture = open_by_id(event->captured);
     if (capture)
         invalidate(capture);
-    return failed(TARN_ERROR_CAPTURE, "host %s: the event was last recorded in capture %" PRIu64 " (907)%s", call,
+    return failed(TARN_ERROR_CAPTURE,
+                  "host %s: the event was last recorded in capture %" PRIu64 " (907)%s", call,
                   event->captured, capture ? ", which is invalidated" : "");
 }
 
@@ -148,7 +161,8 @@ tarn_status host_capture_bar_device_locked(const char *call, const struct host_d
 {
     if (!captures || !invalidate_on(device, false))
         return TARN_OK;
-    return failed(TARN_ERROR_CAPTURE, "host %s: a stream of device %d captures (900); its capture is invalidated", call,
+    return failed(TARN_ERROR_CAPTURE,
+                  "host %s: a stream of device %d captures (900); its capture is invalidated", call,
                   device->number);
 }
 
@@ -176,7 +190,8 @@ tarn_status host_refuse_unsafe(enum driver_call call)
     if (!barred)
         return TARN_OK;
     return failed(TARN_ERROR_CAPTURE,
-                  "host %s: unsafe while a stream captures, in this thread's mode (900); that capture is invalidated",
+                  "host %s: unsafe while a stream captures, in this thread's mode (900); that "
+                  "capture is invalidated",
                   driver_call_name((int)call));
 }
 
@@ -194,22 +209,25 @@ tarn_status host_capture_mode(enum driver_capture_mode *mode)
     if (status)
         return status;
     if ((unsigned)*mode > DRIVER_CAPTURE_RELAXED)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_mode: %d is not a mode", (int)*mode);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_mode: %d is not a mode",
+                      (int)*mode);
     host_charge(first, DRIVER_CALL_capture_mode, 0, 0);
     *mode = host_mode_exchange(*mode);
     return TARN_OK;
 }
 
-/* ---- Taking part ------------------------------------------------------------------------------------------------- */
+/* ---- Taking part ---- */
 
 /* Makes the stream one of the capture's, its next node behind `nodes`. */
-static tarn_status take_part(const char *call, struct host_capture *capture, struct host_stream *stream,
-                             const struct host_nodes *nodes)
+static tarn_status take_part(const char *call, struct host_capture *capture,
+                             struct host_stream *stream, const struct host_nodes *nodes)
 {
     unsigned branch;
-    if (!host_nodes_copy(&stream->nodes, nodes) || !host_graph_branch_locked(capture->graph, stream, &branch)) {
+    if (!host_nodes_copy(&stream->nodes, nodes) ||
+        !host_graph_branch_locked(capture->graph, stream, &branch)) {
         host_nodes_free(&stream->nodes);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for a stream of the capture", call);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "host %s: no memory for a stream of the capture", call);
     }
     stream->branch = branch;
     stream->capture = capture;
@@ -227,19 +245,22 @@ tarn_status host_capture_wait_locked(struct host_stream *stream, struct host_cap
             return TARN_OK; /* never recorded */
         invalidate(capture);
         return failed(TARN_ERROR_CAPTURE,
-                      "host %s: a capture cannot wait for work outside it (905); capture %" PRIu64 " is invalidated",
+                      "host %s: a capture cannot wait for work outside it (905); capture %" PRIu64
+                      " is invalidated",
                       call, capture->id);
     }
     struct host_capture *other = open_by_id(event->captured);
     if (!other)
-        return failed(TARN_ERROR_CAPTURE, "host %s: the event was recorded in a capture that is over (907)", call);
+        return failed(TARN_ERROR_CAPTURE,
+                      "host %s: the event was recorded in a capture that is over (907)", call);
     if (other->invalid)
         return refuse_invalid(call, other);
     if (!capture && stream == &stream->device->legacy) {
         invalidate(other);
         return failed(TARN_ERROR_CAPTURE,
-                      "host %s: the legacy stream cannot capture (906); capture %" PRIu64 " is invalidated", call,
-                      other->id);
+                      "host %s: the legacy stream cannot capture (906); capture %" PRIu64
+                      " is invalidated",
+                      call, other->id);
     }
     if (!capture)
         return take_part(call, other, stream, &event->nodes);
@@ -247,7 +268,8 @@ tarn_status host_capture_wait_locked(struct host_stream *stream, struct host_cap
         invalidate(capture);
         invalidate(other);
         return failed(TARN_ERROR_CAPTURE,
-                      "host %s: captures %" PRIu64 " and %" PRIu64 " cannot become one (902); both are invalidated",
+                      "host %s: captures %" PRIu64 " and %" PRIu64
+                      " cannot become one (902); both are invalidated",
                       call, capture->id, other->id);
     }
     return host_nodes_merge(&stream->nodes, event->nodes.list, event->nodes.count)
@@ -255,25 +277,30 @@ tarn_status host_capture_wait_locked(struct host_stream *stream, struct host_cap
                : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for an edge", call);
 }
 
-/* ---- Begin and end ----------------------------------------------------------------------------------------------- */
+/* ---- Begin and end ---- */
 
-static tarn_status begin_locked(struct host_device *device, driver_stream handle, enum driver_capture_mode mode)
+static tarn_status begin_locked(struct host_device *device, driver_stream handle,
+                                enum driver_capture_mode mode)
 {
     struct host_stream *stream;
     tarn_status status = host_stream_find_locked("capture_begin", device, handle, &stream);
     if (status)
         return status;
     if (!handle)
-        return failed(TARN_ERROR_CAPTURE, "host capture_begin: the legacy stream cannot capture (900)");
+        return failed(TARN_ERROR_CAPTURE,
+                      "host capture_begin: the legacy stream cannot capture (900)");
     if (stream->capture)
-        return failed(TARN_ERROR_CAPTURE, "host capture_begin: stream %p captures already (900)", handle);
+        return failed(TARN_ERROR_CAPTURE, "host capture_begin: stream %p captures already (900)",
+                      handle);
     struct host_capture *capture = object_alloc(&capture_objects);
     struct host_graph *graph = capture ? host_graph_create_locked() : NULL;
     if (!graph) {
         object_free(&capture_objects, capture);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host capture_begin: no memory for the capture");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "host capture_begin: no memory for the capture");
     }
-    *capture = (struct host_capture){.id = ids + 1, .mode = mode, .thread = this_thread(), .graph = graph};
+    *capture =
+        (struct host_capture){.id = ids + 1, .mode = mode, .thread = this_thread(), .graph = graph};
     status = take_part("capture_begin", capture, stream, &(struct host_nodes){0});
     if (status) {
         host_graph_destroy_locked(graph);
@@ -294,7 +321,8 @@ tarn_status host_capture_begin(int number, driver_stream stream, enum driver_cap
     if (status)
         return status;
     if ((unsigned)mode > DRIVER_CAPTURE_RELAXED)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_begin: %d is not a mode", (int)mode);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_begin: %d is not a mode",
+                      (int)mode);
     host_streams_lock();
     status = begin_locked(device, stream, mode);
     host_streams_unlock();
@@ -333,13 +361,15 @@ bool host_capture_end_with_origin_locked(struct host_stream *stream)
 /* Whether the work of every stream of the capture is before what comes next on its origin. */
 static bool is_joined(const struct host_capture *capture, const struct host_stream *origin)
 {
-    for (const struct host_stream *stream = capture->streams; stream; stream = stream->next_captured)
+    for (const struct host_stream *stream = capture->streams; stream;
+         stream = stream->next_captured)
         if (stream != origin && !host_graph_reaches_locked(&origin->nodes, &stream->nodes))
             return false;
     return true;
 }
 
-static tarn_status end_locked(struct host_device *device, driver_stream handle, driver_graph *result)
+static tarn_status end_locked(struct host_device *device, driver_stream handle,
+                              driver_graph *result)
 {
     struct host_stream *stream;
     tarn_status status = host_stream_find_locked("capture_end", device, handle, &stream);
@@ -347,22 +377,26 @@ static tarn_status end_locked(struct host_device *device, driver_stream handle, 
         return status;
     struct host_capture *capture = stream->capture;
     if (!capture)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_end: stream %p does not capture", handle);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_end: stream %p does not capture",
+                      handle);
     if (stream->branch) {
         invalidate(capture);
         return failed(TARN_ERROR_CAPTURE,
-                      "host capture_end: capture %" PRIu64 " began on another stream (903) and is invalidated",
+                      "host capture_end: capture %" PRIu64
+                      " began on another stream (903) and is invalidated",
                       capture->id);
     }
     if (capture->mode != DRIVER_CAPTURE_RELAXED && capture->thread != this_thread())
-        return failed(TARN_ERROR_CAPTURE, "host capture_end: capture %" PRIu64 " was begun by another thread (908)",
+        return failed(TARN_ERROR_CAPTURE,
+                      "host capture_end: capture %" PRIu64 " was begun by another thread (908)",
                       capture->id);
     if (capture->invalid)
         status = refuse_invalid("capture_end", capture);
     else if (!is_joined(capture, stream))
-        status =
-            failed(TARN_ERROR_CAPTURE,
-                   "host capture_end: work of another stream of capture %" PRIu64 " was not joined (904)", capture->id);
+        status = failed(TARN_ERROR_CAPTURE,
+                        "host capture_end: work of another stream of capture %" PRIu64
+                        " was not joined (904)",
+                        capture->id);
     struct host_graph *graph = capture_over(capture);
     if (status)
         host_graph_destroy_locked(graph);
@@ -385,9 +419,10 @@ tarn_status host_capture_end(int number, driver_stream stream, driver_graph *gra
     return status;
 }
 
-/* ---- Asking and changing ----------------------------------------------------------------------------------------- */
+/* ---- Asking and changing ---- */
 
-static tarn_status status_locked(struct host_device *device, driver_stream handle, struct driver_capture *result)
+static tarn_status status_locked(struct host_device *device, driver_stream handle,
+                                 struct driver_capture *result)
 {
     struct host_stream *stream;
     tarn_status status = host_stream_find_locked("capture_status", device, handle, &stream);
@@ -419,8 +454,8 @@ tarn_status host_capture_status(int number, driver_stream stream, struct driver_
     return status;
 }
 
-static tarn_status depend_locked(struct host_device *device, driver_stream handle, const driver_node *nodes,
-                                 size_t count)
+static tarn_status depend_locked(struct host_device *device, driver_stream handle,
+                                 const driver_node *nodes, size_t count)
 {
     struct host_stream *stream;
     tarn_status status = host_stream_find_locked("capture_depend", device, handle, &stream);
@@ -428,21 +463,25 @@ static tarn_status depend_locked(struct host_device *device, driver_stream handl
         return status;
     struct host_capture *capture = stream->capture;
     if (!capture)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_depend: stream %p does not capture", handle);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host capture_depend: stream %p does not capture", handle);
     if (capture->invalid)
         return refuse_invalid("capture_depend", capture);
     for (size_t i = 0; i < count; i++)
         if (!host_graph_has_locked(capture->graph, nodes[i]))
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "host capture_depend: %p is not a node of capture %" PRIu64,
-                          nodes[i], capture->id);
+            return failed(TARN_ERROR_INVALID_ARGUMENT,
+                          "host capture_depend: %p is not a node of capture %" PRIu64, nodes[i],
+                          capture->id);
     struct host_nodes fresh = {0};
     if (!host_nodes_merge(&fresh, nodes, count) || !host_nodes_copy(&stream->nodes, &fresh))
-        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host capture_depend: no memory for %zu nodes", count);
+        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                        "host capture_depend: no memory for %zu nodes", count);
     host_nodes_free(&fresh);
     return status;
 }
 
-tarn_status host_capture_depend(int number, driver_stream stream, const driver_node *nodes, size_t count)
+tarn_status host_capture_depend(int number, driver_stream stream, const driver_node *nodes,
+                                size_t count)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_capture_depend, number, &device);

@@ -3,13 +3,15 @@
 
 /* The checker: who owns which memory, what queued work uses, and reports.
  *
- * An owner is a range, a stream and a generation that is never used twice; memory without owner has generation 0. A
- * queued operation remembers for each range that it uses the generation at the time when it was queued. Two operations
- * of different streams that use the same bytes under different generations must not be unfinished together; that is
- * looked for when the later one starts. Same stream, or same owner: the order is the user's own affair.
+ * An owner is a range, a stream and a generation that is never used twice; memory without owner has
+ * generation 0. A queued operation remembers for each range that it uses the generation at the time
+ * when it was queued. Two operations of different streams that use the same bytes under different
+ * generations must not be unfinished together; that is looked for when the later one starts. Same
+ * stream, or same owner: the order is the user's own affair.
  *
- * Owners, uses and the list of reports are under the streams lock, which every `_locked` function here assumes. Where
- * the host has no memory, an owner or a report's text is lost, a report's count never is. */
+ * Owners, uses and the list of reports are under the streams lock, which every `_locked` function
+ * here assumes. Where the host has no memory, an owner or a report's text is lost, a report's count
+ * never is. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
@@ -39,7 +41,8 @@ struct report {
 
 static int owner_order(const struct tree_node *a, const struct tree_node *b)
 {
-    uintptr_t x = TREE_ENTRY(a, struct owner, node)->address, y = TREE_ENTRY(b, struct owner, node)->address;
+    uintptr_t x = TREE_ENTRY(a, struct owner, node)->address,
+              y = TREE_ENTRY(b, struct owner, node)->address;
     return (x > y) - (x < y);
 }
 
@@ -52,11 +55,12 @@ static void *report_user;
 static void (*report_found)(const struct driver_conflict *);
 
 static mutex deliver_lock =
-    MUTEX_INITIALIZER(LOCK_HOST_DELIVER); /* held while a report is delivered: one at a time, in order */
+    MUTEX_INITIALIZER(LOCK_HOST_DELIVER); /* held while a report is delivered: one at a time, in
+                                             order */
 static struct object_pool owner_objects = OBJECT_POOL(struct owner);
 static struct object_pool report_objects = OBJECT_POOL(struct report);
 
-/* ---- Owners ------------------------------------------------------------------------------------------------------ */
+/* ---- Owners ---- */
 
 static bool owner_ends_after(const struct tree_node *node, uint64_t key)
 {
@@ -120,7 +124,7 @@ void host_owner_clear(int device, uintptr_t address, size_t size)
     host_streams_unlock();
 }
 
-/* ---- Uses -------------------------------------------------------------------------------------------------------- */
+/* ---- Uses ---- */
 
 static const struct host_use *uses_of(const struct host_uses *uses)
 {
@@ -163,7 +167,9 @@ tarn_status host_uses_add_locked(struct host_uses *uses, uintptr_t address, size
             address = owned_end;
         }
     }
-    return fits ? TARN_OK : failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host checker: no memory for what an operation uses");
+    return fits ? TARN_OK
+                : failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                         "host checker: no memory for what an operation uses");
 }
 
 bool host_uses_copy_locked(struct host_uses *uses, const struct host_uses *from)
@@ -184,7 +190,7 @@ void host_uses_finish(struct host_uses *uses)
     uses->count = 0;
 }
 
-/* ---- Reports ----------------------------------------------------------------------------------------------------- */
+/* ---- Reports ---- */
 
 static struct driver_side side_of(const struct host_use *use)
 {
@@ -195,10 +201,11 @@ static struct driver_side side_of(const struct host_use *use)
 }
 
 /* `other` is NULL where the other side is not work. */
-static void report_locked(struct host_device *device, const struct host_use *mine, const struct host_use *other,
-                          const char *format, ...) __attribute__((format(printf, 4, 5)));
-static void report_locked(struct host_device *device, const struct host_use *mine, const struct host_use *other,
-                          const char *format, ...)
+static void report_locked(struct host_device *device, const struct host_use *mine,
+                          const struct host_use *other, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void report_locked(struct host_device *device, const struct host_use *mine,
+                          const struct host_use *other, const char *format, ...)
 {
     atomic_fetch_add(&device->reports, 1);
     struct report *report = report_function || report_found ? object_alloc(&report_objects) : NULL;
@@ -207,7 +214,8 @@ static void report_locked(struct host_device *device, const struct host_use *min
     report->function = report_function;
     report->user = report_user;
     report->found = report_found;
-    report->conflict = (struct driver_conflict){device->number, report->text, {side_of(mine), side_of(other)}};
+    report->conflict =
+        (struct driver_conflict){device->number, report->text, {side_of(mine), side_of(other)}};
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(report->text, sizeof report->text, format, arguments);
@@ -263,7 +271,8 @@ static struct stream_text describe(const struct host_stream *stream)
 {
     struct stream_text result;
     if (stream == &stream->device->legacy)
-        snprintf(result.text, sizeof result.text, "the legacy stream of device %d", stream->device->number);
+        snprintf(result.text, sizeof result.text, "the legacy stream of device %d",
+                 stream->device->number);
     else
         snprintf(result.text, sizeof result.text, "stream %p of device %d", (const void *)stream,
                  stream->device->number);
@@ -281,8 +290,8 @@ static const struct host_use *use_in(const struct host_uses *uses, uintptr_t add
 }
 
 /* A pair of uses of the same byte under different owners. */
-static bool uses_conflict(const struct host_uses *a, const struct host_uses *b, const struct host_use **mine,
-                          const struct host_use **other)
+static bool uses_conflict(const struct host_uses *a, const struct host_uses *b,
+                          const struct host_use **mine, const struct host_use **other)
 {
     const struct host_use *x = uses_of(a), *y = uses_of(b);
     for (unsigned i = 0; i < a->count; i++)
@@ -296,24 +305,28 @@ static bool uses_conflict(const struct host_uses *a, const struct host_uses *b, 
     return false;
 }
 
-static void check_pair(struct host_stream *stream, const struct host_op *op, const struct host_stream *other_stream,
-                       const struct host_op *other)
+static void check_pair(struct host_stream *stream, const struct host_op *op,
+                       const struct host_stream *other_stream, const struct host_op *other)
 {
     const struct host_use *mine, *theirs;
     if (!uses_conflict(&op->uses, &other->uses, &mine, &theirs))
         return;
     report_locked(stream->device, mine, theirs,
-                  "%s #%" PRIu64 " on %s starts on [%#" PRIxPTR ", +%zu) of owner %" PRIu64 " while %s #%" PRIu64
-                  " on %s, queued before it, has not finished with [%#" PRIxPTR ", +%zu) of owner %" PRIu64,
-                  kind_name(op), op->order, describe(stream).text, mine->address, mine->size, mine->owner,
-                  kind_name(other), other->order, describe(other_stream).text, theirs->address, theirs->size,
-                  theirs->owner);
+                  "%s #%" PRIu64 " on %s starts on [%#" PRIxPTR ", +%zu) of owner %" PRIu64
+                  " while %s #%" PRIu64
+                  " on %s, queued before it, has not finished with [%#" PRIxPTR
+                  ", +%zu) of owner %" PRIu64,
+                  kind_name(op), op->order, describe(stream).text, mine->address, mine->size,
+                  mine->owner, kind_name(other), other->order, describe(other_stream).text,
+                  theirs->address, theirs->size, theirs->owner);
 }
 
 /* `op` is at the head of its stream, so that its own stream has nothing queued before it. */
-static void check_against(struct host_stream *stream, const struct host_op *op, const struct host_stream *other)
+static void check_against(struct host_stream *stream, const struct host_op *op,
+                          const struct host_stream *other)
 {
-    for (const struct host_op *queued = other->head; queued && queued->order < op->order; queued = queued->next)
+    for (const struct host_op *queued = other->head; queued && queued->order < op->order;
+         queued = queued->next)
         check_pair(stream, op, other, queued);
 }
 
@@ -323,14 +336,15 @@ void host_check_start_locked(struct host_stream *stream, const struct host_op *o
         return;
     for (int i = 0; i < atomic_load(&host.devices); i++) {
         check_against(stream, op, &host.device[i].legacy);
-        for (const struct host_stream *other = host.device[i].streams; other; other = other->next_live)
+        for (const struct host_stream *other = host.device[i].streams; other;
+             other = other->next_live)
             check_against(stream, op, other);
     }
 }
 
 /* Whether an operation in the stream's queue uses the range. */
-static bool stream_uses(const char *call, struct host_device *device, const struct host_stream *stream,
-                        uintptr_t address, size_t size)
+static bool stream_uses(const char *call, struct host_device *device,
+                        const struct host_stream *stream, uintptr_t address, size_t size)
 {
     for (const struct host_op *op = stream->head; op; op = op->next) {
         const struct host_use *use = use_in(&op->uses, address, size);
@@ -338,10 +352,10 @@ static bool stream_uses(const char *call, struct host_device *device, const stru
             continue;
         if (call)
             report_locked(device, use, NULL,
-                          "%s of [%#" PRIxPTR ", +%zu) while %s #%" PRIu64 " on %s has not finished with [%#" PRIxPTR
-                          ", +%zu) of owner %" PRIu64,
-                          call, address, size, kind_name(op), op->order, describe(stream).text, use->address, use->size,
-                          use->owner);
+                          "%s of [%#" PRIxPTR ", +%zu) while %s #%" PRIu64
+                          " on %s has not finished with [%#" PRIxPTR ", +%zu) of owner %" PRIu64,
+                          call, address, size, kind_name(op), op->order, describe(stream).text,
+                          use->address, use->size, use->owner);
         return true;
     }
     return false;
@@ -353,14 +367,15 @@ bool host_check_in_use(const char *call, struct host_device *device, uintptr_t a
     host_streams_lock();
     for (int i = 0; i < atomic_load(&host.devices) && !used; i++) {
         used = stream_uses(call, device, &host.device[i].legacy, address, size);
-        for (const struct host_stream *stream = host.device[i].streams; stream && !used; stream = stream->next_live)
+        for (const struct host_stream *stream = host.device[i].streams; stream && !used;
+             stream = stream->next_live)
             used = stream_uses(call, device, stream, address, size);
     }
     host_streams_unlock();
     return used;
 }
 
-/* ---- On and off -------------------------------------------------------------------------------------------------- */
+/* ---- On and off ---- */
 
 static void set_locked(bool on, void (*function)(const char *, void *), void *user,
                        void (*found)(const struct driver_conflict *))

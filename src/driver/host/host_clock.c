@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The virtual clock of driver time: what each call costs, never slept. Two tables, because what is published about CUDA
- * disagrees, and a third that is measured on some machine and read from a file: A charges physical memory by the MiB as a first touch of
- * zeroed pages does and access by the call; B takes physical memory as nearly free of its size and access by the piece. A call that the
- * tables do not name costs nothing.
+/* The virtual clock of driver time: what each call costs, never slept. Two tables, because what is
+ * published about CUDA disagrees, and a third that is measured on some machine and read from a
+ * file: A charges physical memory by the MiB as a first touch of zeroed pages does and access by
+ * the call; B takes physical memory as nearly free of its size and access by the piece. A call that
+ * the tables do not name costs nothing.
  *
- * Sources: map, set_access, unmap, create of 2 MiB and reserve: kvcached's bench_vmm on an A100; event record: RMM
- * issue 448. Pinned memory is an estimate: pages are zeroed and locked at some 4 GiB/s, and locked alone at 10. So is 1 us for
- * what comes from the driver's own pool and goes back there. This file owns the tables, of which C is written once, before the device
- * starts; the sums are atomic fields of the device. */
+ * Sources: map, set_access, unmap, create of 2 MiB and reserve: kvcached's bench_vmm on an A100;
+ * event record: RMM issue 448. Pinned memory is an estimate: pages are zeroed and locked at some 4
+ * GiB/s, and locked alone at 10. So is 1 us for what comes from the driver's own pool and goes back
+ * there. This file owns the tables, of which C is written once, before the device starts; the sums
+ * are atomic fields of the device. */
 #include "base/status.h"
 #include "driver/host/host.h"
 
@@ -66,14 +68,14 @@ struct host_cost host_costs[HOST_TABLES][DRIVER_CALLS] = {
     },
 };
 
-/* ---- Table C ----------------------------------------------------------------------------------------------------- */
+/* ---- Table C ---- */
 
 static bool costs_given; /* written before the device starts */
 
 static tarn_status costs_wrong(const char *path, int line, const char *what, const char *text)
 {
-    return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_COSTS=%s: line %d: %s%s%s", path, line, what, text ? ": " : "",
-                  text ? text : "");
+    return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_COSTS=%s: line %d: %s%s%s", path, line, what,
+                  text ? ": " : "", text ? text : "");
 }
 
 static bool cost_read(const char *text, uint32_t *ns)
@@ -96,14 +98,16 @@ static int kind_named(const char *name)
 }
 
 /* One line, which it cuts into words. */
-static tarn_status costs_read_line(const char *path, int number, char *line, struct host_cost *costs, bool *seen)
+static tarn_status costs_read_line(const char *path, int number, char *line,
+                                   struct host_cost *costs, bool *seen)
 {
     char *word[COSTS_FIELDS], *rest = NULL;
     int words = 0;
     line[strcspn(line, "#")] = '\0';
     for (char *at = strtok_r(line, " \t\r", &rest); at; at = strtok_r(NULL, " \t\r", &rest)) {
         if (words == COSTS_FIELDS)
-            return costs_wrong(path, number, "more than kind, base_ns, ns_per_mib and ns_per_piece", NULL);
+            return costs_wrong(path, number, "more than kind, base_ns, ns_per_mib and ns_per_piece",
+                               NULL);
         word[words++] = at;
     }
     if (words == 0)
@@ -116,7 +120,8 @@ static tarn_status costs_read_line(const char *path, int number, char *line, str
     if (seen[call])
         return costs_wrong(path, number, "this kind was given before", word[0]);
     seen[call] = true;
-    uint32_t *const value[COSTS_FIELDS] = {NULL, &costs[call].call_ns, &costs[call].mib_ns, &costs[call].piece_ns};
+    uint32_t *const value[COSTS_FIELDS] = {NULL, &costs[call].call_ns, &costs[call].mib_ns,
+                                           &costs[call].piece_ns};
     for (int i = 1; i < words; i++)
         if (!cost_read(word[i], value[i]))
             return costs_wrong(path, number, "not a whole number of ns below 2^32", word[i]);
@@ -150,15 +155,18 @@ tarn_status host_costs_start(void)
     int file = open(path, O_RDONLY | O_CLOEXEC);
     size_t length = 0;
     ssize_t got = -1;
-    while (file >= 0 && length < sizeof text && (got = read(file, text + length, sizeof text - length)) > 0)
+    while (file >= 0 && length < sizeof text &&
+           (got = read(file, text + length, sizeof text - length)) > 0)
         length += (size_t)got;
     int error = errno;
     if (file >= 0)
         close(file);
     if (got < 0)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_COSTS=%s cannot be read: %s", path, strerror(error));
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_COSTS=%s cannot be read: %s", path,
+                      strerror(error));
     if (length > COSTS_ROOM)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_COSTS=%s is longer than %d bytes", path, COSTS_ROOM);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_COSTS=%s is longer than %d bytes", path,
+                      COSTS_ROOM);
     text[length] = '\0';
     struct host_cost costs[DRIVER_CALLS] = {{0}};
     tarn_status status = costs_read(path, text, length, costs);
@@ -173,12 +181,14 @@ tarn_status tarn_host_cost_get(char table, int kind, size_t bytes, uint64_t piec
 {
     struct host_device *device;
     if (table < 'A' || table > 'C' || kind < 0 || kind >= DRIVER_CALLS || !ns)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "tarn_host_cost_get: no such table or kind, or ns is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "tarn_host_cost_get: no such table or kind, or ns is NULL");
     tarn_status status = host_use(0, &device);
     if (status)
         return status;
     if (table == 'C' && !costs_given)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "there is no cost table C: TARN_HOST_COSTS names no file");
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "there is no cost table C: TARN_HOST_COSTS names no file");
     *ns = host_cost(table - 'A', (enum driver_call)kind, bytes, pieces);
     return TARN_OK;
 }

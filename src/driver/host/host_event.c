@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Events. An event remembers its stream and the stream's last position when it was recorded, so recording queues nothing;
- * recorded on a stream that captures it remembers the stream's last nodes instead. All state is under the streams lock. */
+/* Events. An event remembers its stream and the stream's last position when it was recorded, so
+ * recording queues nothing; recorded on a stream that captures it remembers the stream's last nodes
+ * instead. All state is under the streams lock. */
 #include "base/status.h"
 #include "driver/host/host_stream.h"
 
@@ -74,7 +75,8 @@ tarn_status host_event_destroy(int number, driver_event handle)
     return status;
 }
 
-static tarn_status record_locked(struct host_device *device, driver_event event_handle, driver_stream handle)
+static tarn_status record_locked(struct host_device *device, driver_event event_handle,
+                                 driver_stream handle)
 {
     struct host_event *event;
     struct host_stream *stream;
@@ -84,7 +86,8 @@ static tarn_status record_locked(struct host_device *device, driver_event event_
     if (status)
         return status;
     if (event->device != device)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host event_record: an event of device %d on a stream of device %d",
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host event_record: an event of device %d on a stream of device %d",
                       event->device->number, device->number);
     struct host_capture *capture = NULL;
     status = host_capture_enter_locked("event_record", stream, &capture);
@@ -92,7 +95,8 @@ static tarn_status record_locked(struct host_device *device, driver_event event_
         return status;
     if (capture) {
         if (!host_nodes_copy(&event->nodes, &stream->nodes))
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host event_record: no memory for the nodes it stands for");
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                          "host event_record: no memory for the nodes it stands for");
         event->captured = capture->id;
         event->stream = NULL;
         return TARN_OK;
@@ -182,9 +186,11 @@ tarn_status host_event_wait_any(const driver_event *handles, size_t count, size_
     uint64_t waited = 0;
     host_streams_lock();
     while (!(status = first_ended_locked(handles, count, ended)) && *ended == count) {
-        struct host_stream *first = NULL; /* of those that hold up an event, the one whose timed work ends first */
+        struct host_stream *first = NULL; /* of those that hold up an event, the one whose timed
+                                             work ends first */
         for (size_t i = 0; i < count; i++) {
-            struct host_stream *holds_up = host_stream_holding_up_locked(((struct host_event *)handles[i])->stream);
+            struct host_stream *holds_up =
+                host_stream_holding_up_locked(((struct host_event *)handles[i])->stream);
             if (!first || host_stream_ends_before_locked(holds_up, first))
                 first = holds_up;
         }
@@ -197,7 +203,8 @@ tarn_status host_event_wait_any(const driver_event *handles, size_t count, size_
     return status;
 }
 
-static tarn_status wait_event_locked(struct host_device *device, driver_stream handle, driver_event event_handle)
+static tarn_status wait_event_locked(struct host_device *device, driver_stream handle,
+                                     driver_event event_handle)
 {
     struct host_event *event;
     struct host_stream *stream;
@@ -212,7 +219,8 @@ static tarn_status wait_event_locked(struct host_device *device, driver_stream h
     if (!status)
         status = host_stream_join_locked("stream_wait_event", stream);
     if (!status && event->stream)
-        status = host_enqueue_wait_locked("stream_wait_event", stream, event->stream, event->position);
+        status =
+            host_enqueue_wait_locked("stream_wait_event", stream, event->stream, event->position);
     return status;
 }
 

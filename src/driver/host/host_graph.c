@@ -3,16 +3,19 @@
 
 /* Graphs of the host device: what a capture recorded, and its launches.
  *
- * A graph is a list of nodes in the order in which they were recorded, each with the nodes that it waits for, all of them
- * earlier in the list. Nodes of the same captured stream are a branch. A launch queues each branch on a stream of its own,
- * the origin's branch on the stream of the launch, with a wait wherever an edge goes from branch to branch: so they run
- * beside each other as they would on a device, and the checker sees them so. All branches start behind what the launching
- * stream has queued, which goes on when all have ended; launches of one graph run one after the other.
+ * A graph is a list of nodes in the order in which they were recorded, each with the nodes that it
+ * waits for, all of them earlier in the list. Nodes of the same captured stream are a branch. A
+ * launch queues each branch on a stream of its own, the origin's branch on the stream of the
+ * launch, with a wait wherever an edge goes from branch to branch: so they run beside each other as
+ * they would on a device, and the checker sees them so. All branches start behind what the
+ * launching stream has queued, which goes on when all have ended; launches of one graph run one
+ * after the other.
  *
- * What a node uses belongs to the owners at the time of its capture. A launch that fails has queued nothing. Who holds a
- * graph learns of its end when it is destroyed and the last launch has ended: without a lock, by the thread that finds it
- * so, before the call in which it does returns. Under the streams lock; a graph that is no longer recorded does not change
- * except for a launch's notes. */
+ * What a node uses belongs to the owners at the time of its capture. A launch that fails has queued
+ * nothing. Who holds a graph learns of its end when it is destroyed and the last launch has ended:
+ * without a lock, by the thread that finds it so, before the call in which it does returns. Under
+ * the streams lock; a graph that is no longer recorded does not change except for a launch's
+ * notes. */
 #include "base/status.h"
 #include "driver/host/host_stream.h"
 
@@ -36,7 +39,7 @@ static struct object_pool graph_objects = OBJECT_POOL_NAMED(struct host_graph);
 static struct object_pool hold_objects = OBJECT_POOL(struct host_hold);
 static struct object_pool node_objects = OBJECT_POOL(struct host_node);
 
-/* ---- Lists of nodes ---------------------------------------------------------------------------------------------- */
+/* ---- Lists of nodes ---- */
 
 bool host_nodes_reserve(struct host_nodes *nodes, unsigned count)
 {
@@ -91,7 +94,7 @@ void host_nodes_free(struct host_nodes *nodes)
     *nodes = (struct host_nodes){0};
 }
 
-/* ---- The end of a graph ------------------------------------------------------------------------------------------ */
+/* ---- The end of a graph ---- */
 
 /* Takes the first of a list of holds away, to be told. */
 static void hold_is_due(struct host_hold **place)
@@ -157,7 +160,7 @@ void host_graphs_settle(void)
     }
 }
 
-/* ---- Recording --------------------------------------------------------------------------------------------------- */
+/* ---- Recording ---- */
 
 struct host_graph *host_graph_create_locked(void)
 {
@@ -200,7 +203,8 @@ void host_graph_destroy_locked(struct host_graph *graph)
     object_free(&graph_objects, graph);
 }
 
-bool host_graph_branch_locked(struct host_graph *graph, const struct host_stream *stream, unsigned *branch)
+bool host_graph_branch_locked(struct host_graph *graph, const struct host_stream *stream,
+                              unsigned *branch)
 {
     if (graph->branch_count == graph->branch_room) {
         unsigned room = graph->branch_room ? 2 * graph->branch_room : 2;
@@ -214,17 +218,19 @@ bool host_graph_branch_locked(struct host_graph *graph, const struct host_stream
         graph->branch_room = room;
     }
     *branch = graph->branch_count++;
-    graph->branches[*branch] = (struct host_branch){.device = stream->device, .priority = stream->priority};
+    graph->branches[*branch] =
+        (struct host_branch){.device = stream->device, .priority = stream->priority};
     return true;
 }
 
-tarn_status host_graph_add_locked(const char *call, struct host_graph *graph, struct host_stream *stream,
-                                  const struct host_op *op)
+tarn_status host_graph_add_locked(const char *call, struct host_graph *graph,
+                                  struct host_stream *stream, const struct host_op *op)
 {
     struct host_node *node = object_alloc(&node_objects);
     if (!node || !host_nodes_copy(&node->before, &stream->nodes)) {
         object_free(&node_objects, node);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for a node of the graph", call);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for a node of the graph",
+                      call);
     }
     node->live = true;
     node->graph = graph;
@@ -251,7 +257,8 @@ bool host_graph_reaches_locked(const struct host_nodes *from, const struct host_
 {
     if (!others->count)
         return true;
-    /* Edges go to earlier nodes: from the last to the first, each that was reached passes that on. */
+    /* Edges go to earlier nodes: from the last to the first, each that was reached passes that
+     * on. */
     const uint64_t walk = ++walks;
     for (unsigned i = 0; i < from->count; i++)
         ((struct host_node *)from->list[i])->seen = walk;
@@ -266,7 +273,8 @@ bool host_graph_reaches_locked(const struct host_nodes *from, const struct host_
 }
 
 /* Silently: who asks does without the answer. */
-tarn_status host_node_before(int number, driver_node handle, driver_node *nodes, size_t room, size_t *count)
+tarn_status host_node_before(int number, driver_node handle, driver_node *nodes, size_t room,
+                             size_t *count)
 {
     struct host_device *device;
     const struct host_node *node = handle;
@@ -287,7 +295,7 @@ tarn_status host_node_before(int number, driver_node handle, driver_node *nodes,
     return live ? TARN_OK : TARN_ERROR_INVALID_ARGUMENT;
 }
 
-/* ---- Launch ------------------------------------------------------------------------------------------------------ */
+/* ---- Launch ---- */
 
 static tarn_status find_graph(const char *call, driver_graph handle, struct host_graph **graph)
 {
@@ -304,8 +312,8 @@ static tarn_status check_memory(const struct host_graph *graph)
     for (const struct host_node *node = graph->first; node && !status; node = node->next) {
         const struct host_op *op = &node->op;
         if (op->kind == HOST_OP_FILL)
-            status = host_memory_accessible("graph_launch", graph->branches[node->branch].device, op->move.to,
-                                            op->move.size);
+            status = host_memory_accessible("graph_launch", graph->branches[node->branch].device,
+                                            op->move.to, op->move.size);
         if (op->kind == HOST_OP_COPY)
             status = host_memory_accessible("graph_launch", NULL, op->move.to, op->move.size);
         if (op->kind == HOST_OP_COPY && !status)
@@ -391,12 +399,14 @@ static tarn_status prepare(struct launch *launch)
         real = real || node->op.kind != HOST_OP_TIMED;
     }
     if (!made || !make_waits(launch, waits) || !make_lanes(launch))
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_launch: no memory for the work of the graph");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "host graph_launch: no memory for the work of the graph");
     return real ? host_workers_ensure_locked() : TARN_OK;
 }
 
 /* Makes what is queued on `stream` next wait for `position` of `other`. */
-static void wait_for(struct launch *launch, struct host_stream *stream, struct host_stream *other, uint64_t position)
+static void wait_for(struct launch *launch, struct host_stream *stream, struct host_stream *other,
+                     uint64_t position)
 {
     if (other == stream || other->done >= position)
         return;
@@ -447,12 +457,14 @@ static tarn_status run_locked(struct host_graph *graph, struct host_stream *stre
     return status;
 }
 
-static tarn_status launch_locked(struct host_device *device, struct host_graph *graph, driver_stream handle)
+static tarn_status launch_locked(struct host_device *device, struct host_graph *graph,
+                                 driver_stream handle)
 {
     struct host_stream *stream;
     tarn_status status = host_stream_find_locked("graph_launch", device, handle, &stream);
     if (!status)
-        status = host_capture_bar_locked("graph_launch", stream); /* as CUDA 13.0 does on hardware, with 900 */
+        /* As CUDA 13.0 does on hardware, with 900 */
+        status = host_capture_bar_locked("graph_launch", stream);
     return status ? status : run_locked(graph, stream);
 }
 
@@ -510,7 +522,8 @@ static tarn_status hold(driver_graph handle, void (*end)(void *), void *argument
     struct host_graph *graph;
     struct host_hold *fresh = object_alloc(&hold_objects);
     if (!fresh)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host graph_hold: no memory to remember a callback");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "host graph_hold: no memory to remember a callback");
     host_streams_lock();
     tarn_status status = find_graph("graph_hold", handle, &graph);
     if (!status) {

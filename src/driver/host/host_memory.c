@@ -3,13 +3,15 @@
 
 /* Physical memory of the host device, and what is mapped where.
  *
- * An ordinary piece is a stretch of its device's memfd, which only ever grows: a piece is contiguous there, an offset
- * is never used twice, and a release punches the stretch out. An exportable piece has a memfd of its own, whose size is
- * sealed: who imports it can rely on that. An imported one is not in the ledger's books, nor is one of host memory. What is
- * accessible is hidden from fork children.
+ * An ordinary piece is a stretch of its device's memfd, which only ever grows: a piece is
+ * contiguous there, an offset is never used twice, and a release punches the stretch out. An
+ * exportable piece has a memfd of its own, whose size is sealed: who imports it can rely on that.
+ * An imported one is not in the ledger's books, nor is one of host memory. What is accessible is
+ * hidden from fork children.
  *
- * A leaving mapping was unmapped while queued work uses it (the checker saw it): for its owner it is gone, but it stays
- * until that work ends; until then its address is TARN_ERROR_BUSY to map and unreserve.
+ * A leaving mapping was unmapped while queued work uses it (the checker saw it): for its owner it
+ * is gone, but it stays until that work ends; until then its address is TARN_ERROR_BUSY to map and
+ * unreserve.
  *
  * Everything is under host_memory_lock. */
 #include "driver/host/host_memory.h"
@@ -38,7 +40,7 @@ static size_t slots_used;
 static struct host_piece *free_slots;
 static struct object_pool mapping_objects = OBJECT_POOL(struct host_mapping);
 
-/* ---- Pieces ------------------------------------------------------------------------------------------------------ */
+/* ---- Pieces ---- */
 
 static struct host_piece *piece_find(driver_piece handle)
 {
@@ -52,7 +54,8 @@ static struct host_piece *piece_find(driver_piece handle)
 static tarn_status refuse_off_granule(const char *call, uintptr_t address, size_t size)
 {
     return failed(TARN_ERROR_INVALID_ARGUMENT,
-                  "host %s: address %#" PRIxPTR " or size %zu is not a multiple of 2 MiB above 0", call, address, size);
+                  "host %s: address %#" PRIxPTR " or size %zu is not a multiple of 2 MiB above 0",
+                  call, address, size);
 }
 
 /* A slot, with its handle and nothing else set; NULL where the host has no memory. */
@@ -103,7 +106,8 @@ static int grow(int file, size_t size)
     return code;
 }
 
-/* Gives the piece a stretch of the device's file. The file grows by the device's size at a time: it is sparse. */
+/* Gives the piece a stretch of the device's file. The file grows by the device's size at a time: it
+ * is sparse. */
 static tarn_status piece_place(struct host_device *device, struct host_piece *piece)
 {
     if (device->file < 0) {
@@ -137,7 +141,8 @@ static tarn_status piece_open(struct host_piece *piece)
     return status;
 }
 
-static tarn_status create_locked(struct host_device *device, size_t size, unsigned flags, driver_piece *handle)
+static tarn_status create_locked(struct host_device *device, size_t size, unsigned flags,
+                                 driver_piece *handle)
 {
     bool outside = flags & DRIVER_PIECE_HOST;
     if (!outside && size > device->memory - device->created)
@@ -147,8 +152,9 @@ static tarn_status create_locked(struct host_device *device, size_t size, unsign
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host create: no memory for the piece");
     piece->device = device;
     piece->size = size;
-    tarn_status status =
-        flags & (DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_HOST) ? piece_open(piece) : piece_place(device, piece);
+    tarn_status status = flags & (DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_HOST)
+                             ? piece_open(piece)
+                             : piece_place(device, piece);
     if (status) {
         slot_give(piece);
         return status;
@@ -169,9 +175,12 @@ tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *p
     tarn_status status = host_enter_unsafe(DRIVER_CALL_create, number, &device);
     if (status)
         return status;
-    if (host_off_granule(0, size) || flags & ~(DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA | DRIVER_PIECE_HOST))
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host create: size %zu is not a multiple of 2 MiB above 0, or flags %#x unknown", size, flags);
+    if (host_off_granule(0, size) ||
+        flags & ~(DRIVER_PIECE_EXPORTABLE | DRIVER_PIECE_RDMA | DRIVER_PIECE_HOST))
+        return failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "host create: size %zu is not a multiple of 2 MiB above 0, or flags %#x unknown", size,
+            flags);
     mutex_lock(&host_memory_lock);
     status = create_locked(device, size, flags, piece);
     mutex_unlock(&host_memory_lock);
@@ -180,8 +189,8 @@ tarn_status host_create(int number, size_t size, unsigned flags, driver_piece *p
     return status;
 }
 
-/* The piece is released and not mapped: its memory goes back to the machine. A hole that cannot be punched stays as
- * unused memory of the file; the offset is not used again. */
+/* The piece is released and not mapped: its memory goes back to the machine. A hole that cannot be
+ * punched stays as unused memory of the file; the offset is not used again. */
 static void piece_end(struct host_piece *piece)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
@@ -189,8 +198,8 @@ static void piece_end(struct host_piece *piece)
     if (piece->file >= 0)
         close(piece->file);
     else
-        (void)fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)piece->offset,
-                        (off_t)piece->size);
+        (void)fallocate(device->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                        (off_t)piece->offset, (off_t)piece->size);
     if (!piece->outside) {
         device->created -= piece->size;
         device->pieces--;
@@ -198,16 +207,19 @@ static void piece_end(struct host_piece *piece)
     slot_give(piece);
 }
 
-/* Release of a piece is legal while it is mapped; the checker speaks up only where its memory is in use and no unmap
- * was reported for that already. */
+/* Release of a piece is legal while it is mapped; the checker speaks up only where its memory is in
+ * use and no unmap was reported for that already. */
 static tarn_status release_locked(struct host_device *device, driver_piece handle, size_t *size)
 {
     struct host_piece *piece = piece_find(handle);
     if (!piece || !piece->live || piece->device != device)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host release: %#" PRIx64 " is not a piece of device %d%s", handle,
-                      device->number, piece && piece->device == device ? ": it was released before" : "");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host release: %#" PRIx64 " is not a piece of device %d%s", handle,
+                      device->number,
+                      piece && piece->device == device ? ": it was released before" : "");
     if (atomic_load_explicit(&host.checking, memory_order_relaxed))
-        for (const struct host_mapping *mapping = piece->mappings; mapping; mapping = mapping->next_of_piece)
+        for (const struct host_mapping *mapping = piece->mappings; mapping;
+             mapping = mapping->next_of_piece)
             if (!mapping->leaving)
                 host_check_in_use("release", device, mapping->address, piece->size);
     piece->live = false;
@@ -233,16 +245,18 @@ tarn_status host_release(int number, driver_piece piece)
     return status;
 }
 
-/* ---- Pieces between processes ------------------------------------------------------------------------------------ */
+/* ---- Pieces between processes ---- */
 
 static tarn_status export_locked(const struct host_device *device, driver_piece handle, int *file)
 {
     const struct host_piece *piece = piece_find(handle);
     if (!piece || !piece->live || piece->device != device)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host export: %#" PRIx64 " is not a piece of device %d", handle,
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host export: %#" PRIx64 " is not a piece of device %d", handle,
                       device->number);
     if (piece->file < 0)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "host export: piece %#" PRIx64 " was not created exportable", handle);
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "host export: piece %#" PRIx64 " was not created exportable", handle);
     int copy = fcntl(piece->file, F_DUPFD_CLOEXEC, FILE_LEAST);
     if (copy < 0)
         return host_system_failed("export", "F_DUPFD_CLOEXEC");
@@ -270,28 +284,33 @@ tarn_status host_export(int number, driver_piece piece, int *file)
 #define SEALS_AGAINST_WRITING F_SEAL_WRITE
 #endif
 
-/* What is mapped must not end before the mapping does, whatever another process makes of the file; nor may its pages be of a store that
- * can run dry, as that of huge pages: a touch would end the process. */
+/* What is mapped must not end before the mapping does, whatever another process makes of the file;
+ * nor may its pages be of a store that can run dry, as that of huge pages: a touch would end the
+ * process. */
 static tarn_status import_check(int file, size_t size)
 {
     struct stat known;
     struct statfs store;
     if (fstat(file, &known))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host import: %d is not an open file descriptor", file);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "host import: %d is not an open file descriptor",
+                      file);
     int seals = fcntl(file, F_GET_SEALS), mode = fcntl(file, F_GETFL);
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || seals & SEALS_AGAINST_WRITING || mode < 0 ||
         (mode & O_ACCMODE) != O_RDWR || fstatfs(file, &store) || store.f_type != TMPFS_MAGIC)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host import: descriptor %d is not of an exported piece: it is not a memfd of a sealed size",
+                      "host import: descriptor %d is not of an exported piece: it is not a memfd "
+                      "of a sealed size",
                       file);
     if (known.st_size < 0 || (size_t)known.st_size != size)
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host import: the piece of descriptor %d has %lld bytes, and %zu were announced", file,
-                      (long long)known.st_size, size);
+        return failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "host import: the piece of descriptor %d has %lld bytes, and %zu were announced", file,
+            (long long)known.st_size, size);
     return TARN_OK;
 }
 
-static tarn_status import_locked(struct host_device *device, int file, size_t size, driver_piece *handle)
+static tarn_status import_locked(struct host_device *device, int file, size_t size,
+                                 driver_piece *handle)
 {
     struct host_piece *piece = slot_take();
     if (!piece)
@@ -328,34 +347,41 @@ tarn_status host_import(int number, int file, size_t size, driver_piece *piece)
     return status;
 }
 
-/* ---- Mapping ----------------------------------------------------------------------------------------------------- */
+/* ---- Mapping ---- */
 
-static tarn_status map_check(const struct host_device *device, uintptr_t address, size_t size, driver_piece handle)
+static tarn_status map_check(const struct host_device *device, uintptr_t address, size_t size,
+                             driver_piece handle)
 {
     const struct host_piece *piece = piece_find(handle);
     if (!piece || !piece->live || piece->device != device)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host map: %#" PRIx64 " is not a piece of device %d", handle,
-                      device->number);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host map: %#" PRIx64 " is not a piece of device %d", handle, device->number);
     if (piece->size != size)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host map: %zu bytes of a piece of %zu; pieces are mapped whole",
-                      size, piece->size);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host map: %zu bytes of a piece of %zu; pieces are mapped whole", size,
+                      piece->size);
     const struct host_region *range = host_range_around(device, address, size);
     if (!range)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host map: %#" PRIxPTR " with %zu bytes is not inside a reserved range of device %d", address,
-                      size, device->number);
+                      "host map: %#" PRIxPTR
+                      " with %zu bytes is not inside a reserved range of device %d",
+                      address, size, device->number);
     for (uintptr_t at = address; at < address + size; at += HOST_GRANULE) {
         const struct host_mapping *mapping = *host_granule_of(range, at);
         if (mapping && mapping->leaving)
             return failed(TARN_ERROR_BUSY,
-                          "host map: %#" PRIxPTR " was unmapped while queued work uses it, which has not ended", at);
+                          "host map: %#" PRIxPTR
+                          " was unmapped while queued work uses it, which has not ended",
+                          at);
         if (mapping)
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "host map: a piece is mapped at %#" PRIxPTR " already", at);
+            return failed(TARN_ERROR_INVALID_ARGUMENT,
+                          "host map: a piece is mapped at %#" PRIxPTR " already", at);
     }
     return host_budget_check(range, address, address + size);
 }
 
-static tarn_status map_locked(struct host_device *device, uintptr_t address, size_t size, driver_piece handle)
+static tarn_status map_locked(struct host_device *device, uintptr_t address, size_t size,
+                              driver_piece handle)
 {
     tarn_status status = map_check(device, address, size, handle);
     if (status)
@@ -366,14 +392,14 @@ static tarn_status map_locked(struct host_device *device, uintptr_t address, siz
     if (!mapping)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host map: no memory for the mapping");
     int file = piece->file >= 0 ? piece->file : device->file;
-    if (mmap((void *)address, size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, (off_t)piece->offset) ==
-        MAP_FAILED) {
+    if (mmap((void *)address, size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
+             (off_t)piece->offset) == MAP_FAILED) {
         status = host_system_failed("map", "mmap");
         object_free(&mapping_objects, mapping);
         return status;
     }
-    *mapping =
-        (struct host_mapping){.next_of_piece = piece->mappings, .region = range, .piece = piece, .address = address};
+    *mapping = (struct host_mapping){
+        .next_of_piece = piece->mappings, .region = range, .piece = piece, .address = address};
     piece->mappings = mapping;
     host_budget_add(range, address, address + size);
     for (uintptr_t at = address; at < address + size; at += HOST_GRANULE)
@@ -403,31 +429,34 @@ tarn_status host_map(int number, uintptr_t address, size_t size, driver_piece pi
 }
 
 /* Fails unless [address, address + size) is exactly one or more mappings in a row; counts them. */
-static tarn_status check_row(const char *call, struct host_device *device, uintptr_t address, size_t size,
-                             uint64_t *count)
+static tarn_status check_row(const char *call, struct host_device *device, uintptr_t address,
+                             size_t size, uint64_t *count)
 {
     const struct host_region *range = host_range_around(device, address, size);
     if (!range)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host %s: %#" PRIxPTR " with %zu bytes is not inside a reserved range of device %d", call,
-                      address, size, device->number);
+                      "host %s: %#" PRIxPTR
+                      " with %zu bytes is not inside a reserved range of device %d",
+                      call, address, size, device->number);
     uintptr_t end = address + size;
     *count = 0;
     for (uintptr_t at = address; at < end; ++*count) {
         const struct host_mapping *mapping = *host_granule_of(range, at);
         if (!mapping || mapping->leaving)
-            return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: nothing is mapped at %#" PRIxPTR, call, at);
+            return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: nothing is mapped at %#" PRIxPTR,
+                          call, at);
         if (mapping->address != at || mapping->piece->size > end - at)
             return failed(TARN_ERROR_INVALID_ARGUMENT,
-                          "host %s: %#" PRIxPTR " with %zu bytes cuts the mapping of %zu bytes at %#" PRIxPTR, call,
-                          address, size, mapping->piece->size, mapping->address);
+                          "host %s: %#" PRIxPTR
+                          " with %zu bytes cuts the mapping of %zu bytes at %#" PRIxPTR,
+                          call, address, size, mapping->piece->size, mapping->address);
         at += mapping->piece->size;
     }
     return TARN_OK;
 }
 
-static tarn_status set_access_locked(struct host_device *device, uintptr_t address, size_t size, uint64_t devices,
-                                     uint64_t *count)
+static tarn_status set_access_locked(struct host_device *device, uintptr_t address, size_t size,
+                                     uint64_t devices, uint64_t *count)
 {
     tarn_status status = check_row("set_access", device, address, size, count);
     if (status)
@@ -444,7 +473,8 @@ static tarn_status set_access_locked(struct host_device *device, uintptr_t addre
     return TARN_OK;
 }
 
-tarn_status host_set_access(int number, uintptr_t address, size_t size, const int *devices, int device_count)
+tarn_status host_set_access(int number, uintptr_t address, size_t size, const int *devices,
+                            int device_count)
 {
     struct host_device *device;
     uint64_t bits = 0;
@@ -500,8 +530,8 @@ static tarn_status unmap_row(const struct host_region *range, uintptr_t address,
     return TARN_OK;
 }
 
-/* Reports and defers the unmap of a mapping that queued work uses. Work that ends looks at `host.leaving`, so the
- * mapping is counted there before it is known to be in use. */
+/* Reports and defers the unmap of a mapping that queued work uses. Work that ends looks at
+ * `host.leaving`, so the mapping is counted there before it is known to be in use. */
 static bool leave_if_used(struct host_mapping *mapping)
 {
     struct host_device *device = mapping->piece->device;
@@ -516,7 +546,8 @@ static bool leave_if_used(struct host_mapping *mapping)
     return true;
 }
 
-static tarn_status unmap_locked(struct host_device *device, uintptr_t address, size_t size, uint64_t *count)
+static tarn_status unmap_locked(struct host_device *device, uintptr_t address, size_t size,
+                                uint64_t *count)
 {
     tarn_status status = check_row("unmap", device, address, size, count);
     if (status)
@@ -568,7 +599,8 @@ void host_memory_sweep(void)
             continue;
         }
         *link = mapping->next_leaving;
-        if (unmap_row(mapping->region, address, end)) { /* the kernel has no room: try again at the next sweep */
+        /* The kernel has no room: try again at the next sweep */
+        if (unmap_row(mapping->region, address, end)) {
             mapping->next_leaving = *link;
             *link = mapping;
             break;
@@ -596,7 +628,7 @@ void host_range_clear(struct host_region *range)
             mapping_forget(range->granules[i]);
 }
 
-/* ---- The whole --------------------------------------------------------------------------------------------------- */
+/* ---- The whole ---- */
 
 void host_memory_ledger(const struct host_device *device, tarn_host_ledger *ledger)
 {
@@ -653,7 +685,7 @@ void host_memory_finish(void)
     mutex_unlock(&host_memory_lock);
 }
 
-/* ---- Contents ---------------------------------------------------------------------------------------------------- */
+/* ---- Contents ---- */
 
 /* Whether a granule of a mapping has never been touched, and so is zero. */
 static bool is_untouched(uintptr_t address)
@@ -662,7 +694,8 @@ static bool is_untouched(uintptr_t address)
     bool untouched = false;
     mutex_lock(&host_memory_lock);
     const struct host_region *region = host_region_at(address);
-    const struct host_mapping *mapping = region && region->granules ? *host_granule_of(region, address) : NULL;
+    const struct host_mapping *mapping =
+        region && region->granules ? *host_granule_of(region, address) : NULL;
     if (mapping) {
         const struct host_piece *piece = mapping->piece;
         off_t offset = (off_t)(piece->offset + (address - mapping->address));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Which host devices reach each other's memory: all of them, or with TARN_HOST_PEERS=none none. Mapped memory is
- * reached by those that set_access names, plain allocations by those that enabled it. A copy needs neither, as with
- * CUDA's unified addresses; a fill, which stands for a kernel, does. */
+/* Which host devices reach each other's memory: all of them, or with TARN_HOST_PEERS=none none.
+ * Mapped memory is reached by those that set_access names, plain allocations by those that enabled
+ * it. A copy needs neither, as with CUDA's unified addresses; a fill, which stands for a kernel,
+ * does. */
 #include "base/status.h"
 #include "driver/host/host.h"
 
@@ -19,7 +20,8 @@ tarn_status host_peers_start(void)
     const char *value = secure_getenv("TARN_HOST_PEERS");
     bool none = value && strcmp(value, "none") == 0;
     if (value && *value && !none && strcmp(value, "all") != 0)
-        return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_PEERS=%s: the values are all and none", value);
+        return failed(TARN_ERROR_CONFIGURATION, "TARN_HOST_PEERS=%s: the values are all and none",
+                      value);
     possible = !none;
     for (int i = 0; i < TARN_MAX_DEVICES; i++)
         atomic_store(&reachable[i], 0);
@@ -33,21 +35,25 @@ static bool can_reach(int device, int peer)
 
 bool host_peer_enabled(int device, int peer)
 {
-    return device == peer || (atomic_load_explicit(&reachable[device], memory_order_relaxed) >> peer & 1);
+    return device == peer ||
+           (atomic_load_explicit(&reachable[device], memory_order_relaxed) >> peer & 1);
 }
 
-tarn_status host_peers_check(const char *call, int owner, const int *devices, int count, uint64_t *bits)
+tarn_status host_peers_check(const char *call, int owner, const int *devices, int count,
+                             uint64_t *bits)
 {
     if (!devices || count <= 0)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: the list of devices is empty", call);
     uint64_t result = 0;
     for (int i = 0; i < count; i++) {
         if (devices[i] < 0 || devices[i] >= atomic_load(&host.devices))
-            return failed(TARN_ERROR_INVALID_DEVICE, "host %s: there is no device %d, only %d in all", call, devices[i],
+            return failed(TARN_ERROR_INVALID_DEVICE,
+                          "host %s: there is no device %d, only %d in all", call, devices[i],
                           atomic_load(&host.devices));
         if (!can_reach(devices[i], owner))
-            return failed(TARN_ERROR_NOT_SUPPORTED, "host %s: device %d cannot access memory of device %d", call,
-                          devices[i], owner);
+            return failed(TARN_ERROR_NOT_SUPPORTED,
+                          "host %s: device %d cannot access memory of device %d", call, devices[i],
+                          owner);
         result |= UINT64_C(1) << devices[i];
     }
     *bits = result;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned host memory of the host device: ranges that it allocated, as anonymous memory of whole pages that is hidden from
- * fork children, and ranges that were registered. To work all host memory is alike; what is kept here is who may be freed
- * or unregistered, and the ledger. Under host_memory_lock. */
+/* Pinned host memory of the host device: ranges that it allocated, as anonymous memory of whole
+ * pages that is hidden from fork children, and ranges that were registered. To work all host memory
+ * is alike; what is kept here is who may be freed or unregistered, and the ledger. Under
+ * host_memory_lock. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
@@ -27,7 +28,8 @@ struct pinned {
 
 static int pinned_order(const struct tree_node *a, const struct tree_node *b)
 {
-    uintptr_t x = TREE_ENTRY(a, struct pinned, node)->address, y = TREE_ENTRY(b, struct pinned, node)->address;
+    uintptr_t x = TREE_ENTRY(a, struct pinned, node)->address,
+              y = TREE_ENTRY(b, struct pinned, node)->address;
     return (x > y) - (x < y);
 }
 
@@ -48,7 +50,8 @@ static struct pinned *range_after(uintptr_t address)
     return node ? TREE_ENTRY(node, struct pinned, node) : NULL;
 }
 
-/* Bytes of the machine, of which more cannot be pinned. They are not touched, so the kernel would give addresses for any number. */
+/* Bytes of the machine, of which more cannot be pinned. They are not touched, so the kernel would
+ * give addresses for any number. */
 static size_t machine_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES);
@@ -60,11 +63,13 @@ static tarn_status refuse_beyond_machine(const char *call, size_t size)
     size_t most = machine_bytes();
     if (size <= most && all_bytes <= most - size)
         return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "host %s: of %zu bytes: the machine has %zu, of which %zu are pinned", call,
-                  size, most, all_bytes);
+    return failed(TARN_ERROR_OUT_OF_MEMORY,
+                  "host %s: of %zu bytes: the machine has %zu, of which %zu are pinned", call, size,
+                  most, all_bytes);
 }
 
-static void range_enter(struct pinned *range, struct host_device *device, uintptr_t address, size_t size)
+static void range_enter(struct pinned *range, struct host_device *device, uintptr_t address,
+                        size_t size)
 {
     range->device = device;
     range->address = address;
@@ -96,10 +101,13 @@ static tarn_status host_alloc_locked(struct host_device *device, size_t size, ui
     struct pinned *range = object_alloc(&range_objects);
     void *memory = MAP_FAILED;
     if (range)
-        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
-        status = !range ? failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host host_alloc: no memory for the range")
-                        : failed(TARN_ERROR_OUT_OF_MEMORY, "host host_alloc: of %zu bytes: %s", size, strerror(errno));
+        status = !range ? failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                                 "host host_alloc: no memory for the range")
+                        : failed(TARN_ERROR_OUT_OF_MEMORY, "host host_alloc: of %zu bytes: %s",
+                                 size, strerror(errno));
         object_free(&range_objects, range);
         host_budget_give();
         return status;
@@ -134,14 +142,16 @@ static tarn_status register_locked(struct host_device *device, uintptr_t address
     const struct pinned *next = range_after(address);
     if (next && next->address < address + size)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host host_register: %#" PRIxPTR " with %zu bytes: the memory at %#" PRIxPTR " is pinned already",
+                      "host host_register: %#" PRIxPTR " with %zu bytes: the memory at %#" PRIxPTR
+                      " is pinned already",
                       address, size, next->address);
     tarn_status status = refuse_beyond_machine("host_register", size);
     if (status)
         return status;
     if (msync((void *)address, size, MS_ASYNC))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host host_register: %#" PRIxPTR " with %zu bytes: %s", address,
-                      size, strerror(errno));
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host host_register: %#" PRIxPTR " with %zu bytes: %s", address, size,
+                      strerror(errno));
     struct pinned *range = object_alloc(&range_objects);
     if (!range)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host host_register: no memory for the range");
@@ -158,8 +168,9 @@ tarn_status host_host_register(int number, uintptr_t address, size_t size)
         return status;
     if (size == 0 || (address | size) % PAGE || address + size < address)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "host host_register: %#" PRIxPTR " with %zu bytes are not whole pages of 4096 bytes", address,
-                      size);
+                      "host host_register: %#" PRIxPTR
+                      " with %zu bytes are not whole pages of 4096 bytes",
+                      address, size);
     mutex_lock(&host_memory_lock);
     status = register_locked(device, address, size);
     mutex_unlock(&host_memory_lock);
@@ -168,8 +179,8 @@ tarn_status host_host_register(int number, uintptr_t address, size_t size)
     return status;
 }
 
-/* The way out of both: takes the range that begins at the address, once the device's work has ended. Work that uses it
- * is reported where that is looked for. */
+/* The way out of both: takes the range that begins at the address, once the device's work has
+ * ended. Work that uses it is reported where that is looked for. */
 static tarn_status leave(enum driver_call call, int number, uintptr_t address, bool registered)
 {
     struct host_device *device;
@@ -185,8 +196,9 @@ static tarn_status leave(enum driver_call call, int number, uintptr_t address, b
         host_check_in_use(name, range->device, address, range->size);
     mutex_unlock(&host_memory_lock);
     if (!range)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: %#" PRIxPTR " is not the start of what was %s", name,
-                      address, registered ? "registered" : "allocated");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host %s: %#" PRIxPTR " is not the start of what was %s", name, address,
+                      registered ? "registered" : "allocated");
     host_charge_wait(device, host_device_wait(device));
     mutex_lock(&host_memory_lock);
     size_t size = range->size;

@@ -3,17 +3,18 @@
 
 /* Streams and the clock of queued work.
  *
- * A stream is a queue of operations with positions 1, 2, 3 ..; `done` is the position up to which all is finished.
- * A wait for a position of another stream that it has not reached is an operation; so is timed work, whose end is a
- * time of the clock of queued work, and real work, which the workers run. Whoever makes the head of a queue move goes
- * on until nothing moves (go_on()): a record, a wait or timed work whose time has come needs no other thread, and where
- * no real work is queued everything is deterministic.
+ * A stream is a queue of operations with positions 1, 2, 3 ..; `done` is the position up to which
+ * all is finished. A wait for a position of another stream that it has not reached is an operation;
+ * so is timed work, whose end is a time of the clock of queued work, and real work, which the
+ * workers run. Whoever makes the head of a queue move goes on until nothing moves (go_on()): a
+ * record, a wait or timed work whose time has come needs no other thread, and where no real work is
+ * queued everything is deterministic.
  *
- * The clock moves by tarn_host_advance(), and by a wait of the host, which jumps to the end of the timed work in its
- * way; the jump is charged to the waiting call's device.
+ * The clock moves by tarn_host_advance(), and by a wait of the host, which jumps to the end of the
+ * timed work in its way; the jump is charged to the waiting call's device.
  *
- * Everything here is under `lock`, after the memory lock in the order of locks. A stream waits only for positions that
- * were queued before its wait, so there are no cycles. */
+ * Everything here is under `lock`, after the memory lock in the order of locks. A stream waits only
+ * for positions that were queued before its wait, so there are no cycles. */
 #include "driver/host/host_stream.h"
 #include "base/status.h"
 #include "base/thread/lock.h"
@@ -28,7 +29,8 @@ static uint64_t orders;
 static uint64_t last_number;              /* of a stream */
 static struct host_stream *spare_streams; /* destroyed and drained; their positions go on */
 
-/* The timers: streams whose head is timed work, a heap by (due, order). It has room for every stream there is. */
+/* The timers: streams whose head is timed work, a heap by (due, order). It has room for every
+ * stream there is. */
 static struct host_stream **timers;
 static size_t timer_count, timer_room, stream_total;
 
@@ -61,11 +63,12 @@ void host_streams_leave(void)
     host_settle();
 }
 
-/* ---- Timers ------------------------------------------------------------------------------------------------------ */
+/* ---- Timers ---- */
 
 static bool timer_before(const struct host_stream *a, const struct host_stream *b)
 {
-    return a->head->due != b->head->due ? a->head->due < b->head->due : a->head->order < b->head->order;
+    return a->head->due != b->head->due ? a->head->due < b->head->due
+                                        : a->head->order < b->head->order;
 }
 
 static void timer_push(struct host_stream *stream)
@@ -107,7 +110,7 @@ static bool timers_make_room(size_t count)
     return true;
 }
 
-/* ---- Moving queues ----------------------------------------------------------------------------------------------- */
+/* ---- Moving queues ---- */
 
 static void finish_head(struct host_stream *stream)
 {
@@ -116,7 +119,8 @@ static void finish_head(struct host_stream *stream)
     if (!stream->head)
         stream->tail = NULL;
     stream->done = op->position;
-    if ((op->uses.count && atomic_load(&host.leaving)) || atomic_load_explicit(&host.freed, memory_order_relaxed)) {
+    if ((op->uses.count && atomic_load(&host.leaving)) ||
+        atomic_load_explicit(&host.freed, memory_order_relaxed)) {
         atomic_store(&host.sweeps, true);
         atomic_store(&host.unsettled, true);
     }
@@ -126,8 +130,8 @@ static void finish_head(struct host_stream *stream)
     object_free(&host_op_objects, op);
 }
 
-/* Starts the head of an idle stream. True where it has ended by that; else the stream's state says what it waits
- * for. */
+/* Starts the head of an idle stream. True where it has ended by that; else the stream's state says
+ * what it waits for. */
 static bool start_head(struct host_stream *stream)
 {
     struct host_op *op = stream->head;
@@ -168,8 +172,8 @@ static void retire(struct host_stream *stream)
     stream_total--;
 }
 
-/* Starts what can start, from the head of an idle stream on, and with each stream that comes to its end those that wait
- * for it, first come first served. */
+/* Starts what can start, from the head of an idle stream on, and with each stream that comes to its
+ * end those that wait for it, first come first served. */
 static void go_on(struct host_stream *first)
 {
     struct host_stream **end = &first->link;
@@ -212,7 +216,8 @@ void host_stream_ended_locked(struct host_stream *stream)
     go_on(stream);
 }
 
-/* Moves the clock to `to`, if that is later, and ends the timed work that is due by then, in the order of its ends. */
+/* Moves the clock to `to`, if that is later, and ends the timed work that is due by then, in the
+ * order of its ends. */
 static void clock_move(uint64_t to)
 {
     while (timer_count && timers[0]->head->due <= to) {
@@ -261,7 +266,7 @@ uint64_t host_stream_wait_relocking(struct host_stream *stream, uint64_t positio
     return waited;
 }
 
-/* ---- Queueing ---------------------------------------------------------------------------------------------------- */
+/* ---- Queueing ---- */
 
 void host_enqueue_locked(struct host_stream *stream, struct host_op *op)
 {
@@ -281,8 +286,8 @@ tarn_status host_no_op(const char *call)
     return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host %s: no memory for the operation", call);
 }
 
-tarn_status host_enqueue_wait_locked(const char *call, struct host_stream *stream, struct host_stream *other,
-                                     uint64_t position)
+tarn_status host_enqueue_wait_locked(const char *call, struct host_stream *stream,
+                                     struct host_stream *other, uint64_t position)
 {
     if (other == stream || other->done >= position)
         return TARN_OK;
@@ -302,7 +307,8 @@ tarn_status host_stream_join_locked(const char *call, struct host_stream *stream
     struct host_stream *legacy = &device->legacy;
     tarn_status status = TARN_OK;
     if (stream == legacy) {
-        for (struct host_stream *other = device->streams; other && !status; other = other->next_live)
+        for (struct host_stream *other = device->streams; other && !status;
+             other = other->next_live)
             if (other->blocking && other->head && other->joined != other->last) {
                 status = host_enqueue_wait_locked(call, legacy, other, other->last);
                 if (!status)
@@ -316,16 +322,18 @@ tarn_status host_stream_join_locked(const char *call, struct host_stream *stream
     return status;
 }
 
-tarn_status host_stream_find_locked(const char *call, struct host_device *device, driver_stream handle,
-                                    struct host_stream **stream)
+tarn_status host_stream_find_locked(const char *call, struct host_device *device,
+                                    driver_stream handle, struct host_stream **stream)
 {
     *stream = handle ? handle : &device->legacy;
-    if (!handle || (object_is_live(&stream_objects, handle) && (*stream)->live && (*stream)->device == device))
+    if (!handle ||
+        (object_is_live(&stream_objects, handle) && (*stream)->live && (*stream)->device == device))
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_STREAM, "host %s: %p is not a stream of device %d", call, handle, device->number);
+    return failed(TARN_ERROR_INVALID_STREAM, "host %s: %p is not a stream of device %d", call,
+                  handle, device->number);
 }
 
-/* ---- Streams ----------------------------------------------------------------------------------------------------- */
+/* ---- Streams ---- */
 
 struct host_stream *host_stream_make_locked(struct host_device *device, int priority, bool blocking)
 {
@@ -357,11 +365,13 @@ struct host_stream *host_stream_make_locked(struct host_device *device, int prio
     return stream;
 }
 
-static tarn_status stream_create_locked(struct host_device *device, int priority, bool blocking, driver_stream *handle)
+static tarn_status stream_create_locked(struct host_device *device, int priority, bool blocking,
+                                        driver_stream *handle)
 {
     struct host_stream *stream = host_stream_make_locked(device, priority, blocking);
     if (!stream)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host stream_create: no memory for the stream");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "host stream_create: no memory for the stream");
     device->stream_count++;
     *handle = stream;
     return TARN_OK;
@@ -396,7 +406,8 @@ tarn_status host_stream_destroy(int number, driver_stream handle)
     if (status)
         return status;
     if (!handle)
-        return failed(TARN_ERROR_INVALID_STREAM, "host stream_destroy: the legacy stream cannot be destroyed");
+        return failed(TARN_ERROR_INVALID_STREAM,
+                      "host stream_destroy: the legacy stream cannot be destroyed");
     struct host_stream *stream;
     mutex_lock(&queues_lock);
     status = host_stream_find_locked("stream_destroy", device, handle, &stream);
@@ -418,7 +429,8 @@ static bool is_idle(const struct host_stream *stream)
     if (stream != &stream->device->legacy)
         return !stream->head;
     bool idle = !stream->head;
-    for (const struct host_stream *other = stream->device->streams; other && idle; other = other->next_live)
+    for (const struct host_stream *other = stream->device->streams; other && idle;
+         other = other->next_live)
         idle = !other->blocking || !other->head;
     return idle;
 }
@@ -534,7 +546,7 @@ tarn_status host_device_synchronize(int number)
     return TARN_OK;
 }
 
-/* ---- The clock of queued work ------------------------------------------------------------------------------------- */
+/* ---- The clock of queued work ---- */
 
 tarn_status tarn_host_time_get(uint64_t *time)
 {
@@ -562,14 +574,16 @@ tarn_status tarn_host_advance(uint64_t to)
     return TARN_OK;
 }
 
-/* ---- The whole --------------------------------------------------------------------------------------------------- */
+/* ---- The whole ---- */
 
 tarn_status host_streams_start(void)
 {
     mutex_lock(&queues_lock);
-    if (!timers_make_room(TARN_MAX_DEVICES)) { /* for work of default streams, before there are others */
+    /* For work of default streams, before there are others */
+    if (!timers_make_room(TARN_MAX_DEVICES)) {
         mutex_unlock(&queues_lock);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the host device's streams");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "no host memory for the host device's streams");
     }
     now = orders = 0;
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {

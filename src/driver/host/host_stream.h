@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the files of the host device's queued work share: host_stream.c owns queues and the clock, host_event.c events,
- * host_work.c the ways to queue work, host_capture.c captures, host_graph.c what they recorded. All of it is under the
- * streams lock, which `_locked` functions assume. */
+/* What the files of the host device's queued work share: host_stream.c owns queues and the clock,
+ * host_event.c events, host_work.c the ways to queue work, host_capture.c captures, host_graph.c
+ * what they recorded. All of it is under the streams lock, which `_locked` functions assume. */
 #ifndef TARN_DRIVER_HOST_STREAM_H
 #define TARN_DRIVER_HOST_STREAM_H
 
@@ -22,7 +22,7 @@ struct host_event {
 
 extern struct object_pool host_op_objects;
 
-/* ---- host_stream.c ----------------------------------------------------------------------------------------------- */
+/* ---- host_stream.c ---- */
 
 /* The end of an entry that may have moved queues. */
 void host_streams_leave(void);
@@ -30,9 +30,9 @@ void host_streams_leave(void);
 uint64_t host_now_locked(void);
 /* Waits until the stream is done with `position`. Gives the ns by which the clock jumped. */
 uint64_t host_stream_wait_relocking(struct host_stream *stream, uint64_t position);
-/* For waits that end in other ways. The stream at which a stream with unfinished work is held up; whether timed work there ends before that
- * of another, or there is only one with such; and one step of a wait for it: the clock jumps to the end of its timed work, or some real work
- * ends. */
+/* For waits that end in other ways. The stream at which a stream with unfinished work is held up;
+ * whether timed work there ends before that of another, or there is only one with such; and one
+ * step of a wait for it: the clock jumps to the end of its timed work, or some real work ends. */
 struct host_stream *host_stream_holding_up_locked(struct host_stream *stream);
 bool host_stream_ends_before_locked(const struct host_stream *a, const struct host_stream *b);
 uint64_t host_stream_wait_step_relocking(const struct host_stream *holds_up);
@@ -40,23 +40,25 @@ uint64_t host_stream_wait_step_relocking(const struct host_stream *holds_up);
 void host_enqueue_locked(struct host_stream *stream, struct host_op *op);
 tarn_status host_no_op(const char *call) __attribute__((cold));
 /* Makes what is queued on `stream` next wait for `position` of `other`. */
-tarn_status host_enqueue_wait_locked(const char *call, struct host_stream *stream, struct host_stream *other,
-                                     uint64_t position);
-/* The legacy stream's rule, before anything is queued or recorded: it waits for all blocking streams of its device, and
- * they wait for it. What a failure leaves behind is a wait too many. */
+tarn_status host_enqueue_wait_locked(const char *call, struct host_stream *stream,
+                                     struct host_stream *other, uint64_t position);
+/* The legacy stream's rule, before anything is queued or recorded: it waits for all blocking
+ * streams of its device, and they wait for it. What a failure leaves behind is a wait too many. */
 tarn_status host_stream_join_locked(const char *call, struct host_stream *stream);
 /* A stream of the device, or fails. */
-tarn_status host_stream_find_locked(const char *call, struct host_device *device, driver_stream handle,
-                                    struct host_stream **stream);
-/* A stream that no ledger counts, NULL where the host has no memory; and the end of one, whose work still runs. */
-struct host_stream *host_stream_make_locked(struct host_device *device, int priority, bool blocking);
+tarn_status host_stream_find_locked(const char *call, struct host_device *device,
+                                    driver_stream handle, struct host_stream **stream);
+/* A stream that no ledger counts, NULL where the host has no memory; and the end of one, whose work
+ * still runs. */
+struct host_stream *host_stream_make_locked(struct host_device *device, int priority,
+                                            bool blocking);
 void host_stream_end_locked(struct host_stream *stream);
 
-/* ---- host_event.c ------------------------------------------------------------------------------------------------ */
+/* ---- host_event.c ---- */
 
 void host_events_finish_locked(void);
 
-/* ---- host_capture.c ---------------------------------------------------------------------------------------------- */
+/* ---- host_capture.c ---- */
 
 /* An open capture. */
 struct host_capture {
@@ -65,30 +67,35 @@ struct host_capture {
     enum driver_capture_mode mode;
     unsigned thread; /* that began it */
     bool invalid;
-    struct host_stream *streams; /* that take part, by next_captured, the latest first; its origin is the last */
+    struct host_stream *streams; /* that take part, by next_captured, the latest first; its origin
+                                    is the last */
     struct host_graph *graph;
 };
 
-/* The start of whatever adds to a stream. `*capture` is the capture to record it into, or NULL where it runs. Fails for a
- * stream whose capture is invalidated, and for the legacy stream while a blocking stream of its device captures, which
- * invalidates that capture. */
-tarn_status host_capture_enter_locked(const char *call, struct host_stream *stream, struct host_capture **capture);
+/* The start of whatever adds to a stream. `*capture` is the capture to record it into, or NULL
+ * where it runs. Fails for a stream whose capture is invalidated, and for the legacy stream while a
+ * blocking stream of its device captures, which invalidates that capture. */
+tarn_status host_capture_enter_locked(const char *call, struct host_stream *stream,
+                                      struct host_capture **capture);
 /* Refuses what no graph can hold, where the stream captures; the capture goes on. */
 tarn_status host_capture_refuse_locked(const char *call, const struct host_stream *stream);
-/* The start of whatever asks about a stream, or waits for it: fails, and invalidates, where it captures. */
+/* The start of whatever asks about a stream, or waits for it: fails, and invalidates, where it
+ * captures. */
 tarn_status host_capture_bar_locked(const char *call, struct host_stream *stream);
 /* The same for an event: where it was recorded in a capture. */
 tarn_status host_capture_bar_event_locked(const char *call, const struct host_event *event);
 /* The same for a device, and all that captures on it. */
 tarn_status host_capture_bar_device_locked(const char *call, const struct host_device *device);
-/* The stream is destroyed: ends the capture that began on it, without a graph. False where it began on another stream. */
+/* The stream is destroyed: ends the capture that began on it, without a graph. False where it began
+ * on another stream. */
 bool host_capture_end_with_origin_locked(struct host_stream *stream);
-/* A stream waits for an event, and at least one of them is in a capture: adds an edge, or the stream to the capture. */
+/* A stream waits for an event, and at least one of them is in a capture: adds an edge, or the
+ * stream to the capture. */
 tarn_status host_capture_wait_locked(struct host_stream *stream, struct host_capture *capture,
                                      const struct host_event *event);
 void host_captures_finish_locked(void);
 
-/* ---- host_graph.c ------------------------------------------------------------------------------------------------ */
+/* ---- host_graph.c ---- */
 
 /* One recorded operation. Its edges go to nodes that were recorded before it. */
 struct host_node {
@@ -117,17 +124,21 @@ struct host_graph {
     struct host_node *first, *last;
     struct host_branch *branches; /* 0 is the origin's */
     unsigned branch_count, branch_room;
-    struct host_stream *last_stream; /* where and up to which position it was launched last: launches are in order */
+    struct host_stream *last_stream; /* where and up to which position it was launched last:
+                                        launches are in order */
     uint64_t last_position;
 };
 
 struct host_graph *host_graph_create_locked(void);
 void host_graph_destroy_locked(struct host_graph *graph);
-/* Adds a branch for a stream that joins; its number in `*branch`. False where the host has no memory. */
-bool host_graph_branch_locked(struct host_graph *graph, const struct host_stream *stream, unsigned *branch);
-/* Records an operation behind the stream's last nodes, and makes it the last. Takes over the uses of `op`. */
-tarn_status host_graph_add_locked(const char *call, struct host_graph *graph, struct host_stream *stream,
-                                  const struct host_op *op);
+/* Adds a branch for a stream that joins; its number in `*branch`. False where the host has no
+ * memory. */
+bool host_graph_branch_locked(struct host_graph *graph, const struct host_stream *stream,
+                              unsigned *branch);
+/* Records an operation behind the stream's last nodes, and makes it the last. Takes over the uses
+ * of `op`. */
+tarn_status host_graph_add_locked(const char *call, struct host_graph *graph,
+                                  struct host_stream *stream, const struct host_op *op);
 /* A node of the graph. */
 bool host_graph_has_locked(const struct host_graph *graph, driver_node node);
 /* Whether the nodes `from`, or nodes that they wait for, include all of `others`. */

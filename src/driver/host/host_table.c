@@ -1,33 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The host device as tarn's driver. What tarn does on its own account must neither be barred by an open capture nor end
- * it: so the calls that a capture may bar (host_capture.c) run in relaxed mode, whatever the thread's is. */
+/* The host device as tarn's driver. What tarn does on its own account must neither be barred by an
+ * open capture nor end it: so the calls that a capture may bar (host_capture.c) run in relaxed
+ * mode, whatever the thread's is. */
 #include "driver/host/host.h"
 
 /* X(call, parameters, arguments) */
-#define UNSAFE_CALL_LIST(X)                                                                                         \
-    X(device_synchronize, (int device), (device))                                                                   \
-    X(alloc, (int device, size_t size, uintptr_t *address), (device, size, address))                                \
-    X(free, (int device, uintptr_t address), (device, address))                                                     \
-    X(host_alloc, (int device, size_t size, uintptr_t *address), (device, size, address))                           \
-    X(host_free, (int device, uintptr_t address), (device, address))                                                \
-    X(host_register, (int device, uintptr_t address, size_t size), (device, address, size))                         \
-    X(host_unregister, (int device, uintptr_t address), (device, address))                                          \
-    X(reserve, (int device, size_t size, size_t alignment, uintptr_t *address), (device, size, alignment, address)) \
-    X(unreserve, (int device, uintptr_t address, size_t size), (device, address, size))                             \
-    X(create, (int device, size_t size, unsigned flags, driver_piece *piece), (device, size, flags, piece))         \
-    X(release, (int device, driver_piece piece), (device, piece))                                                   \
-    X(map, (int device, uintptr_t address, size_t size, driver_piece piece), (device, address, size, piece))        \
-    X(unmap, (int device, uintptr_t address, size_t size), (device, address, size))                                 \
-    X(set_access, (int device, uintptr_t address, size_t size, const int *devices, int count),                      \
-      (device, address, size, devices, count))                                                                      \
-    X(export, (int device, driver_piece piece, int *file), (device, piece, file))                                   \
-    X(import, (int device, int file, size_t size, driver_piece *piece), (device, file, size, piece))                \
-    X(stream_query, (int device, driver_stream stream), (device, stream))                                           \
-    X(stream_synchronize, (int device, driver_stream stream), (device, stream))                                     \
-    X(event_query, (int device, driver_event event), (device, event))                                               \
-    X(event_synchronize, (int device, driver_event event), (device, event))                                         \
+#define UNSAFE_CALL_LIST(X)                                                                    \
+    X(device_synchronize, (int device), (device))                                              \
+    X(alloc, (int device, size_t size, uintptr_t *address), (device, size, address))           \
+    X(free, (int device, uintptr_t address), (device, address))                                \
+    X(host_alloc, (int device, size_t size, uintptr_t *address), (device, size, address))      \
+    X(host_free, (int device, uintptr_t address), (device, address))                           \
+    X(host_register, (int device, uintptr_t address, size_t size), (device, address, size))    \
+    X(host_unregister, (int device, uintptr_t address), (device, address))                     \
+    X(reserve, (int device, size_t size, size_t alignment, uintptr_t *address),                \
+      (device, size, alignment, address))                                                      \
+    X(unreserve, (int device, uintptr_t address, size_t size), (device, address, size))        \
+    X(create, (int device, size_t size, unsigned flags, driver_piece *piece),                  \
+      (device, size, flags, piece))                                                            \
+    X(release, (int device, driver_piece piece), (device, piece))                              \
+    X(map, (int device, uintptr_t address, size_t size, driver_piece piece),                   \
+      (device, address, size, piece))                                                          \
+    X(unmap, (int device, uintptr_t address, size_t size), (device, address, size))            \
+    X(set_access, (int device, uintptr_t address, size_t size, const int *devices, int count), \
+      (device, address, size, devices, count))                                                 \
+    X(export, (int device, driver_piece piece, int *file), (device, piece, file))              \
+    X(import, (int device, int file, size_t size, driver_piece *piece),                        \
+      (device, file, size, piece))                                                             \
+    X(stream_query, (int device, driver_stream stream), (device, stream))                      \
+    X(stream_synchronize, (int device, driver_stream stream), (device, stream))                \
+    X(event_query, (int device, driver_event event), (device, event))                          \
+    X(event_synchronize, (int device, driver_event event), (device, event))                    \
     X(peer_enable, (int device, int peer), (device, peer))
 
 #define X(call, parameters, arguments)                                                \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The ways to queue work: timed work, and real work, which needs a worker. What is queued on a stream that captures becomes a
- * node of its graph. */
+/* The ways to queue work: timed work, and real work, which needs a worker. What is queued on a
+ * stream that captures becomes a node of its graph. */
 #include "base/status.h"
 #include "driver/host/host_stream.h"
 
@@ -18,8 +18,8 @@ static tarn_status queue(const char *call, struct host_stream *stream, const str
     return TARN_OK;
 }
 
-/* Queues an operation that uses up to two ranges. `real` work needs a worker. Takes the fields of `model` that are the
- * kind's own. */
+/* Queues an operation that uses up to two ranges. `real` work needs a worker. Takes the fields of
+ * `model` that are the kind's own. */
 static tarn_status submit_locked(const char *call, struct host_device *device, driver_stream handle,
                                  const struct host_op *model, const struct host_use ranges[2])
 {
@@ -37,7 +37,8 @@ static tarn_status submit_locked(const char *call, struct host_device *device, d
         if (ranges[i].size)
             status = host_uses_add_locked(&op.uses, ranges[i].address, ranges[i].size);
     if (!status)
-        status = capture ? host_graph_add_locked(call, capture->graph, stream, &op) : queue(call, stream, &op);
+        status = capture ? host_graph_add_locked(call, capture->graph, stream, &op)
+                         : queue(call, stream, &op);
     if (status)
         host_uses_finish(&op.uses);
     return status;
@@ -52,27 +53,30 @@ static tarn_status submit(const char *call, struct host_device *device, driver_s
     return status;
 }
 
-static tarn_status submit_fill(const char *call, struct host_device *device, driver_stream stream, uintptr_t to,
-                               int value, size_t size)
+static tarn_status submit_fill(const char *call, struct host_device *device, driver_stream stream,
+                               uintptr_t to, int value, size_t size)
 {
     tarn_status status = host_memory_accessible(call, device, to, size);
     if (status || size == 0)
         return status;
-    const struct host_op op = {.kind = HOST_OP_FILL, .move = {.to = to, .size = size, .value = value}};
+    const struct host_op op = {.kind = HOST_OP_FILL,
+                               .move = {.to = to, .size = size, .value = value}};
     return submit(call, device, stream, &op, (struct host_use[2]){{.address = to, .size = size}});
 }
 
-static tarn_status submit_copy(const char *call, struct host_device *device, driver_stream stream, uintptr_t to,
-                               uintptr_t from, size_t size)
+static tarn_status submit_copy(const char *call, struct host_device *device, driver_stream stream,
+                               uintptr_t to, uintptr_t from, size_t size)
 {
     tarn_status status = host_memory_accessible(call, NULL, to, size);
     if (!status)
         status = host_memory_accessible(call, NULL, from, size);
     if (status || size == 0)
         return status;
-    const struct host_op op = {.kind = HOST_OP_COPY, .move = {.to = to, .from = from, .size = size}};
-    return submit(call, device, stream, &op,
-                  (struct host_use[2]){{.address = to, .size = size}, {.address = from, .size = size}});
+    const struct host_op op = {.kind = HOST_OP_COPY,
+                               .move = {.to = to, .from = from, .size = size}};
+    return submit(
+        call, device, stream, &op,
+        (struct host_use[2]){{.address = to, .size = size}, {.address = from, .size = size}});
 }
 
 static tarn_status submit_call(const char *call, struct host_device *device, driver_stream stream,
@@ -80,11 +84,12 @@ static tarn_status submit_call(const char *call, struct host_device *device, dri
 {
     if (!function)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "host %s: the function is NULL", call);
-    const struct host_op op = {.kind = HOST_OP_CALL, .call = {.function = function, .argument = argument}};
+    const struct host_op op = {.kind = HOST_OP_CALL,
+                               .call = {.function = function, .argument = argument}};
     return submit(call, device, stream, &op, (struct host_use[2]){{0}});
 }
 
-/* ---- Work -------------------------------------------------------------------------------------------------------- */
+/* ---- Work ---- */
 
 tarn_status host_copy(int number, uintptr_t to, uintptr_t from, size_t size, driver_stream stream)
 {
@@ -97,7 +102,8 @@ tarn_status host_copy(int number, uintptr_t to, uintptr_t from, size_t size, dri
     return status;
 }
 
-tarn_status host_set(int number, uintptr_t address, unsigned char value, size_t size, driver_stream stream)
+tarn_status host_set(int number, uintptr_t address, unsigned char value, size_t size,
+                     driver_stream stream)
 {
     struct host_device *device;
     tarn_status status = host_enter(DRIVER_CALL_set, number, &device);
@@ -119,17 +125,20 @@ tarn_status host_call(int number, driver_stream stream, void (*function)(void *)
     return status;
 }
 
-tarn_status tarn_host_work(int number, void *native, const void *address, size_t size, uint64_t duration)
+tarn_status tarn_host_work(int number, void *native, const void *address, size_t size,
+                           uint64_t duration)
 {
     struct host_device *device;
     tarn_status status = host_use(number, &device);
     if (status)
         return status;
     if (size > UINTPTR_MAX - (uintptr_t)address)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "host work: %zu bytes from %p go beyond the end of all addresses",
-                      size, address);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "host work: %zu bytes from %p go beyond the end of all addresses", size,
+                      address);
     const struct host_op op = {.kind = HOST_OP_TIMED, .due = duration};
-    return submit("work", device, native, &op, (struct host_use[2]){{.address = (uintptr_t)address, .size = size}});
+    return submit("work", device, native, &op,
+                  (struct host_use[2]){{.address = (uintptr_t)address, .size = size}});
 }
 
 tarn_status tarn_host_fill(int number, void *native, void *address, int value, size_t size)
@@ -143,7 +152,8 @@ tarn_status tarn_host_copy(int number, void *native, void *to, const void *from,
 {
     struct host_device *device;
     tarn_status status = host_use(number, &device);
-    return status ? status : submit_copy("copy", device, native, (uintptr_t)to, (uintptr_t)from, size);
+    return status ? status
+                  : submit_copy("copy", device, native, (uintptr_t)to, (uintptr_t)from, size);
 }
 
 tarn_status tarn_host_call(int number, void *native, void (*function)(void *), void *argument)

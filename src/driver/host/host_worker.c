@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The threads that run real work: fills, copies, host functions. A stream whose head is real work is in `ready`, by
- * priority; a worker takes it, runs the head without a lock, and says that it ended. When there are more ready streams
- * than idle workers another one is started, so that a host function that blocks holds up its own stream only. Workers
- * block all signals and live until host_workers_finish().
+/* The threads that run real work: fills, copies, host functions. A stream whose head is real work
+ * is in `ready`, by priority; a worker takes it, runs the head without a lock, and says that it
+ * ended. When there are more ready streams than idle workers another one is started, so that a host
+ * function that blocks holds up its own stream only. Workers block all signals and live until
+ * host_workers_finish().
  *
  * All state is under the streams lock. */
 #include "base/pages.h"
@@ -48,7 +49,8 @@ static struct host_stream *ready_pop(void)
     return NULL;
 }
 
-/* Reads an operation that stays at the head of its queue, unchanged, until host_stream_ended_locked(). */
+/* Reads an operation that stays at the head of its queue, unchanged, until
+ * host_stream_ended_locked(). */
 static void run(const struct host_op *op)
 {
     switch (op->kind) {
@@ -115,7 +117,8 @@ static int thread_start(pthread_t *thread)
     return code;
 }
 
-/* 0, or what the system refused. Does not touch the last error: a call may succeed without the worker. */
+/* 0, or what the system refused. Does not touch the last error: a call may succeed without the
+ * worker. */
 static int worker_add(void)
 {
     struct worker *worker = object_alloc(&worker_objects);
@@ -134,7 +137,9 @@ static int worker_add(void)
 tarn_status host_workers_ensure_locked(void)
 {
     int code = workers ? 0 : worker_add();
-    return code ? failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host: no thread for real work: %s", strerror(code)) : TARN_OK;
+    return code ? failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "host: no thread for real work: %s",
+                         strerror(code))
+                : TARN_OK;
 }
 
 void host_workers_push_locked(struct host_stream *stream)

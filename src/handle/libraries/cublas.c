@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuBLAS. Setting the stream puts the handle back on the library's own workspace, so the workspace follows it, every
- * time (aten/src/ATen/cuda/CublasHandlePool.cpp). The symbols are the _v2 ones; the plain names are macros. */
+/* cuBLAS. Setting the stream puts the handle back on the library's own workspace, so the workspace
+ * follows it, every time (aten/src/ATen/cuda/CublasHandlePool.cpp). The symbols are the _v2 ones;
+ * the plain names are macros. */
 #include "handle/library.h"
 
 /* aten/src/ATen/cuda/CublasHandlePool.cpp, and NVIDIA's advice for Hopper and later */
@@ -35,7 +36,8 @@ const struct library library_cublas = {
             [MODE_FURTHER] = {.set = "cublasSetSmCountTarget", .get = "cublasGetSmCountTarget"},
             {.set = "cublasSetEmulationStrategy",
              .get = "cublasGetEmulationStrategy"}, /* this and what follows: CUDA 13 */
-            {.set = "cublasSetEmulationSpecialValuesSupport", .get = "cublasGetEmulationSpecialValuesSupport"},
+            {.set = "cublasSetEmulationSpecialValuesSupport",
+             .get = "cublasGetEmulationSpecialValuesSupport"},
             {.set = "cublasSetFixedPointEmulationMantissaControl",
              .get = "cublasGetFixedPointEmulationMantissaControl"},
             {.set = "cublasSetFixedPointEmulationMaxMantissaBitCount",

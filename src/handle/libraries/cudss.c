@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuDSS. Its device memory comes from tarn, in the order of the stream that it names (cudssSetDeviceMemHandler, 0.2 and
- * later). Its documentation of 1.0 wants a handle destroyed that a failed create has written. */
+/* cuDSS. Its device memory comes from tarn, in the order of the stream that it names
+ * (cudssSetDeviceMemHandler, 0.2 and later). Its documentation of 1.0 wants a handle destroyed that
+ * a failed create has written. */
 #include "handle/cudss_abi.h"
 #include "handle/library.h"
 

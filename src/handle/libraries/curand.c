@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuRAND: generators of the default pseudo-random kind. The next thread goes on with a generator's sequence where the
- * last one left it; who needs a seed sets it. State is allocated by the first generate: call curandGenerateSeeds()
- * before a capture. */
+/* cuRAND: generators of the default pseudo-random kind. The next thread goes on with a generator's
+ * sequence where the last one left it; who needs a seed sets it. State is allocated by the first
+ * generate: call curandGenerateSeeds() before a capture. */
 #include "handle/library.h"
 
 const struct library library_curand = {

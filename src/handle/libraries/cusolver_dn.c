@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSOLVER, dense. A create that fails leaves a dangling pointer behind. The handle has cuBLAS and cuSPARSE handles in
- * it. */
+/* cuSOLVER, dense. A create that fails leaves a dangling pointer behind. The handle has cuBLAS and
+ * cuSPARSE handles in it. */
 #include "handle/library.h"
 
 const struct library library_cusolver_dn = {
@@ -18,10 +18,13 @@ const struct library library_cusolver_dn = {
     .version_call = VERSION_BY_PROPERTY,
     .modes =
         {
-            [MODE_MATH] = {.set = "cusolverDnSetMathMode", .get = "cusolverDnGetMathMode"}, /* CUDA 13 */
+            /* CUDA 13 */
+            [MODE_MATH] = {.set = "cusolverDnSetMathMode", .get = "cusolverDnGetMathMode"},
             [MODE_FURTHER] = {.set = "cusolverDnSetDeterministicMode",
-                              .get = "cusolverDnGetDeterministicMode"},                         /* CUDA 12.2 */
-            {.set = "cusolverDnSetEmulationStrategy", .get = "cusolverDnGetEmulationStrategy"}, /* CUDA 13 */
+                              /* CUDA 12.2 */
+                              .get = "cusolverDnGetDeterministicMode"},
+            /* CUDA 13 */
+            {.set = "cusolverDnSetEmulationStrategy", .get = "cusolverDnGetEmulationStrategy"},
         },
     .out_of_memory = {2},
     .may_be_full = {7}, /* INTERNAL_ERROR (JuliaGPU/CUDA.jl#244, #1691) */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSOLVER, sparse; its vendor prefers cuDSS now. A create that fails leaves a dangling pointer behind. */
+/* cuSOLVER, sparse; its vendor prefers cuDSS now. A create that fails leaves a dangling pointer
+ * behind. */
 #include "handle/library.h"
 
 const struct library library_cusolver_sp = {
@@ -16,6 +17,7 @@ const struct library library_cusolver_sp = {
     .version = "cusolverGetProperty",
     .version_call = VERSION_BY_PROPERTY,
     .out_of_memory = {2},
-    /* INTERNAL_ERROR (JuliaGPU/CUDA.jl#244, #1691), and NOT_INITIALIZED: a full H200 with CUDA 13 */
+    /* INTERNAL_ERROR (JuliaGPU/CUDA.jl#244, #1691), and NOT_INITIALIZED: a full H200 with CUDA
+     * 13 */
     .may_be_full = {7, 1},
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* cuSPARSELt. Its handle is the caller's structure: 512 bytes from 0.8 on, 11,024 before, so tarn keeps the larger one for each. The
- * stream and the workspace are arguments of cusparseLtMatmul(). The texts came with 0.8. */
+/* cuSPARSELt. Its handle is the caller's structure: 512 bytes from 0.8 on, 11,024 before, so tarn
+ * keeps the larger one for each. The stream and the workspace are arguments of cusparseLtMatmul().
+ * The texts came with 0.8. */
 #include "handle/library.h"
 
 const struct library library_cusparselt = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* hipBLASLt. A handle may not serve several streams (aten/src/ATen/cuda/CublasHandlePool.cpp); a create that fails
- * inside the library ends the process (ROCm/rocm-libraries issue 11838), so it is never tried while a capture is
- * open. */
+/* hipBLASLt. A handle may not serve several streams (aten/src/ATen/cuda/CublasHandlePool.cpp); a
+ * create that fails inside the library ends the process (ROCm/rocm-libraries issue 11838), so it is
+ * never tried while a capture is open. */
 #include "handle/library.h"
 
 static size_t workspace_size(int capability_major, int capability_minor)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* hipSPARSE. A create without a device succeeds and leaves the handle as it was: so it begins as NULL, and NULL is a
- * failure. The handle is a rocSPARSE handle: one per stream. */
+/* hipSPARSE. A create without a device succeeds and leaves the handle as it was: so it begins as
+ * NULL, and NULL is a failure. The handle is a rocSPARSE handle: one per stream. */
 #include "handle/library.h"
 
 const struct library library_hipsparse = {
@@ -17,7 +17,8 @@ const struct library library_hipsparse = {
     .status_text = "hipsparseGetErrorName",
     .version = "hipsparseGetVersion",
     .version_call = VERSION_BY_HANDLE,
-    .modes = {[MODE_POINTER] = {.set = "hipsparseSetPointerMode", .get = "hipsparseGetPointerMode"}},
+    .modes = {[MODE_POINTER] = {.set = "hipsparseSetPointerMode",
+                                .get = "hipsparseGetPointerMode"}},
     .by_stream = true,
     .out_of_memory = {2},
 };

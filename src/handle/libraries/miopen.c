@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* MIOpen. Its buffers come from tarn, in the order of the handle's stream; left alone it would fall back to pinned host
- * memory when the device is full. The rocBLAS and hipBLASLt handles inside it allocate for themselves, and only learn of a
- * change of stream (MIOpen, src/hip/handlehip.cpp): so there is one handle per stream, as for these. */
+/* MIOpen. Its buffers come from tarn, in the order of the handle's stream; left alone it would fall
+ * back to pinned host memory when the device is full. The rocBLAS and hipBLASLt handles inside it
+ * allocate for themselves, and only learn of a change of stream (MIOpen, src/hip/handlehip.cpp): so
+ * there is one handle per stream, as for these. */
 #include "handle/library.h"
 
 #include <string.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* rocBLAS. A handle's workspace is not safe over a change of stream without a wait (ROCm/rocBLAS issue 1253), so there
- * is one handle per stream. The first rocblas_set_workspace() frees the memory that the handle came with (library/src/rocblas_auxiliary.cpp).
- * Whether atomics are allowed depends on the version: from 5.0 (ROCm 7) on not, unless ROCBLAS_DEFAULT_ATOMICS_MODE says so. */
+/* rocBLAS. A handle's workspace is not safe over a change of stream without a wait (ROCm/rocBLAS
+ * issue 1253), so there is one handle per stream. The first rocblas_set_workspace() frees the
+ * memory that the handle came with (library/src/rocblas_auxiliary.cpp). Whether atomics are allowed
+ * depends on the version: from 5.0 (ROCm 7) on not, unless ROCBLAS_DEFAULT_ATOMICS_MODE says so. */
 #include "handle/library.h"
 
 /* aten/src/ATen/cuda/CublasHandlePool.cpp: gfx942, gfx950 and gfx1250 */
@@ -32,7 +33,8 @@ const struct library library_rocblas = {
             [MODE_POINTER] = {.set = "rocblas_set_pointer_mode", .get = "rocblas_get_pointer_mode"},
             [MODE_MATH] = {.set = "rocblas_set_math_mode", .get = "rocblas_get_math_mode"},
             [MODE_ATOMICS] = {.set = "rocblas_set_atomics_mode", .get = "rocblas_get_atomics_mode"},
-            [MODE_FURTHER] = {.set = "rocblas_set_performance_metric", .get = "rocblas_get_performance_metric"},
+            [MODE_FURTHER] = {.set = "rocblas_set_performance_metric",
+                              .get = "rocblas_get_performance_metric"},
         },
     .by_stream = true,
     .frees_own_memory = true,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the bitmap of each arena that says which granules of its addresses are claimed, and over it a tree of what is unclaimed: of each part
- * of the addresses, how much is unclaimed at its two ends and in its longest stretch. So a search does not look at every stretch. Both are
- * under the arena's lock. Makes no driver call. */
+/* Owns the bitmap of each arena that says which granules of its addresses are claimed, and over it
+ * a tree of what is unclaimed: of each part of the addresses, how much is unclaimed at its two ends
+ * and in its longest stretch. So a search does not look at every stretch. Both are under the
+ * arena's lock. Makes no driver call. */
 #include "base/bits.h"
 #include "base/pages.h"
 #include "memory/arena/arena.h"
@@ -15,8 +16,8 @@ struct stretch {
     size_t start, length; /* granules */
 };
 
-/* A node of the tree: granules of its part. The children of node i are 2i and 2i + 1; node 1 is all. A node of which nothing was ever
- * claimed is 0. */
+/* A node of the tree: granules of its part. The children of node i are 2i and 2i + 1; node 1 is
+ * all. A node of which nothing was ever claimed is 0. */
 struct arena_part {
     uint32_t low, high;     /* unclaimed at its beginning and at its end */
     uint32_t start, length; /* of the lowest of its longest stretches */
@@ -94,7 +95,8 @@ static struct view view_of_part(const struct arena *arena, size_t node, size_t f
 }
 
 /* What of a node, whose part begins at `first` and has `span` granules, lies in [from, to). */
-static struct view view_of(const struct arena *arena, size_t node, size_t first, size_t span, size_t from, size_t to)
+static struct view view_of(const struct arena *arena, size_t node, size_t first, size_t span,
+                           size_t from, size_t to)
 {
     size_t count = granules(arena), end = first + span < count ? first + span : count;
     first = first < count ? first : count;
@@ -116,8 +118,9 @@ static struct stretch longest_of(const struct arena *arena, size_t from, size_t 
 
 static void part_set(struct arena *arena, size_t node, struct view view)
 {
-    arena->parts[node] = (struct arena_part){(uint32_t)view.low, (uint32_t)view.high, (uint32_t)view.longest.start,
-                                             (uint32_t)view.longest.length, true};
+    arena->parts[node] =
+        (struct arena_part){(uint32_t)view.low, (uint32_t)view.high, (uint32_t)view.longest.start,
+                            (uint32_t)view.longest.length, true};
 }
 
 static void mark_claimed(struct arena *arena, uintptr_t start, size_t size, bool value)
@@ -129,7 +132,8 @@ static void mark_claimed(struct arena *arena, uintptr_t start, size_t size, bool
         return;
     for (size_t leaf = first / LEAF; leaf <= (end - 1) / LEAF; leaf++)
         part_set(arena, node + leaf,
-                 view_of_bits(arena, leaf * LEAF, (leaf + 1) * LEAF < count ? (leaf + 1) * LEAF : count));
+                 view_of_bits(arena, leaf * LEAF,
+                              (leaf + 1) * LEAF < count ? (leaf + 1) * LEAF : count));
     while (node > 1) {
         node /= 2;
         span *= 2;
@@ -171,10 +175,11 @@ static size_t quarter_of(const struct stretch *stretch, size_t wanted)
     return margin < most ? margin : most;
 }
 
-/* The longest unclaimed range. A new run starts a quarter into it, so that the run before it can still grow. But one range as long as the
- * device's memory must remain, wherever small blocks live. So if this would break up the last such range, the second longest serves; if
- * that is too short, the low end of the longest. Where the driver gave too few addresses for that, large runs go to the low end, where they
- * grow, and small ones to the high end, where they stop none. */
+/* The longest unclaimed range. A new run starts a quarter into it, so that the run before it can
+ * still grow. But one range as long as the device's memory must remain, wherever small blocks live.
+ * So if this would break up the last such range, the second longest serves; if that is too short,
+ * the low end of the longest. Where the driver gave too few addresses for that, large runs go to
+ * the low end, where they grow, and small ones to the high end, where they stop none. */
 uintptr_t arena_find_locked(struct arena *arena, size_t size)
 {
     size_t count = granules(arena), wanted = size / arena->granule;
@@ -198,9 +203,10 @@ uintptr_t arena_find_locked(struct arena *arena, size_t size)
     return arena->base + (best.start + margin) * arena->granule;
 }
 
-/* The highest granule of a node's part at which `wanted` unclaimed ones begin; SIZE_MAX if there is none. `open` is how many are unclaimed
- * behind the part, and then behind the next part below. */
-static size_t highest(const struct arena *arena, size_t node, size_t first, size_t span, size_t wanted, size_t *open)
+/* The highest granule of a node's part at which `wanted` unclaimed ones begin; SIZE_MAX if there is
+ * none. `open` is how many are unclaimed behind the part, and then behind the next part below. */
+static size_t highest(const struct arena *arena, size_t node, size_t first, size_t span,
+                      size_t wanted, size_t *open)
 {
     struct view view = view_of(arena, node, first, span, 0, SIZE_MAX);
     if (view.longest.length < wanted && view.high + *open < wanted) {
@@ -221,7 +227,8 @@ static size_t highest(const struct arena *arena, size_t node, size_t first, size
 
 uintptr_t arena_find_high_locked(const struct arena *arena, size_t size)
 {
-    size_t open = 0, found = highest(arena, 1, 0, leaves(arena) * LEAF, size / arena->granule, &open);
+    size_t open = 0,
+           found = highest(arena, 1, 0, leaves(arena) * LEAF, size / arena->granule, &open);
     return found == SIZE_MAX ? 0 : arena->base + found * arena->granule;
 }
 

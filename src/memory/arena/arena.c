@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns each device's address range, in which addresses.c keeps what is claimed, and every physical piece. Makes the driver calls on
- * memory, none of them under an arena's or a heap's lock. Keeps: a piece is mapped once, unmapped, stuck, or in the hands of one thread;
- * `reserved` is the bytes of the pieces that exist, and never above the limit through growth. */
+/* Owns each device's address range, in which addresses.c keeps what is claimed, and every physical
+ * piece. Makes the driver calls on memory, none of them under an arena's or a heap's lock. Keeps: a
+ * piece is mapped once, unmapped, stuck, or in the hands of one thread; `reserved` is the bytes of
+ * the pieces that exist, and never above the limit through growth. */
 #include "memory/arena/arena.h"
 #include "base/bits.h"
 #include "base/log.h"
@@ -24,18 +25,20 @@ static size_t granules(const struct arena *arena)
     return arena->size / arena->granule;
 }
 
-/* Reserves an address range: four times the memory, less where the driver has less. A range that is shorter than the memory would leave some
- * of it unused, which plain segments do not. */
+/* Reserves an address range: four times the memory, less where the driver has less. A range that is
+ * shorter than the memory would leave some of it unused, which plain segments do not. */
 static tarn_status reserve(const struct arena *arena, uintptr_t *base, size_t *size)
 {
     const struct driver_properties *known = &arena->device->properties;
-    size_t least = known->memory / arena->granule * arena->granule, wanted = least * ARENA_ADDRESS_FACTOR;
+    size_t least = known->memory / arena->granule * arena->granule,
+           wanted = least * ARENA_ADDRESS_FACTOR;
     if (wanted > known->address_limit)
         wanted = known->address_limit / arena->granule * arena->granule;
-    tarn_status status = wanted < least || !wanted
-                             ? failed(TARN_ERROR_OUT_OF_MEMORY, "the process may have %zu bytes of addresses in all",
-                                      known->address_limit)
-                             : TARN_ERROR_OUT_OF_MEMORY;
+    tarn_status status =
+        wanted < least || !wanted
+            ? failed(TARN_ERROR_OUT_OF_MEMORY, "the process may have %zu bytes of addresses in all",
+                     known->address_limit)
+            : TARN_ERROR_OUT_OF_MEMORY;
     for (; wanted >= least && wanted > 0; wanted = wanted / 2 / arena->granule * arena->granule) {
         status = driver->reserve(arena->device->number, wanted, arena->granule, base);
         if (!status)
@@ -43,7 +46,8 @@ static tarn_status reserve(const struct arena *arena, uintptr_t *base, size_t *s
     }
     if (status)
         return failed_within(status,
-                             "no address range for device %d, which virtual and imported memory needs; plain segments "
+                             "no address range for device %d, which virtual and imported memory "
+                             "needs; plain segments "
                              "need none (TARN_ALLOC_CONF=segments:plain)",
                              arena->device->number);
     *size = wanted;
@@ -65,8 +69,9 @@ void store_init(struct store *store, struct arena *arena, struct counters *count
     store->counters = counters;
     store->limit = SIZE_MAX;
     mutex_init(&store->lookup, LOCK_LOOKUP);
-    bool plain = !arena->device->properties.virtual_memory || arena->plain || segments == CONFIG_SEGMENTS_PLAIN ||
-                 segments == CONFIG_SEGMENTS_EXACT || (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
+    bool plain = !arena->device->properties.virtual_memory || arena->plain ||
+                 segments == CONFIG_SEGMENTS_PLAIN || segments == CONFIG_SEGMENTS_EXACT ||
+                 (segments == CONFIG_SEGMENTS_BY_DRIVER && announcer);
     store_is_of(store, plain ? KIND_PLAIN : KIND_VIRTUAL, 0);
 }
 
@@ -80,11 +85,13 @@ tarn_status store_check(const struct store *store)
 {
     if (!atomic_load_explicit(&store->suspended, memory_order_acquire))
         return TARN_OK;
-    return failed(TARN_ERROR_SUSPENDED, "pool (%llu, %llu) is suspended: tarn_pool_resume() gives it memory again",
+    return failed(TARN_ERROR_SUSPENDED,
+                  "pool (%llu, %llu) is suspended: tarn_pool_resume() gives it memory again",
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
 }
 
-/* Sets the limit of the settings if it has changed; otherwise a limit that the caller has set stays. */
+/* Sets the limit of the settings if it has changed; otherwise a limit that the caller has set
+ * stays. */
 static void arena_configure(struct arena *arena)
 {
     mutex_lock(&arena->lock);
@@ -134,7 +141,8 @@ static tarn_status addresses_create(struct arena *arena)
     arena->generations = pages_map(GENERATION_BYTES(count));
     arena->claimed = pages_map(bits_bytes(count));
     arena->parts = pages_map(arena_parts_bytes(count));
-    bool made = arena->pieces && arena->seconds && arena->generations && arena->claimed && arena->parts;
+    bool made =
+        arena->pieces && arena->seconds && arena->generations && arena->claimed && arena->parts;
     if (made) {
         atomic_store_explicit(&arena->size, size, memory_order_release);
         return TARN_OK;
@@ -154,15 +162,17 @@ tarn_status arena_addresses(struct arena *arena)
     return status;
 }
 
-/* The addresses of a default pool that is virtual. Where the settings leave the choice to tarn, and the driver refuses every range, for
- * whatever reason, the device is one without virtual memory: on some machines free memory comes without room in the driver's addresses
+/* The addresses of a default pool that is virtual. Where the settings leave the choice to tarn, and
+ * the driver refuses every range, for whatever reason, the device is one without virtual memory: on
+ * some machines free memory comes without room in the driver's addresses
  * (ggml-org/llama.cpp#29142). */
 static tarn_status addresses_of_default(struct arena *arena)
 {
     struct error_before before;
     error_attempt_begin(&before);
     tarn_status status = addresses_create(arena);
-    bool refused = status && status != TARN_ERROR_DEVICE_LOST && status != TARN_ERROR_OUT_OF_HOST_MEMORY;
+    bool refused =
+        status && status != TARN_ERROR_DEVICE_LOST && status != TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (refused && memory_config()->segments == CONFIG_SEGMENTS_BY_DRIVER) {
         log_write(LOG_INFO, "plain segments: %s", tarn_last_error());
         arena->plain = true;
@@ -176,7 +186,8 @@ static tarn_status addresses_of_default(struct arena *arena)
 static tarn_status arena_create(struct device *device, struct arena **result)
 {
     if (memory_config()->segments == CONFIG_SEGMENTS_VIRTUAL && !device->properties.virtual_memory)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "segments:virtual: device %d has no virtual memory", device->number);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "segments:virtual: device %d has no virtual memory",
+                      device->number);
     struct arena *arena = object_alloc(&arenas);
     if (!arena)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for an arena");
@@ -191,7 +202,8 @@ static tarn_status arena_create(struct device *device, struct arena **result)
     counters_init(&arena->own, &arena->counters);
     store_init(&arena->store, arena, &arena->own);
     store_init(&arena->uncached, arena, &arena->own);
-    store_is_of(&arena->uncached, memory_config()->backend == CONFIG_ASYNC ? KIND_DRIVERS : KIND_UNCACHED, 0);
+    store_is_of(&arena->uncached,
+                memory_config()->backend == CONFIG_ASYNC ? KIND_DRIVERS : KIND_UNCACHED, 0);
     store_init(&arena->imports, arena, NULL);
     store_is_of(&arena->imports, KIND_VIRTUAL, 0);
     arena->configured = arena->limit;
@@ -220,7 +232,8 @@ tarn_status arena_of(struct device *device, struct arena **result)
             status = arena_create(device, &arena);
             if (!status) {
                 atomic_store_explicit(&by_device[device->number], arena, memory_order_release);
-                arena_configure(arena); /* for changes from before arenas_configure() could find it */
+                arena_configure(arena); /* for changes from before arenas_configure() could find
+                                           it */
             }
         }
         mutex_unlock(&arenas_lock);
@@ -250,25 +263,28 @@ bool arena_overlaps(uintptr_t start, size_t size)
 {
     for (int i = 0; i < TARN_MAX_DEVICES; i++) {
         struct arena *arena = atomic_load_explicit(&by_device[i], memory_order_acquire);
-        if (arena && (arena_has(arena, start) || (atomic_load(&arena->size) && arena->base - start < size)))
+        if (arena &&
+            (arena_has(arena, start) || (atomic_load(&arena->size) && arena->base - start < size)))
             return true;
     }
     return false;
 }
 
-/* Whether as much memory stays free as leave_free_mb demands; the driver's count does not include `creating` bytes yet. */
+/* Whether as much memory stays free as leave_free_mb demands; the driver's count does not include
+ * `creating` bytes yet. */
 static tarn_status check_free(struct arena *arena, size_t size, size_t creating)
 {
     size_t leave = memory_config()->leave_free, free_bytes = 0, total_bytes = 0;
     if (leave == 0)
         return TARN_OK;
-    tarn_status status =
-        device_note(arena->device, driver->memory_info(arena->device->number, &free_bytes, &total_bytes));
+    tarn_status status = device_note(
+        arena->device, driver->memory_info(arena->device->number, &free_bytes, &total_bytes));
     if (status || (free_bytes >= leave && free_bytes - leave >= creating))
         return status;
     return failed(TARN_ERROR_OUT_OF_MEMORY,
-                  "%zu more bytes on device %d, which has %zu free, would leave less than leave_free_mb (%zu)", size,
-                  arena->device->number, free_bytes, leave / CONFIG_MIB);
+                  "%zu more bytes on device %d, which has %zu free, would leave less than "
+                  "leave_free_mb (%zu)",
+                  size, arena->device->number, free_bytes, leave / CONFIG_MIB);
 }
 
 void store_uncharge(struct store *store, size_t size, size_t creating)
@@ -281,12 +297,14 @@ void store_uncharge(struct store *store, size_t size, size_t creating)
     mutex_unlock(&arena->lock);
 }
 
-/* Charges `size` bytes to the limits before the driver is asked, and returns how the memory is to be created. */
+/* Charges `size` bytes to the limits before the driver is asked, and returns how the memory is to
+ * be created. */
 tarn_status store_charge(struct store *store, size_t size, enum charge charge, unsigned *flags)
 {
     struct arena *arena = store->arena;
     mutex_lock(&arena->lock);
-    size_t reserved = arena->reserved, limit = arena->limit, own = store->reserved, most = store->limit;
+    size_t reserved = arena->reserved, limit = arena->limit, own = store->reserved,
+           most = store->limit;
     *flags = store_flags(store);
     bool fits_device = charge == CHARGE_RETURN || (reserved <= limit && size <= limit - reserved);
     bool fits_pool = charge != CHARGE_GROWTH || (own <= most && size <= most - own);
@@ -305,14 +323,18 @@ tarn_status store_charge(struct store *store, size_t size, enum charge charge, u
     }
     if (fits_device)
         return failed(TARN_ERROR_OUT_OF_MEMORY,
-                      "%zu more bytes exceed the limit of %zu bytes of pool (%llu, %llu), of which %zu are reserved",
-                      size, most, (unsigned long long)store->id[0], (unsigned long long)store->id[1], own);
-    return failed(TARN_ERROR_OUT_OF_MEMORY,
-                  "%zu more bytes exceed the limit of %zu bytes on device %d, of which %zu are reserved", size, limit,
-                  arena->device->number, reserved);
+                      "%zu more bytes exceed the limit of %zu bytes of pool (%llu, %llu), of which "
+                      "%zu are reserved",
+                      size, most, (unsigned long long)store->id[0],
+                      (unsigned long long)store->id[1], own);
+    return failed(
+        TARN_ERROR_OUT_OF_MEMORY,
+        "%zu more bytes exceed the limit of %zu bytes on device %d, of which %zu are reserved",
+        size, limit, arena->device->number, reserved);
 }
 
-static tarn_status create(struct store *store, size_t size, bool temporary, enum charge charge, struct piece **result)
+static tarn_status create(struct store *store, size_t size, bool temporary, enum charge charge,
+                          struct piece **result)
 {
     struct arena *arena = store->arena;
     struct piece *piece = object_alloc(&pieces);
@@ -322,7 +344,8 @@ static tarn_status create(struct store *store, size_t size, bool temporary, enum
     tarn_status status = temporary ? TARN_OK : store_charge(store, size, charge, &piece->flags);
     if (status)
         goto fail;
-    status = device_note(arena->device, driver->create(arena->device->number, size, piece->flags, &piece->handle));
+    status = device_note(arena->device,
+                         driver->create(arena->device->number, size, piece->flags, &piece->handle));
     if (!temporary)
         store_uncharge(store, status ? size : 0, size);
     if (status)
@@ -369,7 +392,8 @@ tarn_status piece_import(struct arena *arena, int file, size_t size, struct piec
     if (!piece)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a piece");
     int device = arena->device->number;
-    tarn_status status = device_note(arena->device, driver->import(device, file, size, &piece->handle));
+    tarn_status status =
+        device_note(arena->device, driver->import(device, file, size, &piece->handle));
     if (status) {
         object_free(&pieces, piece);
         return status;
@@ -383,19 +407,22 @@ tarn_status piece_import(struct arena *arena, int file, size_t size, struct piec
     return TARN_OK;
 }
 
-/* The driver would keep the memory of a piece that is still mapped somewhere, though nothing names it any more. */
+/* The driver would keep the memory of a piece that is still mapped somewhere, though nothing names
+ * it any more. */
 static tarn_status release(const struct piece *piece)
 {
     struct arena *arena = piece->store->arena;
     if (atomic_load(&piece->seconds))
         return failed(TARN_ERROR_DRIVER,
-                      "%zu bytes of device %d are still mapped at a second address, which the driver refused to unmap; "
+                      "%zu bytes of device %d are still mapped at a second address, which the "
+                      "driver refused to unmap; "
                       "a trim tries again",
                       piece->size, arena->device->number);
     return device_note(arena->device, driver->release(arena->device->number, piece->handle));
 }
 
-/* Counted as freed before it is freed, so that it never counts together with memory that the driver then gives to another thread. */
+/* Counted as freed before it is freed, so that it never counts together with memory that the driver
+ * then gives to another thread. */
 tarn_status piece_release(struct piece *piece)
 {
     struct store *store = piece->store;
@@ -404,7 +431,8 @@ tarn_status piece_release(struct piece *piece)
     if (counted)
         counters_segment_gone(store->counters, piece->size, true, piece->oversize);
     tarn_status status = release(piece);
-    if (status && piece->temporary) /* once more: a failure would count host memory as the device's */
+    if (status && piece->temporary) /* once more: a failure would count host memory as the
+                                       device's */
         status = release(piece);
     if (status) {
         if (counted)
@@ -466,13 +494,15 @@ static void enter_piece(struct arena *arena, const struct piece *piece, struct p
         entry[i] = value;
 }
 
-/* Undoes a mapping that failed after the pieces before `unmapped` were mapped, up to `address`. Pieces that the driver refuses to unmap
- * stay where they are, for a later trim: returns their bytes. */
-static size_t map_undo(struct arena *arena, struct piece_list *list, const struct piece *unmapped, uintptr_t start,
-                       uintptr_t address)
+/* Undoes a mapping that failed after the pieces before `unmapped` were mapped, up to `address`.
+ * Pieces that the driver refuses to unmap stay where they are, for a later trim: returns their
+ * bytes. */
+static size_t map_undo(struct arena *arena, struct piece_list *list, const struct piece *unmapped,
+                       uintptr_t start, uintptr_t address)
 {
     bool stuck =
-        address > start && device_note(arena->device, driver->unmap(arena->device->number, start, address - start));
+        address > start &&
+        device_note(arena->device, driver->unmap(arena->device->number, start, address - start));
     bool mapped = true;
     struct piece *piece;
 
@@ -494,18 +524,20 @@ static size_t map_undo(struct arena *arena, struct piece_list *list, const struc
 static tarn_status access_shared(struct arena *arena, uintptr_t start, size_t size)
 {
     int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
-    return device_note(arena->device, driver->set_access(arena->device->number, start, size, devices, count));
+    return device_note(arena->device,
+                       driver->set_access(arena->device->number, start, size, devices, count));
 }
 
-static tarn_status map_shared(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before,
-                              size_t *left)
+static tarn_status map_shared(struct arena *arena, struct piece_list *list, uintptr_t start,
+                              size_t before, size_t *left)
 {
     int device = arena->device->number;
     uintptr_t address = start, end = start + list->bytes;
     struct piece *piece;
     tarn_status status = TARN_OK;
     for (piece = list->first; piece; piece = piece->next) {
-        status = device_note(arena->device, driver->map(device, address, piece->size, piece->handle));
+        status =
+            device_note(arena->device, driver->map(device, address, piece->size, piece->handle));
         if (status)
             break;
         piece->address = address;
@@ -524,10 +556,12 @@ static tarn_status map_shared(struct arena *arena, struct piece_list *list, uint
 static tarn_status unmap(struct arena *arena, uintptr_t start, size_t size)
 {
     tarn_status status = device_check(arena->device);
-    return status ? status : device_note(arena->device, driver->unmap(arena->device->number, start, size));
+    return status ? status
+                  : device_note(arena->device, driver->unmap(arena->device->number, start, size));
 }
 
-static tarn_status unmap_shared(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list)
+static tarn_status unmap_shared(struct arena *arena, uintptr_t start, size_t size,
+                                struct piece_list *list)
 {
     tarn_status status = unmap(arena, start, size);
     if (status)
@@ -549,8 +583,8 @@ static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *li
     struct piece_list left = {0};
     tarn_status status = TARN_OK;
     while (list->first) {
-        status = device_note(arena->device,
-                             driver->map(arena->device->number, address, list->first->size, list->first->handle));
+        status = device_note(arena->device, driver->map(arena->device->number, address,
+                                                        list->first->size, list->first->handle));
         if (status)
             break;
         struct piece *piece = pieces_pop(list);
@@ -565,9 +599,10 @@ static tarn_status map_claimed_shared(struct arena *arena, struct piece_list *li
     return status;
 }
 
-/* `mapping` is held over driver calls, so that code that enables a peer sees each mapping either complete, with its access, or not begun.
- * Code that maps or unmaps shares it. */
-tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before, size_t *left)
+/* `mapping` is held over driver calls, so that code that enables a peer sees each mapping either
+ * complete, with its access, or not begun. Code that maps or unmaps shares it. */
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before,
+                       size_t *left)
 {
     size_t size = list->bytes;
     shared_lock_shared(&arena->mapping);
@@ -628,15 +663,18 @@ static void seconds_end(struct arena *arena, uintptr_t start, size_t size)
     }
 }
 
-static tarn_status alias_shared(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left)
+static tarn_status alias_shared(struct arena *arena, uintptr_t start, size_t size, uintptr_t second,
+                                size_t *left)
 {
     int device = arena->device->number;
     for (uintptr_t address = start; address < start + size;) {
         struct piece *piece = arena_piece(arena, address);
         tarn_status status =
-            device_note(arena->device, driver->map(device, second + (address - start), piece->size, piece->handle));
+            device_note(arena->device, driver->map(device, second + (address - start), piece->size,
+                                                   piece->handle));
         if (status) {
-            bool stuck = address > start && device_note(arena->device, driver->unmap(device, second, address - start));
+            bool stuck = address > start &&
+                         device_note(arena->device, driver->unmap(device, second, address - start));
             if (!stuck)
                 seconds_end(arena, second, address - start);
             *left = stuck ? address - start : 0;
@@ -648,7 +686,8 @@ static tarn_status alias_shared(struct arena *arena, uintptr_t start, size_t siz
     return TARN_OK;
 }
 
-tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left)
+tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second,
+                         size_t *left)
 {
     shared_lock_shared(&arena->mapping);
     tarn_status status = alias_shared(arena, start, size, second, left);
@@ -699,8 +738,8 @@ static tarn_status grant_alone(struct arena *arena, int peer)
         for (address = start; piece && piece->address == address;
              piece = address < arena->base + arena->size ? arena_piece(arena, address) : NULL)
             address += piece->size;
-        status =
-            device_note(arena->device, driver->set_access(arena->device->number, start, address - start, &peer, 1));
+        status = device_note(arena->device, driver->set_access(arena->device->number, start,
+                                                               address - start, &peer, 1));
     }
     return status;
 }
@@ -716,7 +755,8 @@ tarn_status arena_grant(struct device *device, int peer)
     return status;
 }
 
-/* The unmapped piece that fits best: the largest of at most `size` bytes, or with `cover` the smallest of `size` to `most`. */
+/* The unmapped piece that fits best: the largest of at most `size` bytes, or with `cover` the
+ * smallest of `size` to `most`. */
 static struct piece **cache_find_locked(struct store *store, size_t size, bool cover, size_t most)
 {
     struct piece **best = NULL;
@@ -732,13 +772,15 @@ static struct piece **cache_find_locked(struct store *store, size_t size, bool c
     return best;
 }
 
-void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most, struct piece_list *list)
+void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most,
+                                 struct piece_list *list)
 {
     while (list->bytes < wanted) {
         size_t missing = wanted - list->bytes;
         struct piece **place = cache_find_locked(store, missing, false, missing);
         if (!place)
-            place = cache_find_locked(store, missing, true, most > list->bytes ? most - list->bytes : 0);
+            place = cache_find_locked(store, missing, true,
+                                      most > list->bytes ? most - list->bytes : 0);
         if (!place)
             return;
         struct piece *piece = *place;
@@ -773,7 +815,8 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     size_t taken = 0, room;
     struct piece *piece;
     if (!store->kind.pieces || store->piece_flags != from->piece_flags)
-        return store_make_room(from, wanted); /* the store cannot use these pieces; releasing them makes room */
+        return store_make_room(from, wanted); /* the store cannot use these pieces; releasing them
+                                                 makes room */
     mutex_lock(&arena->lock);
     room = store->limit > store->reserved ? store->limit - store->reserved : 0;
     while (taken < wanted && (piece = from->unmapped.first) && piece->size <= room - taken) {
@@ -781,7 +824,8 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
         piece->store = store;
         pieces_push(&store->unmapped, piece);
         taken += piece->size;
-        piece->oversize = counters_segment_move(from->counters, store->counters, piece->size, true, piece->oversize);
+        piece->oversize = counters_segment_move(from->counters, store->counters, piece->size, true,
+                                                piece->oversize);
     }
     from->reserved -= taken;
     store->reserved += taken;
@@ -855,29 +899,36 @@ bool arena_finish(struct arena *arena)
 /* On an empty device a piece is this part of the memory. */
 #define LARGEST_PIECE_PART 1280
 
-/* A device or limit of at most these bytes is not divided so finely. Few blocks hold pieces in place there, so a piece is an eighth. */
+/* A device or limit of at most these bytes is not divided so finely. Few blocks hold pieces in
+ * place there, so a piece is an eighth. */
 #define MOST_UNDIVIDED ((size_t)512 << 20)
 #define SMALL_PIECE_PART 8
 
-/* One live block holds a whole piece in place, so small pieces waste less; but each piece costs the same driver calls. While much memory
- * is left, only the calls matter; when little is left, only the waste. So the size of a piece shrinks with the square of what is left. */
+/* One live block holds a whole piece in place, so small pieces waste less; but each piece costs the
+ * same driver calls. While much memory is left, only the calls matter; when little is left, only
+ * the waste. So the size of a piece shrinks with the square of what is left. */
 size_t piece_largest_locked(const struct arena *arena)
 {
-    size_t memory = arena->device->properties.memory, most = arena->limit < memory ? arena->limit : memory;
+    size_t memory = arena->device->properties.memory,
+           most = arena->limit < memory ? arena->limit : memory;
     size_t left = most > arena->reserved ? most - arena->reserved : 0;
-    size_t largest = (size_t)((double)left / LARGEST_PIECE_PART * ((double)left / (double)(most + 1)));
+    size_t largest =
+        (size_t)((double)left / LARGEST_PIECE_PART * ((double)left / (double)(most + 1)));
     if (most <= MOST_UNDIVIDED)
-        largest = most / SMALL_PIECE_PART > PIECE_LEAST_LARGE ? most / SMALL_PIECE_PART : PIECE_LEAST_LARGE;
+        largest = most / SMALL_PIECE_PART > PIECE_LEAST_LARGE ? most / SMALL_PIECE_PART
+                                                              : PIECE_LEAST_LARGE;
     largest = (largest + arena->granule - 1) / arena->granule * arena->granule;
     return largest > arena->granule ? largest : arena->granule;
 }
 
-tarn_status pieces_create(struct store *store, size_t size, size_t largest, enum charge charge, struct piece_list *list)
+tarn_status pieces_create(struct store *store, size_t size, size_t largest, enum charge charge,
+                          struct piece_list *list)
 {
     while (list->bytes < size) {
         size_t left = size - list->bytes;
         struct piece *piece = NULL;
-        tarn_status status = piece_create(store, left <= largest + largest / 2 ? left : largest, charge, &piece);
+        tarn_status status =
+            piece_create(store, left <= largest + largest / 2 ? left : largest, charge, &piece);
         if (status) {
             while ((piece = pieces_pop(list)))
                 (void)piece_release(piece);

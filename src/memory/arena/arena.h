@@ -7,9 +7,10 @@
  *              |  run of heap A  |   unclaimed   |  run of heap B  |   unclaimed   |
  *   pieces     |[ piece ][piece ]|               |[    piece      ]|
  *
- * Addresses are claimed and unclaimed in granules. A claimed range belongs to one heap, which maps pieces there and may read and write the
- * range's entries of `pieces` without the arena's lock. A piece that is not mapped is idle. It is in its store's list of unmapped pieces,
- * and any heap of that store may map it. Lock order: a heap's lock, then the arena's. */
+ * Addresses are claimed and unclaimed in granules. A claimed range belongs to one heap, which maps
+ * pieces there and may read and write the range's entries of `pieces` without the arena's lock. A
+ * piece that is not mapped is idle. It is in its store's list of unmapped pieces, and any heap of
+ * that store may map it. Lock order: a heap's lock, then the arena's. */
 #ifndef TARN_MEMORY_ARENA_H
 #define TARN_MEMORY_ARENA_H
 
@@ -37,65 +38,84 @@ struct piece {
     size_t size;                /* bytes, whole granules */
     uintptr_t address;          /* where it is mapped; 0: nowhere */
     atomic_uint anchors;        /* while there are any, it stays mapped there */
-    atomic_uint seconds;        /* second addresses: while there are any, the driver keeps its memory */
-    unsigned flags;             /* DRIVER_PIECE_*, from its creation: it serves only stores with the same flags */
+    atomic_uint seconds;        /* second addresses: while there are any, the driver keeps its
+                                   memory */
+    unsigned flags;             /* DRIVER_PIECE_*, from its creation: it serves only stores with the
+                                   same flags */
     counters_oversize oversize; /* which counter has it as oversize */
-    bool temporary;             /* temporary host memory: counted nowhere. Of a mapped piece: heap's lock */
+    bool temporary;             /* temporary host memory: counted nowhere. Of a mapped piece: heap's
+                                   lock */
     struct piece *next;         /* in its list */
 };
 
-/* Whether a piece stays where it is, even if its blocks are freed: a caller has anchored it, or shares it with others. An anchor is added
- * under the lock of the heap that has the piece, by code that has seen that no donor holds it, as where a live block lies in it. Later
- * donors skip the piece. */
+/* Whether a piece stays where it is, even if its blocks are freed: a caller has anchored it, or
+ * shares it with others. An anchor is added under the lock of the heap that has the piece, by code
+ * that has seen that no donor holds it, as where a live block lies in it. Later donors skip the
+ * piece. */
 static inline bool piece_is_anchored(const struct piece *piece)
 {
     return atomic_load(&piece->anchors) != 0;
 }
 
-#define PIECE_LEAST_LARGE ((size_t)20 << 20) /* bytes: the least that a growth for large blocks creates */
+#define PIECE_LEAST_LARGE \
+    ((size_t)20 << 20) /* bytes: the least that a growth for large blocks
+                          creates */
 
 struct piece_list {
     struct piece *first;
     size_t bytes;
 };
 
-/* A set of heaps in the order of their numbers, the newest first (heap/sets.c). The arena's `sets_lock`. */
+/* A set of heaps in the order of their numbers, the newest first (heap/sets.c). The arena's
+ * `sets_lock`. */
 struct heap_set {
     struct tree heaps;
-    unsigned from; /* where a walk over a part of it goes on: behind the heap of this number; 0: with the newest */
+    unsigned from; /* where a walk over a part of it goes on: behind the heap of this number; 0:
+                      with the newest */
 };
 
-/* A pool's share of the arena: its pieces, wherever they are, or plain segments (segment.h). The store of the device's default pool is a
- * member of the arena. The fields that determine how the store gets memory are constant from the moment the store can be reached. */
+/* A pool's share of the arena: its pieces, wherever they are, or plain segments (segment.h). The
+ * store of the device's default pool is a member of the arena. The fields that determine how the
+ * store gets memory are constant from the moment the store can be reached. */
 struct store {
     struct arena *arena;
     struct counters *counters; /* NULL for imported memory, which is not counted */
-    struct store_traits kind;  /* what is done with its memory: a copy of its row of the table, for the fast paths */
+    struct store_traits kind;  /* what is done with its memory: a copy of its row of the table, for
+                                  the fast paths */
     unsigned flags;            /* STORE_*, of those that its kind allows */
-    tarn_segment_sizes sizes;  /* of a kind that has rules: its own sizes; 0: those of the settings */
-    tarn_pool_allocator allocator; /* of a kind that has rules: the caller's allocator; all NULL for the driver */
-    atomic_uint_fast64_t searches; /* in segments, for large blocks, while garbage is collected: the age of segments */
+    tarn_segment_sizes sizes;  /* of a kind that has rules: its own sizes; 0: those of the
+                                  settings */
+    tarn_pool_allocator allocator; /* of a kind that has rules: the caller's allocator; all NULL for
+                                      the driver */
+    atomic_uint_fast64_t searches; /* in segments, for large blocks, while garbage is collected: the
+                                      age of segments */
     uint64_t id[2];                /* of the pool */
     struct piece_list unmapped;    /* arena lock: pieces that are mapped nowhere */
     size_t reserved;               /* arena lock: bytes of its pieces and plain segments */
-    unsigned piece_flags;          /* DRIVER_PIECE_* of pieces that it creates, in addition to the arena's; constant */
+    unsigned piece_flags;          /* DRIVER_PIECE_* of pieces that it creates, in addition to the
+                                      arena's; constant */
     atomic_size_t limit;           /* arena lock to write: the most that `reserved` may reach */
-    uint64_t segments;             /* of a kind whose runs are one piece each; arena lock: runs ever created */
+    uint64_t segments;             /* of a kind whose runs are one piece each; arena lock: runs ever
+                                      created */
 
-    /* Arena lock: in the arena's list of pools and in its table; among those that are left behind. */
+    /* Arena lock: in the arena's list of pools and in its table; among those that are left
+     * behind. */
     struct store *next, *previous;
     struct tree_node by_id;
     struct store *next_left, *previous_left;
     struct store *next_spare, *previous_spare; /* among those of pools with `use_on_oom` */
-    struct store *next_ended;                  /* of a pool without references that is not left behind yet */
+    struct store *next_ended;                  /* of a pool without references that is not left
+                                                  behind yet */
 
-    /* The number of graphs and open captures that use its addresses, live or free. Whether the pool was left behind: nothing can be
-     * allocated from it, and its idle memory serves the default pool. Whether it is suspended: its addresses have no memory (suspend.c). */
+    /* The number of graphs and open captures that use its addresses, live or free. Whether the pool
+     * was left behind: nothing can be allocated from it, and its idle memory serves the default
+     * pool. Whether it is suspended: its addresses have no memory (suspend.c). */
     atomic_uint holds;
     atomic_bool left_behind, suspended;
 
     mutex lookup;        /* of the table below; a leaf */
-    struct heap **heaps; /* by stream slot; NULL in the default pool's cached store, whose heaps the streams name */
+    struct heap **heaps; /* by stream slot; NULL in the default pool's cached store, whose heaps the
+                            streams name */
     unsigned heap_slots;
     struct heap_set all;     /* its heaps, those of retired streams too */
     struct heap_set lenders; /* of these, the ones in which a whole piece may be free */
@@ -105,19 +125,25 @@ struct store {
 struct arena {
     struct device *device;
     size_t granule; /* bytes */
-    bool plain;     /* the driver refused addresses, so that the default is plain segments; constant */
+    bool plain;     /* the driver refused addresses, so that the default is plain segments;
+                       constant */
 
-    /* The addresses, which virtual memory and imports need (arena_addresses()). `size` is set last, and read first. */
+    /* The addresses, which virtual memory and imports need (arena_addresses()). `size` is set last,
+     * and read first. */
     uintptr_t base;
     atomic_size_t size;     /* bytes; 0: there are none */
     struct piece **pieces;  /* by granule from base: the piece mapped there, or NULL */
-    struct piece **seconds; /* by granule: the piece that begins there at a second address, or NULL */
+    struct piece **seconds; /* by granule: the piece that begins there at a second address, or
+                               NULL */
     uint64_t *generations;  /* by granule: of the mapping there (generation.h), or 0 */
 
-    struct counters counters, own; /* of all pools of the device; of the default pool, whose parent that is */
-    shared_lock mapping;           /* shared to map and unmap; exclusive to give a new peer access */
+    struct counters counters, own; /* of all pools of the device; of the default pool, whose parent
+                                      that is */
+    shared_lock mapping;           /* shared to map and unmap; exclusive to give a new peer
+                                      access */
 
-    /* Shared by code that moves memory; exclusive for code during which no memory may move (moves.h). Before every other lock. */
+    /* Shared by code that moves memory; exclusive for code during which no memory may move
+     * (moves.h). Before every other lock. */
     shared_lock moving;
     atomic_uint_fast64_t moves_begun, moves_ended;
 
@@ -125,30 +151,41 @@ struct arena {
     uint64_t *claimed;                       /* lock: one bit per granule */
     struct arena_part *parts;                /* lock: a tree of what is unclaimed (addresses.c) */
     _Alignas(CACHE_LINE) struct store store; /* of the default pool */
-    struct store uncached;                   /* of the default pool too, while caching is off: tarn_caching_set() */
+    struct store uncached;                   /* of the default pool too, while caching is off:
+                                                tarn_caching_set() */
     struct store *stores;                    /* lock: of the private pools */
     struct tree pools;                       /* lock: the same, by their ids */
-    struct store *spares;                    /* lock: of these, the ones of pools with `use_on_oom` */
-    struct store *left_first, *left_from;    /* lock: of these, the ones left behind; which to destroy next */
+    struct store *spares;                    /* lock: of these, the ones of pools with
+                                                `use_on_oom` */
+    struct store *left_first, *left_from;    /* lock: of these, the ones left behind; which to
+                                                destroy next */
     _Atomic(struct store *) ended;           /* a stack of those whose last reference was dropped */
     struct store *ended_taken;               /* `collecting` (pool.c): what was taken from it */
-    struct store imports;        /* pieces of other processes, in no heap; unmapped: those not released yet */
-    atomic_uint_fast64_t let_go; /* references to private pools that were dropped: a pool may have ended */
+    struct store imports;        /* pieces of other processes, in no heap; unmapped: those not
+                                    released yet */
+    atomic_uint_fast64_t let_go; /* references to private pools that were dropped: a pool may have
+                                    ended */
     atomic_uint pools_ended;     /* private pools without references that are not destroyed yet */
     struct piece_list
-        stuck; /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a trim */
+        stuck; /* lock: still mapped because an unmap failed; in claimed addresses, tried again at a
+                  trim */
     struct run *stuck_segments; /* lock: segments that could not be freed, tried again at a trim */
-    size_t reserved;            /* lock: bytes of all pieces and segments, except imported and temporary pieces */
+    size_t reserved;            /* lock: bytes of all pieces and segments, except imported and
+                                   temporary pieces */
     size_t creating;            /* lock: of these, bytes that the driver has not created yet */
-    unsigned piece_flags;       /* lock: DRIVER_PIECE_* of new pieces; constant while anything is reserved */
+    unsigned piece_flags;       /* lock: DRIVER_PIECE_* of new pieces; constant while anything is
+                                   reserved */
     size_t limit;               /* lock: bytes that reserved may reach */
     size_t configured;          /* lock: the limit that the settings gave last */
     unsigned retired;           /* lock: heaps of retired streams, and of stores left behind */
     struct heap *heaps;         /* lock: every heap, those of retired streams too */
-    struct heap *unused_first, *unused_last; /* heaps_lock: heaps that are reused when they are empty, a queue */
+    struct heap *unused_first, *unused_last; /* heaps_lock: heaps that are reused when they are
+                                                empty, a queue */
     mutex sets_lock;                         /* of all sets of heaps; a leaf */
-    struct heap_set common;                  /* the heaps whose idle memory serves every store: store_serves() */
-    struct heap_set abandoned; /* of these, the ones of pools that are left behind, and that may have memory */
+    struct heap_set common;                  /* the heaps whose idle memory serves every store:
+                                                store_serves() */
+    struct heap_set abandoned; /* of these, the ones of pools that are left behind, and that may
+                                  have memory */
     /* By arena of the plan: the heap that follows it, or tried to and had no memory. */
     _Atomic(struct heap *) planned[PLAN_ARENAS_MOST];
 };
@@ -158,7 +195,8 @@ static inline bool store_has(const struct store *store, enum store_flag flag)
     return store->flags & flag;
 }
 
-/* What contradicts the store's kind in its flags, sizes, allocator or pieces, for heap_verify(); NULL if nothing does. */
+/* What contradicts the store's kind in its flags, sizes, allocator or pieces, for heap_verify();
+ * NULL if nothing does. */
 const char *store_contradiction(const struct store *store);
 
 /* Whether a store belongs to its device's default pool. */
@@ -170,17 +208,19 @@ static inline bool store_is_default(const struct store *store)
 /* The store from which a device's default pool allocates now. */
 static inline struct store *store_default(struct arena *arena)
 {
-    return atomic_load_explicit(&memory_is_uncached, memory_order_relaxed) ? &arena->uncached : &arena->store;
+    return atomic_load_explicit(&memory_is_uncached, memory_order_relaxed) ? &arena->uncached
+                                                                           : &arena->store;
 }
 
-/* Whether idle memory of a store may be taken for another store, or the same: that of the default pool, and of pools that are left
- * behind. */
+/* Whether idle memory of a store may be taken for another store, or the same: that of the default
+ * pool, and of pools that are left behind. */
 static inline bool store_serves(const struct store *store, const struct store *wanting)
 {
     return store == wanting || store_is_default(store) || atomic_load(&store->left_behind);
 }
 
-/* Whether the memory of a store is announced: not that of a caller's allocator, and not stream-ordered segments. */
+/* Whether the memory of a store is announced: not that of a caller's allocator, and not
+ * stream-ordered segments. */
 static inline bool announces(const struct store *store)
 {
     return announcer && !store->kind.pieces && !store->kind.ordered && !store->allocator.alloc;
@@ -203,8 +243,9 @@ struct arena *arena_if_used(int device);
 /* Each arena that is used takes over what the settings say. */
 void arenas_configure(void);
 
-/* Reserves an arena's addresses, unless it has them. One whose default pool is virtual has them from the start, unless it is `plain`: so code
- * calls this before memory of another kind comes. TARN_ERROR_OUT_OF_MEMORY with a text that names what needs none. */
+/* Reserves an arena's addresses, unless it has them. One whose default pool is virtual has them
+ * from the start, unless it is `plain`: so code calls this before memory of another kind comes.
+ * TARN_ERROR_OUT_OF_MEMORY with a text that names what needs none. */
 tarn_status arena_addresses(struct arena *arena);
 
 /* Whether an address is one of the arena's. */
@@ -214,13 +255,15 @@ static inline bool arena_has(const struct arena *arena, uintptr_t address)
     return size && address - arena->base < size;
 }
 
-/* The arena that contains an address, or NULL; and whether any arena contains an address of a range, which does not wrap. */
+/* The arena that contains an address, or NULL; and whether any arena contains an address of a
+ * range, which does not wrap. */
 struct arena *arena_at(uintptr_t address);
 bool arena_overlaps(uintptr_t start, size_t size);
 
-/* Addresses. Claiming takes exactly [start, start + size), which the caller has seen unclaimed while it held the lock without a break.
- * `room_above` returns how many bytes are unclaimed from `address` on. `find` returns the start of an unclaimed range of `size` bytes with
- * room to grow, or 0. */
+/* Addresses. Claiming takes exactly [start, start + size), which the caller has seen unclaimed
+ * while it held the lock without a break. `room_above` returns how many bytes are unclaimed from
+ * `address` on. `find` returns the start of an unclaimed range of `size` bytes with room to grow,
+ * or 0. */
 void arena_claim_locked(struct arena *arena, uintptr_t start, size_t size);
 void arena_unclaim(struct arena *arena, uintptr_t start, size_t size);
 size_t arena_room_above_locked(const struct arena *arena, uintptr_t address);
@@ -242,49 +285,60 @@ static inline unsigned store_flags(const struct store *store)
     return store->piece_flags | store->arena->piece_flags;
 }
 
-/* The purpose of new memory, which decides what it is held to. A limit stops growth. Memory that replaces what left within the same call is
- * not growth; nor is it growth of a pool if the pool gets back what it had before it was suspended. */
+/* The purpose of new memory, which decides what it is held to. A limit stops growth. Memory that
+ * replaces what left within the same call is not growth; nor is it growth of a pool if the pool
+ * gets back what it had before it was suspended. */
 enum charge {
     CHARGE_GROWTH, /* the limits of the device and of the pool, and leave_free_mb */
     CHARGE_RESUME, /* the same without the pool's own limit */
     CHARGE_RETURN, /* nothing */
 };
 
-/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY, without a call of the driver, if a limit would be exceeded, or if less than
- * leave_free_mb would stay free on the device. */
-tarn_status piece_create(struct store *store, size_t size, enum charge charge, struct piece **piece);
-/* A piece of host memory, which replaces device memory while contents move. It is not counted and no limit applies, unless it must stay:
- * then it is counted. TARN_ERROR_NOT_SUPPORTED if the driver has no such memory. */
+/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY, without a call of the driver, if a limit
+ * would be exceeded, or if less than leave_free_mb would stay free on the device. */
+tarn_status piece_create(struct store *store, size_t size, enum charge charge,
+                         struct piece **piece);
+/* A piece of host memory, which replaces device memory while contents move. It is not counted and
+ * no limit applies, unless it must stay: then it is counted. TARN_ERROR_NOT_SUPPORTED if the driver
+ * has no such memory. */
 tarn_status piece_create_temporary(struct store *store, size_t size, struct piece **piece);
 void piece_join(struct piece *piece);
 /* Creates pieces of `size` bytes in total, each of about `largest` at most; none on failure. */
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, enum charge charge,
                           struct piece_list *list);
-/* Bytes: about the largest piece that is created now. The fuller the device or the limit, the smaller. */
+/* Bytes: about the largest piece that is created now. The fuller the device or the limit, the
+ * smaller. */
 size_t piece_largest_locked(const struct arena *arena);
 /* Another process's piece of `size` bytes, by its file descriptor. */
 tarn_status piece_import(struct arena *arena, int file, size_t size, struct piece **piece);
-/* Gives an unmapped piece back to the driver; if that fails, it stays unmapped. It fails as long as the driver refuses to unmap a second
- * address of the piece. */
+/* Gives an unmapped piece back to the driver; if that fails, it stays unmapped. It fails as long as
+ * the driver refuses to unmap a second address of the piece. */
 tarn_status piece_release(struct piece *piece);
 
-/* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and sets access once, for the
- * `before` bytes in front of them too, which the caller has mapped. On failure the list is empty, its pieces are unmapped, with their stores,
- * and the addresses stay claimed. Then `left` is the number of bytes from `start` on that stay mapped because the driver refuses to unmap
- * them; a trim unclaims those. */
-tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before, size_t *left);
-/* Maps pieces into addresses of a run, which stay claimed, without access. On failure the pieces are unmapped again, except those that the
- * driver refuses to unmap. And sets access to a range that is mapped without a hole. */
+/* Maps a list's pieces in its order from `start` on, into addresses that the caller claimed, and
+ * sets access once, for the `before` bytes in front of them too, which the caller has mapped. On
+ * failure the list is empty, its pieces are unmapped, with their stores, and the addresses stay
+ * claimed. Then `left` is the number of bytes from `start` on that stay mapped because the driver
+ * refuses to unmap them; a trim unclaims those. */
+tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before,
+                       size_t *left);
+/* Maps pieces into addresses of a run, which stay claimed, without access. On failure the pieces
+ * are unmapped again, except those that the driver refuses to unmap. And sets access to a range
+ * that is mapped without a hole. */
 tarn_status pieces_map_claimed(struct arena *arena, struct piece_list *list, uintptr_t start);
 tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size);
-/* Unmaps the pieces of a range in one call, and adds them to the front of the list. The range consists of whole pieces. */
-tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size, struct piece_list *list);
+/* Unmaps the pieces of a range in one call, and adds them to the front of the list. The range
+ * consists of whole pieces. */
+tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size,
+                         struct piece_list *list);
 
-/* Maps the pieces of a range, which consists of whole pieces, a second time from `second` on. The caller has claimed these addresses;
- * access is not set. On failure `left` is the number of bytes from `second` on that stay mapped because the driver refuses to unmap them,
- * otherwise 0. */
-tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second, size_t *left);
-/* From now on the pieces of a range belong at their second address, and the range is their second one: it stays mapped and claimed. */
+/* Maps the pieces of a range, which consists of whole pieces, a second time from `second` on. The
+ * caller has claimed these addresses; access is not set. On failure `left` is the number of bytes
+ * from `second` on that stay mapped because the driver refuses to unmap them, otherwise 0. */
+tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second,
+                         size_t *left);
+/* From now on the pieces of a range belong at their second address, and the range is their second
+ * one: it stays mapped and claimed. */
 void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t second);
 /* Unmaps second addresses, which stay claimed. */
 tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size);
@@ -293,14 +347,17 @@ void pieces_push(struct piece_list *list, struct piece *piece);
 void pieces_append(struct piece_list *list, struct piece_list *more); /* which is empty then */
 struct piece *pieces_pop(struct piece_list *list);
 void pieces_to_unmapped(struct arena *arena, struct piece_list *list); /* each of its store */
-/* Moves unmapped pieces of one store to another, until at least `wanted` bytes have moved; or, if the stores create pieces in different
- * ways, releases them to the driver to make room for new ones. Returns the bytes. */
+/* Moves unmapped pieces of one store to another, until at least `wanted` bytes have moved; or, if
+ * the stores create pieces in different ways, releases them to the driver to make room for new
+ * ones. Returns the bytes. */
 size_t store_take(struct store *store, struct store *from, size_t wanted);
-/* Releases unmapped pieces of a store until `wanted` bytes have gone back to the driver; returns the bytes. */
+/* Releases unmapped pieces of a store until `wanted` bytes have gone back to the driver; returns
+ * the bytes. */
 size_t store_make_room(struct store *from, size_t wanted);
-/* Takes unmapped pieces into `list`: as many as fit into `wanted` bytes, the largest first. If bytes are then still missing, takes the
- * smallest piece that covers them and is at most `most`. */
-void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most, struct piece_list *list);
+/* Takes unmapped pieces into `list`: as many as fit into `wanted` bytes, the largest first. If
+ * bytes are then still missing, takes the smallest piece that covers them and is at most `most`. */
+void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most,
+                                 struct piece_list *list);
 
 /* Gives unmapped pieces back to the driver while the store has more than `keep` bytes reserved. */
 tarn_status store_release_unmapped(struct store *store, size_t keep);
@@ -312,24 +369,30 @@ static inline bool store_is_held(struct store *store)
 
 /* TARN_ERROR_SUSPENDED if memory of the store cannot be used now.
  *
- * Code that reads the pieces of a heap calls this under the heap's lock, or while it shares `moving`, and reads under the same hold. A
- * suspend writes these pieces with neither lock. This orders the two:
- *   suspend    sets `suspended`, then takes `moving` alone for a moment, and each heap's lock: who has looked before has ended before
- *              that hold, and who comes after it finds `suspended` set, because the lock that it took was released after the store
- *   resume     clears `suspended` with release when the pieces are written; the acquire here that reads `false` comes after them */
+ * Code that reads the pieces of a heap calls this under the heap's lock, or while it shares
+ * `moving`, and reads under the same hold. A suspend writes these pieces with neither lock. This
+ * orders the two:
+ *   suspend    sets `suspended`, then takes `moving` alone for a moment, and each heap's lock: who
+ *              has looked before has ended before that hold, and who comes after it finds
+ *              `suspended` set, because the lock that it took was released after the store
+ *   resume     clears `suspended` with release when the pieces are written; the acquire here that
+ *              reads `false` comes after them */
 tarn_status store_check(const struct store *store);
 
-/* Charges `size` bytes to the limits of a store and its device, before the driver is asked for them; and gives them back, last. `flags` say
- * how the memory is created. `creating` bytes are in the driver's count from then on, or never will be. */
+/* Charges `size` bytes to the limits of a store and its device, before the driver is asked for
+ * them; and gives them back, last. `flags` say how the memory is created. `creating` bytes are in
+ * the driver's count from then on, or never will be. */
 tarn_status store_charge(struct store *store, size_t size, enum charge charge, unsigned *flags);
 void store_uncharge(struct store *store, size_t size, size_t creating);
 
-/* Initializes a store of a device, without memory: virtual if the device has virtual memory and the settings want it, otherwise plain. */
+/* Initializes a store of a device, without memory: virtual if the device has virtual memory and the
+ * settings want it, otherwise plain. */
 void store_init(struct store *store, struct arena *arena, struct counters *counters);
-/* Makes a store that nothing can reach yet one of a kind, with the flags that the device and the settings give to that kind, and those given. */
+/* Makes a store that nothing can reach yet one of a kind, with the flags that the device and the
+ * settings give to that kind, and those given. */
 void store_is_of(struct store *store, enum store_kind kind, unsigned flags);
-/* Keeps mapped pieces of claimed addresses, which the driver refused to unmap, for a trim; and tries again to unmap them, and to give back
- * imported pieces. */
+/* Keeps mapped pieces of claimed addresses, which the driver refused to unmap, for a trim; and
+ * tries again to unmap them, and to give back imported pieces. */
 void pieces_leave_stuck(struct arena *arena, uintptr_t start, size_t size);
 tarn_status arena_free_stuck(struct arena *arena);
 

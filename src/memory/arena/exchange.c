@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns no data. The order is all: contents are complete in the new pieces, and the driver has said so, before the old one is unmapped; and
- * the old one is released by the caller, after the new ones can be reached. So at each step one of the two has the contents, and is mapped or
- * can be mapped again. */
+/* Owns no data. The order is all: contents are complete in the new pieces, and the driver has said
+ * so, before the old one is unmapped; and the old one is released by the caller, after the new ones
+ * can be reached. So at each step one of the two has the contents, and is mapped or can be mapped
+ * again. */
 #include "memory/arena/exchange.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -17,7 +18,8 @@ static void enter(struct arena *arena, uintptr_t start, size_t size, struct piec
 
 static tarn_status map(struct arena *arena, uintptr_t start, const struct piece *piece)
 {
-    return device_note(arena->device, driver->map(arena->device->number, start, piece->size, piece->handle));
+    return device_note(arena->device,
+                       driver->map(arena->device->number, start, piece->size, piece->handle));
 }
 
 static tarn_status unmap(struct arena *arena, uintptr_t start, size_t size)
@@ -29,10 +31,11 @@ static tarn_status unmap(struct arena *arena, uintptr_t start, size_t size)
 static tarn_status access(struct arena *arena, uintptr_t start, size_t size)
 {
     int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
-    return device_note(arena->device, driver->set_access(arena->device->number, start, size, devices, count));
+    return device_note(arena->device,
+                       driver->set_access(arena->device->number, start, size, devices, count));
 }
 
-/* Scratch ---------------------------------------------------------------------------------------------------------- */
+/* Scratch -------------------------------------------------------------------------------------- */
 
 static tarn_status scratch_claim(struct arena *arena, size_t size, uintptr_t *start)
 {
@@ -43,12 +46,13 @@ static tarn_status scratch_claim(struct arena *arena, size_t size, uintptr_t *st
     mutex_unlock(&arena->lock);
     if (*start)
         return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d", size,
-                  arena->device->number);
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d",
+                  size, arena->device->number);
 }
 
 /* Maps the parts' pieces behind each other; `end` is behind the last one that is mapped. */
-static tarn_status scratch_map(struct arena *arena, struct exchange_part *parts, uintptr_t start, uintptr_t *end)
+static tarn_status scratch_map(struct arena *arena, struct exchange_part *parts, uintptr_t start,
+                               uintptr_t *end)
 {
     int device = arena->device->number;
     tarn_status status = TARN_OK;
@@ -63,21 +67,23 @@ static tarn_status scratch_map(struct arena *arena, struct exchange_part *parts,
         *end += part->size;
     }
     if (!status)
-        status = device_note(arena->device, driver->set_access(device, start, *end - start, &device, 1));
+        status =
+            device_note(arena->device, driver->set_access(device, start, *end - start, &device, 1));
     shared_unlock(&arena->mapping);
     return status;
 }
 
 /* What the driver does not unmap stays claimed, for a trim; as does what copies may still use. */
-static tarn_status scratch_unmap(struct arena *arena, struct exchange_part *parts, uintptr_t start, uintptr_t end,
-                                 tarn_status waited)
+static tarn_status scratch_unmap(struct arena *arena, struct exchange_part *parts, uintptr_t start,
+                                 uintptr_t end, tarn_status waited)
 {
     if (start == end)
         return TARN_OK;
     shared_lock_shared(&arena->mapping);
     tarn_status status = waited ? waited : unmap(arena, start, end - start);
     if (status && !waited)
-        status = unmap(arena, start, end - start); /* once more: what stays there is memory that nobody has */
+        status = unmap(arena, start, end - start); /* once more: what stays there is memory that
+                                                      nobody has */
     for (struct exchange_part *part = parts; part && !status; part = part->next)
         part->piece->address = 0;
     if (!status)
@@ -104,7 +110,8 @@ static tarn_status copy(struct arena *arena, const struct exchange_part *parts, 
     if (status)
         return status;
     for (const struct exchange_part *part = parts; part && !status; part = part->next)
-        status = driver->copy(device->number, part->piece->address, part->start, part->size, stream);
+        status =
+            driver->copy(device->number, part->piece->address, part->start, part->size, stream);
     tarn_status ended = driver->stream_synchronize(device->number, stream);
     *waited = ended ? device_wait(device, "a copy of memory that moves") : TARN_OK;
     return device_note(device, status ? status : ended);
@@ -127,7 +134,7 @@ tarn_status exchange_fill(struct arena *arena, struct exchange_part *parts)
     return status ? status : unmapped;
 }
 
-/* Places ----------------------------------------------------------------------------------------------------------- */
+/* Places --------------------------------------------------------------------------------------- */
 
 static tarn_status place(struct arena *arena, struct exchange_part *part)
 {
@@ -138,7 +145,8 @@ static tarn_status place(struct arena *arena, struct exchange_part *part)
     return access(arena, part->start, part->size);
 }
 
-/* Puts the piece back, after the parts' pieces that were mapped already are gone from its addresses. */
+/* Puts the piece back, after the parts' pieces that were mapped already are gone from its
+ * addresses. */
 static tarn_status put_back(struct arena *arena, const struct piece *piece, uintptr_t start,
                             struct exchange_part *parts)
 {
@@ -152,7 +160,8 @@ static tarn_status put_back(struct arena *arena, const struct piece *piece, uint
     return status ? status : access(arena, start, piece->size);
 }
 
-tarn_status exchange_swap_locked(struct arena *arena, struct piece *piece, struct exchange_part *parts)
+tarn_status exchange_swap_locked(struct arena *arena, struct piece *piece,
+                                 struct exchange_part *parts)
 {
     uintptr_t start = piece->address;
     tarn_status status = unmap(arena, start, piece->size);
@@ -169,11 +178,13 @@ tarn_status exchange_swap_locked(struct arena *arena, struct piece *piece, struc
             (void)device_note(arena->device, TARN_ERROR_DEVICE_LOST);
         for (struct exchange_part *part = parts; part; part = part->next)
             part->piece->address =
-                0; /* a release of one that could not be unmapped takes effect with its mapping's end */
+                0; /* a release of one that could not be unmapped takes effect with its mapping's
+                      end */
         if (undone)
-            return failed(TARN_ERROR_DEVICE_LOST,
-                          "the memory at %p can be mapped neither to the new pieces nor back to the old one",
-                          (void *)start);
+            return failed(
+                TARN_ERROR_DEVICE_LOST,
+                "the memory at %p can be mapped neither to the new pieces nor back to the old one",
+                (void *)start);
         return status;
     }
     enter(arena, start, piece->size, NULL);

@@ -17,12 +17,14 @@ static uint64_t *entry_of(const struct arena *arena, uintptr_t address)
     return &arena->generations[(address - arena->base) / arena->granule];
 }
 
-/* Tells observers of each stretch of one generation, that it was mapped or will be unmapped; of what has none they are not told. */
+/* Tells observers of each stretch of one generation, that it was mapped or will be unmapped; of
+ * what has none they are not told. */
 static void tell_stretches(const struct arena *arena, uintptr_t start, size_t size, bool mapped)
 {
     for (uintptr_t address = start, end = start + size; address < end;) {
-        tarn_mapping range = {
-            .device = arena->device->number, .address = (void *)address, .generation = *entry_of(arena, address)};
+        tarn_mapping range = {.device = arena->device->number,
+                              .address = (void *)address,
+                              .generation = *entry_of(arena, address)};
         while (address < end && *entry_of(arena, address) == range.generation)
             address += arena->granule;
         range.bytes = address - (uintptr_t)range.address;
@@ -33,13 +35,15 @@ static void tell_stretches(const struct arena *arena, uintptr_t start, size_t si
     }
 }
 
-/* Gives a new generation to the granules of a range that have one, or to those that have none; and tells of these. */
+/* Gives a new generation to the granules of a range that have one, or to those that have none; and
+ * tells of these. */
 static void renew(struct arena *arena, uintptr_t start, size_t size, bool mapped)
 {
     uint64_t generation = generation_next();
     for (uintptr_t address = start, end = start + size; address < end;) {
         uintptr_t first = address;
-        for (; address < end && (*entry_of(arena, address) != 0) == mapped; address += arena->granule)
+        for (; address < end && (*entry_of(arena, address) != 0) == mapped;
+             address += arena->granule)
             *entry_of(arena, address) = generation;
         if (address > first)
             tell_stretches(arena, first, address - first, true);

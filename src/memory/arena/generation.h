@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Generations: numbers that tell one mapping of an address from another. An arena has one number per granule: that of
- * the mapping while the granule is mapped and accessible, otherwise 0. The thread that claimed a range may read and
- * write its entries without a lock, like those of `pieces`. */
+/* Generations: numbers that tell one mapping of an address from another. An arena has one number
+ * per granule: that of the mapping while the granule is mapped and accessible, otherwise 0. The
+ * thread that claimed a range may read and write its entries without a lock, like those of
+ * `pieces`. */
 #ifndef TARN_MEMORY_GENERATION_H
 #define TARN_MEMORY_GENERATION_H
 
@@ -14,16 +15,16 @@
 /* A number that no mapping had. */
 uint64_t generation_next(void);
 
-/* Called when a range was mapped: granules without a generation get a new one, and observers are called. With no lock of the arena except
- * `moving`. */
+/* Called when a range was mapped: granules without a generation get a new one, and observers are
+ * called. With no lock of the arena except `moving`. */
 void generation_begin(struct arena *arena, uintptr_t start, size_t size);
-/* Called before a range is unmapped: observers are called, once per range of one generation. And called after the unmap, or after its
- * failure. */
+/* Called before a range is unmapped: observers are called, once per range of one generation. And
+ * called after the unmap, or after its failure. */
 void generation_ends(struct arena *arena, uintptr_t start, size_t size);
 void generation_ended(struct arena *arena, uintptr_t start, size_t size, bool unmapped);
 
-/* The same for memory that was exchanged under its addresses: sets the generations, under the lock of the heap that has live blocks there;
- * and calls observers afterwards, without the lock. */
+/* The same for memory that was exchanged under its addresses: sets the generations, under the lock
+ * of the heap that has live blocks there; and calls observers afterwards, without the lock. */
 void generation_exchange(struct arena *arena, uintptr_t start, size_t size, bool mapped);
 void generation_tell(const struct arena *arena, uintptr_t start, size_t size);
 

@@ -48,8 +48,8 @@ const char *store_contradiction(const struct store *store)
 {
     const tarn_segment_sizes *sizes = &store->sizes;
     const struct store_traits *kind = &store->kind;
-    bool has_sizes = sizes->small_segment || sizes->large_segment || sizes->own_segment || sizes->rounding ||
-                     sizes->max_split || sizes->max_non_split_rounding;
+    bool has_sizes = sizes->small_segment || sizes->large_segment || sizes->own_segment ||
+                     sizes->rounding || sizes->max_split || sizes->max_non_split_rounding;
     if (store->flags & ~kind->may)
         return "a store has a flag that its kind does not allow";
     if (!kind->has_rules && (has_sizes || store->allocator.alloc))

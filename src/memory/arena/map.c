@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The page map's two levels. The root is a static table of leaves, untouched until used; a leaf covers 2 GiB with 32,768
- * entries. Leaves are never given back. Entries are atomic: an address is only looked up by code that owns its block, or under the
- * lock of its heap. */
+/* The page map's two levels. The root is a static table of leaves, untouched until used; a leaf
+ * covers 2 GiB with 32,768 entries. Leaves are never given back. Entries are atomic: an address is
+ * only looked up by code that owns its block, or under the lock of its heap. */
 #include "memory/arena/map.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -20,10 +20,12 @@ static tarn_status leaf_make(size_t index)
     if (!atomic_load_explicit(&map_root[index], memory_order_relaxed)) {
         _Atomic(map_entry) *leaf = pages_map(MAP_LEAF_ENTRIES * sizeof *leaf);
         if (leaf) {
-            atomic_fetch_add_explicit(&leaf_bytes, MAP_LEAF_ENTRIES * sizeof *leaf, memory_order_relaxed);
+            atomic_fetch_add_explicit(&leaf_bytes, MAP_LEAF_ENTRIES * sizeof *leaf,
+                                      memory_order_relaxed);
             atomic_store_explicit(&map_root[index], leaf, memory_order_release);
         } else {
-            status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a leaf of the page map");
+            status =
+                failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a leaf of the page map");
         }
     }
     mutex_unlock(&leaves_lock);
@@ -39,8 +41,9 @@ tarn_status map_prepare(uintptr_t start, size_t size)
 {
     uintptr_t last = start + size - 1;
     if (last < start || last >> MAP_ADDRESS_BITS)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "%zu bytes at %#zx reach above the 48 bits that the page map covers",
-                      size, (size_t)start);
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "%zu bytes at %#zx reach above the 48 bits that the page map covers", size,
+                      (size_t)start);
     size_t shift = MAP_PAGE_SHIFT + MAP_LEAF_BITS;
     for (size_t index = start >> shift; index <= last >> shift; index++) {
         if (atomic_load_explicit(&map_root[index], memory_order_acquire))
@@ -54,11 +57,12 @@ tarn_status map_prepare(uintptr_t start, size_t size)
 
 bool map_replace(uintptr_t address, map_entry *before, map_entry entry)
 {
-    _Atomic(map_entry) *leaf =
-        atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
+    _Atomic(map_entry) *leaf = atomic_load_explicit(
+        &map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
     map_entry found = *before;
-    bool replaced = atomic_compare_exchange_strong_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)],
-                                                            &found, entry, memory_order_acq_rel, memory_order_acquire);
+    bool replaced = atomic_compare_exchange_strong_explicit(
+        &leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], &found, entry,
+        memory_order_acq_rel, memory_order_acquire);
     *before = found;
     return replaced;
 }

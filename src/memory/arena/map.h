@@ -3,9 +3,10 @@
 
 /* The page map: from an address to the block or slab that holds it, for every device at once.
  *
- * A page is 64 KiB. The entry of a page is the span of the first block that begins in it, or the slab that it lies in. In virtual
- * memory a block with a span of its own is never shorter than a page, except a restored small one, so at most one begins in each; of plain
- * segments several may. The others follow in the run. Free memory has no entry. */
+ * A page is 64 KiB. The entry of a page is the span of the first block that begins in it, or the
+ * slab that it lies in. In virtual memory a block with a span of its own is never shorter than a
+ * page, except a restored small one, so at most one begins in each; of plain segments several may.
+ * The others follow in the run. Free memory has no entry. */
 #ifndef TARN_MEMORY_MAP_H
 #define TARN_MEMORY_MAP_H
 
@@ -59,29 +60,32 @@ extern _Atomic(_Atomic(map_entry) *) map_root[MAP_ROOT_ENTRIES];
 /* The entry of a page that several plain segments share: segment.h finds what begins there. */
 #define MAP_SHARED ((map_entry)2)
 
-/* The entry of the page of an address; 0 for an address that was never prepared. Lock-free: two loads. */
+/* The entry of the page of an address; 0 for an address that was never prepared. Lock-free: two
+ * loads. */
 static inline map_entry map_get(uintptr_t address)
 {
     if (address >> MAP_ADDRESS_BITS)
         return 0;
-    _Atomic(map_entry) *leaf =
-        atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
-    return leaf
-               ? atomic_load_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], memory_order_acquire)
-               : 0;
+    _Atomic(map_entry) *leaf = atomic_load_explicit(
+        &map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
+    return leaf ? atomic_load_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)],
+                                       memory_order_acquire)
+                : 0;
 }
 
 /* Makes room for entries of a range. May fail; afterwards map_set() in it cannot. */
 tarn_status map_prepare(uintptr_t start, size_t size);
 static inline void map_set(uintptr_t address, map_entry entry)
 {
-    _Atomic(map_entry) *leaf =
-        atomic_load_explicit(&map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
-    atomic_store_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], entry, memory_order_release);
+    _Atomic(map_entry) *leaf = atomic_load_explicit(
+        &map_root[address >> (MAP_PAGE_SHIFT + MAP_LEAF_BITS)], memory_order_acquire);
+    atomic_store_explicit(&leaf[(address >> MAP_PAGE_SHIFT) & (MAP_LEAF_ENTRIES - 1)], entry,
+                          memory_order_release);
 }
 /* Bytes of all leaves. */
 uint64_t map_bytes(void);
-/* Sets an entry if it is still `*before`; otherwise returns false and sets `*before` to the present entry. */
+/* Sets an entry if it is still `*before`; otherwise returns false and sets `*before` to the present
+ * entry. */
 bool map_replace(uintptr_t address, map_entry *before, map_entry entry);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Moves. A thread that takes memory out of a heap, or out of the unmapped pieces of a store, to map, unmap or release it, holds the arena's
- * `moving` shared until the memory is back in one of these. So a thread that holds `moving` alone finds all memory in its place. No other
- * lock is held while these functions wait; a try does not wait. */
+/* Moves. A thread that takes memory out of a heap, or out of the unmapped pieces of a store, to
+ * map, unmap or release it, holds the arena's `moving` shared until the memory is back in one of
+ * these. So a thread that holds `moving` alone finds all memory in its place. No other lock is held
+ * while these functions wait; a try does not wait. */
 #ifndef TARN_MEMORY_MOVES_H
 #define TARN_MEMORY_MOVES_H
 

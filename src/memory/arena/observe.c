@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the list of observers, in the order of their numbers. A callback runs without the list's lock. Meanwhile it is counted in its observer's `running`, which keeps
- * the observer in the list, so that a walk through the list can continue. A thread that removes an observer is counted too, until
- * only callbacks of its own thread are left. Whoever reduces the count to 0 takes the observer out of the list. */
+/* Owns the list of observers, in the order of their numbers. A callback runs without the list's
+ * lock. Meanwhile it is counted in its observer's `running`, which keeps the observer in the list,
+ * so that a walk through the list can continue. A thread that removes an observer is counted too,
+ * until only callbacks of its own thread are left. Whoever reduces the count to 0 takes the
+ * observer out of the list. */
 #include "memory/arena/observe.h"
 #include "base/pages.h"
 #include "base/sized.h"
@@ -32,7 +34,8 @@ struct frame {
     enum event event;
 };
 
-static mutex observers_lock = MUTEX_INITIALIZER(LOCK_OBSERVERS); /* of everything below, unless marked otherwise */
+/* Of everything below, unless marked otherwise */
+static mutex observers_lock = MUTEX_INITIALIZER(LOCK_OBSERVERS);
 static pthread_cond_t observer_let_go = PTHREAD_COND_INITIALIZER;
 static struct tree observers;
 static tarn_observer last_number;
@@ -76,7 +79,7 @@ static void let_go_locked(struct observer *observer)
     pthread_cond_broadcast(&observer_let_go);
 }
 
-/* ---- Calling ----------------------------------------------------------------------------------------------------- */
+/* ---- Calling ---- */
 
 /* The arguments of a callback, by event. */
 struct told {
@@ -114,8 +117,8 @@ CALLS_BACK static bool call(const struct observer *observer, const struct told *
     return answer;
 }
 
-/* Calls all observers of an event; returns whether any returned true. An error in a callback does not become the error of the call in which
- * it runs. */
+/* Calls all observers of an event; returns whether any returned true. An error in a callback does
+ * not become the error of the call in which it runs. */
 static bool tell(const struct told *told)
 {
     struct error_before before;
@@ -158,7 +161,8 @@ void observe_mapped(const tarn_mapping *range)
 void observe_unmapping(const tarn_mapping *range)
 {
     if (anyone_wants(EVENT_UNMAPPING))
-        (void)tell(&(struct told){.event = EVENT_UNMAPPING, .device = range->device, .range = range});
+        (void)tell(
+            &(struct told){.event = EVENT_UNMAPPING, .device = range->device, .range = range});
 }
 
 static bool runs_here(enum event event, enum event other)
@@ -172,7 +176,8 @@ static bool runs_here(enum event event, enum event other)
 void observe_out_of_memory(const tarn_shortage *shortage)
 {
     if (anyone_wants(EVENT_OUT_OF_MEMORY) && !runs_here(EVENT_OUT_OF_MEMORY, EVENT_RECLAIM))
-        (void)tell(&(struct told){.event = EVENT_OUT_OF_MEMORY, .device = shortage->device, .shortage = shortage});
+        (void)tell(&(struct told){
+            .event = EVENT_OUT_OF_MEMORY, .device = shortage->device, .shortage = shortage});
 }
 
 bool observe_reclaim(int device, size_t bytes)
@@ -191,12 +196,13 @@ tarn_status observe_refuse_moving(const char *what)
     if (!observe_runs_moving())
         return TARN_OK;
     return failed(TARN_ERROR_BUSY,
-                  "%s in an observer's callback that memory was mapped or will be unmapped: memory is on the move; "
+                  "%s in an observer's callback that memory was mapped or will be unmapped: memory "
+                  "is on the move; "
                   "do it later, or in another thread",
                   what);
 }
 
-/* ---- Adding and removing ----------------------------------------------------------------------------------------- */
+/* ---- Adding and removing ---- */
 
 static void count(const struct observer *observer, bool more)
 {
@@ -218,11 +224,13 @@ tarn_status tarn_observer_add(const tarn_observer_options *given, tarn_observer 
         return status;
     if (!number)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "observer is NULL");
-    if (!options->mapped && !options->unmapping && !options->out_of_memory && !options->before_growth)
+    if (!options->mapped && !options->unmapping && !options->out_of_memory &&
+        !options->before_growth)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the observer has no callback");
     if (options->device < TARN_ALL_DEVICES || options->device >= TARN_MAX_DEVICES)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "device %d is neither TARN_ALL_DEVICES nor below %d",
-                      options->device, TARN_MAX_DEVICES);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "device %d is neither TARN_ALL_DEVICES nor below %d", options->device,
+                      TARN_MAX_DEVICES);
     status = process_check();
     if (status)
         return status;
@@ -272,5 +280,6 @@ tarn_status tarn_observer_remove(tarn_observer number)
     mutex_unlock(&observers_lock);
     if (observer)
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no observer with number %llu", (unsigned long long)number);
+    return failed(TARN_ERROR_INVALID_ARGUMENT, "there is no observer with number %llu",
+                  (unsigned long long)number);
 }

@@ -38,9 +38,11 @@ struct segment_rules rules_of(const struct memory_config *config, const tarn_seg
     overlay(&rules.max_split, own->max_split);
     overlay(&rules.max_non_split_rounding, own->max_non_split_rounding);
     if (divisions > 1 && 2 * divisions * TARN_BLOCK_UNIT < rules.slab_most)
-        rules.slab_most = 2 * divisions * TARN_BLOCK_UNIT; /* steps above this are coarser than 512 */
+        /* Steps above this are coarser than 512 */
+        rules.slab_most = 2 * divisions * TARN_BLOCK_UNIT;
     if (rules.max_split <= rules.slab_most)
-        rules.slab_most = rules.max_split - TARN_BLOCK_UNIT; /* an oversize block is counted, and a slab's is not */
+        /* An oversize block is counted, and a slab's is not */
+        rules.slab_most = rules.max_split - TARN_BLOCK_UNIT;
     if (rules.small_segment < SLAB_SEGMENT)
         rules.slab_most = 0;
     return rules;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Debug mode's records of blocks, and its hooks. Owns a record of every block that is live or waits, ordered by address, records of the
- * last blocks that have ended, and the list of blocks that are ready to be checked. `debug_lock` is a leaf. If a record cannot be created,
- * debug mode does not watch that block, and nothing fails. */
+/* Debug mode's records of blocks, and its hooks. Owns a record of every block that is live or
+ * waits, ordered by address, records of the last blocks that have ended, and the list of blocks
+ * that are ready to be checked. `debug_lock` is a leaf. If a record cannot be created, debug mode
+ * does not watch that block, and nothing fails. */
 #include "memory/debug/debug.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -23,7 +24,8 @@
 
 static int order_by_start(const struct tree_node *a, const struct tree_node *b)
 {
-    uintptr_t x = TREE_ENTRY(a, struct debug_block, node)->start, y = TREE_ENTRY(b, struct debug_block, node)->start;
+    uintptr_t x = TREE_ENTRY(a, struct debug_block, node)->start,
+              y = TREE_ENTRY(b, struct debug_block, node)->start;
     return (x > y) - (x < y);
 }
 
@@ -40,7 +42,7 @@ static atomic_size_t freed_bytes; /* the same */
 static atomic_uint_fast64_t fillings;
 atomic_uint_fast64_t debug_blocks_let_go;
 
-/* Finding ---------------------------------------------------------------------------------------------------------- */
+/* Finding -------------------------------------------------------------------------------------- */
 
 static bool begins_at_or_behind(const struct tree_node *node, uint64_t key)
 {
@@ -75,7 +77,8 @@ static struct debug_block *at_locked(uintptr_t address)
     return block && block->start <= address ? block : NULL;
 }
 
-/* The newest ended block that contained an address; if `owner` is not 0, the one with this number. */
+/* The newest ended block that contained an address; if `owner` is not 0, the one with this
+ * number. */
 static struct debug_block *gone_locked(uintptr_t address, uint64_t owner)
 {
     size_t kept = history_count < debug_history ? history_count : debug_history;
@@ -111,27 +114,31 @@ static void forget_locked(struct debug_block *block)
     *place = block;
 }
 
-/* Beginning -------------------------------------------------------------------------------------------------------- */
+/* Beginning ------------------------------------------------------------------------------------ */
 
 void debug_init(void)
 {
     if (!debug_has(DEBUG_CHECK))
         return;
     if (!driver->check)
-        log_write(LOG_INFO, "TARN_DEBUG=check: the driver %s does not check streams, only the host device does",
-                  driver->name);
+        log_write(
+            LOG_INFO,
+            "TARN_DEBUG=check: the driver %s does not check streams, only the host device does",
+            driver->name);
     else if (driver->check(debug_conflict))
         log_write(LOG_ERRORS, "TARN_DEBUG=check: %s", tarn_last_error());
 }
 
-/* Fills a part of a block in the order of its stream. False where that is not possible: the stream captures, or the driver fails. */
+/* Fills a part of a block in the order of its stream. False where that is not possible: the stream
+ * captures, or the driver fails. */
 static bool fill(const struct heap *heap, uintptr_t address, unsigned char value, size_t size)
 {
     struct device *device = heap->arena->device;
     struct stream *stream = heap->stream;
     mutex_lock(&device->record_lock);
     bool may = !stream_captures(stream);
-    tarn_status status = may ? driver->set(device->number, address, value, size, stream_native(stream)) : TARN_OK;
+    tarn_status status =
+        may ? driver->set(device->number, address, value, size, stream_native(stream)) : TARN_OK;
     mutex_unlock(&device->record_lock);
     return may && device_note(device, status) == TARN_OK;
 }
@@ -142,7 +149,8 @@ static void fill_new(struct debug_block *block, const struct heap *heap)
     uintptr_t address = debug_address(block);
     size_t back = debug_back(block);
     error_attempt_begin(&before);
-    if (block->front && fill(heap, address - DEBUG_FRONT_FILLED, DEBUG_ZONE_BYTE, DEBUG_FRONT_FILLED) &&
+    if (block->front &&
+        fill(heap, address - DEBUG_FRONT_FILLED, DEBUG_ZONE_BYTE, DEBUG_FRONT_FILLED) &&
         (!back || fill(heap, address + block->requested, DEBUG_ZONE_BYTE, back)))
         atomic_store(&block->zoned, atomic_fetch_add(&fillings, 1) + 1);
     if (debug_has(DEBUG_POISON))
@@ -150,7 +158,8 @@ static void fill_new(struct debug_block *block, const struct heap *heap)
     error_attempt_end(&before, TARN_OK);
 }
 
-void debug_begin(struct heap *heap, uintptr_t start, size_t size, const struct request *request, uint64_t owner)
+void debug_begin(struct heap *heap, uintptr_t start, size_t size, const struct request *request,
+                 uint64_t owner)
 {
     struct debug_block *block = object_alloc(&objects);
     if (!block)
@@ -184,20 +193,23 @@ void debug_extended_locked(uintptr_t start, size_t size, size_t requested)
     mutex_unlock(&debug_lock);
 }
 
-/* Freeing ---------------------------------------------------------------------------------------------------------- */
+/* Freeing -------------------------------------------------------------------------------------- */
 
 /* Whether a heap's stream captures. The driver is asked only if the stream certainly exists. */
 static bool heap_captures(const struct heap *heap)
 {
     if (heap->retired)
         return false;
-    return stream_is_found(heap->stream) ? stream_is_known(heap->stream) : stream_captures(heap->stream);
+    return stream_is_found(heap->stream) ? stream_is_known(heap->stream)
+                                         : stream_captures(heap->stream);
 }
 
-/* Makes a freed block wait for its own stream, and after that for debug mode. False if that is not possible. */
+/* Makes a freed block wait for its own stream, and after that for debug mode. False if that is not
+ * possible. */
 static bool wait_for_look(struct heap *heap, struct debug_block *block, struct use **uses)
 {
-    bool may = uses && debug_may_touch(heap) && !heap_captures(heap) && use_add_own(heap, uses) == TARN_OK;
+    bool may =
+        uses && debug_may_touch(heap) && !heap_captures(heap) && use_add_own(heap, uses) == TARN_OK;
     if (may)
         (*uses)->watch = block;
     return may;
@@ -259,13 +271,14 @@ void debug_put_ready_locked(struct debug_block *block)
     ready_end = &block->next;
 }
 
-/* Refused frees ---------------------------------------------------------------------------------------------------- */
+/* Refused frees -------------------------------------------------------------------------------- */
 
 tarn_status debug_bad_free(uintptr_t address, tarn_status status)
 {
     struct debug_text text = {0};
     struct debug_facts facts;
-    tarn_debug_report report = {.kind = TARN_DEBUG_BAD_FREE, .device = -1, .block = (void *)address};
+    tarn_debug_report report = {
+        .kind = TARN_DEBUG_BAD_FREE, .device = -1, .block = (void *)address};
     bool is_misuse = status == TARN_ERROR_DOUBLE_FREE || status == TARN_ERROR_INVALID_POINTER;
     if (!is_misuse)
         return status;
@@ -291,7 +304,7 @@ tarn_status debug_bad_free(uintptr_t address, tarn_status status)
     return failed(status, "%s", text.text);
 }
 
-/* Taking turns ----------------------------------------------------------------------------------------------------- */
+/* Taking turns --------------------------------------------------------------------------------- */
 
 static void collect_device(struct arena *arena)
 {
@@ -350,7 +363,8 @@ static void compare_devices(void)
     struct debug_text text = {0};
     tarn_debug_report report = {.kind = TARN_DEBUG_DEVICE, .device = own};
     debug_append(&text,
-                 "this thread's current device is %d for tarn and %d for the driver: whoever switches by another API "
+                 "this thread's current device is %d for tarn and %d for the driver: whoever "
+                 "switches by another API "
                  "calls tarn_device_adopt()",
                  own, current);
     debug_report(&report, &text);
@@ -363,7 +377,8 @@ void debug_turn(void)
     if (debug_has(DEBUG_CONTEXT))
         compare_devices();
     if (debug_has(DEBUG_CONTENTS) &&
-        (atomic_load(&frees) >= TURN_FREES || atomic_load(&freed_bytes) > debug_settings.quarantine / TURN_PART)) {
+        (atomic_load(&frees) >= TURN_FREES ||
+         atomic_load(&freed_bytes) > debug_settings.quarantine / TURN_PART)) {
         atomic_store(&frees, 0);
         atomic_store(&freed_bytes, 0);
         look();
@@ -384,7 +399,8 @@ void debug_settle(struct store *store)
 void debug_forget(const struct store *store)
 {
     mutex_lock(&debug_lock);
-    for (struct debug_block *block = debug_next_locked(0); block; block = debug_next_locked(block->start + 1))
+    for (struct debug_block *block = debug_next_locked(0); block;
+         block = debug_next_locked(block->start + 1))
         if (block->heap->store == store)
             atomic_store(&block->zoned, 0);
     mutex_unlock(&debug_lock);
@@ -397,7 +413,8 @@ static tarn_status look_at_live(struct arena *arena)
     tarn_status status = TARN_OK;
     if (!debug_has(DEBUG_REDZONE))
         return TARN_OK;
-    for (struct heap *heap = heap_next(arena, NULL); heap && !status; heap = heap_next(arena, heap)) {
+    for (struct heap *heap = heap_next(arena, NULL); heap && !status;
+         heap = heap_next(arena, heap)) {
         struct mark *mark = NULL;
         mutex_lock(&heap->lock);
         struct stream *stream = heap->stream;
@@ -410,7 +427,8 @@ static tarn_status look_at_live(struct arena *arena)
     }
     if (!status)
         debug_look_at_live(arena->device->number, last);
-    return status == TARN_ERROR_CAPTURE ? TARN_OK : status; /* an unknown capture: then live blocks are not checked */
+    /* An unknown capture: then live blocks are not checked */
+    return status == TARN_ERROR_CAPTURE ? TARN_OK : status;
 }
 
 void debug_shutdown(struct arena *arena)
@@ -428,7 +446,7 @@ void debug_finish(void)
         debug_deliver();
 }
 
-/* Public ----------------------------------------------------------------------------------------------------------- */
+/* Public --------------------------------------------------------------------------------------- */
 
 uint64_t tarn_debug_reports(void)
 {

@@ -31,7 +31,8 @@ struct debug_block {
     struct tree_node node;    /* debug lock: by start, until it is gone */
     struct debug_block *next; /* debug lock: in the list of its state */
     atomic_int state;         /* heap lock until ready, then `working`, then heap lock */
-    struct heap *heap;        /* constant, like all to `allocated`; not to be followed once it is gone */
+    struct heap *heap;        /* constant, like all to `allocated`; not to be followed once it is
+                                 gone */
     int device;
     uintptr_t start; /* of the block in its heap */
     size_t front;    /* bytes */
@@ -42,13 +43,15 @@ struct debug_block {
 
     size_t size, requested;     /* bytes; heap lock */
     struct debug_site freed;    /* debug lock */
-    atomic_uint_fast64_t zoned; /* the number of the filling of its zones; 0: they are not worth looking at */
+    atomic_uint_fast64_t zoned; /* the number of the filling of its zones; 0: they are not worth
+                                   looking at */
     bool conflicted;            /* debug lock: a conflict about it was reported */
     bool counted;               /* debug lock: among the leaks */
 };
 
-/* What a report says of a block: a copy, since its text is made with no lock. The names of functions come from the loader, and whoever is
- * inside the loader may be waiting for the debug lock. */
+/* What a report says of a block: a copy, since its text is made with no lock. The names of
+ * functions come from the loader, and whoever is inside the loader may be waiting for the debug
+ * lock. */
 struct debug_facts {
     uintptr_t address;
     size_t requested;
@@ -65,7 +68,8 @@ static inline uintptr_t debug_address(const struct debug_block *block)
     return block->start + block->front;
 }
 
-/* Whether the contents of a heap's blocks may be touched: no capture or graph uses them, and there is memory behind them. */
+/* Whether the contents of a heap's blocks may be touched: no capture or graph uses them, and there
+ * is memory behind them. */
 static inline bool debug_may_touch(const struct heap *heap)
 {
     return !atomic_load(&heap->store->holds) && !atomic_load(&heap->store->suspended) &&
@@ -86,12 +90,14 @@ static inline size_t debug_back(const struct debug_block *block)
 #define DEBUG_NEW_BYTE 0xCD
 #define DEBUG_DEAD_BYTE 0xDD
 
-/* How many blocks that are gone are remembered. Constant from the first use on; for tests, in which what grows must stop soon. */
+/* How many blocks that are gone are remembered. Constant from the first use on; for tests, in which
+ * what grows must stop soon. */
 extern size_t debug_history;
 
 /* debug.c: the blocks. A leaf, under which nothing is called but the log. */
 extern mutex debug_lock;
-/* The block that has memory at an address, or the last one that had; NULL where none is remembered. */
+/* The block that has memory at an address, or the last one that had; NULL where none is
+ * remembered. */
 struct debug_block *debug_find_locked(uintptr_t address);
 /* The first that is not gone and begins at `from` or behind it. */
 struct debug_block *debug_next_locked(uintptr_t from);
@@ -99,14 +105,17 @@ struct debug_block *debug_next_locked(uintptr_t from);
 struct debug_block *debug_find_owner_locked(uintptr_t address, uint64_t owner);
 struct debug_block *debug_take_ready_locked(void);
 void debug_put_ready_locked(struct debug_block *block);
-/* Gathers the blocks of a device's heaps, or with NULL of all devices', whose work has ended, and lets go what is over. */
+/* Gathers the blocks of a device's heaps, or with NULL of all devices', whose work has ended, and
+ * lets go what is over. */
 void debug_collect(struct arena *arena);
 /* Blocks let go so far; blocks ready or about to be. */
 extern atomic_uint_fast64_t debug_blocks_let_go;
 
-/* work.c: looks at what is ready, and lets go what is too much for the quarantine of its device; of `device`, everything. */
+/* work.c: looks at what is ready, and lets go what is too much for the quarantine of its device; of
+ * `device`, everything. */
 void debug_work(int device);
-/* Looks at the zones of live blocks of a device that were filled up to a number, by work that has ended. */
+/* Looks at the zones of live blocks of a device that were filled up to a number, by work that has
+ * ended. */
 void debug_look_at_live(int device, uint64_t last);
 /* Gives the streams back. */
 void debug_work_finish(int device);
@@ -120,15 +129,18 @@ struct debug_text {
     char text[3072];
     size_t length;
 };
-void debug_append(struct debug_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* "the block at 0x..., 100 bytes, tag \"x\", of pool (0, 1)", and behind it two lines with its call sites. */
+void debug_append(struct debug_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* "the block at 0x..., 100 bytes, tag \"x\", of pool (0, 1)", and behind it two lines with its call
+ * sites. */
 void debug_describe(struct debug_text *text, const struct debug_facts *facts);
 void debug_append_sites(struct debug_text *text, const struct debug_facts *facts);
 void debug_append_site(struct debug_text *text, const char *label, const struct debug_site *site);
 
 extern _Thread_local struct debug_site debug_here;
 
-/* Logs, counts and keeps a report for the caller's function; may abort. With any lock but the debug lock. */
+/* Logs, counts and keeps a report for the caller's function; may abort. With any lock but the debug
+ * lock. */
 void debug_report(const tarn_debug_report *report, const struct debug_text *text);
 /* Calls the caller's function. No lock held. */
 void debug_deliver(void);

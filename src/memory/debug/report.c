@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How debug mode speaks: call sites, texts, the count, and the reports that wait for the caller's function. Those are a list
- * under `reports_lock`, a leaf; the function runs without it. A report for which the host has no memory is printed and counted,
- * and not given to the function. */
+/* How debug mode speaks: call sites, texts, the count, and the reports that wait for the caller's
+ * function. Those are a list under `reports_lock`, a leaf; the function runs without it. A report
+ * for which the host has no memory is printed and counted, and not given to the function. */
 #include "base/log.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -37,7 +37,7 @@ static void *report_user;                                          /* reports_lo
 static struct object_pool report_objects = OBJECT_POOL(struct waiting_report);
 static atomic_uint_fast64_t count;
 
-/* Call sites ------------------------------------------------------------------------------------------------------- */
+/* Call sites ----------------------------------------------------------------------------------- */
 
 #define STACK_MOST 48
 
@@ -59,7 +59,8 @@ static unsigned walk(void *caller, void **frames)
 void debug_site_take(void *caller)
 {
     bool runs =
-        atomic_load(&process_state) == PROCESS_RUNS; /* in a child a lock of the unwinder's may be another thread's */
+        atomic_load(&process_state) == PROCESS_RUNS; /* in a child a lock of the unwinder's may be
+                                                        another thread's */
     debug_here.count = runs ? walk(caller, debug_here.frames) : 0;
 }
 
@@ -88,10 +89,12 @@ static const char *last_part(const char *path, size_t most)
     return length > most ? path + length - most : path;
 }
 
-/* How many frames are remembered: what looks names up reads the program's files, which takes milliseconds. */
+/* How many frames are remembered: what looks names up reads the program's files, which takes
+ * milliseconds. */
 #define NAMES 512
 
-/* What a frame is called. The same address under another object, after a dlclose(), is another frame. */
+/* What a frame is called. The same address under another object, after a dlclose(), is another
+ * frame. */
 struct frame_name {
     const void *frame, *base;
     char text[200];
@@ -129,12 +132,13 @@ static void keep_name(const void *frame, const void *base, const char *text)
     mutex_unlock(&names_lock);
 }
 
-/* "attention (/srv/model.c:41)" where debug information knows; else "attention (model.so+0x1b2e1)", or without its name. `symbols` is
- * opened for the first frame that needs it. */
+/* "attention (/srv/model.c:41)" where debug information knows; else "attention (model.so+0x1b2e1)",
+ * or without its name. `symbols` is opened for the first frame that needs it. */
 static void name_frame(const void *frame, struct symbols **symbols, char *text, size_t size)
 {
     Dl_info info = {0};
-    const char *call = (const char *)frame - 1; /* a return address may be that of the next function */
+    const char *call = (const char *)frame - 1; /* a return address may be that of the next
+                                                   function */
     bool loaded = dladdr(call, &info) && info.dli_fname;
     if (find_name(frame, info.dli_fbase, text, size))
         return;
@@ -150,9 +154,11 @@ static void name_frame(const void *frame, struct symbols **symbols, char *text, 
     bool named = strncmp(symbol.name, "0x", 2) != 0;
     size_t offset = (size_t)((const char *)frame - (const char *)info.dli_fbase);
     if (symbol.line)
-        snprintf(text, size, "%.80s (%.100s:%d)", named ? symbol.name : "?", last_part(symbol.file, 100), symbol.line);
+        snprintf(text, size, "%.80s (%.100s:%d)", named ? symbol.name : "?",
+                 last_part(symbol.file, 100), symbol.line);
     else if (named)
-        snprintf(text, size, "%.80s (%.80s+0x%zx)", symbol.name, last_part(file_name(info.dli_fname), 80), offset);
+        snprintf(text, size, "%.80s (%.80s+0x%zx)", symbol.name,
+                 last_part(file_name(info.dli_fname), 80), offset);
     else
         snprintf(text, size, "%.80s+0x%zx", file_name(info.dli_fname), offset);
     keep_name(frame, info.dli_fbase, text);
@@ -213,7 +219,7 @@ void debug_describe(struct debug_text *text, const struct debug_facts *facts)
                  (unsigned long long)facts->pool[1]);
 }
 
-/* Reports ---------------------------------------------------------------------------------------------------------- */
+/* Reports -------------------------------------------------------------------------------------- */
 
 /* On standard error; with the word quiet only where the log is asked for. */
 static void print_lines(const char *text)
@@ -256,7 +262,8 @@ void debug_report(const tarn_debug_report *report, const struct debug_text *text
     keep(report, text);
 }
 
-static struct waiting_report *take(void (**function)(const tarn_debug_report *, void *), void **user)
+static struct waiting_report *take(void (**function)(const tarn_debug_report *, void *),
+                                   void **user)
 {
     mutex_lock(&reports_lock);
     struct waiting_report *report = reports;
@@ -274,7 +281,8 @@ static struct waiting_report *take(void (**function)(const tarn_debug_report *, 
 static _Thread_local bool delivers; /* this thread runs the caller's function */
 
 CALLS_BACK static void deliver(const struct waiting_report *report,
-                               void (*function)(const tarn_debug_report *report, void *user), void *user)
+                               void (*function)(const tarn_debug_report *report, void *user),
+                               void *user)
 {
     struct callback callback;
     callback_begin(&callback);
@@ -303,7 +311,8 @@ uint64_t debug_count(void)
     return atomic_load(&count);
 }
 
-void tarn_debug_callback_set(void (*function)(const tarn_debug_report *report, void *user), void *user)
+void tarn_debug_callback_set(void (*function)(const tarn_debug_report *report, void *user),
+                             void *user)
 {
     if (atomic_load(&process_state) == PROCESS_IS_FORKED)
         return;
@@ -313,9 +322,10 @@ void tarn_debug_callback_set(void (*function)(const tarn_debug_report *report, v
     mutex_unlock(&reports_lock);
 }
 
-/* The checker ------------------------------------------------------------------------------------------------------ */
+/* The checker ---------------------------------------------------------------------------------- */
 
-/* What a conflict is about: the blocks of both sides, which may be one, memory that was used before its free and after it. */
+/* What a conflict is about: the blocks of both sides, which may be one, memory that was used before
+ * its free and after it. */
 struct parties {
     struct debug_facts facts[2];
     int count;
@@ -330,7 +340,8 @@ static void find_parties(const struct driver_conflict *conflict, struct parties 
     mutex_lock(&debug_lock);
     for (int i = 0; i < 2; i++) {
         const struct driver_side *side = &conflict->sides[i];
-        struct debug_block *block = side->size ? debug_find_owner_locked(side->address, side->owner) : NULL;
+        struct debug_block *block =
+            side->size ? debug_find_owner_locked(side->address, side->owner) : NULL;
         if (!block || block == found[0])
             continue;
         found[i] = block;
@@ -365,7 +376,7 @@ void debug_conflict(const struct driver_conflict *conflict)
     debug_report(&report, &text);
 }
 
-/* Leaks ------------------------------------------------------------------------------------------------------------ */
+/* Leaks ---------------------------------------------------------------------------------------- */
 
 static bool is_leak(const struct debug_block *block, int device)
 {
@@ -377,14 +388,16 @@ static bool same_site(const struct debug_site *a, const struct debug_site *b)
     return a->count == b->count && memcmp(a->frames, b->frames, a->count * sizeof *a->frames) == 0;
 }
 
-/* The sum of the blocks with the call site of the first one that is not counted yet. False when there is none. */
+/* The sum of the blocks with the call site of the first one that is not counted yet. False when
+ * there is none. */
 static bool next_leak(int device, tarn_debug_report *report, struct debug_text *text)
 {
     const struct debug_block *first = NULL;
     struct debug_facts facts;
     size_t blocks = 0;
     mutex_lock(&debug_lock);
-    for (struct debug_block *block = debug_next_locked(0); block; block = debug_next_locked(block->start + 1)) {
+    for (struct debug_block *block = debug_next_locked(0); block;
+         block = debug_next_locked(block->start + 1)) {
         if (!is_leak(block, device) || (first && !same_site(&first->allocated, &block->allocated)))
             continue;
         if (!first)
@@ -397,7 +410,8 @@ static bool next_leak(int device, tarn_debug_report *report, struct debug_text *
     if (!blocks)
         return false;
     report->block = (void *)facts.address;
-    debug_append(text, "%zu live blocks of %zu bytes in all at tarn_shutdown(), the first: ", blocks,
+    debug_append(text,
+                 "%zu live blocks of %zu bytes in all at tarn_shutdown(), the first: ", blocks,
                  report->requested);
     debug_describe(text, &facts);
     debug_append_site(text, "allocated", &facts.allocated);

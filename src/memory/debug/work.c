@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Looking at blocks: their bytes are copied to the host on a stream of debug mode's own, when the work that may touch them
- * has ended. `working` is held over all of it, also over the waits for these copies, which depend on no other work; it is
- * taken under no other lock, and heaps' locks are not taken under it. Its holder alone may touch blocks that are ready or in
- * quarantine. If the driver refuses a copy, the block is not checked; if a copy cannot be waited for, the block is checked later. */
+/* Looking at blocks: their bytes are copied to the host on a stream of debug mode's own, when the
+ * work that may touch them has ended. `working` is held over all of it, also over the waits for
+ * these copies, which depend on no other work; it is taken under no other lock, and heaps' locks
+ * are not taken under it. Its holder alone may touch blocks that are ready or in quarantine. If the
+ * driver refuses a copy, the block is not checked; if a copy cannot be waited for, the block is
+ * checked later. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/debug/debug_block.h"
@@ -20,11 +22,13 @@ static struct worker {
     struct device *device;
     driver_stream stream;
     bool made;                                  /* the stream */
-    bool unsettled;                             /* something is queued on it that was not waited for */
+    bool unsettled;                             /* something is queued on it that was not waited
+                                                   for */
     struct debug_block *held_first, **held_end; /* the quarantine, oldest first */
     size_t held_bytes;
 } workers[TARN_MAX_DEVICES];
-static unsigned char *buffer; /* BUFFER bytes, or NULL; written by copies only until they are waited for */
+static unsigned char *buffer; /* BUFFER bytes, or NULL; written by copies only until they are waited
+                                 for */
 
 void debug_pause(void)
 {
@@ -36,15 +40,16 @@ void debug_go_on(void)
     mutex_unlock(&working);
 }
 
-/* The device's stream ------------------------------------------------------------------------------------------------ */
+/* The device's stream -------------------------------------------------------------------------- */
 
-/* Waits for what is queued. False where the driver cannot, and does not say that the device is lost either. */
+/* Waits for what is queued. False where the driver cannot, and does not say that the device is lost
+ * either. */
 static bool settle(struct worker *worker)
 {
     if (!worker->unsettled)
         return true;
-    tarn_status status =
-        device_note(worker->device, driver->stream_synchronize(worker->device->number, worker->stream));
+    tarn_status status = device_note(
+        worker->device, driver->stream_synchronize(worker->device->number, worker->stream));
     worker->unsettled = status && status != TARN_ERROR_DEVICE_LOST;
     return !worker->unsettled;
 }
@@ -55,18 +60,19 @@ static bool is_equipped(struct worker *worker)
     if (!buffer)
         buffer = pages_map(BUFFER);
     if (!worker->made)
-        worker->made = driver->stream_create(worker->device->number, 0, false, &worker->stream) == TARN_OK;
+        worker->made =
+            driver->stream_create(worker->device->number, 0, false, &worker->stream) == TARN_OK;
     return buffer && worker->made;
 }
 
 static tarn_status copy_out(struct worker *worker, size_t at, uintptr_t address, size_t size)
 {
     worker->unsettled = true;
-    return device_note(worker->device,
-                       driver->copy(worker->device->number, (uintptr_t)buffer + at, address, size, worker->stream));
+    return device_note(worker->device, driver->copy(worker->device->number, (uintptr_t)buffer + at,
+                                                    address, size, worker->stream));
 }
 
-/* Comparing ---------------------------------------------------------------------------------------------------------- */
+/* Comparing ------------------------------------------------------------------------------------ */
 
 /* What differs in bytes that ought to be all the same. */
 struct difference {
@@ -88,10 +94,12 @@ static void compare(const unsigned char *bytes, size_t size, size_t offset, unsi
     }
 }
 
-static void report_zone(const struct debug_block *block, const struct difference *wrong, bool behind)
+static void report_zone(const struct debug_block *block, const struct difference *wrong,
+                        bool behind)
 {
     struct debug_text text = {0};
-    int64_t offset = behind ? (int64_t)wrong->first : (int64_t)wrong->last - (int64_t)DEBUG_FRONT_FILLED;
+    int64_t offset =
+        behind ? (int64_t)wrong->first : (int64_t)wrong->last - (int64_t)DEBUG_FRONT_FILLED;
     size_t distance = behind ? wrong->first : DEBUG_FRONT_FILLED - wrong->last;
     tarn_debug_report report = {.kind = TARN_DEBUG_RED_ZONE,
                                 .device = block->device,
@@ -101,7 +109,9 @@ static void report_zone(const struct debug_block *block, const struct difference
     struct debug_facts facts = debug_facts_of(block);
     debug_append(&text, "a write %s ", behind ? "behind the end of" : "before");
     debug_describe(&text, &facts);
-    debug_append(&text, ": the red zone has %zu wrong bytes, the nearest %zu bytes %s the block; the first is 0x%02X",
+    debug_append(&text,
+                 ": the red zone has %zu wrong bytes, the nearest %zu bytes %s the block; the "
+                 "first is 0x%02X",
                  wrong->count, distance, behind ? "behind" : "before", wrong->value);
     debug_append_sites(&text, &facts);
     debug_report(&report, &text);
@@ -146,7 +156,8 @@ static void report_write(const struct debug_block *block, const struct differenc
     debug_report(&report, &text);
 }
 
-/* Looks whether a block in quarantine is as it was left. False where that must be done again later. */
+/* Looks whether a block in quarantine is as it was left. False where that must be done again
+ * later. */
 static bool look_at_dead(struct worker *worker, const struct debug_block *block)
 {
     struct difference wrong = {0};
@@ -164,7 +175,7 @@ static bool look_at_dead(struct worker *worker, const struct debug_block *block)
     return true;
 }
 
-/* The way of a freed block ------------------------------------------------------------------------------------------- */
+/* The way of a freed block --------------------------------------------------------------------- */
 
 static void let_go(struct debug_block *block)
 {
@@ -197,8 +208,9 @@ static bool examine(struct worker *worker, struct debug_block *block)
     bool filled = false;
     if (debug_has(DEBUG_POISON | DEBUG_QUARANTINE)) {
         worker->unsettled = true;
-        filled = device_note(worker->device, driver->set(worker->device->number, block->start, DEBUG_DEAD_BYTE,
-                                                         block->size, worker->stream)) == TARN_OK;
+        filled = device_note(worker->device,
+                             driver->set(worker->device->number, block->start, DEBUG_DEAD_BYTE,
+                                         block->size, worker->stream)) == TARN_OK;
         if (!settle(worker))
             return false;
     }
@@ -288,8 +300,8 @@ static struct debug_block *next_live_locked(int device, uintptr_t from, uint64_t
     struct debug_block *block = debug_next_locked(from);
     for (; block; block = debug_next_locked(block->start + 1)) {
         uint64_t zoned = atomic_load(&block->zoned);
-        if (block->device == device && atomic_load(&block->state) == DEBUG_LIVE && zoned && zoned <= last &&
-            debug_may_touch(block->heap))
+        if (block->device == device && atomic_load(&block->state) == DEBUG_LIVE && zoned &&
+            zoned <= last && debug_may_touch(block->heap))
             break;
     }
     return block;
@@ -313,7 +325,8 @@ void debug_look_at_live(int device, uint64_t last)
         uint64_t before = debug_count();
         possible = look_at_zones(worker, &copy);
         if (debug_count() != before)
-            atomic_store(&block->zoned, 0); /* said once; the record cannot go while `working` is held */
+            atomic_store(&block->zoned, 0); /* said once; the record cannot go while `working` is
+                                               held */
     }
     calls_end(&calls);
     mutex_unlock(&working);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns each heap's list of ghosts, under the heap's lock. A ghost's batch is never later than that of the memory which its
- * pieces are now: so when a piece is idle, its ghosts are, and they are ended before the piece goes anywhere. */
+/* Owns each heap's list of ghosts, under the heap's lock. A ghost's batch is never later than that
+ * of the memory which its pieces are now: so when a piece is idle, its ghosts are, and they are
+ * ended before the piece goes anywhere. */
 #include "memory/growth/ghost.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -22,7 +23,8 @@ void ghost_destroy(struct ghost *ghost)
     object_free(&ghost_objects, ghost);
 }
 
-void ghost_begin_locked(struct heap *heap, struct ghost *ghost, uintptr_t start, size_t size, uint64_t batch)
+void ghost_begin_locked(struct heap *heap, struct ghost *ghost, uintptr_t start, size_t size,
+                        uint64_t batch)
 {
     *ghost = (struct ghost){heap->ghosts, start, size, batch};
     heap->ghosts = ghost;

@@ -3,9 +3,10 @@
 
 /* Ghosts: addresses that a heap has left behind.
  *
- * A piece that is free in the order of its stream, but not idle, is mapped a second time where it is wanted, if the device
- * allows it: the stream's later work finds it there, its earlier work still uses it at the old addresses. These belong to no
- * run any more. They stay mapped and claimed, as a ghost, until the batch that they were freed in is idle. */
+ * A piece that is free in the order of its stream, but not idle, is mapped a second time where it
+ * is wanted, if the device allows it: the stream's later work finds it there, its earlier work
+ * still uses it at the old addresses. These belong to no run any more. They stay mapped and
+ * claimed, as a ghost, until the batch that they were freed in is idle. */
 #ifndef TARN_MEMORY_GHOST_H
 #define TARN_MEMORY_GHOST_H
 
@@ -23,13 +24,16 @@ struct ghost *ghost_create(void);
 void ghost_destroy(struct ghost *ghost);
 
 /* Makes addresses of the heap a ghost, the fresh one given. */
-void ghost_begin_locked(struct heap *heap, struct ghost *ghost, uintptr_t start, size_t size, uint64_t batch);
+void ghost_begin_locked(struct heap *heap, struct ghost *ghost, uintptr_t start, size_t size,
+                        uint64_t batch);
 
-/* Takes the idle ghosts out of the heap, to be given to ghosts_end(); none while the store is suspended, since a suspend ends them
- * before the memory goes. And all of them, for code that has waited for the work of the heap's stream since the last one began. */
+/* Takes the idle ghosts out of the heap, to be given to ghosts_end(); none while the store is
+ * suspended, since a suspend ends them before the memory goes. And all of them, for code that has
+ * waited for the work of the heap's stream since the last one began. */
 struct ghost *ghosts_take_locked(struct heap *heap);
 struct ghost *ghosts_take_all_locked(struct heap *heap);
-/* Unmaps and unclaims them, without the lock. Those that the driver does not unmap come back; gives the first failure. */
+/* Unmaps and unclaims them, without the lock. Those that the driver does not unmap come back; gives
+ * the first failure. */
 tarn_status ghosts_end(struct heap *heap, struct ghost *ghosts);
 
 #endif

@@ -3,13 +3,15 @@
 
 /* Growth of a heap, and its reverse, shedding. Both use one operation, the donation:
  *
- *   1. locked: whole pieces inside idle free spans are chosen, their spans held, and every object that step 3 * may need is created, so
- *      that it cannot fail
- *   2. unlocked:  the driver creates, maps a second time what is free in order only, unmaps what is idle, maps
- *   3. locked:    spans and runs are cut to what is still mapped, and what is new is joined to the heap
+ *   1. locked: whole pieces inside idle free spans are chosen, their spans held, and every object
+ *      that step 3 * may need is created, so that it cannot fail
+ *   2. unlocked: the driver creates, maps a second time what is free in order only, unmaps what is
+ *      idle, maps
+ *   3. locked: spans and runs are cut to what is still mapped, and what is new is joined to the
+ *      heap
  *
- * A growth extends the free end of a run if that saves memory, otherwise it begins a new run. Between steps 1 and 3, the claimed addresses
- * and the held spans belong to the growing thread. */
+ * A growth extends the free end of a run if that saves memory, otherwise it begins a new run.
+ * Between steps 1 and 3, the claimed addresses and the held spans belong to the growing thread. */
 #include "memory/growth/growth.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -22,28 +24,32 @@
 
 #define LEAST_PIECE ((size_t)2 << 20) /* bytes: enough for small blocks */
 
-/* A heap moves memory within itself until it has moved this many times the memory that it gained in other ways. After that it creates
- * memory, unless no more can be created. So moving ends, however long the program runs. */
+/* A heap moves memory within itself until it has moved this many times the memory that it gained in
+ * other ways. After that it creates memory, unless no more can be created. So moving ends, however
+ * long the program runs. */
 #define MOVED_MOST 3
-/* It moves memory only while more than this part of the device's reserved memory is free in the heap: less is not worth the driver
- * calls. */
+/* It moves memory only while more than this part of the device's reserved memory is free in the
+ * heap: less is not worth the driver calls. */
 #define SLACK_PART 64
 
-/* A heap lends memory to another stream's heap only for at least this part of the device's reserved memory. A loan of less is not worth the
- * driver calls. A heap *regrets* a loan if it grows after it. With many streams of changing needs, small loans go round in circles. So
- * regrets make the least loan larger: it has doubled after REGRETS_FELT of them, and so on, up to a 48th after REGRETS_MOST. */
+/* A heap lends memory to another stream's heap only for at least this part of the device's reserved
+ * memory. A loan of less is not worth the driver calls. A heap *regrets* a loan if it grows after
+ * it. With many streams of changing needs, small loans go round in circles. So regrets make the
+ * least loan larger: it has doubled after REGRETS_FELT of them, and so on, up to a 48th after
+ * REGRETS_MOST. */
 #define LOAN_PART 768
 #define REGRETS_FELT 16
 #define REGRETS_MOST 64
-/* A piece of 2 MiB costs as many driver calls as one of 40 MiB. So after this many regrets a heap lends no less than a small piece, however
- * little is reserved. */
+/* A piece of 2 MiB costs as many driver calls as one of 40 MiB. So after this many regrets a heap
+ * lends no less than a small piece, however little is reserved. */
 #define REGRETS_OF_LITTLE 8
 
-/* One live block holds a whole piece in place. To keep that small compared with the program's memory, a piece is at most this part of what
- * is reserved, or this many bytes. */
+/* One live block holds a whole piece in place. To keep that small compared with the program's
+ * memory, a piece is at most this part of what is reserved, or this many bytes. */
 #define RESERVED_PART 128
 #define SMALL_PIECE ((size_t)40 << 20)
-/* A piece that is held in place matters if a small piece is more than this part of what is reserved: below 7.5 GiB. */
+/* A piece that is held in place matters if a small piece is more than this part of what is
+ * reserved: below 7.5 GiB. */
 #define FELT_PART 192
 /* If piece_largest_locked() returns less, the device or the limit is nearly full. Bytes. */
 #define SHORT_PIECE ((size_t)8 << 20)
@@ -51,17 +57,21 @@
 /* How much a growth creates, and when it moves pieces within the heap. */
 struct profile {
     size_t least_piece[ZONES]; /* the least bytes that are created */
-    size_t part;               /* of what a growth creates a piece is this part; 0: largest_locked() */
+    size_t part;               /* of what a growth creates a piece is this part; 0:
+                                  largest_locked() */
     bool moves_freely;         /* always, before anything is created */
-    bool saves;                /* blocks go where they hold little in place, however much memory there is */
+    bool saves;                /* blocks go where they hold little in place, however much memory
+                                  there is */
 };
 
 /* With 20 MiB the cost of a piece is small for its size; c10 allocates as much. */
-static const struct profile unplanned = {.least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}};
+static const struct profile unplanned = {
+    .least_piece = {[ZONE_SMALL] = LEAST_PIECE, [ZONE_LARGE] = PIECE_LEAST_LARGE}};
 
-/* With a plan only the missing bytes are created, after free memory of the plan's arena was taken. Otherwise requests that differ
- * from the plan, and those of heaps that follow none, would need memory in addition to it. In many pieces: the smaller a piece, the less
- * memory one live block holds in place. */
+/* With a plan only the missing bytes are created, after free memory of the plan's arena was taken.
+ * Otherwise requests that differ from the plan, and those of heaps that follow none, would need
+ * memory in addition to it. In many pieces: the smaller a piece, the less memory one live block
+ * holds in place. */
 static const struct profile planned = {.part = 32, .moves_freely = true, .saves = true};
 
 static const struct profile *profile_now(void)
@@ -78,7 +88,8 @@ struct donor {
     struct run *spare_run;       /* for the part of the run behind them */
     bool unmapped;
 
-    bool alias;          /* the span is free in order, not idle: its pieces are mapped a second time */
+    bool alias;          /* the span is free in order, not idle: its pieces are mapped a second
+                            time */
     struct ghost *ghost; /* for the addresses left behind then */
 };
 
@@ -111,7 +122,8 @@ struct growth {
     struct span *span;        /* new span objects for step 3 */
     struct run *run;
     size_t aliased;      /* bytes mapped a second time, from start on */
-    struct ghost *ghost; /* for those that can be neither used nor unmapped; then `aliased` is their size */
+    struct ghost *ghost; /* for those that can be neither used nor unmapped; then `aliased` is their
+                            size */
 };
 
 static size_t round_up(size_t size, size_t unit)
@@ -122,20 +134,21 @@ static size_t round_up(size_t size, size_t unit)
 /* Bytes: about the largest piece that a growth without a plan creates. */
 static size_t largest_locked(const struct arena *arena)
 {
-    size_t beside = round_up(arena->reserved / RESERVED_PART, arena->granule), largest = piece_largest_locked(arena);
+    size_t beside = round_up(arena->reserved / RESERVED_PART, arena->granule),
+           largest = piece_largest_locked(arena);
     if (beside < SMALL_PIECE)
         beside = SMALL_PIECE;
     return largest < beside ? largest : beside;
 }
 
-/* Whether a piece that one block holds in place matters: a small piece is more than its part of what is reserved, or the device is nearly
- * full. */
+/* Whether a piece that one block holds in place matters: a small piece is more than its part of
+ * what is reserved, or the device is nearly full. */
 static bool tied_piece_is_felt_locked(const struct arena *arena)
 {
     return arena->reserved / FELT_PART < SMALL_PIECE || piece_largest_locked(arena) < SHORT_PIECE;
 }
 
-/* Step 1 of the donation ------------------------------------------------------------------------------------------ */
+/* Step 1 of the donation ----------------------------------------------------------------------- */
 
 static void donor_destroy(struct donor *donor)
 {
@@ -155,17 +168,20 @@ static struct donor *donor_create(bool alias)
     donor->spare_spans[1] = span_create();
     donor->spare_run = run_create();
     donor->ghost = alias ? ghost_create() : NULL;
-    if (donor->spare_spans[0] && donor->spare_spans[1] && donor->spare_run && (donor->ghost || !alias))
+    if (donor->spare_spans[0] && donor->spare_spans[1] && donor->spare_run &&
+        (donor->ghost || !alias))
         return donor;
     donor_destroy(donor);
     return NULL;
 }
 
-/* A donor's range ends at an anchored piece. Returns the rest behind that piece, a separate free span that may donate too, or NULL. */
+/* A donor's range ends at an anchored piece. Returns the rest behind that piece, a separate free
+ * span that may donate too, or NULL. */
 static struct span *part_at_anchor_locked(struct heap *heap, struct donor *donor)
 {
     struct span *span = donor->span, *rest = donor->spare_spans[1];
-    if (donor->end == span->start + span->size || !piece_is_anchored(arena_piece(heap->arena, donor->end)))
+    if (donor->end == span->start + span->size ||
+        !piece_is_anchored(arena_piece(heap->arena, donor->end)))
         return NULL;
     donor->spare_spans[1] = NULL; /* nothing remains behind the range now */
     span_cut(span, donor->end - span->start, rest);
@@ -173,10 +189,11 @@ static struct span *part_at_anchor_locked(struct heap *heap, struct donor *donor
     return rest;
 }
 
-/* Holds one free span as a donor of up to `wanted` bytes, or a little more, at most `most`: an idle span, or with `alias` one that is not
- * idle. The rest behind an anchored piece is returned in `next`. */
-static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, size_t most, bool alias,
-                          struct donation *donation, struct span **next)
+/* Holds one free span as a donor of up to `wanted` bytes, or a little more, at most `most`: an idle
+ * span, or with `alias` one that is not idle. The rest behind an anchored piece is returned in
+ * `next`. */
+static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, size_t most,
+                          bool alias, struct donation *donation, struct span **next)
 {
     uintptr_t start, end;
     *next = NULL;
@@ -204,8 +221,8 @@ static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, s
     return true;
 }
 
-static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t most, bool alias,
-                                struct donation *donation)
+static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t most,
+                                bool alias, struct donation *donation)
 {
     for (struct tree_node *node = tree_last(&heap->zones[zone].free), *next; node; node = next) {
         next = tree_previous(node);
@@ -213,15 +230,16 @@ static void zone_collect_locked(struct heap *heap, enum zone_kind zone, size_t w
             return;
         struct span *span = TREE_ENTRY(node, struct span, by_size);
         while (span && donation->bytes < wanted)
-            if (!donate_locked(heap, span, wanted - donation->bytes, most - donation->bytes, alias, donation, &span))
+            if (!donate_locked(heap, span, wanted - donation->bytes, most - donation->bytes, alias,
+                               donation, &span))
                 return; /* no host memory: use the donors found so far */
     }
 }
 
-/* Collects donors from both zones, beginning with `first`; in each zone the largest free spans first. So few spans are cut. Each cut leaves
- * a part of a piece behind that is of little use. */
-static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_t wanted, size_t most, bool alias,
-                                  struct donation *donation)
+/* Collects donors from both zones, beginning with `first`; in each zone the largest free spans
+ * first. So few spans are cut. Each cut leaves a part of a piece behind that is of little use. */
+static void donors_collect_locked(struct heap *heap, enum zone_kind first, size_t wanted,
+                                  size_t most, bool alias, struct donation *donation)
 {
     if (store_is_held(heap->store))
         return; /* graphs use the addresses, also free ones; or the addresses have no memory */
@@ -238,10 +256,12 @@ static void donations_collect_locked(struct growth *growth, size_t wanted, size_
         donors_collect_locked(heap, growth->zone, wanted, most, true, &growth->donation);
 }
 
-/* Step 2 ---------------------------------------------------------------------------------------------------------- */
+/* Step 2 --------------------------------------------------------------------------------------- */
 
-/* Unmaps the pieces of every idle donor into `pieces`; continues after a failure and returns the first one. */
-static tarn_status donors_unmap(struct arena *arena, struct donation *donation, struct piece_list *pieces)
+/* Unmaps the pieces of every idle donor into `pieces`; continues after a failure and returns the
+ * first one. */
+static tarn_status donors_unmap(struct arena *arena, struct donation *donation,
+                                struct piece_list *pieces)
 {
     tarn_status first = TARN_OK;
     for (struct donor *donor = donation->first; donor; donor = donor->next) {
@@ -257,7 +277,7 @@ static tarn_status donors_unmap(struct arena *arena, struct donation *donation, 
     return first;
 }
 
-/* Step 3 ---------------------------------------------------------------------------------------------------------- */
+/* Step 3 --------------------------------------------------------------------------------------- */
 
 /* Cuts the removed pieces out of a donor's span; the rest on either side is free again. */
 static void donor_cut_locked(struct heap *heap, struct donor *donor)
@@ -281,7 +301,8 @@ static void donor_cut_locked(struct heap *heap, struct donor *donor)
         span_return_locked(heap, right);
 }
 
-/* The pieces of a donor that is not idle are also mapped at `address`, and belong there from now on. */
+/* The pieces of a donor that is not idle are also mapped at `address`, and belong there from now
+ * on. */
 static void donor_leave_locked(struct heap *heap, struct donor *donor, uintptr_t address)
 {
     size_t size = donor->end - donor->start;
@@ -291,9 +312,10 @@ static void donor_leave_locked(struct heap *heap, struct donor *donor, uintptr_t
     donor_cut_locked(heap, donor);
 }
 
-/* Ends a donation: cuts the spans whose pieces are gone, and frees the others again. Pieces that were mapped a second time are at `aliases`
- * and behind; 0 if that failed. The addresses are unclaimed only now, because until here they belong to the heap's runs, and no other run
- * may begin there. */
+/* Ends a donation: cuts the spans whose pieces are gone, and frees the others again. Pieces that
+ * were mapped a second time are at `aliases` and behind; 0 if that failed. The addresses are
+ * unclaimed only now, because until here they belong to the heap's runs, and no other run may begin
+ * there. */
 static void donors_settle_locked(struct heap *heap, struct donation *donation, uintptr_t aliases)
 {
     for (struct donor *donor = donation->first, *next; donor; donor = next) {
@@ -313,10 +335,10 @@ static void donors_settle_locked(struct heap *heap, struct donation *donation, u
     donation->first = NULL;
 }
 
-/* Growth ---------------------------------------------------------------------------------------------------------- */
+/* Growth --------------------------------------------------------------------------------------- */
 
-/* Chooses where to grow: behind the run whose free end leaves the least to map, otherwise in a new run. Returns the bytes to map at least,
- * and the room for more. Arena lock too. */
+/* Chooses where to grow: behind the run whose free end leaves the least to map, otherwise in a new
+ * run. Returns the bytes to map at least, and the room for more. Arena lock too. */
 static tarn_status growth_place_locked(struct growth *growth, size_t *need, size_t *room)
 {
     struct arena *arena = growth->heap->arena;
@@ -340,15 +362,16 @@ static tarn_status growth_place_locked(struct growth *growth, size_t *need, size
     growth->base = NULL;
     growth->start = arena_find_locked(arena, all);
     if (!growth->start)
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d", all,
+        return failed(TARN_ERROR_OUT_OF_MEMORY,
+                      "no address range of %zu bytes is free on device %d", all,
                       arena->device->number);
     *need = all;
     *room = arena_room_above_locked(arena, growth->start);
     return TARN_OK;
 }
 
-/* Chooses addresses and pieces. In the second attempt a piece may be larger than the zone otherwise allows, and created memory is not
- * rounded up. */
+/* Chooses addresses and pieces. In the second attempt a piece may be larger than the zone otherwise
+ * allows, and created memory is not rounded up. */
 static tarn_status growth_plan_locked(struct growth *growth)
 {
     struct heap *heap = growth->heap;
@@ -370,7 +393,8 @@ static tarn_status growth_plan_locked(struct growth *growth)
         bool slack = heap->free_bytes > arena->reserved / SLACK_PART;
         growth->reserved = arena->reserved;
         growth->freely = growth->spare || profile->moves_freely;
-        growth->borrows = growth->freely || heap->growths.moved / MOVED_MOST <= heap->growths.gained;
+        growth->borrows =
+            growth->freely || heap->growths.moved / MOVED_MOST <= heap->growths.gained;
         bool apart = heap->following && small; /* the plan's memory is for large blocks */
         if (!apart && (growth->freely || (growth->borrows && slack)))
             donations_collect_locked(growth, missing, most - growth->pieces.bytes);
@@ -384,8 +408,8 @@ static tarn_status growth_plan_locked(struct growth *growth)
             growth->create = padded;
         }
         growth->size = total + growth->create;
-        growth->largest =
-            profile->part ? round_up(growth->create / profile->part, arena->granule) : largest_locked(arena);
+        growth->largest = profile->part ? round_up(growth->create / profile->part, arena->granule)
+                                        : largest_locked(arena);
         arena_claim_locked(arena, growth->start, growth->size);
     }
     mutex_unlock(&arena->lock);
@@ -406,7 +430,8 @@ static tarn_status growth_plan(struct growth *growth)
     tarn_status status = growth_plan_locked(growth);
     struct ghost *ghosts = ghosts_take_locked(heap);
     mutex_unlock(&heap->lock);
-    (void)ghosts_end(heap, ghosts); /* also if this growth failed: the next one may use their addresses */
+    (void)ghosts_end(heap, ghosts); /* also if this growth failed: the next one may use their
+                                       addresses */
     return status;
 }
 
@@ -426,7 +451,8 @@ static bool growth_makes_do(struct growth *growth)
     return store_make_room(growth->heap->store, growth->create);
 }
 
-/* Maps the pieces of donors that are not idle a second time, from the start of the claimed addresses on. */
+/* Maps the pieces of donors that are not idle a second time, from the start of the claimed
+ * addresses on. */
 static tarn_status growth_alias(struct growth *growth)
 {
     struct arena *arena = growth->heap->arena;
@@ -434,7 +460,8 @@ static tarn_status growth_alias(struct growth *growth)
         size_t size = donor->end - donor->start, left = 0;
         if (!donor->alias)
             continue;
-        tarn_status status = pieces_alias(arena, donor->start, size, growth->start + growth->aliased, &left);
+        tarn_status status =
+            pieces_alias(arena, donor->start, size, growth->start + growth->aliased, &left);
         growth->aliased += status ? left : size;
         if (status)
             return status;
@@ -442,7 +469,8 @@ static tarn_status growth_alias(struct growth *growth)
     return TARN_OK;
 }
 
-/* Unmaps and unclaims memory that was mapped a second time. Memory that the driver does not unmap becomes a ghost that is idle at once. */
+/* Unmaps and unclaims memory that was mapped a second time. Memory that the driver does not unmap
+ * becomes a ghost that is idle at once. */
 static void growth_alias_undo(struct growth *growth)
 {
     struct arena *arena = growth->heap->arena;
@@ -459,7 +487,8 @@ static void growth_alias_undo(struct growth *growth)
 static size_t least_loan(const struct growth *growth, unsigned regrets)
 {
     size_t least = growth->reserved / LOAN_PART << regrets / REGRETS_FELT;
-    size_t small = regrets < REGRETS_OF_LITTLE ? SMALL_PIECE * regrets / REGRETS_OF_LITTLE : SMALL_PIECE;
+    size_t small =
+        regrets < REGRETS_OF_LITTLE ? SMALL_PIECE * regrets / REGRETS_OF_LITTLE : SMALL_PIECE;
     least += least * (regrets % REGRETS_FELT) / REGRETS_FELT;
     if (growth->freely)
         return 0;
@@ -475,10 +504,10 @@ static bool heap_lends_to_locked(struct heap *heap, const struct growth *growth,
     return heap->free_bytes >= least;
 }
 
-/* As heap_shed(), for pieces of at most `most` bytes in total, of a store that is not plain. With a growth of another heap: lends them to
- * it. */
-static tarn_status heap_give_up(struct heap *heap, const struct store *store, size_t wanted, size_t most,
-                                const struct growth *growth, size_t *given)
+/* As heap_shed(), for pieces of at most `most` bytes in total, of a store that is not plain. With a
+ * growth of another heap: lends them to it. */
+static tarn_status heap_give_up(struct heap *heap, const struct store *store, size_t wanted,
+                                size_t most, const struct growth *growth, size_t *given)
 {
     struct donation donation = {.end = &donation.first};
     struct piece_list pieces = {0};
@@ -504,7 +533,8 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
     donors_settle_locked(heap, &donation, 0);
     heap->growths.lent += growth ? *given : 0;
     if (!heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs) {
-        heap->growths = (struct growths){0}; /* starts again, as the next repetition of the program does */
+        heap->growths = (struct growths){0}; /* starts again, as the next repetition of the program
+                                                does */
         hooks.plan_end_locked(heap);
     }
     heap_lends_end_locked(heap);
@@ -512,19 +542,21 @@ static tarn_status heap_give_up(struct heap *heap, const struct store *store, si
     return status;
 }
 
-/* Takes idle memory of the pool's other streams instead of creating, in pieces that are not larger than what is missing: from larger pieces
- * the other stream would lose more, and have to create it again. Not if the settings demand that a request above the limit fails before
- * memory of other streams is touched. */
+/* Takes idle memory of the pool's other streams instead of creating, in pieces that are not larger
+ * than what is missing: from larger pieces the other stream would lose more, and have to create it
+ * again. Not if the settings demand that a request above the limit fails before memory of other
+ * streams is touched. */
 static void growth_borrow(struct growth *growth)
 {
     struct heap *heap = growth->heap;
     struct arena *arena = heap->arena;
     size_t before = growth->pieces.bytes, wanted = before + growth->create;
     struct heap_walk walk = {.arena = arena, .set = &heap->store->lenders};
-    while (growth->pieces.bytes < wanted && wanted - growth->pieces.bytes >= least_loan(growth, 0) &&
-           heap_walk_next(&walk)) {
+    while (growth->pieces.bytes < wanted &&
+           wanted - growth->pieces.bytes >= least_loan(growth, 0) && heap_walk_next(&walk)) {
         size_t given = 0, missing = wanted - growth->pieces.bytes;
-        if (walk.heap == heap || heap_give_up(walk.heap, heap->store, missing, missing, growth, &given) || !given) {
+        if (walk.heap == heap ||
+            heap_give_up(walk.heap, heap->store, missing, missing, growth, &given) || !given) {
             walk.vain++;
             continue;
         }
@@ -537,8 +569,9 @@ static void growth_borrow(struct growth *growth)
     growth->padding = growth->padding < growth->create ? growth->padding : growth->create;
 }
 
-/* Step 2: the driver calls; memory is created before anything is unmapped. On failure the claimed addresses are unclaimed, pieces that were unmapped or created are in the store's list of
- * unmapped pieces, and pieces of donors that are not idle are where they were. */
+/* Step 2: the driver calls; memory is created before anything is unmapped. On failure the claimed
+ * addresses are unclaimed, pieces that were unmapped or created are in the store's list of unmapped
+ * pieces, and pieces of donors that are not idle are where they were. */
 static tarn_status growth_map(struct growth *growth)
 {
     struct arena *arena = growth->heap->arena;
@@ -553,14 +586,16 @@ static tarn_status growth_map(struct growth *growth)
         status = device_check(arena->device); /* the device may have been lost while borrowing */
     if (!status && growth->create) {
         do
-            status = pieces_create(growth->heap->store, growth->create, growth->largest, CHARGE_GROWTH, &created);
+            status = pieces_create(growth->heap->store, growth->create, growth->largest,
+                                   CHARGE_GROWTH, &created);
         while (status == TARN_ERROR_OUT_OF_MEMORY && growth_makes_do(growth));
     }
     if (!status)
         status = growth_alias(growth);
     if (!status)
         status = donors_unmap(arena, &growth->donation, &growth->pieces);
-    pieces_append(&growth->pieces, &created); /* highest: rounded-up memory stays free at the end of the run */
+    pieces_append(&growth->pieces, &created); /* highest: rounded-up memory stays free at the end of
+                                                 the run */
     if (!status) {
         status = pieces_map(arena, &growth->pieces, rest, growth->donation.aliases, &left);
     } else {
@@ -588,10 +623,10 @@ void growth_count_locked(struct heap *heap, size_t created, size_t borrowed, siz
 static void growth_join_locked(struct growth *growth)
 {
     struct heap *heap = growth->heap;
-    struct span *span = heap_add_locked(heap, growth->zone, growth->base, growth->run, growth->span, growth->start,
-                                        growth->start + growth->size);
-    growth_count_locked(heap, growth->size - growth->donation.bytes - growth->borrowed, growth->borrowed,
-                        growth->donation.bytes);
+    struct span *span = heap_add_locked(heap, growth->zone, growth->base, growth->run, growth->span,
+                                        growth->start, growth->start + growth->size);
+    growth_count_locked(heap, growth->size - growth->donation.bytes - growth->borrowed,
+                        growth->borrowed, growth->donation.bytes);
     growth->span = NULL;
     if (!growth->base)
         growth->run = NULL;
@@ -599,7 +634,8 @@ static void growth_join_locked(struct growth *growth)
     span_return_locked(heap, span);
 }
 
-/* Frees the free end that the growth held. It may merge with memory that was freed next to it meanwhile. */
+/* Frees the free end that the growth held. It may merge with memory that was freed next to it
+ * meanwhile. */
 static void growth_let_go_of_base_locked(struct growth *growth)
 {
     if (!growth->base)
@@ -629,14 +665,17 @@ static void growth_finish(struct growth *growth)
     ghost_destroy(growth->ghost);
 }
 
-/* Two attempts: the second one takes and moves whatever there is, and creates no more than is missing. */
-static tarn_status pieces_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
-                               struct span **span)
+/* Two attempts: the second one takes and moves whatever there is, and creates no more than is
+ * missing. */
+static tarn_status pieces_grow(struct heap *heap, enum zone_kind zone, size_t size,
+                               size_t alignment, struct span **span)
 {
     tarn_status status = TARN_ERROR_OUT_OF_MEMORY;
     for (int attempt = 0; attempt < 2 && status == TARN_ERROR_OUT_OF_MEMORY; attempt++) {
-        struct growth growth = {
-            .heap = heap, .zone = zone, .spare = attempt == 1, .wanted = size + alignment - TARN_BLOCK_UNIT};
+        struct growth growth = {.heap = heap,
+                                .zone = zone,
+                                .spare = attempt == 1,
+                                .wanted = size + alignment - TARN_BLOCK_UNIT};
         status = growth_plan(&growth);
         if (!status) {
             status = growth_map(&growth);
@@ -651,7 +690,8 @@ static tarn_status pieces_grow(struct heap *heap, enum zone_kind zone, size_t si
     return status;
 }
 
-tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                      struct span **span)
 {
     const struct store_traits *kind = &heap->store->kind;
     if (!kind->pieces)
@@ -660,7 +700,8 @@ tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_
                        : pieces_grow(heap, zone, size, alignment, span);
 }
 
-tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given, struct run **leaving)
+tarn_status heap_shed(struct heap *heap, struct store *store, size_t wanted, size_t *given,
+                      struct run **leaving)
 {
     struct run *own = NULL;
     *given = 0;

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Maps memory in the holes of a heap's site (following.h). Owns no data. Nothing moves for it, and nothing is borrowed: what is missing is
- * created. Calls the driver with no lock but `moving`, which the caller shares. */
+/* Maps memory in the holes of a heap's site (following.h). Owns no data. Nothing moves for it, and
+ * nothing is borrowed: what is missing is created. Calls the driver with no lock but `moving`,
+ * which the caller shares. */
 #include "base/status.h"
 #include "memory/growth/ghost.h"
 #include "memory/growth/growth.h"
 #include "memory/heap/following.h"
 
-/* Takes the hole, and unmapped pieces for it. TARN_ERROR_OUT_OF_MEMORY, without a text, if it is no hole any more. */
-static tarn_status hole_take_locked(struct heap *heap, uintptr_t start, size_t size, struct piece_list *pieces)
+/* Takes the hole, and unmapped pieces for it. TARN_ERROR_OUT_OF_MEMORY, without a text, if it is no
+ * hole any more. */
+static tarn_status hole_take_locked(struct heap *heap, uintptr_t start, size_t size,
+                                    struct piece_list *pieces)
 {
     struct arena *arena = heap->arena;
     uintptr_t hole = 0;
     heap_learn_locked(heap, true);
-    if (!heap->following || site_hole(&heap->following->site, arena->granule, start, start + size, &hole) != size)
+    if (!heap->following ||
+        site_hole(&heap->following->site, arena->granule, start, start + size, &hole) != size)
         return TARN_ERROR_OUT_OF_MEMORY;
     site_take_hole(&heap->following->site, arena->granule, start, size);
     heap->saves = true; /* what is outside the site holds no more in place than it must */
@@ -24,8 +28,10 @@ static tarn_status hole_take_locked(struct heap *heap, uintptr_t start, size_t s
     return TARN_OK;
 }
 
-/* Creates what the pieces lack, and maps them. On failure they are unmapped, with their store, and the hole is one again. */
-static tarn_status hole_map(struct heap *heap, uintptr_t start, size_t size, size_t largest, struct piece_list *pieces)
+/* Creates what the pieces lack, and maps them. On failure they are unmapped, with their store, and
+ * the hole is one again. */
+static tarn_status hole_map(struct heap *heap, uintptr_t start, size_t size, size_t largest,
+                            struct piece_list *pieces)
 {
     struct arena *arena = heap->arena;
     struct piece_list created = {0};
@@ -67,7 +73,8 @@ tarn_status heap_grow_hole(struct heap *heap, uintptr_t start, size_t size, size
     }
     mutex_lock(&heap->lock);
     growth_count_locked(heap, size, 0, 0);
-    span_return_locked(heap, heap_add_locked(heap, ZONE_LARGE, NULL, run, span, start, start + size));
+    span_return_locked(heap,
+                       heap_add_locked(heap, ZONE_LARGE, NULL, run, span, start, start + size));
     mutex_unlock(&heap->lock);
     return TARN_OK;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes and lists the segments of registrable pools. Owns no data. Calls the driver with no lock but `moving`, which
- * the caller shares, and the arena's `mapping`. What it decides depends on the pool's own requests alone: not on
- * addresses, on what else the device has, or on which work has ended. */
+/* Makes and lists the segments of registrable pools. Owns no data. Calls the driver with no lock
+ * but `moving`, which the caller shares, and the arena's `mapping`. What it decides depends on the
+ * pool's own requests alone: not on addresses, on what else the device has, or on which work has
+ * ended. */
 #include "memory/growth/registrable.h"
 #include "base/status.h"
 
@@ -14,8 +15,8 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) / unit * unit;
 }
 
-/* The bytes of a segment for a request. A pool whose own limit, which is the same on all ranks, has no room for one
- * of the usual size has smaller ones. */
+/* The bytes of a segment for a request. A pool whose own limit, which is the same on all ranks, has
+ * no room for one of the usual size has smaller ones. */
 static size_t segment_size(struct store *store, size_t size, size_t alignment)
 {
     struct arena *arena = store->arena;
@@ -69,7 +70,8 @@ static tarn_status segment_map(struct arena *arena, struct piece *piece, uintptr
     *start = claim(arena, size);
     if (!*start) {
         pieces_to_unmapped(arena, &list);
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d", size,
+        return failed(TARN_ERROR_OUT_OF_MEMORY,
+                      "no address range of %zu bytes is free on device %d", size,
                       arena->device->number);
     }
     tarn_status status = map_prepare(*start, size);
@@ -90,7 +92,8 @@ static uint64_t serial_next(struct store *store)
     return serial;
 }
 
-tarn_status registrable_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+tarn_status registrable_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                             struct span **span)
 {
     struct store *store = heap->store;
     size_t bytes = segment_size(store, size, alignment);
@@ -119,7 +122,7 @@ tarn_status registrable_grow(struct heap *heap, enum zone_kind zone, size_t size
     return status;
 }
 
-/* ---- The list ---------------------------------------------------------------------------------------------------- */
+/* ---- The list ---- */
 
 /* The run of a heap with the lowest serial above `after`; NULL where there is none. */
 static const struct run *first_after_locked(const struct heap *heap, uint64_t after)

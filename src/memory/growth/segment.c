@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table of plain segments, and moves segments from a driver or allocator into a heap and back. Invariants: a segment is in the
- * table from its allocation until it is given back; no two segments in the table overlap; a page that two segments share has the entry
- * MAP_SHARED. The table's lock is a leaf, taken under a heap's lock. */
+/* Owns the table of plain segments, and moves segments from a driver or allocator into a heap and
+ * back. Invariants: a segment is in the table from its allocation until it is given back; no two
+ * segments in the table overlap; a page that two segments share has the entry MAP_SHARED. The
+ * table's lock is a leaf, taken under a heap's lock. */
 #include "memory/growth/segment.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -18,7 +19,7 @@
 
 #include <stdio.h>
 
-/* The table ------------------------------------------------------------------------------------------------------- */
+/* The table ------------------------------------------------------------------------------------ */
 
 #define RUN_OF(node) TREE_ENTRY(node, struct run, by_start)
 
@@ -48,8 +49,9 @@ static bool reaches_into(const struct tree_node *node, uintptr_t page)
     return node && RUN_OF(node)->start < page + MAP_PAGE && RUN_OF(node)->end > page;
 }
 
-/* Marks a page at an end of a segment as shared if another segment reaches into it; and as unused again after the last one has left. Table
- * lock; the segment has just entered the table, or left it. */
+/* Marks a page at an end of a segment as shared if another segment reaches into it; and as unused
+ * again after the last one has left. Table lock; the segment has just entered the table, or left
+ * it. */
 static void page_share(uintptr_t address)
 {
     uintptr_t page = address & ~(MAP_PAGE - 1);
@@ -61,8 +63,8 @@ static void page_share(uintptr_t address)
         map_set(page, MAP_SHARED);
 }
 
-/* Enters a segment in the table, in one step with the check for overlaps: false if another segment has any of its addresses. It belongs to
- * no heap yet. */
+/* Enters a segment in the table, in one step with the check for overlaps: false if another segment
+ * has any of its addresses. It belongs to no heap yet. */
 static bool segment_list(struct run *run)
 {
     mutex_lock(&segments_lock);
@@ -181,9 +183,10 @@ struct span *segment_lock(uintptr_t address, struct heap **heap)
     return NULL;
 }
 
-/* To and from the driver ------------------------------------------------------------------------------------------ */
+/* To and from the driver ----------------------------------------------------------------------- */
 
-CALLS_BACK static void *call_alloc(const tarn_pool_allocator *allocator, size_t size, int device, driver_stream native)
+CALLS_BACK static void *call_alloc(const tarn_pool_allocator *allocator, size_t size, int device,
+                                   driver_stream native)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct callback callback;
@@ -193,8 +196,8 @@ CALLS_BACK static void *call_alloc(const tarn_pool_allocator *allocator, size_t 
     return address;
 }
 
-CALLS_BACK static void call_free(const tarn_pool_allocator *allocator, uintptr_t address, size_t size, int device,
-                                 driver_stream native)
+CALLS_BACK static void call_free(const tarn_pool_allocator *allocator, uintptr_t address,
+                                 size_t size, int device, driver_stream native)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct callback callback;
@@ -213,13 +216,15 @@ static tarn_status ask(struct store *store, size_t size, driver_stream native, u
     *address = (uintptr_t)call_alloc(&store->allocator, size, device->number, native);
     if (*address)
         return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "the allocator of pool (%llu, %llu) could not allocate %zu bytes",
+    return failed(TARN_ERROR_OUT_OF_MEMORY,
+                  "the allocator of pool (%llu, %llu) could not allocate %zu bytes",
                   (unsigned long long)store->id[0], (unsigned long long)store->id[1], size);
 }
 
-/* If the device is lost, memory stays where it is, because it is unknown what still uses it. Memory of a caller's allocator is the caller's
- * concern. */
-static tarn_status give_back(struct store *store, uintptr_t address, size_t size, driver_stream native)
+/* If the device is lost, memory stays where it is, because it is unknown what still uses it. Memory
+ * of a caller's allocator is the caller's concern. */
+static tarn_status give_back(struct store *store, uintptr_t address, size_t size,
+                             driver_stream native)
 {
     struct device *device = store->arena->device;
     if (store_calls_back(store)) {
@@ -229,8 +234,9 @@ static tarn_status give_back(struct store *store, uintptr_t address, size_t size
     tarn_status status = device_check(device);
     if (status)
         return status;
-    return device_note(device, store->kind.ordered ? driver->free_async(device->number, address, native)
-                                                   : driver->free(device->number, address));
+    return device_note(device, store->kind.ordered
+                                   ? driver->free_async(device->number, address, native)
+                                   : driver->free(device->number, address));
 }
 
 /* The calling thread's native handle for the stream that a segment was allocated for. */
@@ -240,9 +246,10 @@ static driver_stream run_native(const struct run *run)
     return constant ? stream_native(run->stream) : run->native;
 }
 
-/* Frees a segment after the work of its stream, which exists while the heap's lock is held. If the stream is gone, it orders nothing, so
- * its work must have ended first. That is always so, unless the stream was retired after the segment was taken out of the heap. If the heap
- * belongs to another stream now, it was empty and idle before. */
+/* Frees a segment after the work of its stream, which exists while the heap's lock is held. If the
+ * stream is gone, it orders nothing, so its work must have ended first. That is always so, unless
+ * the stream was retired after the segment was taken out of the heap. If the heap belongs to
+ * another stream now, it was empty and idle before. */
 static tarn_status give_back_in_order(struct run *run)
 {
     struct heap *heap = run->heap;
@@ -288,22 +295,25 @@ static tarn_status accept(struct run *run, uintptr_t address, size_t size)
     const struct store *store = run->store;
     char source[64] = "the driver";
     if (store_calls_back(store))
-        (void)snprintf(source, sizeof source, "the allocator of pool (%llu, %llu)", (unsigned long long)store->id[0],
-                       (unsigned long long)store->id[1]);
+        (void)snprintf(source, sizeof source, "the allocator of pool (%llu, %llu)",
+                       (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
     const char *why = unfit(store, address, size);
     tarn_status status = why ? TARN_OK : map_prepare(address, size);
     if (status)
-        return failed_within(status, "%s gave a segment of %zu bytes at %#zx", source, size, (size_t)address);
+        return failed_within(status, "%s gave a segment of %zu bytes at %#zx", source, size,
+                             (size_t)address);
     run->start = address;
     run->end = address + size;
     if (!why && !segment_list(run))
         why = "where tarn has another segment";
     if (!why)
         return TARN_OK;
-    return failed(TARN_ERROR_DRIVER, "%s gave a segment of %zu bytes at %#zx, %s", source, size, (size_t)address, why);
+    return failed(TARN_ERROR_DRIVER, "%s gave a segment of %zu bytes at %#zx, %s", source, size,
+                  (size_t)address, why);
 }
 
-/* Gets a segment of `size` bytes, charged and counted, for a new run, which names the heap and stream. */
+/* Gets a segment of `size` bytes, charged and counted, for a new run, which names the heap and
+ * stream. */
 static tarn_status segment_get(struct run *run, size_t size)
 {
     struct store *store = run->store;
@@ -331,11 +341,13 @@ static void segment_tell(struct run *run)
     run->generation = generation_next();
     tarn_mapping range = range_of(run);
     if (announces(run->store))
-        announcer->segment(run->start, run->end - run->start, run->store->id, run->store->arena->device->number);
+        announcer->segment(run->start, run->end - run->start, run->store->id,
+                           run->store->arena->device->number);
     observe_mapped(&range);
 }
 
-/* Counted as freed before it is freed, so that it never counts together with memory that the driver then gives to another thread. */
+/* Counted as freed before it is freed, so that it never counts together with memory that the driver
+ * then gives to another thread. */
 static tarn_status segment_release(struct run *run)
 {
     struct store *store = run->store;
@@ -347,8 +359,8 @@ static tarn_status segment_release(struct run *run)
         announcer->segment_gone(run->start);
     counters_segment_gone(store->counters, size, run->large, run->oversize);
     segment_unlist(run); /* first: the allocator may give the memory to another thread at once */
-    tarn_status status =
-        store->kind.ordered ? give_back_in_order(run) : give_back(store, run->start, size, run_native(run));
+    tarn_status status = store->kind.ordered ? give_back_in_order(run)
+                                             : give_back(store, run->start, size, run_native(run));
     if (status) {
         (void)segment_list(run); /* it still exists, so no other segment can be there */
         counters_segment_kept(store->counters, size, run->large, run->oversize);
@@ -384,7 +396,8 @@ tarn_status segments_free_stuck(struct arena *arena)
     arena->stuck_segments = NULL;
     mutex_unlock(&arena->lock);
 
-    /* A capture that tarn does not know would record a free on its stream: the segment stays stuck until the capture is over. */
+    /* A capture that tarn does not know would record a free on its stream: the segment stays stuck
+     * until the capture is over. */
     struct error_before before;
     error_attempt_begin(&before);
     tarn_status status = segments_release(stuck);
@@ -393,9 +406,10 @@ tarn_status segments_free_stuck(struct arena *arena)
     return status;
 }
 
-/* Out of a heap --------------------------------------------------------------------------------------------------- */
+/* Out of a heap -------------------------------------------------------------------------------- */
 
-/* Whether the driver orders a free after the work of the heap's stream. The stream must exist for that. */
+/* Whether the driver orders a free after the work of the heap's stream. The stream must exist for
+ * that. */
 static bool is_ordered_locked(const struct heap *heap)
 {
     return heap->store->kind.ordered && !heap->retired && !stream_is_found(heap->stream);
@@ -413,16 +427,20 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
     return TREE_ENTRY(node, struct span, by_size)->size >= size;
 }
 
-/* The idle segment of a zone, of at least `least` bytes, that best gives back the wanted bytes: the smallest that covers them, otherwise
- * the largest. */
-static struct span *segment_choose_locked(const struct heap *heap, enum zone_kind zone, size_t wanted, size_t least)
+/* The idle segment of a zone, of at least `least` bytes, that best gives back the wanted bytes: the
+ * smallest that covers them, otherwise the largest. */
+static struct span *segment_choose_locked(const struct heap *heap, enum zone_kind zone,
+                                          size_t wanted, size_t least)
 {
     const struct tree *tree = &heap->zones[zone].free;
-    struct tree_node *covering = tree_find_first(tree, is_at_least, wanted > least ? wanted : least), *node;
+    struct tree_node *covering =
+                         tree_find_first(tree, is_at_least, wanted > least ? wanted : least),
+                     *node;
     for (node = covering; node; node = tree_next(node))
         if (is_ready_locked(heap, TREE_ENTRY(node, struct span, by_size)))
             return TREE_ENTRY(node, struct span, by_size);
-    for (node = covering ? tree_previous(covering) : tree_last(tree); node; node = tree_previous(node)) {
+    for (node = covering ? tree_previous(covering) : tree_last(tree); node;
+         node = tree_previous(node)) {
         struct span *span = TREE_ENTRY(node, struct span, by_size);
         if (span->size < least)
             return NULL;
@@ -442,8 +460,8 @@ static void segment_detach_locked(struct heap *heap, struct span *span, struct r
 }
 
 /* Detaches idle segments of a zone until `given` reaches `wanted` bytes, if there are as many. */
-static void zone_detach_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t least, size_t *given,
-                               struct run **leaving)
+static void zone_detach_locked(struct heap *heap, enum zone_kind zone, size_t wanted, size_t least,
+                               size_t *given, struct run **leaving)
 {
     struct span *span;
     while (*given < wanted && (span = segment_choose_locked(heap, zone, wanted - *given, least))) {
@@ -473,8 +491,8 @@ static size_t shed(struct heap *heap, size_t wanted)
 
 static bool is_adopted_from(const struct heap *heap, const struct store *store)
 {
-    return !heap->store->kind.pieces && heap->store->kind.reuses && !store_calls_back(heap->store) &&
-           !store_calls_back(store);
+    return !heap->store->kind.pieces && heap->store->kind.reuses &&
+           !store_calls_back(heap->store) && !store_calls_back(store);
 }
 
 /* Moves a segment to another store, if that store's limit allows it. */
@@ -489,7 +507,8 @@ static bool store_move(struct run *run, struct store *to)
     if (fits) {
         from->reserved -= size;
         to->reserved += size;
-        run->oversize = counters_segment_move(from->counters, to->counters, size, run->large, run->oversize);
+        run->oversize =
+            counters_segment_move(from->counters, to->counters, size, run->large, run->oversize);
         run->store = to;
     }
     mutex_unlock(&to->arena->lock);
@@ -525,8 +544,9 @@ size_t segments_adopt(struct heap *heap, struct heap *from, size_t wanted)
     return adopted;
 }
 
-/* If there is no room for an oversize request: releases one oversize segment that makes enough room, or the largest ones that do together.
- * Otherwise releases none, so that smaller segments remain for smaller requests (c10, release_available_cached_blocks). */
+/* If there is no room for an oversize request: releases one oversize segment that makes enough
+ * room, or the largest ones that do together. Otherwise releases none, so that smaller segments
+ * remain for smaller requests (c10, release_available_cached_blocks). */
 static bool release_oversize(struct heap *heap, size_t size)
 {
     struct segment_rules rules = store_rules(heap->store);
@@ -536,7 +556,8 @@ static bool release_oversize(struct heap *heap, size_t size)
         return false;
     mutex_lock(&heap->lock);
     heap_learn_locked(heap, true);
-    for (struct tree_node *node = tree_last(&heap->zones[ZONE_LARGE].free); node; node = tree_previous(node)) {
+    for (struct tree_node *node = tree_last(&heap->zones[ZONE_LARGE].free); node;
+         node = tree_previous(node)) {
         const struct span *span = TREE_ENTRY(node, struct span, by_size);
         if (span->size < rules.max_split || sum >= wanted)
             break;
@@ -548,9 +569,10 @@ static bool release_oversize(struct heap *heap, size_t size)
     return leaving && segments_release(leaving) == TARN_OK;
 }
 
-/* Garbage --------------------------------------------------------------------------------------------------------- */
+/* Garbage -------------------------------------------------------------------------------------- */
 
-/* The device's large segments that serve the default pool and are entirely free and idle: their number, and the sum of their ages. */
+/* The device's large segments that serve the default pool and are entirely free and idle: their
+ * number, and the sum of their ages. */
 struct garbage {
     struct store *store;
     uint64_t now, ages, count;
@@ -564,7 +586,8 @@ static uint64_t age_of(const struct garbage *garbage, const struct span *span)
 static void garbage_count_locked(struct heap *heap, struct garbage *garbage)
 {
     heap_learn_locked(heap, true);
-    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free); node; node = tree_next(node)) {
+    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free); node;
+         node = tree_next(node)) {
         const struct span *span = TREE_ENTRY(node, struct span, by_size);
         if (!is_ready_locked(heap, span))
             continue;
@@ -574,10 +597,12 @@ static void garbage_count_locked(struct heap *heap, struct garbage *garbage)
 }
 
 /* Detaches segments whose age is at least the average. */
-static size_t garbage_detach_locked(struct heap *heap, struct garbage *garbage, uint64_t old, struct run **leaving)
+static size_t garbage_detach_locked(struct heap *heap, struct garbage *garbage, uint64_t old,
+                                    struct run **leaving)
 {
     size_t bytes = 0;
-    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free), *next; node; node = next) {
+    for (struct tree_node *node = tree_first(&heap->zones[ZONE_LARGE].free), *next; node;
+         node = next) {
         struct span *span = TREE_ENTRY(node, struct span, by_size);
         next = tree_next(node);
         if (!is_ready_locked(heap, span) || age_of(garbage, span) < old || !garbage->count)
@@ -594,7 +619,8 @@ static size_t garbage_detach_locked(struct heap *heap, struct garbage *garbage, 
 static size_t garbage_excess(struct store *store)
 {
     struct arena *arena = store->arena;
-    size_t share = memory_config()->garbage_collection_threshold, most = arena->device->properties.memory;
+    size_t share = memory_config()->garbage_collection_threshold,
+           most = arena->device->properties.memory;
     mutex_lock(&arena->lock);
     size_t reserved = arena->reserved;
     most = arena->limit < most ? arena->limit : most;
@@ -603,8 +629,9 @@ static size_t garbage_excess(struct store *store)
     return share && reserved > most ? reserved - most : 0;
 }
 
-/* Gives back segments of the default pool that have not been used for long, until the pool is below its share (c10,
- * garbage_collect_cached_blocks; there only if a fraction of the memory is set as the limit). */
+/* Gives back segments of the default pool that have not been used for long, until the pool is below
+ * its share (c10, garbage_collect_cached_blocks; there only if a fraction of the memory is set as
+ * the limit). */
 static void garbage_collect(struct store *store)
 {
     struct arena *arena = store->arena;
@@ -622,7 +649,8 @@ static void garbage_collect(struct store *store)
         uint64_t old = garbage.ages / garbage.count;
         size_t before = freed;
         struct run *leaving = NULL;
-        for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
+        for (struct heap *heap = heap_next_of(store, NULL); heap;
+             heap = heap_next_of(store, heap)) {
             mutex_lock(&heap->lock);
             if (heap->store == store)
                 freed += garbage_detach_locked(heap, &garbage, old, &leaving);
@@ -633,28 +661,30 @@ static void garbage_collect(struct store *store)
     }
 }
 
-/* Gives back memory that was freed and is idle before more is allocated, because nothing is reused. Makes no driver call while a capture is
- * open. */
+/* Gives back memory that was freed and is idle before more is allocated, because nothing is reused.
+ * Makes no driver call while a capture is open. */
 void segments_return(struct heap *heap)
 {
     if (!captures_open(heap->arena->device))
         (void)shed(heap, SIZE_MAX);
 }
 
-/* Into a heap ----------------------------------------------------------------------------------------------------- */
+/* Into a heap ---------------------------------------------------------------------------------- */
 
 static size_t round_up(size_t size, size_t unit)
 {
     return (size + unit - 1) / unit * unit;
 }
 
-/* Gets a segment. If that fails, gives idle segments of the heap back and tries again; last, tries one with room for only this request. */
+/* Gets a segment. If that fails, gives idle segments of the heap back and tries again; last, tries
+ * one with room for only this request. */
 static tarn_status get_or_make_room(struct heap *heap, size_t size, size_t need, struct run *run)
 {
     struct store *store = run->store;
     struct segment_rules rules = store_rules(store);
     bool reuses = store->kind.reuses;
-    size_t most = reuses ? rules_segment(&rules, need) : need, least = round_up(need, rules.rounding);
+    size_t most = reuses ? rules_segment(&rules, need) : need,
+           least = round_up(need, rules.rounding);
     garbage_collect(store);
     if (!reuses)
         segments_return(heap);
@@ -678,12 +708,14 @@ static void join_locked(struct heap *heap, struct run *run, struct span *fresh)
     run->heap = heap;
     run->stream = heap->stream;
     run->stream_incarnation = heap->incarnation;
-    (void)heap_add_locked(heap, run->large ? ZONE_LARGE : ZONE_SMALL, NULL, run, fresh, run->start, run->end);
+    (void)heap_add_locked(heap, run->large ? ZONE_LARGE : ZONE_SMALL, NULL, run, fresh, run->start,
+                          run->end);
     segment_join_locked(run, true);
     span_return_locked(heap, fresh);
 }
 
-tarn_status segment_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+tarn_status segment_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                         struct span **span)
 {
     struct span *fresh = span_create();
     struct run *run = run_create();

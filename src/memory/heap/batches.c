@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the batches of heaps, under the heaps' locks. The only driver calls here record and query events, which do not wait. */
+/* Owns the batches of heaps, under the heaps' locks. The only driver calls here record and query
+ * events, which do not wait. */
 #include "memory/heap/batches.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
 
-/* The marks of a heap are on one stream, one after the other. When one has finished, all earlier ones have too, also one that cannot be
- * queried because a capture has taken it. */
+/* The marks of a heap are on one stream, one after the other. When one has finished, all earlier
+ * ones have too, also one that cannot be queried because a capture has taken it. */
 static void batches_advance_locked(struct heap *heap)
 {
     unsigned done = 0;

@@ -3,9 +3,10 @@
 
 /* Batches: which memory of a heap is idle, so that it may be unmapped or serve another stream.
  *
- * What is freed belongs to the open batch. A mark on the heap's stream closes the batch. When the mark has finished, the batch is idle, and
- * so are all earlier ones, because the marks of one stream end in their order. A mark that cannot be
- * queried holds up nothing: its batch is idle when a later mark has finished. Batch 0 is memory that was never used: it is always idle. */
+ * What is freed belongs to the open batch. A mark on the heap's stream closes the batch. When the
+ * mark has finished, the batch is idle, and so are all earlier ones, because the marks of one
+ * stream end in their order. A mark that cannot be queried holds up nothing: its batch is idle when
+ * a later mark has finished. Batch 0 is memory that was never used: it is always idle. */
 #ifndef TARN_MEMORY_BATCHES_H
 #define TARN_MEMORY_BATCHES_H
 
@@ -27,16 +28,17 @@ struct batches {
     unsigned count;         /* of `closed` */
 };
 
-/* Finds out which batches are idle. With `close` also closes the open batch if something was freed in it, unless
- * the heap is retired, has HEAP_BATCHES closed batches already, or the mark cannot be recorded. Never waits. A foreign stream's batch stays
- * open: heap_learn_foreign_locked(). */
+/* Finds out which batches are idle. With `close` also closes the open batch if something was freed
+ * in it, unless the heap is retired, has HEAP_BATCHES closed batches already, or the mark cannot be
+ * recorded. Never waits. A foreign stream's batch stays open: heap_learn_foreign_locked(). */
 void heap_learn_locked(struct heap *heap, bool close);
-/* The same, and closes the open batch of a foreign stream too. Its mark makes all blocking streams of the device wait for each other, so
- * this is for code that will wait for the mark. */
+/* The same, and closes the open batch of a foreign stream too. Its mark makes all blocking streams
+ * of the device wait for each other, so this is for code that will wait for the mark. */
 void heap_learn_foreign_locked(struct heap *heap);
 
-/* The end of a heap's life. The first records the last mark. On failure the batches are as before. After the second, what is freed
- * joins the batch of that mark, since nothing is queued on the stream any more. */
+/* The end of a heap's life. The first records the last mark. On failure the batches are as before.
+ * After the second, what is freed joins the batch of that mark, since nothing is queued on the
+ * stream any more. */
 tarn_status batches_end_prepare_locked(struct heap *heap);
 void batches_end_locked(struct heap *heap);
 /* Whether no batch is left whose end is not known. Queries marks. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The slow path of caches: it fills and empties magazines, collects slots that other threads have freed, and takes a cache from its thread.
- * Invariants: a slot is at home, in its class's magazine, or taken; a slab is listed exactly while one of its slots is at home; the note of
- * a slot that is at home or in a magazine says free. Everything here except cache_give_remote() and the ends of cache_of() runs under the
- * heap's lock. A cache's thread never waits for that lock while it is busy. */
+/* The slow path of caches: it fills and empties magazines, collects slots that other threads have
+ * freed, and takes a cache from its thread. Invariants: a slot is at home, in its class's magazine,
+ * or taken; a slab is listed exactly while one of its slots is at home; the note of a slot that is
+ * at home or in a magazine says free. Everything here except cache_give_remote() and the ends of
+ * cache_of() runs under the heap's lock. A cache's thread never waits for that lock while it is
+ * busy. */
 #include "memory/heap/cache.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -24,17 +26,19 @@ static struct object_pool caches = OBJECT_POOL(struct cache);
 
 /* Pools of magazines, by the number of slots: 256 KiB of slots, but 16 to 128 of them. */
 enum { MAGAZINE_LEAST = 16, MAGAZINE_MOST = 128, MAGAZINE_BYTES = 256 << 10 };
-#define MAGAZINE(slots)                                                                                              \
-    {                                                                                                                \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "magazine of " #slots,                                      \
-        .size = sizeof(struct magazine) + (slots) * sizeof(struct magazine_entry), .zeroed = sizeof(struct magazine) \
+#define MAGAZINE(slots)                                                            \
+    {                                                                              \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "magazine of " #slots,    \
+        .size = sizeof(struct magazine) + (slots) * sizeof(struct magazine_entry), \
+        .zeroed = sizeof(struct magazine)                                          \
     }
 static struct object_pool magazines[] = {MAGAZINE(16), MAGAZINE(32), MAGAZINE(64), MAGAZINE(128)};
 
 static unsigned magazine_size(size_t slot_size, struct object_pool **pool)
 {
     unsigned slots = MAGAZINE_LEAST;
-    for (*pool = magazines; slots < MAGAZINE_MOST && 2 * slots * slot_size <= MAGAZINE_BYTES; slots *= 2)
+    for (*pool = magazines; slots < MAGAZINE_MOST && 2 * slots * slot_size <= MAGAZINE_BYTES;
+         slots *= 2)
         ++*pool;
     return slots;
 }
@@ -50,7 +54,7 @@ void caches_init(void)
     cache_entry_is_barrier = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
 }
 
-/* Publishing ------------------------------------------------------------------------------------------------------ */
+/* Publishing ----------------------------------------------------------------------------------- */
 
 static struct counters_small counted(const struct cache_counts *counts)
 {
@@ -92,15 +96,15 @@ void caches_count_locked(struct heap *heap, tarn_stats *stats)
     }
 }
 
-/* Slabs ----------------------------------------------------------------------------------------------------------- */
+/* Slabs ---------------------------------------------------------------------------------------- */
 
 static bool is_empty(const struct slab *slab)
 {
     return slab->homes == slab->slots;
 }
 
-/* Whether no thread uses the slab: it is empty, and none of its words is listed, or about to be listed because two threads freed a block at
- * the same time. */
+/* Whether no thread uses the slab: it is empty, and none of its words is listed, or about to be
+ * listed because two threads freed a block at the same time. */
 static bool is_quiet(const struct slab *slab)
 {
     uint64_t freed = 0;
@@ -142,7 +146,8 @@ static void end_locked(struct cache *cache, struct slab *slab)
     slab_destroy_locked(cache->heap, slab);
 }
 
-/* Sends a slot whose note says free home. If that empties the slab and the cache has enough empty slabs, the slab goes to the heap. */
+/* Sends a slot whose note says free home. If that empties the slab and the cache has enough empty
+ * slabs, the slab goes to the heap. */
 static void come_home_locked(struct cache *cache, struct slab *slab, unsigned slot)
 {
     slab_come_home(slab, slot);
@@ -150,7 +155,8 @@ static void come_home_locked(struct cache *cache, struct slab *slab, unsigned sl
         list(cache, slab);
     if (!is_empty(slab))
         return;
-    bool keep = !heap_is_left_behind_locked(cache->heap) && !cache->bypassed && cache->empty_bytes < CACHE_EMPTY_BYTES;
+    bool keep = !heap_is_left_behind_locked(cache->heap) && !cache->bypassed &&
+                cache->empty_bytes < CACHE_EMPTY_BYTES;
     cache->empty_bytes += slot_bytes(slab);
     if (!keep && is_quiet(slab))
         end_locked(cache, slab);
@@ -167,12 +173,14 @@ static struct magazine_entry leave_home(struct cache *cache, struct slab *slab)
     return (struct magazine_entry){slab_address(slab, slot), &slab->notes[slot]};
 }
 
-/* Fills a magazine by half, with slots at home in slabs that are not empty, or in the first slab. */
+/* Fills a magazine by half, with slots at home in slabs that are not empty, or in the first
+ * slab. */
 static void fill(struct cache *cache, unsigned class)
 {
     struct magazine *magazine = cache->magazines[class];
     unsigned half = magazine->limit / 2;
-    for (struct slab *slab = cache->listed[class], *next; slab && magazine->top < half; slab = next) {
+    for (struct slab *slab = cache->listed[class], *next; slab && magazine->top < half;
+         slab = next) {
         next = slab->next;
         if (is_empty(slab) && magazine->top)
             continue;
@@ -183,7 +191,8 @@ static void fill(struct cache *cache, unsigned class)
     }
 }
 
-/* The magazine of a class, created if there is none; if the host has no memory for it, there is none. */
+/* The magazine of a class, created if there is none; if the host has no memory for it, there is
+ * none. */
 static void magazine_make(struct cache *cache, unsigned class)
 {
     struct object_pool *pool = NULL;
@@ -221,13 +230,16 @@ static void flush_locked(struct cache *cache, struct magazine *magazine, unsigne
         come_home_locked(cache, slab, slab_slot(slab, magazine->entries[i].address));
     }
     magazine->top -= count;
-    memmove(magazine->entries, magazine->entries + count, magazine->top * sizeof *magazine->entries);
+    memmove(magazine->entries, magazine->entries + count,
+            magazine->top * sizeof *magazine->entries);
 }
 
-/* Corrects the counters after a second free of a block, which was counted like the first. The note still has the block's size. */
+/* Corrects the counters after a second free of a block, which was counted like the first. The note
+ * still has the block's size. */
 static void found_twice_locked(struct cache *cache, const struct slab *slab, unsigned slot)
 {
-    log_write(LOG_ERRORS, "the block at %#zx was freed twice, by two threads", (size_t)slab_address(slab, slot));
+    log_write(LOG_ERRORS, "the block at %#zx was freed twice, by two threads",
+              (size_t)slab_address(slab, slot));
     counters_not_freed(cache->heap->store->counters, slab->slot_size, slab_requested(slab, slot));
 }
 
@@ -248,10 +260,12 @@ static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
         come_home_locked(cache, slab, word * 64 + (unsigned)__builtin_ctzll(freed));
 }
 
-/* Collects the slots that other threads have freed. tests/spin/cache_freed.pml is a model of this and of cache_give_remote(). */
+/* Collects the slots that other threads have freed. tests/spin/cache_freed.pml is a model of this
+ * and of cache_give_remote(). */
 static void drain_locked(struct cache *cache)
 {
-    struct slab_remote *remote = atomic_exchange_explicit(&cache->remote, NULL, memory_order_acquire);
+    struct slab_remote *remote =
+        atomic_exchange_explicit(&cache->remote, NULL, memory_order_acquire);
     while (remote) {
         struct slab_remote *next = remote->next; /* once drained, the word may be listed anew */
         drain_word_locked(cache, remote);
@@ -274,8 +288,8 @@ bool cache_give_remote(struct slab *slab, unsigned slot)
     struct slab_remote *first = atomic_load_explicit(&cache->remote, memory_order_relaxed);
     do
         remote->next = first;
-    while (!atomic_compare_exchange_weak_explicit(&cache->remote, &first, remote, memory_order_release,
-                                                  memory_order_relaxed));
+    while (!atomic_compare_exchange_weak_explicit(&cache->remote, &first, remote,
+                                                  memory_order_release, memory_order_relaxed));
     return true;
 }
 
@@ -298,7 +312,8 @@ void cache_give_locked(struct slab *slab, unsigned slot)
     come_home_locked(cache, slab, slot);
 }
 
-/* Whether the cache has a free slot of a class, after collecting slots that other threads have freed. */
+/* Whether the cache has a free slot of a class, after collecting slots that other threads have
+ * freed. */
 static bool has_slot_locked(struct cache *cache, unsigned class)
 {
     drain_locked(cache);
@@ -332,7 +347,8 @@ static struct magazine_entry slot_take_locked(struct cache *cache, unsigned clas
     return entry;
 }
 
-tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span, uintptr_t *address)
+tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span,
+                       uintptr_t *address)
 {
     struct heap *heap = cache->heap;
     unsigned class = slab_class(request->size);
@@ -358,18 +374,19 @@ tarn_status cache_take(struct cache *cache, const struct request *request, struc
     return status;
 }
 
-/* Who owns a cache ------------------------------------------------------------------------------------------------ */
+/* Who owns a cache ----------------------------------------------------------------------------- */
 
-/* Makes every processor that runs this process pass a barrier. Afterwards this thread sees what the cache's thread did before, and the
- * other way round. */
+/* Makes every processor that runs this process pass a barrier. Afterwards this thread sees what the
+ * cache's thread did before, and the other way round. */
 static void barrier_everywhere(void)
 {
     if (!cache_entry_is_barrier)
         (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-/* tests/spin/cache_taking.pml is a model of this, of hand_back(), cache_enter() and cache_leave(). Without membarrier, entries are
- * sequentially consistent, and so is this load of `busy`: an acquiring load could come before the store of the gate. */
+/* tests/spin/cache_taking.pml is a model of this, of hand_back(), cache_enter() and cache_leave().
+ * Without membarrier, entries are sequentially consistent, and so is this load of `busy`: an
+ * acquiring load could come before the store of the gate. */
 static void revoke_locked(struct heap *heap)
 {
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
@@ -380,8 +397,9 @@ static void revoke_locked(struct heap *heap)
             sched_yield();
 }
 
-/* Gives all empty slabs of a cache to the heap, and frees its magazines for other caches. A thread may have a cache for every heap that it
- * ever used, and the magazines of all classes are many times as large as the cache itself. */
+/* Gives all empty slabs of a cache to the heap, and frees its magazines for other caches. A thread
+ * may have a cache for every heap that it ever used, and the magazines of all classes are many
+ * times as large as the cache itself. */
 static void shed_locked(struct cache *cache)
 {
     for (unsigned class = 0; class < SLAB_CLASSES; class ++) {
@@ -395,7 +413,8 @@ static void shed_locked(struct cache *cache)
     }
 }
 
-/* Opens the fast path again, unless it is closed for good, by this file or because the device was lost a moment ago. */
+/* Opens the fast path again, unless it is closed for good, by this file or because the device was
+ * lost a moment ago. */
 static void hand_back(struct cache *cache)
 {
     if (cache->bypassed)
@@ -539,7 +558,8 @@ struct cache *cache_of(struct heap *heap)
     if (!thread)
         return NULL;
     if (slot >= thread->cache_slots && !table_grow(thread, slot)) {
-        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a thread's table of caches");
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                     "no host memory for a thread's table of caches");
         return NULL;
     }
     struct cache *cache = thread->caches[slot];

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The cache: one thread's slabs of one heap, with a magazine of free slots per size class. It has the fast path of the whole library: no
- * lock, no atomic read-modify-write, no driver call, no list, and no access to device memory.
+/* The cache: one thread's slabs of one heap, with a magazine of free slots per size class. It has
+ * the fast path of the whole library: no lock, no atomic read-modify-write, no driver call, no
+ * list, and no access to device memory.
  *
- * An allocation with its free touches the cache's first two lines, the top of a magazine, the slot's note, and in the free a line of the
- * slab. The free pushes the caller's address itself, so that the pair does not wait for the look-ups that check it.
+ * An allocation with its free touches the cache's first two lines, the top of a magazine, the
+ * slot's note, and in the free a line of the slab. The free pushes the caller's address itself, so
+ * that the pair does not wait for the look-ups that check it.
  *
- * Access: the thread in `thread` uses the cache between cache_enter() and cache_leave(), or under the heap's lock. Other threads use it
- * under the heap's lock after revoking it: they close the gate, make every processor pass a barrier (membarrier), and wait until the cache
- * is not `busy`. So the owner pays only two plain stores and a load. A model checker has tried this (tests/spin/cache_taking.pml,
- * docs/testing.md): if you change one, change the other. */
+ * Access: the thread in `thread` uses the cache between cache_enter() and cache_leave(), or under
+ * the heap's lock. Other threads use it under the heap's lock after revoking it: they close the
+ * gate, make every processor pass a barrier (membarrier), and wait until the cache is not `busy`.
+ * So the owner pays only two plain stores and a load. A model checker has tried this
+ * (tests/spin/cache_taking.pml, docs/testing.md): if you change one, change the other. */
 #ifndef TARN_MEMORY_CACHE_H
 #define TARN_MEMORY_CACHE_H
 
@@ -18,7 +21,8 @@
 #include "memory/heap/slab.h"
 #include "memory/heap/traced.h"
 
-/* Counts of a cache that are not published yet: plain additions by its thread, read by any thread. Small blocks only. */
+/* Counts of a cache that are not published yet: plain additions by its thread, read by any thread.
+ * Small blocks only. */
 struct cache_counts {
     _Atomic int64_t taken, given;                     /* blocks */
     _Atomic int64_t bytes_taken, bytes_given;         /* rounded */
@@ -26,7 +30,9 @@ struct cache_counts {
 };
 
 #define CACHE_UNPUBLISHED ((int64_t)1 << 20) /* bytes: a peak is low by at most this per cache */
-#define CACHE_EMPTY_BYTES ((size_t)1 << 20)  /* of slabs with all slots at home, which a cache keeps */
+#define CACHE_EMPTY_BYTES \
+    ((size_t)1 << 20) /* of slabs with all slots at home, which a cache
+                         keeps */
 
 /* Free slots of one class; the next one to be taken is on top. */
 struct magazine {
@@ -46,22 +52,27 @@ struct cache {
 
     /* Read by anyone, seldom written. */
     _Alignas(
-        CACHE_LINE) _Atomic(struct thread *) thread; /* NULL: no owner; the next thread that needs a cache takes it */
+        CACHE_LINE) _Atomic(struct thread *) thread; /* NULL: no owner; the next thread that needs a
+                                                        cache takes it */
     struct heap *heap;                               /* constant */
     struct cache *next;                              /* heap lock: of the heap */
-    bool bypassed;                                   /* heap lock: stays revoked; every block takes the slow path */
-    size_t empty_bytes;                              /* owner: of the slabs in `listed` whose slots are all at home */
-    struct magazine *magazines[SLAB_CLASSES];        /* owner: never NULL; magazine_none holds nothing */
+    bool bypassed;                                   /* heap lock: stays revoked; every block takes
+                                                        the slow path */
+    size_t empty_bytes;                              /* owner: of the slabs in `listed` whose slots
+                                                        are all at home */
+    struct magazine *magazines[SLAB_CLASSES];        /* owner: never NULL; magazine_none holds
+                                                        nothing */
     struct slab *listed[SLAB_CLASSES];               /* owner: slabs with slots at home */
 
     /* Written by anyone. */
-    _Alignas(CACHE_LINE) _Atomic(struct slab_remote *) remote; /* a stack: words of slabs with frees by other threads */
+    /* A stack: words of slabs with frees by other threads */
+    _Alignas(CACHE_LINE) _Atomic(struct slab_remote *) remote;
 };
 
 extern struct magazine magazine_none;
 
-/* If the system has no membarrier, an entry must be a barrier itself: then every gate has CACHE_BARRIER. Set once, before there is a second
- * thread. */
+/* If the system has no membarrier, an entry must be a barrier itself: then every gate has
+ * CACHE_BARRIER. Set once, before there is a second thread. */
 extern bool cache_entry_is_barrier;
 enum {
     CACHE_OPEN = 0,
@@ -92,8 +103,9 @@ static inline void cache_leave(struct cache *cache)
     atomic_store_explicit(&cache->busy, false, memory_order_release);
 }
 
-#define CACHE_ADD(counter, change) \
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + (change), memory_order_relaxed)
+#define CACHE_ADD(counter, change)                                                                 \
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + (change), \
+                          memory_order_relaxed)
 
 static inline void cache_count_taken(struct cache_counts *counts, size_t size, size_t requested)
 {
@@ -116,11 +128,12 @@ static inline int64_t cache_unpublished(const struct cache_counts *counts)
            atomic_load_explicit(&counts->bytes_given, memory_order_relaxed);
 }
 
-/* Returns a slot for `requested` bytes, 1 to SLAB_MOST, from a magazine; 0 if the caller must take the slow path, also if the route of
- * requests may have changed since the thread last asked. Called by the cache's thread. With `traced`, a constant, the allocation is written
- * to the trace; otherwise the call fails while the trace is on. */
-static inline __attribute__((always_inline)) uintptr_t cache_take_fast(struct cache *cache, const struct thread *thread,
-                                                                       size_t requested, bool traced)
+/* Returns a slot for `requested` bytes, 1 to SLAB_MOST, from a magazine; 0 if the caller must take
+ * the slow path, also if the route of requests may have changed since the thread last asked. Called
+ * by the cache's thread. With `traced`, a constant, the allocation is written to the trace;
+ * otherwise the call fails while the trace is on. */
+static inline __attribute__((always_inline)) uintptr_t
+cache_take_fast(struct cache *cache, const struct thread *thread, size_t requested, bool traced)
 {
     unsigned class = slab_class(requested);
     uintptr_t address = 0;
@@ -144,10 +157,11 @@ static inline __attribute__((always_inline)) uintptr_t cache_take_fast(struct ca
     return address;
 }
 
-/* Frees the live block at an address of a slab. False if the caller must take the slow path: the block belongs to another thread's cache,
- * another stream uses it, it is not live, or the magazine is full. */
-static inline __attribute__((always_inline)) bool cache_give_fast(struct slab *slab, uintptr_t address,
-                                                                  const struct thread *thread, bool traced)
+/* Frees the live block at an address of a slab. False if the caller must take the slow path: the
+ * block belongs to another thread's cache, another stream uses it, it is not live, or the magazine
+ * is full. */
+static inline __attribute__((always_inline)) bool
+cache_give_fast(struct slab *slab, uintptr_t address, const struct thread *thread, bool traced)
 {
     struct cache *cache = slab_owner(slab);
     if (atomic_load_explicit(&cache->thread, memory_order_relaxed) != thread ||
@@ -180,28 +194,33 @@ static inline __attribute__((always_inline)) bool cache_give_fast(struct slab *s
 /* The calling thread's cache of a heap; NULL with an error text if the host is out of memory. */
 struct cache *cache_of(struct heap *heap);
 
-/* The slow path: a slot for a request, from the magazine, from frees by other threads, from a slab of the cache, or from a new slab, which
- * is made of the held `span`. Then fills the magazine by half. Takes the heap's lock. TARN_ERROR_OUT_OF_MEMORY, without a text: there is no
- * slot, and `span`, of slab_span_size(), is NULL. */
-tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span, uintptr_t *address);
+/* The slow path: a slot for a request, from the magazine, from frees by other threads, from a slab
+ * of the cache, or from a new slab, which is made of the held `span`. Then fills the magazine by
+ * half. Takes the heap's lock. TARN_ERROR_OUT_OF_MEMORY, without a text: there is no slot, and
+ * `span`, of slab_span_size(), is NULL. */
+tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span,
+                       uintptr_t *address);
 
-/* Frees a taken slot: sends it home if the cache belongs to the calling thread or has no owner, otherwise leaves it for the owner to find.
- * Half of a full magazine goes home too. Heap lock held. Counts nothing; but if another thread freed the block meanwhile, undoes what the
- * caller has counted. */
+/* Frees a taken slot: sends it home if the cache belongs to the calling thread or has no owner,
+ * otherwise leaves it for the owner to find. Half of a full magazine goes home too. Heap lock held.
+ * Counts nothing; but if another thread freed the block meanwhile, undoes what the caller has
+ * counted. */
 void cache_give_locked(struct slab *slab, unsigned slot);
 
-/* The same without a lock: one atomic operation, and a second one for the first free of a word. False if the slot is not taken or was
- * already freed in this way. */
+/* The same without a lock: one atomic operation, and a second one for the first free of a word.
+ * False if the slot is not taken or was already freed in this way. */
 bool cache_give_remote(struct slab *slab, unsigned slot);
 
-/* Revokes every cache of a heap for a moment: collects slots that other threads freed, gives empty slabs back to the heap, and publishes
- * the counts. */
+/* Revokes every cache of a heap for a moment: collects slots that other threads freed, gives empty
+ * slabs back to the heap, and publishes the counts. */
 void caches_reclaim_locked(struct heap *heap);
 
-/* Closes the fast path of a heap for good, including kept spans: the stream was retired, or tarn is shut down. */
+/* Closes the fast path of a heap for good, including kept spans: the stream was retired, or tarn is
+ * shut down. */
 void caches_close_locked(struct heap *heap);
 
-/* The same because the device is lost. Takes only the list's lock and that of the part of the counters. */
+/* The same because the device is lost. Takes only the list's lock and that of the part of the
+ * counters. */
 void caches_lose(struct heap *heap);
 
 /* Opens the fast path of a heap's caches again when the heap is reused. */
@@ -210,7 +229,8 @@ void caches_open_locked(struct heap *heap);
 /* Publishes the counts of the heap's caches, which keep their slabs. */
 void caches_publish_locked(struct heap *heap);
 
-/* Stops the heap's caches, after collecting slots that other threads have freed; and lets them continue. */
+/* Stops the heap's caches, after collecting slots that other threads have freed; and lets them
+ * continue. */
 void caches_hold_locked(struct heap *heap);
 void caches_let_go_locked(struct heap *heap);
 

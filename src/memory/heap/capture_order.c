@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns points and orders. An order is the set of nodes that a stream's last nodes are or come after, closed under what these wait for:
- * so when the last nodes have moved on, only what lies between is asked about. That holds while the new last nodes are behind all of
- * the old ones; where a program has set them back (cuStreamUpdateCaptureDependencies) the set is made anew. Edges that are added to a
- * node later only make an order larger: what is missed is a chance. Under the lock of whoever owns the object. */
+/* Owns points and orders. An order is the set of nodes that a stream's last nodes are or come
+ * after, closed under what these wait for: so when the last nodes have moved on, only what lies
+ * between is asked about. That holds while the new last nodes are behind all of the old ones; where
+ * a program has set them back (cuStreamUpdateCaptureDependencies) the set is made anew. Edges that
+ * are added to a node later only make an order larger: what is missed is a chance. Under the lock
+ * of whoever owns the object. */
 #include "memory/heap/capture_order.h"
 #include "base/pages.h"
 #include "device/capture.h"
@@ -20,7 +22,8 @@ struct tips {
 struct capture_order {
     uint64_t capture;
     bool given_up;          /* for this capture */
-    struct tips tips, next; /* the stream's last nodes, of which the rest follows; and what they are becoming */
+    struct tips tips, next; /* the stream's last nodes, of which the rest follows; and what they are
+                               becoming */
     unsigned count, room;   /* room: 0 or a power of two */
     uint32_t walk;          /* the number of the last one */
     driver_node *nodes;     /* in the order in which they were found */
@@ -31,7 +34,7 @@ struct capture_order {
 static struct object_pool points = OBJECT_POOL(struct point);
 static struct object_pool orders = OBJECT_POOL(struct capture_order);
 
-/* ---- Points ------------------------------------------------------------------------------------------------------- */
+/* ---- Points ---- */
 
 static bool ask(const struct stream *stream, struct driver_capture *capture)
 {
@@ -42,7 +45,8 @@ static bool ask(const struct stream *stream, struct driver_capture *capture)
 uint64_t capture_order_of(const struct stream *stream)
 {
     struct driver_capture capture;
-    if (!memory_config()->graph_capture_record_stream_reuse || !captures_open(device_at(stream->device)))
+    if (!memory_config()->graph_capture_record_stream_reuse ||
+        !captures_open(device_at(stream->device)))
         return 0;
     return ask(stream, &capture) ? capture.id : 0;
 }
@@ -53,7 +57,8 @@ struct point *point_take(const struct stream *stream, uint64_t id)
     struct point *point = object_alloc(&points);
     if (!point)
         return NULL;
-    if (!ask(stream, &capture) || capture.id != id || capture.partial || capture.node_count > POINT_NODES) {
+    if (!ask(stream, &capture) || capture.id != id || capture.partial ||
+        capture.node_count > POINT_NODES) {
         object_free(&points, point);
         return NULL;
     }
@@ -69,7 +74,7 @@ void point_destroy(struct point *point)
     object_free(&points, point);
 }
 
-/* ---- The set ------------------------------------------------------------------------------------------------------ */
+/* ---- The set ---- */
 
 /* Where a node is in `places`, or the free place for it. */
 static uint32_t *place_of(const struct capture_order *order, driver_node node)
@@ -129,9 +134,10 @@ static bool meet(struct capture_order *order, driver_node node)
     return true;
 }
 
-/* ---- Walking ------------------------------------------------------------------------------------------------------ */
+/* ---- Walking ---- */
 
-/* Adds the last nodes to be, and all that they wait for and that is not there. False where something cannot be found out. */
+/* Adds the last nodes to be, and all that they wait for and that is not there. False where
+ * something cannot be found out. */
 static bool walk(struct capture_order *order, int device)
 {
     driver_node before[ORDER_BEFORE];
@@ -142,14 +148,16 @@ static bool walk(struct capture_order *order, int device)
         well = meet(order, order->next.nodes[i]);
     for (; well && next < order->count; next++) {
         size_t found = 0;
-        well = !driver->node_before(device, order->nodes[next], before, ORDER_BEFORE, &found) && found <= ORDER_BEFORE;
+        well = !driver->node_before(device, order->nodes[next], before, ORDER_BEFORE, &found) &&
+               found <= ORDER_BEFORE;
         for (size_t i = 0; i < found && well; i++)
             well = meet(order, before[i]);
     }
     return well;
 }
 
-/* Whether the last walk has met all that were the last nodes before: else what they were behind may not be behind the new ones. */
+/* Whether the last walk has met all that were the last nodes before: else what they were behind may
+ * not be behind the new ones. */
 static bool is_behind_the_old_tips(const struct capture_order *order)
 {
     for (unsigned i = 0; i < order->tips.count; i++)
@@ -231,7 +239,8 @@ bool capture_order_learn(struct capture_order **place, const struct stream *stre
         order->given_up = false;
         order->capture = capture.id;
     }
-    if (order->given_up || capture.partial || !tips_copy(&order->next, capture.nodes, capture.node_count))
+    if (order->given_up || capture.partial ||
+        !tips_copy(&order->next, capture.nodes, capture.node_count))
         return false;
     return follow(order, stream->device);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns which granules of a site are holes, and the order of a following heap's free spans by address, under the heap's lock. Makes no
- * driver call. */
+/* Owns which granules of a site are holes, and the order of a following heap's free spans by
+ * address, under the heap's lock. Makes no driver call. */
 #include "memory/heap/following.h"
 #include "base/bits.h"
 #include "base/pages.h"
@@ -16,7 +16,8 @@ tarn_status site_begin(struct site *site, struct arena *arena, size_t size)
     size_t count = size / arena->granule;
     uint64_t *holes = pages_alloc(bits_bytes(count));
     if (!holes)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the holes of %zu bytes", size);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the holes of %zu bytes",
+                      size);
     mutex_lock(&arena->lock);
     uintptr_t start = arena_find_locked(arena, size);
     if (start)
@@ -24,14 +25,16 @@ tarn_status site_begin(struct site *site, struct arena *arena, size_t size)
     mutex_unlock(&arena->lock);
     if (!start) {
         pages_free(holes, bits_bytes(count));
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left", size);
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "no %zu bytes of addresses in a row are left",
+                      size);
     }
     bits_mark(holes, 0, count, true);
     *site = (struct site){start, size, holes};
     return TARN_OK;
 }
 
-size_t site_hole(const struct site *site, size_t granule, uintptr_t from, uintptr_t end, uintptr_t *start)
+size_t site_hole(const struct site *site, size_t granule, uintptr_t from, uintptr_t end,
+                 uintptr_t *start)
 {
     if (from < site->start)
         from = site->start;
@@ -40,7 +43,8 @@ size_t site_hole(const struct site *site, size_t granule, uintptr_t from, uintpt
     if (from >= end)
         return 0;
     size_t count = (end - site->start + granule - 1) / granule, at = (from - site->start) / granule;
-    size_t first = bits_next(site->holes, count, at, true), behind = bits_next(site->holes, count, first, false);
+    size_t first = bits_next(site->holes, count, at, true),
+           behind = bits_next(site->holes, count, first, false);
     if (first == count)
         return 0;
     *start = site->start + first * granule;
@@ -62,7 +66,8 @@ size_t site_hole_bytes(const struct site *site, size_t granule)
 {
     size_t bytes = 0, size;
     uintptr_t end = site->start + site->size, start = 0;
-    for (uintptr_t from = site->start; (size = site_hole(site, granule, from, end, &start)); from = start + size)
+    for (uintptr_t from = site->start; (size = site_hole(site, granule, from, end, &start));
+         from = start + size)
         bytes += size;
     return bytes;
 }
@@ -71,7 +76,8 @@ void site_end(struct site *site, struct arena *arena)
 {
     uintptr_t end = site->start + site->size, start = 0;
     size_t size;
-    for (uintptr_t from = site->start; (size = site_hole(site, arena->granule, from, end, &start)); from = start + size)
+    for (uintptr_t from = site->start; (size = site_hole(site, arena->granule, from, end, &start));
+         from = start + size)
         arena_unclaim(arena, start, size);
     pages_free(site->holes, bits_bytes(site->size / arena->granule));
     *site = (struct site){0};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns hands. A block's end is claimed by the exchange of its `live`, because threads with different hands may free one block at the same
- * time: one of them ends it. Hands open and close under the heap's lock; a hand's lock is taken inside that, or alone. */
+/* Owns hands. A block's end is claimed by the exchange of its `live`, because threads with
+ * different hands may free one block at the same time: one of them ends it. Hands open and close
+ * under the heap's lock; a hand's lock is taken inside that, or alone. */
 #include "memory/heap/hands.h"
 #include "base/pages.h"
 #include "memory/heap/kept.h"
@@ -21,15 +22,17 @@ static unsigned count_of(const struct hand *hand)
 }
 
 /* Whether the thread may take from the hand, or give: as for kept blocks. */
-static bool hand_serves_locked(const struct heap *heap, const struct hand *hand, const struct thread *thread)
+static bool hand_serves_locked(const struct heap *heap, const struct hand *hand,
+                               const struct thread *thread)
 {
     return hand->open && heap_keeps(heap) && (!trace_is_on() || trace_is_quick(heap, thread));
 }
 
-/* Taking ---------------------------------------------------------------------------------------------------------- */
+/* Taking --------------------------------------------------------------------------------------- */
 
 /* Which block serves, from 1; 0 for none. */
-static unsigned find_locked(const struct heap *heap, const struct hand *hand, const struct thread *thread, size_t size)
+static unsigned find_locked(const struct heap *heap, const struct hand *hand,
+                            const struct thread *thread, size_t size)
 {
     unsigned i = count_of(hand);
     while (i > 0 && hand->spans[i - 1].size != size)
@@ -39,8 +42,8 @@ static unsigned find_locked(const struct heap *heap, const struct hand *hand, co
 }
 
 /* Hands out a block, which is counted. */
-static uintptr_t take_locked(struct heap *heap, struct hand *hand, const struct thread *thread, unsigned place,
-                             size_t requested, counters_oversize oversize)
+static uintptr_t take_locked(struct heap *heap, struct hand *hand, const struct thread *thread,
+                             unsigned place, size_t requested, counters_oversize oversize)
 {
     unsigned count = count_of(hand) - 1;
     struct span *span = hand->spans[place].span;
@@ -59,8 +62,8 @@ static uintptr_t take_locked(struct heap *heap, struct hand *hand, const struct 
 }
 
 /* For cases that the hand's part cannot count. */
-static uintptr_t take_counted(struct heap *heap, struct hand *hand, const struct thread *thread, size_t size,
-                              size_t requested)
+static uintptr_t take_counted(struct heap *heap, struct hand *hand, const struct thread *thread,
+                              size_t size, size_t requested)
 {
     struct counters *counters = NULL;
     uintptr_t address = 0;
@@ -90,29 +93,33 @@ uintptr_t hand_take(struct heap *heap, const struct thread *thread, size_t size,
     return place && !counted ? take_counted(heap, hand, thread, size, requested) : address;
 }
 
-/* Giving ---------------------------------------------------------------------------------------------------------- */
+/* Giving --------------------------------------------------------------------------------------- */
 
 static bool has_room(const struct hand *hand, size_t size)
 {
     return !count_of(hand) || (count_of(hand) < HAND_SPANS && hand->bytes + size <= HAND_BYTES);
 }
 
-/* Claims a block that its free may put into the hand; then it is not live. A block with `after` 0 is never kept (kept.h). */
-static bool claim_locked(const struct heap *heap, const struct hand *hand, struct span *span, uintptr_t address,
-                         const struct thread *thread)
+/* Claims a block that its free may put into the hand; then it is not live. A block with `after` 0
+ * is never kept (kept.h). */
+static bool claim_locked(const struct heap *heap, const struct hand *hand, struct span *span,
+                         uintptr_t address, const struct thread *thread)
 {
-    if (!hand_serves_locked(heap, hand, thread) || !atomic_load_explicit(&span->live, memory_order_acquire) ||
-        span->start != address || !atomic_exchange_explicit(&span->live, false, memory_order_acq_rel))
+    if (!hand_serves_locked(heap, hand, thread) ||
+        !atomic_load_explicit(&span->live, memory_order_acquire) || span->start != address ||
+        !atomic_exchange_explicit(&span->live, false, memory_order_acq_rel))
         return false;
-    if (span->start == address && atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && !span->uses &&
-        atomic_load_explicit(&span->after, memory_order_relaxed) && has_room(hand, span->size))
+    if (span->start == address && atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
+        !span->uses && atomic_load_explicit(&span->after, memory_order_relaxed) &&
+        has_room(hand, span->size))
         return true;
     atomic_store_explicit(&span->live, true, memory_order_release);
     return false;
 }
 
 /* Takes a claimed block, whose free is counted. */
-static void put_locked(struct heap *heap, struct hand *hand, struct span *span, const struct thread *thread)
+static void put_locked(struct heap *heap, struct hand *hand, struct span *span,
+                       const struct thread *thread)
 {
     unsigned count = count_of(hand);
     if (trace_is_on())
@@ -130,7 +137,8 @@ static bool give_counted(struct heap *heap, struct hand *hand, struct span *span
     bool claimed = claim_locked(heap, hand, span, address, thread);
     if (claimed) {
         counters = heap->store->counters;
-        counters_freed_and_completed_locked(counters, &hand->part, span->size, span->requested, span->oversize);
+        counters_freed_and_completed_locked(counters, &hand->part, span->size, span->requested,
+                                            span->oversize);
         put_locked(heap, hand, span, thread);
     }
     counters_return(&heap->arena->counters, &hand->part, counters);
@@ -144,7 +152,8 @@ bool hand_give(struct heap *heap, struct span *span, uintptr_t address, const st
         return false;
     counters_part_lock(&hand->part);
     bool claimed = claim_locked(heap, hand, span, address, thread);
-    bool counted = claimed && counters_part_freed_locked(&hand->part, span->size, span->requested, span->oversize);
+    bool counted = claimed && counters_part_freed_locked(&hand->part, span->size, span->requested,
+                                                         span->oversize);
     if (counted)
         put_locked(heap, hand, span, thread);
     else if (claimed)
@@ -153,7 +162,7 @@ bool hand_give(struct heap *heap, struct span *span, uintptr_t address, const st
     return claimed && !counted ? give_counted(heap, hand, span, address, thread) : counted;
 }
 
-/* Back to the heap ------------------------------------------------------------------------------------------------ */
+/* Back to the heap ----------------------------------------------------------------------------- */
 
 /* Turns all blocks of a hand but the newest `keep` into free spans. */
 static bool empty_locked(struct heap *heap, struct hand *hand, unsigned keep, bool open)
@@ -228,7 +237,8 @@ static struct hands *make_locked(struct heap *heap)
     return hands;
 }
 
-/* The blocks that are kept otherwise become free spans. If the host has no memory, hands stay closed. */
+/* The blocks that are kept otherwise become free spans. If the host has no memory, hands stay
+ * closed. */
 static void open_locked(struct heap *heap)
 {
     struct hands *hands = atomic_load_explicit(&heap->hands, memory_order_relaxed);
@@ -246,7 +256,8 @@ void hands_weigh_locked(struct heap *heap, bool waited)
 {
     int weight = heap->contention + (waited ? HANDS_WAIT : -1);
     heap->contention = weight < 0 ? 0 : weight > HANDS_MOST ? HANDS_MOST : weight;
-    if (!hands_are_open(heap) && weight >= HANDS_OPEN && heap_keeps(heap) && heap->news == SIZE_MAX && !heap->following)
+    if (!hands_are_open(heap) && weight >= HANDS_OPEN && heap_keeps(heap) &&
+        heap->news == SIZE_MAX && !heap->following)
         open_locked(heap);
     else if (weight <= 0)
         hands_close_locked(heap);

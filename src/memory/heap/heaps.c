@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table from streams to heaps in each pool: it creates heaps, handles the end of a stream or pool, and reuses heaps. A heap is
- * never destroyed: an empty one is reused, together with the caches that threads have for it. */
+/* Owns the table from streams to heaps in each pool: it creates heaps, handles the end of a stream
+ * or pool, and reuses heaps. A heap is never destroyed: an empty one is reused, together with the
+ * caches that threads have for it. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/heap/cache.h"
@@ -61,8 +62,8 @@ bool heap_is_left_behind_locked(const struct heap *heap)
 
 bool heap_is_empty_locked(struct heap *heap)
 {
-    return batches_are_idle_locked(heap) && !heap->zones[ZONE_SMALL].runs && !heap->zones[ZONE_LARGE].runs &&
-           !heap->ghosts;
+    return batches_are_idle_locked(heap) && !heap->zones[ZONE_SMALL].runs &&
+           !heap->zones[ZONE_LARGE].runs && !heap->ghosts;
 }
 
 /* The queue of retired heaps, which are reused when they are empty. heaps_lock. */
@@ -83,8 +84,9 @@ static struct heap *unused_pop_locked(struct arena *arena)
     return heap;
 }
 
-/* An empty heap that no code can reach, to be reused. heaps_lock. Threads may have caches for the heap. These are empty, and serve the same
- * threads again when the heap is reused. Looks at a few in turn: there may be many with blocks that were never freed. */
+/* An empty heap that no code can reach, to be reused. heaps_lock. Threads may have caches for the
+ * heap. These are empty, and serve the same threads again when the heap is reused. Looks at a few
+ * in turn: there may be many with blocks that were never freed. */
 static struct heap *heap_unused_locked(struct arena *arena)
 {
     const struct heap *last = arena->unused_last;
@@ -131,7 +133,8 @@ static void count_retired(struct arena *arena, int change)
     mutex_unlock(&arena->lock);
 }
 
-static mutex heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS); /* for creating heaps; before heaps' and arenas' locks */
+/* For creating heaps; before heaps' and arenas' locks */
+static mutex heaps_lock = MUTEX_INITIALIZER(LOCK_HEAPS);
 
 /* Where a store keeps its heap of a stream. */
 struct heap *heap_if_used(struct store *store, struct stream *stream)
@@ -180,7 +183,8 @@ static void heap_enter(struct store *store, struct stream *stream, struct heap *
     mutex_unlock(&store->lookup);
 }
 
-static tarn_status heap_make_locked(struct store *store, struct stream *stream, struct heap **result)
+static tarn_status heap_make_locked(struct store *store, struct stream *stream,
+                                    struct heap **result)
 {
     struct arena *arena = store->arena;
     tarn_status status = heap_enter_prepare(store, stream);
@@ -194,7 +198,8 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream, 
             return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
 
-    bool left_behind = atomic_load(&store->left_behind); /* for a request that was in progress then */
+    /* For a request that was in progress then */
+    bool left_behind = atomic_load(&store->left_behind);
     if (fresh ? left_behind : !left_behind)
         count_retired(arena, left_behind ? 1 : -1);
     mutex_lock(&heap->lock);
@@ -244,7 +249,8 @@ tarn_status heap_of(struct store *store, struct stream *stream, struct heap **he
     return status;
 }
 
-/* The part of a retirement that cannot fail, after batches_end_prepare_locked() has recorded the mark at the end of the stream's work. */
+/* The part of a retirement that cannot fail, after batches_end_prepare_locked() has recorded the
+ * mark at the end of the stream's work. */
 static void retire_locked(struct heap *heap)
 {
     batches_end_locked(heap);
@@ -259,7 +265,8 @@ static void retire_locked(struct heap *heap)
     unused_push_locked(heap);
 }
 
-/* All heaps are prepared before any is retired. If one fails, none is retired, and those before it keep their new mark. */
+/* All heaps are prepared before any is retired. If one fails, none is retired, and those before it
+ * keep their new mark. */
 tarn_status heap_retire(struct stream *stream)
 {
     tarn_status status = TARN_OK;
@@ -283,7 +290,8 @@ tarn_status heap_retire(struct stream *stream)
 void heaps_leave_behind(struct store *store)
 {
     mutex_lock(&heaps_lock);
-    atomic_store(&store->left_behind, true); /* first, so that a cache that is created from now on is closed */
+    atomic_store(&store->left_behind, true); /* first, so that a cache that is created from now on
+                                                is closed */
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap->retired) {
@@ -302,7 +310,8 @@ void heaps_learn(struct stream *stream)
 {
     struct arena *arena = arena_if_used(stream->device);
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = arena ? heap_next_unmarked(arena, stream, NULL) : NULL, *next; heap; heap = next) {
+    for (struct heap *heap = arena ? heap_next_unmarked(arena, stream, NULL) : NULL, *next; heap;
+         heap = next) {
         next = heap_next_unmarked(arena, stream, heap);
         mutex_lock(&heap->lock);
         heap_learn_locked(heap, true);
@@ -316,12 +325,14 @@ bool heaps_give_up(struct store *store)
 {
     bool empty = true;
     mutex_lock(&heaps_lock);
-    for (struct heap *heap = heap_next_of(store, NULL); heap && empty; heap = heap_next_of(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap && empty;
+         heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         empty = heap_is_empty_locked(heap);
         mutex_unlock(&heap->lock);
     }
-    for (struct heap *heap = heap_next_of(store, NULL); heap && empty; heap = heap_next_of(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap && empty;
+         heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (!heap->retired) {
             heap_enter(store, heap->stream, NULL);
@@ -333,7 +344,8 @@ bool heaps_give_up(struct store *store)
         hands_counters_close(heap);
         spare_spans_destroy_locked(heap);
         heap->retired = true;
-        hooks.plan_end_locked(heap); /* which a request in progress may have begun after the pool was left behind */
+        hooks.plan_end_locked(heap); /* which a request in progress may have begun after the pool
+                                        was left behind */
         heap->store = &store->arena->store;
         heap_sets_update_locked(heap, true);
         mutex_unlock(&heap->lock);
@@ -383,7 +395,8 @@ void heaps_trace_turned(void)
 {
     for (int i = 0; i < device_count(); i++) {
         struct arena *arena = arena_if_used(i);
-        for (struct heap *heap = arena ? heap_next(arena, NULL) : NULL; heap; heap = heap_next(arena, heap)) {
+        for (struct heap *heap = arena ? heap_next(arena, NULL) : NULL; heap;
+             heap = heap_next(arena, heap)) {
             mutex_lock(&heap->lock);
             caches_publish_locked(heap);
             mutex_unlock(&heap->lock);

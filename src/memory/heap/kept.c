@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The slow path of kept spans, and which blocks are live. A kept span has the state of a block and is in the page map, but is in no tree
- * and not live. What is named _locked runs under the heap's lock, and takes the lock of its part of the counters inside it; the
- * rest takes that lock alone. */
+/* The slow path of kept spans, and which blocks are live. A kept span has the state of a block and
+ * is in the page map, but is in no tree and not live. What is named _locked runs under the heap's
+ * lock, and takes the lock of its part of the counters inside it; the rest takes that lock
+ * alone. */
 #include "memory/heap/kept.h"
 
-uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
+uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size,
+                            size_t requested)
 {
     struct counters *counters = NULL;
     uintptr_t address = 0;
@@ -14,21 +16,24 @@ uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size
     unsigned place = kept_find_locked(heap, thread, size);
     if (place) {
         counters = heap->store->counters; /* constant while blocks are kept */
-        address = kept_take_locked(heap, thread, place - 1, requested,
-                                   counters_allocated_locked(counters, &heap->part, size, requested));
+        address =
+            kept_take_locked(heap, thread, place - 1, requested,
+                             counters_allocated_locked(counters, &heap->part, size, requested));
     }
     counters_return(&heap->arena->counters, &heap->part, counters);
     return address;
 }
 
-bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread)
+bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address,
+                       const struct thread *thread)
 {
     struct counters *counters = NULL;
     counters_take_up(&heap->arena->counters, &heap->part);
     bool keeps = kept_may_give_locked(heap, span, address, thread);
     if (keeps) {
         counters = heap->store->counters;
-        counters_freed_and_completed_locked(counters, &heap->part, span->size, span->requested, span->oversize);
+        counters_freed_and_completed_locked(counters, &heap->part, span->size, span->requested,
+                                            span->oversize);
         kept_give_locked(heap, span, thread);
     }
     counters_return(&heap->arena->counters, &heap->part, counters);
@@ -106,7 +111,8 @@ void span_begin_locked(struct heap *heap, struct span *span)
     counters_part_unlock(&heap->part);
     if (!counted) {
         counters_take_up(&heap->arena->counters, &heap->part);
-        span->oversize = counters_allocated_locked(counters, &heap->part, span->size, span->requested);
+        span->oversize =
+            counters_allocated_locked(counters, &heap->part, span->size, span->requested);
         atomic_store_explicit(&span->live, true, memory_order_relaxed);
         counters_return(&heap->arena->counters, &heap->part, counters);
     }
@@ -116,9 +122,11 @@ void span_begin_locked(struct heap *heap, struct span *span)
 bool span_end_locked(struct heap *heap, struct span *span)
 {
     counters_part_lock(&heap->part);
-    bool live = hands_are_open(heap) ? atomic_exchange_explicit(&span->live, false, memory_order_acq_rel)
-                                     : atomic_load_explicit(&span->live, memory_order_relaxed);
-    bool ends = live && counters_part_freed_locked(&heap->part, span->size, span->requested, span->oversize);
+    bool live = hands_are_open(heap)
+                    ? atomic_exchange_explicit(&span->live, false, memory_order_acq_rel)
+                    : atomic_load_explicit(&span->live, memory_order_relaxed);
+    bool ends = live && counters_part_freed_locked(&heap->part, span->size, span->requested,
+                                                   span->oversize);
     if (live)
         atomic_store_explicit(&span->live, !ends, memory_order_release);
     counters_part_unlock(&heap->part);

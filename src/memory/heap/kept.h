@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Kept spans: the last few blocks with their own span that were freed in a heap, for the next request of exactly the same size. They are
- * taken and given under one short lock, that of the heap's part of the counters, and are not cut, joined, or looked up.
+/* Kept spans: the last few blocks with their own span that were freed in a heap, for the next
+ * request of exactly the same size. They are taken and given under one short lock, that of the
+ * heap's part of the counters, and are not cut, joined, or looked up.
  *
- * A block is kept only if that does not change the placement. Each change of a zone's free spans gives the zone a new state number, and a
- * block has the numbers from before and after it was cut. If the zone is still in the state after the cut, a free of the block undoes the
- * cut: the earlier state is back, in which a request of that size would be cut at the same place again. So kept spans are a stack of undone
- * cuts.
+ * A block is kept only if that does not change the placement. Each change of a zone's free spans
+ * gives the zone a new state number, and a block has the numbers from before and after it was cut.
+ * If the zone is still in the state after the cut, a free of the block undoes the cut: the earlier
+ * state is back, in which a request of that size would be cut at the same place again. So kept
+ * spans are a stack of undone cuts.
  *
- * Other code does not see kept spans. The counters count a kept block as free, and a second free finds it not live. Code that searches,
- * joins or gives up memory of the heap first turns kept spans into free spans (kept_flush_locked()). So no free span is missed, and a
- * closed batch contains everything that was freed before.
+ * Other code does not see kept spans. The counters count a kept block as free, and a second free
+ * finds it not live. Code that searches, joins or gives up memory of the heap first turns kept
+ * spans into free spans (kept_flush_locked()). So no free span is missed, and a closed batch
+ * contains everything that was freed before.
  *
- * A block with a span is *live* from the moment it is handed out until it is freed, except while other code has claimed it, to look at it
- * or to free it under the heap's lock. */
+ * A block with a span is *live* from the moment it is handed out until it is freed, except while
+ * other code has claimed it, to look at it or to free it under the heap's lock. */
 #ifndef TARN_MEMORY_KEPT_H
 #define TARN_MEMORY_KEPT_H
 
@@ -33,30 +36,33 @@ static inline void kept_state_set(struct heap *heap, const struct span *span, ui
     atomic_store_explicit(&heap->zones[span->zone].state, state, memory_order_relaxed);
 }
 
-/* Whether blocks may be kept, and handed out and freed with no more than the heap's locks: nobody has to see each one, and the heap's stream
- * and pool are in use. */
+/* Whether blocks may be kept, and handed out and freed with no more than the heap's locks: nobody
+ * has to see each one, and the heap's stream and pool are in use. */
 static inline bool heap_keeps(const struct heap *heap)
 {
     return atomic_load_explicit(&heap->keeps, memory_order_relaxed);
 }
 
 /* Which kept block serves a request of a size, from 1; 0 for none. */
-static inline unsigned kept_find_locked(const struct heap *heap, const struct thread *thread, size_t size)
+static inline unsigned kept_find_locked(const struct heap *heap, const struct thread *thread,
+                                        size_t size)
 {
     unsigned i = atomic_load_explicit(&heap->kept_count, memory_order_relaxed);
     bool routed = thread->changes == atomic_load_explicit(&process_changes, memory_order_relaxed);
     while (i > 0 && heap->kept[i - 1].size != size)
         i--;
     bool told = !trace_is_on() || trace_is_quick(heap, thread);
-    return i > 0 && heap_keeps(heap) && !atomic_load_explicit(&heap->handed, memory_order_relaxed) && routed && told &&
+    return i > 0 && heap_keeps(heap) &&
+                   !atomic_load_explicit(&heap->handed, memory_order_relaxed) && routed && told &&
                    kept_state(heap, heap->kept[i - 1].span) == heap->kept[i - 1].before
                ? i
                : 0;
 }
 
 /* Hands out a kept block, which is counted. */
-static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread *thread, unsigned place,
-                                         size_t requested, counters_oversize oversize)
+static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread *thread,
+                                         unsigned place, size_t requested,
+                                         counters_oversize oversize)
 {
     unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed) - 1;
     struct span *span = heap->kept[place].span;
@@ -75,12 +81,15 @@ static inline uintptr_t kept_take_locked(struct heap *heap, const struct thread 
 }
 
 /* For cases that the heap's part cannot count. */
-uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size, size_t requested);
-bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address, const struct thread *thread);
+uintptr_t kept_take_counted(struct heap *heap, const struct thread *thread, size_t size,
+                            size_t requested);
+bool kept_give_counted(struct heap *heap, struct span *span, uintptr_t address,
+                       const struct thread *thread);
 
-/* A block of exactly `size`, to which a request was rounded, or 0: then the caller takes the slow path. Also 0 if the route of requests may have
- * changed since the thread last asked. */
-static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread, size_t size, size_t requested)
+/* A block of exactly `size`, to which a request was rounded, or 0: then the caller takes the slow
+ * path. Also 0 if the route of requests may have changed since the thread last asked. */
+static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread, size_t size,
+                                  size_t requested)
 {
     uintptr_t address = 0;
     if (!atomic_load_explicit(&heap->kept_count, memory_order_relaxed))
@@ -94,20 +103,23 @@ static inline uintptr_t kept_take(struct heap *heap, const struct thread *thread
     return place && !counted ? kept_take_counted(heap, thread, size, requested) : address;
 }
 
-/* Whether a free keeps the block: it is live, no other stream has used it, and no other block was cut or freed after it. */
-static inline bool kept_may_give_locked(const struct heap *heap, const struct span *span, uintptr_t address,
-                                        const struct thread *thread)
+/* Whether a free keeps the block: it is live, no other stream has used it, and no other block was
+ * cut or freed after it. */
+static inline bool kept_may_give_locked(const struct heap *heap, const struct span *span,
+                                        uintptr_t address, const struct thread *thread)
 {
     return atomic_load_explicit(&span->live, memory_order_relaxed) &&
-           atomic_load_explicit(&span->heap, memory_order_relaxed) == heap && span->start == address && !span->uses &&
-           heap_keeps(heap) && !atomic_load_explicit(&heap->handed, memory_order_relaxed) &&
+           atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
+           span->start == address && !span->uses && heap_keeps(heap) &&
+           !atomic_load_explicit(&heap->handed, memory_order_relaxed) &&
            atomic_load_explicit(&heap->kept_count, memory_order_relaxed) < HEAP_KEPT &&
            kept_state(heap, span) == atomic_load_explicit(&span->after, memory_order_relaxed) &&
            (!trace_is_on() || trace_is_quick(heap, thread));
 }
 
 /* Keeps a block, whose free is counted. */
-static inline void kept_give_locked(struct heap *heap, struct span *span, const struct thread *thread)
+static inline void kept_give_locked(struct heap *heap, struct span *span,
+                                    const struct thread *thread)
 {
     unsigned count = atomic_load_explicit(&heap->kept_count, memory_order_relaxed);
     if (trace_is_on())
@@ -129,7 +141,8 @@ static inline bool kept_give(struct span *span, uintptr_t address, const struct 
         return false;
     counters_part_lock(&heap->part);
     bool keeps = kept_may_give_locked(heap, span, address, thread);
-    bool counted = keeps && counters_part_freed_locked(&heap->part, span->size, span->requested, span->oversize);
+    bool counted = keeps && counters_part_freed_locked(&heap->part, span->size, span->requested,
+                                                       span->oversize);
     if (counted)
         kept_give_locked(heap, span, thread);
     counters_part_unlock(&heap->part);
@@ -151,22 +164,25 @@ static inline void kept_flush_locked(struct heap *heap)
         hands_flush_locked(heap);
 }
 
-/* Starts keeping blocks, at the start of a heap's life, unless a checker watches who owns which memory; and stops it. */
+/* Starts keeping blocks, at the start of a heap's life, unless a checker watches who owns which
+ * memory; and stops it. */
 void kept_open_locked(struct heap *heap);
 void kept_close_locked(struct heap *heap);
 /* Stops keeping blocks for a while; returns the value to restore. */
 bool kept_pause_locked(struct heap *heap);
 void kept_go_on_locked(struct heap *heap, bool keeps);
-/* Stops keeping blocks because the device is lost: takes only the part's lock. Kept blocks stay kept until a flush. */
+/* Stops keeping blocks because the device is lost: takes only the part's lock. Kept blocks stay
+ * kept until a flush. */
 void kept_lose(struct heap *heap);
 
-/* Hands out a span that has become a block: makes it live, counts it, and writes it to the trace. */
+/* Hands out a span that has become a block: makes it live, counts it, and writes it to the
+ * trace. */
 void span_begin_locked(struct heap *heap, struct span *span);
-/* Ends a live block, whose free is counted: only its memory remains. False if it is not live, or if its part cannot count that; then nothing
- * has changed. */
+/* Ends a live block, whose free is counted: only its memory remains. False if it is not live, or if
+ * its part cannot count that; then nothing has changed. */
 bool span_end_locked(struct heap *heap, struct span *span);
-/* Claims a live block under its heap's lock, so that no other thread frees it meanwhile. False if it is not live. The claim ends when the
- * block ends, or is given back. */
+/* Claims a live block under its heap's lock, so that no other thread frees it meanwhile. False if
+ * it is not live. The claim ends when the block ends, or is given back. */
 bool span_claim_locked(struct heap *heap, struct span *span);
 void span_unclaim_locked(struct heap *heap, struct span *span);
 /* Whether a span's block is live at this moment; if so, returns the requested size and the tag. */

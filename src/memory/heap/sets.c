@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the sets of heaps: those of a store, those that serve every store, those that may lend memory, and those that nobody uses. With them
- * no call looks at heaps that do not concern it. A set changes under the lock of the heap that enters or leaves it, and of the sets. A walk
- * holds neither between two steps: it goes on by the number of the last heap, which never changes, so that heaps may come and go meanwhile.
+/* Owns the sets of heaps: those of a store, those that serve every store, those that may lend
+ * memory, and those that nobody uses. With them no call looks at heaps that do not concern it. A
+ * set changes under the lock of the heap that enters or leaves it, and of the sets. A walk holds
+ * neither between two steps: it goes on by the number of the last heap, which never changes, so
+ * that heaps may come and go meanwhile.
  *
- * A set of lenders may contain heaps that have nothing to lend; it lacks none that has. Likewise the list of a stream's heaps whose open batch
- * may have something, which needs a mark before the stream captures. */
+ * A set of lenders may contain heaps that have nothing to lend; it lacks none that has. Likewise
+ * the list of a stream's heaps whose open batch may have something, which needs a mark before the
+ * stream captures. */
 #include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
 
@@ -60,7 +63,8 @@ static void unmarked_leave(struct heap *heap)
         next->previous_unmarked = previous;
 }
 
-struct heap *heap_next_unmarked(struct arena *arena, const struct stream *stream, const struct heap *heap)
+struct heap *heap_next_unmarked(struct arena *arena, const struct stream *stream,
+                                const struct heap *heap)
 {
     mutex_lock(&arena->sets_lock);
     struct heap *next = heap ? heap->next_unmarked : stream->unmarked;
@@ -76,7 +80,8 @@ static struct heap *older_locked(const struct heap_set *set, uint64_t number)
 }
 
 /* The same, older than a heap that may have left the set; NULL: the newest of all. */
-static struct heap *next_locked(const struct heap_set *set, enum heap_set_kind kind, const struct heap *heap)
+static struct heap *next_locked(const struct heap_set *set, enum heap_set_kind kind,
+                                const struct heap *heap)
 {
     if (!heap || heap->sets[kind].set != set)
         return older_locked(set, heap ? heap->number : UINT64_MAX);
@@ -132,7 +137,8 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     heap->lends = heap->lends && !unused;
     mutex_lock(&arena->sets_lock);
     enter(heap, HEAPS_OF_STORE, unused ? NULL : &store->all);
-    enter(heap, HEAPS_COMMON, !unused && (behind || store_is_default(store)) ? &arena->common : NULL);
+    enter(heap, HEAPS_COMMON,
+          !unused && (behind || store_is_default(store)) ? &arena->common : NULL);
     enter(heap, HEAPS_LENDING, heap->lends ? &store->lenders : NULL);
     enter(heap, HEAPS_OF_NOBODY, unused ? NULL : nobodys);
     if (unused || heap->retired)
@@ -152,7 +158,8 @@ void heap_news_locked(struct heap *heap, size_t size)
     heap->news = heap->lends ? SIZE_MAX : heap->arena->granule;
 }
 
-/* Kept blocks become free spans, and each zone has a new state: so the next block that is freed becomes a free span too, and is not missed. */
+/* Kept blocks become free spans, and each zone has a new state: so the next block that is freed
+ * becomes a free span too, and is not missed. */
 void heap_lends_end_locked(struct heap *heap)
 {
     if (!heap->lends)
@@ -161,7 +168,8 @@ void heap_lends_end_locked(struct heap *heap)
     if (heap_has_free_locked(heap, heap->arena->granule))
         return;
     hands_close_locked(heap);
-    if (heap_has_free_locked(heap, heap->arena->granule)) /* what was freed into a hand a moment ago */
+    /* What was freed into a hand a moment ago */
+    if (heap_has_free_locked(heap, heap->arena->granule))
         return;
     zones_change_locked(heap);
     heap->lends = false;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the shape of slabs: classes, sizes, the making and ending of one. Slab objects come from pools of their own and are
- * never anything else, so that a wrong pointer's stale entry still finds a slab to be compared with. */
+/* Owns the shape of slabs: classes, sizes, the making and ending of one. Slab objects come from
+ * pools of their own and are never anything else, so that a wrong pointer's stale entry still finds
+ * a slab to be compared with. */
 #include "memory/heap/slab.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -12,10 +13,11 @@ uint32_t slab_sizes[SLAB_CLASSES];
 
 /* Objects by the number of slots: up to 16, 32, 64, 128. */
 #define OBJECT_BYTES(slots) (sizeof(struct slab) + (slots) * sizeof(slab_note))
-#define POOL(slots)                                                                                                  \
-    {                                                                                                                \
-        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "slab of " #slots,                                          \
-        .size = (OBJECT_BYTES(slots) + CACHE_LINE - 1) & ~(CACHE_LINE - 1ul), .zeroed = offsetof(struct slab, owner) \
+#define POOL(slots)                                                           \
+    {                                                                         \
+        .lock = MUTEX_INITIALIZER(LOCK_OBJECTS), .name = "slab of " #slots,   \
+        .size = (OBJECT_BYTES(slots) + CACHE_LINE - 1) & ~(CACHE_LINE - 1ul), \
+        .zeroed = offsetof(struct slab, owner)                                \
     }
 static struct object_pool slabs[] = {POOL(16), POOL(32), POOL(64), POOL(128)};
 
@@ -30,7 +32,8 @@ void slab_tables_fill(void)
     for (size_t size = 512; size <= SLAB_MOST; class ++) {
         slab_sizes[class] = (uint32_t)size;
         size +=
-            size < 8192 ? 512 : (size_t)1 << (60 - __builtin_clzll(size)); /* an eighth of the doubling that it is in */
+            /* An eighth of the doubling that it is in */
+            size < 8192 ? 512 : (size_t)1 << (60 - __builtin_clzll(size));
     }
     class = 0;
     for (size_t unit = 0; unit <= SLAB_MOST / TARN_BLOCK_UNIT; unit++) {
@@ -40,7 +43,8 @@ void slab_tables_fill(void)
     }
 }
 
-/* Bytes of a slab: few enough to be small, enough for eight slots, and at most 1/16 of them lost at the end. */
+/* Bytes of a slab: few enough to be small, enough for eight slots, and at most 1/16 of them lost at
+ * the end. */
 size_t slab_span_size(unsigned class)
 {
     size_t slot_size = slab_sizes[class], bytes = MAP_PAGE;
@@ -90,7 +94,8 @@ void slab_destroy_locked(struct heap *heap, struct slab *slab)
     for (size_t offset = 0; offset < span->size; offset += MAP_PAGE)
         map_set(span->start + offset, 0);
     span->slab = NULL;
-    pages_free(atomic_load_explicit(&slab->uses, memory_order_relaxed), slab->slots * sizeof(struct use *));
+    pages_free(atomic_load_explicit(&slab->uses, memory_order_relaxed),
+               slab->slots * sizeof(struct use *));
     object_free(pool_of(slab->slots), slab);
     span_give_locked(heap, span);
 }
@@ -121,7 +126,8 @@ void slab_set_state_locked(struct slab *slab, unsigned slot, uint32_t state)
 void slab_set_requested_locked(struct slab *slab, unsigned slot, size_t requested)
 {
     uint32_t note = slab_note_of(slab, slot) & ~NOTE_UNUSED;
-    atomic_store_explicit(&slab->notes[slot], note | (uint32_t)(slab->slot_size - requested), memory_order_relaxed);
+    atomic_store_explicit(&slab->notes[slot], note | (uint32_t)(slab->slot_size - requested),
+                          memory_order_relaxed);
 }
 
 struct use **slab_uses_locked(struct slab *slab, unsigned slot)
@@ -130,7 +136,8 @@ struct use **slab_uses_locked(struct slab *slab, unsigned slot)
     if (!uses) {
         uses = pages_alloc(slab->slots * sizeof(struct use *));
         if (!uses) {
-            (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the streams that use a small block");
+            (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                         "no host memory for the streams that use a small block");
             return NULL;
         }
         atomic_store_explicit(&slab->uses, uses, memory_order_release);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns spans and runs: cutting, joining, best fit. Makes no driver call. Functions whose name ends in _locked run under the heap's lock and
- * keep these invariants: spans fill their run without gaps, two free spans never touch, free_bytes is the sum of the free spans. */
+/* Owns spans and runs: cutting, joining, best fit. Makes no driver call. Functions whose name ends
+ * in _locked run under the heap's lock and keep these invariants: spans fill their run without
+ * gaps, two free spans never touch, free_bytes is the sum of the free spans. */
 #include "memory/heap/span.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -20,7 +21,8 @@ static struct object_pool runs = OBJECT_POOL(struct run);
 
 #define SPAN_OF(node) TREE_ENTRY(node, struct span, by_size)
 
-/* By size and then by address, as one number of two words: without a branch, which no processor could predict. */
+/* By size and then by address, as one number of two words: without a branch, which no processor
+ * could predict. */
 static inline bool is_before(const struct tree_node *a, const struct tree_node *b)
 {
     const struct span *x = SPAN_OF(a), *y = SPAN_OF(b);
@@ -33,7 +35,8 @@ static int by_size(const struct tree_node *a, const struct tree_node *b)
     return is_before(a, b) ? -1 : is_before(b, a);
 }
 
-/* The same order, independent of addresses: by the segment's number, then by the offset in the segment. */
+/* The same order, independent of addresses: by the segment's number, then by the offset in the
+ * segment. */
 static int by_size_and_serial(const struct tree_node *a, const struct tree_node *b)
 {
     const struct span *x = SPAN_OF(a), *y = SPAN_OF(b);
@@ -47,7 +50,7 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
     return SPAN_OF(node)->size >= size;
 }
 
-/* Objects for spans and runs --------------------------------------------------------------------------------------- */
+/* Objects for spans and runs ------------------------------------------------------------------- */
 
 struct span *span_create(void)
 {
@@ -108,7 +111,7 @@ void run_destroy(struct run *run)
     object_free(&runs, run);
 }
 
-/* Runs and spans --------------------------------------------------------------------------------------------------- */
+/* Runs and spans ------------------------------------------------------------------------------- */
 
 static void run_insert_locked(struct heap *heap, enum zone_kind zone, struct run *run)
 {
@@ -185,7 +188,8 @@ static void link_after(struct span *left, struct span *span)
     left->next = span;
 }
 
-/* Removes `span`, which is not the first of its run, from the list; its left neighbour covers its addresses. */
+/* Removes `span`, which is not the first of its run, from the list; its left neighbour covers its
+ * addresses. */
 static void join_left_locked(struct heap *heap, struct span *span)
 {
     struct span *left = span->previous;
@@ -204,7 +208,8 @@ void span_cut(struct span *span, size_t offset, struct span *fresh)
     fresh->size = span->size - offset;
     fresh->zone = span->zone;
     fresh->batch = span->batch;
-    atomic_store_explicit(&fresh->heap, atomic_load_explicit(&span->heap, memory_order_relaxed), memory_order_relaxed);
+    atomic_store_explicit(&fresh->heap, atomic_load_explicit(&span->heap, memory_order_relaxed),
+                          memory_order_relaxed);
     span->size = offset;
     link_after(span, fresh);
 }
@@ -214,20 +219,22 @@ static size_t padding(const struct span *span, size_t alignment)
     return (size_t)(-span->start & (alignment - 1));
 }
 
-/* The smallest free span that is large enough. With an alignment, first tries a few spans that may be large enough, then one that certainly
- * is. */
+/* The smallest free span that is large enough. With an alignment, first tries a few spans that may
+ * be large enough, then one that certainly is. */
 static struct span *span_smallest_locked(const struct zone *zone, size_t size, size_t alignment)
 {
     struct tree_node *node = tree_find_first(&zone->free, is_at_least, size);
     for (int tries = 0; node && tries < 16; tries++, node = tree_next(node))
         if (SPAN_OF(node)->size - size >= padding(SPAN_OF(node), alignment))
             return SPAN_OF(node);
-    node = node ? tree_find_first(&zone->free, is_at_least, size + alignment - TARN_BLOCK_UNIT) : NULL;
+    node =
+        node ? tree_find_first(&zone->free, is_at_least, size + alignment - TARN_BLOCK_UNIT) : NULL;
     return node ? SPAN_OF(node) : NULL;
 }
 
 /* The best fitting free span, if the rules of a plain store allow it to serve the request. */
-static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment)
+static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, size_t size,
+                                     size_t alignment)
 {
     struct store *store = heap->store;
     if (store->kind.pieces)
@@ -241,8 +248,10 @@ static struct span *span_find_locked(struct heap *heap, enum zone_kind zone, siz
     return span && rules_may_serve(&rules, size, span->size) ? span : NULL;
 }
 
-/* Bytes of the pieces that lie entirely in a free span, and that a block at [start, start + size) would hold in place. */
-static size_t bytes_tied(const struct arena *arena, const struct span *span, uintptr_t start, size_t size)
+/* Bytes of the pieces that lie entirely in a free span, and that a block at [start, start + size)
+ * would hold in place. */
+static size_t bytes_tied(const struct arena *arena, const struct span *span, uintptr_t start,
+                         size_t size)
 {
     size_t tied = 0;
     for (uintptr_t address = start; address < start + size;) {
@@ -254,10 +263,12 @@ static size_t bytes_tied(const struct arena *arena, const struct span *span, uin
     return tied;
 }
 
-/* Returns the offset of a block in a free span. A large block of a heap that does not save goes to the low end: then a program that repeats
- * itself gets the same addresses again, and free memory collects above. Any other block goes to the end where it holds less in place,
- * because only a piece that is entirely free can be mapped elsewhere; if both ends are equal, to the low end. */
-static size_t placement(const struct heap *heap, const struct span *span, size_t size, size_t alignment)
+/* Returns the offset of a block in a free span. A large block of a heap that does not save goes to
+ * the low end: then a program that repeats itself gets the same addresses again, and free memory
+ * collects above. Any other block goes to the end where it holds less in place, because only a
+ * piece that is entirely free can be mapped elsewhere; if both ends are equal, to the low end. */
+static size_t placement(const struct heap *heap, const struct span *span, size_t size,
+                        size_t alignment)
 {
     const struct arena *arena = heap->arena;
     size_t low = padding(span, alignment), high = span->size - size;
@@ -278,13 +289,15 @@ static bool is_cut(const struct heap *heap, const struct span *span, size_t size
     if (!left || store->kind.pieces)
         return left;
     struct segment_rules rules = store_rules(store);
-    bool large = span->zone == ZONE_LARGE && zone_of(size) == ZONE_LARGE; /* slabs are cut exactly */
+    /* Slabs are cut exactly */
+    bool large = span->zone == ZONE_LARGE && zone_of(size) == ZONE_LARGE;
     return !store_has(store, STORE_NO_SPLIT) && rules_cut(&rules, large, size, left);
 }
 
-/* The state of the result, a span that was cut off a free one: kept spans serve only requests without an alignment. If each free is news,
- * none is kept. */
-static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alignment, uint64_t before)
+/* The state of the result, a span that was cut off a free one: kept spans serve only requests
+ * without an alignment. If each free is news, none is kept. */
+static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alignment,
+                               uint64_t before)
 {
     bool simple = alignment == TARN_BLOCK_UNIT && heap->news;
     uint64_t after = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
@@ -293,7 +306,8 @@ static void span_is_cut_locked(struct heap *heap, struct span *span, size_t alig
     span->state = SPAN_TAKEN;
 }
 
-tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result)
+tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment,
+                            struct span **result)
 {
     uint64_t before = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
     if (span->size == size) {
@@ -348,8 +362,8 @@ struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t
     return span;
 }
 
-tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
-                                   struct span **result)
+tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start,
+                                   size_t size, struct span **result)
 {
     struct span *fresh[2] = {span_create_locked(heap), span_create_locked(heap)};
     bool done = fresh[0] && fresh[1];
@@ -373,10 +387,12 @@ tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size
 
 #define ASIDE_TRIES 64
 
-/* Of the free spans of the large zone, the one where a block holds the least in place, at most `most` bytes. The unused rest of a piece
- * that a block already holds costs nothing more. A small block between large ones would separate their free memory. So, unless the heap
- * saves, it goes only where no large block fits. */
-static struct span *span_find_aside_locked(const struct heap *heap, size_t size, size_t alignment, size_t most)
+/* Of the free spans of the large zone, the one where a block holds the least in place, at most
+ * `most` bytes. The unused rest of a piece that a block already holds costs nothing more. A small
+ * block between large ones would separate their free memory. So, unless the heap saves, it goes
+ * only where no large block fits. */
+static struct span *span_find_aside_locked(const struct heap *heap, size_t size, size_t alignment,
+                                           size_t most)
 {
     const struct arena *arena = heap->arena;
     struct tree_node *node = tree_find_first(&heap->zones[ZONE_LARGE].free, is_at_least, size);
@@ -388,7 +404,8 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
             break;
         if (span->size - size < padding(span, alignment))
             continue;
-        size_t tied = bytes_tied(arena, span, span->start + placement(heap, span, size, alignment), size);
+        size_t tied =
+            bytes_tied(arena, span, span->start + placement(heap, span, size, alignment), size);
         if (tied < least) {
             least = tied;
             best = span;
@@ -397,9 +414,11 @@ static struct span *span_find_aside_locked(const struct heap *heap, size_t size,
     return best;
 }
 
-tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **result)
+tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most,
+                                   struct span **result)
 {
-    /* Not where each rank must get the same place, and not if the heap follows a plan, which reserves that memory. */
+    /* Not where each rank must get the same place, and not if the heap follows a plan, which
+     * reserves that memory. */
     const struct store *store = heap->store;
     bool may = store->kind.pieces && !store->kind.fixed && !heap->following;
     struct span *span = may ? span_find_aside_locked(heap, size, alignment, most) : NULL;
@@ -459,7 +478,8 @@ void span_leave_shared_locked(struct span *span)
         return;
     while (next && next->start < page_end && !is_entered(next))
         next = next->next;
-    (void)map_replace(span->start, &own, next && next->start < page_end ? map_entry_of_span(next) : 0);
+    (void)map_replace(span->start, &own,
+                      next && next->start < page_end ? map_entry_of_span(next) : 0);
 }
 
 tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more)
@@ -489,7 +509,8 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
 }
 
 /* Joins `right` to `left`. `right` is a run that begins where `left` ends. */
-static void runs_join_locked(struct heap *heap, enum zone_kind zone, struct run *left, struct run *right)
+static void runs_join_locked(struct heap *heap, enum zone_kind zone, struct run *left,
+                             struct run *right)
 {
     left->last->next = right->first;
     right->first->previous = left->last;
@@ -505,7 +526,8 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
 {
     struct run *run = span->run;
     struct span *before = span->previous, *after = span->next;
-    trace_block(heap->store->kind.pieces ? TRACE_segment_unmap : TRACE_segment_free, heap, span->start, span->size, 0);
+    trace_block(heap->store->kind.pieces ? TRACE_segment_unmap : TRACE_segment_free, heap,
+                span->start, span->size, 0);
     if (before)
         before->next = NULL;
     if (after)
@@ -513,7 +535,8 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
     if (before && after) {
         struct run *rest = *spare;
         *spare = NULL;
-        *rest = (struct run){.start = after->start, .end = run->end, .first = after, .last = run->last};
+        *rest =
+            (struct run){.start = after->start, .end = run->end, .first = after, .last = run->last};
         run_insert_locked(heap, span->zone, rest);
         for (struct span *each = after; each; each = each->next)
             each->run = rest;
@@ -551,8 +574,8 @@ void run_attach_locked(struct heap *heap, struct run *run)
     span_return_locked(heap, span);
 }
 
-struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base, struct run *run,
-                             struct span *span, uintptr_t start, uintptr_t end)
+struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base,
+                             struct run *run, struct span *span, uintptr_t start, uintptr_t end)
 {
     span->start = start;
     span->size = end - start;
@@ -561,7 +584,8 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
     span->batch = 0;
     atomic_store_explicit(&span->heap, heap, memory_order_relaxed);
     heap->zones[zone].bytes += span->size;
-    trace_block(heap->store->kind.pieces ? TRACE_segment_map : TRACE_segment_alloc, heap, start, end - start, 0);
+    trace_block(heap->store->kind.pieces ? TRACE_segment_map : TRACE_segment_alloc, heap, start,
+                end - start, 0);
 
     if (base) {
         run = base->run;
@@ -594,11 +618,12 @@ struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span
 
 bool span_is_free_segment_locked(const struct heap *heap, const struct span *span)
 {
-    return !span->previous && !span->next && !atomic_load(&span->run->anchors) && !store_is_held(heap->store);
+    return !span->previous && !span->next && !atomic_load(&span->run->anchors) &&
+           !store_is_held(heap->store);
 }
 
-void span_whole_pieces(const struct arena *arena, const struct span *span, size_t wanted, size_t most, uintptr_t *start,
-                       uintptr_t *end)
+void span_whole_pieces(const struct arena *arena, const struct span *span, size_t wanted,
+                       size_t most, uintptr_t *start, uintptr_t *end)
 {
     uintptr_t address = span->start, span_end = span->start + span->size;
     struct piece *piece = arena_piece(arena, address);
@@ -645,5 +670,6 @@ void zones_change_locked(struct heap *heap)
 void zones_init(struct heap *heap)
 {
     for (int zone = 0; zone < ZONES; zone++)
-        heap->zones[zone].free.order = heap->store && heap->store->kind.fixed ? by_size_and_serial : by_size;
+        heap->zones[zone].free.order =
+            heap->store && heap->store->kind.fixed ? by_size_and_serial : by_size;
 }

@@ -3,13 +3,16 @@
 
 /* Spans, runs and zones: how the memory of a heap is cut, and what of it is free (span.c).
  *
- *   run    |  block  | free |    block     |  slab  |   free      |    contiguous, mapped, of one zone
- *   spans  [---------][----][--------------][------][-------------]    linked in the order of addresses
- *   pieces [==============][====================][================]    a piece may end inside any span
+ *   run    | block | free | block | slab | free | contiguous, mapped, of one zone
+ *   spans  [---------][----][--------------][------][-------------] linked in the order of
+ *          addresses
+ *   pieces [==============][====================][================]    a piece may end inside any
+ *                                                                      span
  *
- * A run is cut into spans without gaps; two free spans never touch. Small spans (up to 1 MiB, and slabs) and large spans are in separate
- * zones, each with its own runs, so that a small block does not hold a large piece in place. All of it is under the heap's lock, unless a
- * field says otherwise. */
+ * A run is cut into spans without gaps; two free spans never touch. Small spans (up to 1 MiB, and
+ * slabs) and large spans are in separate zones, each with its own runs, so that a small block does
+ * not hold a large piece in place. All of it is under the heap's lock, unless a field says
+ * otherwise. */
 #ifndef TARN_MEMORY_SPAN_H
 #define TARN_MEMORY_SPAN_H
 
@@ -32,11 +35,13 @@ enum span_state {
     SPAN_SLAB,
 };
 
-/* A part of a run: free, or one block, or one slab. The words before a colon say in which state a field is valid. Its heap owns it, from
- * heap_add_locked() or a cut until it is joined to a neighbour or its memory leaves the heap.
+/* A part of a run: free, or one block, or one slab. The words before a colon say in which state a
+ * field is valid. Its heap owns it, from heap_add_locked() or a cut until it is joined to a
+ * neighbour or its memory leaves the heap.
  *
- * A span has three cache lines: fields that few spans use, fields for searching, cutting and joining, and the rest. It begins at a line,
- * because the spans of different heaps lie side by side. */
+ * A span has three cache lines: fields that few spans use, fields for searching, cutting and
+ * joining, and the rest. It begins at a line, because the spans of different heaps lie side by
+ * side. */
 struct span {
     _Alignas(CACHE_LINE) struct tree_node
         by_start;      /* free, large: in the tree of a heap that follows a plan (following.h) */
@@ -58,14 +63,17 @@ struct span {
     size_t requested; /* block: bytes, as requested */
     union {
         uint64_t before;   /* block: its zone's state before the block was cut; 0: unknown */
-        uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen when it became free */
+        uint64_t freed_at; /* free, of a plain segment: how many searches its store had seen when it
+                              became free */
     };
     _Atomic uint64_t after; /* block: its zone's state after the block was cut; 0: unknown */
     struct use *uses;       /* block, pending */
-    /* Never changes while the span is in the page map. The fields from here on are last, because a thread that found the span in the page
-     * map may read them after the span has ended: an unused span object keeps them. */
+    /* Never changes while the span is in the page map. The fields from here on are last, because a
+     * thread that found the span in the page map may read them after the span has ended: an unused
+     * span object keeps them. */
     _Atomic(struct heap *) heap;
-    /* Its owner has the block, and no code has claimed it (kept.h). To change under the lock of the heap's part, or of the hand's. */
+    /* Its owner has the block, and no code has claimed it (kept.h). To change under the lock of the
+     * heap's part, or of the hand's. */
     atomic_bool live;
 };
 
@@ -74,9 +82,11 @@ struct run {
     uintptr_t start, end;
     struct span *first, *last;
     struct run *next, *previous; /* in the zone's list */
-    uint64_t serial; /* of a kind whose runs are one piece each: the run's number in its store, from 1; constant */
+    uint64_t serial; /* of a kind whose runs are one piece each: the run's number in its store, from
+                        1; constant */
 
-    /* For a plain segment (segment.h), which is a run for all its life. Constant while one heap has it, except the last four fields. */
+    /* For a plain segment (segment.h), which is a run for all its life. Constant while one heap has
+     * it, except the last four fields. */
     struct heap *heap;
     struct store *store;
     driver_stream native;        /* the stream that the segment was allocated for */
@@ -88,7 +98,8 @@ struct run {
     atomic_uint anchors;         /* of live blocks in it; while there are any, it stays */
     struct tree_node by_start;   /* in the table of segments; the table's lock */
     bool listed;                 /* it is in the table; the table's lock */
-    bool joined;                 /* it is a run of `heap`; otherwise on its way into a heap, or out; the table's lock */
+    bool joined;                 /* it is a run of `heap`; otherwise on its way into a heap, or out;
+                                    the table's lock */
 };
 
 /* The runs and the free spans of one size class of a heap. A member of the heap, under its lock. */
@@ -96,38 +107,46 @@ struct zone {
     struct tree free; /* of spans, by size and then address */
     struct run *runs;
     size_t bytes;           /* of the runs */
-    _Atomic uint64_t state; /* the heap's lock, or the part's: changes whenever the free spans change (kept.h) */
+    _Atomic uint64_t state; /* the heap's lock, or the part's: changes whenever the free spans
+                               change (kept.h) */
 };
 
-/* Span objects in reserve, so that cutting and joining need no other lock. A member of the heap, under its lock. */
+/* Span objects in reserve, so that cutting and joining need no other lock. A member of the heap,
+ * under its lock. */
 struct span_reserve {
     struct span *first; /* linked by `next` */
     unsigned count;
 };
 
-/* Cuts a span off the best fitting free span: the smallest that is large enough; of equal ones, the one at the lowest address. The state of
- * the result is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY, without a text, if none fits. */
-tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
-/* Cuts [start, start + size) out of a free span, as SPAN_TAKEN; `fresh` are two new span objects, of which those that are used
- * become NULL. */
+/* Cuts a span off the best fitting free span: the smallest that is large enough; of equal ones, the
+ * one at the lowest address. The state of the result is SPAN_TAKEN. TARN_ERROR_OUT_OF_MEMORY,
+ * without a text, if none fits. */
+tarn_status span_take_locked(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                             struct span **span);
+/* Cuts [start, start + size) out of a free span, as SPAN_TAKEN; `fresh` are two new span objects,
+ * of which those that are used become NULL. */
 struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
                                  struct span *fresh[2]);
-/* The same from a given free span, which must be large enough. In a plain segment the result may be larger than requested. */
-tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment, struct span **result);
+/* The same from a given free span, which must be large enough. In a plain segment the result may be
+ * larger than requested. */
+tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, size_t alignment,
+                            struct span **result);
 /* Cuts [start, start + size), which is free, as SPAN_TAKEN out of a span that covers it. */
-tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
-                                   struct span **result);
-/* As span_take_locked(), for a small block or slab, from the large zone: where it holds the least memory in place, and at most `most`
- * bytes. */
-tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most, struct span **span);
+tarn_status span_take_place_locked(struct heap *heap, struct span *span, uintptr_t start,
+                                   size_t size, struct span **result);
+/* As span_take_locked(), for a small block or slab, from the large zone: where it holds the least
+ * memory in place, and at most `most` bytes. */
+tarn_status span_take_aside_locked(struct heap *heap, size_t size, size_t alignment, size_t most,
+                                   struct span **span);
 /* Frees a span that was in use: it joins the open batch. Merges it with free neighbours. */
 void span_give_locked(struct heap *heap, struct span *span);
 /* Frees a span that was taken but not used: it keeps its batch. Merges it with free neighbours. */
 void span_return_locked(struct heap *heap, struct span *span);
 /* Removes a free span from its tree. */
 void span_hold_locked(struct heap *heap, struct span *span);
-/* Cuts `more` bytes off the front of the free span behind `span` and adds them to `span`. TARN_ERROR_NO_ROOM, without a text, if there are
- * not so many; TARN_ERROR_OUT_OF_HOST_MEMORY. On failure nothing has changed. */
+/* Cuts `more` bytes off the front of the free span behind `span` and adds them to `span`.
+ * TARN_ERROR_NO_ROOM, without a text, if there are not so many; TARN_ERROR_OUT_OF_HOST_MEMORY. On
+ * failure nothing has changed. */
 tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more);
 
 /* Spans and runs as objects; NULL with an error text when the host is out of memory. */
@@ -135,34 +154,37 @@ struct span *span_create(void);
 void span_destroy(struct span *span);
 struct run *run_create(void);
 void run_destroy(struct run *run);
-/* The same for spans, from the heap's reserve and back to it; and frees the reserve: a heap that may never be reused keeps none, because
- * there are as many heaps as there were pools at once. */
+/* The same for spans, from the heap's reserve and back to it; and frees the reserve: a heap that
+ * may never be reused keeps none, because there are as many heaps as there were pools at once. */
 struct span *span_create_locked(struct heap *heap);
 void span_destroy_locked(struct heap *heap, struct span *span);
 void spare_spans_destroy_locked(struct heap *heap);
 
 /* Splits a held span at `offset`: the rest becomes the given new span, behind it. */
 void span_cut(struct span *span, size_t offset, struct span *fresh);
-/* Takes a held span whose memory is no longer mapped out of its run and destroys it; where it had neighbours on both
- * sides, `spare` becomes the run of those behind it, and is NULL then. */
+/* Takes a held span whose memory is no longer mapped out of its run and destroys it; where it had
+ * neighbours on both sides, `spare` becomes the run of those behind it, and is NULL then. */
 void span_leave_locked(struct heap *heap, struct span *span, struct run **spare);
 
-/* Makes new idle memory, mapped at [start, end), part of the heap, as the fresh span given: behind `base`, the last span of
- * a run that ends at start, or, where that is NULL, as `run`, a fresh one. Joins runs that now touch. The span is held. */
-struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base, struct run *run,
-                             struct span *span, uintptr_t start, uintptr_t end);
+/* Makes new idle memory, mapped at [start, end), part of the heap, as the fresh span given: behind
+ * `base`, the last span of a run that ends at start, or, where that is NULL, as `run`, a fresh one.
+ * Joins runs that now touch. The span is held. */
+struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base,
+                             struct run *run, struct span *span, uintptr_t start, uintptr_t end);
 
-/* Takes a run that is one free span, which stays its `first`, out of the heap; and puts it, idle as it is, into another. */
+/* Takes a run that is one free span, which stays its `first`, out of the heap; and puts it, idle as
+ * it is, into another. */
 void run_detach_locked(struct heap *heap, struct run *run);
 void run_attach_locked(struct heap *heap, struct run *run);
 
-/* The whole pieces in a row inside a free span, from its start on except anchored ones, that give at least `wanted` bytes but not
- * above `most`. */
-void span_whole_pieces(const struct arena *arena, const struct span *span, size_t wanted, size_t most, uintptr_t *start,
-                       uintptr_t *end);
+/* The whole pieces in a row inside a free span, from its start on except anchored ones, that give
+ * at least `wanted` bytes but not above `most`. */
+void span_whole_pieces(const struct arena *arena, const struct span *span, size_t wanted,
+                       size_t most, uintptr_t *start, uintptr_t *end);
 /* Of a plain store: whether a free span would go back once it is idle. */
 bool span_is_free_segment_locked(const struct heap *heap, const struct span *span);
-/* Whether a free span holds a whole piece, or is a whole segment, which it would give up once it is idle. */
+/* Whether a free span holds a whole piece, or is a whole segment, which it would give up once it is
+ * idle. */
 bool span_holds_piece_locked(const struct heap *heap, const struct span *span);
 /* Whether a span of at least `size` bytes is free. */
 bool heap_has_free_locked(const struct heap *heap, size_t size);

@@ -7,7 +7,9 @@
 uint32_t heap_place_make(struct heap *heap)
 {
     int device = heap->arena->device->number;
-    uint32_t place = trace_place_of_stream_hold(heap->stream, heap->incarnation, device, heap->store->id), before = 0;
+    uint32_t place = trace_place_of_stream_hold(heap->stream, heap->incarnation, device,
+                                                heap->store->id),
+             before = 0;
     if (atomic_compare_exchange_strong_explicit(&heap->place, &before, place, memory_order_relaxed,
                                                 memory_order_relaxed))
         return place;
@@ -18,5 +20,6 @@ uint32_t heap_place_make(struct heap *heap)
 void trace_store(enum trace_kind kind, const struct store *store, uint64_t size)
 {
     if (trace_is_on())
-        trace_event(kind, trace_place_of_device(store->arena->device->number, store->id), 0, size, 0);
+        trace_event(kind, trace_place_of_device(store->arena->device->number, store->id), 0, size,
+                    0);
 }

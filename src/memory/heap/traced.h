@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the memory layer writes to the trace. Each call is one load while that is off. A block is reported under the lock of its heap,
- * or by its cache's thread while that is busy, or under the lock of its heap's part of the counters. So code that holds all of these sees blocks
- * as the trace describes them. */
+/* What the memory layer writes to the trace. Each call is one load while that is off. A block is
+ * reported under the lock of its heap, or by its cache's thread while that is busy, or under the
+ * lock of its heap's part of the counters. So code that holds all of these sees blocks as the trace
+ * describes them. */
 #ifndef TARN_MEMORY_TRACED_H
 #define TARN_MEMORY_TRACED_H
 
@@ -18,7 +19,8 @@ static inline uint32_t heap_place(struct heap *heap)
     return place ? place : heap_place_make(heap);
 }
 
-static inline void trace_block(enum trace_kind kind, struct heap *heap, uintptr_t address, size_t size, tarn_tag tag)
+static inline void trace_block(enum trace_kind kind, struct heap *heap, uintptr_t address,
+                               size_t size, tarn_tag tag)
 {
     if (trace_is_on())
         trace_event(kind, heap_place(heap), address, size, tag);
@@ -31,11 +33,12 @@ static inline bool trace_is_quick(const struct heap *heap, const struct thread *
            atomic_load_explicit(&trace_stack_mode, memory_order_relaxed) == TRACE_STACKS_NONE;
 }
 
-static inline void trace_quickly(enum trace_kind kind, const struct heap *heap, const struct thread *thread,
-                                 uintptr_t address, size_t size, uint16_t tag)
+static inline void trace_quickly(enum trace_kind kind, const struct heap *heap,
+                                 const struct thread *thread, uintptr_t address, size_t size,
+                                 uint16_t tag)
 {
-    trace_put(thread->trace, kind, address, size, atomic_load_explicit(&heap->place, memory_order_relaxed),
-              thread->region, 0, tag);
+    trace_put(thread->trace, kind, address, size,
+              atomic_load_explicit(&heap->place, memory_order_relaxed), thread->region, 0, tag);
 }
 
 /* About a pool, a store's device as a whole, or a stream in a pool; from outside the locks. */

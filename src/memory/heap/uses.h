@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Blocks that wait: their owner has freed them, and work of other streams still uses them. wait.c owns all of it, under the heap's lock. */
+/* Blocks that wait: their owner has freed them, and work of other streams still uses them. wait.c
+ * owns all of it, under the heap's lock. */
 #ifndef TARN_MEMORY_USES_H
 #define TARN_MEMORY_USES_H
 
@@ -12,23 +13,30 @@ struct debug_block;
 struct point;
 struct span;
 
-/* One stream's use of one block. It belongs to the block, from tarn_record_stream() until the block is free. The use of a freed block is
- * *pending* until the stream's work has ended. A pending use is in its queue, and is counted in the first use of its block. */
+/* One stream's use of one block. It belongs to the block, from tarn_record_stream() until the block
+ * is free. The use of a freed block is *pending* until the stream's work has ended. A pending use
+ * is in its queue, and is counted in the first use of its block. */
 struct use {
     struct use *next;           /* of the same block; the block's span or slab has the first one */
     struct tree_node by_stream; /* among them, unless it is a caller's event */
     struct stream *stream;      /* NULL: the caller's event, already in `mark` */
     unsigned incarnation;
-    struct mark *mark; /* recorded when the block is freed; NULL before, and while recording fails */
-    bool marked; /* `mark` is recorded: NULL then means finished. The mark of the stream's retirement may replace it */
-    uint64_t capture;    /* the one capture in which the stream used the block; 0: none, or it used it elsewhere too */
-    struct point *point; /* the stream's position in the capture when the block was freed; NULL: unknown */
-    struct debug_block *watch; /* first use: debug mode checks the block before it is free; otherwise NULL */
+    struct mark *mark;   /* recorded when the block is freed; NULL before, and while recording
+                            fails */
+    bool marked;         /* `mark` is recorded: NULL then means finished. The mark of the stream's
+                            retirement may replace it */
+    uint64_t capture;    /* the one capture in which the stream used the block; 0: none, or it used
+                            it elsewhere too */
+    struct point *point; /* the stream's position in the capture when the block was freed; NULL:
+                            unknown */
+    struct debug_block *watch; /* first use: debug mode checks the block before it is free;
+                                  otherwise NULL */
 
     struct use_queue *queue;     /* NULL: the use belongs to no heap (uses_sum_locked()) */
     struct use *earlier, *later; /* pending: neighbours in the queue */
     struct use *first;           /* pending: the first use of the block; otherwise NULL */
-    uint64_t number;             /* pending: of the block, in the order in which the heap's blocks began to wait */
+    uint64_t number;             /* pending: of the block, in the order in which the heap's blocks
+                                    began to wait */
 
     /* First use only. */
     struct tree streams; /* the block's uses by stream */
@@ -43,20 +51,23 @@ struct use_list {
     struct use *first, *last;
 };
 
-/* One stream's pending uses of the freed blocks of one heap. The heap owns it while a use refers to it. The marks of one stream end in
- * their order, so a check begins with the first use and continues while uses have ended. */
+/* One stream's pending uses of the freed blocks of one heap. The heap owns it while a use refers to
+ * it. The marks of one stream end in their order, so a check begins with the first use and
+ * continues while uses have ended. */
 struct use_queue {
     struct use_queue *next;     /* of the heap */
     struct tree_node by_stream; /* among them */
     struct stream *stream;
     unsigned incarnation;
-    bool events;              /* its uses are callers' events, recorded before the free, in the order of recording */
+    bool events;              /* its uses are callers' events, recorded before the free, in the
+                                 order of recording */
     size_t users;             /* uses that refer to it, including those of live blocks */
     struct use_list marked;   /* in the order of their marks */
     struct use_list unmarked; /* no mark could be recorded yet */
 };
 
-/* The blocks of one heap that wait. A member of the heap, under its lock. A live block's uses are not counted here before its free. */
+/* The blocks of one heap that wait. A member of the heap, under its lock. A live block's uses are
+ * not counted here before its free. */
 struct waiting {
     struct use_queue *queues; /* of the streams that use blocks, live or freed */
     struct tree by_stream;    /* the same queues */

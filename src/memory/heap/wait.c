@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns uses, and each heap's queues of pending uses. There is one queue per stream that uses blocks, so the cost of a check does not depend
- * on the number of waiting blocks. The objects in which a block waits are created when the block is used, so a free cannot fail for lack of
- * host memory. A mark that cannot be recorded at the free is recorded later. A use leaves its queue only when its own mark has ended: the
- * order of a queue decides which use is asked about first, never which block is free. Runs under the heap's lock, except for additions to a
- * list that does not belong to a block yet. */
+/* Owns uses, and each heap's queues of pending uses. There is one queue per stream that uses
+ * blocks, so the cost of a check does not depend on the number of waiting blocks. The objects in
+ * which a block waits are created when the block is used, so a free cannot fail for lack of host
+ * memory. A mark that cannot be recorded at the free is recorded later. A use leaves its queue only
+ * when its own mark has ended: the order of a queue decides which use is asked about first, never
+ * which block is free. Runs under the heap's lock, except for additions to a list that does not
+ * belong to a block yet. */
 #include "memory/heap/wait.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -18,19 +20,21 @@
 static struct object_pool all_uses = OBJECT_POOL(struct use);
 static struct object_pool all_queues = OBJECT_POOL(struct use_queue);
 
-/* Queues ----------------------------------------------------------------------------------------------------------- */
+/* Queues --------------------------------------------------------------------------------------- */
 
 #define QUEUE_OF(node) TREE_ENTRY(node, struct use_queue, by_stream)
 
 /* The order of queues, and of uses: by stream, incarnation, and whether events are meant. */
-static int stream_order(const struct stream *a, unsigned a_incarnation, const struct stream *b, unsigned b_incarnation)
+static int stream_order(const struct stream *a, unsigned a_incarnation, const struct stream *b,
+                        unsigned b_incarnation)
 {
     if (a != b)
         return (uintptr_t)a < (uintptr_t)b ? -1 : 1;
     return (a_incarnation > b_incarnation) - (a_incarnation < b_incarnation);
 }
 
-static int queue_order(const struct use_queue *queue, const struct stream *stream, unsigned incarnation, bool events)
+static int queue_order(const struct use_queue *queue, const struct stream *stream,
+                       unsigned incarnation, bool events)
 {
     int order = stream_order(queue->stream, queue->incarnation, stream, incarnation);
     return order ? order : queue->events - events;
@@ -42,8 +46,10 @@ static bool queue_is_before(const struct tree_node *a, const struct tree_node *b
     return queue_order(QUEUE_OF(a), other->stream, other->incarnation, other->events) < 0;
 }
 
-/* A queue of the heap, created if necessary; NULL with an error text if the host is out of memory. */
-static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsigned incarnation, bool events)
+/* A queue of the heap, created if necessary; NULL with an error text if the host is out of
+ * memory. */
+static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsigned incarnation,
+                                  bool events)
 {
     struct tree_node *node = heap->waiting.by_stream.root;
     int order;
@@ -53,7 +59,8 @@ static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsi
         return QUEUE_OF(node);
     struct use_queue *queue = object_alloc(&all_queues);
     if (!queue) {
-        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the uses of blocks by another stream");
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                     "no host memory for the uses of blocks by another stream");
         return NULL;
     }
     queue->stream = stream;
@@ -111,8 +118,9 @@ static uint64_t place_of(const struct use *use)
     return use->mark ? mark_place(use->mark).number : 0;
 }
 
-/* Inserts a use after those whose marks were recorded earlier. That is the end of the queue, except for callers' events that were recorded
- * in another order than the frees, and for uses that have finished. */
+/* Inserts a use after those whose marks were recorded earlier. That is the end of the queue, except
+ * for callers' events that were recorded in another order than the frees, and for uses that have
+ * finished. */
 static void queue_insert(struct use *use)
 {
     struct use_list *list = use->marked ? &use->queue->marked : &use->queue->unmarked;
@@ -130,23 +138,25 @@ static void use_ends_locked(struct heap *heap, struct use *use)
     heap->waiting.uses--;
 }
 
-/* Uses ------------------------------------------------------------------------------------------------------------- */
+/* Uses ----------------------------------------------------------------------------------------- */
 
 #define USE_OF(node) TREE_ENTRY(node, struct use, by_stream)
 
 static bool use_is_before(const struct tree_node *a, const struct tree_node *b)
 {
-    return stream_order(USE_OF(a)->stream, USE_OF(a)->incarnation, USE_OF(b)->stream, USE_OF(b)->incarnation) < 0;
+    return stream_order(USE_OF(a)->stream, USE_OF(a)->incarnation, USE_OF(b)->stream,
+                        USE_OF(b)->incarnation) < 0;
 }
 
 /* Adds a use to the front of a list, with a queue of the heap unless that is NULL. */
-static struct use *use_create(struct heap *heap, struct use **uses, struct stream *stream, unsigned incarnation,
-                              bool event)
+static struct use *use_create(struct heap *heap, struct use **uses, struct stream *stream,
+                              unsigned incarnation, bool event)
 {
     struct use_queue *queue = heap ? queue_of(heap, stream, incarnation, event) : NULL;
     struct use *use = queue || !heap ? object_alloc(&all_uses) : NULL;
     if (!use) {
-        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the use of a block by another stream");
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                     "no host memory for the use of a block by another stream");
         return NULL;
     }
     use->stream = event ? NULL : stream;
@@ -163,12 +173,13 @@ static struct use *use_create(struct heap *heap, struct use **uses, struct strea
 }
 
 /* Adds a use that belongs to one capture; with 0, to none. */
-static tarn_status use_add(struct heap *heap, struct use **uses, struct stream *stream, unsigned incarnation,
-                           uint64_t capture)
+static tarn_status use_add(struct heap *heap, struct use **uses, struct stream *stream,
+                           unsigned incarnation, uint64_t capture)
 {
     struct tree_node *node = *uses ? (*uses)->streams.root : NULL;
     int order;
-    while (node && (order = stream_order(USE_OF(node)->stream, USE_OF(node)->incarnation, stream, incarnation)) != 0)
+    while (node && (order = stream_order(USE_OF(node)->stream, USE_OF(node)->incarnation, stream,
+                                         incarnation)) != 0)
         node = node->sides[order < 0];
     if (node) {
         USE_OF(node)->capture = USE_OF(node)->capture == capture ? capture : 0;
@@ -183,13 +194,16 @@ static tarn_status use_add(struct heap *heap, struct use **uses, struct stream *
 
 tarn_status use_add_stream(struct heap *heap, struct use **uses, struct stream *stream)
 {
-    return use_add(heap, uses, stream, atomic_load_explicit(&stream->incarnation, memory_order_relaxed),
+    return use_add(heap, uses, stream,
+                   atomic_load_explicit(&stream->incarnation, memory_order_relaxed),
                    capture_order_of(stream));
 }
 
 tarn_status use_add_own(struct heap *heap, struct use **uses)
 {
-    return use_create(heap, uses, heap->stream, heap->incarnation, false) ? TARN_OK : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    return use_create(heap, uses, heap->stream, heap->incarnation, false)
+               ? TARN_OK
+               : TARN_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 tarn_status use_add_mark(struct heap *heap, struct use **uses, struct mark *mark)
@@ -224,14 +238,16 @@ static tarn_status use_mark(struct use *use)
     return status;
 }
 
-/* Work on a lost device counts as ended: it will never touch memory again, so nothing needs to wait. */
+/* Work on a lost device counts as ended: it will never touch memory again, so nothing needs to
+ * wait. */
 static bool is_over(tarn_status status)
 {
     return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
 }
 
-/* Queries a use that has its mark. A mark that a capture has taken can only be recorded again on its own stream. If that stream was retired
- * since, the mark of the retirement, which comes later, replaces it. */
+/* Queries a use that has its mark. A mark that a capture has taken can only be recorded again on
+ * its own stream. If that stream was retired since, the mark of the retirement, which comes later,
+ * replaces it. */
 static bool use_ended(struct use *use)
 {
     tarn_status status = use->mark ? mark_query(use->mark) : TARN_OK;
@@ -249,7 +265,8 @@ static bool use_ended(struct use *use)
     return !last || is_over(mark_query(last));
 }
 
-void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses, size_t size)
+void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, struct use *uses,
+                       size_t size)
 {
     heap->waiting.ever++;
     uses->span = span;
@@ -290,7 +307,8 @@ static void block_end_locked(struct heap *heap, struct use *uses)
     size_t size = slab ? slab->slot_size : span->size;
     unsigned slot = uses->slot;
     trace_block(TRACE_free_completed, heap, slab ? slab_address(slab, slot) : span->start,
-                slab ? slab_requested(slab, slot) : span->requested, slab ? slab_tag(slab, slot) : span->tag);
+                slab ? slab_requested(slab, slot) : span->requested,
+                slab ? slab_tag(slab, slot) : span->tag);
     if (uses->watch)
         hooks.debug_gone_locked(uses->watch);
     while (uses)
@@ -316,29 +334,33 @@ struct pass {
     bool asked, knows; /* of the order of captured work */
 };
 
-/* Whether a use belongs to a capture that the heap's stream takes part in now, and that holds its memory. Then only the graph shows when
- * the use has ended. */
+/* Whether a use belongs to a capture that the heap's stream takes part in now, and that holds its
+ * memory. Then only the graph shows when the use has ended. */
 static bool is_captured(struct pass *pass, const struct use *use)
 {
     struct heap *heap = pass->heap;
     if (!use->point)
         return false;
     if (!pass->asked)
-        pass->knows = atomic_load(&heap->store->holds) && capture_order_learn(&heap->capture_order, heap->stream);
+        pass->knows = atomic_load(&heap->store->holds) &&
+                      capture_order_learn(&heap->capture_order, heap->stream);
     pass->asked = true;
     return pass->knows && capture_order_is_of(heap->capture_order, use->point);
 }
 
-/* Whether the next work of the heap's stream in its capture comes after all pending uses of a block. */
+/* Whether the next work of the heap's stream in its capture comes after all pending uses of a
+ * block. */
 static bool is_ordered(struct pass *pass, const struct use *uses)
 {
     for (const struct use *use = uses; use; use = use->next)
-        if (use->first && !(is_captured(pass, use) && capture_order_includes(pass->heap->capture_order, use->point)))
+        if (use->first && !(is_captured(pass, use) &&
+                            capture_order_includes(pass->heap->capture_order, use->point)))
             return false;
     return true;
 }
 
-/* The work of other streams on a block has ended: frees it, unless debug mode must check it first. */
+/* The work of other streams on a block has ended: frees it, unless debug mode must check it
+ * first. */
 static void work_ends_locked(struct pass *pass, struct use *uses)
 {
     struct heap *heap = pass->heap;
@@ -369,7 +391,8 @@ static void look_at_watched_locked(struct pass *pass)
     }
 }
 
-/* Records one mark for all uses of a stream that could not be marked when their blocks were freed: it comes after all of them. */
+/* Records one mark for all uses of a stream that could not be marked when their blocks were freed:
+ * it comes after all of them. */
 static void queue_mark(struct use_queue *queue)
 {
     struct mark *mark = NULL;
@@ -388,7 +411,8 @@ static void queue_mark(struct use_queue *queue)
     mark_release(mark);
 }
 
-/* Ends blocks with uses that cannot be marked, if the graph orders these uses before the heap's stream. Each use belongs to another block. */
+/* Ends blocks with uses that cannot be marked, if the graph orders these uses before the heap's
+ * stream. Each use belongs to another block. */
 static void look_at_captured_locked(struct pass *pass, struct use_queue *queue)
 {
     for (struct use *use = queue->unmarked.first, *next; use; use = next) {
@@ -432,8 +456,8 @@ void heap_collect(struct heap *heap)
     mutex_unlock(&heap->lock);
 }
 
-/* Whether a block waits for a stream. If so, also returns the mark of the block that has waited longest, or NULL if its work has ended
- * since the last check. */
+/* Whether a block waits for a stream. If so, also returns the mark of the block that has waited
+ * longest, or NULL if its work has ended since the last check. */
 static bool use_oldest_locked(struct heap *heap, struct mark **mark)
 {
     const struct use *oldest = NULL;
@@ -442,7 +466,8 @@ static bool use_oldest_locked(struct heap *heap, struct mark **mark)
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         ended = ended || (use && is_over(status));
-        if (status == TARN_ERROR_NOT_READY && (!oldest || use->number < oldest->number) && mark_can_wait(use->mark))
+        if (status == TARN_ERROR_NOT_READY && (!oldest || use->number < oldest->number) &&
+            mark_can_wait(use->mark))
             oldest = use;
     }
     if (oldest)
@@ -455,11 +480,13 @@ static uint64_t batch_oldest_locked(struct heap *heap)
 {
     uint64_t oldest = UINT64_MAX;
     for (int zone = 0; zone < ZONES; zone++) {
-        for (struct tree_node *node = tree_last(&heap->zones[zone].free); node; node = tree_previous(node)) {
+        for (struct tree_node *node = tree_last(&heap->zones[zone].free); node;
+             node = tree_previous(node)) {
             const struct span *span = TREE_ENTRY(node, struct span, by_size);
             if (heap->store->kind.pieces && span->size < heap->arena->granule)
                 break;
-            if (!span_idle_locked(heap, span) && span->batch < oldest && span_holds_piece_locked(heap, span))
+            if (!span_idle_locked(heap, span) && span->batch < oldest &&
+                span_holds_piece_locked(heap, span))
                 oldest = span->batch;
         }
     }
@@ -521,7 +548,8 @@ static void mark_add(struct wait_any *any, struct mark *mark)
 
 static void uses_add_locked(struct wait_any *any, struct heap *heap)
 {
-    for (struct use_queue *queue = heap->waiting.queues; queue && !any->ended; queue = queue->next) {
+    for (struct use_queue *queue = heap->waiting.queues; queue && !any->ended;
+         queue = queue->next) {
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         if (status == TARN_ERROR_NOT_READY)
@@ -530,7 +558,8 @@ static void uses_add_locked(struct wait_any *any, struct heap *heap)
     }
 }
 
-/* Batches end one after the other, so the first that has not ended is the next. No batch can be closed while too many have not ended. */
+/* Batches end one after the other, so the first that has not ended is the next. No batch can be
+ * closed while too many have not ended. */
 static void batch_add_locked(struct wait_any *any, struct heap *heap)
 {
     uint64_t batch = batch_oldest_locked(heap);
@@ -592,7 +621,8 @@ static size_t waits_of(struct heap *heap)
 size_t waits_ahead(struct arena *arena, struct store *store)
 {
     size_t waits = 0;
-    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap))
+    for (struct heap *heap = next_heap(arena, store, NULL); heap;
+         heap = next_heap(arena, store, heap))
         waits += waits_of(heap);
     return waits;
 }
@@ -600,13 +630,16 @@ size_t waits_ahead(struct arena *arena, struct store *store)
 tarn_status heaps_settle(struct arena *arena, struct store *store)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap))
-        for (size_t waits = waits_of(heap); waits > 0 && !status && heap_wait(heap, &status); waits--)
+    for (struct heap *heap = next_heap(arena, store, NULL); heap;
+         heap = next_heap(arena, store, heap))
+        for (size_t waits = waits_of(heap); waits > 0 && !status && heap_wait(heap, &status);
+             waits--)
             ;
     return status;
 }
 
-/* The uses of a live block; or of a waiting block: those that are pending, including callers' events. */
+/* The uses of a live block; or of a waiting block: those that are pending, including callers'
+ * events. */
 static tarn_status sum_add(struct use **sum, const struct use *uses, bool waits)
 {
     tarn_status status = TARN_OK;
@@ -626,7 +659,9 @@ static tarn_status sum_add_span(struct use **sum, const struct span *span)
     tarn_status status = TARN_OK;
     if (span->state == SPAN_BLOCK || span->state == SPAN_PENDING)
         return sum_add(sum, span->uses, span->state == SPAN_PENDING);
-    struct use **uses = span->state == SPAN_SLAB ? atomic_load_explicit(&span->slab->uses, memory_order_relaxed) : NULL;
+    struct use **uses = span->state == SPAN_SLAB
+                            ? atomic_load_explicit(&span->slab->uses, memory_order_relaxed)
+                            : NULL;
     for (unsigned slot = 0; uses && slot < span->slab->slots && !status; slot++)
         status = sum_add(sum, uses[slot], slab_state(span->slab, slot) == NOTE_PENDING);
     return status;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The driver's side of pinned memory: where segments come from, what is tried when the driver or the limit refuses one, and
- * how they go back. No lock is held over the driver's calls or over a wait: a growth first takes its bytes from the limit
- * (`growing`), and a segment that goes back has left its pool before. If a request fails while other threads move memory, or
- * free a block that waits, it tries again when they have finished, since they may hold the memory that was missing.
+/* The driver's side of pinned memory: where segments come from, what is tried when the driver or
+ * the limit refuses one, and how they go back. No lock is held over the driver's calls or over a
+ * wait: a growth first takes its bytes from the limit (`growing`), and a segment that goes back has
+ * left its pool before. If a request fails while other threads move memory, or free a block that
+ * waits, it tries again when they have finished, since they may hold the memory that was missing.
  *
- * Memory that is registered is the system's, by mmap, hidden from children of fork(): a page that a child shares would be
- * copied at the next write, away from the device. */
+ * Memory that is registered is the system's, by mmap, hidden from children of fork(): a page that a
+ * child shares would be copied at the next write, away from the device. */
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread/thread.h"
@@ -22,7 +23,7 @@
 
 #define MOST_CLIMBS 16 /* of one request, while others move memory */
 
-/* ---- Memory from the driver -------------------------------------------------------------------------------------- */
+/* ---- Memory from the driver ---- */
 
 struct touch {
     volatile char *memory;
@@ -38,8 +39,8 @@ static void *touch_pages(void *argument)
     return NULL;
 }
 
-/* Makes the system provide the pages, which registering them would do one by one. The caller does what no thread can be made
- * for. */
+/* Makes the system provide the pages, which registering them would do one by one. The caller does
+ * what no thread can be made for. */
 static void touch_all(struct touch whole, unsigned threads)
 {
     struct touch touches[PINNED_THREADS];
@@ -48,7 +49,8 @@ static void touch_all(struct touch whole, unsigned threads)
     whole.size = size < part ? size : part; /* the caller's own part is the first one */
     for (size_t at = whole.size; at < size;) {
         struct touch *touch = &touches[made];
-        *touch = (struct touch){.memory = whole.memory + at, .size = size - at < part ? size - at : part};
+        *touch = (struct touch){.memory = whole.memory + at,
+                                .size = size - at < part ? size - at : part};
         if (!thread_start(&touch->thread, touch_pages, touch)) {
             touch->size = size - at;
             touch_pages(touch);
@@ -64,9 +66,11 @@ static void touch_all(struct touch whole, unsigned threads)
 
 static tarn_status source_register(struct pinned_segment *segment, unsigned threads)
 {
-    void *memory = mmap(NULL, segment->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, segment->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "mmap of %zu bytes to be pinned: %s", segment->size, strerror(errno));
+        return failed(TARN_ERROR_OUT_OF_MEMORY, "mmap of %zu bytes to be pinned: %s", segment->size,
+                      strerror(errno));
     (void)madvise(memory, segment->size, MADV_DONTFORK);
     touch_all((struct touch){.memory = memory, .size = segment->size}, threads);
     tarn_status status = driver->host_register(segment->device, (uintptr_t)memory, segment->size);
@@ -87,7 +91,8 @@ static tarn_status source_give_back(const struct pinned_segment *segment)
     return status;
 }
 
-/* The thread's current device if it is in use, else one that is, so that no new context is made for memory that is of no device. */
+/* The thread's current device if it is in use, else one that is, so that no new context is made for
+ * memory that is of no device. */
 static int choose_device(void)
 {
     int wanted = thread_device();
@@ -95,8 +100,8 @@ static int choose_device(void)
     if (driver->is_active(wanted, &active) || active)
         return wanted;
     for (int i = 0; i < device_count(); i++)
-        if (!atomic_load_explicit(&device_at(i)->lost, memory_order_relaxed) && !driver->is_active(i, &active) &&
-            active)
+        if (!atomic_load_explicit(&device_at(i)->lost, memory_order_relaxed) &&
+            !driver->is_active(i, &active) && active)
             return i;
     return wanted;
 }
@@ -119,7 +124,7 @@ static void duration_add(tarn_pinned_duration *duration, int64_t ns)
     duration->avg = duration->total / duration->count;
 }
 
-/* ---- Moves ------------------------------------------------------------------------------------------------------- */
+/* ---- Moves ---- */
 
 void pinned_move_begin_locked(void)
 {
@@ -144,13 +149,14 @@ static bool moved_since(uint64_t moves)
     return moved;
 }
 
-/* ---- Growth ------------------------------------------------------------------------------------------------------ */
+/* ---- Growth ---- */
 
 /* Takes the bytes from the limit. */
 static tarn_status growth_begin(size_t size, struct pinned_settings *settings)
 {
     mutex_lock(&pinned.lock);
-    size_t taken = (size_t)pinned.stats.allocated_bytes.current + pinned.growing, limit = pinned.limit;
+    size_t taken = (size_t)pinned.stats.allocated_bytes.current + pinned.growing,
+           limit = pinned.limit;
     bool fits = taken <= limit && size <= limit - taken;
     if (fits) {
         pinned.growing += size;
@@ -159,8 +165,9 @@ static tarn_status growth_begin(size_t size, struct pinned_settings *settings)
     *settings = pinned.settings;
     mutex_unlock(&pinned.lock);
     return fits ? TARN_OK
-                : failed(TARN_ERROR_OUT_OF_MEMORY, "%zu more bytes beside the %zu allocated exceed the limit of %zu",
-                         size, taken, limit);
+                : failed(TARN_ERROR_OUT_OF_MEMORY,
+                         "%zu more bytes beside the %zu allocated exceed the limit of %zu", size,
+                         taken, limit);
 }
 
 static void growth_end_locked(struct pinned_segment *segment, struct pinned_pool *pool, int64_t ns)
@@ -181,7 +188,8 @@ struct climb {
     uint64_t moves;             /* that have ended and are known: those before it, and its own */
 };
 
-/* Gets a segment for the request from the driver, and serves it from there. TARN_ERROR_NO_ROOM where it is too small. */
+/* Gets a segment for the request from the driver, and serves it from there. TARN_ERROR_NO_ROOM
+ * where it is too small. */
 static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
 {
     struct pinned_settings settings;
@@ -217,8 +225,8 @@ static tarn_status grow(struct climb *climb, enum pinned_zone zone, size_t size)
     return status;
 }
 
-/* The reserved segment, at the first growth of the default pool. Whoever wants it while it is made grows without; so does
- * everybody where it is not available, until another size is asked for. */
+/* The reserved segment, at the first growth of the default pool. Whoever wants it while it is made
+ * grows without; so does everybody where it is not available, until another size is asked for. */
 static tarn_status grow_reserved(struct climb *climb)
 {
     mutex_lock(&pinned.lock);
@@ -230,7 +238,8 @@ static tarn_status grow_reserved(struct climb *climb)
         return TARN_ERROR_NO_ROOM;
     tarn_status status = grow(climb, PINNED_ZONE_RESERVED, size);
     if (status && status != TARN_ERROR_NO_ROOM)
-        log_write(LOG_ERRORS, "pinned memory: a segment of %zu bytes cannot be reserved: %s", size, tarn_last_error());
+        log_write(LOG_ERRORS, "pinned memory: a segment of %zu bytes cannot be reserved: %s", size,
+                  tarn_last_error());
     return status == TARN_OK ? TARN_OK : TARN_ERROR_NO_ROOM;
 }
 
@@ -247,13 +256,15 @@ static tarn_status grow_usual(struct climb *climb)
     return grow(climb, request->zone, exact);
 }
 
-/* ---- Giving back ------------------------------------------------------------------------------------------------- */
+/* ---- Giving back ---- */
 
-/* Takes wholly free segments out of their pools until at most `keep` bytes would be left. Gives the bytes taken. */
+/* Takes wholly free segments out of their pools until at most `keep` bytes would be left. Gives the
+ * bytes taken. */
 static size_t detach_free_locked(size_t keep, bool all)
 {
     size_t taken = 0, left = (size_t)pinned.stats.allocated_bytes.current - pinned.leaving_bytes;
-    for (struct tree_node *node = tree_first(&pinned.segments), *next; node && left - taken > keep; node = next) {
+    for (struct tree_node *node = tree_first(&pinned.segments), *next; node && left - taken > keep;
+         node = next) {
         struct pinned_segment *segment = TREE_ENTRY(node, struct pinned_segment, by_address);
         next = tree_next(node);
         if (segment->used || (segment->zone == PINNED_ZONE_RESERVED && !all))
@@ -338,7 +349,7 @@ tarn_status pinned_trim(size_t keep, bool all)
     return first;
 }
 
-/* ---- The climb --------------------------------------------------------------------------------------------------- */
+/* ---- The climb ---- */
 
 /* Free memory, after a look at what has ended. */
 static tarn_status search(struct climb *climb)
@@ -351,7 +362,8 @@ static tarn_status search(struct climb *climb)
     return status;
 }
 
-/* Gives back all that is wholly free and grows again; TARN_ERROR_NO_ROOM where there was nothing to give. */
+/* Gives back all that is wholly free and grows again; TARN_ERROR_NO_ROOM where there was nothing to
+ * give. */
 static tarn_status swap(struct climb *climb)
 {
     mutex_lock(&pinned.lock);
@@ -361,7 +373,8 @@ static tarn_status swap(struct climb *climb)
     return taken ? grow_usual(climb) : TARN_ERROR_NO_ROOM;
 }
 
-/* Waits until work has ended that some block waits for. False where there is none, or the wait fails. */
+/* Waits until work has ended that some block waits for. False where there is none, or the wait
+ * fails. */
 static bool wait_one(void)
 {
     struct mark *marks[MARKS_MOST];
@@ -374,7 +387,8 @@ static bool wait_one(void)
     return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
 }
 
-/* Whether a step has decided: it served the request, or failed for another reason than want of room. */
+/* Whether a step has decided: it served the request, or failed for another reason than want of
+ * room. */
 static bool decides(tarn_status status)
 {
     return status != TARN_ERROR_NO_ROOM && status != TARN_ERROR_OUT_OF_MEMORY;
@@ -392,7 +406,8 @@ static tarn_status climb_once(struct climb *climb)
 {
     tarn_status status = search(climb);
     if (status == TARN_ERROR_NO_ROOM && climb->request->size > limit_now())
-        return failed(TARN_ERROR_OUT_OF_MEMORY, "the limit alone is below that, so nothing was given back for it");
+        return failed(TARN_ERROR_OUT_OF_MEMORY,
+                      "the limit alone is below that, so nothing was given back for it");
     if (!decides(status))
         status = grow_reserved(climb);
     if (!decides(status))
@@ -412,7 +427,8 @@ static tarn_status climb_once(struct climb *climb)
             status = swap(climb);
         if (!decides(status) && !wait_one())
             status = TARN_ERROR_BUSY;
-        error_attempt_end(&refusal, decides(status) && status != TARN_ERROR_BUSY ? status : TARN_OK);
+        error_attempt_end(&refusal,
+                          decides(status) && status != TARN_ERROR_BUSY ? status : TARN_OK);
     } while (!decides(status));
     return status == TARN_ERROR_BUSY ? full : status;
 }
@@ -431,10 +447,12 @@ static tarn_status refuse(const struct pinned_request *request)
     return failed_within(
         TARN_ERROR_OUT_OF_MEMORY,
         "pinned memory: no room for %zu bytes; limit %s; allocated %lld bytes in %lld segments, of "
-        "which live %lld, pending %lld, kept for graphs %lld, free between them %lld. Free blocks, raise the limit by "
+        "which live %lld, pending %lld, kept for graphs %lld, free between them %lld. Free blocks, "
+        "raise the limit by "
         "tarn_pinned_limit_set(), or the machine's limit of locked memory (ulimit -l)",
-        request->requested, text, (long long)held.allocated_bytes.current, (long long)held.allocations.current,
-        (long long)live, (long long)held.pending_bytes, (long long)held.kept_bytes,
+        request->requested, text, (long long)held.allocated_bytes.current,
+        (long long)held.allocations.current, (long long)live, (long long)held.pending_bytes,
+        (long long)held.kept_bytes,
         (long long)(held.allocated_bytes.current - held.active_bytes.current));
 }
 
@@ -450,7 +468,8 @@ tarn_status pinned_climb(const struct pinned_request *request, struct pinned_blo
         climb.moves = pinned.moves;
         mutex_unlock(&pinned.lock);
         status = climb_once(&climb);
-    } while (status == TARN_ERROR_OUT_OF_MEMORY && ++climbs < MOST_CLIMBS && moved_since(climb.moves));
+    } while (status == TARN_ERROR_OUT_OF_MEMORY && ++climbs < MOST_CLIMBS &&
+             moved_since(climb.moves));
     if (status == TARN_ERROR_OUT_OF_MEMORY)
         status = refuse(request);
     error_attempt_end(&before, status);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Segments of pinned memory, the blocks that they are cut into, and the way from an address to its block. A segment is
- * covered by its blocks without a gap, and of two neighbours one is not free, or is `loose`: what was freed last is left as it
- * is, for the next request of its size, until another size is asked for. Free blocks are in bins of their pool, eight to
- * a power of two; a rounded request is the smallest size of a bin, so that any block of that bin and those above fits.
- * A block is found by its start in a table of those handed out last, which is only looked at under the lock and believed only
- * where the block says the same; else by the tree of segments and the tree of that segment's blocks. All under the lock. */
+/* Segments of pinned memory, the blocks that they are cut into, and the way from an address to its
+ * block. A segment is covered by its blocks without a gap, and of two neighbours one is not free,
+ * or is `loose`: what was freed last is left as it is, for the next request of its size, until
+ * another size is asked for. Free blocks are in bins of their pool, eight to a power of two; a
+ * rounded request is the smallest size of a bin, so that any block of that bin and those above
+ * fits. A block is found by its start in a table of those handed out last, which is only looked at
+ * under the lock and believed only where the block says the same; else by the tree of segments and
+ * the tree of that segment's blocks. All under the lock. */
 #include "memory/pinned/heap.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -38,11 +40,13 @@ struct pinned pinned = {
     .segments = {.order = segment_order},
     .standard = {.keeper = {.holders = 1}},
     .limit = SIZE_MAX,
-    .settings = {.register_threads = 1, .max_round_threshold = SIZE_MAX, .max_cached_size = SIZE_MAX},
+    .settings = {.register_threads = 1,
+                 .max_round_threshold = SIZE_MAX,
+                 .max_cached_size = SIZE_MAX},
     .moved = PTHREAD_COND_INITIALIZER,
 };
 
-/* ---- Sizes ------------------------------------------------------------------------------------------------------- */
+/* ---- Sizes ---- */
 
 static unsigned log2_floor(size_t value)
 {
@@ -64,10 +68,11 @@ static unsigned bin_of(size_t size)
     if (units < 1u << BINS_LOG)
         return (unsigned)units;
     unsigned log = log2_floor(units);
-    return ((log - BINS_LOG + 1) << BINS_LOG) + ((unsigned)(units >> (log - BINS_LOG)) & ((1u << BINS_LOG) - 1));
+    return ((log - BINS_LOG + 1) << BINS_LOG) +
+           ((unsigned)(units >> (log - BINS_LOG)) & ((1u << BINS_LOG) - 1));
 }
 
-/* ---- Bins -------------------------------------------------------------------------------------------------------- */
+/* ---- Bins ---- */
 
 static void bin_insert(struct pinned_block *block)
 {
@@ -97,12 +102,14 @@ static void bin_remove(struct pinned_block *block)
     }
 }
 
-/* A free block of at least that size: the smallest of those looked at in its own bin, else any of the next one that has some. */
+/* A free block of at least that size: the smallest of those looked at in its own bin, else any of
+ * the next one that has some. */
 static struct pinned_block *bin_search(const struct pinned_pool *pool, unsigned zone, size_t size)
 {
     unsigned bin = bin_of(size), looked = 0;
     struct pinned_block *best = NULL;
-    for (struct pinned_block *block = pool->bins[zone][bin]; block && looked++ < BEST_OF; block = block->link) {
+    for (struct pinned_block *block = pool->bins[zone][bin]; block && looked++ < BEST_OF;
+         block = block->link) {
         if (block->size == size)
             return block;
         if (block->size > size && (!best || block->size < best->size))
@@ -119,7 +126,7 @@ static struct pinned_block *bin_search(const struct pinned_pool *pool, unsigned 
     return NULL;
 }
 
-/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+/* ---- Blocks ---- */
 
 static struct pinned_block *block_create(void)
 {
@@ -202,7 +209,8 @@ void pinned_join_locked(struct pinned_pool *pool)
         struct pinned_block *block = pool->loose[pool->loose_count - 1];
         loose_remove(pool, block);
         bin_remove(block);
-        for (struct pinned_block *next; (next = block->next) && next->state == PINNED_FREE; block_join(block)) {
+        for (struct pinned_block *next; (next = block->next) && next->state == PINNED_FREE;
+             block_join(block)) {
             if (next->loose)
                 loose_remove(pool, next);
             bin_remove(next);
@@ -217,7 +225,8 @@ void pinned_join_locked(struct pinned_pool *pool)
     }
 }
 
-static struct pinned_block *search(const struct pinned_pool *pool, const struct pinned_request *request)
+static struct pinned_block *search(const struct pinned_pool *pool,
+                                   const struct pinned_request *request)
 {
     struct pinned_block *block = bin_search(pool, request->zone, request->size);
     return block ? block : bin_search(pool, PINNED_ZONE_RESERVED, request->size);
@@ -266,11 +275,12 @@ void pinned_give_locked(struct pinned_block *block)
     pool->loose[pool->loose_count++] = block;
     block->loose = (uint8_t)pool->loose_count;
     bin_insert(block);
-    if (!segment->used && segment->size > pinned.settings.max_cached_size && segment->zone != PINNED_ZONE_RESERVED)
+    if (!segment->used && segment->size > pinned.settings.max_cached_size &&
+        segment->zone != PINNED_ZONE_RESERVED)
         pinned_segment_leave_locked(segment);
 }
 
-/* ---- Looking up -------------------------------------------------------------------------------------------------- */
+/* ---- Looking up ---- */
 
 static bool segment_ends_after(const struct tree_node *node, uint64_t key)
 {
@@ -292,7 +302,8 @@ struct pinned_block *pinned_find_locked(uintptr_t address, bool *ours)
         return block;
     }
     struct tree_node *node = tree_find_first(&pinned.segments, segment_ends_after, address);
-    struct pinned_segment *segment = node ? TREE_ENTRY(node, struct pinned_segment, by_address) : NULL;
+    struct pinned_segment *segment =
+        node ? TREE_ENTRY(node, struct pinned_segment, by_address) : NULL;
     *ours = segment && segment->address <= address;
     if (!*ours)
         return NULL;
@@ -307,12 +318,13 @@ bool pinned_overlaps(uintptr_t start, size_t size)
         return false;
     mutex_lock(&pinned.lock);
     struct tree_node *node = tree_find_first(&pinned.segments, segment_ends_after, start);
-    bool overlaps = node && TREE_ENTRY(node, struct pinned_segment, by_address)->address < start + size;
+    bool overlaps =
+        node && TREE_ENTRY(node, struct pinned_segment, by_address)->address < start + size;
     mutex_unlock(&pinned.lock);
     return overlaps;
 }
 
-/* ---- Segments ---------------------------------------------------------------------------------------------------- */
+/* ---- Segments ---- */
 
 static void segment_link(struct pinned_segment *segment, struct pinned_pool *pool)
 {
@@ -338,7 +350,8 @@ struct pinned_segment *pinned_segment_create(void)
 {
     struct pinned_segment *segment = object_alloc(&segment_objects);
     if (!segment) {
-        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a segment of pinned memory");
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                     "no host memory for a segment of pinned memory");
         return NULL;
     }
     segment->whole = block_create();
@@ -363,8 +376,10 @@ void pinned_segment_enter_locked(struct pinned_segment *segment, struct pinned_p
     segment->blocks = (struct tree){.order = block_order};
     segment_link(segment, pool);
     tree_insert(&pinned.segments, &segment->by_address);
-    *first = (struct pinned_block){
-        .address = segment->address, .size = segment->size, .segment = segment, .state = PINNED_FREE};
+    *first = (struct pinned_block){.address = segment->address,
+                                   .size = segment->size,
+                                   .segment = segment,
+                                   .state = PINNED_FREE};
     tree_insert(&segment->blocks, &first->by_address);
     bin_insert(first);
 }
@@ -372,10 +387,12 @@ void pinned_segment_enter_locked(struct pinned_segment *segment, struct pinned_p
 void pinned_segment_leave_locked(struct pinned_segment *segment)
 {
     pinned_join_locked(segment->pool);
-    struct pinned_block *block = TREE_ENTRY(tree_first(&segment->blocks), struct pinned_block, by_address);
+    struct pinned_block *block =
+        TREE_ENTRY(tree_first(&segment->blocks), struct pinned_block, by_address);
     bin_remove(block);
     block->state = PINNED_UNUSED;
-    if (*recent_of(block->address) == block) /* its object goes back, and another thread may take it without the lock */
+    if (*recent_of(block->address) == block) /* its object goes back, and another thread may take it
+                                                without the lock */
         *recent_of(block->address) = NULL;
     tree_remove(&pinned.segments, &segment->by_address);
     segment_unlink(segment);
@@ -419,6 +436,7 @@ void pinned_absorb_locked(struct pinned_pool *pool)
 
 void pinned_forget_locked(struct pinned_keeper *keeper)
 {
-    for (struct tree_node *node = tree_first(&pinned.segments); keeper->captured && node; node = tree_next(node))
+    for (struct tree_node *node = tree_first(&pinned.segments); keeper->captured && node;
+         node = tree_next(node))
         segment_forget(TREE_ENTRY(node, struct pinned_segment, by_address), keeper);
 }

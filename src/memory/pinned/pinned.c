@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls on pinned memory, and pools. They check arguments, choose the pool, and leave the work to heap, wait and
- * growth. A request that free memory serves, and the free of a block that no stream uses, take the lock once and call no
- * driver. `pinned_settings_lock` is held over the start and the end of the background thread, which settings alone decide. */
+/* The public calls on pinned memory, and pools. They check arguments, choose the pool, and leave
+ * the work to heap, wait and growth. A request that free memory serves, and the free of a block
+ * that no stream uses, take the lock once and call no driver. `pinned_settings_lock` is held over
+ * the start and the end of the background thread, which settings alone decide. */
 #include "base/log.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -27,7 +28,8 @@ static void pinned_shutdown(void)
         device_keep_driver(); /* live blocks keep their memory */
 }
 
-/* Starts or ends the thread that the settings ask for, then puts them in force. Without a thread, whoever allocates looks for finished work. */
+/* Starts or ends the thread that the settings ask for, then puts them in force. Without a thread,
+ * whoever allocates looks for finished work. */
 static void settings_apply(struct pinned_settings settings)
 {
     struct error_before before;
@@ -45,7 +47,8 @@ static void settings_apply(struct pinned_settings settings)
     mutex_unlock(&pinned.lock);
 }
 
-/* Takes over what the configuration says anew; what it does not change stays as it was set by a call. */
+/* Takes over what the configuration says anew; what it does not change stays as it was set by a
+ * call. */
 void pinned_configure(void)
 {
     static const struct memory_config *seen = &memory_config_defaults; /* pinned_settings_lock */
@@ -103,7 +106,7 @@ static void settle_quietly(void)
     error_attempt_end(&before, TARN_OK);
 }
 
-/* ---- Pools ------------------------------------------------------------------------------------------------------- */
+/* ---- Pools ---- */
 
 void pinned_keeper_retain(struct pinned_keeper *keeper)
 {
@@ -166,7 +169,7 @@ void pinned_pool_release(struct pinned_pool *pool)
         pinned_keeper_release(&pool->keeper);
 }
 
-/* ---- Allocation -------------------------------------------------------------------------------------------------- */
+/* ---- Allocation ---- */
 
 static tarn_status serve(struct pinned_pool *pool, size_t size, void **pointer)
 {
@@ -189,7 +192,8 @@ static tarn_status serve(struct pinned_pool *pool, size_t size, void **pointer)
 /* NULL: of the thread's current stream, which only matters where somebody routes. */
 static tarn_status allocate(struct stream *stream, size_t size, void **pointer)
 {
-    pinned_route_hook *choose = atomic_load_explicit(&upper_hooks.pinned_route, memory_order_acquire);
+    pinned_route_hook *choose =
+        atomic_load_explicit(&upper_hooks.pinned_route, memory_order_acquire);
     tarn_status status = device_check(device_at(stream ? stream->device : thread_device()));
     if (!status && choose && !stream)
         status = stream_current(thread_device(), &stream);
@@ -220,12 +224,13 @@ tarn_status tarn_pinned_alloc(tarn_stream stream, size_t size, void **pointer)
     return status || size == 0 ? status : allocate(found, size, pointer);
 }
 
-/* ---- Free and use ------------------------------------------------------------------------------------------------ */
+/* ---- Free and use ---- */
 
 static tarn_status refuse_pointer(const void *pointer, const struct pinned_block *block, bool ours)
 {
     if (block)
-        return failed(TARN_ERROR_INVALID_POINTER, "%p is inside a block of pinned memory, which begins at %p", pointer,
+        return failed(TARN_ERROR_INVALID_POINTER,
+                      "%p is inside a block of pinned memory, which begins at %p", pointer,
                       (void *)block->address);
     if (ours)
         return failed(TARN_ERROR_DOUBLE_FREE, "%p is free pinned memory of tarn", pointer);
@@ -264,7 +269,8 @@ static void keep_locked(struct pinned_block *block)
 static void free_used(struct pinned_block *block)
 {
     struct error_before before;
-    error_attempt_begin(&before); /* a mark that cannot be recorded yet is not a failure of the free */
+    error_attempt_begin(&before); /* a mark that cannot be recorded yet is not a failure of the
+                                     free */
     pinned_uses_mark(block->uses);
     mutex_lock(&pinned.lock);
     pinned_wait_begin_locked(block);
@@ -310,8 +316,9 @@ static struct pinned_keeper *keeper_of_all(struct pinned_keeper *keeper)
     return keeper->parent ? keeper->parent : keeper;
 }
 
-/* A block that several graphs of one pool use is kept until nothing holds the pool. One that graphs of several pools use is kept until
- * somebody says that all graphs are gone: the end of one pool is not enough. */
+/* A block that several graphs of one pool use is kept until nothing holds the pool. One that graphs
+ * of several pools use is kept until somebody says that all graphs are gone: the end of one pool is
+ * not enough. */
 static void capture_locked(struct pinned_block *block, struct pinned_keeper *keeper)
 {
     if (block->captured != keeper && may_be_captured_locked(block)) {
@@ -327,8 +334,10 @@ static void capture_locked(struct pinned_block *block, struct pinned_keeper *kee
 /* What keeps the blocks that the capture of a stream uses, retained; NULL for the default pool. */
 static struct pinned_keeper *keeper_for(struct stream *stream)
 {
-    pinned_capture_hook *ask = atomic_load_explicit(&upper_hooks.pinned_capture, memory_order_acquire);
-    pinned_route_hook *choose = atomic_load_explicit(&upper_hooks.pinned_route, memory_order_acquire);
+    pinned_capture_hook *ask =
+        atomic_load_explicit(&upper_hooks.pinned_capture, memory_order_acquire);
+    pinned_route_hook *choose =
+        atomic_load_explicit(&upper_hooks.pinned_route, memory_order_acquire);
     if (ask || !choose)
         return ask ? ask(stream) : NULL;
     struct pinned_pool *pool = choose(stream);
@@ -345,8 +354,9 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
         status = stream_find(stream, thread_device(), &found);
     if (status)
         return status;
-    /* The legacy stream never does; asked while another one does, the driver could not tell. Where it fails to tell, a guess would
-     * either keep the block for a graph that does not exist or give away what a graph uses. */
+    /* The legacy stream never does; asked while another one does, the driver could not tell. Where
+     * it fails to tell, a guess would either keep the block for a graph that does not exist or give
+     * away what a graph uses. */
     bool known = stream_is_known(found);
     if (found->native && !known) {
         status = stream_ask_capture(found, &capture);
@@ -358,7 +368,8 @@ tarn_status tarn_pinned_record_stream(const void *pointer, tarn_stream stream)
     mutex_lock(&pinned.lock);
     struct pinned_block *block = pinned_find_locked((uintptr_t)pointer, &ours);
     if (!block)
-        status = failed(TARN_ERROR_INVALID_POINTER, "%p is not in a live block of pinned memory", pointer);
+        status = failed(TARN_ERROR_INVALID_POINTER, "%p is not in a live block of pinned memory",
+                        pointer);
     else if (captures)
         capture_locked(block, keeper ? keeper : &pinned.standard.keeper);
     else
@@ -392,7 +403,7 @@ bool tarn_pinned_contains(const void *pointer)
     return found;
 }
 
-/* ---- Control ----------------------------------------------------------------------------------------------------- */
+/* ---- Control ---- */
 
 tarn_status tarn_pinned_trim(size_t keep)
 {
@@ -428,7 +439,7 @@ tarn_status tarn_pinned_forget_captures(void)
     return TARN_OK;
 }
 
-/* ---- Statistics -------------------------------------------------------------------------------------------------- */
+/* ---- Statistics ---- */
 
 tarn_status tarn_pinned_stats_get(tarn_pinned_stats *stats)
 {
@@ -482,7 +493,8 @@ static void reset_peak_locked(void)
 static void reset_accumulated_locked(void)
 {
     const tarn_pinned_stats old = pinned.stats;
-    pinned.stats = (tarn_pinned_stats){.pending_bytes = old.pending_bytes, .kept_bytes = old.kept_bytes};
+    pinned.stats =
+        (tarn_pinned_stats){.pending_bytes = old.pending_bytes, .kept_bytes = old.kept_bytes};
 #define X(name) pinned.stats.name = (tarn_stat){.current = old.name.current, .peak = old.name.peak};
     EACH_STAT(X)
 #undef X

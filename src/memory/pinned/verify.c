@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads the pinned memory and changes nothing: for tests. What is checked stands in heap.h and at the top of
- * heap.c. */
+/* Reads the pinned memory and changes nothing: for tests. What is checked stands in heap.h and at
+ * the top of heap.c. */
 #include "base/status.h"
 #include "memory/pinned/heap.h"
 
-#define BROKEN(address, text) failed(TARN_ERROR_INTERNAL, "pinned memory, at %#zx: %s", (size_t)(address), text)
+#define BROKEN(address, text) \
+    failed(TARN_ERROR_INTERNAL, "pinned memory, at %#zx: %s", (size_t)(address), text)
 
 struct sums {
     size_t blocks, active, requested, pending, kept, segments, allocated;
@@ -17,7 +18,8 @@ static bool is_in_bins(const struct pinned_pool *pool, const struct pinned_block
 {
     unsigned found = 0;
     for (unsigned bin = 0; bin < PINNED_BINS; bin++)
-        for (const struct pinned_block *other = pool->bins[block->segment->zone][bin]; other; other = other->link)
+        for (const struct pinned_block *other = pool->bins[block->segment->zone][bin]; other;
+             other = other->link)
             found += other == block;
     return found == 1;
 }
@@ -27,7 +29,8 @@ static tarn_status verify_free(const struct pinned_block *block)
     const struct pinned_pool *pool = block->segment->pool;
     if (!is_in_bins(pool, block))
         return BROKEN(block->address, "a free block is not in one bin of its pool");
-    if (block->loose && (block->loose > pool->loose_count || pool->loose[block->loose - 1] != block))
+    if (block->loose &&
+        (block->loose > pool->loose_count || pool->loose[block->loose - 1] != block))
         return BROKEN(block->address, "a loose block is not in its pool's list");
     if (!block->loose && block->next && block->next->state == PINNED_FREE && !block->next->loose)
         return BROKEN(block->address, "two free neighbours are not joined");
@@ -42,12 +45,14 @@ static tarn_status verify_block(const struct pinned_block *block, struct sums *s
         return BROKEN(block->address, "a block of a wrong size, or at a wrong address");
     if (block->state == PINNED_FREE)
         return verify_free(block);
-    if (block->state != PINNED_LIVE && block->state != PINNED_PENDING && block->state != PINNED_KEPT)
+    if (block->state != PINNED_LIVE && block->state != PINNED_PENDING &&
+        block->state != PINNED_KEPT)
         return BROKEN(block->address, "a block without a state");
     if (block->loose || block->requested == 0 || block->requested > block->size)
         return BROKEN(block->address, "a block that is smaller than what was asked for, or loose");
     if ((block->state == PINNED_PENDING) != (block->waits > 0))
-        return BROKEN(block->address, "a block that is pending waits for nothing, or one that waits is not");
+        return BROKEN(block->address,
+                      "a block that is pending waits for nothing, or one that waits is not");
     sums->blocks++;
     sums->active += block->size;
     sums->requested += block->requested;
@@ -85,7 +90,8 @@ static tarn_status verify_locked(void)
 {
     struct sums sums = {0};
     for (struct tree_node *node = tree_first(&pinned.segments); node; node = tree_next(node)) {
-        tarn_status status = verify_segment(TREE_ENTRY(node, struct pinned_segment, by_address), &sums);
+        tarn_status status =
+            verify_segment(TREE_ENTRY(node, struct pinned_segment, by_address), &sums);
         if (status)
             return status;
     }
@@ -105,7 +111,8 @@ static tarn_status verify_locked(void)
     };
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         if (counters[i].counted != (int64_t)counters[i].sum)
-            return failed(TARN_ERROR_INTERNAL, "pinned memory: %s is %lld, and the sum over blocks and segments %zu",
+            return failed(TARN_ERROR_INTERNAL,
+                          "pinned memory: %s is %lld, and the sum over blocks and segments %zu",
                           counters[i].name, (long long)counters[i].counted, counters[i].sum);
     if (pinned.leaving || pinned.leaving_bytes || pinned.growing || pinned.moving)
         return BROKEN(0, "something is on its way while nothing runs");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What freed blocks of pinned memory wait for. A use is made when a block is recorded on a stream, so that freeing the block
- * cannot fail; a mark that cannot be recorded then, since the stream captures or the driver refuses, is recorded later. Each
- * stream has a queue of its own, in the order of the frees, and a look at it ends at the first use that has not ended: so a
- * look costs a question a stream, and no stream keeps back what another one has finished with. */
+/* What freed blocks of pinned memory wait for. A use is made when a block is recorded on a stream,
+ * so that freeing the block cannot fail; a mark that cannot be recorded then, since the stream
+ * captures or the driver refuses, is recorded later. Each stream has a queue of its own, in the
+ * order of the frees, and a look at it ends at the first use that has not ended: so a look costs a
+ * question a stream, and no stream keeps back what another one has finished with. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/pinned/heap.h"
@@ -14,7 +15,7 @@ static struct object_pool queue_objects = OBJECT_POOL(struct pinned_queue);
 static struct object_pool pool_objects = OBJECT_POOL(struct pinned_pool);
 static struct object_pool keeper_objects = OBJECT_POOL(struct pinned_keeper);
 
-/* ---- Uses -------------------------------------------------------------------------------------------------------- */
+/* ---- Uses ---- */
 
 static struct pinned_queue *queue_of(struct stream *stream)
 {
@@ -31,7 +32,8 @@ static struct pinned_queue *queue_of(struct stream *stream)
 
 #define USE_OF(node) TREE_ENTRY(node, struct pinned_use, by_stream)
 
-static int use_order(const struct pinned_use *use, const struct stream *stream, unsigned incarnation)
+static int use_order(const struct pinned_use *use, const struct stream *stream,
+                     unsigned incarnation)
 {
     if (use->stream != stream)
         return (uintptr_t)use->stream < (uintptr_t)stream ? -1 : 1;
@@ -54,7 +56,8 @@ tarn_status pinned_use_add_locked(struct pinned_use **uses, struct stream *strea
         return TARN_OK;
     struct pinned_use *use = queue_of(stream) ? object_alloc(&use_objects) : NULL;
     if (!use)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the use of pinned memory by a stream");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "no host memory for the use of pinned memory by a stream");
     use->stream = stream;
     use->incarnation = incarnation;
     use->next = *uses;
@@ -97,7 +100,7 @@ static bool use_ended(struct pinned_use *use)
     return status == TARN_OK || status == TARN_ERROR_DEVICE_LOST;
 }
 
-/* ---- Pending blocks ---------------------------------------------------------------------------------------------- */
+/* ---- Pending blocks ---- */
 
 void pinned_wait_begin_locked(struct pinned_block *block)
 {
@@ -140,7 +143,8 @@ size_t pinned_marks_locked(struct mark *marks[MARKS_MOST])
 {
     struct mark *whole = NULL;
     size_t count = 0;
-    for (const struct pinned_queue *queue = pinned.queues; queue && count < MARKS_MOST; queue = queue->next) {
+    for (const struct pinned_queue *queue = pinned.queues; queue && count < MARKS_MOST;
+         queue = queue->next) {
         struct mark *mark = queue->first ? queue->first->mark : NULL;
         if (mark && mark_is_of_device(mark))
             whole = whole ? whole : mark;
@@ -152,7 +156,7 @@ size_t pinned_marks_locked(struct mark *marks[MARKS_MOST])
     return count;
 }
 
-/* ---- Kept blocks, and the death of pools ------------------------------------------------------------------------- */
+/* ---- Kept blocks, and the death of pools ---- */
 
 void pinned_unkeep_locked(struct pinned_keeper *keeper)
 {
@@ -161,7 +165,8 @@ void pinned_unkeep_locked(struct pinned_keeper *keeper)
         block->captured = NULL;
         pinned.stats.kept_bytes -= (int64_t)block->size;
         if (block->uses) {
-            pinned_uses_mark(block->uses); /* a trim and a request that lacks memory wait for marks alone */
+            pinned_uses_mark(block->uses); /* a trim and a request that lacks memory wait for marks
+                                              alone */
             pinned_wait_begin_locked(block);
         } else {
             pinned_give_locked(block);
@@ -169,7 +174,8 @@ void pinned_unkeep_locked(struct pinned_keeper *keeper)
     }
 }
 
-/* A block that a capture or a graph uses was kept while that was counted: so what is kept when nothing is counted is used by none. */
+/* A block that a capture or a graph uses was kept while that was counted: so what is kept when
+ * nothing is counted is used by none. */
 bool pinned_is_unheld_locked(const struct pinned_keeper *keeper)
 {
     return keeper->holds && atomic_load(keeper->holds) == 0;
@@ -185,13 +191,16 @@ void pinned_keeper_enter_locked(struct pinned_keeper *keeper)
 /* Whether a keeper stays in the list. */
 static bool stays(const struct pinned_keeper *keeper)
 {
-    return keeper->parent ? keeper->holders || !pinned_is_unheld_locked(keeper) : keeper->kept != NULL;
+    return keeper->parent ? keeper->holders || !pinned_is_unheld_locked(keeper)
+                          : keeper->kept != NULL;
 }
 
-/* Takes what keeps nothing out of the list, after what nothing holds any more was made free; and ends what kept for a capture. */
+/* Takes what keeps nothing out of the list, after what nothing holds any more was made free; and
+ * ends what kept for a capture. */
 static void collect_keepers(const struct pinned_keeper *dying)
 {
-    for (struct pinned_keeper *over = atomic_exchange(&pinned.over, NULL); over; over = over->next_over)
+    for (struct pinned_keeper *over = atomic_exchange(&pinned.over, NULL); over;
+         over = over->next_over)
         if (!over->listed)
             pinned_keeper_enter_locked(over);
     for (struct pinned_keeper **place = &pinned.keepers, *keeper; (keeper = *place);) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The background thread of the pinned memory: while blocks of whatever pool wait for work it looks every 100 us what has
- * ended, else it sleeps. It does nothing that requests do not do by themselves when memory is short; with it blocks are free
- * sooner, and those above max_cached_size with the driver. Owns the thread. */
+/* The background thread of the pinned memory: while blocks of whatever pool wait for work it looks
+ * every 100 us what has ended, else it sleeps. It does nothing that requests do not do by
+ * themselves when memory is short; with it blocks are free sooner, and those above max_cached_size
+ * with the driver. Owns the thread. */
 #include "base/status.h"
 #include "base/thread/thread.h"
 #include "memory/pinned/heap.h"
@@ -53,7 +54,8 @@ tarn_status pinned_watch(bool on)
     if (on == runs)
         return TARN_OK;
     if (on && !thread_start(&watcher, watch, NULL))
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "the background thread of pinned memory cannot be created");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "the background thread of pinned memory cannot be created");
     if (!on) {
         mutex_lock(&pinned.lock);
         ends = true;

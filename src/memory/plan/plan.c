@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the followers of plans. A follower belongs to its heap and is under the heap's lock; "the plan" below is the arena that it follows.
+/* Owns the followers of plans. A follower belongs to its heap and is under the heap's lock; "the
+ * plan" below is the arena that it follows.
  *
- * Matching. `expected` is the number of the planned request that should come next; behind the last one it is the first again. A request
- * of its size is it. Else the program has left the plan: requests were skipped, came in addition, changed their sizes or places. Then the
- * planned requests of that size nearby are looked at: one before which the plan has what came before it here is better than another, then
- * one whose place is free, then the nearest. It moves `expected` only if the SURE requests before it agree, so that one request that came
- * in addition does not lead the matching astray. After LOST requests that did not fit in, all of the plan is looked at now and then: a
- * program that begins anew, or repeats a part, finds its place. A request that is like none nearby but of about the expected size is the
- * expected one, which has changed.
+ * Matching. `expected` is the number of the planned request that should come next; behind the last
+ * one it is the first again. A request of its size is it. Else the program has left the plan:
+ * requests were skipped, came in addition, changed their sizes or places. Then the planned requests
+ * of that size nearby are looked at: one before which the plan has what came before it here is
+ * better than another, then one whose place is free, then the nearest. It moves `expected` only if
+ * the SURE requests before it agree, so that one request that came in addition does not lead the
+ * matching astray. After LOST requests that did not fit in, all of the plan is looked at now and
+ * then: a program that begins anew, or repeats a part, finds its place. A request that is like none
+ * nearby but of about the expected size is the expected one, which has changed.
  *
- * What is beside the plan. The plan also says what will be where until a block is given back. So a request whose place is taken, or
- * that is not in the plan, is put where nothing is now and nothing is planned meanwhile; it is supposed to live as long as the one
- * that it was taken for, or one of about its size nearby. If there is no such place, it is served as without a plan.
+ * What is beside the plan. The plan also says what will be where until a block is given back. So a
+ * request whose place is taken, or that is not in the plan, is put where nothing is now and nothing
+ * is planned meanwhile; it is supposed to live as long as the one that it was taken for, or one of
+ * about its size nearby. If there is no such place, it is served as without a plan.
  *
- * Memory. As long as the program does what the plan says, a place gets new memory together with the next places. After that each gets its
- * own, in smaller pieces, and a request goes where it needs less new memory: to a gap of which that leaves almost nothing; to the place of
- * one that did not come and would live as long; or, rather than to a place that is mostly hole, to free memory that the heap has outside
- * the site. So the edges that other requests have left are filled before memory is created. All places together get new memory until the
- * heap has what the arena takes, in the site and beside it. Then a place that has none counts as taken. */
+ * Memory. As long as the program does what the plan says, a place gets new memory together with the
+ * next places. After that each gets its own, in smaller pieces, and a request goes where it needs
+ * less new memory: to a gap of which that leaves almost nothing; to the place of one that did not
+ * come and would live as long; or, rather than to a place that is mostly hole, to free memory that
+ * the heap has outside the site. So the edges that other requests have left are filled before
+ * memory is created. All places together get new memory until the heap has what the arena takes, in
+ * the site and beside it. Then a place that has none counts as taken. */
 #include "memory/plan/plan.h"
 #include "base/bits.h"
 #include "base/log.h"
@@ -34,22 +40,27 @@
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
 
-#define NEAR 8           /* requests before and after the expected one that are looked at */
-#define HISTORY 8        /* requests that are remembered */
-#define SURE 2           /* of them that must agree */
-#define LOST 16          /* requests in a row that did not fit in */
-#define BEGINNING 16     /* requests, one of which must be the first that comes */
-#define AHEAD_PART 64    /* of the arena: what gets memory at once while the program does what the plan says */
-#define TIGHT_PART 4     /* of a granule: what a planned request that is put beside the plan may leave of a gap */
+#define NEAR 8       /* requests before and after the expected one that are looked at */
+#define HISTORY 8    /* requests that are remembered */
+#define SURE 2       /* of them that must agree */
+#define LOST 16      /* requests in a row that did not fit in */
+#define BEGINNING 16 /* requests, one of which must be the first that comes */
+#define AHEAD_PART \
+    64 /* of the arena: what gets memory at once while the program does what the
+          plan says */
+#define TIGHT_PART \
+    4                    /* of a granule: what a planned request that is put beside the plan may
+                            leave of a gap */
 #define OUTSIDE_TRIES 32 /* free spans that are looked at for memory outside the site */
 
-/* The largest piece is about this part of the arena, and at least so large. A piece is what can be mapped elsewhere, and costs the same
- * driver calls whatever its size: so pieces are smaller once the program has left the plan. */
+/* The largest piece is about this part of the arena, and at least so large. A piece is what can be
+ * mapped elsewhere, and costs the same driver calls whatever its size: so pieces are smaller once
+ * the program has left the plan. */
 static const size_t cuts[2] = {256, 1024}; /* while it does what the plan says, and after */
 #define CUT_LEAST ((size_t)4 << 20)        /* bytes */
 
-/* What a heap has that follows an arena of a plan. Made by plan_begin(), destroyed by plan_end_locked() under the heap's lock,
- * or by begin() if it was never entered. */
+/* What a heap has that follows an arena of a plan. Made by plan_begin(), destroyed by
+ * plan_end_locked() under the heap's lock, or by begin() if it was never entered. */
 struct plan_follower {
     struct following following; /* first: what the heap itself knows of it */
     const struct plan *plan;
@@ -92,7 +103,7 @@ static size_t bytes_of(uint32_t units)
     return units * TARN_BLOCK_UNIT;
 }
 
-/* Beginning and end ------------------------------------------------------------------------------------------------- */
+/* Beginning and end ---------------------------------------------------------------------------- */
 
 static bool may_begin_with(const struct plan *plan, size_t size)
 {
@@ -102,14 +113,16 @@ static bool may_begin_with(const struct plan *plan, size_t size)
     return false;
 }
 
-/* Whether memory of a store can be an arena's: of pieces that may be of any size, in a pool from which more will be allocated. */
+/* Whether memory of a store can be an arena's: of pieces that may be of any size, in a pool from
+ * which more will be allocated. */
 static bool may_follow(const struct store *store)
 {
-    return store->kind.plans &&
-           (store_has(store, STORE_OF_POOL) ? !atomic_load(&store->left_behind) : store == &store->arena->store);
+    return store->kind.plans && (store_has(store, STORE_OF_POOL) ? !atomic_load(&store->left_behind)
+                                                                 : store == &store->arena->store);
 }
 
-/* Whether the heap's pool can be the one that has number `pool` in the plan: 0 is the default pool, and of the others each is one. */
+/* Whether the heap's pool can be the one that has number `pool` in the plan: 0 is the default pool,
+ * and of the others each is one. */
 static bool may_be_pool(const struct heap *heap, uint32_t pool)
 {
     const struct plan *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
@@ -117,14 +130,16 @@ static bool may_be_pool(const struct heap *heap, uint32_t pool)
         return !pool && !store_has(heap->store, STORE_OF_POOL);
     for (unsigned i = 0; plan; plan = plan->next, i++) {
         struct heap *owner = atomic_load(&heap->arena->planned[i]);
-        if (owner && owner != heap && (heap_store(owner) == heap->store) != (plan->header.pool == pool))
+        if (owner && owner != heap &&
+            (heap_store(owner) == heap->store) != (plan->header.pool == pool))
             return false;
     }
     return true;
 }
 
-/* The arena whose beginning a request is, and its number: the first that begins with its size, else the first that has it near its
- * beginning. NULL where there is none that is free, or the heap has one. */
+/* The arena whose beginning a request is, and its number: the first that begins with its size, else
+ * the first that has it near its beginning. NULL where there is none that is free, or the heap has
+ * one. */
 static const struct plan *arena_for(const struct heap *heap, size_t size, unsigned *number)
 {
     const struct plan *best = NULL, *plan = atomic_load_explicit(&plan_now, memory_order_acquire);
@@ -160,8 +175,8 @@ bool plan_has_beginning(const struct heap *heap, size_t size)
     return has;
 }
 
-/* Makes a heap the one that follows an arena. Two threads may each choose one for the same heap, or for the same pool of the plan; then at
- * most one of them has it. */
+/* Makes a heap the one that follows an arena. Two threads may each choose one for the same heap, or
+ * for the same pool of the plan; then at most one of them has it. */
 static bool arena_become(struct heap *heap, const struct plan *plan, unsigned number)
 {
     struct heap *nobody = NULL, *self = heap;
@@ -197,9 +212,10 @@ static struct plan_follower *follower_create(const struct plan *plan, size_t gra
     return NULL;
 }
 
-/* Gives the heap a follower with its site. False if the heap is no longer the arena's: another thread has given up its memory since it
- * became that, or left it behind. */
-static bool follower_enter(struct heap *heap, unsigned number, struct plan_follower *follower, const struct site *site)
+/* Gives the heap a follower with its site. False if the heap is no longer the arena's: another
+ * thread has given up its memory since it became that, or left it behind. */
+static bool follower_enter(struct heap *heap, unsigned number, struct plan_follower *follower,
+                           const struct site *site)
 {
     mutex_lock(&heap->lock);
     bool enters = !heap->following && atomic_load(&heap->arena->planned[number]) == heap;
@@ -224,11 +240,14 @@ static void begin(struct heap *heap, size_t size)
         return;
     size_t granules = (plan->header.arena + arena->granule - 1) / arena->granule;
     struct plan_follower *follower = follower_create(plan, granules);
-    tarn_status status = follower ? site_begin(&site, arena, granules * arena->granule) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    tarn_status status = follower ? site_begin(&site, arena, granules * arena->granule)
+                                  : TARN_ERROR_OUT_OF_HOST_MEMORY;
     if (!status && follower_enter(heap, number, follower, &site))
         return;
-    if (status) /* the heap stays the only one that might, until its own memory is given up: nobody tries again and again */
-        log_write(LOG_ERRORS, "device %d: the plan is not followed: %s", arena->device->number, tarn_last_error());
+    if (status) /* the heap stays the only one that might, until its own memory is given up: nobody
+                   tries again and again */
+        log_write(LOG_ERRORS, "device %d: the plan is not followed: %s", arena->device->number,
+                  tarn_last_error());
     else
         site_end(&site, arena);
     if (follower)
@@ -269,17 +288,19 @@ void plan_end_locked(struct heap *heap)
 
 struct plan_counts plan_counts(void)
 {
-    return (struct plan_counts){atomic_load(&planned), atomic_load(&beside), atomic_load(&ordinary)};
+    return (struct plan_counts){atomic_load(&planned), atomic_load(&beside),
+                                atomic_load(&ordinary)};
 }
 
-/* Matching ---------------------------------------------------------------------------------------------------------- */
+/* Matching ------------------------------------------------------------------------------------- */
 
 /* What is at a place: something else; free memory; or that and holes, which have no memory. */
 enum place { PLACE_TAKEN, PLACE_FREE, PLACE_LACKS };
 
-/* The place of a planned request: its first `size` bytes, of at most those planned. Gives the free span that covers it, or begins it. */
-static enum place place_look_locked(const struct heap *heap, uint32_t number, size_t size, uintptr_t *start,
-                                    struct span **span)
+/* The place of a planned request: its first `size` bytes, of at most those planned. Gives the free
+ * span that covers it, or begins it. */
+static enum place place_look_locked(const struct heap *heap, uint32_t number, size_t size,
+                                    uintptr_t *start, struct span **span)
 {
     const struct plan_request *request = &follower_of(heap)->plan->requests[number];
     size_t granule = heap->arena->granule, missing = 0, hole;
@@ -316,7 +337,8 @@ static uint32_t distance(uint32_t one, uint32_t other)
     return one > other ? one - other : other - one;
 }
 
-static bool is_better(const struct plan_follower *follower, const struct match *one, const struct match *other)
+static bool is_better(const struct plan_follower *follower, const struct match *one,
+                      const struct match *other)
 {
     bool sure = one->agree >= SURE;
     if (sure != (other->agree >= SURE))
@@ -329,7 +351,8 @@ static bool is_better(const struct plan_follower *follower, const struct match *
 }
 
 /* The best of the planned requests [from, to) of a size. */
-static struct match match_in_locked(const struct heap *heap, uint32_t from, uint32_t to, uint32_t units)
+static struct match match_in_locked(const struct heap *heap, uint32_t from, uint32_t to,
+                                    uint32_t units)
 {
     const struct plan_follower *follower = follower_of(heap);
     struct match best = {.number = follower->plan->header.count};
@@ -352,7 +375,8 @@ static bool is_like(uint32_t one, uint32_t other)
     return one / 4 * 3 <= other && other / 4 * 3 <= one;
 }
 
-/* The planned request that one is taken for, or the plan's count. Moves on in the plan where that is clear. */
+/* The planned request that one is taken for, or the plan's count. Moves on in the plan where that
+ * is clear. */
 static uint32_t match_locked(struct heap *heap, uint32_t units)
 {
     struct plan_follower *follower = follower_of(heap);
@@ -362,7 +386,8 @@ static uint32_t match_locked(struct heap *heap, uint32_t units)
         return expected;
     }
     follower->strayed = true;
-    uint32_t from = expected < NEAR ? 0 : expected - NEAR, to = count - expected < NEAR ? count : expected + NEAR;
+    uint32_t from = expected < NEAR ? 0 : expected - NEAR,
+             to = count - expected < NEAR ? count : expected + NEAR;
     struct match match = match_in_locked(heap, from, to, units);
     bool sure = match.agree >= SURE && (match.is_free || match.number >= expected);
     if (!sure && ++follower->misses % LOST == 0) {
@@ -387,9 +412,10 @@ static void remember(struct plan_follower *follower, uint32_t units, uint32_t nu
         follower->expected = number + 1 < follower->plan->header.count ? number + 1 : 0;
 }
 
-/* Beside the plan --------------------------------------------------------------------------------------------------- */
+/* Beside the plan ------------------------------------------------------------------------------ */
 
-/* Of what is free now and not planned for a while, where a block needs the least new memory; of these the tightest so far. */
+/* Of what is free now and not planned for a while, where a block needs the least new memory; of
+ * these the tightest so far. */
 struct gap {
     size_t wanted, size, missing; /* bytes */
     uintptr_t start;              /* 0: none yet */
@@ -400,8 +426,8 @@ static size_t missing_at(const struct heap *heap, uintptr_t start, size_t size)
 {
     size_t missing = 0, hole;
     uintptr_t found = 0;
-    for (uintptr_t from = start;
-         (hole = site_hole(&heap->following->site, heap->arena->granule, from, start + size, &found));
+    for (uintptr_t from = start; (hole = site_hole(&heap->following->site, heap->arena->granule,
+                                                   from, start + size, &found));
          from = found + hole)
         missing += hole;
     return missing;
@@ -450,7 +476,8 @@ static void gaps_consider(const struct heap *heap, struct gap *gap, uintptr_t st
     gap_consider(heap, gap, from, at < end ? at : end);
 }
 
-/* Goes over the arena from low to high, and what is planned in it for requests from the expected one to `end`. */
+/* Goes over the arena from low to high, and what is planned in it for requests from the expected
+ * one to `end`. */
 static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32_t end)
 {
     const struct plan_follower *follower = follower_of(heap);
@@ -472,8 +499,9 @@ static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32
     return gap;
 }
 
-/* Of what is free in places that the run has left out: where a block needs the least new memory. Only in places that would be in use until
- * `end` or longer. So the block holds nothing in place longer than the plan does. */
+/* Of what is free in places that the run has left out: where a block needs the least new memory.
+ * Only in places that would be in use until `end` or longer. So the block holds nothing in place
+ * longer than the plan does. */
 static struct gap gap_left_out_locked(const struct heap *heap, size_t wanted, uint32_t end)
 {
     const struct plan_follower *follower = follower_of(heap);
@@ -501,21 +529,25 @@ static uint32_t life_nearby(const struct plan_follower *follower, uint32_t units
         const uint32_t both[] = {expected + away, expected - away};
         for (int i = 0; i < 2; i++) {
             uint32_t number = both[i]; /* below 0 is above all */
-            if (number < count && plan->requests[number].size / 2 <= units && units / 2 <= plan->requests[number].size)
+            if (number < count && plan->requests[number].size / 2 <= units &&
+                units / 2 <= plan->requests[number].size)
                 return plan->requests[number].end - number;
         }
     }
     return 0;
 }
 
-/* The planned request before which a block is supposed to be given back; 0 where it is not known how long such a block lives. */
-static uint32_t end_of(const struct plan_follower *follower, const struct request *request, uint32_t number)
+/* The planned request before which a block is supposed to be given back; 0 where it is not known
+ * how long such a block lives. */
+static uint32_t end_of(const struct plan_follower *follower, const struct request *request,
+                       uint32_t number)
 {
     const struct plan *plan = follower->plan;
     if (number + 1 == follower->expected)
         return plan->requests[number].end;
-    uint32_t life = number < plan->header.count ? plan->requests[number].end - number
-                                                : life_nearby(follower, (uint32_t)(request->size / TARN_BLOCK_UNIT));
+    uint32_t life = number < plan->header.count
+                        ? plan->requests[number].end - number
+                        : life_nearby(follower, (uint32_t)(request->size / TARN_BLOCK_UNIT));
     uint32_t left = plan->header.count - follower->expected;
     return life ? follower->expected + (life < left ? life : left) : 0;
 }
@@ -525,7 +557,8 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
     return TREE_ENTRY(node, struct span, by_size)->size >= size;
 }
 
-/* The tightest of the free memory that the heap has outside the site, where nothing is planned; 0 where there is none among the tightest. */
+/* The tightest of the free memory that the heap has outside the site, where nothing is planned; 0
+ * where there is none among the tightest. */
 static uintptr_t outside_locked(const struct heap *heap, size_t wanted)
 {
     const struct site *site = &heap->following->site;
@@ -552,8 +585,8 @@ static void choose_gap(struct choice *choice, const struct gap *gap)
 }
 
 /* Looks for something better than a request's place; `is_taken`: it cannot have that. */
-static void choose_beside_locked(const struct heap *heap, const struct request *request, uint32_t number, bool is_taken,
-                                 struct choice *choice)
+static void choose_beside_locked(const struct heap *heap, const struct request *request,
+                                 uint32_t number, bool is_taken, struct choice *choice)
 {
     const struct plan_follower *follower = follower_of(heap);
     uint32_t end = end_of(follower, request, number);
@@ -576,7 +609,8 @@ static void choose_beside_locked(const struct heap *heap, const struct request *
     }
 }
 
-static tarn_status take_at_locked(struct heap *heap, uintptr_t start, size_t size, struct span **span)
+static tarn_status take_at_locked(struct heap *heap, uintptr_t start, size_t size,
+                                  struct span **span)
 {
     struct span *found = span_ending_behind_locked(heap->following, start);
     if (!found || found->start > start || found->start + found->size - start < size)
@@ -584,9 +618,10 @@ static tarn_status take_at_locked(struct heap *heap, uintptr_t start, size_t siz
     return span_take_place_locked(heap, found, start, size, span);
 }
 
-/* The same, once more where the place may be free as soon as it is known what other streams have finished. */
-static enum place place_get_locked(struct heap *heap, uint32_t number, size_t size, uintptr_t *start,
-                                   struct span **span)
+/* The same, once more where the place may be free as soon as it is known what other streams have
+ * finished. */
+static enum place place_get_locked(struct heap *heap, uint32_t number, size_t size,
+                                   uintptr_t *start, struct span **span)
 {
     enum place place = place_look_locked(heap, number, size, start, span);
     return place == PLACE_TAKEN && heap->waiting.blocks && wait_collect_locked(heap)
@@ -601,19 +636,22 @@ static bool counts(atomic_uint_fast64_t *counter, tarn_status status)
     return status != TARN_ERROR_OUT_OF_MEMORY;
 }
 
-/* Cuts a span for a request at a place that has memory. TARN_ERROR_OUT_OF_MEMORY, without a text, if there is none. Then `lacking` is a free
- * place that lacks memory, or its size is 0. */
-static tarn_status take_locked(struct heap *heap, const struct request *request, struct plan_place *lacking,
-                               struct span **span)
+/* Cuts a span for a request at a place that has memory. TARN_ERROR_OUT_OF_MEMORY, without a text,
+ * if there is none. Then `lacking` is a free place that lacks memory, or its size is 0. */
+static tarn_status take_locked(struct heap *heap, const struct request *request,
+                               struct plan_place *lacking, struct span **span)
 {
     struct plan_follower *follower = follower_of(heap);
-    const uint32_t units = (uint32_t)(request->size / TARN_BLOCK_UNIT), count = follower->plan->header.count;
+    const uint32_t units = (uint32_t)(request->size / TARN_BLOCK_UNIT),
+                   count = follower->plan->header.count;
     struct span *found = NULL;
     uintptr_t start = 0;
     if (request->size <= PLAN_LEAST_REQUEST || request->size / TARN_BLOCK_UNIT > UINT32_MAX)
         return TARN_ERROR_OUT_OF_MEMORY;
     uint32_t number = match_locked(heap, units);
-    enum place place = number < count ? place_get_locked(heap, number, request->size, &start, &found) : PLACE_TAKEN;
+    enum place place = number < count
+                           ? place_get_locked(heap, number, request->size, &start, &found)
+                           : PLACE_TAKEN;
     if (start % request->alignment)
         place = PLACE_TAKEN;
     follower->strayed |= place == PLACE_TAKEN;
@@ -624,9 +662,11 @@ static tarn_status take_locked(struct heap *heap, const struct request *request,
             return status;
     }
 
-    size_t held = heap->zones[ZONE_LARGE].bytes, room = follower->most > held ? follower->most - held : 0;
-    struct choice choice = {start, place == PLACE_LACKS ? missing_at(heap, start, request->size) : SIZE_MAX,
-                            place == PLACE_LACKS};
+    size_t held = heap->zones[ZONE_LARGE].bytes,
+           room = follower->most > held ? follower->most - held : 0;
+    struct choice choice = {
+        start, place == PLACE_LACKS ? missing_at(heap, start, request->size) : SIZE_MAX,
+        place == PLACE_LACKS};
     if (follower->strayed || choice.missing > room)
         choose_beside_locked(heap, request, number, place == PLACE_TAKEN, &choice);
     if (choice.missing == 0) {
@@ -635,23 +675,26 @@ static tarn_status take_locked(struct heap *heap, const struct request *request,
             return status;
     }
     if (choice.missing <= room)
-        *lacking = (struct plan_place){follower->plan, number, choice.own, choice.start, request->size};
+        *lacking =
+            (struct plan_place){follower->plan, number, choice.own, choice.start, request->size};
     else
         atomic_fetch_add_explicit(&ordinary, 1, memory_order_relaxed);
     return TARN_ERROR_OUT_OF_MEMORY;
 }
 
-/* Cuts a span at a place that was filled. TARN_ERROR_OUT_OF_MEMORY, without a text, if it has no memory, or is not free any more. */
-static tarn_status take_filled_locked(struct heap *heap, const struct plan_place *place, struct span **span)
+/* Cuts a span at a place that was filled. TARN_ERROR_OUT_OF_MEMORY, without a text, if it has no
+ * memory, or is not free any more. */
+static tarn_status take_filled_locked(struct heap *heap, const struct plan_place *place,
+                                      struct span **span)
 {
-    tarn_status status =
-        heap->following ? take_at_locked(heap, place->start, place->size, span) : TARN_ERROR_OUT_OF_MEMORY;
+    tarn_status status = heap->following ? take_at_locked(heap, place->start, place->size, span)
+                                         : TARN_ERROR_OUT_OF_MEMORY;
     if (!counts(place->own ? &planned : &beside, status))
         atomic_fetch_add_explicit(&ordinary, 1, memory_order_relaxed);
     return status;
 }
 
-/* Memory for places ------------------------------------------------------------------------------------------------- */
+/* Memory for places ---------------------------------------------------------------------------- */
 
 /* Notes the holes of a place as wanted; gives the bytes that are so for the first time. */
 static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
@@ -659,8 +702,10 @@ static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
     struct plan_follower *follower = follower_of(heap);
     const size_t granule = heap->arena->granule;
     size_t size, bytes = 0;
-    for (uintptr_t start; (size = site_hole(&heap->following->site, granule, from, end, &start)); from = start + size) {
-        size_t first = (start - heap->following->site.start) / granule, behind = first + size / granule, old = first;
+    for (uintptr_t start; (size = site_hole(&heap->following->site, granule, from, end, &start));
+         from = start + size) {
+        size_t first = (start - heap->following->site.start) / granule,
+               behind = first + size / granule, old = first;
         while ((old = bits_next(follower->wanted, behind, old, false)) < behind) {
             size_t next = bits_next(follower->wanted, behind, old, true);
             bits_mark(follower->wanted, old, next, true);
@@ -671,7 +716,8 @@ static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
     return bytes;
 }
 
-/* The holes of a place, and with `more`, while the program does what the plan says, those of the next requests: their bytes. */
+/* The holes of a place, and with `more`, while the program does what the plan says, those of the
+ * next requests: their bytes. */
 static size_t want_all_locked(struct heap *heap, const struct plan_place *place, bool more)
 {
     const struct plan_follower *follower = follower_of(heap);
@@ -686,16 +732,18 @@ static size_t want_all_locked(struct heap *heap, const struct plan_place *place,
     return bytes;
 }
 
-/* A stretch that is wanted, from an address on or, behind the last one, from the first on; it is not wanted from then on. And about how
- * large its pieces are to be at most. */
-static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *start, size_t *largest)
+/* A stretch that is wanted, from an address on or, behind the last one, from the first on; it is
+ * not wanted from then on. And about how large its pieces are to be at most. */
+static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *start,
+                                 size_t *largest)
 {
     struct plan_follower *follower = follower_of(heap);
     if (!follower || store_check(heap->store)) /* another thread may have ended it since */
         return 0;
     const struct site *site = &heap->following->site;
     const size_t granule = heap->arena->granule, count = site->size / granule;
-    size_t at = from > site->start && from < site->start + site->size ? (from - site->start) / granule : 0;
+    size_t at =
+        from > site->start && from < site->start + site->size ? (from - site->start) / granule : 0;
     size_t first = bits_next(follower->wanted, count, at, true);
     first = first < count ? first : bits_next(follower->wanted, count, 0, true);
     size_t behind = bits_next(follower->wanted, count, first, false);
@@ -706,7 +754,8 @@ static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *s
     return (behind - first) * granule;
 }
 
-/* Maps all that is wanted, first what is wanted from an address on, until there is no memory for it. While moves are shared. */
+/* Maps all that is wanted, first what is wanted from an address on, until there is no memory for
+ * it. While moves are shared. */
 static tarn_status fill(struct heap *heap, uintptr_t from)
 {
     tarn_status status = TARN_OK;
@@ -722,8 +771,9 @@ static tarn_status fill(struct heap *heap, uintptr_t from)
     }
 }
 
-/* Maps memory for a place, and as long as the program does what the plan says, for the places that are next. Where there is not memory for
- * all, for the place alone: what is next is worth no failure of a request. With no lock held. */
+/* Maps memory for a place, and as long as the program does what the plan says, for the places that
+ * are next. Where there is not memory for all, for the place alone: what is next is worth no
+ * failure of a request. With no lock held. */
 static void place_fill(struct heap *heap, const struct plan_place *place)
 {
     struct error_before before;
@@ -745,7 +795,8 @@ static void place_fill(struct heap *heap, const struct plan_place *place)
     error_attempt_end(&before, TARN_OK);
 }
 
-tarn_status plan_serve_relocking(struct heap *heap, const struct request *request, struct span **span)
+tarn_status plan_serve_relocking(struct heap *heap, const struct request *request,
+                                 struct span **span)
 {
     struct plan_place lacking = {0};
     tarn_status status = take_locked(heap, request, &lacking, span);

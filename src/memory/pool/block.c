@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds live blocks, and ends them. Owns nothing. An entry of the page map may change at any moment, unless it belongs to a block of the
- * caller. It is valid only while the lock of the heap that it names is held. */
+/* Finds live blocks, and ends them. Owns nothing. An entry of the page map may change at any
+ * moment, unless it belongs to a block of the caller. It is valid only while the lock of the heap
+ * that it names is held. */
 #include "memory/pool/block.h"
 #include "base/status.h"
 #include "memory/arena/moves.h"
@@ -17,11 +18,14 @@
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */
 static bool block_in_span_locked(struct span *span, uintptr_t address, struct block *block)
 {
-    while (span->next && span->next->start <= address) /* of the page's blocks, the entry is the first */
+    while (span->next && span->next->start <= address) /* of the page's blocks, the entry is the
+                                                          first */
         span = span->next;
-    if (span->state != SPAN_BLOCK || address - span->start >= span->size || !span_claim_locked(block->heap, span))
+    if (span->state != SPAN_BLOCK || address - span->start >= span->size ||
+        !span_claim_locked(block->heap, span))
         return false;
-    *block = (struct block){block->heap, span, NULL, 0, span->start, span->size, span->requested, span->front, false};
+    *block = (struct block){block->heap,     span,        NULL, 0, span->start, span->size,
+                            span->requested, span->front, false};
     return true;
 }
 
@@ -49,8 +53,8 @@ void block_unlock(const struct block *block)
     mutex_unlock(&block->heap->lock);
 }
 
-/* Gives free memory of a heap of an ordered store back to the driver now, unless memory must not be moved. Never waits, because the caller
- * of a free may hold locks. */
+/* Gives free memory of a heap of an ordered store back to the driver now, unless memory must not be
+ * moved. Never waits, because the caller of a free may hold locks. */
 static void give_back_in_order(struct heap *heap)
 {
     struct error_before before;
@@ -80,8 +84,9 @@ static struct heap *heap_of_entry(map_entry entry)
     return span ? atomic_load_explicit(&span->heap, memory_order_relaxed) : NULL;
 }
 
-/* Returns the entry of a page with the lock of its heap held; 0, with nothing held, if the page has no entry, or entries of more than one
- * heap. An entry may change at any moment, so it is checked again under the lock of the heap that it names. */
+/* Returns the entry of a page with the lock of its heap held; 0, with nothing held, if the page has
+ * no entry, or entries of more than one heap. An entry may change at any moment, so it is checked
+ * again under the lock of the heap that it names. */
 static map_entry page_lock(uintptr_t page, struct heap **heap)
 {
     for (map_entry entry = map_get(page); entry && entry != MAP_SHARED; entry = map_get(page)) {
@@ -96,8 +101,9 @@ static map_entry page_lock(uintptr_t page, struct heap **heap)
     return 0;
 }
 
-/* Returns the last entry of the page map that begins at or before an address, or the first span of the plain segment around it, with the
- * lock of its heap held; 0, with nothing held, if there is none. */
+/* Returns the last entry of the page map that begins at or before an address, or the first span of
+ * the plain segment around it, with the lock of its heap held; 0, with nothing held, if there is
+ * none. */
 static map_entry entry_lock(uintptr_t address, struct heap **heap)
 {
     const struct arena *arena = NULL;
@@ -142,7 +148,7 @@ struct use *block_uses_of(const struct block *block)
     return uses ? uses[block->slot] : NULL;
 }
 
-/* Freeing ---------------------------------------------------------------------------------------------------------- */
+/* Freeing -------------------------------------------------------------------------------------- */
 
 /* If debug mode cannot get what it needs, the free still succeeds. */
 static void debug_freed(struct block *block, bool look)
@@ -165,7 +171,8 @@ void block_free_locked(struct block *block, bool look)
     if (blocks_are_watched())
         driver->owner_clear(heap->arena->device->number, block->start, block->size);
     uint16_t tag = block->slab ? slab_tag(block->slab, block->slot) : block->span->tag;
-    trace_block(uses ? TRACE_free_requested : TRACE_free, heap, block->start, block->requested, tag);
+    trace_block(uses ? TRACE_free_requested : TRACE_free, heap, block->start, block->requested,
+                tag);
     if (uses) {
         counters_freed(counters, block->size, block->requested, oversize);
         if (block->slab)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Live blocks, looked up by address. A pointer is trusted only under the lock of the heap that the page map names for it. */
+/* Live blocks, looked up by address. A pointer is trusted only under the lock of the heap that the
+ * page map names for it. */
 #ifndef TARN_MEMORY_BLOCK_H
 #define TARN_MEMORY_BLOCK_H
 
 #include "memory/heap/slab.h"
 
-/* A live block, found under the lock of its heap, which stays held until block_unlock(). If the block has its own span, the span is claimed
- * until then. */
+/* A live block, found under the lock of its heap, which stays held until block_unlock(). If the
+ * block has its own span, the span is claimed until then. */
 struct block {
     struct heap *heap;
     struct span *span;
@@ -26,8 +27,8 @@ static inline size_t block_usable(const struct block *block)
     return block->front ? block->requested : block->size;
 }
 
-/* Finds the live block that contains an address, and returns with the lock of its heap held. For a pointer from a caller, use
- * share/pointer.h. */
+/* Finds the live block that contains an address, and returns with the lock of its heap held. For a
+ * pointer from a caller, use share/pointer.h. */
 bool block_find_lock(uintptr_t address, struct block *block);
 void block_unlock(const struct block *block);
 /* The same after a free. */
@@ -38,12 +39,15 @@ struct use **block_uses(struct block *block);
 /* The list of a block's uses. */
 struct use *block_uses_of(const struct block *block);
 
-/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With `look` debug mode may make it wait too. */
+/* Ends a live block: its memory goes to the heap, or waits for the streams that use it. With `look`
+ * debug mode may make it wait too. */
 void block_free_locked(struct block *block, bool look);
-/* Announces the end of a block before it is freed and its memory is reused. No lock is held. So a thread that frees the block at the same
- * time may announce it too, and if the free then fails for lack of host memory, the block lives on although its end was announced. */
+/* Announces the end of a block before it is freed and its memory is reused. No lock is held. So a
+ * thread that frees the block at the same time may announce it too, and if the free then fails for
+ * lack of host memory, the block lives on although its end was announced. */
 void block_announce_end(const void *pointer);
-/* Frees a block at once, even if debug mode would check it first. False if no block begins there. */
+/* Frees a block at once, even if debug mode would check it first. False if no block begins
+ * there. */
 bool block_free_now(void *pointer);
 
 /* Whether the driver wants to know which stream owns which memory. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Checkpoints of a pool: lists of the program's blocks, in host pages. A restore frees every such block and takes the recorded blocks from
- * the free memory. Each gets its own span, whatever its size, because only a cache can choose a slot of its slabs. Blocks that belong to
- * the library are in no list: their owners allocate and free them, and a restore works around them. Everything that can fail comes before
- * the first change. */
+/* Checkpoints of a pool: lists of the program's blocks, in host pages. A restore frees every such
+ * block and takes the recorded blocks from the free memory. Each gets its own span, whatever its
+ * size, because only a cache can choose a slot of its slabs. Blocks that belong to the library are
+ * in no list: their owners allocate and free them, and a restore works around them. Everything that
+ * can fail comes before the first change. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/callback.h"
@@ -63,7 +64,8 @@ static tarn_status list_make(struct store *store, bool own, struct list *list)
     for (size_t room = 1024;; room = list->count) {
         *list = (struct list){.blocks = pages_map(room * sizeof *list->blocks), .room = room};
         if (!list->blocks)
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to list the blocks of a pool");
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                          "no host memory to list the blocks of a pool");
         visit_blocks(store, &collector.visitor);
         if (list->count <= room)
             break;
@@ -79,7 +81,8 @@ static tarn_status list_copy(const struct list *list, struct list *copy)
     *copy = (struct list){pages_map(room * sizeof *copy->blocks), list->count, room};
     if (!copy->blocks) {
         *copy = (struct list){0};
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to list the blocks of a checkpoint");
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "no host memory to list the blocks of a checkpoint");
     }
     if (list->count)
         memcpy(copy->blocks, list->blocks, list->count * sizeof *copy->blocks);
@@ -122,7 +125,7 @@ tarn_status tarn_checkpoint_destroy(tarn_checkpoint *public)
     return TARN_OK;
 }
 
-/* What a restore checks before it begins --------------------------------------------------------------------------- */
+/* What a restore checks before it begins ------------------------------------------------------- */
 
 static tarn_status check_quiet(struct store *store, const struct list *now)
 {
@@ -136,11 +139,14 @@ static tarn_status check_quiet(struct store *store, const struct list *now)
         mutex_unlock(&heap->lock);
     }
     if (waiting)
-        return failed(TARN_ERROR_BUSY,
-                      "a restore: %zu bytes of the pool wait for other streams; synchronize them first", waiting);
+        return failed(
+            TARN_ERROR_BUSY,
+            "a restore: %zu bytes of the pool wait for other streams; synchronize them first",
+            waiting);
     for (size_t i = 0; i < now->count; i++)
         if (now->blocks[i].used)
-            return failed(TARN_ERROR_BUSY, "a restore: the block at %p is used by other streams; free it first",
+            return failed(TARN_ERROR_BUSY,
+                          "a restore: the block at %p is used by other streams; free it first",
                           now->blocks[i].block.address);
     return TARN_OK;
 }
@@ -155,7 +161,8 @@ static struct run *run_at_locked(struct heap *heap, uintptr_t address)
     return NULL;
 }
 
-/* Whether the memory of a block is still in its heap, and the heap still belongs to the same stream: heaps are reused. */
+/* Whether the memory of a block is still in its heap, and the heap still belongs to the same
+ * stream: heaps are reused. */
 static bool is_there(struct store *store, const struct visited *then)
 {
     struct heap *heap = then->heap;
@@ -174,23 +181,27 @@ static uintptr_t end_of(const struct visited *visited)
     return (uintptr_t)visited->block.address + visited->block.usable_size;
 }
 
-static tarn_status check_places(struct store *store, const struct list *then, const struct list *own)
+static tarn_status check_places(struct store *store, const struct list *then,
+                                const struct list *own)
 {
     size_t at = 0;
     for (size_t i = 0; i < then->count; i++) {
         const struct visited *block = &then->blocks[i];
         if (!is_there(store, block))
             return failed(TARN_ERROR_NO_ROOM,
-                          "a restore: the memory of the block at %p no longer belongs to the pool, or to its stream",
+                          "a restore: the memory of the block at %p no longer belongs to the pool, "
+                          "or to its stream",
                           block->block.address);
         while (at < own->count && end_of(&own->blocks[at]) <= (uintptr_t)block->block.address)
             at++;
         if (at < own->count && (uintptr_t)own->blocks[at].block.address < end_of(block))
-            return failed(
-                TARN_ERROR_NO_ROOM,
-                "a restore: where the block at %p was is now one of tarn's own blocks, %zu bytes at %p, such as a "
-                "capture's workspace: tarn_workspace_clear() of the pool frees those when the graphs are gone",
-                block->block.address, own->blocks[at].block.usable_size, own->blocks[at].block.address);
+            return failed(TARN_ERROR_NO_ROOM,
+                          "a restore: where the block at %p was is now one of tarn's own blocks, "
+                          "%zu bytes at %p, such as a "
+                          "capture's workspace: tarn_workspace_clear() of the pool frees those "
+                          "when the graphs are gone",
+                          block->block.address, own->blocks[at].block.usable_size,
+                          own->blocks[at].block.address);
     }
     return TARN_OK;
 }
@@ -214,7 +225,7 @@ static struct span *spans_make(size_t count)
     return list;
 }
 
-/* The restore itself ----------------------------------------------------------------------------------------------- */
+/* The restore itself --------------------------------------------------------------------------- */
 
 static void free_all(struct store *store, const struct list *now)
 {
@@ -240,7 +251,8 @@ static struct span *pop(struct span **list)
     return span;
 }
 
-/* The span of a run that contains an address. Searches from the span where the last search ended. */
+/* The span of a run that contains an address. Searches from the span where the last search
+ * ended. */
 static struct span *span_at(struct span *from, const struct run *run, uintptr_t address)
 {
     struct span *span = from && from->run == run && from->start <= address ? from : run->first;
@@ -269,7 +281,8 @@ static void take_all(const struct list *then, struct span **spans)
         span_begin_locked(heap, last);
         mutex_unlock(&heap->lock);
         if (announces(heap->store))
-            announcer->block(start + visited->front, block->requested, heap->store->id, visited->tag);
+            announcer->block(start + visited->front, block->requested, heap->store->id,
+                             visited->tag);
         span_destroy(fresh[0]);
         span_destroy(fresh[1]);
     }
@@ -277,12 +290,15 @@ static void take_all(const struct list *then, struct span **spans)
 
 static bool has(const struct list *list, const struct visited *block)
 {
-    const struct visited *found = bsearch(block, list->blocks, list->count, sizeof *block, block_order);
-    return found && found->block.usable_size == block->block.usable_size && found->heap == block->heap;
+    const struct visited *found =
+        bsearch(block, list->blocks, list->count, sizeof *block, block_order);
+    return found && found->block.usable_size == block->block.usable_size &&
+           found->heap == block->heap;
 }
 
-CALLS_BACK static void call_changed(const struct visited *visited, bool live,
-                                    void (*changed)(const tarn_pool_block *block, bool live, void *user), void *user)
+CALLS_BACK static void
+call_changed(const struct visited *visited, bool live,
+             void (*changed)(const tarn_pool_block *block, bool live, void *user), void *user)
 {
     const tarn_pool_block block = block_of_caller(visited);
     struct callback callback;
@@ -301,7 +317,8 @@ static void tell(const struct list *from, const struct list *to, bool live,
 }
 
 tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_checkpoint,
-                              void (*changed)(const tarn_pool_block *block, bool live, void *user), void *user)
+                              void (*changed)(const tarn_pool_block *block, bool live, void *user),
+                              void *user)
 {
     struct pool *pool = pool_of_public(public);
     const struct checkpoint *checkpoint = (const struct checkpoint *)public_checkpoint;
@@ -318,7 +335,8 @@ tarn_status tarn_pool_restore(tarn_pool *public, const tarn_checkpoint *public_c
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the checkpoint is of another pool");
     const struct list *then = &checkpoint->list;
     debug_settles(&pool->store);
-    atomic_fetch_add(&pool->store.holds, 1); /* so that free memory here serves no other pool's request meanwhile */
+    atomic_fetch_add(&pool->store.holds, 1); /* so that free memory here serves no other pool's
+                                                request meanwhile */
     status = list_make(&pool->store, false, &now);
     if (!status)
         status = list_make(&pool->store, true, &own);

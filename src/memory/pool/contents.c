@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The contents of suspended pools. Owns the host memory that keeps them, and the pinned memory that they are copied through.
+/* The contents of suspended pools. Owns the host memory that keeps them, and the pinned memory that
+ * they are copied through.
  *
- * A driver copies pageable memory through its own buffer, with one thread. Large contents are copied faster in chunks through pinned
- * memory: while the device copies one chunk, copiers copy others between pinned memory and the place where they are kept. The
- * driver copies small contents, and all contents if there is no pinned memory or no thread. */
+ * A driver copies pageable memory through its own buffer, with one thread. Large contents are
+ * copied faster in chunks through pinned memory: while the device copies one chunk, copiers copy
+ * others between pinned memory and the place where they are kept. The driver copies small contents,
+ * and all contents if there is no pinned memory or no thread. */
 #include "memory/pool/contents.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -24,7 +26,8 @@ struct kept {
     uintptr_t start;
     size_t size; /* 0: all of it was left out */
     char *copy;
-    void *mapping; /* host memory that goes with this one, or NULL: the copy lies in the mapping of another */
+    void *mapping; /* host memory that goes with this one, or NULL: the copy lies in the mapping of
+                      another */
     size_t mapped; /* bytes */
 };
 
@@ -50,9 +53,11 @@ tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size
     void *copy = kept ? pages_map(size) : NULL;
     if (!copy) {
         object_free(&kept_objects, kept);
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %zu bytes of the contents of a pool", size);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "no host memory for %zu bytes of the contents of a pool", size);
     }
-    (void)madvise(copy, size, MADV_HUGEPAGE); /* fewer page faults; without huge pages the call fails, without harm */
+    (void)madvise(copy, size, MADV_HUGEPAGE); /* fewer page faults; without huge pages the call
+                                                 fails, without harm */
     *kept = (struct kept){contents->kept, start, size, copy, copy, size};
     contents->kept = kept;
     return TARN_OK;
@@ -65,9 +70,12 @@ static tarn_status kept_leave_out(struct kept *kept, uintptr_t start, uintptr_t 
     if (end < kept_end) {
         struct kept *behind = object_alloc(&kept_objects);
         if (!behind)
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to leave out a part of a pool's contents");
-        *behind = (struct kept){
-            .next = kept->next, .start = end, .size = kept_end - end, .copy = kept->copy + (end - kept->start)};
+            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                          "no host memory to leave out a part of a pool's contents");
+        *behind = (struct kept){.next = kept->next,
+                                .start = end,
+                                .size = kept_end - end,
+                                .copy = kept->copy + (end - kept->start)};
         kept->next = behind;
     }
     kept->size = start > kept->start ? start - kept->start : 0;
@@ -102,7 +110,7 @@ size_t contents_bytes(const struct contents *contents)
     return bytes;
 }
 
-/* Chunks ----------------------------------------------------------------------------------------------------------- */
+/* Chunks --------------------------------------------------------------------------------------- */
 
 /* The position of a walk over the contents. */
 struct walk {
@@ -125,14 +133,16 @@ static bool walk_on(struct walk *walk, size_t most, struct chunk *chunk)
     if (!kept)
         return false;
     size_t left = kept->size - walk->offset;
-    *chunk = (struct chunk){kept->start + walk->offset, kept->copy + walk->offset, left < most ? left : most};
+    *chunk = (struct chunk){kept->start + walk->offset, kept->copy + walk->offset,
+                            left < most ? left : most};
     walk->offset += chunk->size;
     return true;
 }
 
-/* Staging ---------------------------------------------------------------------------------------------------------- */
+/* Staging -------------------------------------------------------------------------------------- */
 
-/* Gives the stages back; no copies are in progress. If the driver refuses memory, it stays for another attempt. */
+/* Gives the stages back; no copies are in progress. If the driver refuses memory, it stays for
+ * another attempt. */
 static void staging_free(struct contents *contents, struct device *device)
 {
     struct staging *staging = contents->staging;
@@ -141,8 +151,10 @@ static void staging_free(struct contents *contents, struct device *device)
         return;
     error_attempt_begin(&before);
     while (staging->count)
-        (void)device_note(device, driver->event_destroy(device->number, staging->stages[--staging->count].copied));
-    if (!staging->memory || device_note(device, driver->host_free(device->number, staging->memory)) == TARN_OK) {
+        (void)device_note(device, driver->event_destroy(device->number,
+                                                        staging->stages[--staging->count].copied));
+    if (!staging->memory ||
+        device_note(device, driver->host_free(device->number, staging->memory)) == TARN_OK) {
         object_free(&staging_objects, staging);
         contents->staging = NULL;
     }
@@ -152,7 +164,8 @@ static void staging_free(struct contents *contents, struct device *device)
 /* Allocates pinned memory for `count` stages, and an event for each. */
 static tarn_status staging_fill(struct staging *staging, struct device *device, unsigned wanted)
 {
-    tarn_status status = driver->host_alloc(device->number, wanted * contents_staging.chunk, &staging->memory);
+    tarn_status status =
+        driver->host_alloc(device->number, wanted * contents_staging.chunk, &staging->memory);
     while (!status && staging->count < wanted) {
         struct stage *stage = &staging->stages[staging->count];
         stage->memory = staging->memory + staging->count * contents_staging.chunk;
@@ -163,8 +176,10 @@ static tarn_status staging_fill(struct staging *staging, struct device *device, 
     return device_note(device, status);
 }
 
-/* Allocates stages for `bytes`, at most two per thread; false if the driver has no pinned memory. */
-static bool staging_create(struct contents *contents, struct device *device, size_t bytes, unsigned threads)
+/* Allocates stages for `bytes`, at most two per thread; false if the driver has no pinned
+ * memory. */
+static bool staging_create(struct contents *contents, struct device *device, size_t bytes,
+                           unsigned threads)
 {
     struct error_before before;
     unsigned wanted = 2 * threads;
@@ -185,11 +200,12 @@ static bool staging_create(struct contents *contents, struct device *device, siz
 }
 
 /* Queues the device's copy of a chunk to its stage, or from it. */
-static tarn_status stage_queue(struct contents *contents, struct device *device, struct stage *stage,
-                               const struct chunk *chunk, bool back)
+static tarn_status stage_queue(struct contents *contents, struct device *device,
+                               struct stage *stage, const struct chunk *chunk, bool back)
 {
-    tarn_status status = driver->copy(device->number, back ? chunk->start : stage->memory,
-                                      back ? stage->memory : chunk->start, chunk->size, device->legacy->native);
+    tarn_status status =
+        driver->copy(device->number, back ? chunk->start : stage->memory,
+                     back ? stage->memory : chunk->start, chunk->size, device->legacy->native);
     if (status)
         return status;
     contents->copies = back ? COPIES_BACK : COPIES_OUT;
@@ -197,8 +213,8 @@ static tarn_status stage_queue(struct contents *contents, struct device *device,
 }
 
 /* The device copies a chunk into its stage while the copiers copy earlier chunks out of theirs. */
-static tarn_status staged_out(struct contents *contents, struct device *device, struct staging *staging,
-                              struct copiers *copiers)
+static tarn_status staged_out(struct contents *contents, struct device *device,
+                              struct staging *staging, struct copiers *copiers)
 {
     struct walk walk = {contents->kept, 0};
     struct chunk chunk;
@@ -210,7 +226,8 @@ static tarn_status staged_out(struct contents *contents, struct device *device, 
             stage = &staging->stages[n % staging->count];
             copiers_wait(copiers, &stage->copy);
             status = stage_queue(contents, device, stage, &chunk, false);
-            stage->copy = (struct copiers_copy){.to = chunk.copy, .from = (void *)stage->memory, .size = chunk.size};
+            stage->copy = (struct copiers_copy){
+                .to = chunk.copy, .from = (void *)stage->memory, .size = chunk.size};
         }
         if (!status && before) {
             status = driver->event_synchronize(device->number, before->copied);
@@ -225,8 +242,8 @@ static tarn_status staged_out(struct contents *contents, struct device *device, 
 }
 
 /* The copiers fill stages, and are half of them ahead of the device. */
-static tarn_status staged_back(struct contents *contents, struct device *device, struct staging *staging,
-                               struct copiers *copiers)
+static tarn_status staged_back(struct contents *contents, struct device *device,
+                               struct staging *staging, struct copiers *copiers)
 {
     struct walk filled = {contents->kept, 0}, queued = filled;
     struct chunk chunk;
@@ -239,7 +256,8 @@ static tarn_status staged_back(struct contents *contents, struct device *device,
                 status = driver->event_synchronize(device->number, stage->copied);
             if (status)
                 break;
-            stage->copy = (struct copiers_copy){.to = (void *)stage->memory, .from = chunk.copy, .size = chunk.size};
+            stage->copy = (struct copiers_copy){
+                .to = (void *)stage->memory, .from = chunk.copy, .size = chunk.size};
             copiers_give(copiers, &stage->copy);
         }
         if (n < ahead)
@@ -254,7 +272,8 @@ static tarn_status staged_back(struct contents *contents, struct device *device,
 }
 
 /* False if there is no pinned memory or no thread for it. */
-static bool copy_staged(struct contents *contents, struct device *device, bool back, tarn_status *status)
+static bool copy_staged(struct contents *contents, struct device *device, bool back,
+                        tarn_status *status)
 {
     size_t bytes = contents_bytes(contents);
     struct copiers copiers;
@@ -274,15 +293,15 @@ static tarn_status copy_plainly(struct contents *contents, const struct device *
     tarn_status status = TARN_OK;
     while (!status && walk_on(&walk, SIZE_MAX, &chunk)) {
         uintptr_t copy = (uintptr_t)chunk.copy;
-        status = driver->copy(device->number, back ? chunk.start : copy, back ? copy : chunk.start, chunk.size,
-                              device->legacy->native);
+        status = driver->copy(device->number, back ? chunk.start : copy, back ? copy : chunk.start,
+                              chunk.size, device->legacy->native);
         if (!status)
             contents->copies = back ? COPIES_BACK : COPIES_OUT;
     }
     return status;
 }
 
-/* The calls -------------------------------------------------------------------------------------------------------- */
+/* The calls ------------------------------------------------------------------------------------ */
 
 /* They are the legacy stream's. */
 static const char what_copies[] = "a copy of a pool's contents";
@@ -313,7 +332,8 @@ tarn_status contents_settle(struct contents *contents, struct device *device)
         return TARN_OK;
     tarn_status status = stream_refuse_capture(device->legacy, what_copies);
     if (!status)
-        status = device_note(device, driver->stream_synchronize(device->number, device->legacy->native));
+        status =
+            device_note(device, driver->stream_synchronize(device->number, device->legacy->native));
     if (status)
         return status;
     if (contents->copies == COPIES_OUT)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs that use a pool. Owns nothing: the scope of a capture has the reference to its pool. For a graph, the driver keeps
- * the reference and reports when the graph has ended. */
+/* Captures and graphs that use a pool. Owns nothing: the scope of a capture has the reference to
+ * its pool. For a graph, the driver keeps the reference and reports when the graph has ended. */
 #include "memory/pool/graph.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -25,8 +25,10 @@ static void graph_with_pinned_ended(void *argument)
     pool_hold_end(pool);
 }
 
-/* A graph takes over the reference and hold of its capture, and what keeps pinned memory for it; `pinned` may be NULL. */
-static tarn_status hand_over(struct pool *pool, struct pinned_keeper *pinned, int device, driver_graph graph)
+/* A graph takes over the reference and hold of its capture, and what keeps pinned memory for it;
+ * `pinned` may be NULL. */
+static tarn_status hand_over(struct pool *pool, struct pinned_keeper *pinned, int device,
+                             driver_graph graph)
 {
     tarn_status status = pinned ? driver->graph_hold(device, graph, graph_with_pinned_ended, pinned)
                                 : driver->graph_hold(device, graph, graph_ended, pool);
@@ -79,16 +81,18 @@ static tarn_status pool_for(tarn_pool *public, struct stream *stream, struct poo
         return status;
     *pool = pool_of_public(public);
     if ((*pool)->store.arena != arena)
-        return failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d", stream->device,
+        return failed(TARN_ERROR_INVALID_STREAM,
+                      "the stream is of device %d, the pool of device %d", stream->device,
                       (*pool)->store.arena->device->number);
-    return pool_retain(*pool)
-               ? TARN_OK
-               : failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
+    return pool_retain(*pool) ? TARN_OK
+                              : failed(TARN_ERROR_INVALID_ARGUMENT,
+                                       "the pool's last reference was dropped: it cannot be used");
 }
 
-/* Begins a capture, or its announcement, inside a scope of the pool. The scope is opened first, so that no mark for memory that other
- * threads free meanwhile is recorded inside the capture. */
-static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, tarn_capture_mode mode)
+/* Begins a capture, or its announcement, inside a scope of the pool. The scope is opened first, so
+ * that no mark for memory that other threads free meanwhile is recorded inside the capture. */
+static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce,
+                         tarn_capture_mode mode)
 {
     struct stream *found = NULL;
     struct pool *pool = NULL;
@@ -100,14 +104,16 @@ static tarn_status begin(tarn_pool *public, tarn_stream stream, bool announce, t
     if (status)
         return status;
     if (stream_awaits_end(found)) /* before the scope, because the capture shares it */
-        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or its capture was announced",
+        return failed(TARN_ERROR_CAPTURE,
+                      "stream %#llx of device %d captures already, or its capture was announced",
                       (unsigned long long)stream, found->device);
     status = pool_for(public, found, &pool);
     if (status)
         return status;
     error_attempt_begin(&before);
     heaps_learn(found);
-    stream_prove(found, (unsigned)(stream >> 32)); /* the caller is about to capture on it, so it exists */
+    stream_prove(found, (unsigned)(stream >> 32)); /* the caller is about to capture on it, so it
+                                                      exists */
     scope_settle_pinned(pool);
     error_attempt_end(&before, TARN_OK);
     atomic_fetch_add(&pool->store.holds, 1);
@@ -147,7 +153,8 @@ tarn_status tarn_pool_keep_for_graph(tarn_pool *public, void *graph)
     if (!graph)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "graph is NULL");
     if (!pool_hold(pool))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the pool's last reference was dropped: it cannot be used");
     status = hand_over(pool, NULL, pool->store.arena->device->number, graph);
     if (status)
         pool_hold_end(pool);
@@ -161,7 +168,8 @@ tarn_status tarn_pool_hold(tarn_pool *public)
     if (status)
         return status;
     if (!pool_hold(pool))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the pool's last reference was dropped: it cannot be used");
     atomic_fetch_add(&pool->held, 1);
     return TARN_OK;
 }

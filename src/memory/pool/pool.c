@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the private pools: their creation, their references, and their end. A pool ends in three steps. Its last reference is dropped, in
- * any thread. pools_collect() leaves it behind. A later pools_collect() destroys it, when no heap, piece or request refers to it. Lock
- * order: collecting, then the order of heap.h and arena.h. */
+/* Owns the private pools: their creation, their references, and their end. A pool ends in three
+ * steps. Its last reference is dropped, in any thread. pools_collect() leaves it behind. A later
+ * pools_collect() destroys it, when no heap, piece or request refers to it. Lock order: collecting,
+ * then the order of heap.h and arena.h. */
 #include "memory/pool/pool.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -111,7 +112,8 @@ static void spare_push_locked(struct arena *arena, struct store *store)
 
 static void spare_remove_locked(struct arena *arena, const struct store *store)
 {
-    *(store->previous_spare ? &store->previous_spare->next_spare : &arena->spares) = store->next_spare;
+    *(store->previous_spare ? &store->previous_spare->next_spare : &arena->spares) =
+        store->next_spare;
     if (store->next_spare)
         store->next_spare->previous_spare = store->previous_spare;
 }
@@ -147,10 +149,12 @@ static struct arena *arena_of_default(const tarn_pool *pool)
 static tarn_status check_private(tarn_pool *pool)
 {
     if (!object_is_live(&pools, pool))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, pool ? "%p is not a pool, or the pool is gone" : "pool is NULL",
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      pool ? "%p is not a pool, or the pool is gone" : "pool is NULL",
                       (const void *)pool);
     if (!atomic_load(&pool_of_public(pool)->count))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the pool's last reference was dropped: it cannot be used");
     return TARN_OK;
 }
 
@@ -166,13 +170,14 @@ tarn_status pool_check(tarn_pool *pool)
     const struct arena *arena = status ? NULL : arena_of_default(pool);
     if (arena)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the default pool of device %d serves everybody: it cannot be suspended, checkpointed, captured "
+                      "the default pool of device %d serves everybody: it cannot be suspended, "
+                      "checkpointed, captured "
                       "into or kept for a graph; make a pool by tarn_pool_create()",
                       arena->device->number);
     return status ? status : check_private(pool);
 }
 
-/* The end ---------------------------------------------------------------------------------------------------------- */
+/* The end -------------------------------------------------------------------------------------- */
 
 /* Whether no request and no ending graph uses the pool. */
 static bool is_unvisited_locked(struct store *store)
@@ -184,7 +189,8 @@ static void left_remove_locked(struct arena *arena, const struct store *store)
 {
     if (arena->left_from == store)
         arena->left_from = store->next_left;
-    *(store->previous_left ? &store->previous_left->next_left : &arena->left_first) = store->next_left;
+    *(store->previous_left ? &store->previous_left->next_left : &arena->left_first) =
+        store->next_left;
     if (store->next_left)
         store->next_left->previous_left = store->previous_left;
 }
@@ -207,8 +213,8 @@ static bool unlink_store(struct arena *arena, struct store *store)
     return unvisited;
 }
 
-/* Whether a store has no memory, and no request in progress could give it some. Without references no request begins: code that looks for
- * spare memory increments `visits` under the same lock. */
+/* Whether a store has no memory, and no request in progress could give it some. Without references
+ * no request begins: code that looks for spare memory increments `visits` under the same lock. */
 static bool is_over(struct store *store)
 {
     mutex_lock(&store->arena->lock);
@@ -217,7 +223,8 @@ static bool is_over(struct store *store)
     return over;
 }
 
-/* Moves a pool that was left behind and has no memory from its lists to `dead`. Caller holds `collecting`. */
+/* Moves a pool that was left behind and has no memory from its lists to `dead`. Caller holds
+ * `collecting`. */
 static void bury_if_empty(struct arena *arena, struct pool *pool, struct store **dead)
 {
     struct store *store = &pool->store;
@@ -257,7 +264,8 @@ static void destroy(struct pool *pool)
     object_free(&pools, pool);
 }
 
-/* The store after `store` in the list; NULL starts. Caller holds `collecting`, so the store stays in the list. */
+/* The store after `store` in the list; NULL starts. Caller holds `collecting`, so the store stays
+ * in the list. */
 static struct store *store_next(struct arena *arena, const struct store *store)
 {
     mutex_lock(&arena->lock);
@@ -293,7 +301,8 @@ static bool leave_one_behind(struct arena *arena, tarn_pool_id *id)
     bool found = false;
     mutex_lock(&collecting);
     while (!found) {
-        struct store *store = arena->ended_taken ? arena->ended_taken : atomic_exchange(&arena->ended, NULL);
+        struct store *store =
+            arena->ended_taken ? arena->ended_taken : atomic_exchange(&arena->ended, NULL);
         if (!store)
             break;
         arena->ended_taken = store->next_ended;
@@ -385,7 +394,7 @@ void pool_release(struct pool *pool)
     pools_collect(arena);
 }
 
-/* Requests --------------------------------------------------------------------------------------------------------- */
+/* Requests ------------------------------------------------------------------------------------- */
 
 /* A graph's launches write to memory that its capture has freed, so that is not spare memory. */
 static bool is_spare(struct store *store)

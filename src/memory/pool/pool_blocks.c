@@ -16,7 +16,8 @@ static bool is_used(const struct slab *slab, unsigned slot)
     return uses && uses[slot];
 }
 
-static void visit_span(struct heap *heap, struct span *span, tarn_stream stream, struct visitor *visitor)
+static void visit_span(struct heap *heap, struct span *span, tarn_stream stream,
+                       struct visitor *visitor)
 {
     size_t requested = 0;
     tarn_tag tag = 0;
@@ -36,15 +37,18 @@ static void visit_span(struct heap *heap, struct span *span, tarn_stream stream,
         const struct slab *slab = span->slab;
         if (!slab_is_live(slab, slot))
             continue;
-        struct visited visited = {
-            {(void *)slab_address(slab, slot), slab->slot_size, slab_requested(slab, slot), stream, {0}},
-            heap,
-            zone_in_front(TARN_BLOCK_UNIT),
-            slab_tag(slab, slot),
-            is_used(slab, slot),
-            false,
-            heap->stream,
-            heap->incarnation};
+        struct visited visited = {{(void *)slab_address(slab, slot),
+                                   slab->slot_size,
+                                   slab_requested(slab, slot),
+                                   stream,
+                                   {0}},
+                                  heap,
+                                  zone_in_front(TARN_BLOCK_UNIT),
+                                  slab_tag(slab, slot),
+                                  is_used(slab, slot),
+                                  false,
+                                  heap->stream,
+                                  heap->incarnation};
         visitor->visit(visitor, &visited);
     }
 }
@@ -88,13 +92,15 @@ int block_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *blocks, size_t room, size_t *count)
+tarn_status tarn_pool_blocks_get(tarn_pool *pool, tarn_pool_block *blocks, size_t room,
+                                 size_t *count)
 {
     tarn_status status = pool_check_any(pool);
     if (status)
         return status;
     if (!count || (room && !blocks))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "count is NULL, or blocks is NULL with room for some");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "count is NULL, or blocks is NULL with room for some");
     struct visitor visitor = {.visit = keep, .room = room, .blocks = blocks};
     struct store *store = store_of_public(pool);
     visit_blocks(store, &visitor);
@@ -123,15 +129,18 @@ static bool is_same(const tarn_pool_block *blocks, const uintptr_t *addresses, s
 tarn_status tarn_pool_check_live(tarn_pool *pool, void *const *pointers, size_t count, bool *same)
 {
     if (!same || (count && !pointers))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "same is NULL, or pointers is NULL with a count");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "same is NULL, or pointers is NULL with a count");
     tarn_status status = pool_check_any(pool);
     if (status)
         return status;
-    size_t found = 0, bytes = (count + 1) * sizeof(tarn_pool_block), list = (count + 1) * sizeof(uintptr_t);
+    size_t found = 0, bytes = (count + 1) * sizeof(tarn_pool_block),
+           list = (count + 1) * sizeof(uintptr_t);
     tarn_pool_block *blocks = pages_alloc(bytes);
     uintptr_t *addresses = pages_alloc(list);
     if (!blocks || !addresses)
-        status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to compare %zu blocks", count);
+        status =
+            failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory to compare %zu blocks", count);
     if (!status)
         status = tarn_pool_blocks_get(pool, blocks, count + 1, &found);
     if (!status) {

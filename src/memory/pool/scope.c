@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the open scopes and each thread's list of the scopes that it is in. `scopes_lock` protects all of it except the links of a thread's
- * list, which only that thread reads. A scope lives while it is open or a thread is in it. Newer scopes have larger values.
+/* Owns the open scopes and each thread's list of the scopes that it is in. `scopes_lock` protects
+ * all of it except the links of a thread's list, which only that thread reads. A scope lives while
+ * it is open or a thread is in it. Newer scopes have larger values.
  *
- * A request looks only at scopes that may apply to it: those of its thread, of its stream, of the whole device, and of the capture that its
- * stream takes part in, which is found by the driver's number of that capture. */
+ * A request looks only at scopes that may apply to it: those of its thread, of its stream, of the
+ * whole device, and of the capture that its stream takes part in, which is found by the driver's
+ * number of that capture. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"
@@ -29,8 +31,10 @@ struct scope {
     tarn_stream named;     /* the same, of its lease */
     bool announced;        /* capture scopes: the caller begins the capture */
     struct pinned_keeper
-        *pinned;      /* capture scopes: what keeps the pinned memory that it uses; NULL until first needed */
-    uint64_t capture; /* capture scopes: the driver's number of the capture, as it was last asked; 0: not known */
+        *pinned;      /* capture scopes: what keeps the pinned memory that it uses; NULL until first
+                         needed */
+    uint64_t capture; /* capture scopes: the driver's number of the capture, as it was last asked;
+                         0: not known */
 
     /* While it is open. */
     struct tree_node by_value, by_place, by_capture;
@@ -50,16 +54,20 @@ struct joined {
 static mutex scopes_lock = MUTEX_INITIALIZER(LOCK_SCOPES);
 static struct tree by_value;                   /* the open ones */
 static struct tree by_place;                   /* the same, by what may be open only once */
-static struct tree by_capture;                 /* capture scopes, by the number of the capture, where that is known */
-static struct scope *unsure;                   /* capture scopes of which it may change: not known yet, or announced */
+static struct tree by_capture;                 /* capture scopes, by the number of the capture,
+                                                  where that is known */
+static struct scope *unsure;                   /* capture scopes of which it may change: not known
+                                                  yet, or announced */
 static struct scope *of_all[TARN_MAX_DEVICES]; /* TARN_SCOPE_ALWAYS: the newest */
-static tarn_scope last_value, last_capture;    /* of the newest scope; of the newest capture scope */
+static tarn_scope last_value, last_capture;    /* of the newest scope; of the newest capture
+                                                  scope */
 static atomic_uint shared_scopes;              /* open ones that are not thread scopes */
-static atomic_uint capture_scopes;             /* of those, capture scopes: streams join these without calling tarn */
+static atomic_uint capture_scopes;             /* of those, capture scopes: streams join these
+                                                  without calling tarn */
 static struct object_pool scope_objects = OBJECT_POOL(struct scope);
 static struct object_pool joined_objects = OBJECT_POOL(struct joined);
 
-/* The open scopes -------------------------------------------------------------------------------------------------- */
+/* The open scopes ------------------------------------------------------------------------------ */
 
 #define BY_VALUE(node) TREE_ENTRY(node, struct scope, by_value)
 #define BY_PLACE(node) TREE_ENTRY(node, struct scope, by_place)
@@ -75,7 +83,8 @@ static bool value_is_from(const struct tree_node *node, uint64_t value)
     return BY_VALUE(node)->value >= value;
 }
 
-/* What may be open only once: a pool's scope of a kind for a stream, a thread or a device; and for a stream, a capture of any pool. */
+/* What may be open only once: a pool's scope of a kind for a stream, a thread or a device; and for
+ * a stream, a capture of any pool. */
 static int place_order(const struct scope *a, const struct scope *b)
 {
     if (a->kind != b->kind)
@@ -106,7 +115,8 @@ static bool is_open_locked(const struct scope *like)
     return node != NULL;
 }
 
-/* By the capture, then by age: that of an announced scope is as old as the last question, so two may have the same. */
+/* By the capture, then by age: that of an announced scope is as old as the last question, so two
+ * may have the same. */
 static bool capture_is_before(const struct tree_node *a, const struct tree_node *b)
 {
     const struct scope *x = BY_CAPTURE(a), *y = BY_CAPTURE(b);
@@ -201,7 +211,7 @@ static struct scope *find_capture_locked(const struct stream *stream)
     return scope;
 }
 
-/* Routing ---------------------------------------------------------------------------------------------------------- */
+/* Routing -------------------------------------------------------------------------------------- */
 
 /* A stream that the driver does not know takes part in no capture. */
 static tarn_status ask(const struct stream *stream, struct driver_capture *capture)
@@ -242,8 +252,8 @@ static struct scope *find_by_capture_locked(uint64_t capture, int device)
     return found;
 }
 
-/* The scope of the capture that a stream takes part in, or NULL. Fails if the driver does not answer: otherwise the graph could use memory
- * of a pool that it does not hold. */
+/* The scope of the capture that a stream takes part in, or NULL. Fails if the driver does not
+ * answer: otherwise the graph could use memory of a pool that it does not hold. */
 static tarn_status capture_scope_locked(const struct stream *stream, struct scope **scope)
 {
     struct driver_capture own = {0};
@@ -359,7 +369,7 @@ void route_end(const struct route *route)
         atomic_fetch_sub(&route->visited->visits, 1);
 }
 
-/* Beginning and ending --------------------------------------------------------------------------------------------- */
+/* Beginning and ending ------------------------------------------------------------------------- */
 
 static void join_locked(struct thread *thread, struct scope *scope, struct joined *joined)
 {
@@ -379,8 +389,9 @@ static void tell(enum trace_kind kind, const struct scope *scope)
     const uint64_t *pool = scope->pool ? scope->pool->store.id : everybodys;
     if (!trace_is_on())
         return;
-    uint32_t place = scope->stream ? trace_place_of_stream(scope->stream, (unsigned)(scope->named >> 32), pool)
-                                   : trace_place_of_device(scope->device, pool);
+    uint32_t place =
+        scope->stream ? trace_place_of_stream(scope->stream, (unsigned)(scope->named >> 32), pool)
+                      : trace_place_of_device(scope->device, pool);
     trace_event(kind, place, trace_text(names[scope->kind]), scope->value, 0);
 }
 
@@ -391,7 +402,8 @@ static void route_pinned(bool asks)
     atomic_store(&upper_hooks.pinned_capture, asks ? scope_pinned_keeper : NULL);
 }
 
-/* Removes a scope from the open ones. The caller drops the reference to the pool, without the lock. */
+/* Removes a scope from the open ones. The caller drops the reference to the pool, without the
+ * lock. */
 static void close_locked(struct scope *scope)
 {
     remove_locked(scope);
@@ -403,8 +415,9 @@ static void close_locked(struct scope *scope)
         route_pinned(false);
 }
 
-/* Ends the thread's newest membership. If it was the last thread in a scope that no other thread can end, the scope ends too. Returns a
- * scope that can be freed, and the pool of a scope that ended: the caller drops its reference, without the lock. */
+/* Ends the thread's newest membership. If it was the last thread in a scope that no other thread
+ * can end, the scope ends too. Returns a scope that can be freed, and the pool of a scope that
+ * ended: the caller drops its reference, without the lock. */
 static struct scope *leave_locked(struct thread *thread, struct joined **joined, struct pool **pool)
 {
     *joined = thread->joined;
@@ -424,24 +437,27 @@ static struct scope *leave_locked(struct thread *thread, struct joined **joined,
 }
 
 /* The common part of both kinds of begin, with checked arguments. */
-static tarn_status begin(struct pool *pool, int device, int kind, struct stream *stream, bool announced,
-                         tarn_scope *result)
+static tarn_status begin(struct pool *pool, int device, int kind, struct stream *stream,
+                         bool announced, tarn_scope *result)
 {
     struct thread *thread = thread_self();
     struct scope *scope = thread ? object_alloc(&scope_objects) : NULL;
-    struct joined *joined = scope && kind == TARN_SCOPE_THREAD ? object_alloc(&joined_objects) : NULL;
+    struct joined *joined =
+        scope && kind == TARN_SCOPE_THREAD ? object_alloc(&joined_objects) : NULL;
     tarn_status status = TARN_OK;
     if (!scope || (kind == TARN_SCOPE_THREAD && !joined))
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a scope");
     else if (pool && !pool_retain(pool))
-        status = failed(TARN_ERROR_INVALID_ARGUMENT, "the pool's last reference was dropped: it cannot be used");
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "the pool's last reference was dropped: it cannot be used");
     if (status) {
         object_free(&joined_objects, joined);
         object_free(&scope_objects, scope);
         return status;
     }
 
-    *scope = (struct scope){.kind = kind, .device = device, .pool = pool, .thread = thread, .stream = stream};
+    *scope = (struct scope){
+        .kind = kind, .device = device, .pool = pool, .thread = thread, .stream = stream};
     scope->announced = announced;
     mutex_lock(&scopes_lock);
     scope->named = stream ? stream_value(stream) : 0;
@@ -471,16 +487,19 @@ static tarn_status begin(struct pool *pool, int device, int kind, struct stream 
     object_free(&joined_objects, joined);
     object_free(&scope_objects, scope);
     if (kind == SCOPE_CAPTURE)
-        return failed(TARN_ERROR_CAPTURE, "stream %#llx of device %d captures already, or its capture was announced",
+        return failed(TARN_ERROR_CAPTURE,
+                      "stream %#llx of device %d captures already, or its capture was announced",
                       (unsigned long long)stream_value(stream), stream->device);
     return failed(TARN_ERROR_SCOPE, "a scope of pool (%llu, %llu) is already open for %s",
-                  pool ? (unsigned long long)pool->store.id[0] : 0, pool ? (unsigned long long)pool->store.id[1] : 0,
+                  pool ? (unsigned long long)pool->store.id[0] : 0,
+                  pool ? (unsigned long long)pool->store.id[1] : 0,
                   kind == TARN_SCOPE_THREAD   ? "this thread"
                   : kind == TARN_SCOPE_STREAM ? "this stream"
                                               : "the whole device");
 }
 
-tarn_status tarn_scope_begin(tarn_pool *public, tarn_scope_kind kind, tarn_stream stream, tarn_scope *scope)
+tarn_status tarn_scope_begin(tarn_pool *public, tarn_scope_kind kind, tarn_stream stream,
+                             tarn_scope *scope)
 {
     const struct store *store = store_of_public(public);
     struct stream *found = NULL;
@@ -488,17 +507,20 @@ tarn_status tarn_scope_begin(tarn_pool *public, tarn_scope_kind kind, tarn_strea
     if (status)
         return status;
     if (!scope || (unsigned)kind > TARN_SCOPE_ALWAYS)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "scope is NULL, or %d is not a kind of scope", (int)kind);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "scope is NULL, or %d is not a kind of scope",
+                      (int)kind);
     int device = store->arena->device->number;
     if (kind == TARN_SCOPE_THREAD && thread_device() != device)
-        return failed(TARN_ERROR_INVALID_DEVICE,
-                      "the pool is of device %d, but device %d is current: call tarn_device_set() first", device,
-                      thread_device());
+        return failed(
+            TARN_ERROR_INVALID_DEVICE,
+            "the pool is of device %d, but device %d is current: call tarn_device_set() first",
+            device, thread_device());
     if (kind == TARN_SCOPE_STREAM) {
         status = stream_find(stream, thread_device(), &found);
         if (!status && found->device != device)
-            status = failed(TARN_ERROR_INVALID_STREAM, "the stream is of device %d, the pool of device %d",
-                            found->device, device);
+            status =
+                failed(TARN_ERROR_INVALID_STREAM,
+                       "the stream is of device %d, the pool of device %d", found->device, device);
     }
     struct pool *pool = store_is_default(store) ? NULL : pool_of_public(public);
     return status ? status : begin(pool, device, (int)kind, found, false, scope);
@@ -506,7 +528,8 @@ tarn_status tarn_scope_begin(tarn_pool *public, tarn_scope_kind kind, tarn_strea
 
 static tarn_status not_open(tarn_scope value)
 {
-    return failed(TARN_ERROR_SCOPE, "scope %llu is not open: it has ended, or never was", (unsigned long long)value);
+    return failed(TARN_ERROR_SCOPE, "scope %llu is not open: it has ended, or never was",
+                  (unsigned long long)value);
 }
 
 /* Whether the calling thread may end or leave a thread scope now; if not, the status says why. */
@@ -520,12 +543,14 @@ static tarn_status check_order_locked(const struct scope *scope, bool by_beginne
         return failed(TARN_ERROR_SCOPE,
                       by_beginner
                           ? "scope %llu ends in the thread that began it; a worker leaves it"
-                          : "a scope is left by a thread that joined it; the thread that began it ends it: scope %llu",
+                          : "a scope is left by a thread that joined it; the thread that began it "
+                            "ends it: scope %llu",
                       (unsigned long long)scope->value);
     if (joined != thread->joined)
-        return failed(TARN_ERROR_SCOPE,
-                      "scope %llu is not the newest of this thread: scope %llu is; end or leave that first",
-                      (unsigned long long)scope->value, (unsigned long long)thread->joined->scope->value);
+        return failed(
+            TARN_ERROR_SCOPE,
+            "scope %llu is not the newest of this thread: scope %llu is; end or leave that first",
+            (unsigned long long)scope->value, (unsigned long long)thread->joined->scope->value);
     return TARN_OK;
 }
 
@@ -551,7 +576,8 @@ tarn_status tarn_scope_end(tarn_scope value)
     if (!status) {
         pool = scope->pool;
         close_locked(scope);
-        gone = scope->kind == TARN_SCOPE_THREAD ? leave_locked(thread_here, &joined, &ended) : scope;
+        gone =
+            scope->kind == TARN_SCOPE_THREAD ? leave_locked(thread_here, &joined, &ended) : scope;
     }
     mutex_unlock(&scopes_lock);
     if (status)
@@ -581,10 +607,12 @@ tarn_status tarn_scope_join(tarn_scope value)
     if (!scope)
         status = not_open(value);
     else if (scope->kind != TARN_SCOPE_THREAD)
-        status = failed(TARN_ERROR_SCOPE, "scope %llu cannot be joined: it is not a TARN_SCOPE_THREAD scope",
+        status = failed(TARN_ERROR_SCOPE,
+                        "scope %llu cannot be joined: it is not a TARN_SCOPE_THREAD scope",
                         (unsigned long long)value);
     else if (before)
-        status = failed(TARN_ERROR_SCOPE, "this thread is already in scope %llu", (unsigned long long)value);
+        status = failed(TARN_ERROR_SCOPE, "this thread is already in scope %llu",
+                        (unsigned long long)value);
     else
         join_locked(thread, scope, joined);
     mutex_unlock(&scopes_lock);
@@ -635,9 +663,10 @@ void scopes_of_thread_end(struct thread *thread)
     }
 }
 
-/* Captures --------------------------------------------------------------------------------------------------------- */
+/* Captures ------------------------------------------------------------------------------------- */
 
-tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, bool announced, tarn_scope *scope)
+tarn_status scope_begin_capture(struct pool *pool, struct stream *stream, bool announced,
+                                tarn_scope *scope)
 {
     return begin(pool, stream->device, SCOPE_CAPTURE, stream, announced, scope);
 }
@@ -690,7 +719,8 @@ struct pinned_pool *scope_pinned(struct stream *stream)
         mutex_unlock(&scopes_lock);
         if (!pool)
             break;
-        if (!found && attempt == 0) { /* without one the default pool serves, which also keeps memory of captures */
+        /* Without one the default pool serves, which also keeps memory of captures */
+        if (!found && attempt == 0) {
             struct error_before before;
             error_attempt_begin(&before);
             (void)pinned_pool_create(&made);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Suspends and resumes pools. While a pool changes or is suspended, its store is marked: nothing is allocated from it, and no other code
- * maps or unmaps there. The runs of its heaps stay as they are until the resume. Only this file changes what is mapped in them, in the
- * thread that changes the state. A resume first takes free addresses out of the runs, so that memory is needed only for blocks; but a graph
- * writes to free addresses too, so a pool that a graph holds gets back all that it had. After a resume a run has other pieces, so contents
- * that are kept are copied. */
+/* Suspends and resumes pools. While a pool changes or is suspended, its store is marked: nothing is
+ * allocated from it, and no other code maps or unmaps there. The runs of its heaps stay as they are
+ * until the resume. Only this file changes what is mapped in them, in the thread that changes the
+ * state. A resume first takes free addresses out of the runs, so that memory is needed only for
+ * blocks; but a graph writes to free addresses too, so a pool that a graph holds gets back all that
+ * it had. After a resume a run has other pieces, so contents that are kept are copied. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -25,10 +26,11 @@ static struct run *next_run(const struct heap *heap, const struct run *run)
         return run->next;
     if (run)
         return run->first->zone == ZONE_SMALL ? heap->zones[ZONE_LARGE].runs : NULL;
-    return heap->zones[ZONE_SMALL].runs ? heap->zones[ZONE_SMALL].runs : heap->zones[ZONE_LARGE].runs;
+    return heap->zones[ZONE_SMALL].runs ? heap->zones[ZONE_SMALL].runs
+                                        : heap->zones[ZONE_LARGE].runs;
 }
 
-/* Contents --------------------------------------------------------------------------------------------------------- */
+/* Contents ------------------------------------------------------------------------------------- */
 
 /* Allocates host memory for everything that is not free in a heap. */
 static tarn_status save_prepare(struct pool *pool, struct heap *heap)
@@ -55,7 +57,8 @@ static tarn_status save_prepare(struct pool *pool, struct heap *heap)
 static tarn_status save(struct pool *pool)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = heap_next_of(&pool->store, NULL); heap; heap = heap_next_of(&pool->store, heap))
+    for (struct heap *heap = heap_next_of(&pool->store, NULL); heap;
+         heap = heap_next_of(&pool->store, heap))
         if (!status)
             status = save_prepare(pool, heap);
     if (!status)
@@ -65,10 +68,12 @@ static tarn_status save(struct pool *pool)
     return status;
 }
 
-/* Memory ----------------------------------------------------------------------------------------------------------- */
+/* Memory --------------------------------------------------------------------------------------- */
 
-/* The first address in a run, from `from` on, that is mapped, or that is not mapped; the run's end if there is none. */
-static uintptr_t next_mapped(const struct arena *arena, const struct run *run, uintptr_t from, bool mapped)
+/* The first address in a run, from `from` on, that is mapped, or that is not mapped; the run's end
+ * if there is none. */
+static uintptr_t next_mapped(const struct arena *arena, const struct run *run, uintptr_t from,
+                             bool mapped)
 {
     while (from < run->end) {
         const struct piece *piece = arena_piece(arena, from);
@@ -96,10 +101,12 @@ static tarn_status run_fill(struct store *store, struct run *run)
         if (status)
             return status;
     }
-    return arena_access(arena, run->start, run->end - run->start); /* an earlier attempt may have failed at this step */
+    /* An earlier attempt may have failed at this step */
+    return arena_access(arena, run->start, run->end - run->start);
 }
 
-/* A range of addresses whose memory was unmapped, and its pieces, the one at the highest address first. */
+/* A range of addresses whose memory was unmapped, and its pieces, the one at the highest address
+ * first. */
 struct taken {
     struct taken *next;
     uintptr_t start;
@@ -139,7 +146,8 @@ static tarn_status empty_all(struct store *store, struct taken **list)
     return status;
 }
 
-/* Maps the pieces back at their addresses; pieces for which this fails stay unmapped. Returns the first failure. */
+/* Maps the pieces back at their addresses; pieces for which this fails stay unmapped. Returns the
+ * first failure. */
 static tarn_status put_back(struct arena *arena, struct taken *list)
 {
     tarn_status first = TARN_OK;
@@ -168,7 +176,8 @@ static void taken_to_unmapped(struct store *store, struct taken *list)
     }
 }
 
-/* Gives the pieces back to the driver, and those that it did not unmap before; pieces that it refuses stay unmapped. */
+/* Gives the pieces back to the driver, and those that it did not unmap before; pieces that it
+ * refuses stay unmapped. */
 static tarn_status release_all(struct store *store, struct taken *list)
 {
     taken_to_unmapped(store, list);
@@ -186,10 +195,11 @@ static tarn_status fill_all(struct store *store)
     return status;
 }
 
-/* Free ranges ------------------------------------------------------------------------------------------------------ */
+/* Free ranges ---------------------------------------------------------------------------------- */
 
 /* The last whole granules in a row that lie in a free span and have no memory. */
-static bool last_hole(const struct arena *arena, const struct span *span, uintptr_t *start, uintptr_t *end)
+static bool last_hole(const struct arena *arena, const struct span *span, uintptr_t *start,
+                      uintptr_t *end)
 {
     uintptr_t first = (span->start + arena->granule - 1) / arena->granule * arena->granule;
     uintptr_t at = (span->start + span->size) / arena->granule * arena->granule;
@@ -202,9 +212,11 @@ static bool last_hole(const struct arena *arena, const struct span *span, uintpt
     return *start < *end;
 }
 
-/* Takes the granules of a free span that have no memory out of the heap, and drops the contents that they had as blocks, because others
- * may have them at once. A segment of a registrable pool leaves as a whole, or stays. */
-static tarn_status span_give_up_locked(struct heap *heap, struct span *span, struct contents *contents)
+/* Takes the granules of a free span that have no memory out of the heap, and drops the contents
+ * that they had as blocks, because others may have them at once. A segment of a registrable pool
+ * leaves as a whole, or stays. */
+static tarn_status span_give_up_locked(struct heap *heap, struct span *span,
+                                       struct contents *contents)
 {
     uintptr_t start, end;
     while (span && last_hole(heap->arena, span, &start, &end)) {
@@ -213,7 +225,8 @@ static tarn_status span_give_up_locked(struct heap *heap, struct span *span, str
         if (heap->store->kind.whole && (span->previous || span->next || span->size > size))
             return TARN_OK;
         struct run *spare = run_create();
-        tarn_status status = spare ? contents_leave_out(contents, start, size) : TARN_ERROR_OUT_OF_HOST_MEMORY;
+        tarn_status status =
+            spare ? contents_leave_out(contents, start, size) : TARN_ERROR_OUT_OF_HOST_MEMORY;
         if (!status)
             status = span_take_place_locked(heap, span, start, size, &span);
         if (!status) {
@@ -228,7 +241,8 @@ static tarn_status span_give_up_locked(struct heap *heap, struct span *span, str
     return TARN_OK;
 }
 
-/* From the end of each run to its start, because the spans behind a range that leaves get another run. */
+/* From the end of each run to its start, because the spans behind a range that leaves get another
+ * run. */
 static tarn_status heap_give_up_free(struct heap *heap, struct contents *contents)
 {
     tarn_status status = TARN_OK;
@@ -254,12 +268,13 @@ static tarn_status give_up_free(struct pool *pool)
     tarn_status status = TARN_OK;
     if (atomic_load(&store->holds))
         return TARN_OK;
-    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap))
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status;
+         heap = heap_next_of(store, heap))
         status = heap_give_up_free(heap, &pool->contents);
     return status;
 }
 
-/* The states ------------------------------------------------------------------------------------------------------- */
+/* The states ----------------------------------------------------------------------------------- */
 
 static const char *state_text(int state)
 {
@@ -273,18 +288,22 @@ static const char *state_text(int state)
 }
 
 /* Begins a change from one of two states. */
-static tarn_status change_begin(struct pool *pool, int from, int or_from, const char *what, int *before)
+static tarn_status change_begin(struct pool *pool, int from, int or_from, const char *what,
+                                int *before)
 {
     *before = from;
     if (atomic_compare_exchange_strong(&pool->state, before, TARN_POOL_CHANGES))
         return TARN_OK;
-    if (*before == or_from && atomic_compare_exchange_strong(&pool->state, before, TARN_POOL_CHANGES))
+    if (*before == or_from &&
+        atomic_compare_exchange_strong(&pool->state, before, TARN_POOL_CHANGES))
         return TARN_OK;
-    return failed(TARN_ERROR_SUSPENDED, "%s: pool (%llu, %llu) %s", what, (unsigned long long)pool->store.id[0],
-                  (unsigned long long)pool->store.id[1], state_text(*before));
+    return failed(TARN_ERROR_SUSPENDED, "%s: pool (%llu, %llu) %s", what,
+                  (unsigned long long)pool->store.id[0], (unsigned long long)pool->store.id[1],
+                  state_text(*before));
 }
 
-/* From here on nothing is allocated from the store, and nothing is mapped or unmapped in it. store_check() explains the memory order. */
+/* From here on nothing is allocated from the store, and nothing is mapped or unmapped in it.
+ * store_check() explains the memory order. */
 static void stop(struct store *store)
 {
     atomic_store(&store->suspended, true);
@@ -318,7 +337,8 @@ static tarn_status wait_for_users(struct heap *heap)
     return status ? status : waited;
 }
 
-/* Waits for the work of a heap's stream. For a found stream this is a wait for the device, which is noted in `waited`. */
+/* Waits for the work of a heap's stream. For a found stream this is a wait for the device, which is
+ * noted in `waited`. */
 static tarn_status wait_for_stream(struct heap *heap, bool *waited)
 {
     struct mark *mark = NULL;
@@ -332,8 +352,9 @@ static tarn_status wait_for_stream(struct heap *heap, bool *waited)
     return status;
 }
 
-/* Waits for the work that may use the store's memory. A wait for the device asks each of its streams, so it is made once for all pools that
- * are put to sleep together: `waited` says whether it was, since the caller's call began. */
+/* Waits for the work that may use the store's memory. A wait for the device asks each of its
+ * streams, so it is made once for all pools that are put to sleep together: `waited` says whether
+ * it was, since the caller's call began. */
 static tarn_status wait_for_work(struct store *store, bool *waited)
 {
     struct arena *arena = store->arena;
@@ -345,7 +366,8 @@ static tarn_status wait_for_work(struct store *store, bool *waited)
         *waited = !status;
         return status;
     }
-    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status;
+         heap = heap_next_of(store, heap)) {
         status = *waited ? TARN_OK : wait_for_stream(heap, waited);
         if (!status)
             status = wait_for_users(heap);
@@ -357,19 +379,23 @@ static tarn_status wait_for_work(struct store *store, bool *waited)
 static tarn_status refuse_shown(struct store *store)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap))
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status;
+         heap = heap_next_of(store, heap))
         if (!stream_is_found(heap->stream) && !stream_is_foreign(heap->stream))
             status = stream_refuse_shown(heap->stream, heap->incarnation, "a suspend");
     return status;
 }
 
-/* Unmaps old addresses (ghosts) at which the store's memory is also mapped. Since the store was stopped, no ghost has begun, and the work
- * of each heap's stream was waited for: so all are idle. The driver is not asked: an event that is recorded now may be late, or come after
- * work that other threads have queued meanwhile, and memory must not be released while it is mapped at an old address. */
+/* Unmaps old addresses (ghosts) at which the store's memory is also mapped. Since the store was
+ * stopped, no ghost has begun, and the work of each heap's stream was waited for: so all are idle.
+ * The driver is not asked: an event that is recorded now may be late, or come after work that other
+ * threads have queued meanwhile, and memory must not be released while it is mapped at an old
+ * address. */
 static tarn_status end_ghosts(struct store *store)
 {
     tarn_status status = TARN_OK;
-    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status;
+         heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         struct ghost *ghosts = ghosts_take_all_locked(heap);
         mutex_unlock(&heap->lock);
@@ -387,20 +413,23 @@ static const struct piece *anchored_piece(const struct arena *arena, const struc
     return NULL;
 }
 
-/* Anchored memory may be in use by other code, in this process or another. The store is suspended already, so no anchor is added. */
+/* Anchored memory may be in use by other code, in this process or another. The store is suspended
+ * already, so no anchor is added. */
 static tarn_status refuse_anchored(struct store *store)
 {
     const struct piece *anchored = NULL;
-    for (struct heap *heap = heap_next_of(store, NULL); heap && !anchored; heap = heap_next_of(store, heap))
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !anchored;
+         heap = heap_next_of(store, heap))
         for (struct run *run = next_run(heap, NULL); run && !anchored; run = next_run(heap, run))
             anchored = anchored_piece(store->arena, run);
     if (!anchored)
         return TARN_OK;
-    return failed(
-        TARN_ERROR_BUSY,
-        "memory of pool (%llu, %llu) at %p is anchored or exported: it cannot be suspended before tarn_unanchor() "
-        "or tarn_share_close()",
-        (unsigned long long)store->id[0], (unsigned long long)store->id[1], (void *)anchored->address);
+    return failed(TARN_ERROR_BUSY,
+                  "memory of pool (%llu, %llu) at %p is anchored or exported: it cannot be "
+                  "suspended before tarn_unanchor() "
+                  "or tarn_share_close()",
+                  (unsigned long long)store->id[0], (unsigned long long)store->id[1],
+                  (void *)anchored->address);
 }
 
 /* The states in which a change may end. */
@@ -423,9 +452,10 @@ static tarn_status wait_for_all(struct store *store, bool *waited)
 {
     tarn_status status = wait_for_work(store, waited);
     if (status == TARN_ERROR_CAPTURE)
-        status =
-            failed(status, "a suspend: a stream captures whose work pool (%llu, %llu) waits for; first end the capture",
-                   (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+        status = failed(status,
+                        "a suspend: a stream captures whose work pool (%llu, %llu) waits for; "
+                        "first end the capture",
+                        (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
     return status ? status : end_ghosts(store);
 }
 
@@ -451,7 +481,8 @@ static struct change suspend(struct pool *pool, bool keep)
 
     status = empty_all(store, &taken);
     if (!status)
-        return (struct change){keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED, release_all(store, taken)};
+        return (struct change){keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED,
+                               release_all(store, taken)};
     struct error_before before;
     error_attempt_begin(&before);
     bool undone = put_back(store->arena, taken) == TARN_OK;
@@ -471,7 +502,7 @@ static tarn_status change_end(struct pool *pool, struct change change)
     return change.status;
 }
 
-/* In two steps ----------------------------------------------------------------------------------------------------- */
+/* In two steps --------------------------------------------------------------------------------- */
 
 /* Other threads see a prepared pool as one that another thread is suspending. */
 tarn_status pool_sleep_prepare(struct pool *pool, bool keep, bool anchored_too, bool *waited)
@@ -542,10 +573,11 @@ tarn_status pool_sleep_release(struct pool *pool)
         hooks.debug_forget(&pool->store);
     tarn_status status = release_all(&pool->store, taken);
     trace_store(TRACE_suspend, &pool->store, pool->keeps);
-    return change_end(pool, (struct change){pool->keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED, status});
+    return change_end(pool,
+                      (struct change){pool->keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED, status});
 }
 
-/* The calls -------------------------------------------------------------------------------------------------------- */
+/* The calls ------------------------------------------------------------------------------------ */
 
 tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
 {
@@ -553,8 +585,8 @@ tarn_status tarn_pool_suspend(tarn_pool *public, bool keep)
     int before = 0;
     tarn_status status = pool_check(public);
     if (!status && !pool->store.kind.suspends)
-        status =
-            failed(TARN_ERROR_NOT_SUPPORTED, "the pool has plain segments, whose addresses are tied to their memory");
+        status = failed(TARN_ERROR_NOT_SUPPORTED,
+                        "the pool has plain segments, whose addresses are tied to their memory");
     if (!status)
         status = observe_refuse_moving("a suspend");
     if (!status)
@@ -583,15 +615,16 @@ static size_t bytes_missing(struct store *store)
     size_t bytes = 0;
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap))
         for (struct run *run = next_run(heap, NULL); run; run = next_run(heap, run))
-            for (uintptr_t start = next_mapped(store->arena, run, run->start, false), end; start < run->end;
-                 start = next_mapped(store->arena, run, end, false)) {
+            for (uintptr_t start = next_mapped(store->arena, run, run->start, false), end;
+                 start < run->end; start = next_mapped(store->arena, run, end, false)) {
                 end = next_mapped(store->arena, run, start, true);
                 bytes += end - start;
             }
     return bytes;
 }
 
-/* Maps memory at all addresses. If necessary, first gives idle memory of other pools back to the driver. */
+/* Maps memory at all addresses. If necessary, first gives idle memory of other pools back to the
+ * driver. */
 static tarn_status fill_or_make_room(struct store *store)
 {
     struct arena *arena = store->arena;
@@ -600,7 +633,8 @@ static tarn_status fill_or_make_room(struct store *store)
         return status;
     struct error_before before;
     error_attempt_begin(&before);
-    (void)store_release_unmapped(store, 0); /* pieces that the driver refused when the pool was suspended */
+    (void)store_release_unmapped(store, 0); /* pieces that the driver refused when the pool was
+                                               suspended */
     error_attempt_end(&before, TARN_OK);
     size_t missing = bytes_missing(store);
     mutex_lock(&arena->lock);
@@ -615,7 +649,8 @@ static struct change resume(struct pool *pool, int before)
     struct store *store = &pool->store;
     struct taken *taken = NULL;
     bool whole = pool->contents.copies ==
-                 COPIES_OUT; /* the suspend got no further: the memory still exists, and only it has the contents */
+                 COPIES_OUT; /* the suspend got no further: the memory still exists, and only it has
+                                the contents */
     tarn_status status = contents_settle(&pool->contents, store->arena->device);
     if (whole)
         return (struct change){status ? before : TARN_POOL_RUNS, status};
@@ -679,7 +714,8 @@ static bool suspended_begin(struct pool *pool, int *state)
     *state = TARN_POOL_DISCARDED;
     if (atomic_compare_exchange_strong(&pool->state, state, TARN_POOL_CHANGES))
         return true;
-    return *state == TARN_POOL_KEPT && atomic_compare_exchange_strong(&pool->state, state, TARN_POOL_CHANGES);
+    return *state == TARN_POOL_KEPT &&
+           atomic_compare_exchange_strong(&pool->state, state, TARN_POOL_CHANGES);
 }
 
 void pool_suspension_complete(struct pool *pool)
@@ -704,7 +740,8 @@ bool pool_suspension_end(struct pool *pool)
         return false;
     }
     contents_drop(&pool->contents);
-    for (struct heap *heap = heap_next_of(&pool->store, NULL); heap; heap = heap_next_of(&pool->store, heap)) {
+    for (struct heap *heap = heap_next_of(&pool->store, NULL); heap;
+         heap = heap_next_of(&pool->store, heap)) {
         struct run *run, *spare = NULL;
         mutex_lock(&heap->lock);
         (void)wait_collect_locked(heap);

@@ -7,21 +7,26 @@
  *
  *   1. no capture is known or shows (captures_bar_all()), and no known one begins
  *   2. all work of the device, and of peers that reach its memory, has ended
- *   3. `moving` is taken alone: nobody else maps, unmaps or takes pieces; blocks are allocated from free spans and freed all the same
+ *   3. `moving` is taken alone: nobody else maps, unmaps or takes pieces; blocks are allocated from
+ *      free spans and freed all the same
  *   4. piece by piece, the emptiest first:
  *        free granules are cut out of their spans and held                       heap's lock
  *        smaller pieces are created for the rest: of the device's memory, else   no lock
  *          of host memory
  *        they are filled at scratch addresses (exchange.h)                       no lock
- *        the piece is unmapped, and they are mapped where it was                 heap's lock, and `mapping` shared
+ *        the piece is unmapped, and they are mapped where it was                 heap's lock, and
+ *                                                                                `mapping` shared
  *        the piece is released, last                                             no lock
- *        what is of the host's memory is exchanged for the device's, in the same way: now there is room
+ *        what is of the host's memory is exchanged for the device's, in the same way: now there is
+ *        room
  *
- * Only the step that replaces the memory under live blocks makes driver calls with the heap's lock held. So code that reads the pieces of a
- * block sees either the old or the new ones, and an anchor is on one of these. The device is idle then, so these calls do not wait.
+ * Only the step that replaces the memory under live blocks makes driver calls with the heap's lock
+ * held. So code that reads the pieces of a block sees either the old or the new ones, and an anchor
+ * is on one of these. The device is idle then, so these calls do not wait.
  *
- * These stay where they are: memory that a graph or an open capture holds, anchored and exported pieces, imports, plain segments,
- * registrable pools, suspended pools, free memory that is not known to be idle, and all memory of a heap that still has ghosts. */
+ * These stay where they are: memory that a graph or an open capture holds, anchored and exported
+ * pieces, imports, plain segments, registrable pools, suspended pools, free memory that is not
+ * known to be idle, and all memory of a heap that still has ghosts. */
 #include "memory/pressure/compact.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -43,7 +48,7 @@
 #define WAIT_NS UINT64_C(10000000000) /* for the work of all streams that tarn knows */
 #define NAP_NS 50000                  /* between two questions */
 
-/* Waiting ---------------------------------------------------------------------------------------------------------- */
+/* Waiting -------------------------------------------------------------------------------------- */
 
 static uint64_t now_ns(void)
 {
@@ -52,7 +57,8 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Polls, because a driver's wait has no time limit. On the host device it waits in a way that lets timed work end. */
+/* Polls, because a driver's wait has no time limit. On the host device it waits in a way that lets
+ * timed work end. */
 static tarn_status wait_until(struct mark *mark, uint64_t until)
 {
     if (driver == &driver_host)
@@ -62,14 +68,15 @@ static tarn_status wait_until(struct mark *mark, uint64_t until)
         if (status != TARN_ERROR_NOT_READY)
             return status;
         if (now_ns() >= until)
-            return failed(TARN_ERROR_NOT_READY, "a compaction: the work of a stream has not ended within %u s",
+            return failed(TARN_ERROR_NOT_READY,
+                          "a compaction: the work of a stream has not ended within %u s",
                           (unsigned)(WAIT_NS / UINT64_C(1000000000)));
         (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     }
 }
 
-/* Waits for the work of a heap's stream, except for a found stream, which must not be passed to the driver. Memory that was freed before is
- * idle afterwards. */
+/* Waits for the work of a heap's stream, except for a found stream, which must not be passed to the
+ * driver. Memory that was freed before is idle afterwards. */
 static tarn_status wait_for_heap(struct heap *heap, uint64_t until)
 {
     struct mark *mark = NULL;
@@ -92,7 +99,8 @@ static tarn_status wait_for_heap(struct heap *heap, uint64_t until)
     return status;
 }
 
-/* Step 2. The time limit applies to the streams that tarn knows; for all other work the driver waits without one. */
+/* Step 2. The time limit applies to the streams that tarn knows; for all other work the driver
+ * waits without one. */
 static tarn_status wait_for_all(struct arena *arena, uint64_t until)
 {
     int devices[TARN_MAX_DEVICES], count = peers_of(arena->device, devices);
@@ -104,7 +112,7 @@ static tarn_status wait_for_all(struct arena *arena, uint64_t until)
     return status;
 }
 
-/* Choosing pieces -------------------------------------------------------------------------------------------------- */
+/* Choosing pieces ------------------------------------------------------------------------------ */
 
 /* Free granules of a piece, cut out of their span. */
 struct hole {
@@ -142,7 +150,8 @@ static bool is_of_host(const struct piece *piece)
 /* Whether pieces of a store may be exchanged, to have some of their memory serve another one. */
 static bool store_is_open(struct store *store, const struct store *wanting)
 {
-    return store->kind.compacts && !store_is_held(store) && (!wanting || store_serves(store, wanting));
+    return store->kind.compacts && !store_is_held(store) &&
+           (!wanting || store_serves(store, wanting));
 }
 
 /* Whether pieces of a heap may be exchanged now. */
@@ -152,7 +161,8 @@ static bool is_open_locked(const struct heap *heap, const struct store *wanting)
 }
 
 /* The whole granules of [start, end) that a span leaves free. */
-static size_t hole_in(const struct heap *heap, const struct span *span, uintptr_t start, uintptr_t end, uintptr_t *from)
+static size_t hole_in(const struct heap *heap, const struct span *span, uintptr_t start,
+                      uintptr_t end, uintptr_t *from)
 {
     size_t granule = heap->arena->granule;
     if (span->state != SPAN_FREE || !span_idle_locked(heap, span))
@@ -181,7 +191,8 @@ static size_t gain_of(const struct heap *heap, struct span *span, const struct p
     return gain;
 }
 
-/* Lists the pieces of a heap that are worth exchanging, up to the size of the list; returns their number. */
+/* Lists the pieces of a heap that are worth exchanging, up to the size of the list; returns their
+ * number. */
 static size_t heap_candidates_locked(struct heap *heap, struct candidate *list, size_t room)
 {
     size_t count = 0;
@@ -204,7 +215,8 @@ static size_t heap_candidates_locked(struct heap *heap, struct candidate *list, 
     return count;
 }
 
-static size_t candidates(struct arena *arena, const struct store *wanting, struct candidate *list, size_t room)
+static size_t candidates(struct arena *arena, const struct store *wanting, struct candidate *list,
+                         size_t room)
 {
     size_t count = 0;
     for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
@@ -231,7 +243,7 @@ static struct candidate *candidate_best(struct candidate *list, size_t count)
     return best;
 }
 
-/* One piece -------------------------------------------------------------------------------------------------------- */
+/* One piece ------------------------------------------------------------------------------------ */
 
 static tarn_status part_add(struct exchange_part ***end, uintptr_t start, size_t size)
 {
@@ -245,7 +257,8 @@ static tarn_status part_add(struct exchange_part ***end, uintptr_t start, size_t
 }
 
 /* Cuts free granules out of their span; `next` is the span behind them. */
-static tarn_status hole_take_locked(struct exchange *exchange, struct span *span, uintptr_t start, size_t size)
+static tarn_status hole_take_locked(struct exchange *exchange, struct span *span, uintptr_t start,
+                                    size_t size)
 {
     struct hole *hole = object_alloc(&holes);
     struct run *run = run_create();
@@ -271,7 +284,8 @@ static struct run *run_at(const struct heap *heap, uintptr_t address)
     return NULL;
 }
 
-/* Divides a piece into free granules, which are held, and granules that stay; does nothing if the piece has changed. */
+/* Divides a piece into free granules, which are held, and granules that stay; does nothing if the
+ * piece has changed. */
 static tarn_status divide_locked(struct exchange *exchange, uintptr_t start)
 {
     struct heap *heap = exchange->heap;
@@ -286,7 +300,8 @@ static tarn_status divide_locked(struct exchange *exchange, uintptr_t start)
     exchange->size = piece->size;
     uintptr_t end = start + piece->size, done = start, from = 0;
     tarn_status status = TARN_OK;
-    for (struct span *span = span_at(run->first, start); span && span->start < end && !status; span = span->next) {
+    for (struct span *span = span_at(run->first, start); span && span->start < end && !status;
+         span = span->next) {
         size_t size = hole_in(heap, span, start, end, &from);
         if (!size)
             continue;
@@ -339,8 +354,9 @@ static void parts_destroy(struct exchange *exchange)
     exchange->parts = NULL;
 }
 
-/* What comes back from host memory was the device's when the call began, so it is not growth. All else is held to the limits, because the
- * old piece and the new ones exist together for a moment. */
+/* What comes back from host memory was the device's when the call began, so it is not growth. All
+ * else is held to the limits, because the old piece and the new ones exist together for a
+ * moment. */
 static tarn_status create_all(struct exchange *exchange, bool of_host)
 {
     struct store *store = exchange->piece->store;
@@ -359,7 +375,8 @@ static tarn_status create_all(struct exchange *exchange, bool of_host)
     return status;
 }
 
-/* Observers are called with no lock except `moving`. Debug mode may copy from blocks at any time, unless it is stopped. */
+/* Observers are called with no lock except `moving`. Debug mode may copy from blocks at any time,
+ * unless it is stopped. */
 static tarn_status swap(struct exchange *exchange)
 {
     struct arena *arena = exchange->arena;
@@ -372,7 +389,8 @@ static tarn_status swap(struct exchange *exchange)
     mutex_lock(&heap->lock);
     tarn_status status = TARN_OK;
     if (piece_is_anchored(exchange->piece))
-        status = failed(TARN_ERROR_BUSY, "the memory at %p was anchored meanwhile", (void *)exchange->start);
+        status = failed(TARN_ERROR_BUSY, "the memory at %p was anchored meanwhile",
+                        (void *)exchange->start);
     if (!status)
         status = exchange_swap_locked(arena, exchange->piece, exchange->parts);
     if (status) {
@@ -391,10 +409,10 @@ static tarn_status swap(struct exchange *exchange)
     return status;
 }
 
-/* Exchanges the piece that begins at an address, where it is still one that may be. `by_host`: for pieces of host memory. `done`: whether
- * the piece is gone from there. */
-static tarn_status exchange_at(struct heap *heap, const struct store *wanting, uintptr_t start, bool by_host,
-                               bool *done)
+/* Exchanges the piece that begins at an address, where it is still one that may be. `by_host`: for
+ * pieces of host memory. `done`: whether the piece is gone from there. */
+static tarn_status exchange_at(struct heap *heap, const struct store *wanting, uintptr_t start,
+                               bool by_host, bool *done)
 {
     struct exchange exchange = {.arena = heap->arena, .heap = heap};
     mutex_lock(&heap->lock);
@@ -422,11 +440,13 @@ static tarn_status exchange_at(struct heap *heap, const struct store *wanting, u
         return status;
     struct store *store = old->store;
     status = piece_release(
-        old); /* last; where that fails it is idle memory of its store, and tried once more: room is wanted */
+        old); /* last; where that fails it is idle memory of its store, and tried once more: room is
+                 wanted */
     return status ? store_release_unmapped(store, 0) : TARN_OK;
 }
 
-/* Exchanges what lies in host memory at [start, end) for the device's own. What is left there counts from now on. */
+/* Exchanges what lies in host memory at [start, end) for the device's own. What is left there
+ * counts from now on. */
 static tarn_status come_back(struct heap *heap, uintptr_t start, uintptr_t end)
 {
     tarn_status first = TARN_OK;
@@ -458,25 +478,29 @@ static tarn_status exchange_by_host(const struct candidate *candidate, const str
     bool done = false;
     tarn_status status = exchange_at(candidate->heap, wanting, candidate->start, true, &done);
     if (status == TARN_ERROR_NOT_SUPPORTED)
-        return failed_within(TARN_ERROR_OUT_OF_MEMORY, "nothing is free to move into, and the driver moves by no way "
-                                                       "through the host's memory");
+        return failed_within(TARN_ERROR_OUT_OF_MEMORY,
+                             "nothing is free to move into, and the driver moves by no way "
+                             "through the host's memory");
     if (!done)
         return status;
-    tarn_status back = come_back(candidate->heap, candidate->start, candidate->start + candidate->size);
+    tarn_status back =
+        come_back(candidate->heap, candidate->start, candidate->start + candidate->size);
     return status ? status : back;
 }
 
-static tarn_status exchange_candidate(const struct candidate *candidate, const struct store *wanting)
+static tarn_status exchange_candidate(const struct candidate *candidate,
+                                      const struct store *wanting)
 {
     struct error_before before;
     bool done = false;
     error_attempt_begin(&before);
     tarn_status status = exchange_at(candidate->heap, wanting, candidate->start, false, &done);
     error_attempt_end(&before, status == TARN_ERROR_OUT_OF_MEMORY ? TARN_OK : status);
-    return status == TARN_ERROR_OUT_OF_MEMORY && !done ? exchange_by_host(candidate, wanting) : status;
+    return status == TARN_ERROR_OUT_OF_MEMORY && !done ? exchange_by_host(candidate, wanting)
+                                                       : status;
 }
 
-/* A whole compaction ---------------------------------------------------------------------------------------------- */
+/* A whole compaction --------------------------------------------------------------------------- */
 
 static size_t reserved_of(struct arena *arena)
 {
@@ -494,17 +518,21 @@ static size_t gained_since(struct arena *arena, size_t before)
 }
 
 /* Gives back the unmapped pieces of the stores, which costs the least. */
-static tarn_status release_unmapped(struct arena *arena, const struct store *wanting, size_t wanted, size_t before)
+static tarn_status release_unmapped(struct arena *arena, const struct store *wanting, size_t wanted,
+                                    size_t before)
 {
     tarn_status status = TARN_OK;
     size_t gained;
-    for (struct heap *heap = heap_next(arena, NULL); heap && !status && (gained = gained_since(arena, before)) < wanted;
+    for (struct heap *heap = heap_next(arena, NULL);
+         heap && !status && (gained = gained_since(arena, before)) < wanted;
          heap = heap_next(arena, heap)) {
-        struct store *store = heap_store(heap); /* stays: it has a heap, and nobody else moves memory */
+        struct store *store = heap_store(heap); /* stays: it has a heap, and nobody else moves
+                                                   memory */
         if (!store_is_open(store, wanting))
             continue;
         mutex_lock(&arena->lock);
-        size_t reserved = store->reserved, unmapped = store->unmapped.bytes, missing = wanted - gained;
+        size_t reserved = store->reserved, unmapped = store->unmapped.bytes,
+               missing = wanted - gained;
         mutex_unlock(&arena->lock);
         size_t most = unmapped < missing ? unmapped : missing;
         status = most ? store_release_unmapped(store, reserved - most) : TARN_OK;
@@ -533,15 +561,16 @@ static size_t gains(const struct candidate *list, size_t count)
 }
 
 /* `before`: the bytes that the device had reserved when the compaction began. */
-static tarn_status compact_alone(struct arena *arena, const struct store *wanting, size_t least, size_t wanted,
-                                 size_t before)
+static tarn_status compact_alone(struct arena *arena, const struct store *wanting, size_t least,
+                                 size_t wanted, size_t before)
 {
     (void)arena_free_stuck(arena); /* of an earlier one that failed */
     end_ghosts(arena);
     tarn_status status = release_unmapped(arena, wanting, wanted, before);
     if (status || gained_since(arena, before) >= wanted)
         return status;
-    size_t room = candidates(arena, wanting, NULL, 0) + 16; /* a few more: other threads free blocks meanwhile */
+    /* A few more: other threads free blocks meanwhile */
+    size_t room = candidates(arena, wanting, NULL, 0) + 16;
     struct candidate *list = pages_map(room * sizeof *list);
     if (!list)
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a compaction");
@@ -549,7 +578,8 @@ static tarn_status compact_alone(struct arena *arena, const struct store *wantin
     count = count < room ? count : room;
     struct candidate *best;
     bool helps = gained_since(arena, before) + gains(list, count) >= least;
-    while (helps && !status && gained_since(arena, before) < wanted && (best = candidate_best(list, count))) {
+    while (helps && !status && gained_since(arena, before) < wanted &&
+           (best = candidate_best(list, count))) {
         status = exchange_candidate(best, wanting);
         best->heap = NULL;
     }
@@ -557,7 +587,8 @@ static tarn_status compact_alone(struct arena *arena, const struct store *wantin
         struct error_before cause;
         if (!list[i].heap || list[i].gain)
             continue;
-        error_attempt_begin(&cause); /* of host memory since a compaction that failed: at another time, if not now */
+        error_attempt_begin(&cause); /* of host memory since a compaction that failed: at another
+                                        time, if not now */
         (void)come_back(list[i].heap, list[i].start, list[i].start + list[i].size);
         error_attempt_end(&cause, TARN_OK);
     }
@@ -565,7 +596,8 @@ static tarn_status compact_alone(struct arena *arena, const struct store *wantin
     return status;
 }
 
-tarn_status compact(struct arena *arena, const struct store *wanting, size_t least, size_t wanted, size_t *gained)
+tarn_status compact(struct arena *arena, const struct store *wanting, size_t least, size_t wanted,
+                    size_t *gained)
 {
     uint64_t let_go = 0, until = now_ns() + WAIT_NS;
     tarn_status status = observe_refuse_moving("a compaction");
@@ -590,7 +622,8 @@ tarn_status compact(struct arena *arena, const struct store *wanting, size_t lea
 
 bool compact_is_allowed(void)
 {
-    static const char *const reach[] = {"libnccl.so.2", "librccl.so.1", "libucp.so.0", "libnvshmem_host.so.3"};
+    static const char *const reach[] = {"libnccl.so.2", "librccl.so.1", "libucp.so.0",
+                                        "libnvshmem_host.so.3"};
     size_t setting = memory_config()->compaction;
     bool quiet = true;
     for (size_t i = 0; setting == CONFIG_COMPACTION_ON_OOM && i < sizeof reach / sizeof *reach; i++)

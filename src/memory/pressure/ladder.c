@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The steps that a request takes if no free span serves it. Owns no data, and holds each lock only briefly. Each function is one step of
- * the list in docs/architecture.md ("The way of a request"), with the same number; climb_once() is the list.
+/* The steps that a request takes if no free span serves it. Owns no data, and holds each lock only
+ * briefly. Each function is one step of the list in docs/architecture.md ("The way of a request"),
+ * with the same number; climb_once() is the list.
  *
- * After each step that has freed memory, the search starts again, because other memory may have become free (pytorch/pytorch#189504). A
- * wait is not for the device, but until any mark ends that holds memory back, because that memory may suffice (#171771).
+ * After each step that has freed memory, the search starts again, because other memory may have
+ * become free (pytorch/pytorch#189504). A wait is not for the device, but until any mark ends that
+ * holds memory back, because that memory may suffice (#171771).
  *
- * The ladder ends whatever other threads do. It waits for about as many marks as exist when it begins. It takes memory from others, and
- * starts again for pools that end meanwhile because their graphs are destroyed, a bounded number of times.
+ * The ladder ends whatever other threads do. It waits for about as many marks as exist when it
+ * begins. It takes memory from others, and starts again for pools that end meanwhile because their
+ * graphs are destroyed, a bounded number of times.
  *
- * Captures prevent none of the steps. The driver makes these calls in relaxed mode. Memory whose last use cannot be marked because a stream
- * captures is not idle. Waits are for events that were recorded outside captures, never for a stream or a device. */
+ * Captures prevent none of the steps. The driver makes these calls in relaxed mode. Memory whose
+ * last use cannot be marked because a stream captures is not idle. Waits are for events that were
+ * recorded outside captures, never for a stream or a device. */
 #include "memory/pressure/ladder.h"
 #include "base/status.h"
 #include "memory/arena/moves.h"
@@ -65,7 +69,8 @@ static enum outcome searched(struct climb *climb, tarn_status status)
     return status == TARN_ERROR_OUT_OF_MEMORY ? ON : end(climb, status);
 }
 
-/* Whether a request is larger than the device, or the limit, can ever hold. Then no step helps, and none is taken. */
+/* Whether a request is larger than the device, or the limit, can ever hold. Then no step helps, and
+ * none is taken. */
 static bool is_hopeless(struct arena *arena, const struct store *store, size_t size)
 {
     mutex_lock(&arena->lock);
@@ -76,8 +81,8 @@ static bool is_hopeless(struct arena *arena, const struct store *store, size_t s
     return size > most || size > arena->device->properties.memory;
 }
 
-/* Whether the settings demand that a request above a limit fails at once, if the heap's own memory and unmapped pieces do not serve it
- * (pytorch/pytorch#177356). */
+/* Whether the settings demand that a request above a limit fails at once, if the heap's own memory
+ * and unmapped pieces do not serve it (pytorch/pytorch#177356). */
 static bool is_rejected(struct arena *arena, const struct store *store, size_t size)
 {
     if (!memory_config()->throw_on_cudamalloc_oom)
@@ -107,19 +112,21 @@ bool ladder_relieve(const struct arena *arena)
     return relieve && relieve(arena->device->number);
 }
 
-/* Searching -------------------------------------------------------------------------------------------------------- */
+/* Searching ------------------------------------------------------------------------------------ */
 
-/* Serves a small block or a slab that does not fit in its zone, without new memory: first where it holds no piece in place, then in memory
- * of empty slabs, then where it holds little in place. */
-static tarn_status take_small_locked(struct heap *heap, size_t size, size_t alignment, struct span **span)
+/* Serves a small block or a slab that does not fit in its zone, without new memory: first where it
+ * holds no piece in place, then in memory of empty slabs, then where it holds little in place. */
+static tarn_status take_small_locked(struct heap *heap, size_t size, size_t alignment,
+                                     struct span **span)
 {
     tarn_status status = span_take_aside_locked(heap, size, alignment, 0, span);
     if (status != TARN_ERROR_OUT_OF_MEMORY)
         return status;
     caches_reclaim_locked(heap);
     status = span_take_locked(heap, ZONE_SMALL, size, alignment, span);
-    return status == TARN_ERROR_OUT_OF_MEMORY ? span_take_aside_locked(heap, size, alignment, PIECE_LEAST_LARGE, span)
-                                              : status;
+    return status == TARN_ERROR_OUT_OF_MEMORY
+               ? span_take_aside_locked(heap, size, alignment, PIECE_LEAST_LARGE, span)
+               : status;
 }
 
 static tarn_status take(const struct climb *climb, enum zone_kind zone)
@@ -136,7 +143,8 @@ static tarn_status take(const struct climb *climb, enum zone_kind zone)
     return status;
 }
 
-/* Growth. While it runs, moves are shared, unless they are already `held`, or the growth runs a caller's code, for which no lock is held. */
+/* Growth. While it runs, moves are shared, unless they are already `held`, or the growth runs a
+ * caller's code, for which no lock is held. */
 static tarn_status grow(const struct climb *climb, bool held)
 {
     struct heap *heap = climb->heap;
@@ -151,10 +159,10 @@ static tarn_status grow(const struct climb *climb, bool held)
     return status;
 }
 
-/* The steps -------------------------------------------------------------------------------------------------------- */
+/* The steps ------------------------------------------------------------------------------------ */
 
-/* Step 1: the heap's free memory, including memory that has become free meanwhile. Memory that is free because the device was lost serves
- * no request. */
+/* Step 1: the heap's free memory, including memory that has become free meanwhile. Memory that is
+ * free because the device was lost serves no request. */
 static enum outcome step_own(struct climb *climb)
 {
     climb->let_go = atomic_load(&climb->heap->arena->let_go);
@@ -175,8 +183,8 @@ static enum outcome step_observers(struct climb *climb)
 static enum outcome step_growth(struct climb *climb)
 {
     bool taken = take_what_is_left_behind(climb->heap, climb->size);
-    tarn_status status =
-        taken && !climb->heap->store->kind.pieces ? take(climb, climb->zone) : TARN_ERROR_OUT_OF_MEMORY;
+    tarn_status status = taken && !climb->heap->store->kind.pieces ? take(climb, climb->zone)
+                                                                   : TARN_ERROR_OUT_OF_MEMORY;
     return searched(climb, status == TARN_ERROR_OUT_OF_MEMORY ? grow(climb, false) : status);
 }
 
@@ -199,7 +207,8 @@ static enum outcome step_slabs(struct climb *climb)
     return AGAIN;
 }
 
-/* Step 6: idle memory of other heaps, unless the settings demand that a request above a limit fails before that. */
+/* Step 6: idle memory of other heaps, unless the settings demand that a request above a limit fails
+ * before that. */
 static enum outcome step_others(struct climb *climb)
 {
     if (is_rejected(climb->heap->arena, climb->heap->store, climb->size))
@@ -211,15 +220,17 @@ static enum outcome step_others(struct climb *climb)
     return AGAIN;
 }
 
-/* Step 7, if other threads have moved memory meanwhile: all earlier steps again, while no thread moves memory, because memory that is being
- * moved is in no heap. If this fails, there is no such memory. */
+/* Step 7, if other threads have moved memory meanwhile: all earlier steps again, while no thread
+ * moves memory, because memory that is being moved is in no heap. If this fails, there is no such
+ * memory. */
 static enum outcome step_alone(struct climb *climb)
 {
     struct heap *heap = climb->heap;
     if (was_still(heap->arena, &climb->since))
         return ON;
     if (store_calls_back(heap->store))
-        return searched(climb, grow(climb, false)); /* other threads cannot be stopped while a caller's code runs */
+        return searched(climb, grow(climb, false)); /* other threads cannot be stopped while a
+                                                       caller's code runs */
     move_begin_alone(heap->arena);
     take_from_all(heap, climb->size);
     tarn_status status = take(climb, climb->zone);
@@ -229,7 +240,8 @@ static enum outcome step_alone(struct climb *climb)
     return searched(climb, status);
 }
 
-/* Step 8: free memory of the heap's other zone. Not for requests that must get the same place on each rank, however short memory is. */
+/* Step 8: free memory of the heap's other zone. Not for requests that must get the same place on
+ * each rank, however short memory is. */
 static enum outcome step_other_zone(struct climb *climb)
 {
     if (climb->heap->store->kind.fixed)
@@ -246,7 +258,8 @@ static enum outcome step_layer_above(struct climb *climb)
     return ladder_relieve(climb->heap->arena) ? AGAIN : ON;
 }
 
-/* Waits until some work has ended that holds back memory which may serve the heap. False when there is none. */
+/* Waits until some work has ended that holds back memory which may serve the heap. False when there
+ * is none. */
 static bool wait_for_any(struct heap *own, tarn_status *status)
 {
     struct wait_any any = {.count = 0};
@@ -258,15 +271,17 @@ static bool wait_for_any(struct heap *own, tarn_status *status)
     return wait_any(&any, status);
 }
 
-/* Whether something has ended since the last check that no wait would find: pools, blocks that debug mode holds, work of others. */
+/* Whether something has ended since the last check that no wait would find: pools, blocks that
+ * debug mode holds, work of others. */
 static bool has_more(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
-    return atomic_load(&arena->let_go) != climb->let_go || debug_relieves(arena, &climb->relieved) ||
-           take_from_others(climb->heap, climb->size);
+    return atomic_load(&arena->let_go) != climb->let_go ||
+           debug_relieves(arena, &climb->relieved) || take_from_others(climb->heap, climb->size);
 }
 
-/* Step 10: a wait until some work has ended that holds memory back; the next step if there is none. */
+/* Step 10: a wait until some work has ended that holds memory back; the next step if there is
+ * none. */
 static enum outcome step_wait(struct climb *climb)
 {
     struct arena *arena = climb->heap->arena;
@@ -302,7 +317,8 @@ static size_t room_of(struct arena *arena, struct store *store)
     return free_bytes < room ? free_bytes : room;
 }
 
-/* Step 11, once, if the settings allow it: free memory between live blocks. The climb ends if there is none. */
+/* Step 11, once, if the settings allow it: free memory between live blocks. The climb ends if there
+ * is none. */
 static enum outcome step_compact(struct climb *climb)
 {
     struct heap *heap = climb->heap;
@@ -334,7 +350,8 @@ static enum outcome climb_once(struct climb *climb)
     return outcome ? outcome : AGAIN;
 }
 
-tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span)
+tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                         struct span **span)
 {
     struct error_before before;
     tarn_status status = observe_refuse_moving("an allocation that no memory at hand serves");

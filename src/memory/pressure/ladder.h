@@ -7,14 +7,17 @@
 
 #include "memory/heap/heap.h"
 
-/* Gets a span for a request, SPAN_TAKEN. May call the driver and, in the last steps, wait; holds no lock meanwhile.
- * TARN_ERROR_OUT_OF_MEMORY, without a text, if every step has failed. */
-tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment, struct span **span);
+/* Gets a span for a request, SPAN_TAKEN. May call the driver and, in the last steps, wait; holds no
+ * lock meanwhile. TARN_ERROR_OUT_OF_MEMORY, without a text, if every step has failed. */
+tarn_status ladder_climb(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
+                         struct span **span);
 
-/* Asks the layer above to free memory that is not needed: upper_hooks.relieve. Whether it freed any. */
+/* Asks the layer above to free memory that is not needed: upper_hooks.relieve. Whether it freed
+ * any. */
 bool ladder_relieve(const struct arena *arena);
 
-/* Whether a request is larger than a limit or the device can hold, so that the driver is not asked. */
+/* Whether a request is larger than a limit or the device can hold, so that the driver is not
+ * asked. */
 bool ladder_rejects(struct arena *arena, const struct store *store, size_t size);
 
 #endif

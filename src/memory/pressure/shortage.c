@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Collects facts about a failed request and writes a text from them. Owns nothing. Takes the heaps' and the arena's locks one at a time, so
- * while other threads allocate, the figures may be from slightly different moments.
+/* Collects facts about a failed request and writes a text from them. Owns nothing. Takes the heaps'
+ * and the arena's locks one at a time, so while other threads allocate, the figures may be from
+ * slightly different moments.
  *
- * A remedy is named only if the facts show that it would have served this request, and never if it is already on
- * (pytorch/pytorch#173049). */
+ * A remedy is named only if the facts show that it would have served this request, and never if it
+ * is already on (pytorch/pytorch#173049). */
 #include "memory/pressure/shortage.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -45,20 +46,25 @@ struct wait_facts {
 struct facts {
     struct arena *arena;
     const struct store *store;
-    size_t size;                                                   /* bytes requested, rounded */
-    size_t total, driver_free;                                     /* of the device, as the driver says */
+    size_t size; /* bytes requested, rounded */
+    /* Of the device, as the driver says */
+    size_t total, driver_free;
     size_t reserved, limit, pool_limit, pool_reserved, leave_free; /* SIZE_MAX: no limit */
     size_t free, waiting, unmapped, addresses, pools_reserved;     /* bytes */
-    size_t own_free, own_largest;           /* free bytes in heaps of the requesting pool; their longest run */
-    size_t workspaces, captured_workspaces; /* bytes of handles' workspaces, and of these, of captures */
-    size_t own_tied;                        /* of own_free, bytes in pieces that live blocks hold in place */
-    struct pool_facts pools[SHOWN];         /* the largest private ones, except the requesting pool */
+    size_t own_free, own_largest;           /* free bytes in heaps of the requesting pool; their
+                                               longest run */
+    size_t workspaces, captured_workspaces; /* bytes of handles' workspaces, and of these, of
+                                               captures */
+    size_t own_tied;                        /* of own_free, bytes in pieces that live blocks hold in
+                                               place */
+    struct pool_facts pools[SHOWN];         /* the largest private ones, except the requesting
+                                               pool */
     struct wait_facts waits[WAITS];         /* first the streams for which most bytes wait */
     struct driver_process processes[SHOWN]; /* the largest other processes */
     bool captured;
 };
 
-/* Facts ----------------------------------------------------------------------------------------------------------- */
+/* Facts ---------------------------------------------------------------------------------------- */
 
 /* Adds to the bytes that wait for a stream; ignored beyond WAITS streams. */
 static void keep_wait(struct facts *facts, const struct stream *stream, size_t bytes)
@@ -74,7 +80,8 @@ static void keep_wait(struct facts *facts, const struct stream *stream, size_t b
 }
 
 /* Each block counts for only one of the streams that it waits for. */
-static void look_at_uses(struct facts *facts, const struct stream *stream, const struct use_list *uses)
+static void look_at_uses(struct facts *facts, const struct stream *stream,
+                         const struct use_list *uses)
 {
     for (const struct use *use = uses->first; use; use = use->later)
         if (wait_is_first(use))
@@ -147,14 +154,16 @@ static void look_at_pieces(struct facts *facts, const struct heap *heap)
     if (!heap->store->kind.pieces)
         return;
     for (int zone = 0; zone < ZONES; zone++)
-        for (struct tree_node *node = tree_first(&heap->zones[zone].free); node; node = tree_next(node))
+        for (struct tree_node *node = tree_first(&heap->zones[zone].free); node;
+             node = tree_next(node))
             facts->own_tied += bytes_tied(heap->arena, TREE_ENTRY(node, struct span, by_size));
 }
 
 static void look_at_heap(struct facts *facts, struct heap *heap)
 {
     mutex_lock(&heap->lock);
-    if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire)) { /* it has addresses, but no memory */
+    /* It has addresses, but no memory */
+    if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire)) {
         mutex_unlock(&heap->lock);
         return;
     }
@@ -179,14 +188,18 @@ static void look_at_heap(struct facts *facts, struct heap *heap)
 
 static int by_bytes(const void *a, const void *b)
 {
-    size_t x = ((const struct driver_process *)a)->bytes, y = ((const struct driver_process *)b)->bytes;
+    size_t x = ((const struct driver_process *)a)->bytes,
+           y = ((const struct driver_process *)b)->bytes;
     return x > y ? -1 : x < y;
 }
 
 static void look_at_processes(struct facts *facts)
 {
     struct driver_process list[PROCESSES];
-    size_t count = driver->processes ? driver->processes(facts->arena->device->number, list, PROCESSES) : 0, others = 0;
+    size_t count = driver->processes
+                       ? driver->processes(facts->arena->device->number, list, PROCESSES)
+                       : 0,
+           others = 0;
     for (size_t i = 0; i < count; i++)
         if (list[i].number != (long)getpid() && list[i].bytes != SIZE_MAX)
             list[others++] = list[i];
@@ -208,7 +221,8 @@ static void facts_collect(struct facts *facts)
     facts->leave_free = memory_config()->leave_free;
     facts->captured = captures_open(facts->arena->device);
     look_at_pools(facts);
-    for (struct heap *heap = heap_next(facts->arena, NULL); heap; heap = heap_next(facts->arena, heap))
+    for (struct heap *heap = heap_next(facts->arena, NULL); heap;
+         heap = heap_next(facts->arena, heap))
         look_at_heap(facts, heap);
     qsort(facts->waits, WAITS, sizeof *facts->waits, by_waiting);
     workspaces_hook *sum = atomic_load(&upper_hooks.sum_workspaces);
@@ -234,11 +248,12 @@ static size_t live_of(const struct facts *facts)
 /* Bytes of the device that tarn does not have. */
 static size_t others_of(const struct facts *facts)
 {
-    size_t used = facts->total - (facts->driver_free < facts->total ? facts->driver_free : facts->total);
+    size_t used =
+        facts->total - (facts->driver_free < facts->total ? facts->driver_free : facts->total);
     return used > facts->reserved ? used - facts->reserved : 0;
 }
 
-/* Text ------------------------------------------------------------------------------------------------------------ */
+/* Text ----------------------------------------------------------------------------------------- */
 
 struct text {
     char *at;
@@ -272,7 +287,8 @@ static const char *write_bytes(struct bytes_text *buffer, size_t bytes)
     if (bytes % whole == 0)
         snprintf(buffer->text, sizeof buffer->text, "%zu %s", bytes / whole, units[unit]);
     else
-        snprintf(buffer->text, sizeof buffer->text, "%.2f %s", (double)bytes / (double)whole, units[unit]);
+        snprintf(buffer->text, sizeof buffer->text, "%.2f %s", (double)bytes / (double)whole,
+                 units[unit]);
     return buffer->text;
 }
 
@@ -280,8 +296,9 @@ static const char *write_bytes(struct bytes_text *buffer, size_t bytes)
 
 static void say_device(struct text *text, const struct facts *facts)
 {
-    say(text, "%s on device %d (%s), which has %s of its %s free", BYTES(facts->size), facts->arena->device->number,
-        facts->arena->device->properties.name, BYTES(facts->driver_free), BYTES(facts->total));
+    say(text, "%s on device %d (%s), which has %s of its %s free", BYTES(facts->size),
+        facts->arena->device->number, facts->arena->device->properties.name,
+        BYTES(facts->driver_free), BYTES(facts->total));
     if (facts->leave_free)
         say(text, ", of which leave_free_mb keeps %s", BYTES(facts->leave_free));
     say(text, ". tarn reserves %s", BYTES(facts->reserved));
@@ -295,12 +312,17 @@ static void say_use(struct text *text, const struct facts *facts)
 {
     say(text, ": %s live, %s free in heaps", BYTES(live_of(facts)), BYTES(facts->free));
     if (facts->own_free != facts->free)
-        say(text, " and %s of that in the pool that asked", facts->own_free ? BYTES(facts->own_free) : "none");
+        say(text, " and %s of that in the pool that asked",
+            facts->own_free ? BYTES(facts->own_free) : "none");
     if (facts->own_free)
-        say(text, " (the largest stretch %s, fragmentation %.0f %%, %s in pieces that live blocks hold in place)",
-            BYTES(facts->own_largest), 100.0 * (1.0 - (double)facts->own_largest / (double)facts->own_free),
+        say(text,
+            " (the largest stretch %s, fragmentation %.0f %%, %s in pieces that live blocks hold "
+            "in place)",
+            BYTES(facts->own_largest),
+            100.0 * (1.0 - (double)facts->own_largest / (double)facts->own_free),
             facts->own_tied ? BYTES(facts->own_tied) : "none");
-    say(text, ", %s unmapped, %s waiting for streams", BYTES(facts->unmapped), BYTES(facts->waiting));
+    say(text, ", %s unmapped, %s waiting for streams", BYTES(facts->unmapped),
+        BYTES(facts->waiting));
     for (int i = 0; i < SHOWN && facts->waits[i].bytes; i++)
         say(text, "%s%s of stream %#llx", i ? ", " : " (", BYTES(facts->waits[i].bytes),
             (unsigned long long)facts->waits[i].native);
@@ -311,8 +333,9 @@ static void say_own_pool(struct text *text, const struct facts *facts)
 {
     if (store_is_default(facts->store))
         return;
-    say(text, " The request is of pool (%llu, %llu), which reserves %s", (unsigned long long)facts->store->id[0],
-        (unsigned long long)facts->store->id[1], BYTES(facts->pool_reserved));
+    say(text, " The request is of pool (%llu, %llu), which reserves %s",
+        (unsigned long long)facts->store->id[0], (unsigned long long)facts->store->id[1],
+        BYTES(facts->pool_reserved));
     if (facts->pool_limit != SIZE_MAX)
         say(text, " of at most %s", BYTES(facts->pool_limit));
     say(text, ".");
@@ -325,9 +348,10 @@ static void say_pools(struct text *text, const struct facts *facts)
     say(text, " Private pools reserve %s, which serve nobody else:", BYTES(facts->pools_reserved));
     for (int i = 0; i < SHOWN && facts->pools[i].reserved; i++) {
         const struct pool_facts *pool = &facts->pools[i];
-        say(text, "%s (%llu, %llu) %s, %s of it idle%s%s", i ? ";" : "", (unsigned long long)pool->id[0],
-            (unsigned long long)pool->id[1], BYTES(pool->reserved), BYTES(pool->idle),
-            pool->held ? ", held by a graph or capture" : "", pool->suspended ? ", suspended" : "");
+        say(text, "%s (%llu, %llu) %s, %s of it idle%s%s", i ? ";" : "",
+            (unsigned long long)pool->id[0], (unsigned long long)pool->id[1], BYTES(pool->reserved),
+            BYTES(pool->idle), pool->held ? ", held by a graph or capture" : "",
+            pool->suspended ? ", suspended" : "");
     }
     say(text, ".");
 }
@@ -342,17 +366,21 @@ static void say_others(struct text *text, const struct facts *facts)
         return;
     say(text, " Not tarn's: %s", BYTES(others_of(facts)));
     for (int i = 0; i < SHOWN && facts->processes[i].bytes; i++)
-        say(text, "%s process %ld %s", i ? "," : ":", facts->processes[i].number, BYTES(facts->processes[i].bytes));
+        say(text, "%s process %ld %s", i ? "," : ":", facts->processes[i].number,
+            BYTES(facts->processes[i].bytes));
     say(text, "%s.",
-        facts->processes[0].bytes ? "" : " (other processes, and what libraries and the driver have of this one)");
+        facts->processes[0].bytes
+            ? ""
+            : " (other processes, and what libraries and the driver have of this one)");
 }
 
-/* Remedies -------------------------------------------------------------------------------------------------------- */
+/* Remedies ------------------------------------------------------------------------------------- */
 
 /* The bytes that the driver does not have for the request. */
 static size_t missing_of(const struct facts *facts)
 {
-    size_t there = facts->driver_free > facts->leave_free ? facts->driver_free - facts->leave_free : 0;
+    size_t there =
+        facts->driver_free > facts->leave_free ? facts->driver_free - facts->leave_free : 0;
     return facts->size > there ? facts->size - there : 0;
 }
 
@@ -405,7 +433,8 @@ static bool say_waiting(struct text *text, const struct facts *facts)
     if (facts->waiting < lacking_of(facts) || !facts->waiting)
         return false;
     say(text,
-        "%s are freed and only wait for work of other streams: free them by tarn_free_after() an event that ends "
+        "%s are freed and only wait for work of other streams: free them by tarn_free_after() an "
+        "event that ends "
         "sooner, "
         "or synchronize stream %#llx before",
         BYTES(facts->waiting), (unsigned long long)facts->waits[0].native);
@@ -418,33 +447,39 @@ static bool say_idle_pool(struct text *text, const struct facts *facts)
     for (int i = 1; i < SHOWN; i++)
         most = facts->pools[i].idle > most->idle ? &facts->pools[i] : most;
     if (!most->store || most->idle < lacking_of(facts) || most->idle == 0 || most->spare ||
-        beyond(facts->size, facts->pool_reserved, facts->pool_limit)) /* other pools have no part in that */
+        /* Other pools have no part in that */
+        beyond(facts->size, facts->pool_reserved, facts->pool_limit))
         return false;
     unsigned long long first = most->id[0], second = most->id[1];
     if (most->held)
         say(text,
-            "pool (%llu, %llu) holds %s idle for its graphs: destroy those, or suspend it while they rest "
+            "pool (%llu, %llu) holds %s idle for its graphs: destroy those, or suspend it while "
+            "they rest "
             "(tarn_pool_suspend())",
             first, second, BYTES(most->idle));
     else
-        say(text, "tarn_pool_trim() gives back up to %s of pool (%llu, %llu)", BYTES(most->idle), first, second);
+        say(text, "tarn_pool_trim() gives back up to %s of pool (%llu, %llu)", BYTES(most->idle),
+            first, second);
     return true;
 }
 
 static bool say_segments(struct text *text, const struct facts *facts)
 {
     const struct driver_properties *properties = &facts->arena->device->properties;
-    bool can = !facts->store->kind.pieces && !facts->store->allocator.alloc && properties->virtual_memory &&
-               !facts->arena->plain && memory_config()->segments != CONFIG_SEGMENTS_VIRTUAL;
+    bool can = !facts->store->kind.pieces && !facts->store->allocator.alloc &&
+               properties->virtual_memory && !facts->arena->plain &&
+               memory_config()->segments != CONFIG_SEGMENTS_VIRTUAL;
     if (!can || facts->own_free < facts->size || facts->own_largest >= facts->size)
         return false;
-    say(text, "the free memory would do in one piece: TARN_ALLOC_CONF=expandable_segments:True joins it");
+    say(text,
+        "the free memory would do in one piece: TARN_ALLOC_CONF=expandable_segments:True joins it");
     return true;
 }
 
 static bool say_foreign(struct text *text, const struct facts *facts)
 {
-    if (!missing_of(facts) || others_of(facts) < missing_of(facts) || others_of(facts) < facts->total / 16)
+    if (!missing_of(facts) || others_of(facts) < missing_of(facts) ||
+        others_of(facts) < facts->total / 16)
         return false;
     say(text, "%s of the device are not tarn's: make room there", BYTES(others_of(facts)));
     return true;
@@ -458,12 +493,14 @@ static bool is_free_enough(const struct facts *facts)
 
 static bool say_tied(struct text *text, const struct facts *facts)
 {
-    size_t movable = facts->own_free - (facts->own_tied < facts->own_free ? facts->own_tied : facts->own_free);
+    size_t movable =
+        facts->own_free - (facts->own_tied < facts->own_free ? facts->own_tied : facts->own_free);
     bool can = facts->store->kind.compacts && !memory_config()->compaction;
     if (!can || !is_free_enough(facts) || movable >= lacking_of(facts))
         return false;
     say(text,
-        "enough is free, but live blocks hold %s of it in place: compaction:on_oom exchanges such pieces for smaller "
+        "enough is free, but live blocks hold %s of it in place: compaction:on_oom exchanges such "
+        "pieces for smaller "
         "ones",
         BYTES(facts->own_tied));
     return true;
@@ -472,11 +509,14 @@ static bool say_tied(struct text *text, const struct facts *facts)
 /* They are live blocks too, but the program did not allocate them. */
 static bool say_workspaces(struct text *text, const struct facts *facts)
 {
-    if (!facts->workspaces || facts->workspaces < missing_of(facts) || facts->workspaces < facts->reserved / 16)
+    if (!facts->workspaces || facts->workspaces < missing_of(facts) ||
+        facts->workspaces < facts->reserved / 16)
         return false;
     say(text, "workspaces of library handles have %s", BYTES(facts->workspaces));
     if (facts->captured_workspaces)
-        say(text, ", %s of it for captures: destroy graphs, or call tarn_workspace_clear() with a capture's id",
+        say(text,
+            ", %s of it for captures: destroy graphs, or call tarn_workspace_clear() with a "
+            "capture's id",
             BYTES(facts->captured_workspaces));
     else
         say(text, ": tarn_workspace_clear() and tarn_handle_trim() free what no thread uses");
@@ -489,18 +529,22 @@ static bool say_live(struct text *text, const struct facts *facts)
     if (!live_of(facts) || live_of(facts) < facts->reserved / 2 || (traced && left))
         return false;
     say(text, "live blocks %s: run with %s%s%s to see which",
-        is_free_enough(facts) ? "lie between what is free" : "fill it", left ? "" : "TARN_OOM_SNAPSHOT=<folder>",
-        !left && !traced ? " and " : "", traced ? "" : "TARN_TRACE=1");
+        is_free_enough(facts) ? "lie between what is free" : "fill it",
+        left ? "" : "TARN_OOM_SNAPSHOT=<folder>", !left && !traced ? " and " : "",
+        traced ? "" : "TARN_TRACE=1");
     return true;
 }
 
 typedef bool (*remedy)(struct text *text, const struct facts *facts);
 
-static const remedy of_requests[] = {say_too_large, say_limit, say_leave_free, say_waiting,    say_idle_pool,
-                                     say_segments,  say_tied,  say_foreign,    say_workspaces, say_live};
-static const remedy of_resumes[] = {say_limit, say_leave_free, say_waiting, say_idle_pool, say_foreign};
+static const remedy of_requests[] = {say_too_large,  say_limit,    say_leave_free, say_waiting,
+                                     say_idle_pool,  say_segments, say_tied,       say_foreign,
+                                     say_workspaces, say_live};
+static const remedy of_resumes[] = {say_limit, say_leave_free, say_waiting, say_idle_pool,
+                                    say_foreign};
 
-static void say_remedies(struct text *text, const struct facts *facts, const remedy *remedies, size_t count)
+static void say_remedies(struct text *text, const struct facts *facts, const remedy *remedies,
+                         size_t count)
 {
     int said = 0;
     for (size_t i = 0; i < count && said < REMEDIES; i++) {
@@ -521,7 +565,8 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
 {
     struct arena *arena = heap->arena;
     struct facts facts = {.arena = arena, .store = heap->store, .size = size};
-    char where[ERROR_TEXT_BYTES / 4] = "", buffer[ERROR_TEXT_BYTES - sizeof where] = ""; /* with room for both */
+    /* With room for both */
+    char where[ERROR_TEXT_BYTES / 4] = "", buffer[ERROR_TEXT_BYTES - sizeof where] = "";
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
     COUNT(facts.store->counters, num_ooms);
@@ -532,13 +577,14 @@ tarn_status shortage_refuse(struct heap *heap, size_t size)
     say_pools(&text, &facts);
     say_others(&text, &facts);
     say_remedies(&text, &facts, of_requests, sizeof of_requests / sizeof *of_requests);
-    observe_out_of_memory(&(tarn_shortage){.requested = size,
-                                           .reserved = facts.reserved,
-                                           .limit = facts.pool_limit < facts.limit ? facts.pool_limit : facts.limit,
-                                           .free = facts.driver_free,
-                                           .total = facts.total,
-                                           .device = arena->device->number,
-                                           .rejected = ladder_rejects(arena, facts.store, size)});
+    observe_out_of_memory(
+        &(tarn_shortage){.requested = size,
+                         .reserved = facts.reserved,
+                         .limit = facts.pool_limit < facts.limit ? facts.pool_limit : facts.limit,
+                         .free = facts.driver_free,
+                         .total = facts.total,
+                         .device = arena->device->number,
+                         .rejected = ladder_rejects(arena, facts.store, size)});
     shortage_hook *hook = atomic_load(&upper_hooks.leave_snapshot);
     if (hook)
         hook(arena->device->number, buffer, where, sizeof where);
@@ -552,9 +598,11 @@ void shortage_refuse_resume(const struct store *store, size_t need)
     struct text text = {.at = buffer, .size = sizeof buffer};
     facts_collect(&facts);
     facts.pool_limit = SIZE_MAX; /* does not apply */
-    size_t standard = facts.reserved > facts.pools_reserved ? facts.reserved - facts.pools_reserved : 0;
-    say(&text, "a resume of pool (%llu, %llu) lacks %s. It needs ", (unsigned long long)store->id[0],
-        (unsigned long long)store->id[1], BYTES(lacking_of(&facts)));
+    size_t standard =
+        facts.reserved > facts.pools_reserved ? facts.reserved - facts.pools_reserved : 0;
+    say(&text, "a resume of pool (%llu, %llu) lacks %s. It needs ",
+        (unsigned long long)store->id[0], (unsigned long long)store->id[1],
+        BYTES(lacking_of(&facts)));
     say_device(&text, &facts);
     say_use(&text, &facts);
     say(&text, " The default pool reserves %s.", BYTES(standard));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Takes idle memory of other heaps for one. Owns no data; takes each lock for a moment only, and shares `moving` so long as it has
- * memory in hand. */
+/* Takes idle memory of other heaps for one. Owns no data; takes each lock for a moment only, and
+ * shares `moving` so long as it has memory in hand. */
 #include "memory/pressure/taking.h"
 #include "memory/arena/moves.h"
 #include "memory/growth/growth.h"
@@ -10,23 +10,28 @@
 #include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
 
-/* Has what a heap of `from` has shed serve `to`: segments have gone back to the driver, pieces become its own or go there too. */
+/* Has what a heap of `from` has shed serve `to`: segments have gone back to the driver, pieces
+ * become its own or go there too. */
 static size_t pass_on(struct store *from, struct store *to, size_t wanted, size_t shed)
 {
     return from == to || !from->kind.pieces ? shed : store_take(to, from, wanted);
 }
 
-/* Which heaps memory is taken from: those that are left behind, of the same store and of stores that are left behind themselves; those of
- * the same store whose stream is between two leases; all that are left behind and serve the store; and the others that do. */
+/* Which heaps memory is taken from: those that are left behind, of the same store and of stores
+ * that are left behind themselves; those of the same store whose stream is between two leases; all
+ * that are left behind and serve the store; and the others that do. */
 enum source { NOBODYS, RETURNED, LEFT_BEHIND, IN_USE };
 
-static bool is_source_locked(const struct heap *heap, const struct store *wanting, enum source source)
+static bool is_source_locked(const struct heap *heap, const struct store *wanting,
+                             enum source source)
 {
     if (heap->store == wanting && wanting->kind.fixed)
-        return false; /* on another rank there may be no shortage: what serves which request must not depend on that */
+        return false; /* on another rank there may be no shortage: what serves which request must
+                         not depend on that */
     if (source == RETURNED)
         return heap->store == wanting && heap->stream && atomic_load(&heap->stream->returned);
-    bool left_behind = heap_is_left_behind_locked(heap), abandoned = atomic_load(&heap->store->left_behind);
+    bool left_behind = heap_is_left_behind_locked(heap),
+         abandoned = atomic_load(&heap->store->left_behind);
     if (!store_serves(heap->store, wanting) || left_behind != (source != IN_USE))
         return false;
     return source != NOBODYS || heap->store == wanting || abandoned;
@@ -36,13 +41,15 @@ static bool is_source_locked(const struct heap *heap, const struct store *wantin
 static struct store *source_of(struct heap *heap, const struct store *wanting, enum source source)
 {
     mutex_lock(&heap->lock);
-    bool is = is_source_locked(heap, wanting, source) && (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
+    bool is = is_source_locked(heap, wanting, source) &&
+              (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
     struct store *store = is ? heap->store : NULL;
     mutex_unlock(&heap->lock);
     return store;
 }
 
-/* What lies unmapped with pools that are left behind, until it goes to the default pool. Moves are shared, so no store goes away. */
+/* What lies unmapped with pools that are left behind, until it goes to the default pool. Moves are
+ * shared, so no store goes away. */
 static size_t take_unmapped(struct store *to, size_t wanted)
 {
     struct arena *arena = to->arena;
@@ -58,9 +65,10 @@ static size_t take_unmapped(struct store *to, size_t wanted)
     return total;
 }
 
-/* Takes idle memory of one heap, at most `wanted` bytes. Moves are shared, so no store goes away. The heap may become another's meanwhile,
- * which gives nothing. */
-static size_t take_of(struct heap *heap, struct heap *own, enum source source, size_t wanted, struct run **leaving)
+/* Takes idle memory of one heap, at most `wanted` bytes. Moves are shared, so no store goes away.
+ * The heap may become another's meanwhile, which gives nothing. */
+static size_t take_of(struct heap *heap, struct heap *own, enum source source, size_t wanted,
+                      struct run **leaving)
 {
     struct store *store = heap == own ? NULL : source_of(heap, own->store, source);
     size_t total = 0, given = 0;
@@ -73,7 +81,8 @@ static size_t take_of(struct heap *heap, struct heap *own, enum source source, s
     return total + pass_on(store, own->store, wanted - total, given);
 }
 
-/* Moves idle memory of other heaps to the unmapped pieces of this one's store until `wanted` bytes came. */
+/* Moves idle memory of other heaps to the unmapped pieces of this one's store until `wanted` bytes
+ * came. */
 static size_t take_from_those_in_use(struct heap *own, size_t wanted)
 {
     struct arena *arena = own->arena;
@@ -88,8 +97,10 @@ static size_t take_from_those_in_use(struct heap *own, size_t wanted)
     return total;
 }
 
-/* The same from a set of heaps: those that nobody uses, or that may lend. Unless `whole`, it looks at a part of them. */
-static size_t take_from_set(struct heap *own, enum source source, struct heap_set *set, bool whole, size_t wanted)
+/* The same from a set of heaps: those that nobody uses, or that may lend. Unless `whole`, it looks
+ * at a part of them. */
+static size_t take_from_set(struct heap *own, enum source source, struct heap_set *set, bool whole,
+                            size_t wanted)
 {
     struct heap_walk walk = {.arena = own->arena, .set = set, .whole = whole};
     struct run *leaving = NULL;

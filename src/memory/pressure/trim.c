@@ -42,7 +42,8 @@ static tarn_status release_unmapped(struct store *store, size_t keep, bool alone
 /* How many bytes a store may keep, so that all trimmed stores together keep `keep`. */
 static size_t share_of(struct arena *arena, struct store *store, struct store *trimmed, size_t keep)
 {
-    size_t own = bytes_of(arena, store), all = bytes_of(arena, trimmed), excess = all > keep ? all - keep : 0;
+    size_t own = bytes_of(arena, store), all = bytes_of(arena, trimmed),
+           excess = all > keep ? all - keep : 0;
     return own > excess ? own - excess : 0;
 }
 
@@ -57,7 +58,8 @@ static tarn_status end_ghosts(struct arena *arena, struct store *trimmed, bool a
 {
     tarn_status first = TARN_OK;
     begin(arena, alone);
-    for (struct heap *heap = next_heap(arena, trimmed, NULL); heap; heap = next_heap(arena, trimmed, heap)) {
+    for (struct heap *heap = next_heap(arena, trimmed, NULL); heap;
+         heap = next_heap(arena, trimmed, heap)) {
         mutex_lock(&heap->lock);
         bool is = trimmed ? heap->store == trimmed : store_serves(heap->store, &arena->store);
         struct ghost *ghosts = is ? ghosts_take_locked(heap) : NULL;
@@ -69,8 +71,9 @@ static tarn_status end_ghosts(struct arena *arena, struct store *trimmed, bool a
     return first;
 }
 
-/* One pass over the heaps of a store, or with NULL of the default pool and of pools that are left behind: unmaps and releases idle memory,
- * down to `keep`. With `alone`, nobody else moves memory in each of its steps. */
+/* One pass over the heaps of a store, or with NULL of the default pool and of pools that are left
+ * behind: unmaps and releases idle memory, down to `keep`. With `alone`, nobody else moves memory
+ * in each of its steps. */
 static tarn_status trim_pass(struct arena *arena, struct store *store, size_t keep, bool alone)
 {
     struct store *first_store = store ? store : &arena->store;
@@ -111,13 +114,14 @@ void trim_without_waiting(struct arena *arena, struct store *store)
 {
     struct error_before before;
     error_attempt_begin(&before);
-    if (observe_refuse_moving("giving a pool's memory back") == TARN_OK) /* otherwise a trim does it */
+    /* Otherwise a trim does it */
+    if (observe_refuse_moving("giving a pool's memory back") == TARN_OK)
         (void)trim_pass(arena, store, 0, false);
     error_attempt_end(&before, TARN_OK);
 }
 
-/* A pass; and another if it fails beside other threads that move memory. One of them may have old addresses in its hands, to unmap them,
- * of a piece that this thread wants to release. */
+/* A pass; and another if it fails beside other threads that move memory. One of them may have old
+ * addresses in its hands, to unmap them, of a piece that this thread wants to release. */
 static tarn_status trim_pass_settled(struct arena *arena, struct store *store, size_t keep)
 {
     struct stillness since = stillness_begin(arena);
@@ -130,7 +134,8 @@ static tarn_status trim_pass_settled(struct arena *arena, struct store *store, s
     return status;
 }
 
-/* Waits until some work has ended that holds back memory of the trimmed stores. False if there is none. */
+/* Waits until some work has ended that holds back memory of the trimmed stores. False if there is
+ * none. */
 static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status *status)
 {
     struct wait_any any = {.count = 0};
@@ -141,14 +146,15 @@ static bool wait_for_any(struct arena *arena, struct store *trimmed, tarn_status
     return wait_any(&any, status);
 }
 
-/* Whether no more than `keep` bytes remain. A suspended pool that was left behind has no memory. A trim of everything also waits until
- * such pools are destroyed, because no other code would. */
+/* Whether no more than `keep` bytes remain. A suspended pool that was left behind has no memory. A
+ * trim of everything also waits until such pools are destroyed, because no other code would. */
 static bool is_enough(struct arena *arena, struct store *store, size_t keep)
 {
     return bytes_of(arena, store) <= keep && (keep || store || !atomic_load(&arena->pools_ended));
 }
 
-/* Passes, with waits between them, until no more than `keep` bytes remain or nothing is left to wait for. */
+/* Passes, with waits between them, until no more than `keep` bytes remain or nothing is left to
+ * wait for. */
 static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t keep)
 {
     uint64_t let_go = 0;
@@ -158,7 +164,8 @@ static tarn_status trim_waiting(struct arena *arena, struct store *store, size_t
         if (status || is_enough(arena, store, keep) || waits == 0)
             return status;
         bool more = wait_for_any(arena, store, &status);
-        /* Work may have ended since the pass checked debug mode's blocks: then nothing is left to wait for, but blocks are left to free. */
+        /* Work may have ended since the pass checked debug mode's blocks: then nothing is left to
+         * wait for, but blocks are left to free. */
         if (status || (!more && !debug_relieves(arena, &let_go)))
             return status;
     }
@@ -169,7 +176,8 @@ tarn_status trim(struct arena *arena, struct store *store, size_t keep)
     tarn_status status = observe_refuse_moving("a trim");
     if (status || store)
         return status ? status : trim_waiting(arena, store, keep);
-    pools_collect_all(arena); /* a pool's last graph or scope may have ended in a thread that could not collect */
+    pools_collect_all(arena); /* a pool's last graph or scope may have ended in a thread that could
+                                 not collect */
     status = trim_waiting(arena, NULL, keep);
     pools_collect_all(arena);
     return status;

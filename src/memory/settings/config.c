@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the settings in force: a pointer to an immutable copy, changed under `lock` and read without. Copies are never
- * freed, so that a reader may keep one; a copy that says the same is used again, so that there are no more of them than
- * different settings. The environment is read once, at the first call that needs it and succeeds. Callbacks run without the lock. */
+/* Owns the settings in force: a pointer to an immutable copy, changed under `lock` and read
+ * without. Copies are never freed, so that a reader may keep one; a copy that says the same is used
+ * again, so that there are no more of them than different settings. The environment is read once,
+ * at the first call that needs it and succeeds. Callbacks run without the lock. */
 #include "memory/settings/config.h"
 #include "base/log.h"
 #include "base/pages.h"
@@ -49,7 +50,8 @@ static const struct memory_config *copy_of_locked(const struct memory_config *co
     return &copy->config;
 }
 
-/* Makes the settings those in force, with the plan that they name. `source` says where they are from, for the error. */
+/* Makes the settings those in force, with the plan that they name. `source` says where they are
+ * from, for the error. */
 static tarn_status publish_locked(const char *source, const struct memory_config *config)
 {
     const struct plan *plan = atomic_load(&plan_now);
@@ -74,18 +76,20 @@ static const struct memory_config *fixed_locked(struct memory_config *fixed)
         return NULL;
     *fixed = *memory_config();
     if (fixed->segments == CONFIG_SEGMENTS_BY_DRIVER && device_count() > 0)
-        fixed->segments =
-            device_at(0)->properties.virtual_memory && !announcer ? CONFIG_SEGMENTS_VIRTUAL : CONFIG_SEGMENTS_PLAIN;
+        fixed->segments = device_at(0)->properties.virtual_memory && !announcer
+                              ? CONFIG_SEGMENTS_VIRTUAL
+                              : CONFIG_SEGMENTS_PLAIN;
     return fixed;
 }
 
-/* The environment --------------------------------------------------------------------------------------------------- */
+/* The environment ------------------------------------------------------------------------------ */
 
-/* The text to begin with and the variable that it is from; NULL where there is none. PyTorch's variables count if they are asked
- * for alone: a program may have both allocators in it. */
+/* The text to begin with and the variable that it is from; NULL where there is none. PyTorch's
+ * variables count if they are asked for alone: a program may have both allocators in it. */
 static tarn_status find_text(const char **source, const char **text)
 {
-    static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
+    static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF",
+                                            "PYTORCH_ALLOC_CONF"};
     *source = OWN_VARIABLE;
     *text = secure_getenv(OWN_VARIABLE);
     if (!*text || strcmp(*text, "pytorch") != 0)
@@ -115,7 +119,7 @@ static tarn_status read_environment_locked(const char *source, const char *text)
     return status;
 }
 
-/* Changes ------------------------------------------------------------------------------------------------------------ */
+/* Changes -------------------------------------------------------------------------------------- */
 
 static void tell_log(const struct memory_config *now)
 {
@@ -208,8 +212,9 @@ tarn_status tarn_configuration_get(char *buffer, size_t size, size_t *needed)
     if (!buffer && size == 0)
         return TARN_OK;
     if (!buffer || size < bytes)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "buffer is NULL, or its %zu bytes are fewer than the %zu needed",
-                      size, bytes);
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "buffer is NULL, or its %zu bytes are fewer than the %zu needed", size,
+                      bytes);
     (void)config_format(config, buffer, size);
     return TARN_OK;
 }
@@ -217,7 +222,8 @@ tarn_status tarn_configuration_get(char *buffer, size_t size, size_t *needed)
 tarn_status tarn_configuration_note_get(int index, const char **text)
 {
     if (!text || index < 0)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s", text ? "index is below 0" : "text is NULL");
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%s",
+                      text ? "index is below 0" : "text is NULL");
     tarn_status status = config_check();
     if (status)
         return status;
@@ -232,10 +238,10 @@ tarn_status tarn_configuration_note_get(int index, const char **text)
     return TARN_OK;
 }
 
-/* What settings mean -------------------------------------------------------------------------------------------------- */
+/* What settings mean --------------------------------------------------------------------------- */
 
-/* c10/core/AllocatorConfig.cpp and c10/cuda/CUDACachingAllocator.cpp: between two powers of two there are `divisions` steps.
- * Below 512 bytes a step nothing is divided. */
+/* c10/core/AllocatorConfig.cpp and c10/cuda/CUDACachingAllocator.cpp: between two powers of two
+ * there are `divisions` steps. Below 512 bytes a step nothing is divided. */
 size_t config_round(const struct memory_config *config, size_t size)
 {
     size_t plain = (size + TARN_BLOCK_UNIT - 1) & ~(TARN_BLOCK_UNIT - 1);
@@ -243,7 +249,8 @@ size_t config_round(const struct memory_config *config, size_t size)
         return TARN_BLOCK_UNIT;
     unsigned bits = (unsigned)(8 * sizeof size) - 1 - (unsigned)__builtin_clzl(size);
     unsigned entry = bits < 20 ? 0 : bits - 20;
-    size_t divisions = config->roundup_power2_divisions[entry < CONFIG_DIVISIONS ? entry : CONFIG_DIVISIONS - 1];
+    size_t divisions =
+        config->roundup_power2_divisions[entry < CONFIG_DIVISIONS ? entry : CONFIG_DIVISIONS - 1];
     if (divisions <= 1 || size <= TARN_BLOCK_UNIT * divisions)
         return plain;
     size_t step = ((size_t)1 << bits) / divisions;

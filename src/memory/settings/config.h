@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The settings of the memory layer: what PyTorch's configuration string says (c10/core/AllocatorConfig.h,
- * c10/cuda/CUDAAllocatorConfig.h), and tarn's own keys. Each set of values is an immutable copy, which is never freed:
- * read memory_config() without a lock, at any time, and twice for two moments. */
+/* The settings of the memory layer: what PyTorch's configuration string says
+ * (c10/core/AllocatorConfig.h, c10/cuda/CUDAAllocatorConfig.h), and tarn's own keys. Each set of
+ * values is an immutable copy, which is never freed: read memory_config() without a lock, at any
+ * time, and twice for two moments. */
 #ifndef TARN_MEMORY_CONFIG_H
 #define TARN_MEMORY_CONFIG_H
 
@@ -15,9 +16,11 @@
 #include <tarn/memory.h>
 
 #define CONFIG_MIB ((size_t)1 << 20)
-#define CONFIG_NONE SIZE_MAX                     /* bytes: no such limit */
-#define CONFIG_ONE ((size_t)1000000000)          /* fractions are whole billionths */
-#define CONFIG_DIVISIONS 16                      /* by size: to below 2 MiB, 4 MiB, ..., and from 32 GiB on */
+#define CONFIG_NONE SIZE_MAX            /* bytes: no such limit */
+#define CONFIG_ONE ((size_t)1000000000) /* fractions are whole billionths */
+#define CONFIG_DIVISIONS \
+    16                                           /* by size: to below 2 MiB, 4 MiB, ..., and from 32
+                                                    GiB on */
 #define CONFIG_CLASSES 16                        /* named classes of streams */
 #define CONFIG_CLASS_BYTES 32                    /* of a name, with the 0 at its end */
 #define CONFIG_PATH_BYTES 256                    /* of a path, with the 0 at its end */
@@ -25,7 +28,11 @@
 #define CONFIG_RESERVE_MOST (CONFIG_ONE / 8 * 9) /* of the device's memory */
 
 enum config_backend { CONFIG_NATIVE, CONFIG_ASYNC };
-enum config_compaction { CONFIG_COMPACTION_OFF, CONFIG_COMPACTION_ON_OOM, CONFIG_COMPACTION_ON_OOM_QUIET };
+enum config_compaction {
+    CONFIG_COMPACTION_OFF,
+    CONFIG_COMPACTION_ON_OOM,
+    CONFIG_COMPACTION_ON_OOM_QUIET
+};
 enum config_segments {
     CONFIG_SEGMENTS_BY_DRIVER,
     CONFIG_SEGMENTS_VIRTUAL,
@@ -67,13 +74,15 @@ struct memory_config {
     size_t pinned_max_round_threshold, pinned_max_cached_size; /* bytes; CONFIG_NONE */
 
     /* tarn's own */
-    size_t compaction;            /* enum config_compaction */
-    size_t segments;              /* enum config_segments */
-    size_t limit;                 /* bytes, CONFIG_NONE: config_limit() */
-    size_t leave_free;            /* bytes of each device's memory that stay free, by the driver's own count */
-    size_t pinned_limit;          /* bytes, CONFIG_NONE */
-    size_t idle_workspaces;       /* bytes per device of handles' workspaces that nobody uses */
-    char plan[CONFIG_PATH_BYTES]; /* path of the plan that requests follow (plan_file.h); "" is none */
+    size_t compaction;      /* enum config_compaction */
+    size_t segments;        /* enum config_segments */
+    size_t limit;           /* bytes, CONFIG_NONE: config_limit() */
+    size_t leave_free;      /* bytes of each device's memory that stay free, by the driver's
+                               own count */
+    size_t pinned_limit;    /* bytes, CONFIG_NONE */
+    size_t idle_workspaces; /* bytes per device of handles' workspaces that nobody uses */
+    char plan
+        [CONFIG_PATH_BYTES]; /* path of the plan that requests follow (plan_file.h); "" is none */
 };
 
 /* How a value is written. The first five are words, and the field is the index of the word. */
@@ -97,51 +106,59 @@ enum config_rule {
     CONFIG_LOADED, /* as CONFIG_STAYS, and cannot change once memory was used */
 };
 
-#define CONFIG_RANGE "a device has one address range, for all streams, of up to four times its memory"
+#define CONFIG_RANGE \
+    "a device has one address range, for all streams, of up to four times its memory"
 #define CONFIG_LARGE_SEGMENT SIZE_MAX /* as `least`: large_segment_size_mb */
 
-/* X(key, field, kind, rule, initial, least, most, reason): `least` and `most` of a value in its own unit; `reason` is why the
- * key has no effect, "" where it has. */
-#define MEMORY_CONFIG_LIST(X)                                                                                          \
-    X(backend, backend, CONFIG_BACKEND, CONFIG_LOADED, CONFIG_NATIVE, 0, 0, "")                                        \
-    X(max_split_size_mb, max_split_size, CONFIG_MEBIBYTES, CONFIG_RESETS, CONFIG_NONE, CONFIG_LARGE_SEGMENT,           \
-      CONFIG_MOST_MIB, "")                                                                                             \
-    X(max_non_split_rounding_mb, max_non_split_rounding, CONFIG_MEBIBYTES, CONFIG_RESETS, 20 * CONFIG_MIB,             \
-      CONFIG_LARGE_SEGMENT, CONFIG_MOST_MIB, "")                                                                       \
-    X(large_segment_size_mb, large_segment_size, CONFIG_MEBIBYTES, CONFIG_STAYS, 20 * CONFIG_MIB, 11, CONFIG_MOST_MIB, \
-      "")                                                                                                              \
-    X(garbage_collection_threshold, garbage_collection_threshold, CONFIG_FRACTION, CONFIG_RESETS, 0, 1,                \
-      CONFIG_ONE - 1, "")                                                                                              \
-    X(roundup_power2_divisions, roundup_power2_divisions, CONFIG_LIST_OF_DIVISIONS, CONFIG_RESETS, {0}, 0, 0, "")      \
-    X(expandable_segments, expandable_segments, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,                                 \
-      "tarn's memory grows in place whatever this says, where the driver has virtual memory")                          \
-    X(expandable_segments_reserve, expandable_segments_reserve, CONFIG_RESERVE, CONFIG_STAYS,                          \
-      {.amount = CONFIG_RESERVE_MOST}, 0, 0, CONFIG_RANGE)                                                             \
-    X(expandable_segments_reserve_by_class, expandable_segments_reserve_by_class, CONFIG_LIST_OF_CLASSES,              \
-      CONFIG_STAYS, {{.name = ""}}, 0, 0, CONFIG_RANGE)                                                                \
-    X(release_lock_on_cudamalloc, release_lock_on_cudamalloc, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,                   \
-      "tarn holds no lock of a device or a stream while it asks the driver for memory")                                \
-    X(graph_capture_record_stream_reuse, graph_capture_record_stream_reuse, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "") \
-    X(per_process_memory_fraction, per_process_memory_fraction, CONFIG_FRACTION, CONFIG_STAYS, CONFIG_ONE, 0,          \
-      CONFIG_ONE, "")                                                                                                  \
-    X(throw_on_cudamalloc_oom, throw_on_cudamalloc_oom, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "")                     \
-    X(pinned_use_cuda_host_register, pinned_use_cuda_host_register, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "")         \
-    X(pinned_num_register_threads, pinned_num_register_threads, CONFIG_POWER, CONFIG_STAYS, 1, 1, 128, "")             \
-    X(pinned_use_background_threads, pinned_use_background_threads, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "")         \
-    X(pinned_reserve_segment_size_mb, pinned_reserve_segment_size, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 1,               \
-      CONFIG_MOST_MIB, "")                                                                                             \
-    X(pinned_free_catch_all, pinned_free_catch_all, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,                             \
-      "tarn's free throws no exception")                                                                               \
-    X(pinned_max_round_threshold_mb, pinned_max_round_threshold, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,       \
-      CONFIG_MOST_MIB, "")                                                                                             \
-    X(pinned_max_cached_size_mb, pinned_max_cached_size, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,               \
-      CONFIG_MOST_MIB, "")                                                                                             \
-    X(compaction, compaction, CONFIG_COMPACTION, CONFIG_STAYS, CONFIG_COMPACTION_OFF, 0, 0, "")                        \
-    X(segments, segments, CONFIG_SEGMENTS, CONFIG_LOADED, CONFIG_SEGMENTS_BY_DRIVER, 0, 0, "")                         \
-    X(limit_mb, limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")                            \
-    X(leave_free_mb, leave_free, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 0, CONFIG_MOST_MIB, "")                            \
-    X(pinned_limit_mb, pinned_limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")              \
-    X(idle_workspaces_mb, idle_workspaces, CONFIG_MEBIBYTES, CONFIG_STAYS, 128 * CONFIG_MIB, 0, CONFIG_MOST_MIB, "")   \
+/* X(key, field, kind, rule, initial, least, most, reason): `least` and `most` of a value in its own
+ * unit; `reason` is why the key has no effect, "" where it has. */
+#define MEMORY_CONFIG_LIST(X)                                                                      \
+    X(backend, backend, CONFIG_BACKEND, CONFIG_LOADED, CONFIG_NATIVE, 0, 0, "")                    \
+    X(max_split_size_mb, max_split_size, CONFIG_MEBIBYTES, CONFIG_RESETS, CONFIG_NONE,             \
+      CONFIG_LARGE_SEGMENT, CONFIG_MOST_MIB, "")                                                   \
+    X(max_non_split_rounding_mb, max_non_split_rounding, CONFIG_MEBIBYTES, CONFIG_RESETS,          \
+      20 * CONFIG_MIB, CONFIG_LARGE_SEGMENT, CONFIG_MOST_MIB, "")                                  \
+    X(large_segment_size_mb, large_segment_size, CONFIG_MEBIBYTES, CONFIG_STAYS, 20 * CONFIG_MIB,  \
+      11, CONFIG_MOST_MIB, "")                                                                     \
+    X(garbage_collection_threshold, garbage_collection_threshold, CONFIG_FRACTION, CONFIG_RESETS,  \
+      0, 1, CONFIG_ONE - 1, "")                                                                    \
+    X(roundup_power2_divisions, roundup_power2_divisions, CONFIG_LIST_OF_DIVISIONS, CONFIG_RESETS, \
+      {0}, 0, 0, "")                                                                               \
+    X(expandable_segments, expandable_segments, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,             \
+      "tarn's memory grows in place whatever this says, where the driver has virtual memory")      \
+    X(expandable_segments_reserve, expandable_segments_reserve, CONFIG_RESERVE, CONFIG_STAYS,      \
+      {.amount = CONFIG_RESERVE_MOST}, 0, 0, CONFIG_RANGE)                                         \
+    X(expandable_segments_reserve_by_class, expandable_segments_reserve_by_class,                  \
+      CONFIG_LIST_OF_CLASSES, CONFIG_STAYS, {{.name = ""}}, 0, 0, CONFIG_RANGE)                    \
+    X(release_lock_on_cudamalloc, release_lock_on_cudamalloc, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0,  \
+      0, "tarn holds no lock of a device or a stream while it asks the driver for memory")         \
+    X(graph_capture_record_stream_reuse, graph_capture_record_stream_reuse, CONFIG_BOOLEAN,        \
+      CONFIG_STAYS, 0, 0, 0, "")                                                                   \
+    X(per_process_memory_fraction, per_process_memory_fraction, CONFIG_FRACTION, CONFIG_STAYS,     \
+      CONFIG_ONE, 0, CONFIG_ONE, "")                                                               \
+    X(throw_on_cudamalloc_oom, throw_on_cudamalloc_oom, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0, "") \
+    X(pinned_use_cuda_host_register, pinned_use_cuda_host_register, CONFIG_BOOLEAN, CONFIG_STAYS,  \
+      0, 0, 0, "")                                                                                 \
+    X(pinned_num_register_threads, pinned_num_register_threads, CONFIG_POWER, CONFIG_STAYS, 1, 1,  \
+      128, "")                                                                                     \
+    X(pinned_use_background_threads, pinned_use_background_threads, CONFIG_BOOLEAN, CONFIG_STAYS,  \
+      0, 0, 0, "")                                                                                 \
+    X(pinned_reserve_segment_size_mb, pinned_reserve_segment_size, CONFIG_MEBIBYTES, CONFIG_STAYS, \
+      0, 1, CONFIG_MOST_MIB, "")                                                                   \
+    X(pinned_free_catch_all, pinned_free_catch_all, CONFIG_BOOLEAN, CONFIG_STAYS, 0, 0, 0,         \
+      "tarn's free throws no exception")                                                           \
+    X(pinned_max_round_threshold_mb, pinned_max_round_threshold, CONFIG_MEBIBYTES, CONFIG_STAYS,   \
+      CONFIG_NONE, 0, CONFIG_MOST_MIB, "")                                                         \
+    X(pinned_max_cached_size_mb, pinned_max_cached_size, CONFIG_MEBIBYTES, CONFIG_STAYS,           \
+      CONFIG_NONE, 0, CONFIG_MOST_MIB, "")                                                         \
+    X(compaction, compaction, CONFIG_COMPACTION, CONFIG_STAYS, CONFIG_COMPACTION_OFF, 0, 0, "")    \
+    X(segments, segments, CONFIG_SEGMENTS, CONFIG_LOADED, CONFIG_SEGMENTS_BY_DRIVER, 0, 0, "")     \
+    X(limit_mb, limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0, CONFIG_MOST_MIB, "")        \
+    X(leave_free_mb, leave_free, CONFIG_MEBIBYTES, CONFIG_STAYS, 0, 0, CONFIG_MOST_MIB, "")        \
+    X(pinned_limit_mb, pinned_limit, CONFIG_MEBIBYTES, CONFIG_STAYS, CONFIG_NONE, 0,               \
+      CONFIG_MOST_MIB, "")                                                                         \
+    X(idle_workspaces_mb, idle_workspaces, CONFIG_MEBIBYTES, CONFIG_STAYS, 128 * CONFIG_MIB, 0,    \
+      CONFIG_MOST_MIB, "")                                                                         \
     X(plan, plan, CONFIG_PATH, CONFIG_LOADED, "", 0, 0, "")
 
 /* X(alias, key): names that PyTorch gives a key on ROCm. */
@@ -157,30 +174,35 @@ static inline const struct memory_config *memory_config(void)
     return atomic_load_explicit(&memory_config_now, memory_order_acquire);
 }
 
-/* Reads the environment, the first time. TARN_ERROR_CONFIGURATION each time while it is malformed. */
+/* Reads the environment, the first time. TARN_ERROR_CONFIGURATION each time while it is
+ * malformed. */
 tarn_status memory_config_ready(void);
-/* The same; from then on memory is used, and what counts at load time stays. For whoever has seen device_layer_ready() succeed. */
+/* The same; from then on memory is used, and what counts at load time stays. For whoever has seen
+ * device_layer_ready() succeed. */
 tarn_status memory_config_use(void);
 
-/* A size that was asked for, up to TARN_MAX_SIZE, rounded: to a power of two's division, else to TARN_BLOCK_UNIT. */
+/* A size that was asked for, up to TARN_MAX_SIZE, rounded: to a power of two's division, else to
+ * TARN_BLOCK_UNIT. */
 size_t config_round(const struct memory_config *config, size_t size);
 
-/* The most bytes of a device's `memory` that the settings let tarn reserve; CONFIG_NONE where they set no limit. */
+/* The most bytes of a device's `memory` that the settings let tarn reserve; CONFIG_NONE where they
+ * set no limit. */
 size_t config_limit(const struct memory_config *config, size_t memory);
 
-/* The text: config_text.c. ----------------------------------------------------------------------------------------- */
+/* The text: config_text.c. --------------------------------------------------------------------- */
 
 extern const struct memory_config memory_config_defaults;
 
-/* Changes `config` as `text` says; on failure it is left as it was. `source` says where the text is from, for the error.
- * `fixed`: NULL, or what is in force and cannot change. */
+/* Changes `config` as `text` says; on failure it is left as it was. `source` says where the text is
+ * from, for the error. `fixed`: NULL, or what is in force and cannot change. */
 tarn_status config_parse(const char *source, const char *text, const struct memory_config *fixed,
                          struct memory_config *config);
 
 /* Writes the text and a 0 behind it as far as they fit; gives the bytes of both. */
 size_t config_format(const struct memory_config *config, char *buffer, size_t size);
 
-/* By number from 0: "key: reason" where the key has no effect and its value is not the default, else NULL. */
+/* By number from 0: "key: reason" where the key has no effect and its value is not the default,
+ * else NULL. */
 #define X(key, ...) CONFIG_KEY_##key,
 enum config_key { MEMORY_CONFIG_LIST(X) CONFIG_KEYS };
 #undef X

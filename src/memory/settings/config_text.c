@@ -6,8 +6,9 @@
  *     text  := [item {"," item} [","]]
  *     item  := key ":" (word | "[" word ":" word {"," word ":" word} "]")
  *
- * Blanks are ignored everywhere except in a path, even inside a word, as in PyTorch. But every value must be complete, in its range and in
- * its order, also where PyTorch accepts less. Owns the table of keys, which is constant; no lock, no allocation. */
+ * Blanks are ignored everywhere except in a path, even inside a word, as in PyTorch. But every
+ * value must be complete, in its range and in its order, also where PyTorch accepts less. Owns the
+ * table of keys, which is constant; no lock, no allocation. */
 #include "base/status.h"
 #include "memory/settings/config.h"
 
@@ -23,7 +24,7 @@
 #define MOST_GIB (TARN_MAX_SIZE >> 30)
 #define MOST_DIVISIONS ((size_t)1 << 30)
 
-/* Keys ------------------------------------------------------------------------------------------------------------- */
+/* Keys ----------------------------------------------------------------------------------------- */
 
 struct key {
     const char *name, *note;
@@ -143,7 +144,7 @@ const char *config_note(const struct memory_config *config, int key)
     return keys[key].has_effect || is_default(config, &keys[key]) ? NULL : keys[key].note;
 }
 
-/* Words ------------------------------------------------------------------------------------------------------------ */
+/* Words ---------------------------------------------------------------------------------------- */
 
 enum token { TOKEN_END = 0, TOKEN_WORD = 'w' }; /* or a separator */
 
@@ -177,7 +178,8 @@ static void advance(struct parser *parser)
                 continue;
             parser->cut = parser->cut || length == WORD_BYTES - 1;
             if (!parser->cut)
-                parser->word[length++] = (unsigned char)*at < ' ' ? '?' : *at; /* it may be printed */
+                /* It may be printed */
+                parser->word[length++] = (unsigned char)*at < ' ' ? '?' : *at;
         }
         parser->word[length] = '\0';
     }
@@ -188,23 +190,24 @@ static void advance(struct parser *parser)
 static tarn_status expect(struct parser *parser, int token, const char *what)
 {
     if (parser->token != token)
-        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: %s is missing before %s", parser->source,
-                      parser->column, what, parser->word);
+        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: %s is missing before %s",
+                      parser->source, parser->column, what, parser->word);
     advance(parser);
     return TARN_OK;
 }
 
 /* The word at hand is not a value of the key. */
-static __attribute__((format(printf, 3, 4))) tarn_status refuse(const struct parser *parser, const char *name,
-                                                                const char *format, ...)
+static __attribute__((format(printf, 3, 4))) tarn_status
+refuse(const struct parser *parser, const char *name, const char *format, ...)
 {
     char allowed[200];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(allowed, sizeof allowed, format, arguments);
     va_end(arguments);
-    return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: %s is %s%s, but must be %s", parser->source,
-                  parser->column, name, parser->word, parser->cut ? "..." : "", allowed);
+    return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: %s is %s%s, but must be %s",
+                  parser->source, parser->column, name, parser->word, parser->cut ? "..." : "",
+                  allowed);
 }
 
 /* Digits alone, that fit. */
@@ -228,14 +231,17 @@ static bool word_number(const struct parser *parser, size_t least, size_t most, 
 {
     const char *at = parser->word;
     size_t value = 0;
-    if (parser->token != TOKEN_WORD || parser->cut || !read_number(&at, &value) || *at || value < least || value > most)
+    if (parser->token != TOKEN_WORD || parser->cut || !read_number(&at, &value) || *at ||
+        value < least || value > most)
         return false;
     *number = value;
     return true;
 }
 
-/* The word as digits with a point, in billionths; what comes after nine digits is cut off, but makes `most` too much. */
-static bool word_fraction(const struct parser *parser, size_t least, size_t most, size_t *billionths)
+/* The word as digits with a point, in billionths; what comes after nine digits is cut off, but
+ * makes `most` too much. */
+static bool word_fraction(const struct parser *parser, size_t least, size_t most,
+                          size_t *billionths)
 {
     const char *at = parser->word;
     size_t value = 0, whole = 0;
@@ -265,7 +271,7 @@ static unsigned log2_of(size_t number)
     return (unsigned)(8 * sizeof number) - 1 - (unsigned)__builtin_clzl(number);
 }
 
-/* Values ----------------------------------------------------------------------------------------------------------- */
+/* Values --------------------------------------------------------------------------------------- */
 
 static tarn_status parse_word(struct parser *parser, const struct key *key, size_t *value)
 {
@@ -278,13 +284,15 @@ static tarn_status parse_word(struct parser *parser, const struct key *key, size
         return TARN_OK;
     }
     if (allowed[2] && allowed[3])
-        return refuse(parser, key->name, "%s, %s, %s or %s", allowed[0], allowed[1], allowed[2], allowed[3]);
+        return refuse(parser, key->name, "%s, %s, %s or %s", allowed[0], allowed[1], allowed[2],
+                      allowed[3]);
     if (allowed[2])
         return refuse(parser, key->name, "%s, %s or %s", allowed[0], allowed[1], allowed[2]);
     return refuse(parser, key->name, "%s or %s", allowed[0], allowed[1]);
 }
 
-static tarn_status parse_mebibytes(struct parser *parser, const struct key *key, size_t large, size_t *bytes)
+static tarn_status parse_mebibytes(struct parser *parser, const struct key *key, size_t large,
+                                   size_t *bytes)
 {
     size_t least = key->least == CONFIG_LARGE_SEGMENT ? large / CONFIG_MIB : key->least, number = 0;
     if (!word_number(parser, 0, SIZE_MAX, &number))
@@ -314,22 +322,26 @@ static tarn_status parse_fraction(struct parser *parser, const struct key *key, 
 {
     if (!word_fraction(parser, key->least, key->most, billionths))
         return refuse(parser, key->name,
-                      key->least ? "a number above 0 and below 1, such as 0.8" : "a number from 0 to 1, such as 0.8");
+                      key->least ? "a number above 0 and below 1, such as 0.8"
+                                 : "a number from 0 to 1, such as 0.8");
     advance(parser);
     return TARN_OK;
 }
 
 /* A fraction above 0, capped, or a number of GiB with a G. */
-static tarn_status parse_reserve(struct parser *parser, const char *name, struct config_reserve *reserve)
+static tarn_status parse_reserve(struct parser *parser, const char *name,
+                                 struct config_reserve *reserve)
 {
     const char *at = parser->word;
     size_t number = 0;
     struct config_reserve found = {0};
-    if (parser->token == TOKEN_WORD && !parser->cut && read_number(&at, &number) && strcmp(at, "G") == 0 &&
-        number > 0 && number <= MOST_GIB)
+    if (parser->token == TOKEN_WORD && !parser->cut && read_number(&at, &number) &&
+        strcmp(at, "G") == 0 && number > 0 && number <= MOST_GIB)
         found = (struct config_reserve){.absolute = true, .amount = number * GIB};
     else if (!word_fraction(parser, 1, 10 * CONFIG_ONE, &found.amount))
-        return refuse(parser, name, "a fraction of the memory above 0 and below 10, or a number of GiB such as 40G");
+        return refuse(
+            parser, name,
+            "a fraction of the memory above 0 and below 10, or a number of GiB such as 40G");
     else if (found.amount > CONFIG_RESERVE_MOST)
         found.amount = CONFIG_RESERVE_MOST;
     *reserve = found;
@@ -337,7 +349,8 @@ static tarn_status parse_reserve(struct parser *parser, const char *name, struct
     return TARN_OK;
 }
 
-static tarn_status parse_divisions_of(struct parser *parser, const struct key *key, size_t *divisions)
+static tarn_status parse_divisions_of(struct parser *parser, const struct key *key,
+                                      size_t *divisions)
 {
     size_t number = 0;
     if (!word_number(parser, 0, MOST_DIVISIONS, &number) || (number && !is_power(number)))
@@ -353,23 +366,26 @@ static void fill(size_t divisions[CONFIG_DIVISIONS], size_t from, size_t to, siz
         divisions[i] = value;
 }
 
-/* One "size:divisions" of a list, whose sizes rise; `known` entries are given. The first fills those below it too, ">" those above
- * the last. */
-static tarn_status parse_division(struct parser *parser, const struct key *key, size_t divisions[CONFIG_DIVISIONS],
-                                  size_t *known)
+/* One "size:divisions" of a list, whose sizes rise; `known` entries are given. The first fills
+ * those below it too, ">" those above the last. */
+static tarn_status parse_division(struct parser *parser, const struct key *key,
+                                  size_t divisions[CONFIG_DIVISIONS], size_t *known)
 {
     size_t size = 0, value = 0, from = *known, end = CONFIG_DIVISIONS;
     bool above = parser->token == TOKEN_WORD && strcmp(parser->word, ">") == 0;
     if (!above) {
         if (!word_number(parser, 1, (size_t)1 << (CONFIG_DIVISIONS - 1), &size) || !is_power(size))
-            return refuse(parser, "a size of roundup_power2_divisions", "a power of two from 1 to %zu, of MiB, or >",
+            return refuse(parser, "a size of roundup_power2_divisions",
+                          "a power of two from 1 to %zu, of MiB, or >",
                           (size_t)1 << (CONFIG_DIVISIONS - 1));
         if (log2_of(size) < *known)
-            return refuse(parser, "a size of roundup_power2_divisions", "larger than the sizes before it");
+            return refuse(parser, "a size of roundup_power2_divisions",
+                          "larger than the sizes before it");
         end = log2_of(size) + 1;
         from = *known ? end - 1 : 0;
     } else if (*known == CONFIG_DIVISIONS) {
-        return refuse(parser, "a size of roundup_power2_divisions", "a smaller one than %zu before it, or nothing",
+        return refuse(parser, "a size of roundup_power2_divisions",
+                      "a smaller one than %zu before it, or nothing",
                       (size_t)1 << (CONFIG_DIVISIONS - 1));
     }
     advance(parser);
@@ -381,12 +397,14 @@ static tarn_status parse_division(struct parser *parser, const struct key *key, 
     fill(divisions, from, end, value);
     *known = end;
     if (above && parser->token == ',')
-        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: nothing may follow \">\" in a list of divisions",
+        return failed(TARN_ERROR_CONFIGURATION,
+                      "%s, column %zu: nothing may follow \">\" in a list of divisions",
                       parser->source, parser->column);
     return TARN_OK;
 }
 
-static tarn_status parse_divisions(struct parser *parser, const struct key *key, size_t result[CONFIG_DIVISIONS])
+static tarn_status parse_divisions(struct parser *parser, const struct key *key,
+                                   size_t result[CONFIG_DIVISIONS])
 {
     size_t divisions[CONFIG_DIVISIONS] = {0}, known = 0;
     tarn_status status = TARN_OK;
@@ -406,12 +424,15 @@ static tarn_status parse_divisions(struct parser *parser, const struct key *key,
     return status;
 }
 
-static tarn_status parse_class(struct parser *parser, struct config_class classes[CONFIG_CLASSES], size_t count)
+static tarn_status parse_class(struct parser *parser, struct config_class classes[CONFIG_CLASSES],
+                               size_t count)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     if (parser->token != TOKEN_WORD || parser->cut || strlen(parser->word) >= CONFIG_CLASS_BYTES ||
         parser->word[strspn(parser->word, letters)])
-        return refuse(parser, "the name of a class", "at most %d letters, digits, _, - and .", CONFIG_CLASS_BYTES - 1);
+        return refuse(parser, "the name of a class", "at most %d letters, digits, _, - and .",
+                      CONFIG_CLASS_BYTES - 1);
     for (size_t i = 0; i < count; i++)
         if (strcmp(classes[i].name, parser->word) == 0)
             return refuse(parser, "the name of a class", "another than those before it");
@@ -429,7 +450,8 @@ static tarn_status parse_classes(struct parser *parser, struct config_class resu
     size_t count = 0;
     tarn_status status = TARN_OK;
     if (parser->token != '[')
-        return refuse(parser, "expandable_segments_reserve_by_class", "a list such as [a:0.5,b:40G]");
+        return refuse(parser, "expandable_segments_reserve_by_class",
+                      "a list such as [a:0.5,b:40G]");
     do {
         advance(parser);
         status = parse_class(parser, classes, count++);
@@ -442,7 +464,8 @@ static tarn_status parse_classes(struct parser *parser, struct config_class resu
 }
 
 /* Any text without separators, as it is written; blanks at its ends do not belong to it. */
-static tarn_status parse_path(struct parser *parser, const struct key *key, char path[CONFIG_PATH_BYTES])
+static tarn_status parse_path(struct parser *parser, const struct key *key,
+                              char path[CONFIG_PATH_BYTES])
 {
     size_t length = strcspn(parser->from, SEPARATORS);
     while (length > 0 && strchr(BLANKS, parser->from[length - 1]))
@@ -451,7 +474,8 @@ static tarn_status parse_path(struct parser *parser, const struct key *key, char
         if ((unsigned char)parser->from[i] < ' ')
             return refuse(parser, key->name, "the path of a file, without control characters");
     if (parser->token != TOKEN_WORD || length >= CONFIG_PATH_BYTES)
-        return refuse(parser, key->name, "the path of a file, of at most %d bytes without , : [ and ]",
+        return refuse(parser, key->name,
+                      "the path of a file, of at most %d bytes without , : [ and ]",
                       CONFIG_PATH_BYTES - 1);
     memset(path, 0, CONFIG_PATH_BYTES);
     if (length != strlen(NO_PATH) || memcmp(parser->from, NO_PATH, length) != 0)
@@ -460,11 +484,13 @@ static tarn_status parse_path(struct parser *parser, const struct key *key, char
     return TARN_OK;
 }
 
-static tarn_status parse_value(struct parser *parser, const struct key *key, struct memory_config *config)
+static tarn_status parse_value(struct parser *parser, const struct key *key,
+                               struct memory_config *config)
 {
     void *field = field_of(config, key);
     if (parser->token != TOKEN_WORD && parser->token != '[')
-        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: the value of %s is missing before %s", parser->source,
+        return failed(TARN_ERROR_CONFIGURATION,
+                      "%s, column %zu: the value of %s is missing before %s", parser->source,
                       parser->column, key->name, parser->word);
     switch (key->kind) {
     case CONFIG_MEBIBYTES:
@@ -486,17 +512,19 @@ static tarn_status parse_value(struct parser *parser, const struct key *key, str
     }
 }
 
-/* Items ------------------------------------------------------------------------------------------------------------ */
+/* Items ---------------------------------------------------------------------------------------- */
 
-/* A value that counts at load time: what is in force already may be said again, and nothing is changed by it. */
-static tarn_status parse_loaded(struct parser *parser, const struct key *key, const struct memory_config *fixed,
-                                struct memory_config *config)
+/* A value that counts at load time: what is in force already may be said again, and nothing is
+ * changed by it. */
+static tarn_status parse_loaded(struct parser *parser, const struct key *key,
+                                const struct memory_config *fixed, struct memory_config *config)
 {
     struct parser before = *parser;
     struct memory_config asked = *config;
     tarn_status status = parse_value(parser, key, &asked);
     const void *value = value_of(&asked, key), *in_force = value_of(fixed, key);
-    if (status || memcmp(value, value_of(config, key), key->bytes) == 0 || memcmp(value, in_force, key->bytes) == 0)
+    if (status || memcmp(value, value_of(config, key), key->bytes) == 0 ||
+        memcmp(value, in_force, key->bytes) == 0)
         return status;
     const char *path = in_force;
     return refuse(&before, key->name, "%s: memory was used with it, and it counts only until then",
@@ -505,18 +533,21 @@ static tarn_status parse_loaded(struct parser *parser, const struct key *key, co
                                            : NO_PATH);
 }
 
-static tarn_status parse_item(struct parser *parser, const struct memory_config *fixed, struct memory_config *config)
+static tarn_status parse_item(struct parser *parser, const struct memory_config *fixed,
+                              struct memory_config *config)
 {
     if (parser->token != TOKEN_WORD)
-        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: a key is missing before %s", parser->source,
-                      parser->column, parser->word);
+        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: a key is missing before %s",
+                      parser->source, parser->column, parser->word);
     const struct key *key = parser->cut ? NULL : key_find(parser->word);
     if (!key && strcmp(parser->word, "all") == 0)
-        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: all:default may only stand at the beginning",
-                      parser->source, parser->column);
+        return failed(TARN_ERROR_CONFIGURATION,
+                      "%s, column %zu: all:default may only stand at the beginning", parser->source,
+                      parser->column);
     if (!key)
-        return failed(TARN_ERROR_CONFIGURATION, "%s, column %zu: unknown key \"%s%s\"; did you mean \"%s\"?",
-                      parser->source, parser->column, parser->word, parser->cut ? "..." : "",
+        return failed(TARN_ERROR_CONFIGURATION,
+                      "%s, column %zu: unknown key \"%s%s\"; did you mean \"%s\"?", parser->source,
+                      parser->column, parser->word, parser->cut ? "..." : "",
                       key_closest(parser->word));
     advance(parser);
     size_t large = config->large_segment_size; /* is known already */
@@ -529,7 +560,8 @@ static tarn_status parse_item(struct parser *parser, const struct memory_config 
 }
 
 /* "all:default" puts back what can be put back. */
-static tarn_status parse_all(struct parser *parser, const struct memory_config *fixed, struct memory_config *config)
+static tarn_status parse_all(struct parser *parser, const struct memory_config *fixed,
+                             struct memory_config *config)
 {
     if (parser->token != TOKEN_WORD || strcmp(parser->word, "all") != 0)
         return TARN_OK;
@@ -552,7 +584,8 @@ static tarn_status find_large_segment(struct parser parser, struct memory_config
     const struct key *key = &keys[CONFIG_KEY_large_segment_size_mb];
     int before = ',';
     for (; parser.token != TOKEN_END; advance(&parser)) {
-        bool here = before == ',' && parser.token == TOKEN_WORD && strcmp(parser.word, key->name) == 0;
+        bool here =
+            before == ',' && parser.token == TOKEN_WORD && strcmp(parser.word, key->name) == 0;
         before = parser.token;
         if (!here)
             continue;
@@ -569,7 +602,8 @@ static tarn_status find_large_segment(struct parser parser, struct memory_config
     return TARN_OK;
 }
 
-static tarn_status parse(struct parser *parser, const struct memory_config *fixed, struct memory_config *config)
+static tarn_status parse(struct parser *parser, const struct memory_config *fixed,
+                         struct memory_config *config)
 {
     advance(parser);
     tarn_status status = parse_all(parser, fixed, config);
@@ -597,20 +631,21 @@ tarn_status config_parse(const char *source, const char *text, const struct memo
     return status;
 }
 
-/* Writing ---------------------------------------------------------------------------------------------------------- */
+/* Writing -------------------------------------------------------------------------------------- */
 
 struct writer {
     char *buffer;
     size_t size, length; /* bytes; what does not fit is counted */
 };
 
-static __attribute__((format(printf, 2, 3))) void write_text(struct writer *writer, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) void write_text(struct writer *writer,
+                                                             const char *format, ...)
 {
     bool room = writer->length < writer->size;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(room ? writer->buffer + writer->length : NULL, room ? writer->size - writer->length : 0,
-                           format, arguments);
+    int length = vsnprintf(room ? writer->buffer + writer->length : NULL,
+                           room ? writer->size - writer->length : 0, format, arguments);
     va_end(arguments);
     writer->length += length > 0 ? (size_t)length : 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The start of a call on memory. Owns that it was the first, and what layers above have registered. */
+/* The start of a call on memory. Owns that it was the first, and what layers above have
+ * registered. */
 #include "memory/settings/hooks.h"
 #include "memory/settings/caching.h"
 #include "memory/settings/config.h"

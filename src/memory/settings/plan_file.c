@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads plans. Owns no data but the plans that it gives, which stay for ever. Trusts no byte: a plan that is given has every place within
- * its arena, and every end behind its request; that places of blocks which live at one time do not overlap is not looked at, since whoever
- * takes a place sees whether it is free. */
+/* Reads plans. Owns no data but the plans that it gives, which stay for ever. Trusts no byte: a
+ * plan that is given has every place within its arena, and every end behind its request; that
+ * places of blocks which live at one time do not overlap is not looked at, since whoever takes a
+ * place sees whether it is free. */
 #include "memory/settings/plan_file.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -27,14 +28,16 @@ struct reading {
     uint64_t size, base; /* bytes: of the file, and before the arena */
 };
 
-static __attribute__((format(printf, 2, 3))) tarn_status refuse(const struct reading *reading, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) tarn_status refuse(const struct reading *reading,
+                                                                const char *format, ...)
 {
     char what[256];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    return failed(TARN_ERROR_CONFIGURATION, "%s: plan:%s: %s", reading->source, reading->path, what);
+    return failed(TARN_ERROR_CONFIGURATION, "%s: plan:%s: %s", reading->source, reading->path,
+                  what);
 }
 
 /* FNV-1a (Fowler, Noll, Vo), 64 bits. */
@@ -48,7 +51,8 @@ static uint64_t hash(uint64_t value, const void *data, size_t size)
 
 uint64_t plan_checksum(const struct plan_header *header, const struct plan_request *requests)
 {
-    uint64_t value = hash(UINT64_C(0xcbf29ce484222325), header, offsetof(struct plan_header, checksum));
+    uint64_t value =
+        hash(UINT64_C(0xcbf29ce484222325), header, offsetof(struct plan_header, checksum));
     return hash(value, requests, le32toh(header->count) * sizeof *requests);
 }
 
@@ -60,10 +64,12 @@ static tarn_status read_all(const struct reading *reading, void *to, size_t size
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return refuse(reading, "byte %llu: cannot read: %s", (unsigned long long)offset, strerror(errno));
+            return refuse(reading, "byte %llu: cannot read: %s", (unsigned long long)offset,
+                          strerror(errno));
         if (got == 0)
             return refuse(reading,
-                          "byte %llu: the file ends within what its header says; write it again with tarn plan",
+                          "byte %llu: the file ends within what its header says; write it again "
+                          "with tarn plan",
                           (unsigned long long)offset);
         at += got;
         offset += (uint64_t)got;
@@ -86,8 +92,8 @@ static void header_decode(struct plan_header *header)
 }
 
 /* A number of a header that is wrong; `at` is its byte in the arena. */
-static __attribute__((format(printf, 3, 4))) tarn_status refuse_at(const struct reading *reading, uint64_t at,
-                                                                   const char *format, ...)
+static __attribute__((format(printf, 3, 4))) tarn_status
+refuse_at(const struct reading *reading, uint64_t at, const char *format, ...)
 {
     char what[224];
     va_list arguments;
@@ -103,7 +109,8 @@ static bool is_of_version(const struct plan_header *header, const struct plan_he
                   : header->version >= PLAN_VERSION && header->version <= PLAN_VERSION_POOLS;
 }
 
-/* What the header says of itself. `before` is the header of the arena before it, or NULL, and `pools` the private pools of those so far. */
+/* What the header says of itself. `before` is the header of the arena before it, or NULL, and
+ * `pools` the private pools of those so far. */
 static tarn_status header_check(const struct reading *reading, const struct plan_header *header,
                                 const struct plan_header *before, uint32_t pools)
 {
@@ -111,29 +118,37 @@ static tarn_status header_check(const struct reading *reading, const struct plan
     if (memcmp(header->magic, PLAN_MAGIC, sizeof header->magic) != 0)
         return refuse_at(reading, 0, "this is not a tarn plan; tarn plan writes one");
     if (before && is_of_version(header, NULL) && !is_of_version(header, before))
-        return refuse_at(reading, 8, "version is %u, but that of the first arena is %u", header->version,
-                         before->version);
+        return refuse_at(reading, 8, "version is %u, but that of the first arena is %u",
+                         header->version, before->version);
     if (!is_of_version(header, before))
-        return refuse_at(reading, 8,
-                         "version is %u, and this tarn reads %d to %d; write the plan again with its tarn plan",
-                         header->version, PLAN_VERSION, PLAN_VERSION_POOLS);
+        return refuse_at(
+            reading, 8,
+            "version is %u, and this tarn reads %d to %d; write the plan again with its tarn plan",
+            header->version, PLAN_VERSION, PLAN_VERSION_POOLS);
     if (header->count == 0 || header->count > PLAN_REQUESTS_MOST)
-        return refuse_at(reading, 12, "requests is %u, but must be from 1 to %u", header->count, PLAN_REQUESTS_MOST);
+        return refuse_at(reading, 12, "requests is %u, but must be from 1 to %u", header->count,
+                         PLAN_REQUESTS_MOST);
     uint64_t wanted = sizeof *header + header->count * sizeof(struct plan_request);
     if (header->behind ? left < wanted : left != wanted)
-        return refuse_at(reading, 12, "requests is %u, for which the file's %llu bytes are not right", header->count,
-                         (unsigned long long)reading->size);
-    if (header->arena == 0 || header->arena % TARN_BLOCK_UNIT || header->arena / TARN_BLOCK_UNIT > UINT32_MAX)
+        return refuse_at(reading, 12,
+                         "requests is %u, for which the file's %llu bytes are not right",
+                         header->count, (unsigned long long)reading->size);
+    if (header->arena == 0 || header->arena % TARN_BLOCK_UNIT ||
+        header->arena / TARN_BLOCK_UNIT > UINT32_MAX)
         return refuse_at(reading, 16, "arena is %llu, but must be a multiple of %d up to 2 TiB",
                          (unsigned long long)header->arena, (int)TARN_BLOCK_UNIT);
     if (header->small > TARN_MAX_SIZE)
-        return refuse_at(reading, 24, "small is %llu, but must be at most 1 EiB", (unsigned long long)header->small);
+        return refuse_at(reading, 24, "small is %llu, but must be at most 1 EiB",
+                         (unsigned long long)header->small);
     if (before && header->behind != before->behind - 1)
-        return refuse_at(reading, 48, "arenas behind is %u, but must be %u", header->behind, before->behind - 1);
+        return refuse_at(reading, 48, "arenas behind is %u, but must be %u", header->behind,
+                         before->behind - 1);
     if (header->behind >= PLAN_ARENAS_MOST)
-        return refuse_at(reading, 48, "arenas behind is %u, but must be below %d", header->behind, PLAN_ARENAS_MOST);
+        return refuse_at(reading, 48, "arenas behind is %u, but must be below %d", header->behind,
+                         PLAN_ARENAS_MOST);
     if (header->pool > pools + 1)
-        return refuse_at(reading, 52, "pool is %u, but must be from 0 to %u", header->pool, pools + 1);
+        return refuse_at(reading, 52, "pool is %u, but must be from 0 to %u", header->pool,
+                         pools + 1);
     return TARN_OK;
 }
 
@@ -148,21 +163,25 @@ static tarn_status requests_check(const struct reading *reading, const struct pl
         request->offset = le32toh(request->offset);
         request->end = le32toh(request->end);
         if (request->size <= PLAN_LEAST_REQUEST / TARN_BLOCK_UNIT)
-            return refuse(reading, "byte %llu: the size of request %u is %u units, but must be above %zu", at, i,
-                          request->size, PLAN_LEAST_REQUEST / TARN_BLOCK_UNIT);
+            return refuse(reading,
+                          "byte %llu: the size of request %u is %u units, but must be above %zu",
+                          at, i, request->size, PLAN_LEAST_REQUEST / TARN_BLOCK_UNIT);
         if (request->offset > units || request->size > units - request->offset)
             return refuse(reading,
-                          "byte %llu: the place of request %u, %u units from %u on, is not within the arena's %llu",
+                          "byte %llu: the place of request %u, %u units from %u on, is not within "
+                          "the arena's %llu",
                           at + 4, i, request->size, request->offset, (unsigned long long)units);
         if (request->end <= i || request->end > header->count)
-            return refuse(reading, "byte %llu: the end of request %u is %u, but must be from %u to %u", at + 8, i,
-                          request->end, i + 1, header->count);
+            return refuse(reading,
+                          "byte %llu: the end of request %u is %u, but must be from %u to %u",
+                          at + 8, i, request->end, i + 1, header->count);
     }
     return TARN_OK;
 }
 
 /* Sorts numbers of requests by offset: a heap sort, which needs no memory and no luck. */
-static void sift_down(const struct plan_request *requests, uint32_t *order, size_t root, size_t count)
+static void sift_down(const struct plan_request *requests, uint32_t *order, size_t root,
+                      size_t count)
 {
     for (size_t child; (child = 2 * root + 1) < count; root = child) {
         if (child + 1 < count && requests[order[child + 1]].offset > requests[order[child]].offset)
@@ -213,8 +232,8 @@ static void plan_free(struct plan *plan)
 }
 
 /* Reads the arena at the reading's base. */
-static tarn_status read_arena(const struct reading *reading, const struct plan_header *before, uint32_t pools,
-                              struct plan **result)
+static tarn_status read_arena(const struct reading *reading, const struct plan_header *before,
+                              uint32_t pools, struct plan **result)
 {
     struct plan_header header;
     if (reading->size - reading->base < sizeof header)
@@ -229,18 +248,21 @@ static tarn_status read_arena(const struct reading *reading, const struct plan_h
     if (status)
         return status;
 
-    size_t bytes = header.count * sizeof(struct plan_request), order_bytes = header.count * sizeof(uint32_t);
+    size_t bytes = header.count * sizeof(struct plan_request),
+           order_bytes = header.count * sizeof(uint32_t);
     size_t latest_bytes = groups_of(header.count) * sizeof(uint32_t);
     struct plan *plan = pages_alloc(sizeof *plan);
     struct plan_request *requests = pages_alloc(bytes);
-    uint32_t *order = pages_alloc(order_bytes), *rank = pages_alloc(order_bytes), *latest = pages_alloc(latest_bytes);
+    uint32_t *order = pages_alloc(order_bytes), *rank = pages_alloc(order_bytes),
+             *latest = pages_alloc(latest_bytes);
     if (plan && requests && order && rank && latest)
         status = read_all(reading, requests, bytes, reading->base + sizeof header);
     else
         status = failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a plan");
     if (!status && plan_checksum(&raw, requests) != header.checksum)
         status = refuse_at(reading, 56,
-                           "the checksum is not that of the file, which was changed or cut; write it again with tarn "
+                           "the checksum is not that of the file, which was changed or cut; write "
+                           "it again with tarn "
                            "plan");
     if (!status)
         status = requests_check(reading, &header, requests);
@@ -296,7 +318,8 @@ static tarn_status read_plan(struct reading *reading, const struct plan **result
 tarn_status plan_load(const char *source, const char *path, const struct plan **plan)
 {
     struct reading reading = {.source = source, .path = path};
-    reading.file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not be waited for */
+    /* A pipe must not be waited for */
+    reading.file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (reading.file < 0)
         return refuse(&reading, "cannot open: %s", strerror(errno));
     tarn_status status = read_plan(&reading, plan);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the set of anchors that callers hold, by range: what is taken back is known to be anchored, so that the pieces there
- * can be looked at without the lock of their heap. */
+/* Owns the set of anchors that callers hold, by range: what is taken back is known to be anchored,
+ * so that the pieces there can be looked at without the lock of their heap. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"
@@ -23,7 +23,8 @@ struct anchor {
 
 static int by_range(const struct tree_node *a, const struct tree_node *b)
 {
-    const struct anchor *left = TREE_ENTRY(a, struct anchor, node), *right = TREE_ENTRY(b, struct anchor, node);
+    const struct anchor *left = TREE_ENTRY(a, struct anchor, node),
+                        *right = TREE_ENTRY(b, struct anchor, node);
     if (left->start != right->start)
         return left->start < right->start ? -1 : 1;
     return left->size < right->size ? -1 : left->size > right->size;
@@ -40,7 +41,8 @@ static bool starts_from(const struct tree_node *node, uint64_t address)
 
 static struct anchor *find_locked(uintptr_t start, size_t size)
 {
-    for (struct tree_node *node = tree_find_first(&anchors, starts_from, start); node; node = tree_next(node)) {
+    for (struct tree_node *node = tree_find_first(&anchors, starts_from, start); node;
+         node = tree_next(node)) {
         struct anchor *anchor = TREE_ENTRY(node, struct anchor, node);
         if (anchor->start != start)
             break;
@@ -50,7 +52,8 @@ static struct anchor *find_locked(uintptr_t start, size_t size)
     return NULL;
 }
 
-/* What enter() is given: the caller's anchor, which becomes one of the set, or counts in the one that is there. */
+/* What enter() is given: the caller's anchor, which becomes one of the set, or counts in the one
+ * that is there. */
 struct entering {
     struct anchor *anchor; /* NULL when it was entered */
 };
@@ -61,8 +64,9 @@ static tarn_status enter(struct store *store, const tarn_block_info *block, void
     struct anchor *anchor = entering->anchor;
     size_t left = block->usable_size - (anchor->start - (uintptr_t)block->base);
     if (anchor->size > left)
-        return failed(TARN_ERROR_INVALID_POINTER, "%zu bytes at %p are not in one block: it ends after %zu",
-                      anchor->size, (void *)anchor->start, left);
+        return failed(TARN_ERROR_INVALID_POINTER,
+                      "%zu bytes at %p are not in one block: it ends after %zu", anchor->size,
+                      (void *)anchor->start, left);
     tarn_status status = store_check(store);
     if (status)
         return status;
@@ -126,5 +130,6 @@ tarn_status tarn_unanchor(const void *pointer, size_t size)
     if (anchor)
         return TARN_OK;
     return failed(TARN_ERROR_INVALID_ARGUMENT,
-                  "%zu bytes at %p are not anchored: pass what was passed to tarn_anchor()", size, pointer);
+                  "%zu bytes at %p are not anchored: pass what was passed to tarn_anchor()", size,
+                  pointer);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Boards. The exporter locks byte 0 to write; each importer locks to read one byte behind it, by PID namespace and PID. The
- * page is sealed so that the file cannot shrink under a mapping and, where the kernel can, that no importer writes to it. It may be opened to
- * read alone.
+/* Boards. The exporter locks byte 0 to write; each importer locks to read one byte behind it, by
+ * PID namespace and PID. The page is sealed so that the file cannot shrink under a mapping and,
+ * where the kernel can, that no importer writes to it. It may be opened to read alone.
  *
- * An importer is not trusted: one of the exporter's user can open the page to write nonetheless, and so lock what it likes. Then it counts
- * more than once, or keeps byte 0 when the exporter has gone: so importers ask for the exporter's process too.
+ * An importer is not trusted: one of the exporter's user can open the page to write nonetheless,
+ * and so lock what it likes. Then it counts more than once, or keeps byte 0 when the exporter has
+ * gone: so importers ask for the exporter's process too.
  *
- * A child of fork() shares the file descriptions, so it would hold the locks of a parent that has ended. So it closes the files, and what is
- * mapped is mapped by other descriptions. Owns no data. */
+ * A child of fork() shares the file descriptions, so it would hold the locks of a parent that has
+ * ended. So it closes the files, and what is mapped is mapped by other descriptions. Owns no
+ * data. */
 #include "memory/share/board.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -28,7 +30,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define BOARD_MAGIC UINT64_C(0x6472616f62727431) /* "1trboard" as a machine of the same byte order reads it */
+#define BOARD_MAGIC \
+    UINT64_C(0x6472616f62727431) /* "1trboard" as a machine of the same byte order reads it */
 #define BOARD_BYTES ((size_t)4096)
 
 enum { TRIES = 8 };
@@ -39,7 +42,8 @@ enum { TRIES = 8 };
 
 static tarn_status refused(const char *call)
 {
-    return failed(TARN_ERROR_SYSTEM, "%s of the page that a pool's exporter and importers share: %s", call,
+    return failed(TARN_ERROR_SYSTEM,
+                  "%s of the page that a pool's exporter and importers share: %s", call,
                   strerror(errno));
 }
 
@@ -53,7 +57,8 @@ static int open_anew(int file, int flags)
 
 static struct flock lock_at(short type, uint64_t start, uint64_t bytes)
 {
-    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)start, .l_len = (off_t)bytes};
+    return (struct flock){
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)start, .l_len = (off_t)bytes};
 }
 
 /* Which PID namespace this process is in; 0: nobody tells. */
@@ -81,7 +86,8 @@ static tarn_status fill_in(struct board *board)
     int seals = F_SEAL_SHRINK | F_SEAL_GROW;
     board->words->process = (uint64_t)getpid();
     board->words->space = process_space();
-    if (fcntl(board->file, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) && fcntl(board->file, F_ADD_SEALS, seals))
+    if (fcntl(board->file, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) &&
+        fcntl(board->file, F_ADD_SEALS, seals))
         return refused("F_ADD_SEALS");
     board->own = open_anew(board->file, O_RDWR);
     if (board->own < 0)
@@ -130,7 +136,8 @@ static tarn_status enter_name(const struct board *board)
 /* Keeps hold of the exporter's process, which nobody can stand in for. */
 static void watch_exporter(struct board *board)
 {
-    uint64_t process = board->words->process, space = board->words->space; /* the exporter may write on */
+    /* The exporter may write on */
+    uint64_t process = board->words->process, space = board->words->space;
     if (!space || space != process_space())
         return;
     board->process = file_renumber((int)syscall(SYS_pidfd_open, (pid_t)process, 0));
@@ -144,8 +151,8 @@ tarn_status board_join(int file, struct board *board)
     struct statfs store; /* a touch of huge pages ends the process when there are none */
     int seals = fcntl(file, F_GET_SEALS);
     *board = (struct board){.file = -1, .own = -1, .process = -1};
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstatfs(file, &store) || store.f_type != TMPFS_MAGIC ||
-        lseek(file, 0, SEEK_END) < (off_t)BOARD_BYTES)
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstatfs(file, &store) ||
+        store.f_type != TMPFS_MAGIC || lseek(file, 0, SEEK_END) < (off_t)BOARD_BYTES)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the file that came with a pool's share is not a page of an exporter");
     board->own = open_anew(file, O_RDONLY);
@@ -157,8 +164,8 @@ tarn_status board_join(int file, struct board *board)
         /* not `own`: a mapping keeps a description, and its locks */
         status = refused("mmap");
     else if (board->words->magic != BOARD_MAGIC)
-        status =
-            failed(TARN_ERROR_INVALID_ARGUMENT, "the page that came with a pool's share does not say what it should");
+        status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                        "the page that came with a pool's share does not say what it should");
     else
         status = enter_name(board);
     if (status)
@@ -174,7 +181,8 @@ void board_leave(struct board *board)
     if (board->words)
         (void)munmap(board->words, BOARD_BYTES);
     if (board->own >= 0) {
-        struct flock none = lock_at(F_UNLCK, 0, 0); /* of the description, which a child may have nonetheless */
+        struct flock none = lock_at(F_UNLCK, 0, 0); /* of the description, which a child may have
+                                                       nonetheless */
         (void)fcntl(board->own, F_OFD_SETLK, &none);
         file_close(board->own);
     }
@@ -199,15 +207,17 @@ struct range {
     uint64_t start, end;
 };
 
-/* Counts the locks of others. The kernel gives one of a range, whichever, and the rest is to the left and to the right of it. So each lock that
- * is found leaves one range more to look through. The first look is made however late it is, as a count of 0 says that there is no importer. */
+/* Counts the locks of others. The kernel gives one of a range, whichever, and the rest is to the
+ * left and to the right of it. So each lock that is found leaves one range more to look through.
+ * The first look is made however late it is, as a count of 0 says that there is no importer. */
 tarn_status board_importers(const struct board *board, size_t *count)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     struct range ranges[BOARD_IMPORTERS + 2] = {{1, (uint64_t)INT64_MAX}};
     uint64_t deadline = ticks_of_system() + BOARD_COUNT_NS;
     *count = 0;
-    for (size_t left = 1; left && *count < BOARD_IMPORTERS && (!*count || ticks_of_system() < deadline);) {
+    for (size_t left = 1;
+         left && *count < BOARD_IMPORTERS && (!*count || ticks_of_system() < deadline);) {
         struct range range = ranges[--left];
         struct flock lock = lock_at(F_WRLCK, range.start, range.end - range.start);
         if (fcntl(board->own, F_OFD_GETLK, &lock))
@@ -215,7 +225,8 @@ tarn_status board_importers(const struct board *board, size_t *count)
         if (lock.l_type == F_UNLCK)
             continue;
         ++*count;
-        uint64_t start = (uint64_t)lock.l_start, end = lock.l_len > 0 ? start + (uint64_t)lock.l_len : range.end;
+        uint64_t start = (uint64_t)lock.l_start,
+                 end = lock.l_len > 0 ? start + (uint64_t)lock.l_len : range.end;
         if (range.start < start)
             ranges[left++] = (struct range){range.start, start};
         if (end < range.end)

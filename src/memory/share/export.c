@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes shares of blocks. Under the lock of the block's heap its pieces are anchored and noted; after that they stay where
- * they are, so the driver is asked for their files with no lock held. Owns the name of this process among those that
- * export: random, so that it says nothing of the process and no later one has it. */
+/* Makes shares of blocks. Under the lock of the block's heap its pieces are anchored and noted;
+ * after that they stay where they are, so the driver is asked for their files with no lock held.
+ * Owns the name of this process among those that export: random, so that it says nothing of the
+ * process and no later one has it. */
 #include "base/file.h"
 #include "base/status.h"
 #include "base/thread/cancel.h"
@@ -30,7 +31,8 @@ static void process_name_make(void)
         return;
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    process_name = ((uint64_t)getpid() << 32) ^ (uint64_t)now.tv_sec * UINT64_C(1000000000) ^ (uint64_t)now.tv_nsec;
+    process_name = ((uint64_t)getpid() << 32) ^ (uint64_t)now.tv_sec * UINT64_C(1000000000) ^
+                   (uint64_t)now.tv_nsec;
 }
 
 uint64_t process_name_get(void)
@@ -50,7 +52,8 @@ tarn_status tarn_export_enable(int device)
     if (status)
         return status;
     if (!found->properties.exportable)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes", device);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot export memory to other processes",
+                      device);
     status = arena_of(found, &arena);
     if (status)
         return status;
@@ -64,7 +67,8 @@ tarn_status tarn_export_enable(int device)
         return TARN_OK;
     return failed(TARN_ERROR_BUSY,
                   "%zu bytes of device %d were created before and are not exportable: call "
-                  "tarn_export_enable() before its memory is used, or free all of it and call tarn_device_trim()",
+                  "tarn_export_enable() before its memory is used, or free all of it and call "
+                  "tarn_device_trim()",
                   reserved, device);
 }
 
@@ -81,7 +85,8 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
     struct exporting *exporting = argument;
     uintptr_t start = (uintptr_t)block->base, end = start + block->usable_size;
     if (block->base != exporting->pointer)
-        return failed(TARN_ERROR_INVALID_POINTER, "%p is not the start of a block: it lies in the one at %p",
+        return failed(TARN_ERROR_INVALID_POINTER,
+                      "%p is not the start of a block: it lies in the one at %p",
                       exporting->pointer, block->base);
     tarn_status status = store_check(store);
     if (!status && store->kind.exports == EXPORTS_NOTHING)
@@ -106,13 +111,15 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
         head.mapped += piece->size;
         head.parts++;
         if (!(piece->flags & DRIVER_PIECE_EXPORTABLE))
-            return failed(TARN_ERROR_NOT_SUPPORTED,
-                          "the memory of %p is not exportable: call tarn_export_enable(%d) before "
-                          "the device's memory is used, or allocate from a pool that is `exportable`",
-                          exporting->pointer, arena->device->number);
+            return failed(
+                TARN_ERROR_NOT_SUPPORTED,
+                "the memory of %p is not exportable: call tarn_export_enable(%d) before "
+                "the device's memory is used, or allocate from a pool that is `exportable`",
+                exporting->pointer, arena->device->number);
     }
     if (head.parts > SHARE_MOST_PARTS)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "the block at %p lies in %" PRIu32 " pieces; at most %u can be shared",
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "the block at %p lies in %" PRIu32 " pieces; at most %u can be shared",
                       exporting->pointer, head.parts, SHARE_MOST_PARTS);
     strncpy(head.driver, driver->name, sizeof head.driver - 1);
     struct tarn_share *share = share_create(&head);
@@ -133,11 +140,13 @@ static tarn_status note_pieces(struct store *store, const tarn_block_info *block
 
 tarn_status share_part_export(struct device *device, struct share_part *part)
 {
-    tarn_status status = device_note(device, driver->export(device->number, part->piece, &part->file));
+    tarn_status status =
+        device_note(device, driver->export(device->number, part->piece, &part->file));
     if (!status) {
         part->file = file_renumber(part->file);
         if (part->file < 0)
-            status = failed(TARN_ERROR_SYSTEM, "no file descriptor for a share: %s", strerror(errno));
+            status =
+                failed(TARN_ERROR_SYSTEM, "no file descriptor for a share: %s", strerror(errno));
     }
     file_keep_from_children(part->file);
     return status;

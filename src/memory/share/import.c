@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the set of imported blocks. Their pieces are mapped in the arena of their device, in claimed addresses that no heap
- * has: so peers that are enabled later reach them like all else that is mapped there, and observers hear of them. They
- * are not memory of the arena: neither counted as reserved nor ever with what it has unmapped.
+/* Owns the set of imported blocks. Their pieces are mapped in the arena of their device, in claimed
+ * addresses that no heap has: so peers that are enabled later reach them like all else that is
+ * mapped there, and observers hear of them. They are not memory of the arena: neither counted as
+ * reserved nor ever with what it has unmapped.
  *
- * The lock is not held over the driver: of two threads that import the same, both may map it, and the later one then
- * unmaps its own again. */
+ * The lock is not held over the driver: of two threads that import the same, both may map it, and
+ * the later one then unmaps its own again. */
 #include "memory/share/import.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -25,12 +26,14 @@ struct import {
     uint64_t files; /* files_of() its parts */
     struct arena *arena;
     uint64_t count;
-    bool of_pool; /* a segment of an imported pool, which is this one's alone; of the head only the bytes count */
+    bool of_pool; /* a segment of an imported pool, which is this one's alone; of the head only the
+                     bytes count */
 };
 
 static int by_address(const struct tree_node *a, const struct tree_node *b)
 {
-    uintptr_t left = TREE_ENTRY(a, struct import, node)->start, right = TREE_ENTRY(b, struct import, node)->start;
+    uintptr_t left = TREE_ENTRY(a, struct import, node)->start,
+              right = TREE_ENTRY(b, struct import, node)->start;
     return left < right ? -1 : left > right;
 }
 
@@ -44,7 +47,7 @@ static void *pointer_of(const struct import *import)
     return (void *)(import->start + import->head.offset);
 }
 
-/* ---- The set ----------------------------------------------------------------------------------------------------- */
+/* ---- The set ---- */
 
 static bool ends_after(const struct tree_node *node, uint64_t address)
 {
@@ -59,8 +62,9 @@ static struct import *import_at_locked(uintptr_t address)
     return import && import->start <= address ? import : NULL;
 }
 
-/* What tells the memory of a share from other memory that says the same of itself: which files its parts are, where a driver's are files.
- * Those that are not, as CUDA's, cannot be told apart: there the exporter's name, which is random, is all that is known. */
+/* What tells the memory of a share from other memory that says the same of itself: which files its
+ * parts are, where a driver's are files. Those that are not, as CUDA's, cannot be told apart: there
+ * the exporter's name, which is random, is all that is known. */
 static uint64_t files_of(const tarn_share *share)
 {
     uint64_t sum = 0;
@@ -71,8 +75,10 @@ static uint64_t files_of(const tarn_share *share)
     return sum;
 }
 
-/* The import of the same memory: the block's place in its process, its incarnation, how it lies in its pieces, and these. */
-static struct import *import_like_locked(const struct arena *arena, const struct share_head *head, uint64_t files)
+/* The import of the same memory: the block's place in its process, its incarnation, how it lies in
+ * its pieces, and these. */
+static struct import *import_like_locked(const struct arena *arena, const struct share_head *head,
+                                         uint64_t files)
 {
     for (struct tree_node *node = tree_first(&imports); node; node = tree_next(node)) {
         struct import *import = TREE_ENTRY(node, struct import, node);
@@ -90,7 +96,8 @@ static void enter_locked(struct import *import)
     atomic_fetch_add(&import_count, 1);
 }
 
-static bool count_like(const struct arena *arena, const struct share_head *head, uint64_t files, void **pointer)
+static bool count_like(const struct arena *arena, const struct share_head *head, uint64_t files,
+                       void **pointer)
 {
     mutex_lock(&imports_lock);
     struct import *like = import_like_locked(arena, head, files);
@@ -114,11 +121,11 @@ bool import_holds(uintptr_t address)
 
 tarn_status import_refuse(uintptr_t address)
 {
-    return failed(
-        TARN_ERROR_INVALID_POINTER,
-        "%p is memory of another process, imported by tarn_import() or tarn_pool_import(): it is not a block of "
-        "this process; close it by tarn_import_close() or tarn_imported_pool_close()",
-        (void *)address);
+    return failed(TARN_ERROR_INVALID_POINTER,
+                  "%p is memory of another process, imported by tarn_import() or "
+                  "tarn_pool_import(): it is not a block of "
+                  "this process; close it by tarn_import_close() or tarn_imported_pool_close()",
+                  (void *)address);
 }
 
 bool import_info(const void *pointer, tarn_block_info *info)
@@ -141,7 +148,7 @@ bool import_info(const void *pointer, tarn_block_info *info)
     return found;
 }
 
-/* ---- Mapping ----------------------------------------------------------------------------------------------------- */
+/* ---- Mapping ---- */
 
 /* Gives pieces that are mapped nowhere back; what the driver does not take, a trim tries again. */
 static void give_back(struct arena *arena)
@@ -153,8 +160,8 @@ static void give_back(struct arena *arena)
 }
 
 /* The pieces of parts, in their order; none on failure. */
-static tarn_status pieces_import(struct arena *arena, const struct share_part *parts, uint32_t count,
-                                 struct piece_list *list)
+static tarn_status pieces_import(struct arena *arena, const struct share_part *parts,
+                                 uint32_t count, struct piece_list *list)
 {
     struct piece *piece = NULL;
     for (uint32_t i = count; i-- > 0;) {
@@ -177,14 +184,14 @@ static tarn_status claim(struct arena *arena, size_t size, uintptr_t *start)
     mutex_unlock(&arena->lock);
     if (*start)
         return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d", size,
-                  arena->device->number);
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d",
+                  size, arena->device->number);
 }
 
-/* Maps parts, of `size` bytes in all; on failure nothing is left, except for what the driver does not take back, which a trim tries
- * again. */
-static tarn_status map_parts(struct arena *arena, const struct share_part *parts, uint32_t count, size_t size,
-                             uintptr_t *start)
+/* Maps parts, of `size` bytes in all; on failure nothing is left, except for what the driver does
+ * not take back, which a trim tries again. */
+static tarn_status map_parts(struct arena *arena, const struct share_part *parts, uint32_t count,
+                             size_t size, uintptr_t *start)
 {
     struct piece_list list = {0};
     size_t left = 0;
@@ -214,9 +221,10 @@ static tarn_status unmap_import(const struct import *import)
     return TARN_OK;
 }
 
-/* ---- Segments of pools ------------------------------------------------------------------------------------------- */
+/* ---- Segments of pools ---- */
 
-tarn_status import_segment(struct arena *arena, const struct share_part *part, struct import **result)
+tarn_status import_segment(struct arena *arena, const struct share_part *part,
+                           struct import **result)
 {
     struct import *import = object_alloc(&import_objects);
     if (!import)
@@ -265,20 +273,23 @@ tarn_status import_segment_end(struct import *import, bool surely)
     return TARN_OK;
 }
 
-/* ---- Import ------------------------------------------------------------------------------------------------------ */
+/* ---- Import ---- */
 
 tarn_status import_check(const tarn_share *share, const struct device *device)
 {
     if (strcmp(share->head.driver, driver->name) != 0)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "the share is memory of driver %s, but this process uses %s",
+        return failed(TARN_ERROR_NOT_SUPPORTED,
+                      "the share is memory of driver %s, but this process uses %s",
                       share->head.driver, driver->name);
     if (!device->properties.exportable)
-        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot import memory of other processes", device->number);
+        return failed(TARN_ERROR_NOT_SUPPORTED, "device %d cannot import memory of other processes",
+                      device->number);
     size_t granule = device->properties.granule;
     for (uint32_t i = 0; i < share->head.parts; i++)
         if (share->parts[i].size % granule)
             return failed(TARN_ERROR_INVALID_ARGUMENT,
-                          "a piece of the share has %llu bytes, not a multiple of the %zu bytes that device %d maps",
+                          "a piece of the share has %llu bytes, not a multiple of the %zu bytes "
+                          "that device %d maps",
                           (unsigned long long)share->parts[i].size, granule, device->number);
     return TARN_OK;
 }
@@ -304,7 +315,8 @@ static void enter(struct import *import, void **pointer)
     object_free(&import_objects, import);
 }
 
-static tarn_status import_new(struct arena *arena, const tarn_share *share, uint64_t files, void **pointer)
+static tarn_status import_new(struct arena *arena, const tarn_share *share, uint64_t files,
+                              void **pointer)
 {
     struct import *import = object_alloc(&import_objects);
     if (!import)
@@ -312,7 +324,8 @@ static tarn_status import_new(struct arena *arena, const tarn_share *share, uint
     import->head = share->head;
     import->files = files;
     import->arena = arena;
-    tarn_status status = map_parts(arena, share->parts, share->head.parts, share->head.mapped, &import->start);
+    tarn_status status =
+        map_parts(arena, share->parts, share->head.parts, share->head.mapped, &import->start);
     if (status)
         object_free(&import_objects, import);
     else
@@ -332,7 +345,8 @@ tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
     if (status)
         return status;
     if (share_is_of_pool(share))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the share is of a pool: import it by tarn_pool_import()");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the share is of a pool: import it by tarn_pool_import()");
     status = device_find(device, &found);
     if (!status)
         status = device_check(found);
@@ -347,7 +361,9 @@ tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
     if (status)
         return status;
     uint64_t files = files_of(share);
-    return count_like(arena, &share->head, files, pointer) ? TARN_OK : import_new(arena, share, files, pointer);
+    return count_like(arena, &share->head, files, pointer)
+               ? TARN_OK
+               : import_new(arena, share, files, pointer);
 }
 
 /* Takes an import out of the set with the last close of it. */
@@ -364,12 +380,14 @@ static tarn_status take_out(void *pointer, struct import **last)
     bool of_pool = import && import->of_pool;
     mutex_unlock(&imports_lock);
     if (of_pool)
-        return failed(TARN_ERROR_INVALID_POINTER,
-                      "%p lies in a pool of another process: close that by tarn_imported_pool_close()", pointer);
+        return failed(
+            TARN_ERROR_INVALID_POINTER,
+            "%p lies in a pool of another process: close that by tarn_imported_pool_close()",
+            pointer);
     if (import)
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_POINTER, "%p did not come from tarn_import(), or every import of it was closed",
-                  pointer);
+    return failed(TARN_ERROR_INVALID_POINTER,
+                  "%p did not come from tarn_import(), or every import of it was closed", pointer);
 }
 
 tarn_status tarn_import_close(void *pointer)

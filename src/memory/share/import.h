@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Questions of other memory calls about imports; and the segments of imported pools, which are imports too. */
+/* Questions of other memory calls about imports; and the segments of imported pools, which are
+ * imports too. */
 #ifndef TARN_MEMORY_IMPORT_H
 #define TARN_MEMORY_IMPORT_H
 
@@ -25,10 +26,13 @@ struct share_part;
 /* Whether a share is of memory that can be mapped for a device. */
 tarn_status import_check(const struct tarn_share *share, const struct device *device);
 
-/* Maps a segment of another process's pool. It is not counted: nobody else's import is the same one. On failure nothing is left. */
-tarn_status import_segment(struct arena *arena, const struct share_part *part, struct import **import);
+/* Maps a segment of another process's pool. It is not counted: nobody else's import is the same
+ * one. On failure nothing is left. */
+tarn_status import_segment(struct arena *arena, const struct share_part *part,
+                           struct import **import);
 uintptr_t import_start(const struct import *import);
-/* Unmaps it. Where the driver does not, it stays imported; or, if it must go, it is left to a trim, and the call succeeds. */
+/* Unmaps it. Where the driver does not, it stays imported; or, if it must go, it is left to a trim,
+ * and the call succeeds. */
 tarn_status import_segment_end(struct import *import, bool surely);
 
 #endif

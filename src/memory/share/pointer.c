@@ -16,9 +16,11 @@ static tarn_status not_a_block(uintptr_t address)
         return import_refuse(address);
     if ((arena_at(address) || segment_holds(address)) && address % TARN_BLOCK_UNIT == 0)
         return failed(TARN_ERROR_DOUBLE_FREE,
-                      "%p lies in tarn's memory, but no block is live there: it was freed before, or never handed out",
+                      "%p lies in tarn's memory, but no block is live there: it was freed before, "
+                      "or never handed out",
                       (void *)address);
-    return failed(TARN_ERROR_INVALID_POINTER, "%p is not memory that tarn handed out", (void *)address);
+    return failed(TARN_ERROR_INVALID_POINTER, "%p is not memory that tarn handed out",
+                  (void *)address);
 }
 
 tarn_status pointer_lock(const void *pointer, bool start, struct block *block)
@@ -32,10 +34,12 @@ tarn_status pointer_lock(const void *pointer, bool start, struct block *block)
         return TARN_OK;
     block_unlock(block);
     if (address < from)
-        return failed(TARN_ERROR_INVALID_POINTER, "%p is not in a block: it lies %zu bytes before the one at %p",
-                      pointer, (size_t)(from - address), (void *)from);
-    return failed(TARN_ERROR_INVALID_POINTER, "%p is not %s a block: it lies %zu bytes into the one at %p, of %zu",
-                  pointer, at < usable ? "the start of" : "in", at, (void *)from, usable);
+        return failed(TARN_ERROR_INVALID_POINTER,
+                      "%p is not in a block: it lies %zu bytes before the one at %p", pointer,
+                      (size_t)(from - address), (void *)from);
+    return failed(TARN_ERROR_INVALID_POINTER,
+                  "%p is not %s a block: it lies %zu bytes into the one at %p, of %zu", pointer,
+                  at < usable ? "the start of" : "in", at, (void *)from, usable);
 }
 
 static tarn_block_info block_info_locked(const struct block *block)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes shares of pools. A pool that is exported is registrable: each of its segments is one piece, which neither moves nor is cut, so
- * that what comes and goes are whole segments. Under the lock of each heap its segments are anchored and noted; the driver is asked for
- * their files with no lock held. Owns the set of what is exported. */
+/* Makes shares of pools. A pool that is exported is registrable: each of its segments is one piece,
+ * which neither moves nor is cut, so that what comes and goes are whole segments. Under the lock of
+ * each heap its segments are anchored and noted; the driver is asked for their files with no lock
+ * held. Owns the set of what is exported. */
 #include "memory/share/pool_export.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -34,11 +35,12 @@ static struct pool_export *exports;
 static uint64_t last_serial; /* lock */
 static struct object_pool export_objects = OBJECT_POOL(struct pool_export);
 
-/* ---- The set ----------------------------------------------------------------------------------------------------- */
+/* ---- The set ---- */
 
 static bool is_of(const struct pool_export *export, const struct store *store)
 {
-    return export->arena == store->arena && export->pool[0] == store->id[0] && export->pool[1] == store->id[1];
+    return export->arena == store->arena && export->pool[0] == store->id[0] &&
+           export->pool[1] == store->id[1];
 }
 
 /* That of a store, with one share more; or NULL. */
@@ -127,9 +129,10 @@ int pool_export_board(const struct pool_export *export)
     return export->board.file;
 }
 
-/* ---- Segments ---------------------------------------------------------------------------------------------------- */
+/* ---- Segments ---- */
 
-/* Whether a segment is there to stay; one that is free and in the hands of a thread that maps or unmaps is not. */
+/* Whether a segment is there to stay; one that is free and in the hands of a thread that maps or
+ * unmaps is not. */
 static bool is_there_locked(const struct run *run)
 {
     return run->first != run->last || run->first->state != SPAN_TAKEN;
@@ -146,7 +149,8 @@ static void note_locked(struct arena *arena, const struct run *run, struct share
     pieces_anchor(arena, piece->address, piece->size);
 }
 
-/* Counts the segments of a heap in `count`; the first of them, as many as there is room for, are noted in a share, or none for NULL. */
+/* Counts the segments of a heap in `count`; the first of them, as many as there is room for, are
+ * noted in a share, or none for NULL. */
 static void each_segment_locked(struct heap *heap, struct tarn_share *share, size_t *count)
 {
     for (int zone = 0; zone < ZONES; zone++)
@@ -162,7 +166,8 @@ static void each_segment_locked(struct heap *heap, struct tarn_share *share, siz
 static tarn_status each_segment(struct store *store, struct tarn_share *share, size_t *count)
 {
     tarn_status status = store_check(store);
-    for (struct heap *heap = heap_next_of(store, NULL); heap && !status; heap = heap_next_of(store, heap)) {
+    for (struct heap *heap = heap_next_of(store, NULL); heap && !status;
+         heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         if (heap->store == store) {
             status = store_check(store);
@@ -203,7 +208,8 @@ static void number_locked(struct pool_export *export, struct tarn_share *share)
     share->head.generation = generation;
 }
 
-/* Fills a share with the segments of a store; `count` is how many there are, which may be more than it has room for. */
+/* Fills a share with the segments of a store; `count` is how many there are, which may be more than
+ * it has room for. */
 static tarn_status fill(struct store *store, struct tarn_share *share, size_t *count)
 {
     *count = 0;
@@ -218,7 +224,8 @@ static tarn_status fill(struct store *store, struct tarn_share *share, size_t *c
 }
 
 /* A share of all segments of a store, without files. Takes over the count of `export`. */
-static tarn_status share_segments(struct store *store, struct pool_export *export, struct tarn_share **result)
+static tarn_status share_segments(struct store *store, struct pool_export *export,
+                                  struct tarn_share **result)
 {
     struct share_head head = {.magic = SHARE_MAGIC_POOL,
                               .version = SHARE_VERSION,
@@ -229,7 +236,8 @@ static tarn_status share_segments(struct store *store, struct pool_export *expor
     tarn_status status = each_segment(store, NULL, &count);
     while (!status) {
         if (count > SHARE_MOST_PARTS) {
-            status = failed(TARN_ERROR_NOT_SUPPORTED, "the pool has %zu segments; at most %u can be shared", count,
+            status = failed(TARN_ERROR_NOT_SUPPORTED,
+                            "the pool has %zu segments; at most %u can be shared", count,
                             SHARE_MOST_PARTS);
             break;
         }
@@ -254,7 +262,7 @@ static tarn_status share_segments(struct store *store, struct pool_export *expor
     return status;
 }
 
-/* ---- Files ------------------------------------------------------------------------------------------------------- */
+/* ---- Files ---- */
 
 static bool is_same(const struct share_part *a, const struct share_part *b)
 {
@@ -276,15 +284,16 @@ static tarn_status export_files(struct tarn_share *share, const struct tarn_shar
     return status;
 }
 
-/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+/* ---- Calls ---- */
 
 /* Whether a share was made in this process, of a pool. */
 static tarn_status exported(const struct tarn_share *share)
 {
     tarn_status status = share_known(share);
     if (!status && !share->export)
-        status = failed(TARN_ERROR_INVALID_ARGUMENT,
-                        "the share was not made by tarn_pool_export(): it was received, or it is of a block");
+        status = failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "the share was not made by tarn_pool_export(): it was received, or it is of a block");
     return status;
 }
 
@@ -319,7 +328,8 @@ tarn_status tarn_pool_export(tarn_pool *public, const tarn_share *before, tarn_s
         return status;
     if (before && before->export != export) {
         pool_export_release(export);
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the share before was revoked: what follows it must be whole");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the share before was revoked: what follows it must be whole");
     }
     status = share_segments(store, export, &share);
     if (status)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the shares of a pool that were made since it was last revoked have in common: a board, an id, the number of the newest layout. */
+/* What the shares of a pool that were made since it was last revoked have in common: a board, an
+ * id, the number of the newest layout. */
 #ifndef TARN_MEMORY_POOL_EXPORT_H
 #define TARN_MEMORY_POOL_EXPORT_H
 
@@ -9,7 +10,8 @@
 
 struct pool_export;
 
-/* One share of it less; the last tells the importers that nothing is held for them any more. NULL is allowed. */
+/* One share of it less; the last tells the importers that nothing is held for them any more. NULL
+ * is allowed. */
 void pool_export_release(struct pool_export *export);
 
 /* The file of its board, to be sent. */

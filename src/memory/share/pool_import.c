@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the pools of other processes that this one has imported: which of the exporter's segments is mapped where. The segments lie wherever
- * there is room, each an import of its own (import.c); only inside of one do offsets stay as the exporter has them.
+/* Owns the pools of other processes that this one has imported: which of the exporter's segments is
+ * mapped where. The segments lie wherever there is room, each an import of its own (import.c); only
+ * inside of one do offsets stay as the exporter has them.
  *
- * The list of an imported pool is exchanged as a whole, under a leaf's lock, by the one thread that changes it. */
+ * The list of an imported pool is exchanged as a whole, under a leaf's lock, by the one thread that
+ * changes it. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"
@@ -44,7 +46,8 @@ static tarn_status imported_known(const struct tarn_imported_pool *imported)
     if (status || object_is_live(&imported_pools, imported))
         return status;
     return failed(TARN_ERROR_INVALID_ARGUMENT,
-                  imported ? "%p is not an imported pool, or was closed" : "the imported pool is NULL",
+                  imported ? "%p is not an imported pool, or was closed"
+                           : "the imported pool is NULL",
                   (const void *)imported);
 }
 
@@ -60,7 +63,7 @@ static void change_end(struct tarn_imported_pool *imported)
     atomic_store(&imported->changing, false);
 }
 
-/* ---- Lists ------------------------------------------------------------------------------------------------------- */
+/* ---- Lists ---- */
 
 static size_t list_bytes(uint32_t room)
 {
@@ -72,7 +75,8 @@ static tarn_status list_create(struct segment_list *list, uint32_t room)
     *list = (struct segment_list){.items = pages_alloc(list_bytes(room)), .room = room};
     if (list->items)
         return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %u segments of a pool", (unsigned)room);
+    return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for %u segments of a pool",
+                  (unsigned)room);
 }
 
 static void list_destroy(struct segment_list *list)
@@ -99,29 +103,32 @@ static struct segment *segment_at(const struct segment_list *list, uint64_t addr
     return NULL;
 }
 
-static struct segment *segment_like(const struct segment_list *list, uint64_t address, uint64_t size,
-                                    uint64_t generation)
+static struct segment *segment_like(const struct segment_list *list, uint64_t address,
+                                    uint64_t size, uint64_t generation)
 {
     struct segment *segment = segment_at(list, address);
-    bool same = segment && segment->address == address && segment->size == size && segment->generation == generation;
+    bool same = segment && segment->address == address && segment->size == size &&
+                segment->generation == generation;
     return same ? segment : NULL;
 }
 
-/* The segments of a share: those that `old` has as they are, the others mapped. On failure nothing has changed. */
-static tarn_status list_make(struct arena *arena, const tarn_share *share, const struct segment_list *old,
-                             struct segment_list *list)
+/* The segments of a share: those that `old` has as they are, the others mapped. On failure nothing
+ * has changed. */
+static tarn_status list_make(struct arena *arena, const tarn_share *share,
+                             const struct segment_list *old, struct segment_list *list)
 {
     tarn_status status = list_create(list, share->head.parts);
     for (uint32_t i = 0; !status && i < share->head.parts; i++) {
         const struct share_part *part = &share->parts[i];
         const struct segment *same = segment_like(old, part->address, part->size, part->generation);
         struct segment *segment = &list->items[list->count];
-        *segment = (struct segment){part->address, part->size, part->generation, same ? same->import : NULL, !same};
+        *segment = (struct segment){part->address, part->size, part->generation,
+                                    same ? same->import : NULL, !same};
         if (!same && part->file < 0)
-            status =
-                failed(TARN_ERROR_INVALID_ARGUMENT,
-                       "the share is of what is new since an earlier one, which was not imported here: the exporter "
-                       "must send a whole one");
+            status = failed(TARN_ERROR_INVALID_ARGUMENT,
+                            "the share is of what is new since an earlier one, which was not "
+                            "imported here: the exporter "
+                            "must send a whole one");
         else if (!same)
             status = import_segment(arena, part, &segment->import);
         list->count += !status;
@@ -138,7 +145,8 @@ static tarn_status list_make(struct arena *arena, const tarn_share *share, const
     return status;
 }
 
-/* Unmaps what only the old list has. What the driver does not unmap a trim tries again: the call has succeeded. */
+/* Unmaps what only the old list has. What the driver does not unmap a trim tries again: the call
+ * has succeeded. */
 static void list_retire(struct segment_list *old, const struct segment_list *list)
 {
     struct error_before before;
@@ -152,7 +160,7 @@ static void list_retire(struct segment_list *old, const struct segment_list *lis
     list_destroy(old);
 }
 
-/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+/* ---- Calls ---- */
 
 static tarn_status check_share(const tarn_share *share)
 {
@@ -162,11 +170,13 @@ static tarn_status check_share(const tarn_share *share)
     if (status)
         return status;
     if (!share_is_of_pool(share))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the share is of a block: import it by tarn_import()");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the share is of a block: import it by tarn_import()");
     return share_check(share);
 }
 
-static tarn_status import_pool(struct arena *arena, const tarn_share *share, struct tarn_imported_pool **result)
+static tarn_status import_pool(struct arena *arena, const tarn_share *share,
+                               struct tarn_imported_pool **result)
 {
     const struct segment_list none = {0};
     struct tarn_imported_pool *imported = object_alloc(&imported_pools);
@@ -219,14 +229,15 @@ static tarn_status change(struct tarn_imported_pool *imported, const tarn_share 
 {
     struct segment_list list, old = imported->list;
     if (share->head.id[0] != imported->id[0] || share->head.id[1] != imported->id[1])
-        return failed(
-            TARN_ERROR_INVALID_ARGUMENT,
-            "the share is not of the pool that was imported, or was made after a revocation: close this import, "
-            "and import that share");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the share is not of the pool that was imported, or was made after a "
+                      "revocation: close this import, "
+                      "and import that share");
     if (share->head.generation < imported->generation)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
                       "the share is older than what was imported: generation %llu, not %llu",
-                      (unsigned long long)share->head.generation, (unsigned long long)imported->generation);
+                      (unsigned long long)share->head.generation,
+                      (unsigned long long)imported->generation);
     tarn_status status = import_check(share, imported->arena->device);
     if (!status)
         status = list_make(imported->arena, share, &old, &list);
@@ -256,7 +267,8 @@ tarn_status tarn_imported_pool_update(tarn_imported_pool *imported, const tarn_s
     return status;
 }
 
-tarn_status tarn_imported_pool_find(tarn_imported_pool *imported, const void *address, size_t size, void **pointer)
+tarn_status tarn_imported_pool_find(tarn_imported_pool *imported, const void *address, size_t size,
+                                    void **pointer)
 {
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
@@ -273,9 +285,10 @@ tarn_status tarn_imported_pool_find(tarn_imported_pool *imported, const void *ad
     }
     mutex_unlock(&imported_lock);
     if (!start)
-        return failed(TARN_ERROR_INVALID_POINTER,
-                      "%zu bytes at the exporter's %p are not in one segment of the pool as it was imported", size,
-                      address);
+        return failed(
+            TARN_ERROR_INVALID_POINTER,
+            "%zu bytes at the exporter's %p are not in one segment of the pool as it was imported",
+            size, address);
     *pointer = (void *)(start + offset);
     return TARN_OK;
 }
@@ -302,7 +315,8 @@ tarn_status tarn_imported_pool_state_get(tarn_imported_pool *imported, tarn_impo
     return TARN_OK;
 }
 
-/* Unmaps the segments from the last on; those before one that the driver does not unmap stay in the list. */
+/* Unmaps the segments from the last on; those before one that the driver does not unmap stay in the
+ * list. */
 static tarn_status list_close(struct tarn_imported_pool *imported)
 {
     tarn_status status = TARN_OK;

@@ -44,7 +44,8 @@ tarn_status tarn_mapping_get(const void *pointer, tarn_mapping *mapping)
     return status;
 }
 
-tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, size_t room, size_t *count)
+tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, size_t room,
+                                   size_t *count)
 {
     tarn_status status = pool_check_any(public);
     if (status)
@@ -53,7 +54,8 @@ tarn_status tarn_pool_segments_get(tarn_pool *public, tarn_mapping *segments, si
         return failed(TARN_ERROR_INVALID_ARGUMENT, "the place for the result is NULL");
     struct store *store = store_of_public(public);
     if (store->kind.exports != EXPORTS_POOL)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "the pool is not registrable, so it has no segments to list");
+        return failed(TARN_ERROR_INVALID_ARGUMENT,
+                      "the pool is not registrable, so it has no segments to list");
     status = store_check(store);
     if (status)
         return status;

@@ -26,7 +26,8 @@ tarn_status share_known(const struct tarn_share *share)
 {
     if (object_is_live(&shares, share))
         return TARN_OK;
-    return failed(TARN_ERROR_INVALID_ARGUMENT, share ? "%p is not a share, or was closed" : "share is NULL",
+    return failed(TARN_ERROR_INVALID_ARGUMENT,
+                  share ? "%p is not a share, or was closed" : "share is NULL",
                   (const void *)share);
 }
 
@@ -36,7 +37,8 @@ struct tarn_share *share_create(const struct share_head *head)
     struct share_part *parts = share ? pages_alloc(parts_bytes(head->parts)) : NULL;
     if (!parts) {
         object_free(&shares, share);
-        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a share of %" PRIu32 " pieces", head->parts);
+        (void)failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                     "no host memory for a share of %" PRIu32 " pieces", head->parts);
         return NULL;
     }
     share->head = *head;
@@ -91,7 +93,8 @@ tarn_status tarn_share_close(tarn_share *share)
 
 static tarn_status malformed(const char *what)
 {
-    return failed(TARN_ERROR_INVALID_ARGUMENT, "what was received is not a share as tarn sends it: %s", what);
+    return failed(TARN_ERROR_INVALID_ARGUMENT,
+                  "what was received is not a share as tarn sends it: %s", what);
 }
 
 tarn_status share_head_check(const struct share_head *head)
@@ -101,7 +104,8 @@ tarn_status share_head_check(const struct share_head *head)
         return malformed("it begins otherwise");
     if (head->version != SHARE_VERSION)
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the share is of version %" PRIu32 ", and this tarn reads %u: both sides must use the same tarn",
+                      "the share is of version %" PRIu32
+                      ", and this tarn reads %u: both sides must use the same tarn",
                       head->version, SHARE_VERSION);
     if ((head->parts == 0 && !pool) || head->parts > SHARE_MOST_PARTS)
         return malformed("its number of pieces");

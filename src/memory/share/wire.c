@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* How a share goes over a unix socket: its head, then its parts in messages of at most MOST files, which the kernel
- * passes on as SCM_RIGHTS (at most 253 a message). Every message has a fixed size, so that a stream and a socket that keeps
- * messages apart are read alike. A pool's parts are described at greater length, and its board's file comes with its head.
- * Files come with a message's first byte. Nothing that arrives is trusted: what is not
+/* How a share goes over a unix socket: its head, then its parts in messages of at most MOST files,
+ * which the kernel passes on as SCM_RIGHTS (at most 253 a message). Every message has a fixed size,
+ * so that a stream and a socket that keeps messages apart are read alike. A pool's parts are
+ * described at greater length, and its board's file comes with its head. Files come with a
+ * message's first byte. Nothing that arrives is trusted: what is not
  * expected ends the reception, and every file that came is closed. */
 #include "base/file.h"
 #include "base/status.h"
@@ -42,8 +43,8 @@ union any_chunk {
     struct pool_chunk pool;
 };
 
-/* Room for one message's files, aligned as the kernel wants it, and for what it adds where the caller asked for that
- * (SO_PASSCRED). */
+/* Room for one message's files, aligned as the kernel wants it, and for what it adds where the
+ * caller asked for that (SO_PASSCRED). */
 union rights {
     struct cmsghdr header;
     char room[CMSG_SPACE(MOST * sizeof(int)) + 128];
@@ -74,19 +75,21 @@ static tarn_status refused(const char *call)
 {
     int code = errno;
     if (code == EAGAIN || code == EWOULDBLOCK)
-        return failed(TARN_ERROR_NOT_READY, "%s: the socket's time limit ended in the middle of a share", call);
+        return failed(TARN_ERROR_NOT_READY,
+                      "%s: the socket's time limit ended in the middle of a share", call);
     return failed(TARN_ERROR_SYSTEM, "%s of a share: %s", call, strerror(code));
 }
 
-/* Until when a call that begins now may wait: the socket's limit is for the whole share. Otherwise the other side could make it wait as
- * long as it likes, with a byte now and then. */
+/* Until when a call that begins now may wait: the socket's limit is for the whole share. Otherwise
+ * the other side could make it wait as long as it likes, with a byte now and then. */
 static uint64_t deadline_of(int socket, int option)
 {
     struct timeval limit = {0};
     socklen_t size = sizeof limit;
     if (getsockopt(socket, SOL_SOCKET, option, &limit, &size) || (!limit.tv_sec && !limit.tv_usec))
         return UINT64_MAX;
-    return ticks_of_system() + (uint64_t)limit.tv_sec * 1000000000u + (uint64_t)limit.tv_usec * 1000u;
+    return ticks_of_system() + (uint64_t)limit.tv_sec * 1000000000u +
+           (uint64_t)limit.tv_usec * 1000u;
 }
 
 /* Whether a share can go over a socket; `limit` is the option with its time limit. */
@@ -97,17 +100,19 @@ static tarn_status way_find(int socket, int limit, struct way *way)
     socklen_t name_size = sizeof name, type_size = sizeof type;
     if (getsockname(socket, (struct sockaddr *)&name, &name_size) ||
         getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &type_size))
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "descriptor %d is not a socket: %s", socket, strerror(errno));
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "descriptor %d is not a socket: %s", socket,
+                      strerror(errno));
     if (name.ss_family != AF_UNIX || (type != SOCK_STREAM && type != SOCK_SEQPACKET))
         return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "socket %d is not a unix socket of type SOCK_STREAM or SOCK_SEQPACKET, which sending files needs",
+                      "socket %d is not a unix socket of type SOCK_STREAM or SOCK_SEQPACKET, which "
+                      "sending files needs",
                       socket);
     *way = (struct way){socket, type == SOCK_SEQPACKET, deadline_of(socket, limit)};
     return TARN_OK;
 }
 
-/* Waits for the socket until the deadline, where there is one. The flag for the call that follows, which must not wait again; -1 with EAGAIN
- * after the deadline. */
+/* Waits for the socket until the deadline, where there is one. The flag for the call that follows,
+ * which must not wait again; -1 with EAGAIN after the deadline. */
 static int way_wait(const struct way *way, short events)
 {
     struct pollfd file = {.fd = way->socket, .events = events};
@@ -134,10 +139,11 @@ static bool way_again(const struct way *way)
     return errno == EINTR || (errno == EAGAIN && way->deadline != UINT64_MAX);
 }
 
-/* ---- Sending ----------------------------------------------------------------------------------------------------- */
+/* ---- Sending ---- */
 
 /* Sends a message whole; the files go with its first byte. */
-static tarn_status send_all(const struct way *way, const void *bytes, size_t size, const int *files, unsigned count)
+static tarn_status send_all(const struct way *way, const void *bytes, size_t size, const int *files,
+                            unsigned count)
 {
     union rights rights = {0};
     for (size_t sent = 0; sent < size;) {
@@ -163,7 +169,8 @@ static tarn_status send_all(const struct way *way, const void *bytes, size_t siz
 }
 
 /* Describes the parts from `first` on in a chunk; gives their files, and how many there are. */
-static unsigned describe(const tarn_share *share, uint32_t first, union any_chunk *chunk, int *files)
+static unsigned describe(const tarn_share *share, uint32_t first, union any_chunk *chunk,
+                         int *files)
 {
     unsigned sent = 0;
     bool pool = share_is_of_pool(share);
@@ -174,8 +181,8 @@ static unsigned describe(const tarn_share *share, uint32_t first, union any_chun
     for (uint32_t i = 0; i < chunk->block.count; i++) {
         const struct share_part *part = &share->parts[first + i];
         if (pool)
-            chunk->pool.parts[i] =
-                (struct pool_part){part->size, part->address, part->generation, part->file >= 0 ? 1 : 0};
+            chunk->pool.parts[i] = (struct pool_part){part->size, part->address, part->generation,
+                                                      part->file >= 0 ? 1 : 0};
         else
             chunk->block.sizes[i] = part->size;
         if (part->file >= 0)
@@ -214,7 +221,7 @@ tarn_status tarn_share_send(int socket, const tarn_share *share)
     return status;
 }
 
-/* ---- Receiving --------------------------------------------------------------------------------------------------- */
+/* ---- Receiving ---- */
 
 struct received {
     const struct way *way;
@@ -233,7 +240,8 @@ static void close_all(struct received *received)
 static void take_files(struct msghdr *message, struct received *received)
 {
     received->lost |= (message->msg_flags & MSG_CTRUNC) != 0;
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header;
+         header = CMSG_NXTHDR(message, header)) {
         if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
             continue;
         size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -255,33 +263,40 @@ static void take_files(struct msghdr *message, struct received *received)
     }
 }
 
-/* Receives a message of exactly `size` bytes and its files, which are the caller's also after a failure. */
+/* Receives a message of exactly `size` bytes and its files, which are the caller's also after a
+ * failure. */
 static tarn_status receive_all(struct received *received, void *bytes, size_t size)
 {
     union rights rights;
     for (size_t come = 0; come < size;) {
         struct iovec rest = {(char *)bytes + come, size - come};
-        struct msghdr message = {
-            .msg_iov = &rest, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights};
+        struct msghdr message = {.msg_iov = &rest,
+                                 .msg_iovlen = 1,
+                                 .msg_control = &rights,
+                                 .msg_controllen = sizeof rights};
         int flag = way_wait(received->way, POLLIN);
-        ssize_t now = flag < 0 ? -1 : recvmsg(received->way->socket, &message, MSG_CMSG_CLOEXEC | flag);
+        ssize_t now =
+            flag < 0 ? -1 : recvmsg(received->way->socket, &message, MSG_CMSG_CLOEXEC | flag);
         if (now < 0 && flag >= 0 && way_again(received->way))
             continue;
         if (now < 0)
             return refused("recvmsg");
         take_files(&message, received);
         if (now == 0)
-            return failed(TARN_ERROR_SYSTEM, "recvmsg of a share: the other side closed the socket%s",
+            return failed(TARN_ERROR_SYSTEM,
+                          "recvmsg of a share: the other side closed the socket%s",
                           come ? " in the middle of it" : "");
         if (received->way->packets && ((size_t)now != size || message.msg_flags & MSG_TRUNC))
-            return failed(TARN_ERROR_INVALID_ARGUMENT,
-                          "what was received is not a share as tarn sends it: a message of another size");
+            return failed(
+                TARN_ERROR_INVALID_ARGUMENT,
+                "what was received is not a share as tarn sends it: a message of another size");
         come += (size_t)now;
     }
     if (received->lost)
-        return failed(TARN_ERROR_SYSTEM,
-                      "recvmsg of a share: files were lost: this process has no file descriptors left "
-                      "(ulimit -n), or there were more files than a share has");
+        return failed(
+            TARN_ERROR_SYSTEM,
+            "recvmsg of a share: files were lost: this process has no file descriptors left "
+            "(ulimit -n), or there were more files than a share has");
     return TARN_OK;
 }
 
@@ -321,12 +336,13 @@ static tarn_status receive_chunk(const struct way *way, tarn_share *share, uint3
     tarn_status status = receive_all(&received, &chunk, chunk_bytes(share));
     if (!status && (chunk.block.magic != share->head.magic || chunk.block.first != first ||
                     chunk.block.count != chunk_count(share, first)))
-        status = failed(TARN_ERROR_INVALID_ARGUMENT,
-                        "what was received is not a share as tarn sends it: its pieces are out of order");
+        status = failed(
+            TARN_ERROR_INVALID_ARGUMENT,
+            "what was received is not a share as tarn sends it: its pieces are out of order");
     unsigned wanted = status ? 0 : files_wanted(share, &chunk);
     if (!status && received.count != wanted)
-        status =
-            failed(TARN_ERROR_INVALID_ARGUMENT, "a share came with %u files instead of %u", received.count, wanted);
+        status = failed(TARN_ERROR_INVALID_ARGUMENT, "a share came with %u files instead of %u",
+                        received.count, wanted);
     if (status) {
         close_all(&received);
         return status;
@@ -343,7 +359,8 @@ static tarn_status receive_head(const struct way *way, struct share_head *head, 
     unsigned wanted = !status && head->magic == SHARE_MAGIC_POOL ? 1 : 0;
     if (!status && received.count != wanted)
         status = failed(TARN_ERROR_INVALID_ARGUMENT,
-                        "what was received is not a share as tarn sends it: %u files came with its head, not %u",
+                        "what was received is not a share as tarn sends it: %u files came with its "
+                        "head, not %u",
                         received.count, wanted);
     if (!status)
         status = share_head_check(head);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A picture as structures of the public API. Owns nothing: the picture and the parts that are shown go with the call, and the caller's
- * function runs with no lock held. */
+/* A picture as structures of the public API. Owns nothing: the picture and the parts that are shown
+ * go with the call, and the caller's function runs with no lock held. */
 #include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/callback.h"
@@ -26,7 +26,8 @@ static size_t most_parts(const struct picture *picture)
 }
 
 CALLS_BACK static void show(const struct picture *picture, const struct picture_segment *segment,
-                            tarn_memory_part *parts, void (*each)(const tarn_memory_segment *segment, void *user),
+                            tarn_memory_part *parts,
+                            void (*each)(const tarn_memory_segment *segment, void *user),
                             void *user)
 {
     static const struct trace_place nowhere;
@@ -58,20 +59,23 @@ CALLS_BACK static void show(const struct picture *picture, const struct picture_
     callback_end(&callback);
 }
 
-static tarn_status show_all(const struct picture *picture, void (*each)(const tarn_memory_segment *segment, void *user),
+static tarn_status show_all(const struct picture *picture,
+                            void (*each)(const tarn_memory_segment *segment, void *user),
                             void *user)
 {
     size_t most = most_parts(picture), room = most * sizeof(tarn_memory_part);
     tarn_memory_part *parts = pages_map(room);
     if (!parts)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of %zu parts", most);
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a list of %zu parts",
+                      most);
     for (size_t i = 0; i < picture->segments.count; i++)
         show(picture, &picture_segments(picture)[i], parts, each, user);
     pages_unmap(parts, room);
     return TARN_OK;
 }
 
-tarn_status tarn_memory_list(void (*each)(const tarn_memory_segment *segment, void *user), void *user)
+tarn_status tarn_memory_list(void (*each)(const tarn_memory_segment *segment, void *user),
+                             void *user)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     tarn_status status = memory_ready();

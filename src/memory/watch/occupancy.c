@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads pools and heaps, each under its lock. Owns nothing. A pool's counters are complete only with what the caches of its heaps
- * have not published, and a heap's lock comes before the arena's. So the pools are read first, and the rest is added heap by
- * heap, to the pool with the same id. Ids are never reused, so a pool that ended meanwhile is not mistaken for another. */
+/* Reads pools and heaps, each under its lock. Owns nothing. A pool's counters are complete only
+ * with what the caches of its heaps have not published, and a heap's lock comes before the arena's.
+ * So the pools are read first, and the rest is added heap by heap, to the pool with the same id.
+ * Ids are never reused, so a pool that ended meanwhile is not mistaken for another. */
 #include "memory/watch/occupancy.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/hands.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What there is of a device's memory, pool by pool and heap by heap, for code that shows it. Each is read under its own lock and none
- * is held from one to the next, so the parts of one reading may be of slightly different moments. Nothing is allocated, moved or
- * waited for, and the driver is not called. */
+/* What there is of a device's memory, pool by pool and heap by heap, for code that shows it. Each
+ * is read under its own lock and none is held from one to the next, so the parts of one reading may
+ * be of slightly different moments. Nothing is allocated, moved or waited for, and the driver is
+ * not called. */
 #ifndef TARN_MEMORY_OCCUPANCY_H
 #define TARN_MEMORY_OCCUPANCY_H
 
@@ -28,7 +29,8 @@ struct pool_occupancy {
 struct heap_occupancy {
     uint64_t pool[2];
     unsigned slot, incarnation; /* of the stream */
-    bool uncached;              /* of the default pool's memory that is not cached: tarn_caching_set() */
+    bool uncached;              /* of the default pool's memory that is not cached:
+                                   tarn_caching_set() */
     bool retired;               /* the stream is gone, or its pool left behind */
     uintptr_t native;           /* the vendor's; 0 for the legacy stream, and where retired */
     size_t mapped;              /* memory in its address space */
@@ -37,7 +39,8 @@ struct heap_occupancy {
     size_t waiting;             /* freed, and other work still uses it */
 };
 
-/* Gives as many as `room` of a device's pools, the default one first, and says how many there are. */
+/* Gives as many as `room` of a device's pools, the default one first, and says how many there
+ * are. */
 size_t occupancy_pools(struct arena *arena, struct pool_occupancy *views, size_t room);
 
 /* The same of its heaps, without those that are empty and of no stream any more. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Takes pictures. Owns nothing. All heaps of a device are stopped: each by its lock, its caches by revoking them, its kept spans by
- * keeping none. So memory that goes from one to another is with one of them; the moment is noted, and what the trace says of the
- * device later is left out. A free by a thread without the lock is in the trace a moment before its block is free: those are
- * looked up. */
+/* Takes pictures. Owns nothing. All heaps of a device are stopped: each by its lock, its caches by
+ * revoking them, its kept spans by keeping none. So memory that goes from one to another is with
+ * one of them; the moment is noted, and what the trace says of the device later is left out. A free
+ * by a thread without the lock is in the trace a moment before its block is free: those are looked
+ * up. */
 #include "memory/watch/picture.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -32,13 +33,15 @@ static void *list_add(struct picture_list *list, size_t size)
     return (char *)list->items + list->count++ * size;
 }
 
-/* Heaps ----------------------------------------------------------------------------------------------------------- */
+/* Heaps ---------------------------------------------------------------------------------------- */
 
 /* A block, or with PICTURE_FREE more of a free one that ends where it begins. */
-static bool add_block(struct picture *picture, const struct picture_segment *segment, struct picture_block block)
+static bool add_block(struct picture *picture, const struct picture_segment *segment,
+                      struct picture_block block)
 {
     size_t count = picture->blocks.count;
-    struct picture_block *last = count > segment->first_block ? &picture_blocks(picture)[count - 1] : NULL;
+    struct picture_block *last =
+        count > segment->first_block ? &picture_blocks(picture)[count - 1] : NULL;
     if (last && last->state == PICTURE_FREE && block.state == PICTURE_FREE) {
         last->size += block.size;
         return true;
@@ -49,7 +52,8 @@ static bool add_block(struct picture *picture, const struct picture_segment *seg
     return added;
 }
 
-static bool add_slab(struct picture *picture, const struct picture_segment *segment, const struct span *span)
+static bool add_slab(struct picture *picture, const struct picture_segment *segment,
+                     const struct span *span)
 {
     const struct slab *slab = span->slab;
     for (unsigned slot = 0; slot < slab->slots; slot++) {
@@ -64,12 +68,13 @@ static bool add_slab(struct picture *picture, const struct picture_segment *segm
             return false;
     }
     size_t used = (size_t)slab->slots * slab->slot_size;
-    return used == span->size ||
-           add_block(picture, segment,
-                     (struct picture_block){.address = span->start + used, .size = span->size - used});
+    return used == span->size || add_block(picture, segment,
+                                           (struct picture_block){.address = span->start + used,
+                                                                  .size = span->size - used});
 }
 
-static bool add_span(struct picture *picture, const struct picture_segment *segment, const struct span *span)
+static bool add_span(struct picture *picture, const struct picture_segment *segment,
+                     const struct span *span)
 {
     struct picture_block block = {.address = span->start, .size = span->size};
     if (span->state == SPAN_SLAB)
@@ -83,7 +88,8 @@ static bool add_span(struct picture *picture, const struct picture_segment *segm
     return add_block(picture, segment, block);
 }
 
-static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind zone, const struct run *run)
+static bool add_run(struct picture *picture, struct heap *heap, enum zone_kind zone,
+                    const struct run *run)
 {
     struct picture_segment segment = {
         .address = run->start,
@@ -166,11 +172,12 @@ static bool add_device(struct picture *picture, int number)
     return add_heaps(picture, device, arena);
 }
 
-/* The trace beside it --------------------------------------------------------------------------------------------- */
+/* The trace beside it -------------------------------------------------------------------------- */
 
 static int by_address(const void *a, const void *b)
 {
-    uintptr_t x = ((const struct picture_segment *)a)->address, y = ((const struct picture_segment *)b)->address;
+    uintptr_t x = ((const struct picture_segment *)a)->address,
+              y = ((const struct picture_segment *)b)->address;
     return x < y ? -1 : x > y;
 }
 
@@ -204,7 +211,8 @@ struct block_table {
     size_t mask, bytes;
 };
 
-static uint32_t *table_slot(const struct block_table *table, const struct picture_block *blocks, uintptr_t address)
+static uint32_t *table_slot(const struct block_table *table, const struct picture_block *blocks,
+                            uintptr_t address)
 {
     size_t at = (size_t)((uint64_t)address * 0x9e3779b97f4a7c15u >> 20) & table->mask;
     while (table->slots[at] && blocks[table->slots[at] - 1].address != address)
@@ -227,8 +235,9 @@ static bool table_make(const struct picture *picture, struct block_table *table)
     return table->slots;
 }
 
-/* Notes at each block which record of the trace made it. What was freed by a thread that had no lock may still lie there live; where
- * records are missing that may as well be another block, and only one of the same size is known by its record. */
+/* Notes at each block which record of the trace made it. What was freed by a thread that had no
+ * lock may still lie there live; where records are missing that may as well be another block, and
+ * only one of the same size is known by its record. */
 static bool join_trace(struct picture *picture)
 {
     struct block_table table;
@@ -257,7 +266,8 @@ static void free_what_was_freed(struct picture *picture)
     struct picture_block *blocks = picture_blocks(picture);
     for (size_t i = 0; i < picture->blocks.count; i++)
         if (blocks[i].record == FREED)
-            blocks[i] = (struct picture_block){.address = blocks[i].address, .size = blocks[i].size};
+            blocks[i] =
+                (struct picture_block){.address = blocks[i].address, .size = blocks[i].size};
 }
 
 static int by_id(const void *a, const void *b)
@@ -273,10 +283,11 @@ static int by_id(const void *a, const void *b)
 
 static struct picture_pool *pool_of_place(struct picture *picture, const struct trace_place *place)
 {
-    const struct picture_pool key = {.device = (int)place->device, .id = {place->pool[0], place->pool[1]}};
-    return picture->pools.count
-               ? bsearch(&key, picture->pools.items, picture->pools.count, sizeof(struct picture_pool), by_id)
-               : NULL;
+    const struct picture_pool key = {.device = (int)place->device,
+                                     .id = {place->pool[0], place->pool[1]}};
+    return picture->pools.count ? bsearch(&key, picture->pools.items, picture->pools.count,
+                                          sizeof(struct picture_pool), by_id)
+                                : NULL;
 }
 
 /* What each pool has in use, as its segments say. */
@@ -308,12 +319,14 @@ tarn_status picture_take(struct picture *picture)
     picture->scale = ticks_scale_now();
     if (done) {
         if (picture->segments.count)
-            qsort(picture->segments.items, picture->segments.count, sizeof(struct picture_segment), by_address);
+            qsort(picture->segments.items, picture->segments.count, sizeof(struct picture_segment),
+                  by_address);
         cut_trace(picture);
         done = join_trace(picture);
     }
     if (!done)
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for a snapshot of %zu blocks and %zu records",
+        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
+                      "no host memory for a snapshot of %zu blocks and %zu records",
                       picture->blocks.count, picture->trace.count);
     free_what_was_freed(picture);
     sum_pools(picture);

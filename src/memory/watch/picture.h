@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The picture: what lies where in all heaps of all devices, each device at one moment, with what the trace has said until
- * then. */
+/* The picture: what lies where in all heaps of all devices, each device at one moment, with what
+ * the trace has said until then. */
 #ifndef TARN_MEMORY_PICTURE_H
 #define TARN_MEMORY_PICTURE_H
 
@@ -11,12 +11,17 @@
 #include <tarn/device.h>
 #include <tarn/pool.h>
 
-enum picture_state { PICTURE_FREE, PICTURE_LIVE, PICTURE_WAITING /* freed, and used by other streams still */ };
+enum picture_state {
+    PICTURE_FREE,
+    PICTURE_LIVE,
+    PICTURE_WAITING /* freed, and used by other streams still */
+};
 
 struct picture_block {
     uintptr_t address;
     size_t size, requested; /* bytes; 0 asked for where it is free */
-    uint32_t record;        /* index of its allocation in the trace, and 1; 0 where that is not known */
+    uint32_t record;        /* index of its allocation in the trace, and 1; 0 where that is not
+                               known */
     uint16_t tag;
     uint8_t state;
     bool own; /* it is for the library's own use */
@@ -40,7 +45,8 @@ struct picture_pool {
 
 struct picture_device {
     const char *name;
-    size_t total, free, reserved, limit; /* bytes; free: 0 where the driver does not say; SIZE_MAX is no limit */
+    size_t total, free, reserved, limit; /* bytes; free: 0 where the driver does not say; SIZE_MAX
+                                            is no limit */
     uint64_t moment;                     /* at which all its heaps stood still, in ticks */
 };
 
@@ -69,8 +75,8 @@ static inline struct picture_segment *picture_segments(const struct picture *pic
     return picture->segments.items;
 }
 
-/* Takes a picture, with the trace up to it. Stops a device's heaps for as long as their blocks are copied. TARN_ERROR_OUT_OF_HOST_MEMORY.
- * picture_finish() frees it, also after a failure. */
+/* Takes a picture, with the trace up to it. Stops a device's heaps for as long as their blocks are
+ * copied. TARN_ERROR_OUT_OF_HOST_MEMORY. picture_finish() frees it, also after a failure. */
 tarn_status picture_take(struct picture *picture);
 void picture_finish(struct picture *picture);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads and resets the counters of a device or a pool, with what its heaps have not published yet. Owns nothing. */
+/* Reads and resets the counters of a device or a pool, with what its heaps have not published yet.
+ * Owns nothing. */
 #include "memory/watch/statistics.h"
 #include "base/status.h"
 #include "memory/heap/cache.h"
@@ -18,13 +19,15 @@ static struct heap *next_heap(struct arena *arena, struct store *store, struct h
 /* Whether a heap is a store's, or with NULL any; the default pool has two. Heap lock. */
 static bool is_of(const struct heap *heap, const struct store *store)
 {
-    return !store || heap->store == store || (store_is_default(store) && store_is_default(heap->store));
+    return !store || heap->store == store ||
+           (store_is_default(store) && store_is_default(heap->store));
 }
 
 /* The heaps' own part of either reset. */
 static void reset_heaps(struct arena *arena, struct store *store, bool peak)
 {
-    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap)) {
+    for (struct heap *heap = next_heap(arena, store, NULL); heap;
+         heap = next_heap(arena, store, heap)) {
         mutex_lock(&heap->lock);
         if (is_of(heap, store)) {
             kept_flush_locked(heap);
@@ -60,7 +63,8 @@ tarn_status statistics_reset(struct arena *arena, struct store *store, tarn_stat
 void statistics_read(struct arena *arena, struct store *store, tarn_stats *stats)
 {
     counters_read(counters_of(arena, store), stats);
-    for (struct heap *heap = next_heap(arena, store, NULL); heap; heap = next_heap(arena, store, heap)) {
+    for (struct heap *heap = next_heap(arena, store, NULL); heap;
+         heap = next_heap(arena, store, heap)) {
         mutex_lock(&heap->lock);
         if (is_of(heap, store)) {
             kept_flush_locked(heap);

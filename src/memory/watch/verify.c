@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads heaps and arenas and changes nothing. What is checked stands at the top of heap.h and arena.h. */
+/* Reads heaps and arenas and changes nothing. What is checked stands at the top of heap.h and
+ * arena.h. */
 #include "memory/watch/verify.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -10,8 +11,9 @@
 #include "memory/heap/following.h"
 #include "memory/heap/hands.h"
 
-#define BROKEN(address, text) \
-    failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, (size_t)(address), text)
+#define BROKEN(address, text)                                                              \
+    failed(TARN_ERROR_INTERNAL, "heap of stream slot %u, at %#zx: %s", heap->stream->slot, \
+           (size_t)(address), text)
 
 struct sums {
     size_t free_bytes, waiting_bytes;
@@ -24,8 +26,8 @@ static unsigned in_magazine(const struct slab *slab, unsigned slot)
     const struct magazine *magazine = slab_owner(slab)->magazines[slab->class];
     unsigned times = 0;
     for (unsigned i = 0; i < magazine->top; i++)
-        times +=
-            magazine->entries[i].address == slab_address(slab, slot) && magazine->entries[i].note == &slab->notes[slot];
+        times += magazine->entries[i].address == slab_address(slab, slot) &&
+                 magazine->entries[i].note == &slab->notes[slot];
     return times;
 }
 
@@ -67,7 +69,8 @@ static bool in_tree(const struct zone *zone, const struct span *wanted)
     return false;
 }
 
-/* Whether the entry of a block's page is the block, or one before it in the page, or says that the table knows. */
+/* Whether the entry of a block's page is the block, or one before it in the page, or says that the
+ * table knows. */
 static bool is_entered(const struct span *span)
 {
     const struct span *entry = map_span(map_get(span->start));
@@ -77,10 +80,12 @@ static bool is_entered(const struct span *span)
            entry->start / MAP_PAGE == span->start / MAP_PAGE;
 }
 
-static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const struct span *span, struct sums *sums)
+static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const struct span *span,
+                               struct sums *sums)
 {
     if (span->zone != zone || atomic_load(&span->heap) != heap)
-        return BROKEN(span->start, "a span names another heap or zone than the one whose list it is in");
+        return BROKEN(span->start,
+                      "a span names another heap or zone than the one whose list it is in");
     if (span->size == 0 || span->size % TARN_BLOCK_UNIT)
         return BROKEN(span->start, "a span's size is not a multiple of the block unit");
     switch ((enum span_state)span->state) {
@@ -89,7 +94,8 @@ static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const str
             return BROKEN(span->start, "two free spans touch");
         if (!in_tree(&heap->zones[zone], span))
             return BROKEN(span->start, "a free span is not in its zone's tree");
-        if (heap->following && zone == ZONE_LARGE && span_ending_behind_locked(heap->following, span->start) != span)
+        if (heap->following && zone == ZONE_LARGE &&
+            span_ending_behind_locked(heap->following, span->start) != span)
             return BROKEN(span->start, "a free span is not found by its address");
         sums->free_bytes += span->size;
         return TARN_OK;
@@ -108,7 +114,8 @@ static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const str
     return BROKEN(span->start, "a span has no state");
 }
 
-static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const struct run *run, struct sums *sums)
+static tarn_status run_verify(struct heap *heap, enum zone_kind zone, const struct run *run,
+                              struct sums *sums)
 {
     uintptr_t address = run->start;
     const struct span *before = NULL;
@@ -142,8 +149,9 @@ static tarn_status kept_verify(const struct heap *heap)
 {
     for (unsigned i = 0; i < atomic_load(&heap->kept_count); i++) {
         const struct span *span = heap->kept[i].span;
-        if (span->state != SPAN_BLOCK || span->start != heap->kept[i].start || span->size != heap->kept[i].size ||
-            atomic_load(&span->heap) != heap || atomic_load(&span->live) || span->uses)
+        if (span->state != SPAN_BLOCK || span->start != heap->kept[i].start ||
+            span->size != heap->kept[i].size || atomic_load(&span->heap) != heap ||
+            atomic_load(&span->live) || span->uses)
             return BROKEN(heap->kept[i].start, "what is kept is not a block that was freed");
     }
     return TARN_OK;
@@ -230,8 +238,9 @@ static size_t run_mapped(const struct heap *heap, const struct run *run)
     return bytes;
 }
 
-/* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: `ghosts`, whose pieces count elsewhere, holes
- * of its site, and addresses without any. What has plain segments gives their bytes in `plain` alone. */
+/* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: `ghosts`,
+ * whose pieces count elsewhere, holes of its site, and addresses without any. What has plain
+ * segments gives their bytes in `plain` alone. */
 static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size_t *plain)
 {
     size_t bytes = 0;
@@ -246,7 +255,8 @@ static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size
     }
     for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
         *ghosts += ghost->size;
-    *left += *ghosts + (heap->following ? site_hole_bytes(&heap->following->site, heap->arena->granule) : 0);
+    *left += *ghosts +
+             (heap->following ? site_hole_bytes(&heap->following->site, heap->arena->granule) : 0);
     bool segments = !heap->store->kind.pieces;
     mutex_unlock(&heap->lock);
     *plain += segments ? bytes : 0;
@@ -262,19 +272,24 @@ static tarn_status sets_verify(struct heap *heap)
     mutex_lock(&heap->lock);
     bool has_memory = heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs;
     bool behind = atomic_load(&store->left_behind);
-    const struct heap_set *nobodys = behind ? &arena->abandoned : heap->retired ? &store->retired : NULL;
+    const struct heap_set *nobodys = behind          ? &arena->abandoned
+                                     : heap->retired ? &store->retired
+                                                     : NULL;
     const struct heap_set *of = heap->sets[HEAPS_OF_STORE].set;
     mutex_lock(&arena->sets_lock);
     if (of != &store->all && (of || has_memory || !heap->retired))
         text = "the heap is not in the set of its store";
-    else if (of && heap->sets[HEAPS_COMMON].set != (behind || store_is_default(store) ? &arena->common : NULL))
+    else if (of && heap->sets[HEAPS_COMMON].set !=
+                       (behind || store_is_default(store) ? &arena->common : NULL))
         text = "the heap is in the common set, or is not, without reason";
-    else if (heap->sets[HEAPS_OF_NOBODY].set != nobodys && (has_memory || heap->sets[HEAPS_OF_NOBODY].set))
+    else if (heap->sets[HEAPS_OF_NOBODY].set != nobodys &&
+             (has_memory || heap->sets[HEAPS_OF_NOBODY].set))
         text = "the heap is nobody's, or is not, in another way than its set says";
     else if (heap->sets[HEAPS_LENDING].set != (heap->lends ? &store->lenders : NULL))
         text = "the heap is in the set of lenders, or is not, without reason";
     else if (heap->batches.open_used && !heap->retired && !heap->unmarked)
-        text = "something was freed in the heap, and it is not in the list of those that need a mark";
+        text =
+            "something was freed in the heap, and it is not in the list of those that need a mark";
     else if (!heap->lends && heap_has_free_locked(heap, arena->granule))
         text = "the heap has free memory to lend, and is not in the set of lenders";
     mutex_unlock(&arena->sets_lock);
@@ -291,7 +306,8 @@ static tarn_status parts_verify(const struct arena *arena)
         longest = length > longest ? length : longest;
     }
     if (longest * arena->granule != arena_longest_locked(arena))
-        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes of addresses are unclaimed in a row, not %zu",
+        return failed(TARN_ERROR_INTERNAL,
+                      "device %d: %zu bytes of addresses are unclaimed in a row, not %zu",
                       arena->device->number, longest * arena->granule, arena_longest_locked(arena));
     return TARN_OK;
 }
@@ -300,14 +316,17 @@ static tarn_status store_verify(const struct store *store)
 {
     const char *contradiction = store_contradiction(store);
     if (contradiction)
-        return failed(TARN_ERROR_INTERNAL, "pool (%llu, %llu): %s", (unsigned long long)store->id[0],
-                      (unsigned long long)store->id[1], contradiction);
+        return failed(TARN_ERROR_INTERNAL, "pool (%llu, %llu): %s",
+                      (unsigned long long)store->id[0], (unsigned long long)store->id[1],
+                      contradiction);
     for (const struct piece *piece = store->unmapped.first; piece; piece = piece->next)
         if (piece->store != store || piece_is_anchored(piece) ||
-            (store->counters && piece->flags != store_flags(store) && piece->flags != DRIVER_PIECE_HOST))
-            return failed(TARN_ERROR_INTERNAL,
-                          "pool (%llu, %llu): an unmapped piece is anchored, another's, or of another kind",
-                          (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
+            (store->counters && piece->flags != store_flags(store) &&
+             piece->flags != DRIVER_PIECE_HOST))
+            return failed(
+                TARN_ERROR_INTERNAL,
+                "pool (%llu, %llu): an unmapped piece is anchored, another's, or of another kind",
+                (unsigned long long)store->id[0], (unsigned long long)store->id[1]);
     return TARN_OK;
 }
 
@@ -330,7 +349,8 @@ static size_t imported_bytes(const struct piece_list *list)
 
 tarn_status arena_verify(struct arena *arena)
 {
-    size_t mapped = 0, plain = 0, ghosts = 0, left = arena->imports.reserved - arena->imports.unmapped.bytes;
+    size_t mapped = 0, plain = 0, ghosts = 0,
+           left = arena->imports.reserved - arena->imports.unmapped.bytes;
     size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
     unsigned left_behind = 0;
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
@@ -346,22 +366,24 @@ tarn_status arena_verify(struct arena *arena)
         left_behind += heap_is_left_behind_locked(heap);
     }
     if (left_behind != arena->retired)
-        return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted", arena->device->number,
-                      left_behind, arena->retired);
+        return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted",
+                      arena->device->number, left_behind, arena->retired);
     if (second_bytes(arena) != ghosts)
-        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped at second addresses, of %zu of ghosts",
+        return failed(TARN_ERROR_INTERNAL,
+                      "device %d: %zu bytes are mapped at second addresses, of %zu of ghosts",
                       arena->device->number, second_bytes(arena), ghosts);
     size_t claimed = 0;
     for (size_t i = 0; i < arena->size / arena->granule; i++)
         claimed += arena->claimed[i / 64] >> (i % 64) & 1;
     if (mapped + left + stuck != claimed * arena->granule)
-        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped and %zu claimed", arena->device->number,
-                      mapped, claimed * arena->granule);
+        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are mapped and %zu claimed",
+                      arena->device->number, mapped, claimed * arena->granule);
     tarn_status status = arena->size ? parts_verify(arena) : TARN_OK;
     status = status ? status : store_verify(&arena->store);
     status = status ? status : store_verify(&arena->uncached);
     status = status ? status : store_verify(&arena->imports);
-    size_t unmapped = arena->store.unmapped.bytes, reserved = arena->store.reserved + arena->uncached.reserved;
+    size_t unmapped = arena->store.unmapped.bytes,
+           reserved = arena->store.reserved + arena->uncached.reserved;
     for (const struct run *run = arena->stuck_segments; run; run = run->next)
         plain += run->end - run->start;
     for (const struct store *store = arena->stores; store; store = store->next) {
@@ -373,7 +395,8 @@ tarn_status arena_verify(struct arena *arena)
         return status;
     if (mapped + plain + stuck + unmapped != arena->reserved || reserved != arena->reserved)
         return failed(TARN_ERROR_INTERNAL,
-                      "device %d: %zu bytes are mapped, %zu unmapped, %zu in segments, but %zu reserved, %zu by pools",
+                      "device %d: %zu bytes are mapped, %zu unmapped, %zu in segments, but %zu "
+                      "reserved, %zu by pools",
                       arena->device->number, mapped, unmapped, plain, arena->reserved, reserved);
     return TARN_OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The invariants of a heap, checked by walking all of it: for tests, and for builds with TARN_DEBUG_CHECKS. */
+/* The invariants of a heap, checked by walking all of it: for tests, and for builds with
+ * TARN_DEBUG_CHECKS. */
 #ifndef TARN_MEMORY_VERIFY_H
 #define TARN_MEMORY_VERIFY_H
 
@@ -9,8 +10,8 @@
 
 /* TARN_OK, or TARN_ERROR_INTERNAL with a text that names the broken invariant and the address. */
 tarn_status heap_verify(struct heap *heap);
-/* What a build with TARN_DEBUG_CHECKS does where a heap has changed: the same while other threads run, so without what is
- * theirs (slabs, held spans). A broken invariant ends the process there. */
+/* What a build with TARN_DEBUG_CHECKS does where a heap has changed: the same while other threads
+ * run, so without what is theirs (slabs, held spans). A broken invariant ends the process there. */
 #if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
 void heap_check(struct heap *heap);
 #else

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Writes a picture's trace in the "Trace Event Format" of chrome://tracing, which ui.perfetto.dev reads: one process per device, in it
- * counters of allocated and reserved bytes, each block as an asynchronous slice, regions as slices of their thread, out-of-memory
- * errors, captures and the rest as instants. Owns nothing. */
+/* Writes a picture's trace in the "Trace Event Format" of chrome://tracing, which ui.perfetto.dev
+ * reads: one process per device, in it counters of allocated and reserved bytes, each block as an
+ * asynchronous slice, regions as slices of their thread, out-of-memory errors, captures and the
+ * rest as instants. Owns nothing. */
 #include "base/status.h"
 #include "base/utf8.h"
 #include "report/snapshot/fit.h"
@@ -38,48 +39,55 @@ static void print_text(struct chrome_writer *writer, const char *text)
 }
 
 /* The beginning of an event, up to its own fields. */
-static void begin(struct chrome_writer *writer, const struct trace_record *record, const char *phase, const char *name)
+static void begin(struct chrome_writer *writer, const struct trace_record *record,
+                  const char *phase, const char *name)
 {
     int64_t ns = ticks_to_ns(&writer->picture->scale, record->time);
     sink_print(writer->sink,
-               "%s\n{\"ph\":\"%s\",\"ts\":%lld.%03d,\"pid\":%lld,\"tid\":%u,\"name\":", writer->some ? "," : "", phase,
-               (long long)(ns / 1000), (int)(ns % 1000), (long long)place_of(trace_place_of(record))->device,
-               record->thread);
+               "%s\n{\"ph\":\"%s\",\"ts\":%lld.%03d,\"pid\":%lld,\"tid\":%u,\"name\":",
+               writer->some ? "," : "", phase, (long long)(ns / 1000), (int)(ns % 1000),
+               (long long)place_of(trace_place_of(record))->device, record->thread);
     print_text(writer, name);
     writer->some = true;
 }
 
-static void count(struct chrome_writer *writer, const struct trace_record *record, int64_t allocated, int64_t reserved)
+static void count(struct chrome_writer *writer, const struct trace_record *record,
+                  int64_t allocated, int64_t reserved)
 {
     int64_t device = place_of(trace_place_of(record))->device;
     writer->allocated[device] += allocated;
     writer->reserved[device] += reserved;
     begin(writer, record, "C", "bytes");
-    sink_print(writer->sink, ",\"args\":{\"allocated\":%lld,\"reserved\":%lld}}", (long long)writer->allocated[device],
-               (long long)writer->reserved[device]);
+    sink_print(writer->sink, ",\"args\":{\"allocated\":%lld,\"reserved\":%lld}}",
+               (long long)writer->allocated[device], (long long)writer->reserved[device]);
 }
 
-static void block(struct chrome_writer *writer, const struct trace_record *record, const char *phase)
+static void block(struct chrome_writer *writer, const struct trace_record *record,
+                  const char *phase)
 {
     char note[NOTE_BYTES];
     const struct trace_place *place = place_of(trace_place_of(record));
     note_text(record->region, record->tag, note);
     begin(writer, record, phase, *note ? note : "block");
-    sink_print(
-        writer->sink,
-        ",\"cat\":\"memory\",\"id\":\"%#llx\",\"args\":{\"size\":%llu,\"stream\":\"%#llx\",\"pool\":\"(%llu, %llu)\"}}",
-        (unsigned long long)record->address, (unsigned long long)record->size, (unsigned long long)place->native,
-        (unsigned long long)place->pool[0], (unsigned long long)place->pool[1]);
+    sink_print(writer->sink,
+               ",\"cat\":\"memory\",\"id\":\"%#llx\",\"args\":{\"size\":%llu,\"stream\":\"%#llx\","
+               "\"pool\":\"(%llu, %llu)\"}}",
+               (unsigned long long)record->address, (unsigned long long)record->size,
+               (unsigned long long)place->native, (unsigned long long)place->pool[0],
+               (unsigned long long)place->pool[1]);
 }
 
-static void instant(struct chrome_writer *writer, const struct trace_record *record, const char *name)
+static void instant(struct chrome_writer *writer, const struct trace_record *record,
+                    const char *name)
 {
     begin(writer, record, "i", name);
     sink_print(writer->sink, ",\"s\":\"p\",\"args\":{\"size\":%llu,\"stream\":\"%#llx\"}}",
-               (unsigned long long)record->size, (unsigned long long)place_of(trace_place_of(record))->native);
+               (unsigned long long)record->size,
+               (unsigned long long)place_of(trace_place_of(record))->native);
 }
 
-static void region(struct chrome_writer *writer, const struct trace_record *record, const char *phase)
+static void region(struct chrome_writer *writer, const struct trace_record *record,
+                   const char *phase)
 {
     begin(writer, record, phase, region_name(record->address));
     sink_print(writer->sink, "}");
@@ -124,7 +132,8 @@ static void write_record(struct chrome_writer *writer, const struct trace_record
     }
 }
 
-/* The counters begin with what was there before the trace: what is there now, less what the trace says came since. */
+/* The counters begin with what was there before the trace: what is there now, less what the trace
+ * says came since. */
 static void count_back(struct chrome_writer *writer, size_t first)
 {
     const struct picture *picture = writer->picture;
@@ -134,7 +143,8 @@ static void count_back(struct chrome_writer *writer, size_t first)
         writer->reserved[device] += (int64_t)segment->size;
         for (size_t j = 0; j < segment->block_count; j++)
             if (picture_blocks(picture)[segment->first_block + j].state == PICTURE_LIVE)
-                writer->allocated[device] += (int64_t)picture_blocks(picture)[segment->first_block + j].requested;
+                writer->allocated[device] +=
+                    (int64_t)picture_blocks(picture)[segment->first_block + j].requested;
     }
     for (size_t i = first; i < picture->trace.count; i++) {
         const struct trace_record *record = &picture->trace.records[i];
@@ -159,7 +169,8 @@ static void write_from(void *argument, struct sink *sink, size_t first)
     count_back(writer, first);
     sink_print(writer->sink, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     for (int i = 0; i < picture->device_count; i++) {
-        sink_print(writer->sink, "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":",
+        sink_print(writer->sink,
+                   "%s\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":",
                    writer->some ? "," : "", i);
         char name[128];
         snprintf(name, sizeof name, "device %d: %s", i, picture->devices[i].name);

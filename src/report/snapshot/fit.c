@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Finds the first record from which a snapshot fits into a limit, by writing it without output. Owns nothing; no lock is held. */
+/* Finds the first record from which a snapshot fits into a limit, by writing it without output.
+ * Owns nothing; no lock is held. */
 #include "report/snapshot/fit.h"
 #include "base/pages.h"
 #include "base/status.h"

@@ -9,8 +9,8 @@
 
 #define NOTE_BYTES 1024
 
-/* "step 3/layer 7/attention": the regions from the outermost to the innermost, and the tag; "" for none. Cut in front where it is
- * too long. */
+/* "step 3/layer 7/attention": the regions from the outermost to the innermost, and the tag; "" for
+ * none. Cut in front where it is too long. */
 void note_text(uint32_t region, uint16_t tag, char text[NOTE_BYTES]);
 
 /* A record's place; all 0 where it has none. */

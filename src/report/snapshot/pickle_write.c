@@ -28,7 +28,8 @@ static inline void put(unsigned char *at, uint64_t value)
 #endif
 }
 
-static inline void bytes(struct pickle_writer *writer, unsigned char opcode, uint64_t value, unsigned count)
+static inline void bytes(struct pickle_writer *writer, unsigned char opcode, uint64_t value,
+                         unsigned count)
 {
     unsigned char *at = sink_room(writer->sink);
     at[0] = opcode;
@@ -96,7 +97,8 @@ void pickle_none(struct pickle_writer *writer)
 void pickle_text(struct pickle_writer *writer, const char *text)
 {
     size_t length = strlen(text);
-    bytes(writer, 'X', length, 4); /* BINUNICODE; each byte that is wrong becomes one that is right */
+    bytes(writer, 'X', length, 4); /* BINUNICODE; each byte that is wrong becomes one that is
+                                      right */
     for (const unsigned char *at = (const unsigned char *)text; *at;) {
         unsigned count = utf8_length(at);
         sink_write(writer->sink, count ? (const void *)at : "?", count ? count : 1);

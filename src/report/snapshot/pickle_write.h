@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Writes pickles: protocol 2, and of its opcodes those that PyTorch's viewer reads (pytorch/pytorch,
- * torch/utils/viz/MemoryViz.js; CPython's Lib/pickletools.py says what each does). A pickle is a program for a stack; the caller
- * writes it in order: begin a dict, key, value, key, value, end.
+/* Writes pickles: protocol 2, and of its opcodes those that PyTorch's viewer reads
+ * (pytorch/pytorch, torch/utils/viz/MemoryViz.js; CPython's Lib/pickletools.py says what each
+ * does). A pickle is a program for a stack; the caller writes it in order: begin a dict, key,
+ * value, key, value, end.
  *
  * What is used again is memoized once, which gives it a number, and named by that. */
 #ifndef TARN_REPORT_SNAPSHOT_PICKLE_WRITE_H
@@ -55,7 +56,8 @@ static inline void pickle_word(struct pickle_writer *writer, uint32_t *memo, con
     }
 }
 
-/* A dict: begun, keys and values by turns, ended. A list the same, of items, as many as one likes. */
+/* A dict: begun, keys and values by turns, ended. A list the same, of items, as many as one
+ * likes. */
 static inline void pickle_dict_begin(struct pickle_writer *writer)
 {
     unsigned char *at = sink_room(writer->sink);
@@ -82,8 +84,9 @@ static inline void pickle_list_end(struct pickle_writer *writer)
     sink_byte(writer->sink, 'e'); /* APPENDS */
 }
 
-/* Before each item of a list that may be long, with its number: so that a reader need not keep all items on its stack.
- * PyTorch's viewer gives them to a function as its arguments, of which there may be some 100,000. */
+/* Before each item of a list that may be long, with its number: so that a reader need not keep all
+ * items on its stack. PyTorch's viewer gives them to a function as its arguments, of which there
+ * may be some 100,000. */
 static inline void pickle_list_item(struct pickle_writer *writer, size_t number)
 {
     if (number % 512 != 511)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Writes a picture as PyTorch's snapshot (torch/csrc/cuda/memory_snapshot.cpp names the keys, torch/cuda/_memory_viz.py and
- * torch/utils/viz/MemoryViz.js say which are needed), with what that has no name for in the key "tarn". Owns what one writing
- * needs; no lock is held. Words, notes, pools and stacks are written once and named by their memo then. */
+/* Writes a picture as PyTorch's snapshot (torch/csrc/cuda/memory_snapshot.cpp names the keys,
+ * torch/cuda/_memory_viz.py and torch/utils/viz/MemoryViz.js say which are needed), with what that
+ * has no name for in the key "tarn". Owns what one writing needs; no lock is held. Words, notes,
+ * pools and stacks are written once and named by their memo then. */
 #include "report/snapshot/snapshot.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -93,9 +94,10 @@ struct snapshot_writer {
 
 #define LOOK_BACK 8192 /* records that the recording of an event is looked for in */
 
-#define KEY(writer, word) pickle_word(&(writer)->pickle, &(writer)->words[WORD_##word], words[WORD_##word])
+#define KEY(writer, word) \
+    pickle_word(&(writer)->pickle, &(writer)->words[WORD_##word], words[WORD_##word])
 
-/* What repeats ---------------------------------------------------------------------------------------------------- */
+/* What repeats --------------------------------------------------------------------------------- */
 
 static void write_frames_anew(struct snapshot_writer *writer, uint32_t number)
 {
@@ -123,7 +125,8 @@ static void write_frames_anew(struct snapshot_writer *writer, uint32_t number)
 
 static void write_frames(struct snapshot_writer *writer, uint32_t stack)
 {
-    uint32_t *memo = stack && stack < writer->stack_count ? &writer->stacks[stack] : &writer->no_frames;
+    uint32_t *memo =
+        stack && stack < writer->stack_count ? &writer->stacks[stack] : &writer->no_frames;
     if (*memo) {
         pickle_again(&writer->pickle, *memo);
         return;
@@ -170,7 +173,8 @@ static void write_pool(struct snapshot_writer *writer, uint32_t place)
 }
 
 /* A record's place, which mostly is that of the one before. */
-static const struct trace_place *place_here(struct snapshot_writer *writer, const struct trace_record *record)
+static const struct trace_place *place_here(struct snapshot_writer *writer,
+                                            const struct trace_record *record)
 {
     uint32_t number = trace_place_of(record);
     if (number != writer->last_number || !writer->last_place) {
@@ -185,7 +189,7 @@ static int64_t microseconds(const struct snapshot_writer *writer, uint64_t ticks
     return ticks_to_ns(&writer->picture->scale, ticks) / 1000;
 }
 
-/* Segments -------------------------------------------------------------------------------------------------------- */
+/* Segments ------------------------------------------------------------------------------------- */
 
 static const enum word states[] = {
     [PICTURE_FREE] = WORD_inactive,
@@ -196,7 +200,8 @@ static const enum word states[] = {
 static void write_block(struct snapshot_writer *writer, const struct picture_block *block)
 {
     struct pickle_writer *pickle = &writer->pickle;
-    const struct trace_record *record = block->record ? &writer->picture->trace.records[block->record - 1] : NULL;
+    const struct trace_record *record =
+        block->record ? &writer->picture->trace.records[block->record - 1] : NULL;
     enum word state = states[block->state];
     pickle_dict_begin(pickle);
     KEY(writer, address);
@@ -272,15 +277,15 @@ static void write_segments(struct snapshot_writer *writer)
     pickle_list_end(&writer->pickle);
 }
 
-/* Traces ---------------------------------------------------------------------------------------------------------- */
+/* Traces --------------------------------------------------------------------------------------- */
 
 /* How many entries PyTorch's traces have for a record. */
 static unsigned entries_of(enum trace_kind kind)
 {
     if (kind == TRACE_free || kind == TRACE_free_remote)
         return 2;
-    return kind == TRACE_alloc || kind == TRACE_free_requested || kind == TRACE_free_completed || kind == TRACE_oom ||
-           (kind >= TRACE_segment_alloc && kind <= TRACE_segment_unmap);
+    return kind == TRACE_alloc || kind == TRACE_free_requested || kind == TRACE_free_completed ||
+           kind == TRACE_oom || (kind >= TRACE_segment_alloc && kind <= TRACE_segment_unmap);
 }
 
 static const char *const kind_names[TRACE_KINDS] = {
@@ -289,8 +294,8 @@ static const char *const kind_names[TRACE_KINDS] = {
 #undef X
 };
 
-static void write_entry(struct snapshot_writer *writer, const struct trace_record *record, enum trace_kind kind,
-                        const struct trace_place *of)
+static void write_entry(struct snapshot_writer *writer, const struct trace_record *record,
+                        enum trace_kind kind, const struct trace_place *of)
 {
     struct pickle_writer *pickle = &writer->pickle;
     uint32_t place = trace_place_of(record);
@@ -353,7 +358,7 @@ static void write_traces(struct snapshot_writer *writer)
     pickle_list_end(&writer->pickle);
 }
 
-/* Settings and regions, as PyTorch has them ------------------------------------------------------------------------ */
+/* Settings and regions, as PyTorch has them ---------------------------------------------------- */
 
 static void write_key(struct snapshot_writer *writer, const char *key)
 {
@@ -372,7 +377,8 @@ static void write_settings(struct snapshot_writer *writer)
     write_key(writer, "PYTORCH_CUDA_ALLOC_CONF");
     pickle_text(pickle, text);
     write_key(writer, "max_split_size");
-    pickle_integer(pickle, config->max_split_size > INT64_MAX ? -1 : (int64_t)config->max_split_size);
+    pickle_integer(pickle,
+                   config->max_split_size > INT64_MAX ? -1 : (int64_t)config->max_split_size);
     write_key(writer, "garbage_collection_threshold");
     pickle_real(pickle, (double)config->garbage_collection_threshold / 1e9);
     write_key(writer, "expandable_segments");
@@ -426,7 +432,7 @@ static void write_annotations(struct snapshot_writer *writer)
     pickle_list_end(pickle);
 }
 
-/* The key "tarn" -------------------------------------------------------------------------------------------------- */
+/* The key "tarn" ------------------------------------------------------------------------------- */
 
 static void write_bytes_or_none(struct snapshot_writer *writer, const char *key, size_t bytes)
 {
@@ -529,7 +535,8 @@ static void write_threads(struct snapshot_writer *writer)
     pickle_list_end(&writer->pickle);
 }
 
-/* The libraries' scratch memory: blocks of tarn's own with its tag. A program may have given its own blocks that tag. */
+/* The libraries' scratch memory: blocks of tarn's own with its tag. A program may have given its
+ * own blocks that tag. */
 static void write_workspaces(struct snapshot_writer *writer)
 {
     const struct picture *picture = writer->picture;
@@ -557,13 +564,16 @@ static void write_workspaces(struct snapshot_writer *writer)
     pickle_list_end(&writer->pickle);
 }
 
-/* The stream on which an event was recorded last before a record, or NULL: then it waits for nothing that is known. */
+/* The stream on which an event was recorded last before a record, or NULL: then it waits for
+ * nothing that is known. */
 static const struct trace_place *recorded_on(const struct snapshot_writer *writer, size_t index)
 {
     const struct trace_record *records = writer->picture->trace.records;
-    size_t least = index > LOOK_BACK && index - LOOK_BACK > writer->first ? index - LOOK_BACK : writer->first;
+    size_t least =
+        index > LOOK_BACK && index - LOOK_BACK > writer->first ? index - LOOK_BACK : writer->first;
     for (size_t i = index; i-- > least;)
-        if (trace_kind_of(&records[i]) == TRACE_event_record && records[i].address == records[index].address)
+        if (trace_kind_of(&records[i]) == TRACE_event_record &&
+            records[i].address == records[index].address)
             return place_of(trace_place_of(&records[i]));
     return NULL;
 }
@@ -627,7 +637,8 @@ static void write_particulars(struct snapshot_writer *writer, size_t index)
     }
 }
 
-/* Events that PyTorch has no action for, each with the index of the entry of its device's trace that it came before. */
+/* Events that PyTorch has no action for, each with the index of the entry of its device's trace
+ * that it came before. */
 static void write_events(struct snapshot_writer *writer)
 {
     struct pickle_writer *pickle = &writer->pickle;
@@ -670,7 +681,8 @@ static void write_exact(struct snapshot_writer *writer)
     const struct trace_copy *trace = &writer->picture->trace;
     uint64_t exact[TARN_MAX_DEVICES] = {0};
     for (size_t i = writer->first; i < trace->exact_from; i++)
-        exact[place_of(trace_place_of(&trace->records[i]))->device] += entries_of(trace_kind_of(&trace->records[i]));
+        exact[place_of(trace_place_of(&trace->records[i]))->device] +=
+            entries_of(trace_kind_of(&trace->records[i]));
     write_key(writer, "exact_from");
     pickle_list_begin(&writer->pickle);
     for (int i = 0; i < writer->picture->device_count; i++)
@@ -702,7 +714,7 @@ static void write_own(struct snapshot_writer *writer)
     pickle_dict_end(&writer->pickle);
 }
 
-/* All of it ------------------------------------------------------------------------------------------------------- */
+/* All of it ------------------------------------------------------------------------------------ */
 
 static void forget_memos(struct snapshot_writer *writer)
 {

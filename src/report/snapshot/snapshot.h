@@ -10,7 +10,8 @@
 
 #include <tarn/snapshot.h>
 
-/* At most `most` bytes, 0 being no limit, by leaving out the oldest records. TARN_ERROR_INVALID_ARGUMENT where that does not help. */
+/* At most `most` bytes, 0 being no limit, by leaving out the oldest records.
+ * TARN_ERROR_INVALID_ARGUMENT where that does not help. */
 tarn_status snapshot_write_pickle(const struct picture *picture, struct sink *sink, uint64_t most);
 tarn_status snapshot_write_chrome(const struct picture *picture, struct sink *sink, uint64_t most);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The public calls that write snapshots. Owns nothing; the picture and the sink live as long as a call. */
+/* The public calls that write snapshots. Owns nothing; the picture and the sink live as long as a
+ * call. */
 #include "base/pages.h"
 #include "base/sized.h"
 #include "base/status.h"
@@ -13,11 +14,13 @@
 static tarn_status read_options(const tarn_snapshot_options *given, tarn_snapshot_options *options)
 {
     static const tarn_snapshot_options plain = {.size = sizeof plain, .max_bytes = TARN_NO_LIMIT};
-    tarn_status status = sized_read("tarn_snapshot_options", given ? given : &plain, options, sizeof *options);
+    tarn_status status =
+        sized_read("tarn_snapshot_options", given ? given : &plain, options, sizeof *options);
     if (status)
         return status;
     if ((unsigned)options->format > TARN_SNAPSHOT_CHROME)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a snapshot format", (int)options->format);
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "%d is not a snapshot format",
+                      (int)options->format);
     if (!options->max_bytes)
         options->max_bytes = TARN_NO_LIMIT;
     return memory_ready();
@@ -78,8 +81,8 @@ tarn_status tarn_snapshot_write(const char *path, const tarn_snapshot_options *o
     return status;
 }
 
-tarn_status tarn_snapshot_print(bool (*write)(const void *data, size_t size, void *user), void *user,
-                                const tarn_snapshot_options *options)
+tarn_status tarn_snapshot_print(bool (*write)(const void *data, size_t size, void *user),
+                                void *user, const tarn_snapshot_options *options)
 {
     struct cancel cancel CANCEL_RESTORED = cancel_off();
     if (!write)

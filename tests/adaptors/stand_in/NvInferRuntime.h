@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Stands in for TensorRT 10's header of this name, which no package has that can be fetched freely: the virtual functions of
- * nvinfer1::IGpuAllocator and IGpuAsyncAllocator, in the order of the published one (NVIDIA/TensorRT, include/NvInferRuntimeBase.h and
- * NvInferRuntime.h, 10.x). With TENSORRT_DIR the contract test takes the real one. */
+/* Stands in for TensorRT 10's header of this name, which no package has that can be fetched freely:
+ * the virtual functions of nvinfer1::IGpuAllocator and IGpuAsyncAllocator, in the order of the
+ * published one (NVIDIA/TensorRT, include/NvInferRuntimeBase.h and NvInferRuntime.h, 10.x). With
+ * TENSORRT_DIR the contract test takes the real one. */
 #ifndef TESTS_ADAPTORS_NVINFERRUNTIME_H
 #define TESTS_ADAPTORS_NVINFERRUNTIME_H
 
@@ -32,7 +33,8 @@ struct IVersionedInterface {
     virtual ~IVersionedInterface() noexcept = default;
 };
 struct IGpuAllocator : IVersionedInterface {
-    [[deprecated]] virtual void *allocate(std::uint64_t const, std::uint64_t const, AllocatorFlags const) noexcept = 0;
+    [[deprecated]] virtual void *allocate(std::uint64_t const, std::uint64_t const,
+                                          AllocatorFlags const) noexcept = 0;
     ~IGpuAllocator() override = default;
     virtual void *reallocate(void *const, std::uint64_t, std::uint64_t) noexcept
     {

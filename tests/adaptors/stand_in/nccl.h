@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What adaptors/nccl takes of NCCL's header, so that it can be compiled where that is missing. tests/adaptors/check_nccl.c compares it with the
- * real one, of NCCL 2.32. */
+/* What adaptors/nccl takes of NCCL's header, so that it can be compiled where that is missing.
+ * tests/adaptors/check_nccl.c compares it with the real one, of NCCL 2.32. */
 #ifndef TESTS_STAND_IN_NCCL_H
 #define TESTS_STAND_IN_NCCL_H
 
@@ -35,7 +35,8 @@ typedef enum {
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buffer, size_t size, void **handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
-ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size, ncclWindow_t *window, int flags);
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t size,
+                                    ncclWindow_t *window, int flags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags);
 ncclResult_t ncclCommResume(ncclComm_t comm);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Two copies of the library in one process, one of which may be linked into the program: each is a tarn of its own, and knows that
- * what the other gave is not its own.
+/* Two copies of the library in one process, one of which may be linked into the program: each is a
+ * tarn of its own, and knows that what the other gave is not its own.
  *
  * copies FIRST SECOND   two files, or "-" for what is linked statically (COPIES_STATIC) */
 #include "life.h"
@@ -68,7 +68,8 @@ static void refuse(const struct calls *owner, const struct calls *other, size_t 
 int main(int count, char **arguments)
 {
     NEED(count == 3);
-    /* The first one's names come before the second one's own, where that one does not say that its own are meant. */
+    /* The first one's names come before the second one's own, where that one does not say that its
+     * own are meant. */
     find(arguments[1], RTLD_NOW | RTLD_GLOBAL, &first);
     find(arguments[2], RTLD_NOW | RTLD_LOCAL, &second);
     NEED(first.tarn_malloc != second.tarn_malloc);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Libraries with static thread-local storage are opened until the loader has none left; then the library is not opened, and the loader
- * says why. In a process of its own, where the library comes first, it works on.
+/* Libraries with static thread-local storage are opened until the loader has none left; then the
+ * library is not opened, and the loader says why. In a process of its own, where the library comes
+ * first, it works on.
  *
  * crowd LIBRARY OTHER... */
 #include "life.h"

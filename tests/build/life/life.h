@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the programs of build.life have in common: a check that ends the program, and the library's calls as one that was opened has
- * them. */
+/* What the programs of build.life have in common: a check that ends the program, and the library's
+ * calls as one that was opened has them. */
 #ifndef TESTS_BUILD_LIFE_H
 #define TESTS_BUILD_LIFE_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The library opened, used and closed again and again, on several threads: nothing crashes, and nothing grows.
+/* The library opened, used and closed again and again, on several threads: nothing crashes, and
+ * nothing grows.
  *
  * reopen LIBRARY ROUNDS */
 #include "life.h"
@@ -88,8 +89,9 @@ int main(int count, char **arguments)
     for (int i = 0; i < atoi(arguments[2]) / THREADS; i++)
         round_of_threads();
     struct sizes after = measure();
-    printf("files %ld %ld, mappings %ld %ld, keys left %ld %ld, KiB %ld %ld\n", before.files, after.files,
-           before.mappings, after.mappings, before.keys, after.keys, before.kib, after.kib);
+    printf("files %ld %ld, mappings %ld %ld, keys left %ld %ld, KiB %ld %ld\n", before.files,
+           after.files, before.mappings, after.mappings, before.keys, after.keys, before.kib,
+           after.kib);
     NEED(after.files == before.files && after.keys == before.keys);
     NEED(after.mappings < before.mappings + 20 && after.kib < before.kib + 2048);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The library in namespaces of the loader (dlmopen), each with a C library of its own, beside one in the program's.
+/* The library in namespaces of the loader (dlmopen), each with a C library of its own, beside one
+ * in the program's.
  *
  * spaces LIBRARY */
 #include "life.h"

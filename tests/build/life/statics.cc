@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Copyright (c) 2026 The tarn authors
 
-// A C++ program whose static and thread-local objects own what tarn gave, and give it back in their destructors: those that were made
-// before tarn's first call, whose destructors run after a driver's exit handler, and those made after it.
+// A C++ program whose static and thread-local objects own what tarn gave, and give it back in their
+// destructors: those that were made
+// before tarn's first call, whose destructors run after a driver's exit handler, and those made
+// after it.
 //
-// statics HOW   return, exit, shutdown (tarn_shutdown() before the end), thread (a thread calls exit()), busy (threads are at work)
+// statics HOW return, exit, shutdown (tarn_shutdown() before the end), thread (a thread calls
+// exit()), busy (threads are at work)
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -135,10 +138,13 @@ int main(int count, char **arguments)
     const char *how = count > 1 ? arguments[1] : "return";
     alarm(60);
     before.make();
-    static Owner after; // constructed after tarn's first call, so destroyed before what that registered
+    static Owner
+        after; // constructed after tarn's first call, so destroyed before what that registered
     after.make();
     of_thread.make();
-    std::thread([] { of_thread.make(); }).join(); // its destructors run before tarn's own end of the thread
+    std::thread([] {
+        of_thread.make();
+    }).join(); // its destructors run before tarn's own end of the thread
 
     if (std::strcmp(how, "exit") == 0)
         std::exit(WELL);

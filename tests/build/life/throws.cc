@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Copyright (c) 2026 The tarn authors
 
-// A library whose functions throw a C++ exception, or end the thread, each of them once in each call that reaches it. The exception comes
-// out of the call of tarn; what the call had begun is undone; other threads wait for nothing, and the next call works.
+// A library whose functions throw a C++ exception, or end the thread, each of them once in each
+// call that reaches it. The exception comes
+// out of the call of tarn; what the call had begun is undone; other threads wait for nothing, and
+// the next call works.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,10 +15,11 @@
 #include <thread>
 #include <unistd.h>
 
-#define CHECK(condition) \
-    ((condition)         \
-         ? (void)0       \
-         : (fprintf(stderr, "throws: line %d, %s: %s (%s)\n", __LINE__, now, #condition, tarn_last_error()), exit(1)))
+#define CHECK(condition)                                                                         \
+    ((condition) ? (void)0                                                                       \
+                 : (fprintf(stderr, "throws: line %d, %s: %s (%s)\n", __LINE__, now, #condition, \
+                            tarn_last_error()),                                                  \
+                    exit(1)))
 #define OK(call) CHECK((call) == TARN_OK)
 
 static const char *now = "start", *leaving = ""; // the function that leaves; none
@@ -154,9 +157,13 @@ static void sleep_and_wake()
 static const struct {
     const char *name;
     void (*call)();
-} calls[] = {
-    {"get", get},   {"get_plain", get_plain}, {"lease", lease}, {"prewarm", prewarm}, {"prewarm_on", prewarm_on},
-    {"trim", trim}, {"sleep", sleep_and_wake}};
+} calls[] = {{"get", get},
+             {"get_plain", get_plain},
+             {"lease", lease},
+             {"prewarm", prewarm},
+             {"prewarm_on", prewarm_on},
+             {"trim", trim},
+             {"sleep", sleep_and_wake}};
 
 static void run(const std::function<void()> &function)
 {
@@ -164,12 +171,14 @@ static void run(const std::function<void()> &function)
     thread.join();
 }
 
-// The thread can be cancelled again, and begin a capture. It has no call in progress: a shutdown would wait for it.
+// The thread can be cancelled again, and begin a capture. It has no call in progress: a shutdown
+// would wait for it.
 static void is_as_before()
 {
     int state = 0;
     void *graph = nullptr;
-    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0 && state == PTHREAD_CANCEL_ENABLE);
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0 &&
+          state == PTHREAD_CANCEL_ENABLE);
     OK(tarn_capture_begin(stream, TARN_CAPTURE_GLOBAL));
     OK(tarn_capture_end(stream, &graph));
 }
@@ -198,7 +207,8 @@ static void try_each(const char *function)
     static char text[100];
     now = text;
     for (const auto &each : calls) {
-        snprintf(text, sizeof text, "%s, %s, %s", function, each.name, ends_thread ? "exit" : "throw");
+        snprintf(text, sizeof text, "%s, %s, %s", function, each.name,
+                 ends_thread ? "exit" : "throw");
         OK(tarn_handle_trim(library, 0, nullptr));
         failing = strcmp(function, "status_text") == 0 ? 9 : 0;
         leaving = function;
@@ -220,7 +230,8 @@ int main()
                                             "set_workspace", "set_pointer_mode", "status_text"};
     alarm(60);
     OK(tarn_stream_lease(0, 0, &stream));
-    for (unsigned flags : {0u, (unsigned)TARN_LIBRARY_BY_STREAM, (unsigned)TARN_LIBRARY_CREATE_TAKES_NUMBER}) {
+    for (unsigned flags :
+         {0u, (unsigned)TARN_LIBRARY_BY_STREAM, (unsigned)TARN_LIBRARY_CREATE_TAKES_NUMBER}) {
         register_it(flags == 0                        ? "throws"
                     : flags == TARN_LIBRARY_BY_STREAM ? "throws by stream"
                                                       : "throws by number",

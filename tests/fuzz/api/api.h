@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the parts of the fuzzer of the public API share: the input, what earlier calls of the sequence gave, and ways to choose an argument
- * from these or from what is wrong.
+/* What the parts of the fuzzer of the public API share: the input, what earlier calls of the
+ * sequence gave, and ways to choose an argument from these or from what is wrong.
  *
- * A slot keeps what a call gave after it was given back, so that stale names are tried as often as good ones. `live` says only
- * what must be given back at the end of the sequence. */
+ * A slot keeps what a call gave after it was given back, so that stale names are tried as often as
+ * good ones. `live` says only what must be given back at the end of the sequence. */
 #ifndef TESTS_FUZZ_API_H
 #define TESTS_FUZZ_API_H
 
@@ -23,8 +23,9 @@
 #define SLOTS 16
 #define BLOCKS 64
 
-/* One function of the API and what chooses its arguments. Parts are lists that are added to at their ends, so that stored inputs keep
- * what they mean. tests/build/test_fuzz.sh holds the names to src/tarn.map. */
+/* One function of the API and what chooses its arguments. Parts are lists that are added to at
+ * their ends, so that stored inputs keep what they mean. tests/build/test_fuzz.sh holds the names
+ * to src/tarn.map. */
 struct api_call {
     const char *name;
     void (*call)(void);
@@ -33,7 +34,8 @@ struct api_call {
     {                              \
 #function, fuzz_##function \
     }
-extern const struct api_call api_memory[], api_pools[], api_streams[], api_handles[], api_reports[], api_host[];
+extern const struct api_call api_memory[], api_pools[], api_streams[], api_handles[], api_reports[],
+    api_host[];
 
 enum block_kind { DEVICE_BLOCK, PINNED_BLOCK, IMPORTED_BLOCK };
 
@@ -63,7 +65,8 @@ extern struct world {
     struct block blocks[BLOCKS];
     struct slot pools[SLOTS], events[SLOTS], shares[SLOTS], checkpoints[SLOTS], graphs[SLOTS];
     struct slot imported[SLOTS]; /* pools */
-    struct slot streams[SLOTS], leased_streams[SLOTS], scopes[SLOTS], observers[SLOTS], captures[SLOTS];
+    struct slot streams[SLOTS], leased_streams[SLOTS], scopes[SLOTS], observers[SLOTS],
+        captures[SLOTS];
     tarn_lease leases[SLOTS];
     struct slot pins[SLOTS]; /* object and, as value, size */
     struct mine threads[2];
@@ -98,7 +101,8 @@ int any_device(void);
 size_t any_size(void);
 void *any_pointer(void); /* to a block of any kind, into one, or wrong */
 tarn_stream any_stream(void);
-/* An object of these slots, or a pointer that is none of them; and a place for the result of a call, sometimes NULL. */
+/* An object of these slots, or a pointer that is none of them; and a place for the result of a
+ * call, sometimes NULL. */
 void *any_object(const struct slot *slots);
 uint64_t any_value(const struct slot *slots);
 void *wrong_pointer(void);

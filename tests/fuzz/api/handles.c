@@ -54,7 +54,8 @@ const tarn_library_row api_library = {
     .set_workspace = set_workspace,
 };
 
-/* What is wrong with it is refused, and its name is taken: so it cannot be registered twice, and numbers do not run out. */
+/* What is wrong with it is refused, and its name is taken: so it cannot be registered twice, and
+ * numbers do not run out. */
 static void fuzz_tarn_library_register(void)
 {
     tarn_library library;
@@ -145,7 +146,8 @@ static void fuzz_tarn_handle_return(void)
 static void fuzz_tarn_handle_prewarm(void)
 {
     size_t count = take() < 224 ? take() % 4 : 65537 + (size_t)take_number() / 2;
-    (void)tarn_handle_prewarm(any_library(), any_device(), take_bool() ? TARN_STREAM_NONE : any_stream(), count);
+    (void)tarn_handle_prewarm(any_library(), any_device(),
+                              take_bool() ? TARN_STREAM_NONE : any_stream(), count);
 }
 
 static void fuzz_tarn_handle_trim(void)
@@ -163,7 +165,8 @@ static void fuzz_tarn_handle_wait_limit_set(void)
 static void fuzz_tarn_handle_mode_set(void)
 {
     int previous;
-    (void)tarn_handle_mode_set(any_library(), (tarn_handle_mode)(take() % 4), (int)take_number(), or_null(&previous));
+    (void)tarn_handle_mode_set(any_library(), (tarn_handle_mode)(take() % 4), (int)take_number(),
+                               or_null(&previous));
 }
 
 static void fuzz_tarn_handle_stats_get(void)
@@ -189,13 +192,14 @@ static _Thread_local tarn_handle_mode_guard mode_guard;
 
 static void fuzz_tarn_handle_mode_guard_set(void)
 {
-    (void)tarn_handle_mode_guard_set(or_null(&mode_guard), any_library(), (tarn_handle_mode)(take() % 4),
-                                     (int)take_number());
+    (void)tarn_handle_mode_guard_set(or_null(&mode_guard), any_library(),
+                                     (tarn_handle_mode)(take() % 4), (int)take_number());
 }
 
 static void fuzz_tarn_handle_mode_guard_restore(void)
 {
-    tarn_handle_mode_guard wrong = {.library = any_library(), .previous = (int)take_number(), .active = true};
+    tarn_handle_mode_guard wrong = {
+        .library = any_library(), .previous = (int)take_number(), .active = true};
     (void)tarn_handle_mode_guard_restore(take_bool() ? or_null(&mode_guard) : &wrong);
 }
 
@@ -231,7 +235,8 @@ static void fuzz_tarn_workspace_begin_of(void)
 static void fuzz_tarn_workspace_end(void)
 {
     uint8_t choice = take();
-    tarn_workspace_call *call = &mine()->calls[choice % 4], wrong = {.owner = any_object(world.pools)}, stale = *call;
+    tarn_workspace_call *call = &mine()->calls[choice % 4],
+                        wrong = {.owner = any_object(world.pools)}, stale = *call;
     if (choice < 200)
         (void)tarn_workspace_end(or_null(call));
     else
@@ -243,7 +248,8 @@ static void fuzz_tarn_workspace_end(void)
 static void fuzz_tarn_workspace_clear(void)
 {
     uint8_t which = take();
-    tarn_workspace_choice choice = {.size = struct_size(sizeof choice), .which = (tarn_workspaces)(which % 6)};
+    tarn_workspace_choice choice = {.size = struct_size(sizeof choice),
+                                    .which = (tarn_workspaces)(which % 6)};
     if (which % 6 == TARN_WORKSPACES_OF_STREAM)
         choice.stream = any_stream();
     else if (which % 6 == TARN_WORKSPACES_OF_CAPTURE)

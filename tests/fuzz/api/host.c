@@ -16,7 +16,8 @@ static void *any_native(void)
     return native;
 }
 
-/* A live block of a device that runs its stream, with where that is; NULL where the choice fell on none. */
+/* A live block of a device that runs its stream, with where that is; NULL where the choice fell on
+ * none. */
 static const struct block *any_place(int *device, void **native)
 {
     const struct block *block = any_block();
@@ -25,7 +26,8 @@ static const struct block *any_place(int *device, void **native)
     tarn_capture_state state;
     tarn_pool_info pool_info = {.size = sizeof pool_info};
     tarn_pool *pool = NULL;
-    if (!block->live || block->kind != DEVICE_BLOCK || tarn_pointer_info_get(block->pointer, &info) ||
+    if (!block->live || block->kind != DEVICE_BLOCK ||
+        tarn_pointer_info_get(block->pointer, &info) ||
         tarn_stream_info_get(info.stream, &stream) || stream.device != info.device ||
         tarn_capture_state_get(info.stream, &state, NULL) || state != TARN_CAPTURE_NONE ||
         tarn_stream_native_get(info.stream, native))
@@ -42,8 +44,10 @@ static const struct block *any_place(int *device, void **native)
 
 static void fuzz_tarn_host_configuration_set(void)
 {
-    tarn_host_configuration config = {
-        .size = struct_size(sizeof config), .devices = any_device(), .memory = any_size(), .maps = any_size()};
+    tarn_host_configuration config = {.size = struct_size(sizeof config),
+                                      .devices = any_device(),
+                                      .memory = any_size(),
+                                      .maps = any_size()};
     DEMAND(tarn_host_configuration_set(or_null(&config)));
 }
 
@@ -66,7 +70,8 @@ static void fuzz_tarn_host_ledger_reset(void)
 static void fuzz_tarn_host_cost_get(void)
 {
     uint64_t ns;
-    (void)tarn_host_cost_get((char)('A' + take() % 5), (int)take_number(), any_size(), take_number(), or_null(&ns));
+    (void)tarn_host_cost_get((char)('A' + take() % 5), (int)take_number(), any_size(),
+                             take_number(), or_null(&ns));
 }
 
 /* A device that is lost stays so, and every later sequence would find nothing but that. */
@@ -100,7 +105,8 @@ static void fuzz_tarn_host_work(void)
 {
     const void *address = any_pointer();
     size_t size = any_size();
-    (void)tarn_host_work(any_device(), any_native(), address, size, (uint64_t)take() << (take() % 24));
+    (void)tarn_host_work(any_device(), any_native(), address, size,
+                         (uint64_t)take() << (take() % 24));
 }
 
 static void fuzz_tarn_host_fill(void)

@@ -45,7 +45,8 @@ static void fuzz_tarn_alloc(void)
     tarn_alloc_options options = {.size = struct_size(sizeof options),
                                   .device = any_device(),
                                   .stream = any_stream(),
-                                  .alignment = take_bool() ? (size_t)1 << (take() % 64) : any_size(),
+                                  .alignment =
+                                      take_bool() ? (size_t)1 << (take() % 64) : any_size(),
                                   .tag = (tarn_tag)take_number()};
     size_t size = any_size();
     tarn_status status = tarn_alloc(or_null(&options), size, place);
@@ -54,8 +55,8 @@ static void fuzz_tarn_alloc(void)
     check_block(status, pointer, size, options.stream);
 }
 
-/* A stale pointer is not given to a free when its memory was handed out again to somebody whom this sequence does not know, a workspace:
- * that free would be right, and nothing could tell. */
+/* A stale pointer is not given to a free when its memory was handed out again to somebody whom this
+ * sequence does not know, a workspace: that free would be right, and nothing could tell. */
 static void *any_to_free(void)
 {
     void *pointer = any_pointer();
@@ -99,7 +100,8 @@ static void fuzz_tarn_extend(void)
     if (tarn_extend(pointer, size))
         return;
     for (size_t i = 0; i < BLOCKS; i++)
-        if (world.blocks[i].live && world.blocks[i].pointer == pointer && world.blocks[i].size < size)
+        if (world.blocks[i].live && world.blocks[i].pointer == pointer &&
+            world.blocks[i].size < size)
             world.blocks[i].size = size;
 }
 
@@ -109,8 +111,8 @@ static void fuzz_tarn_usable_size_get(void)
     const struct block *block = any_block();
     const void *pointer = take_bool() ? block->pointer : any_pointer();
     tarn_status status = tarn_usable_size_get(pointer, or_null(&size));
-    DEMAND(status || !block->live || block->kind != DEVICE_BLOCK || pointer != block->pointer || !size ||
-           size >= block->size);
+    DEMAND(status || !block->live || block->kind != DEVICE_BLOCK || pointer != block->pointer ||
+           !size || size >= block->size);
 }
 
 static void fuzz_tarn_pointer_info_get(void)
@@ -382,7 +384,8 @@ static void fuzz_tarn_pinned_alloc(void)
 {
     void *pointer = NULL;
     size_t size = any_size();
-    if (!tarn_pinned_alloc(take_bool() ? TARN_STREAM_CURRENT : any_stream(), size, or_null(&pointer)))
+    if (!tarn_pinned_alloc(take_bool() ? TARN_STREAM_CURRENT : any_stream(), size,
+                           or_null(&pointer)))
         block_add(PINNED_BLOCK, pointer, size, 0);
 }
 
@@ -418,7 +421,8 @@ static void fuzz_tarn_pinned_forget_captures(void)
 static void fuzz_tarn_pinned_limit_set(void)
 {
     size_t bytes = any_size();
-    (void)tarn_pinned_limit_set(bytes < DEVICE_MEMORY ? bytes : DEVICE_MEMORY); /* the machine is not to be filled */
+    /* The machine is not to be filled */
+    (void)tarn_pinned_limit_set(bytes < DEVICE_MEMORY ? bytes : DEVICE_MEMORY);
 }
 
 static void fuzz_tarn_pinned_stats_get(void)

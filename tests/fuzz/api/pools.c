@@ -16,7 +16,8 @@ static void *take_pages(size_t size, int device, void *stream, void *user)
     DEMAND(user == &world);
     void *memory = MAP_FAILED;
     if (size <= DEVICE_MEMORY)
-        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
@@ -46,8 +47,8 @@ static void fuzz_tarn_pool_create(void)
     options.allocator = (which & 48) == 16 ? &allocator : NULL;
     tarn_segment_sizes sizes;
     if ((which & 48) == 32) {
-        sizes =
-            (tarn_segment_sizes){sizeof sizes, any_size(), any_size(), any_size(), any_size(), any_size(), any_size()};
+        sizes = (tarn_segment_sizes){sizeof sizes, any_size(), any_size(), any_size(),
+                                     any_size(),   any_size(), any_size()};
         options.sizes = &sizes;
     }
     if (has_room(world.pools) && !tarn_pool_create(or_null(&options), or_null(&pool))) {
@@ -169,7 +170,8 @@ static void fuzz_tarn_pool_resume(void)
 static void fuzz_tarn_pool_checkpoint(void)
 {
     tarn_checkpoint *checkpoint = NULL;
-    if (has_room(world.checkpoints) && !tarn_pool_checkpoint(any_object(world.pools), or_null(&checkpoint)))
+    if (has_room(world.checkpoints) &&
+        !tarn_pool_checkpoint(any_object(world.pools), or_null(&checkpoint)))
         slot_add(world.checkpoints, checkpoint, 0);
 }
 
@@ -180,7 +182,8 @@ static void fuzz_tarn_checkpoint_destroy(void)
         slot_ended(world.checkpoints, checkpoint, 0);
 }
 
-/* Without it, what becomes live is known by tarn alone: it is freed by the pool's list of blocks then. */
+/* Without it, what becomes live is known by tarn alone: it is freed by the pool's list of blocks
+ * then. */
 static void on_change(const tarn_pool_block *block, bool live, void *user)
 {
     DEMAND(user == &world);
@@ -192,7 +195,8 @@ static void on_change(const tarn_pool_block *block, bool live, void *user)
 
 static void fuzz_tarn_pool_restore(void)
 {
-    (void)tarn_pool_restore(any_object(world.pools), any_object(world.checkpoints), on_change, &world);
+    (void)tarn_pool_restore(any_object(world.pools), any_object(world.checkpoints), on_change,
+                            &world);
 }
 
 /* ---- Scopes ---- */
@@ -210,7 +214,8 @@ static void scope_gone(tarn_scope scope)
     slot_ended(world.scopes, NULL, scope);
     for (size_t i = 0; i < here->scope_count; i++)
         if (here->scopes[i].value == scope) {
-            memmove(&here->scopes[i], &here->scopes[i + 1], (here->scope_count - i - 1) * sizeof here->scopes[0]);
+            memmove(&here->scopes[i], &here->scopes[i + 1],
+                    (here->scope_count - i - 1) * sizeof here->scopes[0]);
             here->scope_count--;
             return;
         }
@@ -270,7 +275,8 @@ static void fuzz_tarn_pool_capture_announce(void)
     (void)tarn_pool_capture_announce(take_bool() ? any_object(world.pools) : NULL, any_stream());
 }
 
-/* Pools by their holds, each of which is dropped at the end: a pool that is held keeps its memory. */
+/* Pools by their holds, each of which is dropped at the end: a pool that is held keeps its
+ * memory. */
 static tarn_pool *held[512];
 static size_t holds;
 
@@ -313,11 +319,13 @@ static void fuzz_tarn_pool_tag_set(void)
 }
 
 /* A sleep with anything, in one step or the first of two. */
-static void fuzz_any_sleep(tarn_status (*call)(const tarn_sleep_options *options, tarn_residue *residue))
+static void fuzz_any_sleep(tarn_status (*call)(const tarn_sleep_options *options,
+                                               tarn_residue *residue))
 {
     tarn_residue_item items[4];
     tarn_sleep_rule rules[2];
-    tarn_residue residue = {.size = struct_size(sizeof residue), .items = items, .room = take() % 5};
+    tarn_residue residue = {
+        .size = struct_size(sizeof residue), .items = items, .room = take() % 5};
     for (int i = 0; i < 2; i++)
         rules[i] = (tarn_sleep_rule){any_tag(), (tarn_sleep_contents)(take() % 4)};
     tarn_sleep_options options = {.size = struct_size(sizeof options),

@@ -16,7 +16,8 @@ static bool take_text(const void *text, size_t length, void *user)
 static void fuzz_tarn_trace_start(void)
 {
     tarn_trace_options options = {.size = struct_size(sizeof options),
-                                  .records = take() < 224 ? take() : (size_t)1 << (28 + take() % 36),
+                                  .records =
+                                      take() < 224 ? take() : (size_t)1 << (28 + take() % 36),
                                   .stacks = (tarn_trace_stacks)(take() < 240 ? 0 : take() % 4),
                                   .regions = take_bool()};
     if (options.records == (size_t)1 << 28)
@@ -132,8 +133,12 @@ static void fuzz_tarn_debug_check(void)
 }
 
 const struct api_call api_reports[] = {
-    CALL(tarn_trace_start),   CALL(tarn_trace_stop),  CALL(tarn_trace_clear),    CALL(tarn_trace_count_get),
-    CALL(tarn_region_push),   CALL(tarn_region_pop),  CALL(tarn_snapshot_write), CALL(tarn_snapshot_print),
-    CALL(tarn_live_start),    CALL(tarn_live_stop),   CALL(tarn_metrics_print),  CALL(tarn_debug_callback_set),
-    CALL(tarn_debug_reports), CALL(tarn_debug_check), CALL(tarn_memory_list),    {0},
+    CALL(tarn_trace_start),    CALL(tarn_trace_stop),
+    CALL(tarn_trace_clear),    CALL(tarn_trace_count_get),
+    CALL(tarn_region_push),    CALL(tarn_region_pop),
+    CALL(tarn_snapshot_write), CALL(tarn_snapshot_print),
+    CALL(tarn_live_start),     CALL(tarn_live_stop),
+    CALL(tarn_metrics_print),  CALL(tarn_debug_callback_set),
+    CALL(tarn_debug_reports),  CALL(tarn_debug_check),
+    CALL(tarn_memory_list),    {0},
 };

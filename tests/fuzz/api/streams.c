@@ -67,8 +67,8 @@ static void fuzz_tarn_device_adopt(void)
 static void fuzz_tarn_device_memory_get(void)
 {
     size_t free_bytes = 0, total = 0;
-    DEMAND(tarn_device_memory_get(any_device(), or_null(&free_bytes), or_null(&total)) || free_bytes <= total ||
-           !total);
+    DEMAND(tarn_device_memory_get(any_device(), or_null(&free_bytes), or_null(&total)) ||
+           free_bytes <= total || !total);
 }
 
 static void fuzz_tarn_device_synchronize(void)
@@ -134,7 +134,8 @@ static void fuzz_tarn_stream_find(void)
     int device = any_device();
     void *native = choice < 192 ? world.natives[choice % DEVICES] : any_object(world.graphs);
     void *block = NULL;
-    if (!tarn_stream_find(device, native, or_null(&stream)) && !tarn_alloc_on(stream, take_number() % 65536, &block))
+    if (!tarn_stream_find(device, native, or_null(&stream)) &&
+        !tarn_alloc_on(stream, take_number() % 65536, &block))
         (void)tarn_free(block); /* the value counts nothing, and is not kept */
 }
 
@@ -149,14 +150,16 @@ static void fuzz_tarn_stream_shared_get(void)
 {
     tarn_stream stream = 0;
     struct slot *slot = &world.leased_streams[take() % SLOTS];
-    if (!tarn_stream_shared_get(any_device(), 1 - (int)take_number() % 8, or_null(&stream)) && !slot->live)
+    if (!tarn_stream_shared_get(any_device(), 1 - (int)take_number() % 8, or_null(&stream)) &&
+        !slot->live)
         slot->value = stream; /* not leased: nothing is to be given back */
 }
 
 static void fuzz_tarn_stream_lease(void)
 {
     tarn_stream stream = 0;
-    if (has_room(world.leased_streams) && !tarn_stream_lease(any_device(), -(int)(take() % 4), or_null(&stream)))
+    if (has_room(world.leased_streams) &&
+        !tarn_stream_lease(any_device(), -(int)(take() % 4), or_null(&stream)))
         slot_add(world.leased_streams, NULL, stream);
 }
 
@@ -248,7 +251,8 @@ static void fuzz_tarn_capture_begin(void)
     tarn_stream stream = any_stream();
     tarn_capture_state state;
     uint64_t id = 0;
-    if (!tarn_capture_begin(stream, (tarn_capture_mode)(take() % 4)) && !tarn_capture_state_get(stream, &state, &id))
+    if (!tarn_capture_begin(stream, (tarn_capture_mode)(take() % 4)) &&
+        !tarn_capture_state_get(stream, &state, &id))
         slot_add(world.captures, NULL, id);
 }
 

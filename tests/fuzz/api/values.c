@@ -38,7 +38,8 @@ uint64_t take_number(void)
 int any_device(void)
 {
     static const int others[] = {
-        TARN_CURRENT_DEVICE, DEVICES, TARN_MAX_DEVICES - 1, TARN_MAX_DEVICES, INT_MAX, INT_MIN, -2, DEVICES + 1};
+        TARN_CURRENT_DEVICE, DEVICES, TARN_MAX_DEVICES - 1, TARN_MAX_DEVICES, INT_MAX, INT_MIN, -2,
+        DEVICES + 1};
     uint8_t choice = take();
     return choice < 200 ? choice % DEVICES : PICK(others, choice);
 }
@@ -113,8 +114,8 @@ void *any_pointer(void)
     if (choice < 176)
         return block->pointer;
     static const size_t into[] = {1, 8, 511, 512, 4096};
-    uintptr_t places[] = {start + PICK(into, choice), start - PICK(into, choice), start + block->size - 1,
-                          start + block->size, start + block->size / 2};
+    uintptr_t places[] = {start + PICK(into, choice), start - PICK(into, choice),
+                          start + block->size - 1, start + block->size, start + block->size / 2};
     return (void *)PICK(places, choice / 8);
 }
 
@@ -134,7 +135,8 @@ tarn_stream any_stream(void)
 
 void *any_object(const struct slot *slots)
 {
-    const struct slot *kinds[] = {world.pools, world.events, world.shares, world.checkpoints, world.graphs};
+    const struct slot *kinds[] = {world.pools, world.events, world.shares, world.checkpoints,
+                                  world.graphs};
     uint8_t choice = take();
     if (choice < 208)
         return slots[choice % SLOTS].object;
@@ -162,7 +164,8 @@ tarn_library any_library(void)
 const char *any_text(void)
 {
     static const char *const texts[] = {
-        "", "a", "layer", "name with a space", "%s%n%p", "\x1b[31m", "\xff\xfe", "12345", "TARN", "/", "..", "a/b",
+        "",  "a",  "layer", "name with a space", "%s%n%p", "\x1b[31m", "\xff\xfe", "12345", "TARN",
+        "/", "..", "a/b",
     };
     static char room[2][600];
     static size_t next;
@@ -252,7 +255,8 @@ static void block_give_back(struct block *block)
 
 void block_add(enum block_kind kind, void *pointer, size_t size, tarn_stream stream)
 {
-    struct block new = {.pointer = pointer, .size = size, .stream = stream, .kind = kind, .live = true};
+    struct block new = {
+        .pointer = pointer, .size = size, .stream = stream, .kind = kind, .live = true};
     if (!pointer)
         return;
     size_t at = take() % BLOCKS;
@@ -269,7 +273,8 @@ void block_add(enum block_kind kind, void *pointer, size_t size, tarn_stream str
 void block_ended(enum block_kind kind, const void *pointer)
 {
     for (size_t i = 0; i < BLOCKS; i++)
-        if (world.blocks[i].live && world.blocks[i].kind == kind && world.blocks[i].pointer == pointer) {
+        if (world.blocks[i].live && world.blocks[i].kind == kind &&
+            world.blocks[i].pointer == pointer) {
             world.blocks[i].live = false;
             return;
         }

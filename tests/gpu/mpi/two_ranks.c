@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* An MPI program on memory from tarn: two ranks, a GPU each where there are two. They exchange blocks of a pool, broadcast them, and add them
- * up, and check every word. In between a rank gives its memory back and gets other memory at the same addresses: by a suspend and a resume of
- * the pool, or by a sleep of the process. What MPI remembers of an address must not outlive the memory. scripts/mpi-check builds it and runs
- * it. */
+/* An MPI program on memory from tarn: two ranks, a GPU each where there are two. They exchange
+ * blocks of a pool, broadcast them, and add them up, and check every word. In between a rank gives
+ * its memory back and gets other memory at the same addresses: by a suspend and a resume of the
+ * pool, or by a sleep of the process. What MPI remembers of an address must not outlive the memory.
+ * scripts/mpi-check builds it and runs it. */
 #define _GNU_SOURCE
 #include "../exchanged.h"
 
@@ -31,7 +32,8 @@ static const char *volatile doing = "start";
 static void fell(int signal)
 {
     char text[160];
-    int length = snprintf(text, sizeof text, "FAIL  mpi: rank %d: signal %d in %s\n", rank, signal, doing);
+    int length =
+        snprintf(text, sizeof text, "FAIL  mpi: rank %d: signal %d in %s\n", rank, signal, doing);
     (void)!write(1, text, (size_t)length);
     _exit(GPU_FAILED);
 }
@@ -44,7 +46,7 @@ static bool agree(bool well)
     return all;
 }
 
-/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+/* ---- Blocks ---- */
 
 /* What a rank sends, and where it receives. */
 struct pair {
@@ -74,13 +76,13 @@ static bool has(void *block, size_t bytes, uint32_t seed)
     return gpu_holds("mpi", stream, &block, 1, bytes, seed);
 }
 
-/* ---- Steps ------------------------------------------------------------------------------------------------------- */
+/* ---- Steps ---- */
 
 static void exchange(const struct pair *pair, size_t bytes)
 {
     doing = "MPI_Sendrecv";
-    MPI_Sendrecv(pair->mine, (int)bytes, MPI_BYTE, !rank, 1, pair->theirs, (int)bytes, MPI_BYTE, !rank, 1,
-                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(pair->mine, (int)bytes, MPI_BYTE, !rank, 1, pair->theirs, (int)bytes, MPI_BYTE,
+                 !rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 static bool step_exchange(const struct pair *pair, size_t bytes, uint32_t seed)
@@ -101,21 +103,25 @@ static bool step_broadcast(const struct pair *pair, size_t bytes, uint32_t seed)
     return agree(has(pair->mine, bytes, seed));
 }
 
-/* The sum of both ranks' words ends in `mine`. An MPI that cannot compute on the device only moves the words. */
+/* The sum of both ranks' words ends in `mine`. An MPI that cannot compute on the device only moves
+ * the words. */
 static bool all_reduce(const struct pair *pair, size_t bytes)
 {
     if (!reduces) {
         exchange(pair, bytes);
-        return gpu_add(stream, pair->mine, bytes, pair->theirs) && OK("mpi", tarn_stream_synchronize(stream));
+        return gpu_add(stream, pair->mine, bytes, pair->theirs) &&
+               OK("mpi", tarn_stream_synchronize(stream));
     }
     doing = "MPI_Allreduce";
-    MPI_Allreduce(MPI_IN_PLACE, pair->mine, (int)(bytes / 4), MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, pair->mine, (int)(bytes / 4), MPI_UINT32_T, MPI_SUM,
+                  MPI_COMM_WORLD);
     return true;
 }
 
 static uint32_t word(int of_rank, uint32_t seed, size_t i)
 {
-    return (seed + (uint32_t)of_rank * 77) * 2654435761u + (uint32_t)i * (of_rank ? 40503u : 1013904223u);
+    return (seed + (uint32_t)of_rank * 77) * 2654435761u +
+           (uint32_t)i * (of_rank ? 40503u : 1013904223u);
 }
 
 static bool step_reduce(const struct pair *pair, size_t bytes, uint32_t seed)
@@ -148,9 +154,10 @@ static double gb_per_second(const struct pair *pair, size_t bytes)
     return (double)bytes * timed / (double)(gpu_ns() - start);
 }
 
-/* ---- Other memory ------------------------------------------------------------------------------------------------ */
+/* ---- Other memory ---- */
 
-/* Puts both ranks to sleep, when both have prepared, and wakes them. What the blocks had they have afterwards. */
+/* Puts both ranks to sleep, when both have prepared, and wakes them. What the blocks had they have
+ * afterwards. */
 static bool sleep_and_wake(const struct pair *pair, size_t bytes, uint32_t seed)
 {
     doing = "a sleep";
@@ -198,7 +205,8 @@ static void one_kind(size_t at)
     tarn_status status = tarn_pool_create(&kinds[at].options, &pool);
     if (!agree(status == TARN_OK)) {
         if (!rank)
-            gpu_say(GPU_SKIP, name, "%s", status ? tarn_last_error() : "the other process has none");
+            gpu_say(GPU_SKIP, name, "%s",
+                    status ? tarn_last_error() : "the other process has none");
         return;
     }
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -211,12 +219,13 @@ static void one_kind(size_t at)
         well = free_pair(&pair) && well;
         if (!rank && well)
             gpu_say(GPU_PASS, name,
-                    "%zu KiB: %d exchanges, broadcasts and sums right, each in other memory, %d of %d times at the "
+                    "%zu KiB: %d exchanges, broadcasts and sums right, each in other memory, %d of "
+                    "%d times at the "
                     "addresses of the last; %.1f GB/s",
                     sizes[i] >> 10, STEPS, same, STEPS - 1, rate);
         else if (!rank)
-            gpu_say(GPU_FAIL, name, "%zu KiB: wrong contents, or an error: the last step was %s", sizes[i] >> 10,
-                    failed_in);
+            gpu_say(GPU_FAIL, name, "%zu KiB: wrong contents, or an error: the last step was %s",
+                    sizes[i] >> 10, failed_in);
     }
     (void)OK(name, tarn_pool_release(pool));
 }
@@ -249,8 +258,10 @@ static int run(void)
     MPI_Get_library_version(version, &length);
     version[strcspn(version, ",\n")] = 0;
     if (!rank)
-        gpu_say(GPU_NOTE, "mpi", "%s, %d device%s; sums by %s", version, devices, devices == 1 ? "" : "s",
-                reduces ? "MPI_Allreduce()" : "an exchange and a kernel, as this MPI computes on the host alone");
+        gpu_say(GPU_NOTE, "mpi", "%s, %d device%s; sums by %s", version, devices,
+                devices == 1 ? "" : "s",
+                reduces ? "MPI_Allreduce()"
+                        : "an exchange and a kernel, as this MPI computes on the host alone");
     for (size_t i = 0; i < COUNT(kinds); i++)
         one_kind(i);
     (void)agree(true);

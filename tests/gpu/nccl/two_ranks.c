@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NCCL on registrable pools, on real GPUs: one process per rank, a GPU each. scripts/nccl-check builds it and runs it.
+/* NCCL on registrable pools, on real GPUs: one process per rank, a GPU each. scripts/nccl-check
+ * builds it and runs it.
  *
- *   bandwidth   all-reduces without a registration, with local ones, and with windows; each result is checked
- *   sleep       between steps the process sleeps and wakes, and with it the communicator and its registrations, local ones and windows:
- *               each step has new values and its result must be of them
- *   trap        the same with a registration that is not anchored: says whether the unmapped memory came back, and whether the next
- *               collective read the old one */
+ *   bandwidth   all-reduces without a registration, with local ones, and with windows; each result
+ *               is checked
+ *   sleep       between steps the process sleeps and wakes, and with it the communicator and its
+ *               registrations, local ones and windows: each step has new values and its result must
+ *               be of them
+ *   trap        the same with a registration that is not anchored: says whether the unmapped memory
+ *               came back, and whether the next collective read the old one */
 #define _GNU_SOURCE
 #include "nccl/tarn_nccl.h"
 
@@ -77,7 +80,7 @@ static size_t free_bytes(void)
     return available;
 }
 
-/* ---- The work ---------------------------------------------------------------------------------------------------- */
+/* ---- The work ---- */
 
 static struct {
     ncclComm_t comm;
@@ -100,14 +103,16 @@ static void reduce(void)
     NCCL(ncclAllReduce(w.send, w.receive, w.count, ncclFloat, ncclSum, w.comm, w.native));
 }
 
-/* Whether all numbers are the sum over the ranks of what each has filled in: `value` and 1 more per rank. */
+/* Whether all numbers are the sum over the ranks of what each has filled in: `value` and 1 more per
+ * rank. */
 static bool is_sum_of(float value)
 {
     size_t wrong = 0;
     CUDA(cudaStreamSynchronize(w.native));
     CUDA(cudaMemcpy(w.host, w.receive, w.count * sizeof(float), cudaMemcpyDeviceToHost));
     for (size_t i = 0; i < w.count; i++)
-        wrong += w.host[i] != RANKS * value + (float)(RANKS * (RANKS - 1)) / 2 + (float)(RANKS * (i % 7));
+        wrong += w.host[i] !=
+                 RANKS * value + (float)(RANKS * (RANKS - 1)) / 2 + (float)(RANKS * (i % 7));
     return wrong == 0;
 }
 
@@ -150,10 +155,11 @@ static void work_begin(size_t bytes)
     w.count = bytes / sizeof(float);
     w.host = malloc(bytes);
     if (!rank)
-        printf("NCCL %d, compiled with %d; %zu MiB in each of two buffers\n", version, NCCL_VERSION_CODE, bytes >> 20);
+        printf("NCCL %d, compiled with %d; %zu MiB in each of two buffers\n", version,
+               NCCL_VERSION_CODE, bytes >> 20);
 }
 
-/* ---- What is shown ------------------------------------------------------------------------------------------------ */
+/* ---- What is shown ---- */
 
 static void bandwidth(const char *what, size_t bytes)
 {
@@ -168,8 +174,8 @@ static void bandwidth(const char *what, size_t bytes)
     CUDA(cudaStreamSynchronize(w.native));
     double seconds = (now() - start) / TIMED;
     if (!rank)
-        printf("all-reduce %6zu KiB  %-10s  %9.1f us  %7.2f GB/s\n", bytes >> 10, what, seconds * 1e6,
-               (double)bytes / seconds / 1e9);
+        printf("all-reduce %6zu KiB  %-10s  %9.1f us  %7.2f GB/s\n", bytes >> 10, what,
+               seconds * 1e6, (double)bytes / seconds / 1e9);
     together();
 }
 
@@ -189,7 +195,8 @@ static void compare(void)
         tarn_nccl_kind kind;
         int flags;
         const char *name;
-    } ways[] = {{TARN_NCCL_LOCAL, 0, "local"}, {TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC, "window"}};
+    } ways[] = {{TARN_NCCL_LOCAL, 0, "local"},
+                {TARN_NCCL_WINDOW, NCCL_WIN_COLL_SYMMETRIC, "window"}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         tarn_nccl_begin(&registered, w.comm, w.pool, ways[i].kind, ways[i].flags);
         together();
@@ -203,7 +210,8 @@ static void compare(void)
         }
         TARN(status);
         if (!rank)
-            printf("%s: %zu segments registered in %.2f ms\n", ways[i].name, registered.count, seconds * 1e3);
+            printf("%s: %zu segments registered in %.2f ms\n", ways[i].name, registered.count,
+                   seconds * 1e3);
         step(20 + (float)i, ways[i].name);
         all_bandwidths(ways[i].name);
         together();
@@ -238,11 +246,12 @@ static void sleeps(tarn_nccl_kind kind, int flags)
         TARN(tarn_wake());
         double up = now() - start;
         if (!rank) {
-            printf("sleep, %s: %zu MiB were given back, %zu by tarn and the others by NCCL; kept %zu MiB; down %.3f s "
+            printf("sleep, %s: %zu MiB were given back, %zu by tarn and the others by NCCL; kept "
+                   "%zu MiB; down %.3f s "
                    "(%.1f GB/s), up %.3f s (%.1f GB/s)\n",
                    kind == TARN_NCCL_LOCAL ? "local" : "windows", (asleep - before) >> 20,
-                   (residue.before - residue.after) >> 20, residue.kept >> 20, down, (double)residue.kept / down / 1e9,
-                   up, (double)residue.kept / up / 1e9);
+                   (residue.before - residue.after) >> 20, residue.kept >> 20, down,
+                   (double)residue.kept / down / 1e9, up, (double)residue.kept / up / 1e9);
             for (size_t j = 0; j < residue.count && i == 0; j++)
                 printf("       stays: %zu MiB, %zu: %s\n", items[j].bytes >> 20, items[j].count,
                        tarn_residue_reason_text(items[j].reason));
@@ -277,8 +286,9 @@ static void trap(void)
     together();
     reduce();
     bool right = is_sum_of(2000);
-    printf("trap, rank %d: %zu MiB came back of %zu; the next collective read the %s memory\n", rank,
-           (after - before) >> 20, (2 * w.count * sizeof(float)) >> 20, right ? "new" : "OLD");
+    printf("trap, rank %d: %zu MiB came back of %zu; the next collective read the %s memory\n",
+           rank, (after - before) >> 20, (2 * w.count * sizeof(float)) >> 20,
+           right ? "new" : "OLD");
     fflush(stdout);
     together();
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* UCX on memory from tarn: two processes, a GPU each where there are two. One sends blocks of a pool, the other receives into blocks of its
- * own and checks every word. In between both give their memory back and get other memory at the same addresses: what UCX remembers of an
- * address must not outlive the memory. scripts/ucx-check builds it and runs it. */
+/* UCX on memory from tarn: two processes, a GPU each where there are two. One sends blocks of a
+ * pool, the other receives into blocks of its own and checks every word. In between both give their
+ * memory back and get other memory at the same addresses: what UCX remembers of an address must not
+ * outlive the memory. scripts/ucx-check builds it and runs it. */
 #define _GNU_SOURCE
 #include "../exchanged.h"
 
@@ -35,7 +36,7 @@ static void need(ucs_status_t status, const char *what)
         stop(what, ucs_status_string(status));
 }
 
-/* ---- Between the two --------------------------------------------------------------------------------------------- */
+/* ---- Between the two ---- */
 
 static void tell(const void *bytes, size_t count)
 {
@@ -90,8 +91,9 @@ static void connect_ranks(void)
 static void transfer(void *block, size_t bytes)
 {
     const ucp_request_param_t param = {0};
-    ucs_status_ptr_t request = rank == SENDER ? ucp_tag_send_nbx(endpoint, block, bytes, 7, &param)
-                                              : ucp_tag_recv_nbx(worker, block, bytes, 7, UINT64_MAX, &param);
+    ucs_status_ptr_t request = rank == SENDER
+                                   ? ucp_tag_send_nbx(endpoint, block, bytes, 7, &param)
+                                   : ucp_tag_recv_nbx(worker, block, bytes, 7, UINT64_MAX, &param);
     const char *what = rank == SENDER ? "ucp_tag_send_nbx" : "ucp_tag_recv_nbx";
     if (UCS_PTR_IS_ERR(request))
         need(UCS_PTR_STATUS(request), what);
@@ -104,7 +106,7 @@ static void transfer(void *block, size_t bytes)
     need(status, what);
 }
 
-/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+/* ---- Blocks ---- */
 
 /* Sends a pattern of this step, and looks at every word of what came. */
 static bool step(void *block, size_t bytes, uint32_t seed)
@@ -128,7 +130,8 @@ static double gb_per_second(void *block, size_t bytes)
     return (double)bytes * timed / (double)(gpu_ns() - start);
 }
 
-/* Other memory for a block: at its address where the pool can be suspended, which discards the contents. */
+/* Other memory for a block: at its address where the pool can be suspended, which discards the
+ * contents. */
 static bool exchange(const char *name, tarn_pool *pool, size_t bytes, void **block)
 {
     tarn_status status = tarn_pool_suspend(pool, false);
@@ -147,7 +150,8 @@ static void one_kind(size_t at)
     tarn_status status = tarn_pool_create(&kinds[at].options, &pool);
     if (!agree(status == TARN_OK)) {
         if (rank == RECEIVER)
-            gpu_say(GPU_SKIP, name, "%s", status ? tarn_last_error() : "the other process has none");
+            gpu_say(GPU_SKIP, name, "%s",
+                    status ? tarn_last_error() : "the other process has none");
         return;
     }
     for (size_t i = 0; i < COUNT(sizes); i++) {
@@ -167,10 +171,12 @@ static void one_kind(size_t at)
         double rate = well ? gb_per_second(block, bytes) : 0;
         well = OK(name, tarn_free(block)) && well;
         snprintf(text, sizeof text,
-                 "%zu KiB: %d steps right, each in other memory, %d of %d times at the address of the last; %.1f GB/s",
+                 "%zu KiB: %d steps right, each in other memory, %d of %d times at the address of "
+                 "the last; %.1f GB/s",
                  bytes >> 10, STEPS, same, STEPS - 1, rate);
         if (rank == RECEIVER)
-            gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s", well ? text : "the contents are not those that were sent");
+            gpu_say(well ? GPU_PASS : GPU_FAIL, name, "%s",
+                    well ? text : "the contents are not those that were sent");
     }
     (void)OK(name, tarn_pool_release(pool));
 }
@@ -187,7 +193,8 @@ static int run(void)
         return GPU_FAILED;
     connect_ranks();
     if (rank == RECEIVER)
-        gpu_say(GPU_NOTE, "ucx", "%s, %d device%s", ucp_get_version_string(), devices, devices == 1 ? "" : "s");
+        gpu_say(GPU_NOTE, "ucx", "%s, %d device%s", ucp_get_version_string(), devices,
+                devices == 1 ? "" : "s");
     for (size_t i = 0; i < COUNT(kinds); i++)
         one_kind(i);
     (void)agree(true);

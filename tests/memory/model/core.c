@@ -36,7 +36,8 @@ struct work queue_work(int stream, const void *address, size_t size, uint64_t du
     return (struct work){stream, s->number, s->end};
 }
 
-/* Orders what comes on `to` after what is queued on `from`: a program does so before a second stream uses a block. */
+/* Orders what comes on `to` after what is queued on `from`: a program does so before a second
+ * stream uses a block. */
 void order_after(int to, int from)
 {
     struct stream_model *t = &m.streams[to], *f = &m.streams[from];
@@ -74,8 +75,8 @@ void check_new(const struct block *block)
     uintptr_t start = (uintptr_t)block->pointer, end = start + block->usable;
     for (int i = 0; i < m.block_count; i++) {
         uintptr_t other = (uintptr_t)m.blocks[i].pointer;
-        MUST(end <= other || other + m.blocks[i].usable <= start, "a new block at %p overlaps a live one at %p",
-             (void *)start, (void *)other);
+        MUST(end <= other || other + m.blocks[i].usable <= start,
+             "a new block at %p overlaps a live one at %p", (void *)start, (void *)other);
     }
     for (int i = 0; i < m.ghost_count;) {
         struct ghost *ghost = &m.ghosts[i];
@@ -85,13 +86,15 @@ void check_new(const struct block *block)
         }
         bool apart = end <= ghost->start || ghost->end <= start;
         MUST(apart || is_ordered(block->stream, &ghost->work),
-             "a block on stream %d was given memory at %p on which work %" PRIu64 " of stream %d is unfinished",
+             "a block on stream %d was given memory at %p on which work %" PRIu64
+             " of stream %d is unfinished",
              block->stream, (void *)start, ghost->work.number, ghost->work.stream);
         i++;
     }
 }
 
-/* Addresses alone do not show that memory moved: the work on old memory is also kept by its physical place. */
+/* Addresses alone do not show that memory moved: the work on old memory is also kept by its
+ * physical place. */
 uint64_t physical(const void *address)
 {
     tarn_host_extent extent;
@@ -160,19 +163,24 @@ static void check_device_counters(void)
         }
         tarn_stats stats = {.size = sizeof stats};
         tarn_host_ledger ledger = {.size = sizeof ledger};
-        MUST(tarn_device_stats_get(device, &stats) == TARN_OK && tarn_host_ledger_get(device, &ledger) == TARN_OK,
+        MUST(tarn_device_stats_get(device, &stats) == TARN_OK &&
+                 tarn_host_ledger_get(device, &ledger) == TARN_OK,
              "stats");
         MUST(stats.allocation[0].current == blocks, "%" PRId64 " blocks counted, %" PRId64 " live",
              stats.allocation[0].current, blocks);
-        MUST(stats.requested_bytes[0].current == requested, "requested bytes: counted %" PRId64 ", are %" PRId64,
-             stats.requested_bytes[0].current, requested);
+        MUST(stats.requested_bytes[0].current == requested,
+             "requested bytes: counted %" PRId64 ", are %" PRId64, stats.requested_bytes[0].current,
+             requested);
         MUST(stats.allocated_bytes[0].current == usable, "allocated bytes");
         MUST(stats.active_bytes[0].current >= usable, "active bytes");
         MUST(ledger.reports == 0, "the checker reported");
         struct arena *arena = NULL;
-        MUST(arena_of(device_at(device), &arena) == TARN_OK && arena_verify(arena) == TARN_OK, "broken");
-        MUST(!store_default(arena)->kind.reuses || stats.reserved_bytes[0].current == (int64_t)ledger.created,
-             "reserved: %" PRId64 ", the driver says %" PRIu64, stats.reserved_bytes[0].current, ledger.created);
+        MUST(arena_of(device_at(device), &arena) == TARN_OK && arena_verify(arena) == TARN_OK,
+             "broken");
+        MUST(!store_default(arena)->kind.reuses ||
+                 stats.reserved_bytes[0].current == (int64_t)ledger.created,
+             "reserved: %" PRId64 ", the driver says %" PRIu64, stats.reserved_bytes[0].current,
+             ledger.created);
     }
 }
 

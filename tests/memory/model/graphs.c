@@ -3,7 +3,7 @@
 
 #include "memory/model/model.h"
 
-/* Captures --------------------------------------------------------------------------------------------------------- */
+/* Captures ------------------------------------------------------------------------------------- */
 
 /* An entry for the pool that a capture makes for itself. */
 static int pool_of_its_own(int device)
@@ -40,10 +40,12 @@ static void capture_begin(int stream)
         status = pool >= 0 ? tarn_pool_capture_begin(given, s->handle, (tarn_capture_mode)mode)
                            : tarn_capture_begin(s->handle, (tarn_capture_mode)mode);
     if (s->capture == ANNOUNCED)
-        status = pool >= 0 ? tarn_pool_capture_announce(given, s->handle) : tarn_capture_announce(s->handle);
+        status = pool >= 0 ? tarn_pool_capture_announce(given, s->handle)
+                           : tarn_capture_announce(s->handle);
     MUST(status == TARN_OK, "begin: %s", tarn_status_name(status));
     if (s->capture != BY_TARN)
-        MUST(driver->capture_begin(s->device, s->native, (enum driver_capture_mode)mode) == TARN_OK, "begin");
+        MUST(driver->capture_begin(s->device, s->native, (enum driver_capture_mode)mode) == TARN_OK,
+             "begin");
 }
 
 static void *capture_end(int stream)
@@ -51,9 +53,11 @@ static void *capture_end(int stream)
     struct stream_model *s = &m.streams[stream];
     void *graph = NULL;
     if (s->capture == BY_TARN)
-        MUST(tarn_capture_end(s->handle, &graph) == TARN_OK, "the capture of stream %d was lost", stream);
+        MUST(tarn_capture_end(s->handle, &graph) == TARN_OK, "the capture of stream %d was lost",
+             stream);
     else
-        MUST(driver->capture_end(s->device, s->native, &graph) == TARN_OK, "the capture of stream %d was lost", stream);
+        MUST(driver->capture_end(s->device, s->native, &graph) == TARN_OK,
+             "the capture of stream %d was lost", stream);
     if (s->capture == ANNOUNCED)
         MUST(tarn_capture_end_announced(s->handle, graph) == TARN_OK, "end");
     s->capture = NO_CAPTURE;
@@ -66,30 +70,35 @@ void use_in_capture(struct block *block)
     struct captured *captured = &s->captured;
     if (captured->held_count == HELD || is_orphan(block))
         return;
-    MUST(tarn_host_work(s->device, s->native, block->pointer, block->size, below(2000)) == TARN_OK, "work refused");
+    MUST(tarn_host_work(s->device, s->native, block->pointer, block->size, below(2000)) == TARN_OK,
+         "work refused");
     captured->held[captured->held_count++] = block->pointer;
     block->held++;
 }
 
-/* The graph's work uses the memory at every launch, whoever has it then: it is launched on the capture's own stream only. */
+/* The graph's work uses the memory at every launch, whoever has it then: it is launched on the
+ * capture's own stream only. */
 void freed_in_capture(const struct block *block)
 {
     struct stream_model *s = &m.streams[block->stream];
     struct captured *captured = &s->captured;
-    if (captured->pool < 0 || captured->pool != block->own_pool || captured->inside_count == INSIDE || is_orphan(block))
+    if (captured->pool < 0 || captured->pool != block->own_pool ||
+        captured->inside_count == INSIDE || is_orphan(block))
         return;
-    MUST(tarn_host_work(s->device, s->native, block->pointer, block->size, below(2000)) == TARN_OK, "work refused");
+    MUST(tarn_host_work(s->device, s->native, block->pointer, block->size, below(2000)) == TARN_OK,
+         "work refused");
     captured->inside[captured->inside_count].start = block->pointer;
     captured->inside[captured->inside_count++].size = block->usable;
 }
 
-/* Graphs ----------------------------------------------------------------------------------------------------------- */
+/* Graphs --------------------------------------------------------------------------------------- */
 
 /* What the graph uses must be there, and what it has freed must be nobody's now. */
 static bool is_launchable(const struct graph_model *graph, int stream)
 {
     const struct captured *captured = &graph->captured;
-    if (captures(stream) || (captured->pool >= 0 && m.pools[captured->pool].state != TARN_POOL_RUNS))
+    if (captures(stream) ||
+        (captured->pool >= 0 && m.pools[captured->pool].state != TARN_POOL_RUNS))
         return false;
     for (int i = 0; i < captured->held_count; i++)
         if (!is_usable(block_at(captured->held[i])))
@@ -102,7 +111,8 @@ static bool is_launchable(const struct graph_model *graph, int stream)
     return true;
 }
 
-/* Who launches a graph of a pool orders it after the pool's other work: here after all of the device's. False where a stream captures. */
+/* Who launches a graph of a pool orders it after the pool's other work: here after all of the
+ * device's. False where a stream captures. */
 static bool order_after_pool(int stream)
 {
     int first = stream / STREAMS * STREAMS;
@@ -119,7 +129,8 @@ static bool order_after_pool(int stream)
 static void launch(const struct graph_model *graph)
 {
     const struct captured *captured = &graph->captured;
-    int stream = captured->inside_count ? graph->stream : graph->stream / STREAMS * STREAMS + (int)below(STREAMS);
+    int stream = captured->inside_count ? graph->stream
+                                        : graph->stream / STREAMS * STREAMS + (int)below(STREAMS);
     struct stream_model *s = &m.streams[stream];
     if (!is_launchable(graph, stream) || (captured->inside_count && !order_after_pool(stream)))
         return;
@@ -133,7 +144,8 @@ static void launch(const struct graph_model *graph)
     MUST(tarn_host_graph_launch(s->device, graph->graph, s->native) == TARN_OK, "launch");
     m.launches++;
     for (int i = 0; i < captured->held_count; i++)
-        block_used(block_at(captured->held[i]), queue_work(stream, NULL, 0, 2000)); /* no node takes longer */
+        /* No node takes longer */
+        block_used(block_at(captured->held[i]), queue_work(stream, NULL, 0, 2000));
     if (captured->held_count == 0)
         (void)queue_work(stream, NULL, 0, 2000);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The parts of tests/memory/test_model.c: what the model knows, and what each part asks of the others.
+/* The parts of tests/memory/test_model.c: what the model knows, and what each part asks of the
+ * others.
  *
- *   core.c     streams, work, the order between them, memory that was freed while in use; what is checked of a block and of the counts
+ *   core.c     streams, work, the order between them, memory that was freed while in use; what is
+ *              checked of a block and of the counts
  *   pools.c    private pools, scopes, and which pool a request must be served from
  *   graphs.c   captures, and the graphs that come of them */
 #ifndef TESTS_MEMORY_MODEL_H
@@ -67,7 +69,8 @@ struct ghost {
     struct work work;
 };
 
-/* What a capture, and then its graph, uses: blocks that are live, and memory that it allocated and freed. */
+/* What a capture, and then its graph, uses: blocks that are live, and memory that it allocated and
+ * freed. */
 struct captured {
     unsigned char *held[HELD];
     int held_count;
@@ -141,7 +144,8 @@ struct model {
     struct graph_model graphs[GRAPHS];
     int graph_count;
     bool injecting;
-    uint64_t allocations, failures, outs, injected, launches, in_pools, spared, suspended, resumed, retired;
+    uint64_t allocations, failures, outs, injected, launches, in_pools, spared, suspended, resumed,
+        retired;
 };
 extern struct model m;
 
@@ -169,7 +173,8 @@ void paint(struct block *block);
 void check_paint(const struct block *block);
 bool may_fail(tarn_status status);
 bool captures(int stream);
-/* Whether the stream that a block was allocated for is retired: then its own stream is to be recorded too. */
+/* Whether the stream that a block was allocated for is retired: then its own stream is to be
+ * recorded too. */
 bool is_orphan(const struct block *block);
 void check_all(void);
 

@@ -3,7 +3,7 @@
 
 #include "memory/model/model.h"
 
-/* Whose memory is whose -------------------------------------------------------------------------------------------- */
+/* Whose memory is whose ------------------------------------------------------------------------ */
 
 static bool is_same_id(tarn_pool_id a, tarn_pool_id b)
 {
@@ -12,7 +12,8 @@ static bool is_same_id(tarn_pool_id a, tarn_pool_id b)
 
 bool is_usable(const struct block *block)
 {
-    return !block->lost && (block->own_pool < 0 || m.pools[block->own_pool].state == TARN_POOL_RUNS);
+    return !block->lost &&
+           (block->own_pool < 0 || m.pools[block->own_pool].state == TARN_POOL_RUNS);
 }
 
 bool pool_is_held(const struct pool_model *pool)
@@ -66,32 +67,37 @@ void check_pool(struct block *block, int wanted)
     block->pool = info.pool;
     block->own_pool = wanted;
     if (wanted >= 0 &&
-        is_same_id(m.pools[wanted].id, (tarn_pool_id){0, 0})) { /* a capture's own: seen for the first time */
-        MUST(info.pool.first != 0 && info.pool.second == 0 && pool_with_id(info.pool) < 0, "the pool of a capture");
+        /* A capture's own: seen for the first time */
+        is_same_id(m.pools[wanted].id, (tarn_pool_id){0, 0})) {
+        MUST(info.pool.first != 0 && info.pool.second == 0 && pool_with_id(info.pool) < 0,
+             "the pool of a capture");
         m.pools[wanted].id = info.pool;
     }
     if (wanted >= 0) {
         MUST(is_same_id(info.pool, m.pools[wanted].id),
-             "a block on stream %d is of pool (%" PRIu64 ", %" PRIu64 "), not (%" PRIu64 ", %" PRIu64 ")",
-             block->stream, info.pool.first, info.pool.second, m.pools[wanted].id.first, m.pools[wanted].id.second);
+             "a block on stream %d is of pool (%" PRIu64 ", %" PRIu64 "), not (%" PRIu64
+             ", %" PRIu64 ")",
+             block->stream, info.pool.first, info.pool.second, m.pools[wanted].id.first,
+             m.pools[wanted].id.second);
         m.in_pools++;
         return;
     }
     if (is_same_id(info.pool, (tarn_pool_id){0, 0}))
         return;
     block->own_pool = pool_with_id(info.pool);
-    MUST(block->own_pool >= 0, "a block of the default pool is of pool (%" PRIu64 ", %" PRIu64 ")", info.pool.first,
-         info.pool.second);
+    MUST(block->own_pool >= 0, "a block of the default pool is of pool (%" PRIu64 ", %" PRIu64 ")",
+         info.pool.first, info.pool.second);
     const struct pool_model *pool = &m.pools[block->own_pool];
-    MUST(pool->use_on_oom && pool->device == m.streams[block->stream].device && !pool_is_held(pool) &&
-             pool->state == TARN_POOL_RUNS,
+    MUST(pool->use_on_oom && pool->device == m.streams[block->stream].device &&
+             !pool_is_held(pool) && pool->state == TARN_POOL_RUNS,
          "a pool that is not spare serves the default pool");
     m.spared++;
 }
 
 bool is_refused(int pool, tarn_status status)
 {
-    return pool >= 0 && m.pools[pool].state != TARN_POOL_RUNS && (status == TARN_ERROR_SUSPENDED || may_fail(status));
+    return pool >= 0 && m.pools[pool].state != TARN_POOL_RUNS &&
+           (status == TARN_ERROR_SUSPENDED || may_fail(status));
 }
 
 /* Each block's memory is its pool's, and mapped. */
@@ -105,13 +111,16 @@ static void check_pieces(const struct block *block)
         const struct piece *piece = arena_piece(arena, address);
         MUST(piece, "a live block's memory at %p is not mapped", (void *)address);
         MUST(piece->store->id[0] == block->pool.first && piece->store->id[1] == block->pool.second,
-             "the memory at %p is of pool (%" PRIu64 ", %" PRIu64 "), its block of (%" PRIu64 ", %" PRIu64 ")",
-             (void *)address, piece->store->id[0], piece->store->id[1], block->pool.first, block->pool.second);
+             "the memory at %p is of pool (%" PRIu64 ", %" PRIu64 "), its block of (%" PRIu64
+             ", %" PRIu64 ")",
+             (void *)address, piece->store->id[0], piece->store->id[1], block->pool.first,
+             block->pool.second);
         address = piece->address + piece->size;
     }
 }
 
-/* What was mapped for a pool that is held stays where it is, and comes back when it was suspended. */
+/* What was mapped for a pool that is held stays where it is, and comes back when it was
+ * suspended. */
 static void check_pinned(struct pool_model *pool)
 {
     const struct arena *arena = arena_at_device(pool->device);
@@ -123,8 +132,8 @@ static void check_pinned(struct pool_model *pool)
     if (!store || !store->kind.pieces || !pool_is_held(pool) || pool->state != TARN_POOL_RUNS)
         return;
     for (size_t i = 0; i < granules; i++)
-        MUST(!pool->pinned[i] || pool->pinned[i] == arena->pieces[i], "memory of a held pool is gone from %p",
-             (void *)(arena->base + i * arena->granule));
+        MUST(!pool->pinned[i] || pool->pinned[i] == arena->pieces[i],
+             "memory of a held pool is gone from %p", (void *)(arena->base + i * arena->granule));
     for (const struct heap *heap = arena->heaps; heap; heap = heap->next)
         for (int zone = 0; heap->store == store && zone < ZONES; zone++)
             for (const struct run *run = heap->zones[zone].runs; run; run = run->next)
@@ -147,14 +156,15 @@ static void check_counts(int index)
         requested += (int64_t)m.blocks[i].size;
         usable += (int64_t)m.blocks[i].usable;
     }
-    MUST(tarn_pool_info_get(pool->pool, &info) == TARN_OK && info.use_count >= counted, "counted %u times, not %u",
-         info.use_count, counted);
+    MUST(tarn_pool_info_get(pool->pool, &info) == TARN_OK && info.use_count >= counted,
+         "counted %u times, not %u", info.use_count, counted);
     MUST(tarn_pool_stats_get(pool->pool, &stats) == TARN_OK, "stats");
     MUST(stats.allocation[0].current == blocks && stats.requested_bytes[0].current == requested &&
              stats.allocated_bytes[0].current == usable,
-         "pool (%" PRIu64 ", %" PRIu64 "): %" PRId64 " blocks counted, %" PRId64 " live", pool->id.first,
-         pool->id.second, stats.allocation[0].current, blocks);
-    MUST(stats.reserved_bytes[0].current == (int64_t)store_of(pool)->reserved, "reserved bytes of a pool");
+         "pool (%" PRIu64 ", %" PRIu64 "): %" PRId64 " blocks counted, %" PRId64 " live",
+         pool->id.first, pool->id.second, stats.allocation[0].current, blocks);
+    MUST(stats.reserved_bytes[0].current == (int64_t)store_of(pool)->reserved,
+         "reserved bytes of a pool");
 }
 
 void check_pools(void)
@@ -170,7 +180,7 @@ void check_pools(void)
     }
 }
 
-/* Making, releasing ------------------------------------------------------------------------------------------------ */
+/* Making, releasing ---------------------------------------------------------------------------- */
 
 void pool_settle(int index)
 {
@@ -201,16 +211,20 @@ int pool_any(int device, bool running)
 static void create(void)
 {
     int index = (int)below(POOLS);
-    struct pool_model pool = {.used = true, .device = (int)below(DEVICES), .users = 1, .limit = SIZE_MAX};
+    struct pool_model pool = {
+        .used = true, .device = (int)below(DEVICES), .users = 1, .limit = SIZE_MAX};
     size_t limit = below(4) ? TARN_NO_LIMIT : 1 + below(MEMORY);
-    tarn_pool_options options = {
-        .size = sizeof options, .device = pool.device, .use_on_oom = below(2), .no_remap = below(2)};
+    tarn_pool_options options = {.size = sizeof options,
+                                 .device = pool.device,
+                                 .use_on_oom = below(2),
+                                 .no_remap = below(2)};
     if (m.pools[index].used)
         return;
     bool plain = below(4) == 0;
     tarn_status status =
-        plain ? tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = pool.device},
-                                 &pool.pool)
+        plain ? tarn_pool_create(
+                    &(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = pool.device},
+                    &pool.pool)
               : tarn_pool_create(&options, &pool.pool);
     if (status) {
         MUST(may_fail(status) && !pool.pool, "create: %s", tarn_status_name(status));
@@ -249,8 +263,8 @@ static void trim(const struct pool_model *pool)
 {
     bool barred = captures_open(device_at(pool->device));
     tarn_status status = tarn_pool_trim(pool->pool, below(2) ? 0 : below(MEMORY));
-    MUST(barred ? status == TARN_ERROR_CAPTURE : status == TARN_OK || may_fail(status), "pool trim: %s",
-         tarn_status_name(status));
+    MUST(barred ? status == TARN_ERROR_CAPTURE : status == TARN_OK || may_fail(status),
+         "pool trim: %s", tarn_status_name(status));
 }
 
 static void compare_live(int index)
@@ -286,7 +300,9 @@ void do_pool(void)
         trim(&m.pools[index]);
         break;
     case 5:
-        MUST(tarn_pool_limit_set(m.pools[index].pool, below(2) ? TARN_NO_LIMIT : below(MEMORY)) == TARN_OK, "limit");
+        MUST(tarn_pool_limit_set(m.pools[index].pool, below(2) ? TARN_NO_LIMIT : below(MEMORY)) ==
+                 TARN_OK,
+             "limit");
         break;
     case 6:
         MUST(tarn_pool_stats_reset(m.pools[index].pool, TARN_STATS_PEAK) == TARN_OK, "reset");
@@ -296,7 +312,7 @@ void do_pool(void)
     }
 }
 
-/* Suspending ------------------------------------------------------------------------------------------------------- */
+/* Suspending ----------------------------------------------------------------------------------- */
 
 static bool has_unknown_capture(int device)
 {
@@ -306,20 +322,23 @@ static bool has_unknown_capture(int device)
     return false;
 }
 
-/* A graph writes to all that its pool had, also where no block lives: that is mapped again, of other pieces. */
+/* A graph writes to all that its pool had, also where no block lives: that is mapped again, of
+ * other pieces. */
 static void check_resumed(struct pool_model *pool)
 {
     const struct arena *arena = arena_at_device(pool->device);
     const struct store *store = store_of(pool);
     for (size_t i = 0; i < arena->size / arena->granule; i++) {
         MUST(!pool->pinned[i] || (arena->pieces[i] && arena->pieces[i]->store == store),
-             "a resume of a held pool gives it no memory at %p", (void *)(arena->base + i * arena->granule));
+             "a resume of a held pool gives it no memory at %p",
+             (void *)(arena->base + i * arena->granule));
         m.resumed += pool->pinned[i] != NULL;
     }
     memset(pool->pinned, 0, sizeof pool->pinned);
 }
 
-/* What the change has left: the contents where it runs, except for those that were not to be kept. */
+/* What the change has left: the contents where it runs, except for those that were not to be
+ * kept. */
 static void look_at(int index, bool keep_contents)
 {
     struct pool_model *pool = &m.pools[index];
@@ -341,7 +360,8 @@ static void look_at(int index, bool keep_contents)
 /* Any pool, or often one that a graph holds. */
 static int pool_to_suspend(void)
 {
-    int pool = m.graph_count > 0 && below(2) ? m.graphs[below((uint64_t)m.graph_count)].captured.pool : -1;
+    int pool =
+        m.graph_count > 0 && below(2) ? m.graphs[below((uint64_t)m.graph_count)].captured.pool : -1;
     return pool >= 0 && m.pools[pool].users > 0 ? pool : pool_any(-1, false);
 }
 
@@ -353,10 +373,13 @@ static void change(int index)
     tarn_pool_state before = pool->state;
     bool keep = before == TARN_POOL_RUNS && below(2);
     check_pinned(pool);
-    tarn_status status = before == TARN_POOL_RUNS ? tarn_pool_suspend(pool->pool, keep) : tarn_pool_resume(pool->pool);
+    tarn_status status = before == TARN_POOL_RUNS ? tarn_pool_suspend(pool->pool, keep)
+                                                  : tarn_pool_resume(pool->pool);
     if (barred)
-        MUST(status == TARN_ERROR_CAPTURE, "a suspend or resume in a capture: %s", tarn_status_name(status));
-    MUST(status == TARN_OK || barred || may_fail(status), "suspend or resume: %s", tarn_status_name(status));
+        MUST(status == TARN_ERROR_CAPTURE, "a suspend or resume in a capture: %s",
+             tarn_status_name(status));
+    MUST(status == TARN_OK || barred || may_fail(status), "suspend or resume: %s",
+         tarn_status_name(status));
     look_at(index, before != TARN_POOL_DISCARDED);
     if (!status) {
         tarn_pool_state wanted = before != TARN_POOL_RUNS ? TARN_POOL_RUNS
@@ -365,7 +388,8 @@ static void change(int index)
         MUST(pool->state == wanted, "it is in state %d, not %d", (int)pool->state, (int)wanted);
         m.suspended += before == TARN_POOL_RUNS;
     } else {
-        MUST(pool->state == before || (!barred && pool->state == (keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED)),
+        MUST(pool->state == before ||
+                 (!barred && pool->state == (keep ? TARN_POOL_KEPT : TARN_POOL_DISCARDED)),
              "a failure left it in state %d", (int)pool->state);
     }
 }
@@ -380,7 +404,8 @@ void do_suspend(void)
     if (has_unknown_capture(pool->device) || (!runs && below(3)))
         return;
     if (!arena_at_device(pool->device)->store.kind.pieces) {
-        MUST(tarn_pool_suspend(pool->pool, true) == TARN_ERROR_NOT_SUPPORTED, "plain segments were suspended");
+        MUST(tarn_pool_suspend(pool->pool, true) == TARN_ERROR_NOT_SUPPORTED,
+             "plain segments were suspended");
         return;
     }
     change(index);
@@ -390,7 +415,7 @@ void do_suspend(void)
     change(index);
 }
 
-/* Scopes ----------------------------------------------------------------------------------------------------------- */
+/* Scopes --------------------------------------------------------------------------------------- */
 
 void scope_of_capture(int pool, int stream)
 {
@@ -429,12 +454,15 @@ static void scope_begin(struct scope_model *scope)
         return;
     device = m.pools[pool].device;
     int stream = device * STREAMS + (int)below(STREAMS);
-    struct scope_model fresh = {.kind = kind, .pool = pool, .stream = stream, .handle = m.streams[stream].handle};
+    struct scope_model fresh = {
+        .kind = kind, .pool = pool, .stream = stream, .handle = m.streams[stream].handle};
     if (tarn_device_set(device) != TARN_OK) /* injected */
         return;
-    tarn_status status = tarn_scope_begin(m.pools[pool].pool, (tarn_scope_kind)kind, fresh.handle, &fresh.value);
+    tarn_status status =
+        tarn_scope_begin(m.pools[pool].pool, (tarn_scope_kind)kind, fresh.handle, &fresh.value);
     if (is_begun_already(pool, kind, fresh.handle)) {
-        MUST(status == TARN_ERROR_SCOPE || may_fail(status), "the same scope twice: %s", tarn_status_name(status));
+        MUST(status == TARN_ERROR_SCOPE || may_fail(status), "the same scope twice: %s",
+             tarn_status_name(status));
         return;
     }
     if (status) {
@@ -450,7 +478,8 @@ static void scope_begin(struct scope_model *scope)
 static bool is_newest_of_thread(const struct scope_model *scope)
 {
     for (int i = 0; i < SCOPES; i++)
-        if (m.scopes[i].open && m.scopes[i].kind == TARN_SCOPE_THREAD && m.scopes[i].since > scope->since)
+        if (m.scopes[i].open && m.scopes[i].kind == TARN_SCOPE_THREAD &&
+            m.scopes[i].since > scope->since)
             return false;
     return true;
 }

@@ -14,7 +14,7 @@ static struct actor_state {
     unsigned regions;
 } state_of[ACTORS];
 
-/* ---- Devices, streams, events ------------------------------------------------------------------------------------ */
+/* ---- Devices, streams, events ---- */
 
 static void ask_device(void)
 {
@@ -30,7 +30,8 @@ static void ask_device(void)
     if (WELL(0, tarn_device_properties_get, device, &properties))
         SO(properties.memory == m.memory, "a device has other memory", "%zu", properties.memory);
     if (WELL(0, tarn_device_memory_get, device, &free_bytes, &total))
-        SO(free_bytes <= total && total == m.memory, "a device has other memory", "%zu of %zu", free_bytes, total);
+        SO(free_bytes <= total && total == m.memory, "a device has other memory", "%zu of %zu",
+           free_bytes, total);
     if (WELL(0, tarn_device_limit_get, device, &limit))
         SO(limit == m.limit[device], "a limit is another", "%zu, not %zu", limit, m.limit[device]);
     if (WELL(0, tarn_device_peer_get, device, 1 - device, &possible) && possible && CHANCE(10))
@@ -52,8 +53,8 @@ static void ask_synchronize(void)
     SO(!barred, "a wait for a device that captures", "it was not refused");
     for (int i = 0; i < FLOWS; i++)
         if (m.flows[i].live && m.flows[i].device == device)
-            SO(is_done((struct stamp){m.flows[i].lane, m.queued[m.flows[i].lane]}), "a wait ended too early", "flow %d",
-               i);
+            SO(is_done((struct stamp){m.flows[i].lane, m.queued[m.flows[i].lane]}),
+               "a wait ended too early", "flow %d", i);
 }
 
 static void ask_stream(void)
@@ -66,7 +67,8 @@ static void ask_stream(void)
     if (!flow || !flow_value(flow))
         return;
     if (WELL(0, tarn_stream_info_get, flow->value, &info)) {
-        SO(flow->kind == LEGACY || info.device == flow->device, "a stream is of another device", "%d", info.device);
+        SO(flow->kind == LEGACY || info.device == flow->device, "a stream is of another device",
+           "%d", info.device);
         SO(info.priority <= 0, "a priority is none", "%d", info.priority);
     }
     if (flow->kind != LEGACY && WELL(0, tarn_stream_native_get, flow->value, &native))
@@ -83,14 +85,17 @@ static void ask_event(void)
     bool waits = CHANCE(2);
     if (any_open(-1) && waits)
         return;
-    tarn_status status = waits ? CALL(tarn_event_synchronize, event->event) : CALL(tarn_event_query, event->event);
-    if (!well("an event", status, waits ? 0 : BIT(TARN_ERROR_NOT_READY) | (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0)))
+    tarn_status status =
+        waits ? CALL(tarn_event_synchronize, event->event) : CALL(tarn_event_query, event->event);
+    if (!well("an event", status,
+              waits ? 0 : BIT(TARN_ERROR_NOT_READY) | (any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0)))
         return;
     for (int i = 0; event->recorded && i < LANES; i++)
-        SO(is_done((struct stamp){i, event->after[i]}), "an event says that work has ended", "lane %d", i);
+        SO(is_done((struct stamp){i, event->after[i]}), "an event says that work has ended",
+           "lane %d", i);
 }
 
-/* ---- Pools ------------------------------------------------------------------------------------------------------- */
+/* ---- Pools ---- */
 
 static void check_blocks(int index)
 {
@@ -100,12 +105,14 @@ static void check_blocks(int index)
         return;
     for (int i = 0; i < BLOCKS; i++)
         known += m.blocks[i].live && m.blocks[i].pool == index;
-    SO(count == known, "the live blocks of a pool are others", "%zu, and %zu are known", count, known);
+    SO(count == known, "the live blocks of a pool are others", "%zu, and %zu are known", count,
+       known);
     for (size_t i = 0; i < count; i++) {
         bool found = false;
         for (int k = 0; k < BLOCKS && !found; k++)
             found = m.blocks[k].live && m.blocks[k].start == list[i].address &&
-                    m.blocks[k].usable == list[i].usable_size && m.blocks[k].size == list[i].requested;
+                    m.blocks[k].usable == list[i].usable_size &&
+                    m.blocks[k].size == list[i].requested;
         SO(found, "the live blocks of a pool are others", "%p", list[i].address);
     }
 }
@@ -124,7 +131,8 @@ static void check_segments(int index)
         bool found = !m.blocks[i].live || m.blocks[i].pool != index;
         for (size_t k = 0; k < count && !found; k++)
             found = (uintptr_t)m.blocks[i].start >= (uintptr_t)list[k].address &&
-                    (uintptr_t)m.blocks[i].start + m.blocks[i].usable <= (uintptr_t)list[k].address + list[k].bytes;
+                    (uintptr_t)m.blocks[i].start + m.blocks[i].usable <=
+                        (uintptr_t)list[k].address + list[k].bytes;
         SO(found, "a block lies in no segment", "%p", (void *)m.blocks[i].start);
     }
 }
@@ -136,22 +144,24 @@ static void ask_pool(void)
     tarn_pool_info info = {.size = sizeof info, .id = {1, 1}};
     tarn_stats stats = {.size = sizeof stats};
     if (WELL(0, tarn_pool_default, 0, &standard) && WELL(0, tarn_pool_info_get, standard, &info))
-        SO(!info.id.first && !info.id.second, "the default pool has a name", "%" PRIu64 ",%" PRIu64, info.id.first,
-           info.id.second);
+        SO(!info.id.first && !info.id.second, "the default pool has a name", "%" PRIu64 ",%" PRIu64,
+           info.id.first, info.id.second);
     if (index < 0)
         return;
     const struct pool *pool = &m.pools[index];
     if (WELL(0, tarn_pool_info_get, pool->pool, &info)) {
         SO(info.device == pool->device, "a pool is of another device", "%d", info.device);
-        SO(info.limit == pool->limit, "a limit is another", "%zu, not %zu", info.limit, pool->limit);
+        SO(info.limit == pool->limit, "a limit is another", "%zu, not %zu", info.limit,
+           pool->limit);
         SO(info.use_count >= (unsigned)(pool->users + pool->scopes), "a pool is counted too little",
            "%u, not %d and %d", info.use_count, pool->users, pool->scopes);
-        SO((info.allocator != NULL) == pool->theirs, "a pool has another allocator", "pool %d", index);
+        SO((info.allocator != NULL) == pool->theirs, "a pool has another allocator", "pool %d",
+           index);
         SO(info.tag == pool->tag, "a pool has another tag", "%u, not %u", info.tag, pool->tag);
     }
     if (WELL(0, tarn_pool_stats_get, pool->pool, &stats))
-        SO(stats.allocated_bytes[0].current >= 0 && stats.reserved_bytes[0].current >= 0, "a counter is negative",
-           "pool %d", index);
+        SO(stats.allocated_bytes[0].current >= 0 && stats.reserved_bytes[0].current >= 0,
+           "a counter is negative", "pool %d", index);
     if (CHANCE(8))
         (void)WELL(0, tarn_pool_stats_reset, pool->pool, (tarn_stats_what)below(2));
     check_blocks(index);
@@ -178,7 +188,7 @@ static void op_hold(void)
     m.pools[index].graphs++;
 }
 
-/* ---- Reports ----------------------------------------------------------------------------------------------------- */
+/* ---- Reports ---- */
 
 static unsigned live_parts;
 static uint64_t segment_bytes[DEVICES];
@@ -197,18 +207,19 @@ static void take_segment(const tarn_memory_segment *segment, void *user)
                 SO(m.blocks[k].usable == part->bytes && m.blocks[k].size == part->requested &&
                        m.blocks[k].device == segment->device && m.blocks[k].tag == part->tag,
                    "a list shows another block",
-                   "%p: %zu of %zu bytes with tag %u of device %d, not %zu of %zu with %u of %d", part->address,
-                   part->requested, part->bytes, part->tag, segment->device, m.blocks[k].size, m.blocks[k].usable,
-                   m.blocks[k].tag, m.blocks[k].device);
+                   "%p: %zu of %zu bytes with tag %u of device %d, not %zu of %zu with %u of %d",
+                   part->address, part->requested, part->bytes, part->tag, segment->device,
+                   m.blocks[k].size, m.blocks[k].usable, m.blocks[k].tag, m.blocks[k].device);
                 live_parts++;
             }
         for (int k = 0; k < BLOCKS && part->state == TARN_MEMORY_FREE; k++)
             SO(!m.blocks[k].live || m.blocks[k].start < (unsigned char *)part->address ||
-                   m.blocks[k].start >= (unsigned char *)part->address + part->bytes || !block_is_usable(&m.blocks[k]),
+                   m.blocks[k].start >= (unsigned char *)part->address + part->bytes ||
+                   !block_is_usable(&m.blocks[k]),
                "a list shows a live block as free", "%p", (void *)m.blocks[k].start);
     }
-    SO(at == (uintptr_t)segment->address + segment->bytes, "parts of a segment are not all of it", "%p",
-       segment->address);
+    SO(at == (uintptr_t)segment->address + segment->bytes, "parts of a segment are not all of it",
+       "%p", segment->address);
 }
 
 void memory_look(void)
@@ -228,7 +239,8 @@ static int64_t kinds;
 static void take_kind(const tarn_metadata_kind *kind, void *user)
 {
     (void)user;
-    SO(kind->records >= 0 && kind->bytes >= 0 && kind->name, "a kind of record is negative", "%s", kind->name);
+    SO(kind->records >= 0 && kind->bytes >= 0 && kind->name, "a kind of record is negative", "%s",
+       kind->name);
     kinds++;
 }
 
@@ -251,7 +263,8 @@ static void op_report(void)
 {
     size_t size = 0;
     tarn_snapshot_options options = {.size = sizeof options,
-                                     .format = CHANCE(2) ? TARN_SNAPSHOT_CHROME : TARN_SNAPSHOT_PICKLE,
+                                     .format =
+                                         CHANCE(2) ? TARN_SNAPSHOT_CHROME : TARN_SNAPSHOT_PICKLE,
                                      .max_bytes = TARN_NO_LIMIT};
     switch (below(6)) {
     case 0:
@@ -279,7 +292,8 @@ static void op_trace(void)
     static unsigned live;
     uint64_t kept = 0, lost = 0;
     tarn_trace_options options = {.size = sizeof options, .records = 1000, .regions = CHANCE(2)};
-    tarn_live_options page = {.size = sizeof page, .name = "mixed", .directory = "/dev/shm", .interval_ms = 1000};
+    tarn_live_options page = {
+        .size = sizeof page, .name = "mixed", .directory = "/dev/shm", .interval_ms = 1000};
     unsigned *regions = &state_of[m.actor].regions;
     switch (below(8)) {
     case 0:
@@ -295,7 +309,8 @@ static void op_trace(void)
         (void)WELL(0, tarn_trace_count_get, &kept, &lost);
         return;
     case 4:
-        if (live++ < 3 && WELL(BIT(TARN_ERROR_BUSY) | BIT(TARN_ERROR_SYSTEM), tarn_live_start, &page))
+        if (live++ < 3 &&
+            WELL(BIT(TARN_ERROR_BUSY) | BIT(TARN_ERROR_SYSTEM), tarn_live_start, &page))
             (void)WELL0(0, tarn_live_stop);
         return;
     case 5:
@@ -319,7 +334,7 @@ static void hear_report(const tarn_debug_report *report, void *user)
     fault("debug mode reports", "%s", report->text);
 }
 
-/* ---- Settings ---------------------------------------------------------------------------------------------------- */
+/* ---- Settings ---- */
 
 static void op_setting(void)
 {
@@ -345,12 +360,14 @@ static void op_setting(void)
         (void)WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_debug_check, device);
         return;
     default:
-        SO(strlen(tarn_version()) > 2 && strcmp(tarn_status_text(TARN_OK), tarn_status_text(TARN_ERROR_SCOPE)) != 0,
+        SO(strlen(tarn_version()) > 2 &&
+               strcmp(tarn_status_text(TARN_OK), tarn_status_text(TARN_ERROR_SCOPE)) != 0,
            "texts are none", "%s", tarn_version());
     }
 }
 
-/* While caching is off, each block of a default pool is the driver's own, and nobody has it again. */
+/* While caching is off, each block of a default pool is the driver's own, and nobody has it
+ * again. */
 void caching_turn(bool wanted)
 {
     bool cached = m.uncached;
@@ -380,7 +397,8 @@ static void op_pinned(void)
         return;
     case 1:
         (void)WELL(0, tarn_configuration_set,
-                   CHANCE(2) ? "pinned_use_background_threads:True" : "pinned_use_background_threads:False");
+                   CHANCE(2) ? "pinned_use_background_threads:True"
+                             : "pinned_use_background_threads:False");
         return;
     case 2:
         (void)WELL(0, tarn_pinned_stats_reset, (tarn_stats_what)below(2));
@@ -407,14 +425,17 @@ static void op_library(void)
     uint64_t ns = 1;
     int count = 0;
     tarn_handle_stats stats = {.size = sizeof stats};
-    if (WELL(0, tarn_library_info_get, library, &info) && WELL(0, tarn_library_find, info.name, &found))
+    if (WELL(0, tarn_library_info_get, library, &info) &&
+        WELL(0, tarn_library_find, info.name, &found))
         SO(found == library && info.found, "a library is another", "%s: %d", info.name, found);
     if (WELL(0, tarn_library_count_get, &count))
         SO(count >= library, "libraries are missing", "%d", count);
     if (WELL(0, tarn_handle_wait_limit_set, 0, &ns))
         SO(ns == 0, "a thread waits for handles", "%" PRIu64, ns);
-    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_set, library, TARN_HANDLE_MATH, -1, NULL);
-    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_guard_set, &guard, library, TARN_HANDLE_MATH, -1))
+    (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_set, library, TARN_HANDLE_MATH, -1,
+               NULL);
+    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_handle_mode_guard_set, &guard, library,
+             TARN_HANDLE_MATH, -1))
         SURE(tarn_handle_mode_guard_restore, &guard);
     if (WELL(0, tarn_handle_stats_get, library, 0, &stats)) {
         SO(stats.workspace_bytes > 0, "a library has no workspace", "%d", library);
@@ -425,7 +446,8 @@ static void op_library(void)
 
 static void op_ask(void)
 {
-    static void (*const asks[])(void) = {ask_device, ask_synchronize, ask_stream, ask_event, ask_pool, ask_pool};
+    static void (*const asks[])(void) = {ask_device, ask_synchronize, ask_stream,
+                                         ask_event,  ask_pool,        ask_pool};
     asks[below(sizeof asks / sizeof *asks)]();
 }
 

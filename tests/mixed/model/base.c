@@ -3,8 +3,9 @@
 
 /* Lanes of work, the order between them, contents, and who owns which bytes.
  *
- * Each piece of work ends by writing its number into its lane's progress. So what has ended is known from the memory alone, whatever the
- * clock and the driver say: if memory is handed out whose work has not come there, nobody can have known that it had. */
+ * Each piece of work ends by writing its number into its lane's progress. So what has ended is
+ * known from the memory alone, whatever the clock and the driver say: if memory is handed out whose
+ * work has not come there, nobody can have known that it had. */
 #include "mixed/model/mixed.h"
 
 static uint32_t progress[LANES * 16], serials[70000];
@@ -36,14 +37,15 @@ bool is_usable_by(const struct flow *flow, int actor)
     return flow->live && (flow->actor < 0 || flow->actor == actor);
 }
 
-/* The legacy stream takes no work while a blocking stream captures, on some drivers of any device. */
+/* The legacy stream takes no work while a blocking stream captures, on some drivers of any
+ * device. */
 bool takes_work(const struct flow *flow)
 {
     if (!is_usable_by(flow, m.actor))
         return false;
     for (int i = 0; i < FLOWS && flow->kind == LEGACY; i++)
-        if (m.flows[i].live && m.flows[i].blocking && (m.vendor || m.flows[i].device == flow->device) &&
-            captures_now(&m.flows[i]))
+        if (m.flows[i].live && m.flows[i].blocking &&
+            (m.vendor || m.flows[i].device == flow->device) && captures_now(&m.flows[i]))
             return false;
     return true;
 }
@@ -68,8 +70,8 @@ bool captures_now(const struct flow *flow)
 bool known_open(int device)
 {
     for (int i = 0; i < CAPTURES; i++)
-        if ((m.captures[i].state == SAID || m.captures[i].state == OPEN) && m.captures[i].how != UNKNOWN &&
-            (device < 0 || m.captures[i].device == device))
+        if ((m.captures[i].state == SAID || m.captures[i].state == OPEN) &&
+            m.captures[i].how != UNKNOWN && (device < 0 || m.captures[i].device == device))
             return true;
     return false;
 }
@@ -97,7 +99,7 @@ bool unknown_open(int device)
     return false;
 }
 
-/* ---- Lanes ------------------------------------------------------------------------------------------------------- */
+/* ---- Lanes ---- */
 
 /* A lane that nobody uses and whose work has ended. */
 static int lane_take(void)
@@ -132,7 +134,8 @@ void queue_begin(struct flow *flow)
     for (int i = 0; i < FLOWS; i++) {
         struct flow *other = &m.flows[i];
         if (other->live && other->device == flow->device && other != flow &&
-            ((flow->kind == LEGACY && other->blocking) || (other->kind == LEGACY && flow->blocking)))
+            ((flow->kind == LEGACY && other->blocking) ||
+             (other->kind == LEGACY && flow->blocking)))
             join(flow, other);
     }
 }
@@ -140,9 +143,10 @@ void queue_begin(struct flow *flow)
 struct stamp queue_end(struct flow *flow)
 {
     uint32_t number = ++m.queued[flow->lane];
-    SO(number < sizeof serials / sizeof *serials, "the test's own limit", "too much work on one lane");
-    MINE(driver->copy(flow->device, (uintptr_t)&progress[flow->lane * 16], (uintptr_t)&serials[number], sizeof number,
-                      flow->native));
+    SO(number < sizeof serials / sizeof *serials, "the test's own limit",
+       "too much work on one lane");
+    MINE(driver->copy(flow->device, (uintptr_t)&progress[flow->lane * 16],
+                      (uintptr_t)&serials[number], sizeof number, flow->native));
     flow->after[flow->lane] = number;
     return (struct stamp){flow->lane, number};
 }
@@ -158,8 +162,8 @@ void order_after(struct flow *flow, struct flow *from)
     MINE(driver->stream_wait_event(flow->device, flow->native, event));
     MINE(driver->event_destroy(from->device, event));
     join(flow, from);
-    show("flow %d (lane %d) waits for flow %d (lane %d)", (int)(flow - m.flows), flow->lane, (int)(from - m.flows),
-         from->lane);
+    show("flow %d (lane %d) waits for flow %d (lane %d)", (int)(flow - m.flows), flow->lane,
+         (int)(from - m.flows), from->lane);
 }
 
 bool order_after_stamp(struct flow *flow, struct stamp stamp)
@@ -168,7 +172,8 @@ bool order_after_stamp(struct flow *flow, struct stamp stamp)
         return true;
     for (int i = 0; i < FLOWS; i++) {
         struct flow *from = &m.flows[i];
-        if (!takes_work(from) || from->after[stamp.lane] < stamp.number || captures_now(from) || !takes_work(flow))
+        if (!takes_work(from) || from->after[stamp.lane] < stamp.number || captures_now(from) ||
+            !takes_work(flow))
             continue;
         order_after(flow, from);
         return true;
@@ -176,7 +181,7 @@ bool order_after_stamp(struct flow *flow, struct stamp stamp)
     return false;
 }
 
-/* ---- Contents ---------------------------------------------------------------------------------------------------- */
+/* ---- Contents ---- */
 
 int slot_take(void)
 {
@@ -201,12 +206,13 @@ static void look(const struct check *check, size_t size)
     m.count.checks++;
     for (size_t i = 0; i < size; i++)
         SO(place[i] == check->value, check->what,
-           "it holds %#x in place of %#x (byte %zu), work %" PRIu32 " of lane %d", place[i], check->value, i,
-           check->stamp.number, check->stamp.lane);
+           "it holds %#x in place of %#x (byte %zu), work %" PRIu32 " of lane %d", place[i],
+           check->value, i, check->stamp.number, check->stamp.lane);
 }
 
 /* Copies what lies there to a place, where it is looked at when that has run. */
-static bool check_later(struct flow *flow, uintptr_t at, size_t size, int value, const char *what, struct check *check)
+static bool check_later(struct flow *flow, uintptr_t at, size_t size, int value, const char *what,
+                        struct check *check)
 {
     *check = (struct check){.slot = slot_take(), .value = (unsigned char)value, .what = what};
     if (check->slot < 0)
@@ -227,7 +233,8 @@ static size_t spots_of(size_t size, size_t at[SPOTS])
     return part;
 }
 
-struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, int value, const char *what)
+struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, int value,
+                       const char *what)
 {
     struct capture *capture = captures_now(flow) ? &m.captures[flow->capture] : NULL;
     struct check checks[2 * SPOTS];
@@ -240,9 +247,11 @@ struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, 
     for (int i = 0; i < SPOTS && before >= 0 && room && !capture; i++)
         count += check_later(flow, (uintptr_t)start + at[i], part, before, what, &checks[count]);
     for (int i = 0; i < SPOTS; i++)
-        MINE(driver->copy(flow->device, (uintptr_t)start + at[i], (uintptr_t)patterns[value], part, flow->native));
+        MINE(driver->copy(flow->device, (uintptr_t)start + at[i], (uintptr_t)patterns[value], part,
+                          flow->native));
     MINE(tarn_device_set(flow->device)); /* a vendor's constant is a stream of the current one */
-    MINE(machine->work(flow->device, flow->native, start, size, CHANCE(4) ? 0 : 500 + below(30000)));
+    MINE(
+        machine->work(flow->device, flow->native, start, size, CHANCE(4) ? 0 : 500 + below(30000)));
     MINE(tarn_device_set(0));
     for (int i = 0; i < SPOTS && room; i++)
         count += check_later(flow, (uintptr_t)start + at[i], part, value, what, &checks[count]);
@@ -252,7 +261,8 @@ struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, 
         return (struct stamp){0, 0};
     }
     struct stamp stamp = queue_end(flow);
-    show("work %" PRIu32 " of lane %d (flow %d) on %p", stamp.number, stamp.lane, (int)(flow - m.flows), start);
+    show("work %" PRIu32 " of lane %d (flow %d) on %p", stamp.number, stamp.lane,
+         (int)(flow - m.flows), start);
     for (int i = 0; i < count; i++) {
         checks[i].stamp = stamp;
         pending_add(checks[i]);
@@ -300,7 +310,7 @@ bool wait_for_all(void)
     return true;
 }
 
-/* ---- Ghosts ------------------------------------------------------------------------------------------------------ */
+/* ---- Ghosts ---- */
 
 void block_user(struct block *block, struct stamp stamp)
 {
@@ -315,7 +325,8 @@ void block_user(struct block *block, struct stamp stamp)
             block->users[kept++] = block->users[i];
     block->user_count = kept;
     if (kept == USERS_OF_BLOCK) { /* what it forgets, it waits for */
-        ghost_add((struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable},
+        ghost_add((struct span_of_bytes){(uintptr_t)block->start,
+                                         (uintptr_t)block->start + block->usable},
                   block->users[0], -1, "a block");
         block->users[0] = block->users[--block->user_count];
     }
@@ -340,7 +351,8 @@ void ghost_add(struct span_of_bytes bytes, struct stamp stamp, int pool, const c
 void ghosts_of(const struct block *block, const char *what)
 {
     for (int i = 0; i < block->user_count; i++)
-        ghost_add((struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable},
+        ghost_add((struct span_of_bytes){(uintptr_t)block->start,
+                                         (uintptr_t)block->start + block->usable},
                   block->users[i], -1, what);
 }
 
@@ -363,7 +375,8 @@ static struct span_of_bytes bytes_of(const struct block *block)
     return (struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable};
 }
 
-/* Whether the lane is of a stream that takes part in the same capture: who launches its graph orders it after all of these. */
+/* Whether the lane is of a stream that takes part in the same capture: who launches its graph
+ * orders it after all of these. */
 static bool is_of_capture(const struct flow *flow, int lane)
 {
     if (!captures_now(flow))
@@ -389,22 +402,27 @@ static void check_work(struct span_of_bytes bytes, struct flow *flow, int pool, 
         if (flow->after[ghost.stamp.lane] >= ghost.stamp.number)
             continue;
         if (flow->kind ==
-            PER_THREAD) /* its thread's slot had another before, and tarn may have it wait: the contents tell */
+            PER_THREAD) /* its thread's slot had another before, and tarn may have it wait: the
+                           contents tell */
             continue;
-        if (ghost.pool >= 0 && ghost.pool == pool && !captures_now(flow) && order_after_stamp(flow, ghost.stamp))
-            continue; /* the caller's business: who launches a graph of a pool orders the pool's other work */
-        if (ghost.pool >= 0 && ghost.pool == pool && captures_now(flow) && m.captures[flow->capture].pool != pool)
+        if (ghost.pool >= 0 && ghost.pool == pool && !captures_now(flow) &&
+            order_after_stamp(flow, ghost.stamp))
+            continue; /* the caller's business: who launches a graph of a pool orders the pool's
+                         other work */
+        if (ghost.pool >= 0 && ghost.pool == pool && captures_now(flow) &&
+            m.captures[flow->capture].pool != pool)
             continue; /* a scope has led the capture to this pool: its graph is never launched */
         fault("memory was handed out while work that it is not ordered after is on it",
-              "%s of %zu bytes at %#" PRIxPTR " for flow %d (lane %d): %s had %#" PRIxPTR " to %#" PRIxPTR
-              ", work %" PRIu32 " of lane %d",
-              what, (size_t)(bytes.end - bytes.start), bytes.start, (int)(flow - m.flows), flow->lane, ghost.what,
-              ghost.bytes.start, ghost.bytes.end, ghost.stamp.number, ghost.stamp.lane);
+              "%s of %zu bytes at %#" PRIxPTR " for flow %d (lane %d): %s had %#" PRIxPTR
+              " to %#" PRIxPTR ", work %" PRIu32 " of lane %d",
+              what, (size_t)(bytes.end - bytes.start), bytes.start, (int)(flow - m.flows),
+              flow->lane, ghost.what, ghost.bytes.start, ghost.bytes.end, ghost.stamp.number,
+              ghost.stamp.lane);
     }
     m.ghost_count = kept;
 }
 
-/* ---- Owners ------------------------------------------------------------------------------------------------------ */
+/* ---- Owners ---- */
 
 struct owned {
     struct span_of_bytes bytes;
@@ -420,26 +438,31 @@ static int owners_list(void)
     int count = 0;
     for (int i = 0; i < BLOCKS; i++)
         if (m.blocks[i].live)
-            owners[count++] = (struct owned){bytes_of(&m.blocks[i]), "a block", i, m.blocks[i].pool, false};
+            owners[count++] =
+                (struct owned){bytes_of(&m.blocks[i]), "a block", i, m.blocks[i].pool, false};
     for (int i = 0; i < CAPTURES; i++) {
         const struct capture *capture = &m.captures[i];
         if (capture->state != OPEN && capture->state != GRAPH)
             continue;
         for (int k = 0; k < capture->workspace_count && !capture->cleared; k++)
-            owners[count++] = (struct owned){capture->workspaces[k], "a graph's workspace", i, capture->pool, false};
+            owners[count++] = (struct owned){capture->workspaces[k], "a graph's workspace", i,
+                                             capture->pool, false};
         for (int k = 0; k < capture->inside_count; k++)
-            owners[count++] = (struct owned){capture->inside[k], "what a graph freed inside", i, capture->pool, true};
+            owners[count++] = (struct owned){capture->inside[k], "what a graph freed inside", i,
+                                             capture->pool, true};
     }
     for (int user = 0; user < ACTORS + LEASES; user++)
         for (int i = 0; i < LIBRARIES; i++) {
             const struct use *use = &m.uses[user][i];
             uintptr_t start = (uintptr_t)use->pointer;
-            if (use->valid && start && !(use->capture >= 0 && capture_has_workspace(&m.captures[use->capture], start)))
-                owners[count++] = (struct owned){{start, start + use->size},
-                                                 "a handle's workspace",
-                                                 user,
-                                                 use->capture >= 0 ? m.captures[use->capture].pool : -1,
-                                                 false};
+            if (use->valid && start &&
+                !(use->capture >= 0 && capture_has_workspace(&m.captures[use->capture], start)))
+                owners[count++] =
+                    (struct owned){{start, start + use->size},
+                                   "a handle's workspace",
+                                   user,
+                                   use->capture >= 0 ? m.captures[use->capture].pool : -1,
+                                   false};
         }
     return count;
 }
@@ -464,29 +487,33 @@ void check_owners(void)
     for (int i = 0; i < count; i++)
         for (int k = i + 1; k < count && owners[k].bytes.start < owners[i].bytes.end; k++)
             SO(may_share(&owners[i], &owners[k]), "two owners share a byte",
-               "%s (%d) has %#" PRIxPTR " to %#" PRIxPTR ", %s (%d) has %#" PRIxPTR " to %#" PRIxPTR, owners[i].what,
-               owners[i].number, owners[i].bytes.start, owners[i].bytes.end, owners[k].what, owners[k].number,
-               owners[k].bytes.start, owners[k].bytes.end);
+               "%s (%d) has %#" PRIxPTR " to %#" PRIxPTR ", %s (%d) has %#" PRIxPTR
+               " to %#" PRIxPTR,
+               owners[i].what, owners[i].number, owners[i].bytes.start, owners[i].bytes.end,
+               owners[k].what, owners[k].number, owners[k].bytes.start, owners[k].bytes.end);
     for (int i = 0; i < count; i++) {
         tarn_block_info info = {.size = sizeof info};
         if (owners[i].weak)
             continue;
         SO(tarn_pointer_info_get((void *)owners[i].bytes.start, &info) == TARN_OK &&
                (uintptr_t)info.base == owners[i].bytes.start,
-           "what somebody has is no live block", "%s (%d) at %#" PRIxPTR ": %s", owners[i].what, owners[i].number,
-           owners[i].bytes.start, tarn_last_error());
+           "what somebody has is no live block", "%s (%d) at %#" PRIxPTR ": %s", owners[i].what,
+           owners[i].number, owners[i].bytes.start, tarn_last_error());
     }
 }
 
-void check_fresh(struct span_of_bytes bytes, struct flow *flow, int pool, const char *what, const struct block *but)
+void check_fresh(struct span_of_bytes bytes, struct flow *flow, int pool, const char *what,
+                 const struct block *but)
 {
     int count = owners_list();
     struct owned fresh = {bytes, what, -1, pool, false};
     for (int i = 0; i < count; i++)
-        if (overlap(bytes, owners[i].bytes) && (uintptr_t)(but ? but->start : NULL) != owners[i].bytes.start)
+        if (overlap(bytes, owners[i].bytes) &&
+            (uintptr_t)(but ? but->start : NULL) != owners[i].bytes.start)
             SO(may_share(&owners[i], &fresh), "what somebody has was handed out",
-               "%s at %#" PRIxPTR " to %#" PRIxPTR ": %s (%d) has %#" PRIxPTR " to %#" PRIxPTR, what, bytes.start,
-               bytes.end, owners[i].what, owners[i].number, owners[i].bytes.start, owners[i].bytes.end);
+               "%s at %#" PRIxPTR " to %#" PRIxPTR ": %s (%d) has %#" PRIxPTR " to %#" PRIxPTR,
+               what, bytes.start, bytes.end, owners[i].what, owners[i].number,
+               owners[i].bytes.start, owners[i].bytes.end);
     if (flow)
         check_work(bytes, flow, pool, what);
 }
@@ -500,14 +527,16 @@ static uint64_t created_by_libraries(void)
     return (stats.created - stats.destroyed) * 2 * MIB;
 }
 
-/* Without caching a block has an allocation of its own, of which the driver makes whole granules. */
+/* Without caching a block has an allocation of its own, of which the driver makes whole
+ * granules. */
 static uint64_t rounding[DEVICES];
 
 static void add_rounding(const tarn_memory_segment *segment, void *user)
 {
     (void)user;
     if (!segment->is_virtual)
-        rounding[segment->device] += (segment->bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) - segment->bytes;
+        rounding[segment->device] +=
+            (segment->bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) - segment->bytes;
 }
 
 /* What the driver has created is what tarn says that it reserves. */
@@ -529,11 +558,12 @@ void check_ledgers(void)
         bool stuck = m.was_uncached && m.count.injected && ledger.created > reported &&
                      ledger.created - reported < ledger.plain * 2 * MIB;
         SO(reported == ledger.created || (m.compacts && reported > ledger.created) || stuck,
-           "what is created is not reported", "device %d: %" PRIu64 " bytes are created, %" PRId64 " are reported",
-           device, ledger.created, stats.reserved_bytes[0].current);
+           "what is created is not reported",
+           "device %d: %" PRIu64 " bytes are created, %" PRId64 " are reported", device,
+           ledger.created, stats.reserved_bytes[0].current);
         SO(stats.active_bytes[0].current >= 0 && stats.allocated_bytes[0].current >= 0 &&
                stats.requested_bytes[0].current >= 0 && stats.inactive_split_bytes[0].current >= 0,
-           "a counter is negative", "active %" PRId64 ", allocated %" PRId64, stats.active_bytes[0].current,
-           stats.allocated_bytes[0].current);
+           "a counter is negative", "active %" PRId64 ", allocated %" PRId64,
+           stats.active_bytes[0].current, stats.allocated_bytes[0].current);
     }
 }

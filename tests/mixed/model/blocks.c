@@ -14,7 +14,8 @@ static bool is_in_scope(const struct scope *scope, const struct flow *flow)
         return scope->since[m.actor] != 0;
     case TARN_SCOPE_STREAM:
         if (flow->kind ==
-            PER_THREAD) /* the next thread may have the slot of one that has ended, and with it the scope */
+            PER_THREAD) /* the next thread may have the slot of one that has ended, and with it the
+                           scope */
             return flow->value == scope->stream;
         return m.flows[scope->flow].life == scope->life && flow == &m.flows[scope->flow];
     default:
@@ -94,13 +95,15 @@ static size_t some_size(void)
     }
 }
 
-/* A refusal for lack of memory, although what is in use is little: only where nothing holds memory in place. */
+/* A refusal for lack of memory, although what is in use is little: only where nothing holds memory
+ * in place. */
 static void check_shortage(const struct flow *flow, size_t size, int pool)
 {
     uint64_t used = 0;
-    if (was_injected() || m.plain || m.was_uncached || is_night() || is_anchored_on(flow->device) || any_open(-1) ||
-        m.limit[flow->device] != TARN_NO_LIMIT ||
-        (pool >= 0 && (m.pools[pool].limit != TARN_NO_LIMIT || m.pools[pool].plain || m.pools[pool].registrable)))
+    if (was_injected() || m.plain || m.was_uncached || is_night() || is_anchored_on(flow->device) ||
+        any_open(-1) || m.limit[flow->device] != TARN_NO_LIMIT ||
+        (pool >= 0 && (m.pools[pool].limit != TARN_NO_LIMIT || m.pools[pool].plain ||
+                       m.pools[pool].registrable)))
         return;
     for (int i = 0; i < BLOCKS; i++)
         if (m.blocks[i].live && m.blocks[i].device == flow->device)
@@ -118,11 +121,12 @@ static void check_shortage(const struct flow *flow, size_t size, int pool)
             used += (uint64_t)stats.reserved_bytes[0].current;
     }
     SO(used + size + 32 * MIB > m.memory / 2, "out of memory beside little",
-       "%zu bytes are refused on device %d, where %" PRIu64 " of %zu are in use: %s", size, flow->device, used,
-       m.memory, tarn_last_error());
+       "%zu bytes are refused on device %d, where %" PRIu64 " of %zu are in use: %s", size,
+       flow->device, used, m.memory, tarn_last_error());
 }
 
-static tarn_status allocate(struct flow *flow, struct block *block, int *pool, void **got, size_t *wants)
+static tarn_status allocate(struct flow *flow, struct block *block, int *pool, void **got,
+                            size_t *wants)
 {
     size_t alignment = *wants;
     *pool = -1;
@@ -139,7 +143,8 @@ static tarn_status allocate(struct flow *flow, struct block *block, int *pool, v
     }
     if (wanted < 0 && !alignment && CHANCE(4)) {
         tarn_device_guard guard;
-        if (tarn_device_guard_set(&guard, flow->device) == TARN_OK && tarn_stream_set(flow->value) == TARN_OK) {
+        if (tarn_device_guard_set(&guard, flow->device) == TARN_OK &&
+            tarn_stream_set(flow->value) == TARN_OK) {
             ask_begin("tarn_alloc_on");
             *got = tarn_malloc(block->size);
             tarn_status status = ask_end("tarn_alloc_on", *got ? TARN_OK : tarn_last_status());
@@ -152,8 +157,9 @@ static tarn_status allocate(struct flow *flow, struct block *block, int *pool, v
         return CALL(tarn_alloc_on, flow->value, block->size, got);
     block->tag = m.tags[below(3)];
     tarn_alloc_options options = {.size = sizeof options,
-                                  .device = flow->kind == LEGACY || flow->kind == PER_THREAD ? flow->device
-                                                                                             : TARN_CURRENT_DEVICE,
+                                  .device = flow->kind == LEGACY || flow->kind == PER_THREAD
+                                                ? flow->device
+                                                : TARN_CURRENT_DEVICE,
                                   .stream = flow->value,
                                   .alignment = alignment,
                                   .tag = block->tag,
@@ -168,16 +174,20 @@ static void check_info(const struct block *block)
     tarn_block_info info = {.size = sizeof info};
     if (!WELL(0, tarn_pointer_info_get, block->start + below((unsigned)block->size), &info))
         return;
-    SO(info.base == block->start && info.requested == block->size && info.usable_size == block->usable &&
-           info.device == block->device && info.tag == block->tag,
-       "the description of a block is wrong", "base %p not %p, %zu not %zu bytes, device %d, tag %u not %u", info.base,
+    SO(info.base == block->start && info.requested == block->size &&
+           info.usable_size == block->usable && info.device == block->device &&
+           info.tag == block->tag,
+       "the description of a block is wrong",
+       "base %p not %p, %zu not %zu bytes, device %d, tag %u not %u", info.base,
        (void *)block->start, info.requested, block->size, info.device, info.tag, block->tag);
     if (block->pool == -1)
-        SO(!info.pool.first && !info.pool.second, "a block is of another pool", "it is of %" PRIu64 ",%" PRIu64,
-           info.pool.first, info.pool.second);
+        SO(!info.pool.first && !info.pool.second, "a block is of another pool",
+           "it is of %" PRIu64 ",%" PRIu64, info.pool.first, info.pool.second);
     if (block->pool >= 0 && m.pools[block->pool].pool)
-        SO(info.pool.first == m.pools[block->pool].id.first && info.pool.second == m.pools[block->pool].id.second,
-           "a block is of another pool", "it is of %" PRIu64 ",%" PRIu64, info.pool.first, info.pool.second);
+        SO(info.pool.first == m.pools[block->pool].id.first &&
+               info.pool.second == m.pools[block->pool].id.second,
+           "a block is of another pool", "it is of %" PRIu64 ",%" PRIu64, info.pool.first,
+           info.pool.second);
 }
 
 /* A request to the default pool may be served by one that helps it out. */
@@ -188,13 +198,15 @@ static int pool_that_served(const void *start, int wanted, int device)
     if (wanted >= 0 || (!info.pool.first && !info.pool.second))
         return wanted;
     for (int i = 0; i < POOLS; i++)
-        if (m.pools[i].live && m.pools[i].use_on_oom && m.pools[i].device == device && !is_held_by_graph(i) &&
-            m.pools[i].id.first == info.pool.first && m.pools[i].id.second == info.pool.second)
+        if (m.pools[i].live && m.pools[i].use_on_oom && m.pools[i].device == device &&
+            !is_held_by_graph(i) && m.pools[i].id.first == info.pool.first &&
+            m.pools[i].id.second == info.pool.second)
             return i;
     if (is_night()) /* one that the sleep alone counts */
         return -2;
-    fault("a block is of another pool", "a request to the default pool was served by %" PRIu64 ",%" PRIu64,
-          info.pool.first, info.pool.second);
+    fault("a block is of another pool",
+          "a request to the default pool was served by %" PRIu64 ",%" PRIu64, info.pool.first,
+          info.pool.second);
 }
 
 static void paint(struct block *block)
@@ -204,8 +216,8 @@ static void paint(struct block *block)
         return;
     block->value = (unsigned char)below(256);
     block->known = !captures_now(flow);
-    struct stamp stamp =
-        use_bytes(flow, block->start, block->size, -1, block->value, "a block holds what another has written");
+    struct stamp stamp = use_bytes(flow, block->start, block->size, -1, block->value,
+                                   "a block holds what another has written");
     block_user(block, stamp);
     if (captures_now(flow))
         held_by(&m.captures[flow->capture], block);
@@ -218,11 +230,12 @@ static void check_alone(const struct block *block)
     if (!m.uncached || block->pool != -1)
         return;
     MINE(tarn_mapping_get(block->start, &range));
-    SO(range.address == block->start, "a block without caching shares its memory", "%p lies in what begins at %p",
-       (void *)block->start, range.address);
+    SO(range.address == block->start, "a block without caching shares its memory",
+       "%p lies in what begins at %p", (void *)block->start, range.address);
 }
 
-/* A block for a flow: of any size and in any way with `size` 0, else of so many bytes by tarn_alloc_on(). NULL: there is none. */
+/* A block for a flow: of any size and in any way with `size` 0, else of so many bytes by
+ * tarn_alloc_on(). NULL: there is none. */
 static struct block *allocate_for(struct flow *flow, size_t size)
 {
     struct block *slot = block_free_slot();
@@ -251,7 +264,8 @@ static struct block *allocate_for(struct flow *flow, size_t size)
     show("for flow %d in pool %d", block.flow, pool);
     bool suspended = pool >= 0 && m.pools[pool].state != TARN_POOL_RUNS;
     SO(!suspended || status, "a suspended pool gives a block", "%p", got);
-    if (!well("an allocation", status, BIT(TARN_ERROR_OUT_OF_MEMORY) | (suspended ? BIT(TARN_ERROR_SUSPENDED) : 0))) {
+    if (!well("an allocation", status,
+              BIT(TARN_ERROR_OUT_OF_MEMORY) | (suspended ? BIT(TARN_ERROR_SUSPENDED) : 0))) {
         SO(got == NULL, "a failed allocation wrote its result", "%p", got);
         if (status == TARN_ERROR_OUT_OF_MEMORY)
             check_shortage(flow, block.size, pool);
@@ -262,13 +276,13 @@ static struct block *allocate_for(struct flow *flow, size_t size)
     block.pool = pool_that_served(got, pool, flow->device);
     MINE(tarn_usable_size_get(got, &block.usable));
     SO(block.usable >= block.size && (uintptr_t)got % (alignment > 512 ? alignment : 512) == 0,
-       "a block is not what was asked for", "%p has %zu bytes of %zu, alignment %zu", got, block.usable, block.size,
-       alignment);
-    check_fresh((struct span_of_bytes){(uintptr_t)got, (uintptr_t)got + block.usable}, flow, block.pool, "a block",
-                NULL);
+       "a block is not what was asked for", "%p has %zu bytes of %zu, alignment %zu", got,
+       block.usable, block.size, alignment);
+    check_fresh((struct span_of_bytes){(uintptr_t)got, (uintptr_t)got + block.usable}, flow,
+                block.pool, "a block", NULL);
     check_alone(&block);
-    show("%p to %p, pool %d, for flow %d, life %u", got, (void *)((char *)got + block.usable), block.pool, block.flow,
-         block.life);
+    show("%p to %p, pool %d, for flow %d, life %u", got, (void *)((char *)got + block.usable),
+         block.pool, block.flow, block.life);
     block_user(&block, (struct stamp){flow->lane, m.queued[flow->lane]});
     *slot = block;
     if (below(8))
@@ -320,7 +334,8 @@ static void want_at_hand_again(void)
         (void)allocate_for(at_hand.flow, at_hand.size);
 }
 
-/* One thread turns caching off while another has memory at hand, which that one has no more from then on. */
+/* One thread turns caching off while another has memory at hand, which that one has no more from
+ * then on. */
 static void op_caching_goes_off(void)
 {
     int actor = m.actor;
@@ -339,7 +354,8 @@ static struct block *allocate_in(int pool, struct flow *flow, size_t size)
     struct block *block = block_free_slot();
     void *got = NULL;
     if (!block || !flow_value(flow) || captures_now(flow) ||
-        !WELL(BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_pool_alloc, m.pools[pool].pool, flow->value, size, &got))
+        !WELL(BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_pool_alloc, m.pools[pool].pool, flow->value, size,
+              &got))
         return NULL;
     *block = (struct block){.live = true,
                             .start = got,
@@ -355,8 +371,8 @@ static struct block *allocate_in(int pool, struct flow *flow, size_t size)
     block->live = false;
     check_fresh(bytes, flow, pool, "a block", NULL);
     block->live = true;
-    show("%p to %p, pool %d, for flow %d, life %u", got, (void *)((char *)got + block->usable), pool, block->flow,
-         block->life);
+    show("%p to %p, pool %d, for flow %d, life %u", got, (void *)((char *)got + block->usable),
+         pool, block->flow, block->life);
     block_user(block, (struct stamp){flow->lane, m.queued[flow->lane]});
     paint(block);
     return block;
@@ -369,13 +385,15 @@ void block_want_in(int pool)
         (void)allocate_in(pool, flow, 1 + below(CHANCE(2) ? 4000 : 4 << 20));
 }
 
-/* A block's stream goes, and another's blocks come to lie where its were, before a checkpoint of then is restored. */
+/* A block's stream goes, and another's blocks come to lie where its were, before a checkpoint of
+ * then is restored. */
 static void op_come_and_go(void)
 {
     int pool = pool_any(-1, true);
     struct flow *flow = NULL;
     for (int i = 0; i < FLOWS && pool >= 0; i++)
-        if (m.flows[i].live && m.flows[i].kind == ADOPTED && m.flows[i].device == m.pools[pool].device)
+        if (m.flows[i].live && m.flows[i].kind == ADOPTED &&
+            m.flows[i].device == m.pools[pool].device)
             flow = &m.flows[i];
     if (!flow || flow->capture >= 0 || any_open(flow->device))
         return;
@@ -417,22 +435,27 @@ bool order_after_users(struct flow *flow, const struct block *block)
     return true;
 }
 
-/* Work of another stream on a block, as the headers ask for it: ordered after the block's, and recorded. */
+/* Work of another stream on a block, as the headers ask for it: ordered after the block's, and
+ * recorded. */
 static bool use_elsewhere(struct block *block, struct flow *flow, bool record)
 {
     struct flow *home = &m.flows[block->flow];
-    if (captures_now(flow) || !takes_work(flow) || !flow_value(flow) || !order_after_users(flow, block))
+    if (captures_now(flow) || !takes_work(flow) || !flow_value(flow) ||
+        !order_after_users(flow, block))
         return false;
-    if (flow != home && !is_orphan(block)) { /* whose earlier work may be on what the block is now */
+    /* Whose earlier work may be on what the block is now */
+    if (flow != home && !is_orphan(block)) {
         if (captures_now(home) || !takes_work(home))
             return false;
         order_after(flow, home);
     }
-    if (record && !WELL(0, tarn_record_stream, block->start + below((unsigned)block->size), flow->value))
+    if (record &&
+        !WELL(0, tarn_record_stream, block->start + below((unsigned)block->size), flow->value))
         return false;
     unsigned char value = (unsigned char)below(256);
-    struct stamp stamp = use_bytes(flow, block->start, block->size, block->known ? block->value : -1, value,
-                                   "a block has lost its contents");
+    struct stamp stamp =
+        use_bytes(flow, block->start, block->size, block->known ? block->value : -1, value,
+                  "a block has lost its contents");
     block->value = value;
     block->known = true;
     block_user(block, stamp);
@@ -452,7 +475,8 @@ static void use_here(struct block *block)
     struct capture *capture = &m.captures[flow->capture];
     if (block->pool >= 0 && block->pool != capture->pool)
         return; /* a pool that may be suspended while the graph is there */
-    use_bytes(flow, block->start, block->size, -1, (int)below(256), "a block that a graph uses is another's");
+    use_bytes(flow, block->start, block->size, -1, (int)below(256),
+              "a block that a graph uses is another's");
     block->known = false;
     held_by(capture, block);
 }
@@ -487,13 +511,14 @@ void freed(struct block *block)
 {
     ghosts_of(block, "a block that was freed");
     if (block->inside >= 0 &&
-        block->held) { /* it is allocated and freed in the capture: the graph uses it at each launch */
+        /* It is allocated and freed in the capture: the graph uses it at each launch */
+        block->held) {
         struct capture *capture = &m.captures[block->inside];
         for (int i = 0; i < capture->held_count; i++)
             if (capture->held[i] == block - m.blocks)
                 capture->held[i--] = capture->held[--capture->held_count];
-        capture->inside[capture->inside_count++] =
-            (struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable};
+        capture->inside[capture->inside_count++] = (struct span_of_bytes){
+            (uintptr_t)block->start, (uintptr_t)block->start + block->usable};
     }
     block->live = false;
 }
@@ -501,10 +526,12 @@ void freed(struct block *block)
 static bool is_freed_inside(const struct block *block)
 {
     const struct flow *flow = &m.flows[block->flow];
-    if (block->inside < 0 || is_orphan(block) || !captures_now(flow) || flow->capture != block->inside)
+    if (block->inside < 0 || is_orphan(block) || !captures_now(flow) ||
+        flow->capture != block->inside)
         return false;
     const struct capture *capture = &m.captures[block->inside];
-    return block->held == 1 && block->pool >= 0 && block->pool == capture->pool && capture->inside_count < RANGES;
+    return block->held == 1 && block->pool >= 0 && block->pool == capture->pool &&
+           capture->inside_count < RANGES;
 }
 
 /* What a graph uses lives on, unless the graph's own capture frees it. */
@@ -517,18 +544,23 @@ void block_free(struct block *block)
 {
     struct flow *home = &m.flows[block->flow], *flow = some_flow(block->device);
     bool usable = block_is_usable(block) && !block->held;
-    if (usable && block->known && CHANCE(2) && !is_orphan(block) && is_usable_by(home, m.actor) && !captures_now(home))
+    if (usable && block->known && CHANCE(2) && !is_orphan(block) && is_usable_by(home, m.actor) &&
+        !captures_now(home))
         (void)use_elsewhere(block, home, false);
     tarn_status status;
     unsigned kind = below(5);
-    if (kind == 0 && flow && usable && !captures_now(flow) && use_elsewhere(block, flow, true) && CHANCE(2)) {
+    if (kind == 0 && flow && usable && !captures_now(flow) && use_elsewhere(block, flow, true) &&
+        CHANCE(2)) {
         status = CALL(tarn_free_on, block->start, flow->value);
     } else if (kind == 1) {
         struct event *event = &m.events[below(EVENTS)];
-        status = event->live ? CALL(tarn_free_after, block->start, event->event) : CALL(tarn_free, block->start);
+        status = event->live ? CALL(tarn_free_after, block->start, event->event)
+                             : CALL(tarn_free, block->start);
         for (int i = 0; !status && event->live && event->recorded && i < LANES; i++)
-            ghost_add((struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable},
-                      (struct stamp){i, event->after[i]}, -1, "a block that was freed after an event");
+            ghost_add((struct span_of_bytes){(uintptr_t)block->start,
+                                             (uintptr_t)block->start + block->usable},
+                      (struct stamp){i, event->after[i]}, -1,
+                      "a block that was freed after an event");
     } else if (kind == 2 && flow && flow_value(flow) && !block->held) {
         status = CALL(tarn_free_on, block->start, flow->value);
     } else {
@@ -537,15 +569,15 @@ void block_free(struct block *block)
     if (!well("a free", status, 0))
         return;
     unsigned char *start = block->start;
-    show("%p to %p, pool %d, of flow %d, life %u, is freed", (void *)start, (void *)(start + block->usable),
-         block->pool, block->flow, block->life);
+    show("%p to %p, pool %d, of flow %d, life %u, is freed", (void *)start,
+         (void *)(start + block->usable), block->pool, block->flow, block->life);
     bool mine = block->actor == m.actor && block->turn == m.turns[m.actor] && !m.inject;
     freed(block);
     if (!mine || !CHANCE(40))
         return;
     status = CALL(tarn_free, start);
-    SO(status == TARN_ERROR_DOUBLE_FREE || status == TARN_ERROR_INVALID_POINTER, "a second free", "gave %s",
-       tarn_status_name(status));
+    SO(status == TARN_ERROR_DOUBLE_FREE || status == TARN_ERROR_INVALID_POINTER, "a second free",
+       "gave %s", tarn_status_name(status));
 }
 
 static void op_free(void)
@@ -572,14 +604,15 @@ static void op_extend(void)
     struct flow *flow = &m.flows[block->flow];
     if (!WELL(BIT(TARN_ERROR_NO_ROOM), tarn_extend, block->start, size))
         return;
-    struct span_of_bytes before = {(uintptr_t)block->start, (uintptr_t)block->start + block->usable};
+    struct span_of_bytes before = {(uintptr_t)block->start,
+                                   (uintptr_t)block->start + block->usable};
     if (size > block->size)
         block->size = size;
     MINE(tarn_usable_size_get(block->start, &block->usable));
-    SO(block->usable >= size, "a block is not what was asked for", "it was extended to %zu, not %zu", block->usable,
-       size);
-    check_fresh((struct span_of_bytes){before.end, (uintptr_t)block->start + block->usable}, flow, block->pool,
-                "what a block was extended by", block);
+    SO(block->usable >= size, "a block is not what was asked for",
+       "it was extended to %zu, not %zu", block->usable, size);
+    check_fresh((struct span_of_bytes){before.end, (uintptr_t)block->start + block->usable}, flow,
+                block->pool, "what a block was extended by", block);
     block->known = false;
     if (is_usable_by(flow, m.actor) && !captures_now(flow) && order_after_users(flow, block))
         paint(block);
@@ -611,14 +644,15 @@ void blocks_end(void)
     }
 }
 
-const struct operation block_operations[] = {{"allocate", 40, NULL, op_allocate, false},
-                                             {"use", 30, NULL, op_use, false},
-                                             {"record", 3, NULL, op_record, false},
-                                             {"free", 32, NULL, op_free, false},
-                                             {"free many", 1, NULL, op_free_many, false},
-                                             {"extend", 4, NULL, op_extend, false},
-                                             {"look", 3, NULL, op_look, false},
-                                             {"fill", 1, NULL, op_fill, false},
-                                             {"come and go", 2, NULL, op_come_and_go, false},
-                                             {"caching goes off", 2, NULL, op_caching_goes_off, true},
-                                             {NULL, 0, NULL, NULL, false}};
+const struct operation block_operations[] = {
+    {"allocate", 40, NULL, op_allocate, false},
+    {"use", 30, NULL, op_use, false},
+    {"record", 3, NULL, op_record, false},
+    {"free", 32, NULL, op_free, false},
+    {"free many", 1, NULL, op_free_many, false},
+    {"extend", 4, NULL, op_extend, false},
+    {"look", 3, NULL, op_look, false},
+    {"fill", 1, NULL, op_fill, false},
+    {"come and go", 2, NULL, op_come_and_go, false},
+    {"caching goes off", 2, NULL, op_caching_goes_off, true},
+    {NULL, 0, NULL, NULL, false}};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The calls of a step: each gives a status that its header names, and those that are to fail are armed around the one call, so that nothing
- * of the test's own does. */
+/* The calls of a step: each gives a status that its header names, and those that are to fail are
+ * armed around the one call, so that nothing of the test's own does. */
 #include "mixed/model/mixed.h"
 
 static bool quiet, armed, hit, lasting, beside_unknown;
@@ -26,12 +26,14 @@ static void arm(void)
         pages_fail(nth, forever);
     else if (machine->fail)
         machine->fail(nth, forever, 304); /* the operating system */
-    else if (way == 1) /* as on hardware, where an event that was just recorded is not finished at once */
+    else if (way == 1) /* as on hardware, where an event that was just recorded is not finished at
+                          once */
         MINE(tarn_host_fail_set(kind_of("event_query"), nth % 3 + 1, true, TARN_ERROR_NOT_READY));
     else if (way == 2)
         MINE(tarn_host_fail_set(-1, nth, forever, TARN_ERROR_DRIVER));
     else
-        MINE(tarn_host_fail_set(kind_of(nth % 2 ? "create" : "alloc"), nth, forever, TARN_ERROR_OUT_OF_MEMORY));
+        MINE(tarn_host_fail_set(kind_of(nth % 2 ? "create" : "alloc"), nth, forever,
+                                TARN_ERROR_OUT_OF_MEMORY));
 }
 
 static void disarm(void)
@@ -67,7 +69,8 @@ tarn_status ask_end(const char *name, tarn_status status)
     if (getenv("TARN_MIXED_SHOW"))
         fprintf(stderr, " %s%s\n", tarn_status_name(status), hit ? " (injected)" : "");
     uint64_t promised = 0;
-    SO(promised_statuses(name, &promised), "a function without a promise", "%s is in no header", name);
+    SO(promised_statuses(name, &promised), "a function without a promise", "%s is in no header",
+       name);
     SO(promised & BIT(status), "a status that the header does not name", "%s gave %s: %s", name,
        tarn_status_name(status), tarn_last_error());
     if (status == TARN_ERROR_DEVICE_LOST && m.may_be_lost)
@@ -96,6 +99,6 @@ bool well(const char *name, tarn_status status, uint64_t reasons)
 
 void sure(const char *name, tarn_status status)
 {
-    SO(status == TARN_OK, "a call failed without a reason", "%s gave %s: %s", name, tarn_status_name(status),
-       tarn_last_error());
+    SO(status == TARN_OK, "a call failed without a reason", "%s gave %s: %s", name,
+       tarn_status_name(status), tarn_last_error());
 }

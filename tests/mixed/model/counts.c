@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What is left of things that have ended: pools are counted by those who hold them and by nobody else, and after a trim of all no freed block
- * waits any more. A device that everything leaves at once shows what is only seen where nothing else is there. */
+/* What is left of things that have ended: pools are counted by those who hold them and by nobody
+ * else, and after a trim of all no freed block waits any more. A device that everything leaves at
+ * once shows what is only seen where nothing else is there. */
 #include "mixed/model/mixed.h"
 
 /* Pools that nobody counts any more, the newest ones. */
@@ -11,7 +12,8 @@ static struct ended {
     tarn_pool_id id;
     int slot, device;
     unsigned turn;
-    bool lingers; /* when the sleep began, a launch of a destroyed graph still counted it: the sleep may do so too */
+    bool lingers; /* when the sleep began, a launch of a destroyed graph still counted it: the sleep
+                     may do so too */
 } ended[ENDED];
 static unsigned ended_count;
 static bool ended_nameless; /* one of a capture, whose name was never learned */
@@ -20,7 +22,8 @@ void pool_ended(int slot)
 {
     const struct pool *pool = &m.pools[slot];
     if (pool->id.first || pool->id.second)
-        ended[ended_count++ % ENDED] = (struct ended){pool->id, slot, pool->device, pool->turn, false};
+        ended[ended_count++ % ENDED] =
+            (struct ended){pool->id, slot, pool->device, pool->turn, false};
     else
         ended_nameless = true;
 }
@@ -61,15 +64,17 @@ static void check_counts(int device)
             !WELL(0, tarn_pool_info_get, pool->pool, &info))
             continue;
         SO(info.use_count == known || (info.use_count == known + 1 && night_counts(i, pool->turn)),
-           "a pool is counted by others", "pool %d: %u, not %u: %d users, %d scopes, %d graphs", i, info.use_count,
-           known, pool->users, pool->scopes, pool->graphs);
+           "a pool is counted by others", "pool %d: %u, not %u: %d users, %d scopes, %d graphs", i,
+           info.use_count, known, pool->users, pool->scopes, pool->graphs);
     }
     for (unsigned i = 0; i < ENDED && i < ended_count; i++) {
         tarn_pool *found = NULL;
-        if (ended[i].device != device || night_counts(ended[i].slot, ended[i].turn) || lingers(&ended[i]))
+        if (ended[i].device != device || night_counts(ended[i].slot, ended[i].turn) ||
+            lingers(&ended[i]))
             continue;
         tarn_status status = CALL(tarn_pool_find, ended[i].id, &found);
-        SO(status, "a pool that nobody counts is there", "%" PRIu64 ",%" PRIu64, ended[i].id.first, ended[i].id.second);
+        SO(status, "a pool that nobody counts is there", "%" PRIu64 ",%" PRIu64, ended[i].id.first,
+           ended[i].id.second);
         (void)well("tarn_pool_find", status, BIT(TARN_ERROR_INVALID_ARGUMENT));
     }
 }
@@ -120,7 +125,7 @@ static void op_count_all(void)
     check_device((int)below((unsigned)m.devices));
 }
 
-/* ---- Everything leaves ------------------------------------------------------------------------------------------- */
+/* ---- Everything leaves ---- */
 
 static void blocks_leave(int device, bool running)
 {
@@ -130,8 +135,9 @@ static void blocks_leave(int device, bool running)
             block_free(&m.blocks[i]);
 }
 
-/* A device is left: its graphs go, and its pools sleep or give back what is free; then go the blocks of those that sleep, and pools. What
- * these leave behind is all that there is of the device then. */
+/* A device is left: its graphs go, and its pools sleep or give back what is free; then go the
+ * blocks of those that sleep, and pools. What these leave behind is all that there is of the device
+ * then. */
 static void op_leave(void)
 {
     int device = CHANCE(4) ? 0 : m.devices - 1;
@@ -142,7 +148,8 @@ static void op_leave(void)
             graph_destroy(&m.captures[i]);
     anchors_leave(device);
     for (int i = 0; i < POOLS; i++)
-        if (m.pools[i].live && m.pools[i].users && m.pools[i].device == device && m.pools[i].state == TARN_POOL_RUNS)
+        if (m.pools[i].live && m.pools[i].users && m.pools[i].device == device &&
+            m.pools[i].state == TARN_POOL_RUNS)
             block_want_in(i);
     for (int i = 0; i < BLOCKS; i++)
         for (int k = 0; k < 3 && m.blocks[i].live && m.blocks[i].device == device; k++)
@@ -162,5 +169,6 @@ static void op_leave(void)
     check_device(device);
 }
 
-const struct operation count_operations[] = {
-    {"count all", 4, NULL, op_count_all, false}, {"leave", 2, NULL, op_leave, false}, {NULL, 0, NULL, NULL, false}};
+const struct operation count_operations[] = {{"count all", 4, NULL, op_count_all, false},
+                                             {"leave", 2, NULL, op_leave, false},
+                                             {NULL, 0, NULL, NULL, false}};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures of each kind, streams that join them, and the graphs that come of them: launched at any later time, and destroyed while they run. */
+/* Captures of each kind, streams that join them, and the graphs that come of them: launched at any
+ * later time, and destroyed while they run. */
 #include "mixed/model/mixed.h"
 
 void held_by(struct capture *capture, struct block *block)
@@ -39,13 +40,14 @@ static void left(struct capture *capture)
     capture->joined = 0;
 }
 
-/* ---- The beginning ----------------------------------------------------------------------------------------------- */
+/* ---- The beginning ---- */
 
 static int own_pool(int device)
 {
     for (int i = 0; i < POOLS; i++)
         if (!m.pools[i].live) {
-            m.pools[i] = (struct pool){.live = true, .device = device, .limit = TARN_NO_LIMIT, .turn = ++m.pool_turns};
+            m.pools[i] = (struct pool){
+                .live = true, .device = device, .limit = TARN_NO_LIMIT, .turn = ++m.pool_turns};
             return i;
         }
     return -1;
@@ -82,14 +84,15 @@ static void op_begin(void)
     struct capture *capture = &m.captures[below(CAPTURES)];
     struct flow *flow = some_flow(CHANCE(4) ? 1 : 0);
     enum how how = (enum how)below(HOWS);
-    if (capture->state != UNUSED || !flow || flow->capture >= 0 || flow->actor >= 0 || flow->kind == LEGACY ||
-        flow->kind == FOUND)
+    if (capture->state != UNUSED || !flow || flow->capture >= 0 || flow->actor >= 0 ||
+        flow->kind == LEGACY || flow->kind == FOUND)
         return;
     *capture = (struct capture){.how = how,
                                 .flow = (int)(flow - m.flows),
                                 .pool = -1,
                                 .actor = m.actor,
-                                .mode = how <= WITH_POOL ? (tarn_capture_mode)below(3) : TARN_CAPTURE_RELAXED,
+                                .mode = how <= WITH_POOL ? (tarn_capture_mode)below(3)
+                                                         : TARN_CAPTURE_RELAXED,
                                 .device = flow->device,
                                 .launchable = true};
     bool own = how == OWN_POOL || (how == ANNOUNCED_POOL && CHANCE(2));
@@ -133,7 +136,8 @@ static void op_begin(void)
 static void op_announce_nothing(void)
 {
     struct flow *flow = some_flow(-1);
-    if (!flow || flow->capture >= 0 || flow->kind == FOUND || flow->kind == LEGACY || flow->actor >= 0)
+    if (!flow || flow->capture >= 0 || flow->kind == FOUND || flow->kind == LEGACY ||
+        flow->actor >= 0)
         return;
     if (WELL(0, tarn_pool_capture_announce, NULL, flow->value))
         SURE(tarn_capture_abort, flow->value);
@@ -213,7 +217,8 @@ static void op_inside(void)
         return;
     int pool = pool_routed(flow);
     bool suspended = pool >= 0 && m.pools[pool].state != TARN_POOL_RUNS;
-    if (suspended || !WELL(BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_alloc_on, flow->value, block.size, &got))
+    if (suspended ||
+        !WELL(BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_alloc_on, flow->value, block.size, &got))
         return;
     block.start = got;
     block.pool = pool;
@@ -222,28 +227,32 @@ static void op_inside(void)
     block.usable = info.usable_size;
     if (pool >= 0 && !m.pools[pool].pool) /* of its own: what it is called is learned here */
         m.pools[pool].id = info.pool;
-    bool helped = pool < 0 && (info.pool.first || info.pool.second); /* by a pool; it cannot be told which */
+    /* By a pool; it cannot be told which */
+    bool helped = pool < 0 && (info.pool.first || info.pool.second);
     if (helped) {
         SURE(tarn_free, got);
         return;
     }
     if (pool >= 0)
         SO(info.pool.first == m.pools[pool].id.first && info.pool.second == m.pools[pool].id.second,
-           "a block is of another pool", "it is of %" PRIu64 ",%" PRIu64, info.pool.first, info.pool.second);
+           "a block is of another pool", "it is of %" PRIu64 ",%" PRIu64, info.pool.first,
+           info.pool.second);
     check_fresh((struct span_of_bytes){(uintptr_t)got, (uintptr_t)got + block.usable}, flow, pool,
                 "a block in a capture", NULL);
     *slot = block;
     use_bytes(flow, got, block.size, -1, (int)below(256), "what a graph uses is another's");
-    show("%p to %p, pool %d, in capture %d", got, (void *)((char *)got + block.usable), pool, flow->capture);
+    show("%p to %p, pool %d, in capture %d", got, (void *)((char *)got + block.usable), pool,
+         flow->capture);
     if (capture->pool == pool || pool < 0)
         held_by(capture, slot);
     else
         capture->launchable = false; /* of a pool that is not the graph's */
-    if (capture->pool >= 0 && capture->pool == pool && CHANCE(2) && !m.inject && capture->inside_count < RANGES - 20)
+    if (capture->pool >= 0 && capture->pool == pool && CHANCE(2) && !m.inject &&
+        capture->inside_count < RANGES - 20)
         block_free(slot);
 }
 
-/* ---- The end ----------------------------------------------------------------------------------------------------- */
+/* ---- The end ---- */
 
 static bool end_known(struct capture *capture, struct flow *flow)
 {
@@ -295,8 +304,8 @@ static void end(struct capture *capture, bool abort)
         capture->workspace_count = 0;
 }
 
-/* A capture survives whatever tarn is asked. The model begins those that tarn does not know on streams that it knows, where they show; a
- * found stream may only join them. */
+/* A capture survives whatever tarn is asked. The model begins those that tarn does not know on
+ * streams that it knows, where they show; a found stream may only join them. */
 void captures_look(void)
 {
     for (int i = 0; i < CAPTURES; i++) {
@@ -307,7 +316,8 @@ void captures_look(void)
             continue;
         MINE(driver->capture_status(flow->device, flow->native, &answer));
         SO(answer.state == DRIVER_CAPTURE_ACTIVE,
-           capture->how == UNKNOWN ? "a capture that shows was spoilt" : "a known capture was spoilt",
+           capture->how == UNKNOWN ? "a capture that shows was spoilt"
+                                   : "a known capture was spoilt",
            "capture %d of flow %d", i, capture->flow);
     }
 }
@@ -338,7 +348,7 @@ static void op_end(void)
         end(capture, capture->how < ANNOUNCED && CHANCE(3));
 }
 
-/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+/* ---- Graphs ---- */
 
 static struct capture *some_graph(void)
 {
@@ -378,7 +388,8 @@ static bool order_after_pool(struct flow *flow, const struct capture *capture)
     }
     for (int i = 0; capture->pool >= 0 && i < m.ghost_count; i++)
         for (int k = 0; k < capture->inside_count; k++)
-            if (m.ghosts[i].bytes.start < capture->inside[k].end && capture->inside[k].start < m.ghosts[i].bytes.end &&
+            if (m.ghosts[i].bytes.start < capture->inside[k].end &&
+                capture->inside[k].start < m.ghosts[i].bytes.end &&
                 !order_after_stamp(flow, m.ghosts[i].stamp))
                 return false;
     return true;
@@ -392,8 +403,8 @@ static void op_launch(void)
     struct flow *flow = some_flow(capture->device), *origin = &m.flows[capture->flow];
     if (capture->inside_count)
         flow = origin;
-    if (!flow || captures_now(flow) || !is_launchable(capture) || !takes_work(flow) || capture->fresh ||
-        !flow_value(flow))
+    if (!flow || captures_now(flow) || !is_launchable(capture) || !takes_work(flow) ||
+        capture->fresh || !flow_value(flow))
         return;
     for (int i = 0; i < FLOWS; i++)
         if (capture->ever >> i & 1) {
@@ -406,7 +417,8 @@ static void op_launch(void)
         return;
     for (int i = 0; i < capture->held_count; i++) {
         struct block *block = &m.blocks[capture->held[i]];
-        if (!order_after_users(flow, block) || !WELL(0, tarn_record_stream, block->start, flow->value))
+        if (!order_after_users(flow, block) ||
+            !WELL(0, tarn_record_stream, block->start, flow->value))
             return;
     }
     queue_begin(flow);
@@ -417,7 +429,8 @@ static void op_launch(void)
     for (int i = 0; i < capture->held_count; i++)
         show("  it has %p", (void *)m.blocks[capture->held[i]].start);
     for (int i = 0; i < capture->inside_count; i++)
-        show("  inside %#" PRIxPTR " to %#" PRIxPTR, capture->inside[i].start, capture->inside[i].end);
+        show("  inside %#" PRIxPTR " to %#" PRIxPTR, capture->inside[i].start,
+             capture->inside[i].end);
     for (int i = 0; i < capture->workspace_count; i++)
         show("  workspace %#" PRIxPTR, capture->workspaces[i].start);
     capture->launched = queue_end(flow);
@@ -436,7 +449,8 @@ static void op_launch(void)
 void graph_destroy(struct capture *capture)
 {
     uint64_t id = capture->id;
-    bool kept = capture->pool < 0 && capture->how != UNKNOWN && capture->workspace_count && !capture->cleared;
+    bool kept = capture->pool < 0 && capture->how != UNKNOWN && capture->workspace_count &&
+                !capture->cleared;
     bool ended = is_done(capture->launched);
     MINE(driver->graph_destroy(capture->device, capture->graph));
     if (ended)
@@ -451,9 +465,11 @@ void graph_destroy(struct capture *capture)
     }
     forget(capture);
     if (kept && ended) { /* nobody replays it any more */
-        tarn_workspace_choice choice = {.size = sizeof choice, .which = TARN_WORKSPACES_OF_CAPTURE, .capture = id};
+        tarn_workspace_choice choice = {
+            .size = sizeof choice, .which = TARN_WORKSPACES_OF_CAPTURE, .capture = id};
         /* One with a found stream may be refused for as long as tarn knows of another. */
-        (void)WELL(known_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_workspace_clear, &choice, NULL);
+        (void)WELL(known_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_workspace_clear, &choice,
+                   NULL);
     }
 }
 
@@ -464,8 +480,10 @@ static void op_keep(void)
     int index = capture ? pool_any(capture->device, false) : -1;
     if (index < 0 || capture->kept)
         return;
-    call_quiet(); /* what runs the graph so far is destroyed: where the driver refuses that it stays */
-    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_pool_keep_for_graph, m.pools[index].pool, capture->graph)) {
+    call_quiet(); /* what runs the graph so far is destroyed: where the driver refuses that it
+                     stays */
+    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED), tarn_pool_keep_for_graph, m.pools[index].pool,
+             capture->graph)) {
         capture->kept = index + 1;
         m.pools[index].graphs++;
     }
@@ -506,13 +524,14 @@ void captures_end(void)
     }
 }
 
-const struct operation graph_operations[] = {{"begin", 12, NULL, op_begin, false},
-                                             {"begin what was announced", 8, NULL, op_begin_announced, false},
-                                             {"announce nothing", 1, NULL, op_announce_nothing, false},
-                                             {"join", 6, NULL, op_join, false},
-                                             {"work inside", 14, NULL, op_inside, false},
-                                             {"end", 14, NULL, op_end, false},
-                                             {"launch", 14, NULL, op_launch, false},
-                                             {"keep a pool", 2, NULL, op_keep, false},
-                                             {"destroy", 4, NULL, op_destroy, false},
-                                             {NULL, 0, NULL, NULL, false}};
+const struct operation graph_operations[] = {
+    {"begin", 12, NULL, op_begin, false},
+    {"begin what was announced", 8, NULL, op_begin_announced, false},
+    {"announce nothing", 1, NULL, op_announce_nothing, false},
+    {"join", 6, NULL, op_join, false},
+    {"work inside", 14, NULL, op_inside, false},
+    {"end", 14, NULL, op_end, false},
+    {"launch", 14, NULL, op_launch, false},
+    {"keep a pool", 2, NULL, op_keep, false},
+    {"destroy", 4, NULL, op_destroy, false},
+    {NULL, 0, NULL, NULL, false}};

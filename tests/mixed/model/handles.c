@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Libraries whose calls write to their workspace, on their stream: one that goes back to its own when the stream is set, one with a handle
- * per stream that keeps it, and, on CUDA, cuBLASLt, which takes it with each call. */
+/* Libraries whose calls write to their workspace, on their stream: one that goes back to its own
+ * when the stream is set, one with a handle per stream that keeps it, and, on CUDA, cuBLASLt, which
+ * takes it with each call. */
 #include "mixed/model/mixed.h"
 
 enum { PLAIN, BY_STREAM, BY_CALL };
@@ -77,7 +78,7 @@ void handles_begin(void)
             SURE(tarn_workspace_size_set, m.libraries[i], (int64_t)sizes[i]);
 }
 
-/* ---- What is known ----------------------------------------------------------------------------------------------- */
+/* ---- What is known ---- */
 
 bool capture_has_workspace(const struct capture *capture, uintptr_t start)
 {
@@ -107,7 +108,7 @@ void uses_forget(int user)
         m.uses[user][i].valid = false;
 }
 
-/* ---- Use --------------------------------------------------------------------------------------------------------- */
+/* ---- Use ---- */
 
 static void use_own(struct flow *flow, struct thing *thing)
 {
@@ -147,14 +148,18 @@ static void check_use(const struct use *use)
     tarn_block_info info = {.size = sizeof info};
     SO(tarn_pointer_info_get(use->pointer, &info) == TARN_OK && info.base == use->pointer &&
            info.usable_size >= use->size && strcmp(tarn_tag_text(info.tag), "workspace") == 0,
-       "a handle's workspace is not a live workspace block", "%p: %s", (void *)use->pointer, tarn_last_error());
+       "a handle's workspace is not a live workspace block", "%p: %s", (void *)use->pointer,
+       tarn_last_error());
     int pool = capture ? capture->pool : -1;
     if (pool >= 0 && !m.pools[pool].pool)
         m.pools[pool].id = info.pool;
-    uint64_t first = pool >= 0 ? m.pools[pool].id.first : 0, second = pool >= 0 ? m.pools[pool].id.second : 0;
+    uint64_t first = pool >= 0 ? m.pools[pool].id.first : 0,
+             second = pool >= 0 ? m.pools[pool].id.second : 0;
     SO(info.pool.first == first && info.pool.second == second, "a workspace is of another pool",
-       "%" PRIu64 ",%" PRIu64 " not %" PRIu64 ",%" PRIu64, info.pool.first, info.pool.second, first, second);
-    SO(!capture || capture->how == UNKNOWN || capture_has_workspace(capture, (uintptr_t)use->pointer) ||
+       "%" PRIu64 ",%" PRIu64 " not %" PRIu64 ",%" PRIu64, info.pool.first, info.pool.second, first,
+       second);
+    SO(!capture || capture->how == UNKNOWN ||
+           capture_has_workspace(capture, (uintptr_t)use->pointer) ||
            m.captures[use->capture].state == OPEN,
        "the test's own mistake", "%p", (void *)use->pointer);
     if (use->thing)
@@ -162,14 +167,15 @@ static void check_use(const struct use *use)
            "a handle is bound to another stream", "%p not %p", use->thing->stream, flow->native);
 }
 
-/* No workspace of a capture is anything else's: neither another capture's, nor one that work outside uses. */
+/* No workspace of a capture is anything else's: neither another capture's, nor one that work
+ * outside uses. */
 static void check_apart(const struct use *use)
 {
     uintptr_t start = (uintptr_t)use->pointer;
     for (int i = 0; i < CAPTURES; i++) {
         const struct capture *capture = &m.captures[i];
-        if (i != use->capture && (capture->state == OPEN || capture->state == GRAPH) && !capture->cleared &&
-            capture->how != UNKNOWN)
+        if (i != use->capture && (capture->state == OPEN || capture->state == GRAPH) &&
+            !capture->cleared && capture->how != UNKNOWN)
             SO(!capture_has_workspace(capture, start), "a graph's workspace is another's",
                "%#" PRIxPTR " of capture %d", start, i);
     }
@@ -196,8 +202,9 @@ static tarn_status ask(struct use *use, int library, struct flow *flow, bool lea
         status = use->leased ? CALL(tarn_handle_lease_bind, &use->lease, flow->value)
                              : CALL(tarn_handle_lease, number, flow->value, &use->lease);
     else if (CHANCE(4) && tarn_stream_set(flow->value) == TARN_OK) { /* the short forms */
-        status = library == BY_CALL ? CALL(tarn_workspace_get, number, TARN_STREAM_CURRENT, &pointer, &size)
-                                    : CALL(tarn_handle_get, number, TARN_STREAM_CURRENT, &handle);
+        status = library == BY_CALL
+                     ? CALL(tarn_workspace_get, number, TARN_STREAM_CURRENT, &pointer, &size)
+                     : CALL(tarn_handle_get, number, TARN_STREAM_CURRENT, &handle);
         MINE(tarn_stream_set(TARN_STREAM_LEGACY));
     } else if (library == BY_CALL)
         status = CALL(tarn_workspace_get, number, flow->value, &pointer, &size);
@@ -228,14 +235,16 @@ static void op_ask(void)
     const struct capture *open = &m.captures[below(CAPTURES)];
     if (open->state == OPEN && CHANCE(2) && open->device == 0)
         flow = &m.flows[open->flow];
-    if (library == BY_CALL && use->valid && m.flows[use->flow].live && m.flows[use->flow].life == use->life &&
-        CHANCE(2))
-        flow = &m.flows[use->flow]; /* again, so that it is not by chance alone that a clear comes in between */
+    if (library == BY_CALL && use->valid && m.flows[use->flow].live &&
+        m.flows[use->flow].life == use->life && CHANCE(2))
+        flow = &m.flows[use->flow]; /* again, so that it is not by chance alone that a clear comes
+                                       in between */
     if (!m.libraries[library] || !flow || (leases && flow->actor >= 0) || !flow_value(flow))
         return;
     if (library == BY_CALL && use->valid && use->flow == (int)(flow - m.flows) && CHANCE(2)) {
         void *handle =
-            NULL; /* the handle that goes with it: the workspace stays, unless somebody has cleared it since */
+            NULL; /* the handle that goes with it: the workspace stays, unless somebody has cleared
+                     it since */
         use->valid = use->clears == m.clears;
         (void)WELL(reasons_of(flow), tarn_handle_get, m.libraries[library], flow->value, &handle);
         work(use);
@@ -245,7 +254,8 @@ static void op_ask(void)
     if (!well("a get", ask(use, library, flow, leases), reasons_of(flow)) || !use->pointer)
         return;
     if (was_injected() && captures_now(flow))
-        return; /* whether the stream captures was perhaps not to be learned: it may not be the capture's */
+        return; /* whether the stream captures was perhaps not to be learned: it may not be the
+                   capture's */
     m.count.workspaces++;
     use->valid = true;
     use->flow = (int)(flow - m.flows);
@@ -258,8 +268,9 @@ static void op_ask(void)
         work(use);
 }
 
-/* One library on one stream after the other: more than a thread has handles for, so that some go along with their workspaces. Then nobody has
- * these any more, and the streams want blocks of that size. */
+/* One library on one stream after the other: more than a thread has handles for, so that some go
+ * along with their workspaces. Then nobody has these any more, and the streams want blocks of that
+ * size. */
 static void op_ask_around(void)
 {
     int library = (int)below(2), first = (int)below(FLOWS);
@@ -272,8 +283,8 @@ static void op_ask_around(void)
         if (flow->device != 0 || !takes_work(flow) || flow->kind == LEGACY || !flow_value(flow) ||
             !well("a get", ask(use, library, flow, false), reasons_of(flow)))
             continue;
-        SO(use->thing->stream == flow->native, "a handle is bound to another stream", "%p not %p", use->thing->stream,
-           flow->native);
+        SO(use->thing->stream == flow->native, "a handle is bound to another stream", "%p not %p",
+           use->thing->stream, flow->native);
         use->valid = true;
         use->flow = (int)(flow - m.flows);
         use->life = flow->life;
@@ -311,9 +322,10 @@ static void op_plain(void)
         return;
     const struct thing *thing = handle;
     tarn_block_info info = {.size = sizeof info};
-    SO(!thing->workspace ||
-           (tarn_pointer_info_get(thing->workspace, &info) == TARN_OK && info.base == thing->workspace),
-       "a plain handle points to memory that is nobody's", "%p: %s", thing->workspace, tarn_last_error());
+    SO(!thing->workspace || (tarn_pointer_info_get(thing->workspace, &info) == TARN_OK &&
+                             info.base == thing->workspace),
+       "a plain handle points to memory that is nobody's", "%p: %s", thing->workspace,
+       tarn_last_error());
 }
 
 /* A workspace for the calls between a begin and an end. */
@@ -328,7 +340,8 @@ static void op_per_call(void)
         m.uses[m.actor][i].valid = false;
     tarn_status status;
     struct use *lease = &m.uses[ACTORS + below(LEASES)][library];
-    if (lease->leased && lease->valid && lease->flow == (int)(flow - m.flows) && lease->life == flow->life) {
+    if (lease->leased && lease->valid && lease->flow == (int)(flow - m.flows) &&
+        lease->life == flow->life) {
         lease->valid = false;
         status = CALL(tarn_workspace_begin_of, &lease->lease, &call);
     } else if (CHANCE(3) && tarn_stream_set(flow->value) == TARN_OK) {
@@ -340,11 +353,13 @@ static void op_per_call(void)
     if (!well("a begin", status, reasons_of(flow)))
         return;
     const struct thing *thing = call.handle;
-    SO(thing->stream == flow->native, "a handle is bound to another stream", "%p not %p", thing->stream, flow->native);
+    SO(thing->stream == flow->native, "a handle is bound to another stream", "%p not %p",
+       thing->stream, flow->native);
     if (call.pointer) {
-        struct span_of_bytes bytes = {(uintptr_t)call.pointer, (uintptr_t)call.pointer + call.bytes};
-        SO(thing->workspace == call.pointer, "a handle has another workspace", "%p not %p", thing->workspace,
-           call.pointer);
+        struct span_of_bytes bytes = {(uintptr_t)call.pointer,
+                                      (uintptr_t)call.pointer + call.bytes};
+        SO(thing->workspace == call.pointer, "a handle has another workspace", "%p not %p",
+           thing->workspace, call.pointer);
         check_fresh(bytes, flow, -1, "a workspace of calls", NULL);
         ghost_add(bytes,
                   use_bytes(flow, call.pointer, call.bytes, -1, (int)below(256),
@@ -376,23 +391,27 @@ static void op_prewarm(void)
         (void)WELL(reasons, tarn_handle_prewarm, library, TARN_CURRENT_DEVICE, flow->value, 1);
 }
 
-/* A program that captures anew: a prewarm, a begin, a get, which must have a handle whatever has happened before. */
+/* A program that captures anew: a prewarm, a begin, a get, which must have a handle whatever has
+ * happened before. */
 static void op_prewarm_and_capture(void)
 {
     tarn_library library = m.libraries[below(2)];
     struct flow *flow = some_flow(0);
     void *handle = NULL, *graph = NULL;
     bool on_stream = CHANCE(2);
-    if (!flow || flow->actor >= 0 || flow->capture >= 0 || any_open(-1) || flow->kind == LEGACY || flow->kind == FOUND)
+    if (!flow || flow->actor >= 0 || flow->capture >= 0 || any_open(-1) || flow->kind == LEGACY ||
+        flow->kind == FOUND)
         return;
-    tarn_status status = on_stream ? CALL(tarn_handle_prewarm, library, TARN_CURRENT_DEVICE, flow->value, 1)
-                                   : CALL(tarn_handle_prewarm, library, 0, TARN_STREAM_NONE, 1);
+    tarn_status status =
+        on_stream ? CALL(tarn_handle_prewarm, library, TARN_CURRENT_DEVICE, flow->value, 1)
+                  : CALL(tarn_handle_prewarm, library, 0, TARN_STREAM_NONE, 1);
     if (!well("a prewarm", status, BIT(TARN_ERROR_OUT_OF_MEMORY)) || was_injected())
         return;
     SURE(tarn_capture_begin, flow->value, TARN_CAPTURE_RELAXED);
     call_quiet();
     status = CALL(tarn_handle_get, library, flow->value, &handle);
-    SO(status != TARN_ERROR_CAPTURE, "a capture has no handle although a prewarm said that it would", "flow %d: %s",
+    SO(status != TARN_ERROR_CAPTURE,
+       "a capture has no handle although a prewarm said that it would", "flow %d: %s",
        (int)(flow - m.flows), tarn_last_error());
     (void)well("a get after a prewarm", status, BIT(TARN_ERROR_OUT_OF_MEMORY));
     uses_changed(1u << (flow - m.flows));
@@ -449,7 +468,8 @@ static void op_clear(void)
         choice.stream = flow->value;
         on_stream = flow->capture >= 0;
         if (WELL(on_stream ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_workspace_clear, &choice, &done)) {
-            SO(!on_stream, "workspaces of a capture were cleared", "flow %d", (int)(flow - m.flows));
+            SO(!on_stream, "workspaces of a capture were cleared", "flow %d",
+               (int)(flow - m.flows));
             cleared();
         }
         return;
@@ -460,11 +480,13 @@ static void op_clear(void)
         choice.pool = m.pools[pool].pool;
         if (WELL(BIT(TARN_ERROR_CAPTURE), tarn_workspace_clear, &choice, &done))
             for (int i = 0; i < CAPTURES; i++)
-                SO(m.captures[i].state == UNUSED || m.captures[i].pool != pool, "workspaces of a graph were cleared",
-                   "capture %d", i);
+                SO(m.captures[i].state == UNUSED || m.captures[i].pool != pool,
+                   "workspaces of a graph were cleared", "capture %d", i);
         return;
-    default: /* that of a handle which nobody has may be what a capture uses of which tarn does not know */
-        if (WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim, m.libraries[below(2)], 0, NULL))
+    default: /* that of a handle which nobody has may be what a capture uses of which tarn does not
+                know */
+        if (WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_handle_trim,
+                 m.libraries[below(2)], 0, NULL))
             unknown_lose_theirs();
     }
 }
@@ -476,9 +498,11 @@ static void op_policy(void)
     void *pointer = NULL;
     size_t size = 0;
     struct use *use = &m.uses[ACTORS + below(LEASES)][PLAIN];
-    use->valid &= !use->leased || use->clears == m.clears; /* it is asked for: what was cleared goes */
-    if (use->leased)                                       /* it takes none as an argument */
-        (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | reasons_of(&m.flows[use->flow]) | BIT(TARN_ERROR_INVALID_STREAM),
+    /* It is asked for: what was cleared goes */
+    use->valid &= !use->leased || use->clears == m.clears;
+    if (use->leased) /* it takes none as an argument */
+        (void)WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | reasons_of(&m.flows[use->flow]) |
+                       BIT(TARN_ERROR_INVALID_STREAM),
                    tarn_workspace_get_of, &use->lease, &pointer, &size);
     if (CHANCE(3) && WELL(0, tarn_workspace_policy_set, wanted, &policy)) {
         if (CHANCE(2))
@@ -488,7 +512,8 @@ static void op_policy(void)
     }
 }
 
-/* Workspaces belong to what is there: an abort leaves none, and nothing is anybody's that no one can name. */
+/* Workspaces belong to what is there: an abort leaves none, and nothing is anybody's that no one
+ * can name. */
 static void check_left(void)
 {
     tarn_workspace_stats stats = {.size = sizeof stats};
@@ -499,7 +524,8 @@ static void check_left(void)
             .size = sizeof choice, .which = TARN_WORKSPACES_OF_CAPTURE, .capture = m.ended[i]};
         SURE(tarn_workspace_clear, &choice, NULL);
     }
-    for (int i = 0; i < FLOWS; i++) { /* of captures that were announced, or seen beside a known one */
+    /* Of captures that were announced, or seen beside a known one */
+    for (int i = 0; i < FLOWS; i++) {
         if (!m.flows[i].live || !stats.captured_count)
             continue;
         tarn_workspace_choice choice = {
@@ -511,7 +537,8 @@ static void check_left(void)
     if (tarn_workspace_stats_get(0, &stats))
         fault("statistics", "%s", tarn_last_error());
     SO(stats.count == 0 && stats.bytes == 0, "workspaces are left",
-       "%" PRIu64 " of %" PRIu64 " bytes, %" PRIu64 " of captures", stats.count, stats.bytes, stats.captured_count);
+       "%" PRIu64 " of %" PRIu64 " bytes, %" PRIu64 " of captures", stats.count, stats.bytes,
+       stats.captured_count);
 }
 
 /* No thread has a handle any more. */
@@ -536,14 +563,15 @@ void handles_end(void)
             SURE(tarn_handle_trim, m.libraries[i], 0, NULL);
 }
 
-const struct operation handle_operations[] = {{"ask", 30, NULL, op_ask, false},
-                                              {"ask around", 2, NULL, op_ask_around, false},
-                                              {"call", 14, NULL, op_call, false},
-                                              {"plain", 2, NULL, op_plain, false},
-                                              {"per call", 4, NULL, op_per_call, false},
-                                              {"return", 2, NULL, op_return, false},
-                                              {"prewarm", 2, NULL, op_prewarm, false},
-                                              {"prewarm and capture", 3, NULL, op_prewarm_and_capture, false},
-                                              {"policy", 1, NULL, op_policy, false},
-                                              {"clear", 5, NULL, op_clear, false},
-                                              {NULL, 0, NULL, NULL, false}};
+const struct operation handle_operations[] = {
+    {"ask", 30, NULL, op_ask, false},
+    {"ask around", 2, NULL, op_ask_around, false},
+    {"call", 14, NULL, op_call, false},
+    {"plain", 2, NULL, op_plain, false},
+    {"per call", 4, NULL, op_per_call, false},
+    {"return", 2, NULL, op_return, false},
+    {"prewarm", 2, NULL, op_prewarm, false},
+    {"prewarm and capture", 3, NULL, op_prewarm_and_capture, false},
+    {"policy", 1, NULL, op_policy, false},
+    {"clear", 5, NULL, op_clear, false},
+    {NULL, 0, NULL, NULL, false}};

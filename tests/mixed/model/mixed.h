@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the model of tests/mixed/test_model.c knows, and what its parts ask of each other. Nothing here comes from what tarn keeps: the model
- * is told by the headers what each call means, and by the memory itself what has run.
+/* What the model of tests/mixed/test_model.c knows, and what its parts ask of each other. Nothing
+ * here comes from what tarn keeps: the model is told by the headers what each call means, and by
+ * the memory itself what has run.
  *
  *   base.c     lanes of work, the order between them, contents, and who owns which bytes
  *   promise.c  which statuses a header promises
@@ -63,13 +64,15 @@ struct span_of_bytes {
     uintptr_t start, end;
 };
 
-/* The work of a lane up to a number has ended when the lane's progress, which the work itself writes, has come there. */
+/* The work of a lane up to a number has ended when the lane's progress, which the work itself
+ * writes, has come there. */
 struct stamp {
     int lane;
     uint32_t number;
 };
 
-/* A stream that the model uses. Its lane changes with its incarnation, so that what is left of an earlier one stays known. */
+/* A stream that the model uses. Its lane changes with its incarnation, so that what is left of an
+ * earlier one stays known. */
 enum flow_kind { LEGACY, LEASED, ADOPTED, FOUND, PER_THREAD };
 struct flow {
     bool live, blocking;
@@ -136,7 +139,8 @@ struct scope {
     int pool, flow, actor;
     unsigned life;
     tarn_stream stream;
-    uint64_t since[ACTORS]; /* 0: that actor is not in it; of other kinds than THREAD the first counts */
+    uint64_t since[ACTORS]; /* 0: that actor is not in it; of other kinds than THREAD the first
+                               counts */
 };
 
 struct saved {
@@ -187,7 +191,8 @@ struct capture {
     struct check checks[CHECKS];
     int check_count;
     struct stamp launched; /* its last launch */
-    bool fresh;            /* its places were written anew for the last launch and are not looked at yet */
+    bool fresh;            /* its places were written anew for the last launch and are not looked at
+                              yet */
     bool cleared;
 };
 
@@ -204,7 +209,8 @@ struct pinned {
 struct thing { /* a handle of the model's libraries */
     void *stream, *workspace;
     size_t size;
-    unsigned char *own; /* memory of the handle itself, which all its work uses; NULL: it has none */
+    unsigned char *own; /* memory of the handle itself, which all its work uses; NULL: it has
+                           none */
     bool known;
     unsigned char value; /* what its last work leaves there */
 };
@@ -233,13 +239,15 @@ struct model {
     bool waits_for_all; /* HIP: no device can be waited for while a stream of any captures */
     bool plain;         /* by its settings, the default pool has segments that do not move */
     unsigned inject;    /* of this step: 0 nothing */
-    bool compacts; /* pieces of host memory may stand in for the device's, and are reported, where one could not end */
+    bool compacts; /* pieces of host memory may stand in for the device's, and are reported, where
+                      one could not end */
     bool exports;  /* memory of device 0 can be exported */
     bool planned;  /* requests follow a plan */
     bool uncached, was_uncached;
     bool moves;       /* live blocks may move in this call */
     bool reclaims;    /* an observer may free in this call */
-    bool may_be_lost; /* the driver went on failing: what cannot be mapped again, nor unmapped, costs the device */
+    bool may_be_lost; /* the driver went on failing: what cannot be mapped again, nor unmapped,
+                         costs the device */
     uint32_t queued[LANES];
     unsigned lives, clears;
     struct flow flows[FLOWS];
@@ -265,19 +273,21 @@ struct model {
     unsigned pool_turns;
     size_t limit[DEVICES];
     struct {
-        uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks, refused, sleeps,
-            shares;
+        uint64_t allocations, shortages, injected, launches, suspends, restores, workspaces, checks,
+            refused, sleeps, shares;
     } count;
 };
 extern struct model m;
 
-/* ---- The run ----------------------------------------------------------------------------------------------------- */
+/* ---- The run ---- */
 
 /* Ends the run: `what` names the kind of fault, the same for the same fault. */
-_Noreturn void fault(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void fault(const char *what, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 #define SO(condition, what, ...) ((condition) ? (void)0 : fault(what, __VA_ARGS__))
 /* Of the test's own. */
-#define MINE(call) ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
+#define MINE(call) \
+    ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
 
 /* Ends the run where there is no more to see, and nothing was wrong. */
 _Noreturn void run_over(void);
@@ -289,7 +299,7 @@ uint64_t word(void);
 unsigned below(unsigned count);
 #define CHANCE(n) (below(n) == 0)
 
-/* ---- calls.c ----------------------------------------------------------------------------------------------------- */
+/* ---- calls.c ---- */
 
 void ask_begin(const char *name);
 tarn_status ask_end(const char *name, tarn_status status);
@@ -299,7 +309,8 @@ tarn_status ask_end(const char *name, tarn_status status);
 #define SURE(function, ...) sure(#function, (call_quiet(), CALL(function, __VA_ARGS__)))
 void call_quiet(void);
 void sure(const char *name, tarn_status status);
-/* Whether a call went well. Where not, it was made to fail, or gave one of `reasons`, bits of statuses. */
+/* Whether a call went well. Where not, it was made to fail, or gave one of `reasons`, bits of
+ * statuses. */
 bool well(const char *name, tarn_status status, uint64_t reasons);
 #define WELL(reasons, function, ...) well(#function, CALL(function, __VA_ARGS__), (reasons))
 /* The same of functions without arguments. */
@@ -308,33 +319,38 @@ bool well(const char *name, tarn_status status, uint64_t reasons);
 #define SURE0(function) sure(#function, (call_quiet(), CALL0(function)))
 bool was_injected(void);
 
-/* ---- base.c ------------------------------------------------------------------------------------------------------ */
+/* ---- base.c ---- */
 
 void base_begin(void);
 void settle(void);
 bool is_done(struct stamp stamp);
 bool is_usable_by(const struct flow *flow, int actor);
-/* A flow of the device that the actor whose turn it is may give work to; -1 for either device. NULL: none. */
+/* A flow of the device that the actor whose turn it is may give work to; -1 for either device.
+ * NULL: none. */
 struct flow *some_flow(int device);
 bool captures_now(const struct flow *flow);
 bool takes_work(const struct flow *flow);
 /* Its work is on a lane of its own from now on. */
 void lane_begin(struct flow *flow);
-/* What is queued on `flow` from now on runs after what `stamp` names, or after all that is queued on `from`. */
+/* What is queued on `flow` from now on runs after what `stamp` names, or after all that is queued
+ * on `from`. */
 bool order_after_stamp(struct flow *flow, struct stamp stamp);
 void order_after(struct flow *flow, struct flow *from);
-/* Work of the flow on memory: demands that it holds `before` (if not -1), writes `value`, is busy for a while, and demands that it holds that
- * still. On a flow that captures it becomes part of that. */
-struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, int value, const char *what);
+/* Work of the flow on memory: demands that it holds `before` (if not -1), writes `value`, is busy
+ * for a while, and demands that it holds that still. On a flow that captures it becomes part of
+ * that. */
+struct stamp use_bytes(struct flow *flow, void *start, size_t size, int before, int value,
+                       const char *what);
 void queue_begin(struct flow *flow);
 struct stamp queue_end(struct flow *flow);
 void block_user(struct block *block, struct stamp stamp);
 void ghost_add(struct span_of_bytes bytes, struct stamp stamp, int pool, const char *what);
 void ghosts_of(const struct block *block, const char *what);
 void ghosts_to(struct block *block);
-/* Bytes that were just handed out to a flow: nobody has them, and nobody's work is on them that the flow does not run after (NULL:
- * that is not asked). */
-void check_fresh(struct span_of_bytes bytes, struct flow *flow, int pool, const char *what, const struct block *but);
+/* Bytes that were just handed out to a flow: nobody has them, and nobody's work is on them that the
+ * flow does not run after (NULL: that is not asked). */
+void check_fresh(struct span_of_bytes bytes, struct flow *flow, int pool, const char *what,
+                 const struct block *but);
 void check_pending(void);
 void check_owners(void);
 void check_ledgers(void);
@@ -349,14 +365,14 @@ bool unknown_open(int device);
 /* Whose captures a wait for the device would end: its own, or -1, those of all. */
 int wait_ends_those_of(int device);
 
-/* ---- actors.c ---------------------------------------------------------------------------------------------------- */
+/* ---- actors.c ---- */
 
 void actors_begin(void);
 void actor_run(int actor, void (*run)(void));
 void actor_renew(int actor);
 void actors_end(void);
 
-/* ---- Operations -------------------------------------------------------------------------------------------------- */
+/* ---- Operations ---- */
 
 struct operation {
     const char *name;
@@ -365,9 +381,9 @@ struct operation {
     void (*run)(void);
     bool by_main; /* by the thread that has the turns to give */
 };
-extern const struct operation block_operations[], stream_operations[], pool_operations[], graph_operations[],
-    handle_operations[], pinned_operations[], share_operations[], sleep_operations[], count_operations[],
-    ask_operations[];
+extern const struct operation block_operations[], stream_operations[], pool_operations[],
+    graph_operations[], handle_operations[], pinned_operations[], share_operations[],
+    sleep_operations[], count_operations[], ask_operations[];
 
 /* blocks.c */
 struct block *block_free_slot(void);
@@ -422,7 +438,8 @@ void held_by(struct capture *capture, struct block *block);
 void graph_destroy(struct capture *capture);
 
 /* pinned.c */
-/* A launch of the capture's graph runs after what was queued on its pinned blocks; false where that is not possible. */
+/* A launch of the capture's graph runs after what was queued on its pinned blocks; false where that
+ * is not possible. */
 bool order_after_pinned(struct flow *flow, const struct capture *capture);
 /* It was launched: they are in use until then. */
 void pinned_launched(const struct capture *capture);
@@ -439,7 +456,8 @@ void shares_end(void);
 
 /* sleeps.c */
 bool is_night(void);
-/* Its owner has resumed a pool: a sleep leaves it alone from then on, even one that is yet to be committed. */
+/* Its owner has resumed a pool: a sleep leaves it alone from then on, even one that is yet to be
+ * committed. */
 void night_leaves(int pool);
 /* Whether a sleep may count the pool that had this number at that turn. */
 bool night_counts(int pool, unsigned turn);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pinned memory of the host, which is of no stream: work on it is recorded, and what was freed is nobody's before that has ended, nor while a
- * graph uses it. */
+/* Pinned memory of the host, which is of no stream: work on it is recorded, and what was freed is
+ * nobody's before that has ended, nor while a graph uses it. */
 #include "mixed/model/mixed.h"
 
 static struct span_of_bytes bytes_of(const struct pinned *block)
@@ -36,22 +36,26 @@ static bool is_of_a_graph(const struct pinned *block)
     return graphs_of(block) > 0;
 }
 
-/* The caller may write to it at once, so that all work of those who had it before must have ended. */
+/* The caller may write to it at once, so that all work of those who had it before must have
+ * ended. */
 static void check_free(const struct pinned *block)
 {
     struct span_of_bytes bytes = bytes_of(block);
     for (int i = 0; i < PINNED; i++)
-        SO(!m.pinned[i].live || bytes.start >= bytes_of(&m.pinned[i]).end || bytes_of(&m.pinned[i]).start >= bytes.end,
+        SO(!m.pinned[i].live || bytes.start >= bytes_of(&m.pinned[i]).end ||
+               bytes_of(&m.pinned[i]).start >= bytes.end,
            "what somebody has was handed out", "pinned block %d has %p, and so has another", i,
            (void *)m.pinned[i].start);
     for (int i = 0; i < CAPTURES; i++)
         for (int k = 0; k < m.captures[i].pinned_count; k++)
-            SO(!is_shared(bytes, m.captures[i].pinned[k]), "pinned memory of a graph was handed out",
-               "%p of %zu bytes, capture %d", (void *)block->start, block->usable, i);
+            SO(!is_shared(bytes, m.captures[i].pinned[k]),
+               "pinned memory of a graph was handed out", "%p of %zu bytes, capture %d",
+               (void *)block->start, block->usable, i);
     for (int i = 0; i < m.ghost_count; i++)
-        SO(m.ghosts[i].bytes.start >= bytes.end || bytes.start >= m.ghosts[i].bytes.end || is_done(m.ghosts[i].stamp),
-           "pinned memory was handed out while work is on it", "%p: work %" PRIu32 " of lane %d", (void *)block->start,
-           m.ghosts[i].stamp.number, m.ghosts[i].stamp.lane);
+        SO(m.ghosts[i].bytes.start >= bytes.end || bytes.start >= m.ghosts[i].bytes.end ||
+               is_done(m.ghosts[i].stamp),
+           "pinned memory was handed out while work is on it", "%p: work %" PRIu32 " of lane %d",
+           (void *)block->start, m.ghosts[i].stamp.number, m.ghosts[i].stamp.lane);
 }
 
 static void allocate(size_t size)
@@ -93,7 +97,8 @@ static struct pinned *some_block(void)
     return NULL;
 }
 
-/* The launches of graphs that use these bytes, also of those that were destroyed since: who has the block orders its work after them. */
+/* The launches of graphs that use these bytes, also of those that were destroyed since: who has the
+ * block orders its work after them. */
 static bool order_after_ghosts(struct flow *flow, struct span_of_bytes bytes)
 {
     for (int i = 0; i < m.ghost_count; i++)
@@ -106,14 +111,16 @@ static void op_use(void)
 {
     struct pinned *block = some_block();
     struct flow *flow = some_flow(-1);
-    if (!block || is_of_a_graph(block) || !flow || flow->capture >= 0 || !takes_work(flow) || !flow_value(flow) ||
-        (block->used && !order_after_stamp(flow, block->last)) || !order_after_ghosts(flow, bytes_of(block)))
+    if (!block || is_of_a_graph(block) || !flow || flow->capture >= 0 || !takes_work(flow) ||
+        !flow_value(flow) || (block->used && !order_after_stamp(flow, block->last)) ||
+        !order_after_ghosts(flow, bytes_of(block)))
         return;
-    if (!WELL(0, tarn_pinned_record_stream, block->start + below((unsigned)block->size), flow->value))
+    if (!WELL(0, tarn_pinned_record_stream, block->start + below((unsigned)block->size),
+              flow->value))
         return;
     unsigned char value = (unsigned char)below(256);
-    block->last = use_bytes(flow, block->start, block->size, block->known ? block->value : -1, value,
-                            "a pinned block has lost its contents");
+    block->last = use_bytes(flow, block->start, block->size, block->known ? block->value : -1,
+                            value, "a pinned block has lost its contents");
     block->value = value;
     block->used = true;
 }
@@ -132,18 +139,20 @@ static void op_free(void)
     block_free_pinned(some_block());
 }
 
-/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
+/* ---- Graphs ---- */
 
 /* A capture that is known uses a block; each launch does, even when it was freed. */
 static void capture_uses(struct capture *capture, const struct pinned *block)
 {
     struct flow *flow = &m.flows[capture->flow];
-    if (capture->state != OPEN || capture->how == UNKNOWN || !is_usable_by(flow, m.actor) || !captures_now(flow) ||
-        !flow_value(flow) || capture->pinned_count == PINNED_OF_GRAPH || has_pinned(capture, bytes_of(block)) ||
+    if (capture->state != OPEN || capture->how == UNKNOWN || !is_usable_by(flow, m.actor) ||
+        !captures_now(flow) || !flow_value(flow) || capture->pinned_count == PINNED_OF_GRAPH ||
+        has_pinned(capture, bytes_of(block)) ||
         !WELL(0, tarn_pinned_record_stream, block->start, flow->value))
         return;
     capture->pinned[capture->pinned_count++] = bytes_of(block);
-    use_bytes(flow, block->start, block->size, -1, (int)below(256), "pinned memory of a graph is another's");
+    use_bytes(flow, block->start, block->size, -1, (int)below(256),
+              "pinned memory of a graph is another's");
 }
 
 /* One that is open, where one is. */
@@ -162,8 +171,8 @@ static struct pinned *block_of_others(const struct capture *capture)
     struct pinned *block = some_block();
     unsigned count = 0;
     for (int i = 0; i < PINNED; i++)
-        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]) && !has_pinned(capture, bytes_of(&m.pinned[i])) &&
-            CHANCE(++count))
+        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]) &&
+            !has_pinned(capture, bytes_of(&m.pinned[i])) && CHANCE(++count))
             block = &m.pinned[i];
     return block;
 }
@@ -183,13 +192,15 @@ static void op_capture(void)
     }
 }
 
-/* Blocks of graphs are freed, some of these graphs are destroyed, and others of the blocks' sizes are wanted. */
+/* Blocks of graphs are freed, some of these graphs are destroyed, and others of the blocks' sizes
+ * are wanted. */
 static void op_free_captured(void)
 {
     size_t sizes[CAPTURES * PINNED_OF_GRAPH];
     int count = 0;
     for (int i = 0; i < PINNED; i++)
-        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]) && CHANCE(graphs_of(&m.pinned[i]) > 1 ? 2 : 4))
+        if (m.pinned[i].live && is_of_a_graph(&m.pinned[i]) &&
+            CHANCE(graphs_of(&m.pinned[i]) > 1 ? 2 : 4))
             block_free_pinned(&m.pinned[i]);
     for (int i = 0; i < CAPTURES; i++) {
         struct capture *capture = &m.captures[i];
@@ -233,7 +244,8 @@ bool pinned_is_without_graphs(void)
 
 static void op_trim(void)
 {
-    (void)WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_pinned_trim, CHANCE(2) ? 0 : below(8 << 20));
+    (void)WELL(any_open(-1) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_pinned_trim,
+               CHANCE(2) ? 0 : below(8 << 20));
 }
 
 void pinned_end(void)
@@ -247,14 +259,16 @@ void pinned_end(void)
     SURE0(tarn_pinned_forget_captures);
     SURE(tarn_pinned_trim, 0);
     MINE(tarn_pinned_stats_get(&stats));
-    SO(stats.active_bytes.current == 0 && stats.allocated_bytes.current == 0, "pinned memory is left",
-       "%" PRId64 " bytes active, %" PRId64 " allocated", stats.active_bytes.current, stats.allocated_bytes.current);
+    SO(stats.active_bytes.current == 0 && stats.allocated_bytes.current == 0,
+       "pinned memory is left", "%" PRId64 " bytes active, %" PRId64 " allocated",
+       stats.active_bytes.current, stats.allocated_bytes.current);
 }
 
-const struct operation pinned_operations[] = {{"allocate pinned", 6, NULL, op_allocate, false},
-                                              {"use pinned", 8, NULL, op_use, false},
-                                              {"free pinned", 6, NULL, op_free, false},
-                                              {"pinned in a capture", 8, NULL, op_capture, false},
-                                              {"free captured pinned", 3, NULL, op_free_captured, false},
-                                              {"trim pinned", 1, NULL, op_trim, false},
-                                              {NULL, 0, NULL, NULL, false}};
+const struct operation pinned_operations[] = {
+    {"allocate pinned", 6, NULL, op_allocate, false},
+    {"use pinned", 8, NULL, op_use, false},
+    {"free pinned", 6, NULL, op_free, false},
+    {"pinned in a capture", 8, NULL, op_capture, false},
+    {"free captured pinned", 3, NULL, op_free_captured, false},
+    {"trim pinned", 1, NULL, op_trim, false},
+    {NULL, 0, NULL, NULL, false}};

@@ -82,7 +82,8 @@ void segments_settle(void)
         MINE(driver->free(left[left_count - 1].device, left[left_count - 1].start));
 }
 
-static const tarn_pool_allocator allocator = {.size = sizeof allocator, .alloc = segment_alloc, .free = segment_free};
+static const tarn_pool_allocator allocator = {
+    .size = sizeof allocator, .alloc = segment_alloc, .free = segment_free};
 
 static void pool_create(struct pool *pool)
 {
@@ -99,8 +100,8 @@ static void pool_create(struct pool *pool)
                                  .no_split = kind <= 1 && CHANCE(4),
                                  .allocator = theirs ? &allocator : NULL,
                                  .registrable = registrable};
-    if (!WELL(registrable ? BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_INVALID_ARGUMENT) : 0, tarn_pool_create,
-              &options, &pool->pool))
+    if (!WELL(registrable ? BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_INVALID_ARGUMENT) : 0,
+              tarn_pool_create, &options, &pool->pool))
         return;
     pool->live = true;
     pool->device = device;
@@ -157,7 +158,8 @@ static void op_count(void)
     tarn_pool *found = NULL;
     if (index < 0 || m.pools[index].users > 2)
         return;
-    if (CHANCE(2) ? WELL(0, tarn_pool_retain, m.pools[index].pool) : WELL(0, tarn_pool_find, m.pools[index].id, &found))
+    if (CHANCE(2) ? WELL(0, tarn_pool_retain, m.pools[index].pool)
+                  : WELL(0, tarn_pool_find, m.pools[index].id, &found))
         m.pools[index].users++;
 }
 
@@ -174,10 +176,11 @@ static void op_trim(void)
     bool unknown = unknown_open(wait_ends_those_of(device));
     tarn_status status = trim_device(device, keep);
     bool barred = known_open(wait_ends_those_of(device));
-    tarn_stats stats = {.size = sizeof stats}; /* of a device that has never had memory there is nothing to refuse */
+    tarn_stats stats = {.size = sizeof stats}; /* of a device that has never had memory there is
+                                                  nothing to refuse */
     MINE(tarn_device_stats_get(device, &stats));
-    SO(!barred || status != TARN_OK || stats.reserved_bytes[0].peak == 0, "a trim during a known capture",
-       "it was not refused");
+    SO(!barred || status != TARN_OK || stats.reserved_bytes[0].peak == 0,
+       "a trim during a known capture", "it was not refused");
     (void)well("tarn_device_trim", status, barred || unknown ? BIT(TARN_ERROR_CAPTURE) : 0);
 }
 
@@ -188,23 +191,27 @@ static size_t reserved_on(int device)
     return (size_t)stats.reserved_bytes[0].current;
 }
 
-/* Whatever the limits are, what was moved through the host's memory has come back, unless something was made to fail. */
+/* Whatever the limits are, what was moved through the host's memory has come back, unless something
+ * was made to fail. */
 static void compact_on(int device)
 {
     size_t gained = SIZE_MAX, before = reserved_on(device);
-    bool barred = !wait_for_all(); /* it waits by the wall's clock, which the model's stands still for */
+    bool barred = !wait_for_all(); /* it waits by the wall's clock, which the model's stands still
+                                      for */
     bool anchored = is_anchored_on(device), away = m.compacts;
     m.compacts = m.moves = true;
-    tarn_status status = CALL(tarn_compact, device, CHANCE(2) ? SIZE_MAX : below((unsigned)m.memory), &gained);
+    tarn_status status =
+        CALL(tarn_compact, device, CHANCE(2) ? SIZE_MAX : below((unsigned)m.memory), &gained);
     SO(status || !barred || !before, "a compaction during a capture", "it was not refused");
     m.moves = false;
     m.compacts = away || anchored || was_injected();
     (void)well("tarn_compact", status,
-               (anchored ? BIT(TARN_ERROR_BUSY) : 0) | BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_NOT_READY) |
-                   (m.vendor ? BIT(TARN_ERROR_OUT_OF_MEMORY) : 0) | (barred ? BIT(TARN_ERROR_CAPTURE) : 0));
+               (anchored ? BIT(TARN_ERROR_BUSY) : 0) | BIT(TARN_ERROR_NOT_SUPPORTED) |
+                   BIT(TARN_ERROR_NOT_READY) | (m.vendor ? BIT(TARN_ERROR_OUT_OF_MEMORY) : 0) |
+                   (barred ? BIT(TARN_ERROR_CAPTURE) : 0));
     size_t after = reserved_on(device), less = before > after ? before - after : 0;
-    SO(gained == less || (status && gained == SIZE_MAX && !less), "a compaction gained something else",
-       "%zu bytes, not %zu", gained, less);
+    SO(gained == less || (status && gained == SIZE_MAX && !less),
+       "a compaction gained something else", "%zu bytes, not %zu", gained, less);
     check_ledgers();
 }
 
@@ -217,8 +224,9 @@ static void op_trim_pool(void)
 {
     int index = pool_any(-1, false);
     if (index >= 0)
-        (void)WELL(any_open(wait_ends_those_of(m.pools[index].device)) ? BIT(TARN_ERROR_CAPTURE) : 0, tarn_pool_trim,
-                   m.pools[index].pool, CHANCE(2) ? 0 : below((unsigned)m.memory));
+        (void)WELL(any_open(wait_ends_those_of(m.pools[index].device)) ? BIT(TARN_ERROR_CAPTURE)
+                                                                       : 0,
+                   tarn_pool_trim, m.pools[index].pool, CHANCE(2) ? 0 : below((unsigned)m.memory));
 }
 
 static void op_limit(void)
@@ -249,12 +257,13 @@ static void op_check_live(void)
         SO(same, "the live blocks of a pool are others", "%zu are known", count);
 }
 
-/* ---- Suspends ---------------------------------------------------------------------------------------------------- */
+/* ---- Suspends ---- */
 
 static bool is_being_captured(int pool)
 {
     for (int i = 0; i < CAPTURES; i++)
-        if ((m.captures[i].state == OPEN || m.captures[i].state == SAID) && m.captures[i].pool == pool)
+        if ((m.captures[i].state == OPEN || m.captures[i].state == SAID) &&
+            m.captures[i].pool == pool)
             return true;
     return false;
 }
@@ -274,12 +283,15 @@ void pool_suspend(int index)
     bool keep = CHANCE(2);
     if (pool->state != TARN_POOL_RUNS)
         return;
-    /* One that is not known bars only a wait for its stream, or for the device; captures_look() sees that it goes on. */
-    bool barred = any_open(wait_ends_those_of(pool->device)), known = known_open(wait_ends_those_of(pool->device));
+    /* One that is not known bars only a wait for its stream, or for the device; captures_look()
+     * sees that it goes on. */
+    bool barred = any_open(wait_ends_those_of(pool->device)),
+         known = known_open(wait_ends_those_of(pool->device));
     m.moves = true;
     tarn_status status = CALL(tarn_pool_suspend, pool->pool, keep);
     m.moves = false;
-    uint64_t reasons = (known ? BIT(TARN_ERROR_CAPTURE) : 0) | (pool->plain ? BIT(TARN_ERROR_NOT_SUPPORTED) : 0) |
+    uint64_t reasons = (known ? BIT(TARN_ERROR_CAPTURE) : 0) |
+                       (pool->plain ? BIT(TARN_ERROR_NOT_SUPPORTED) : 0) |
                        (is_anchored_in(index) ? BIT(TARN_ERROR_BUSY) : 0);
     bool good = well("tarn_pool_suspend", status, reasons | (barred ? BIT(TARN_ERROR_CAPTURE) : 0));
     SO(!good || !reasons, "a suspend that is not allowed", "it was not refused");
@@ -332,16 +344,20 @@ static void op_resume(void)
         struct pool *pool = &m.pools[(first + i) % POOLS];
         if (!pool->live || !pool->users || pool->state == TARN_POOL_RUNS)
             continue;
-        bool barred = any_open(wait_ends_those_of(pool->device)), known = known_open(wait_ends_those_of(pool->device));
-        bool prepared = pool->state == TARN_POOL_CHANGES; /* by a sleep, which has it until its end */
+        bool barred = any_open(wait_ends_those_of(pool->device)),
+             known = known_open(wait_ends_those_of(pool->device));
+        /* By a sleep, which has it until its end */
+        bool prepared = pool->state == TARN_POOL_CHANGES;
         if (!prepared && CHANCE(3))
             crowd((first + i) % POOLS);
-        bool needs_blocks_alone = !pool->graphs && !pool->registrable && has_room((first + i) % POOLS);
+        bool needs_blocks_alone =
+            !pool->graphs && !pool->registrable && has_room((first + i) % POOLS);
         m.moves = true;
         tarn_status status = CALL(tarn_pool_resume, pool->pool);
         m.moves = false;
         if (well("tarn_pool_resume", status,
-                 (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (prepared ? BIT(TARN_ERROR_SUSPENDED) : 0) |
+                 (barred ? BIT(TARN_ERROR_CAPTURE) : 0) |
+                     (prepared ? BIT(TARN_ERROR_SUSPENDED) : 0) |
                      (needs_blocks_alone ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY)))) {
             SO(!known && !prepared, "a resume that is not allowed", "it was not refused");
             night_leaves((first + i) % POOLS);
@@ -397,7 +413,7 @@ static void op_below_a_limit(void)
     *limit = before;
 }
 
-/* ---- Checkpoints ------------------------------------------------------------------------------------------------- */
+/* ---- Checkpoints ---- */
 
 void checkpoint_make(int index)
 {
@@ -414,8 +430,8 @@ void checkpoint_make(int index)
         for (int k = 0; k < BLOCKS; k++) {
             const struct block *block = &m.blocks[k];
             if (block->live && block->pool == index)
-                checkpoint->saved[checkpoint->count++] =
-                    (struct saved){block->start, block->size, block->usable, block->flow, block->life, block->tag};
+                checkpoint->saved[checkpoint->count++] = (struct saved){
+                    block->start, block->size, block->usable, block->flow, block->life, block->tag};
         }
         return;
     }
@@ -471,7 +487,8 @@ static void changed(const tarn_pool_block *block, bool live, void *user)
     into->list[into->count++].live = live;
 }
 
-/* A graph uses the block still: it is memory that is free inside, if the graph counts the same pool. */
+/* A graph uses the block still: it is memory that is free inside, if the graph counts the same
+ * pool. */
 static bool may_be_taken(int pool)
 {
     for (int i = 0; i < CAPTURES; i++)
@@ -489,8 +506,8 @@ static void is_no_more(struct block *block)
         struct capture *capture = &m.captures[i];
         for (int k = 0; k < capture->held_count; k++)
             if (capture->held[k] == block - m.blocks) {
-                capture->inside[capture->inside_count++] =
-                    (struct span_of_bytes){(uintptr_t)block->start, (uintptr_t)block->start + block->usable};
+                capture->inside[capture->inside_count++] = (struct span_of_bytes){
+                    (uintptr_t)block->start, (uintptr_t)block->start + block->usable};
                 capture->held[k--] = capture->held[--capture->held_count];
             }
     }
@@ -504,8 +521,8 @@ static void is_again(const struct saved *saved, int pool)
     struct flow *flow = &m.flows[saved->flow];
     /* Its thread has ended, or its lease; or it was destroyed, and nobody has said so. */
     bool ended = flow->kind != ADOPTED && flow->kind != LEGACY && flow->life != saved->life;
-    SO(ended || (flow->live && flow->life == saved->life), "a block is restored although its stream is gone", "%p",
-       (void *)saved->start);
+    SO(ended || (flow->live && flow->life == saved->life),
+       "a block is restored although its stream is gone", "%p", (void *)saved->start);
     SO(block, "the test's own limit", "too many blocks");
     struct span_of_bytes bytes = {(uintptr_t)saved->start, (uintptr_t)saved->start + saved->usable};
     check_fresh(bytes, ended ? NULL : flow, pool, "a restored block", NULL);
@@ -525,14 +542,15 @@ static void is_again(const struct saved *saved, int pool)
     MINE(tarn_pointer_info_get(saved->start, &info));
     SO(info.tag == saved->tag && (ended || info.stream == flow->value || flow->kind == FOUND) &&
            info.requested == saved->size,
-       "a restored block is another", "%p: tag %u, not %u; %zu bytes, not %zu", (void *)saved->start, info.tag,
-       saved->tag, info.requested, saved->size);
+       "a restored block is another", "%p: tag %u, not %u; %zu bytes, not %zu",
+       (void *)saved->start, info.tag, saved->tag, info.requested, saved->size);
 }
 
 static void restore(struct checkpoint *checkpoint)
 {
     int pool = checkpoint->pool;
-    if (m.pools[pool].state != TARN_POOL_RUNS || is_being_captured(pool) || !may_be_taken(pool) || !m.pools[pool].users)
+    if (m.pools[pool].state != TARN_POOL_RUNS || is_being_captured(pool) || !may_be_taken(pool) ||
+        !m.pools[pool].users)
         return;
     changes.count = 0;
     if (!WELL(BIT(TARN_ERROR_BUSY) | BIT(TARN_ERROR_NO_ROOM), tarn_pool_restore, m.pools[pool].pool,
@@ -541,9 +559,11 @@ static void restore(struct checkpoint *checkpoint)
         return;
     }
     m.count.restores++;
-    for (int i = 0; i < BLOCKS; i++) { /* a block of now is one of then where address, size and stream are the same */
+    /* A block of now is one of then where address, size and stream are the same */
+    for (int i = 0; i < BLOCKS; i++) {
         struct block *block = &m.blocks[i];
-        const struct saved *saved = block->live && block->pool == pool ? saved_at(checkpoint, block->start) : NULL;
+        const struct saved *saved =
+            block->live && block->pool == pool ? saved_at(checkpoint, block->start) : NULL;
         if (saved && saved->usable == block->usable) {
             block->known &= block->size == saved->size;
             block->size = saved->size;
@@ -552,7 +572,8 @@ static void restore(struct checkpoint *checkpoint)
     }
     int gone = 0, back = 0, wanted_gone = 0, wanted_back = 0;
     for (int i = 0; i < BLOCKS; i++)
-        if (m.blocks[i].live && m.blocks[i].pool == pool && !saved_at(checkpoint, m.blocks[i].start))
+        if (m.blocks[i].live && m.blocks[i].pool == pool &&
+            !saved_at(checkpoint, m.blocks[i].start))
             wanted_gone++;
     for (int i = 0; i < checkpoint->count; i++)
         wanted_back += !block_in(pool, checkpoint->saved[i].start);
@@ -566,7 +587,8 @@ static void restore(struct checkpoint *checkpoint)
     for (int i = 0; i < changes.count; i++)
         if (changes.list[i].live) {
             const struct saved *saved = saved_at(checkpoint, changes.list[i].start);
-            SO(saved, "a restore makes a block that never was", "%p", (void *)changes.list[i].start);
+            SO(saved, "a restore makes a block that never was", "%p",
+               (void *)changes.list[i].start);
             back++;
             is_again(saved, pool);
         }
@@ -592,7 +614,7 @@ void checkpoints_restore(int index)
             restore(&m.checkpoints[i]);
 }
 
-/* ---- Scopes ------------------------------------------------------------------------------------------------------ */
+/* ---- Scopes ---- */
 
 static bool is_newest(const struct scope *scope)
 {
@@ -621,8 +643,8 @@ static void scope_begin(struct scope *scope, int index, tarn_scope_kind kind, st
         return;
     bool open = is_begun_already(index, kind, flow->value);
     MINE(tarn_device_set(m.pools[index].device));
-    tarn_status status =
-        CALL(tarn_scope_begin, m.pools[index].pool, kind, kind == TARN_SCOPE_STREAM ? flow->value : 0, &scope->value);
+    tarn_status status = CALL(tarn_scope_begin, m.pools[index].pool, kind,
+                              kind == TARN_SCOPE_STREAM ? flow->value : 0, &scope->value);
     MINE(tarn_device_set(0));
     if (!well("tarn_scope_begin", status, open ? BIT(TARN_ERROR_SCOPE) : 0))
         return;
@@ -665,7 +687,8 @@ static void op_scope(void)
             scope_begin(scope, pool_any(-1, false), kind, some_flow(-1));
         return;
     }
-    bool joined = false; /* workers have to leave it first: one that has ended holds up what they began before it */
+    bool joined = false; /* workers have to leave it first: one that has ended holds up what they
+                            began before it */
     for (int i = 0; i < ACTORS; i++)
         joined |= scope->kind == TARN_SCOPE_THREAD && i != m.actor && scope->since[i];
     if (joined && scope->actor == m.actor)

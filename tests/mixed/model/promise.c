@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Which statuses the headers promise. A function's are those that the comment above it names, those of the functions to which it refers
- * ("as tarn_alloc_on()"), and those that every function of its header may return. Read once, before anything else. */
+/* Which statuses the headers promise. A function's are those that the comment above it names, those
+ * of the functions to which it refers ("as tarn_alloc_on()"), and those that every function of its
+ * header may return. Read once, before anything else. */
 #include "mixed/model/promise.h"
 
 #include <ctype.h>
@@ -36,7 +37,8 @@ static uint64_t statuses_in(const char *text)
     for (const char *at = text; (at = strstr(at, "TARN_")); at++)
         for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
             size_t length = strlen(statuses[i].name);
-            if (strncmp(at, statuses[i].name, length) == 0 && !isupper((unsigned char)at[length]) && at[length] != '_')
+            if (strncmp(at, statuses[i].name, length) == 0 && !isupper((unsigned char)at[length]) &&
+                at[length] != '_')
                 found |= BIT(statuses[i].value);
         }
     return found;
@@ -83,7 +85,8 @@ static void header_read(const char *path)
     if (!file)
         return;
     while (fgets(line, sizeof line, file)) {
-        bool begins = strncmp(line, "/*", 2) == 0 && !strstr(line, "SPDX") && !strstr(line, "Copyright");
+        bool begins =
+            strncmp(line, "/*", 2) == 0 && !strstr(line, "SPDX") && !strstr(line, "Copyright");
         if (begins) {
             in_comment = true;
             comment[0] = 0;
@@ -93,9 +96,13 @@ static void header_read(const char *path)
         if (in_comment && strstr(line, "*/")) {
             in_comment = false;
             flatten(comment);
-            if (!seen) { /* of the whole header: from that sentence on, and where it is short all of it */
+            /* Of the whole header: from that sentence on, and where it is short all of it */
+            if (!seen) {
                 const char *every = strstr(comment, "may also return");
-                snprintf(first, sizeof first, "%s", strlen(comment) < 700 ? comment : every ? every : "");
+                snprintf(first, sizeof first, "%s",
+                         strlen(comment) < 700 ? comment
+                         : every               ? every
+                                               : "");
                 all = statuses_in(first);
             }
             seen = true;

@@ -13,7 +13,8 @@
 
 /* Reads the headers of TARN_SOURCE; ends the process where they are not there. */
 void promises_read(void);
-/* The statuses that the header names for a function, as bits, TARN_OK among them. False where no header has it. */
+/* The statuses that the header names for a function, as bits, TARN_OK among them. False where no
+ * header has it. */
 bool promised_statuses(const char *name, uint64_t *statuses);
 
 #endif

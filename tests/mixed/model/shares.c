@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Device memory that others use: anchors, shares that go through a socket and are imported again, and observers. */
+/* Device memory that others use: anchors, shares that go through a socket and are imported again,
+ * and observers. */
 #include "mixed/model/mixed.h"
 
 #include <sys/socket.h>
@@ -44,15 +45,16 @@ static struct pool_share {
 bool is_anchored_in(int pool)
 {
     for (int i = 0; i < ANCHORS; i++)
-        if (anchors[i].live && anchors[i].pool == pool && (pool < 0 || anchors[i].turn == m.pools[pool].turn))
+        if (anchors[i].live && anchors[i].pool == pool &&
+            (pool < 0 || anchors[i].turn == m.pools[pool].turn))
             return true;
     for (int i = 0; i < SHARES; i++)
         if (shares[i].live && shares[i].share && shares[i].pool == pool &&
             (pool < 0 || shares[i].turn == m.pools[pool].turn))
             return true;
     for (int i = 0; i < POOL_SHARES; i++)
-        if (pool_shares[i].live && pool_shares[i].share && pool_shares[i].anchors && pool_shares[i].pool == pool &&
-            pool_shares[i].turn == m.pools[pool].turn)
+        if (pool_shares[i].live && pool_shares[i].share && pool_shares[i].anchors &&
+            pool_shares[i].pool == pool && pool_shares[i].turn == m.pools[pool].turn)
             return true;
     return false;
 }
@@ -82,12 +84,13 @@ static struct block *some_running(void)
     return NULL;
 }
 
-/* ---- Anchors ----------------------------------------------------------------------------------------------------- */
+/* ---- Anchors ---- */
 
 /* The physical memory, which stays as long as the anchor does; known on the host device alone. */
 static bool extent_of(const struct anchor *anchor, tarn_host_extent *extent)
 {
-    return !m.vendor && tarn_host_extent_get(anchor->device, anchor->start, anchor->size, extent) == TARN_OK;
+    return !m.vendor &&
+           tarn_host_extent_get(anchor->device, anchor->start, anchor->size, extent) == TARN_OK;
 }
 
 static void check_extent(const struct anchor *anchor)
@@ -95,9 +98,10 @@ static void check_extent(const struct anchor *anchor)
     tarn_host_extent now = {0};
     if (m.vendor)
         return;
-    SO(extent_of(anchor, &now) && now.piece == anchor->extent.piece && now.offset == anchor->extent.offset,
-       "anchored memory has moved", "%p: piece %" PRIu64 ", not %" PRIu64, (void *)anchor->start, now.piece,
-       anchor->extent.piece);
+    SO(extent_of(anchor, &now) && now.piece == anchor->extent.piece &&
+           now.offset == anchor->extent.offset,
+       "anchored memory has moved", "%p: piece %" PRIu64 ", not %" PRIu64, (void *)anchor->start,
+       now.piece, anchor->extent.piece);
 }
 
 static void op_anchor(void)
@@ -112,7 +116,8 @@ static void op_anchor(void)
     }
     if (!block || (block->pool >= 0 && m.pools[block->pool].exact))
         return;
-    size_t offset = below((unsigned)block->size), size = 1 + below((unsigned)(block->size - offset));
+    size_t offset = below((unsigned)block->size),
+           size = 1 + below((unsigned)(block->size - offset));
     if (!WELL(0, tarn_anchor, block->start + offset, size))
         return;
     *anchor = (struct anchor){.live = true,
@@ -127,11 +132,12 @@ static void op_anchor(void)
 void anchors_leave(int device)
 {
     for (int i = 0; i < ANCHORS; i++)
-        if (anchors[i].live && anchors[i].device == device && WELL(0, tarn_unanchor, anchors[i].start, anchors[i].size))
+        if (anchors[i].live && anchors[i].device == device &&
+            WELL(0, tarn_unanchor, anchors[i].start, anchors[i].size))
             anchors[i].live = false;
 }
 
-/* ---- Shares ------------------------------------------------------------------------------------------------------ */
+/* ---- Shares ---- */
 
 /* Through a socket, as to another process. */
 static tarn_share *sent(tarn_share *share)
@@ -165,17 +171,19 @@ static void share_begin(struct share *share, const struct block *block)
                             .flow = block->flow};
     m.count.shares++;
     if (WELL(0, tarn_share_info_get, made, &info))
-        SO(info.bytes >= block->size && info.mapped >= info.offset + info.bytes && info.device == block->device,
+        SO(info.bytes >= block->size && info.mapped >= info.offset + info.bytes &&
+               info.device == block->device,
            "a share shows another block", "%zu bytes of %zu", info.bytes, block->size);
     tarn_share *copy = CHANCE(2) ? sent(made) : NULL;
-    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_import, copy ? copy : made,
-             block->device, &import)) {
+    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_import,
+             copy ? copy : made, block->device, &import)) {
         share->import = import;
         share->imports = 1;
         SO(import != block->start, "an import is the block itself", "%p", import);
         if (CHANCE(3) && WELL(0, tarn_import, made, block->device, &again)) {
             share->imports++;
-            SO(again == import, "the same share was imported at another place", "%p, not %p", again, import);
+            SO(again == import, "the same share was imported at another place", "%p, not %p", again,
+               import);
         }
     }
     if (copy)
@@ -208,8 +216,8 @@ static void use_through(struct block *block, unsigned char *import, int device, 
     if (!WELL(0, tarn_record_stream, block->start, flow->value))
         return;
     unsigned char value = (unsigned char)below(256);
-    struct stamp stamp = use_bytes(flow, import, block->size, block->known ? block->value : -1, value,
-                                   "an import does not show what its block holds");
+    struct stamp stamp = use_bytes(flow, import, block->size, block->known ? block->value : -1,
+                                   value, "an import does not show what its block holds");
     block->value = value;
     block->known = true;
     block_user(block, stamp);
@@ -223,7 +231,8 @@ static void through_import(struct share *share)
     for (int i = 0; i < BLOCKS && !block; i++)
         if (m.blocks[i].live && m.blocks[i].start == share->start)
             block = &m.blocks[i];
-    if (block && share->import && share->share && block_is_usable(block) && block->size <= share->size)
+    if (block && share->import && share->share && block_is_usable(block) &&
+        block->size <= share->size)
         use_through(block, share->import, share->device, &share->last);
 }
 
@@ -246,14 +255,14 @@ static void op_share(void)
     share->live = share->share || share->import;
 }
 
-/* ---- Shares of pools --------------------------------------------------------------------------------------------- */
+/* ---- Shares of pools ---- */
 
 static void note_segments(struct pool_share *share)
 {
     tarn_share_info info = {.size = sizeof info};
     SURE(tarn_share_info_get, share->share, &info);
-    SO(info.device == share->device && info.bytes == info.mapped, "a share shows another pool", "%zu bytes",
-       info.bytes);
+    SO(info.device == share->device && info.bytes == info.mapped, "a share shows another pool",
+       "%zu bytes", info.bytes);
     share->anchors = info.pieces > 0;
 }
 
@@ -265,13 +274,13 @@ static void pool_share_begin(struct pool_share *share)
     size_t importers = 0;
     if (!pool || !pool->registrable || !WELL(0, tarn_pool_export, pool->pool, NULL, &made))
         return;
-    *share =
-        (struct pool_share){.live = true, .share = made, .device = pool->device, .pool = index, .turn = pool->turn};
+    *share = (struct pool_share){
+        .live = true, .share = made, .device = pool->device, .pool = index, .turn = pool->turn};
     m.count.shares++;
     note_segments(share);
     tarn_share *copy = CHANCE(2) ? sent(made) : NULL;
-    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_pool_import, copy ? copy : made,
-             pool->device, &share->imported) &&
+    if (WELL(BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY), tarn_pool_import,
+             copy ? copy : made, pool->device, &share->imported) &&
         WELL(0, tarn_share_importers_get, made, &importers))
         SO(importers > 0, "an import of a pool does not count", "%zu", importers);
     if (copy)
@@ -289,19 +298,24 @@ static void pool_share_again(struct pool_share *share)
     const struct pool *pool = &m.pools[share->pool];
     tarn_share *next = NULL;
     tarn_import_state state = TARN_IMPORT_REVOKED;
-    const tarn_share *before = CHANCE(2) ? share->share : NULL; /* which the other share of the pool may have revoked */
+    /* Which the other share of the pool may have revoked */
+    const tarn_share *before = CHANCE(2) ? share->share : NULL;
     if (!share->share || share->revoked || !pool->live || !pool->pool || pool->users == 0 ||
         pool->turn != share->turn || pool->state != TARN_POOL_RUNS || !pool_import_rests(share) ||
-        !WELL(before ? BIT(TARN_ERROR_INVALID_ARGUMENT) : 0, tarn_pool_export, pool->pool, before, &next))
+        !WELL(before ? BIT(TARN_ERROR_INVALID_ARGUMENT) : 0, tarn_pool_export, pool->pool, before,
+              &next))
         return;
     SURE(tarn_share_close, share->share);
     share->share = next;
     note_segments(share);
     tarn_share *copy = CHANCE(2) ? sent(next) : NULL;
-    uint64_t reasons = BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY) | BIT(TARN_ERROR_INVALID_ARGUMENT);
-    if (share->imported && WELL(reasons, tarn_imported_pool_update, share->imported, copy ? copy : next) &&
+    uint64_t reasons = BIT(TARN_ERROR_NOT_SUPPORTED) | BIT(TARN_ERROR_OUT_OF_MEMORY) |
+                       BIT(TARN_ERROR_INVALID_ARGUMENT);
+    if (share->imported &&
+        WELL(reasons, tarn_imported_pool_update, share->imported, copy ? copy : next) &&
         WELL(0, tarn_imported_pool_state_get, share->imported, &state))
-        SO(state == TARN_IMPORT_CURRENT, "an import is not current after an update", "%d", (int)state);
+        SO(state == TARN_IMPORT_CURRENT, "an import is not current after an update", "%d",
+           (int)state);
     if (copy)
         SURE(tarn_share_close, copy);
 }
@@ -313,8 +327,8 @@ static void through_pool_import(struct pool_share *share)
     void *pointer = NULL;
     if (share->imported && share->share && block_is_usable(block) && block->pool == share->pool &&
         m.pools[share->pool].live && m.pools[share->pool].turn == share->turn &&
-        WELL(BIT(TARN_ERROR_INVALID_POINTER), tarn_imported_pool_find, share->imported, block->start, block->size,
-             &pointer))
+        WELL(BIT(TARN_ERROR_INVALID_POINTER), tarn_imported_pool_find, share->imported,
+             block->start, block->size, &pointer))
         use_through(block, pointer, share->device, &share->last);
 }
 
@@ -332,15 +346,16 @@ static void op_pool_share(void)
             share->share = NULL;
         break;
     case 1:
-        if (share->imported && pool_import_rests(share) && WELL(0, tarn_imported_pool_close, share->imported))
+        if (share->imported && pool_import_rests(share) &&
+            WELL(0, tarn_imported_pool_close, share->imported))
             share->imported = NULL;
         break;
     case 2:
         if (share->share && CHANCE(2) && WELL(0, tarn_share_revoke, share->share))
             share->revoked = true;
         if (share->imported && WELL(0, tarn_imported_pool_state_get, share->imported, &state))
-            SO((state == TARN_IMPORT_REVOKED) >= share->revoked, "an import has not heard of a revocation", "%d",
-               (int)state);
+            SO((state == TARN_IMPORT_REVOKED) >= share->revoked,
+               "an import has not heard of a revocation", "%d", (int)state);
         break;
     case 3:
     case 4:
@@ -352,7 +367,7 @@ static void op_pool_share(void)
     share->live = share->share || share->imported;
 }
 
-/* ---- Observers --------------------------------------------------------------------------------------------------- */
+/* ---- Observers ---- */
 
 static tarn_observer observer;
 static uint64_t newest;
@@ -360,14 +375,15 @@ static uint64_t newest;
 static void hear_mapped(const tarn_mapping *range, void *user)
 {
     (void)user;
-    SO(range->generation > newest, "a generation was there before", "%" PRIu64 " after %" PRIu64, range->generation,
-       newest);
+    SO(range->generation > newest, "a generation was there before", "%" PRIu64 " after %" PRIu64,
+       range->generation, newest);
     newest = range->generation;
     for (int i = 0; i < BLOCKS && !m.moves; i++)
         SO(!m.blocks[i].live || m.blocks[i].lost || m.blocks[i].device != range->device ||
                (uintptr_t)m.blocks[i].start >= (uintptr_t)range->address + range->bytes ||
                (uintptr_t)range->address >= (uintptr_t)m.blocks[i].start + m.blocks[i].usable,
-           "memory was mapped where a live block is", "%p of %zu bytes, block %d", range->address, range->bytes, i);
+           "memory was mapped where a live block is", "%p of %zu bytes, block %d", range->address,
+           range->bytes, i);
 }
 
 static void hear_unmapping(const tarn_mapping *range, void *user)
@@ -378,14 +394,15 @@ static void hear_unmapping(const tarn_mapping *range, void *user)
                !block_is_usable(&m.blocks[i]) ||
                (uintptr_t)m.blocks[i].start >= (uintptr_t)range->address + range->bytes ||
                (uintptr_t)range->address >= (uintptr_t)m.blocks[i].start + m.blocks[i].usable,
-           "memory of a live block is unmapped", "%p of %zu bytes, block %d", range->address, range->bytes, i);
+           "memory of a live block is unmapped", "%p of %zu bytes, block %d", range->address,
+           range->bytes, i);
 }
 
 static void hear_shortage(const tarn_shortage *shortage, void *user)
 {
     (void)user;
-    SO(shortage->requested > 0 && shortage->device >= 0 && shortage->device < m.devices, "a shortage of nothing",
-       "device %d", shortage->device);
+    SO(shortage->requested > 0 && shortage->device >= 0 && shortage->device < m.devices,
+       "a shortage of nothing", "device %d", shortage->device);
 }
 
 /* Frees what it can do without, in the middle of a request. */
@@ -429,7 +446,8 @@ static void op_range(void)
     if (!block || !WELL(0, tarn_mapping_get, block->start, &range))
         return;
     SO((uintptr_t)range.address <= (uintptr_t)block->start &&
-           (uintptr_t)block->start < (uintptr_t)range.address + range.bytes && range.device == block->device,
+           (uintptr_t)block->start < (uintptr_t)range.address + range.bytes &&
+           range.device == block->device,
        "a block is in another range", "%p of %zu bytes", range.address, range.bytes);
 }
 

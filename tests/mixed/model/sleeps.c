@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The whole process asleep: prepared, committed or cancelled, and awake again, with all else going on meanwhile. */
+/* The whole process asleep: prepared, committed or cancelled, and awake again, with all else going
+ * on meanwhile. */
 #include "mixed/model/mixed.h"
 
 #include <tarn/sleep.h>
@@ -46,15 +47,16 @@ static tarn_status guest_prepare(void *user, char *why, size_t room)
 static void guest_cancel(void *user)
 {
     (void)user;
-    SO(guest.state == PREPARED, "a sleeper is cancelled that is not prepared", "it is in state %d", (int)guest.state);
+    SO(guest.state == PREPARED, "a sleeper is cancelled that is not prepared", "it is in state %d",
+       (int)guest.state);
     guest.state = AWAKE;
 }
 
 static tarn_status guest_commit(void *user, char *why, size_t room)
 {
     (void)user;
-    SO(guest.state == PREPARED || guest.state == IN_PART, "a sleeper is committed that is not prepared",
-       "it is in state %d", (int)guest.state);
+    SO(guest.state == PREPARED || guest.state == IN_PART,
+       "a sleeper is committed that is not prepared", "it is in state %d", (int)guest.state);
     tarn_status status = guest_says(why, room);
     guest.state = status ? IN_PART : ASLEEP;
     return status;
@@ -63,8 +65,8 @@ static tarn_status guest_commit(void *user, char *why, size_t room)
 static tarn_status guest_wake(void *user, char *why, size_t room)
 {
     (void)user;
-    SO(guest.state == ASLEEP || guest.state == IN_PART, "a sleeper is woken that does not sleep", "it is in state %d",
-       (int)guest.state);
+    SO(guest.state == ASLEEP || guest.state == IN_PART, "a sleeper is woken that does not sleep",
+       "it is in state %d", (int)guest.state);
     tarn_status status = guest_says(why, room);
     guest.state = status ? IN_PART : AWAKE;
     return status;
@@ -77,7 +79,8 @@ bool is_night(void)
 
 void night_leaves(int pool)
 {
-    if (night.pools[pool].turn == m.pools[pool].turn) /* else the sleep knows an earlier pool by this index */
+    if (night.pools[pool].turn == m.pools[pool].turn) /* else the sleep knows an earlier pool by
+                                                         this index */
         night.pools[pool].sleeps = false;
 }
 
@@ -90,7 +93,8 @@ bool night_keeps_ended(void)
 {
     bool keeps = false;
     for (int i = 0; i < POOLS; i++)
-        keeps |= is_night() && night.pools[i].counted && !(m.pools[i].live && m.pools[i].turn == night.pools[i].turn);
+        keeps |= is_night() && night.pools[i].counted &&
+                 !(m.pools[i].live && m.pools[i].turn == night.pools[i].turn);
     return keeps;
 }
 
@@ -107,17 +111,18 @@ static void state_is(tarn_sleep_state wanted)
 {
     tarn_sleep_state state = TARN_SLEEP_CHANGES;
     MINE(tarn_sleep_state_get(&state));
-    SO(state == wanted || was_injected() || wanted == TARN_SLEEP_CHANGES, "a sleep is in another state", "%d, not %d",
-       (int)state, (int)wanted);
+    SO(state == wanted || was_injected() || wanted == TARN_SLEEP_CHANGES,
+       "a sleep is in another state", "%d, not %d", (int)state, (int)wanted);
     night.state = state;
 }
 
 /* The sleeper is what the state of the sleep allows. */
 static void check_guest(void)
 {
-    SO(night.state != TARN_SLEEP_AWAKE || guest.state == AWAKE, "a sleeper sleeps in a process that is awake",
-       "it is in state %d", (int)guest.state);
-    SO(night.state != TARN_SLEEP_ASLEEP || guest.state != PREPARED, "a sleeper was passed over", "it is prepared");
+    SO(night.state != TARN_SLEEP_AWAKE || guest.state == AWAKE,
+       "a sleeper sleeps in a process that is awake", "it is in state %d", (int)guest.state);
+    SO(night.state != TARN_SLEEP_ASLEEP || guest.state != PREPARED, "a sleeper was passed over",
+       "it is prepared");
 }
 
 /* Sleepers come after the pools on the way up: where one fails, all pools have left the sleep. */
@@ -135,11 +140,12 @@ static void check_sleeper(int index)
     SO(pool->state == (night.pools[index].keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED),
        "a pool does not sleep as it was told", "pool %d: %d", index, (int)pool->state);
     MINE(tarn_pool_stats_get(pool->pool, &stats));
-    SO(stats.reserved_bytes[0].current == 0, "a pool sleeps with memory", "pool %d: %" PRId64 " bytes", index,
-       stats.reserved_bytes[0].current);
+    SO(stats.reserved_bytes[0].current == 0, "a pool sleeps with memory",
+       "pool %d: %" PRId64 " bytes", index, stats.reserved_bytes[0].current);
 }
 
-/* What has become of each pool. Of those that captures made the model has no handle, and goes by what it asked for. */
+/* What has become of each pool. Of those that captures made the model has no handle, and goes by
+ * what it asked for. */
 static void pools_look(bool sure)
 {
     for (int i = 0; i < POOLS; i++) {
@@ -154,14 +160,16 @@ static void pools_look(bool sure)
             pool->state = night.pools[i].keeps ? TARN_POOL_KEPT : TARN_POOL_DISCARDED;
         else if (night.state == TARN_SLEEP_AWAKE)
             pool->state = TARN_POOL_RUNS;
-        if (sure && pool->pool && listed && before == TARN_POOL_RUNS && night.state == TARN_SLEEP_ASLEEP)
+        if (sure && pool->pool && listed && before == TARN_POOL_RUNS &&
+            night.state == TARN_SLEEP_ASLEEP)
             check_sleeper(i);
         if (sure && pool->pool && !listed && before == TARN_POOL_RUNS)
-            SO(pool->state == TARN_POOL_RUNS, "a pool sleeps that was to stay awake", "pool %d: %d", i,
-               (int)pool->state);
+            SO(pool->state == TARN_POOL_RUNS, "a pool sleeps that was to stay awake", "pool %d: %d",
+               i, (int)pool->state);
         bool sleeps = pool->state == TARN_POOL_KEPT || pool->state == TARN_POOL_DISCARDED;
         if (sleeps &&
-            (night.state == TARN_SLEEP_ASLEEP || before == TARN_POOL_RUNS)) /* perhaps in part, where a commit failed */
+            /* Perhaps in part, where a commit failed */
+            (night.state == TARN_SLEEP_ASLEEP || before == TARN_POOL_RUNS))
             contents_of_pool(i, pool->state == TARN_POOL_KEPT);
         else if (pool->state != TARN_POOL_RUNS && before == TARN_POOL_RUNS)
             contents_of_pool(i, true);
@@ -188,16 +196,17 @@ static size_t reserved(void)
     return bytes;
 }
 
-/* A graph's pool may have ended since: its graph's work came to its end during the waits, and the sleep alone has counted it. */
+/* A graph's pool may have ended since: its graph's work came to its end during the waits, and the
+ * sleep alone has counted it. */
 static void check_residue(const tarn_residue *residue, unsigned room)
 {
-    SO(residue->after >= reserved(), "a residue is of other memory", "%zu bytes, and %zu are reserved", residue->after,
-       reserved());
+    SO(residue->after >= reserved(), "a residue is of other memory",
+       "%zu bytes, and %zu are reserved", residue->after, reserved());
     for (size_t i = 0; i < residue->count && i < room; i++)
-        SO(strcmp(tarn_residue_reason_text(residue->items[i].reason), "unknown") != 0, "a residue without a reason",
-           "%d", (int)residue->items[i].reason);
-    SO(residue->after <= residue->before || is_night(), "a sleep that takes more than it gives", "%zu, %zu before",
-       residue->after, residue->before);
+        SO(strcmp(tarn_residue_reason_text(residue->items[i].reason), "unknown") != 0,
+           "a residue without a reason", "%d", (int)residue->items[i].reason);
+    SO(residue->after <= residue->before || is_night(), "a sleep that takes more than it gives",
+       "%zu, %zu before", residue->after, residue->before);
 }
 
 static void fall_asleep(void)
@@ -212,7 +221,8 @@ static void fall_asleep(void)
     tarn_residue_item items[6];
     tarn_residue residue = {.size = sizeof residue, .items = items, .room = 6};
     bool barred = any_open(-1), prepares = CHANCE(2);
-    const unsigned all = TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED | TARN_SLEEP_SLEEPERS;
+    const unsigned all =
+        TARN_SLEEP_POOLS | TARN_SLEEP_HANDLES | TARN_SLEEP_PINNED | TARN_SLEEP_SLEEPERS;
     night.what = options.what ? options.what : all;
     guest.failed = false;
     for (int i = 0; i < POOLS; i++) {
@@ -220,8 +230,9 @@ static void fall_asleep(void)
         tarn_sleep_contents contents = contents_of(&options, pool);
         night.pools[i].turn = pool->turn;
         night.pools[i].keeps = contents == TARN_SLEEP_KEEP;
-        night.pools[i].sleeps = pool->live && night.what & TARN_SLEEP_POOLS && contents != TARN_SLEEP_LEAVE &&
-                                !pool->plain && pool->state == TARN_POOL_RUNS && !is_anchored_in(i);
+        night.pools[i].sleeps = pool->live && night.what & TARN_SLEEP_POOLS &&
+                                contents != TARN_SLEEP_LEAVE && !pool->plain &&
+                                pool->state == TARN_POOL_RUNS && !is_anchored_in(i);
         night.pools[i].counted = pool->live && night.what & TARN_SLEEP_POOLS;
     }
     ended_look();
@@ -231,7 +242,8 @@ static void fall_asleep(void)
                                   : CALL(tarn_sleep, &options, asks ? &residue : NULL);
     m.moves = false;
     bool good =
-        well("a sleep", status, (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (guest.failed ? BIT(TARN_ERROR_LIBRARY) : 0));
+        well("a sleep", status,
+             (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (guest.failed ? BIT(TARN_ERROR_LIBRARY) : 0));
     SO(!good || !barred, "a sleep during a known capture", "it was not refused");
     state_is(!good ? TARN_SLEEP_CHANGES : prepares ? TARN_SLEEP_PREPARED : TARN_SLEEP_ASLEEP);
     if (night.state == TARN_SLEEP_PREPARED) /* the cancel failed too */
@@ -264,16 +276,19 @@ static void op_sleep(void)
         fall_asleep();
         return;
     }
-    bool barred = any_open(-1), prepared = night.state == TARN_SLEEP_PREPARED, commits = prepared && CHANCE(2);
+    bool barred = any_open(-1), prepared = night.state == TARN_SLEEP_PREPARED,
+         commits = prepared && CHANCE(2);
     uint64_t reasons =
-        (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (commits ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY)); /* no room for it now */
+        /* No room for it now */
+        (barred ? BIT(TARN_ERROR_CAPTURE) : 0) | (commits ? 0 : BIT(TARN_ERROR_OUT_OF_MEMORY));
     m.moves = true;
     guest.failed = false;
     tarn_status status = commits    ? CALL(tarn_sleep_commit, NULL)
                          : prepared ? CALL0(tarn_sleep_cancel)
                                     : CALL0(tarn_wake);
     m.moves = false;
-    bool good = well("the end of a sleep", status, reasons | (guest.failed ? BIT(TARN_ERROR_LIBRARY) : 0));
+    bool good =
+        well("the end of a sleep", status, reasons | (guest.failed ? BIT(TARN_ERROR_LIBRARY) : 0));
     state_is(!good ? TARN_SLEEP_CHANGES : commits ? TARN_SLEEP_ASLEEP : TARN_SLEEP_AWAKE);
     if (!good && prepared && !commits)
         resumed_leave();
@@ -307,8 +322,8 @@ static void op_guest(void)
                                                 [ASLEEP] = TARN_SLEEPER_ASLEEP};
     tarn_sleeper_info info = {.size = sizeof info};
     if (guest.number && WELL(0, tarn_sleeper_info_get, guest.number, &info))
-        SO(info.state == states[guest.state], "a sleeper is in another state", "%d, not %d", (int)info.state,
-           (int)states[guest.state]);
+        SO(info.state == states[guest.state], "a sleeper is in another state", "%d, not %d",
+           (int)info.state, (int)states[guest.state]);
 }
 
 static void op_tag_pool(void)
@@ -334,8 +349,9 @@ void sleeps_end(bool may_be_short)
         status = CALL0(tarn_sleep_cancel);
     else if (night.state == TARN_SLEEP_ASLEEP)
         status = CALL0(tarn_wake);
-    SO(status == TARN_OK || (may_be_short && status == TARN_ERROR_OUT_OF_MEMORY), "a call failed without a reason",
-       "the end of a sleep gave %s: %s", tarn_status_name(status), tarn_last_error());
+    SO(status == TARN_OK || (may_be_short && status == TARN_ERROR_OUT_OF_MEMORY),
+       "a call failed without a reason", "the end of a sleep gave %s: %s", tarn_status_name(status),
+       tarn_last_error());
     state_is(TARN_SLEEP_CHANGES);
     pools_look(false);
 }

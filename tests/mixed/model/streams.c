@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Order between streams, and streams that come and go: leased, adopted, found, the vendor's special values, each thread's own. */
+/* Order between streams, and streams that come and go: leased, adopted, found, the vendor's special
+ * values, each thread's own. */
 #include "mixed/model/mixed.h"
 
 static struct flow *flow_begin(enum flow_kind kind, int device)
@@ -31,7 +32,8 @@ static void native_begin(struct flow *flow)
         SURE(tarn_stream_find, flow->device, flow->native, &flow->value);
 }
 
-/* What streams that were returned have been ordered after: the next lease finds their work still queued. */
+/* What streams that were returned have been ordered after: the next lease finds their work still
+ * queued. */
 static struct {
     void *native;
     uint32_t after[LANES];
@@ -131,7 +133,7 @@ void streams_end(void)
     }
 }
 
-/* ---- Operations -------------------------------------------------------------------------------------------------- */
+/* ---- Operations ---- */
 
 static void op_event_record(void)
 {
@@ -179,8 +181,8 @@ static void op_synchronize(void)
         return;
     if (!WELL(0, tarn_stream_synchronize, flow->value))
         return;
-    SO(is_done((struct stamp){flow->lane, m.queued[flow->lane]}), "a wait ended too early", "flow %d",
-       (int)(flow - m.flows));
+    SO(is_done((struct stamp){flow->lane, m.queued[flow->lane]}), "a wait ended too early",
+       "flow %d", (int)(flow - m.flows));
 }
 
 static void op_query(void)
@@ -189,8 +191,8 @@ static void op_query(void)
     if (!flow || any_open(flow->device) || !flow_value(flow))
         return;
     if (WELL(BIT(TARN_ERROR_NOT_READY), tarn_stream_query, flow->value))
-        SO(is_done((struct stamp){flow->lane, m.queued[flow->lane]}), "a query says that work has ended", "flow %d",
-           (int)(flow - m.flows));
+        SO(is_done((struct stamp){flow->lane, m.queued[flow->lane]}),
+           "a query says that work has ended", "flow %d", (int)(flow - m.flows));
 }
 
 static struct flow *some_flow_of(enum flow_kind kind)
@@ -210,7 +212,8 @@ void stream_renew(struct flow *flow)
     if (flow->capture >= 0)
         return;
     if (flow->kind == FOUND && known_open(-1))
-        return; /* what the pointer stood for would be gone in a capture, which is to be aborted then */
+        return; /* what the pointer stood for would be gone in a capture, which is to be aborted
+                   then */
     if (flow->kind == ADOPTED && !WELL(0, tarn_stream_retire, flow->value))
         return;
     uses_of_flow((int)(flow - m.flows));
@@ -228,8 +231,8 @@ void stream_renew(struct flow *flow)
     if (flow->kind == ADOPTED) {
         void *got = NULL;
         tarn_status status = CALL(tarn_alloc_on, old, 512, &got);
-        SO(status == TARN_ERROR_INVALID_STREAM || was_injected(), "a retired stream allocates", "%s",
-           tarn_status_name(status));
+        SO(status == TARN_ERROR_INVALID_STREAM || was_injected(), "a retired stream allocates",
+           "%s", tarn_status_name(status));
         if (got)
             (void)tarn_free(got);
     }
@@ -261,7 +264,7 @@ static void op_lease(void)
         block_want(flow, 1 + below(40000));
 }
 
-/* ---- A lease that ends in a capture ------------------------------------------------------------------------------ */
+/* ---- A lease that ends in a capture ---- */
 
 static struct {
     struct flow *flow;
@@ -274,7 +277,8 @@ static void begin_and_leave(void)
     abandoned.begun = WELL(BIT(TARN_ERROR_BUSY), tarn_capture_begin, abandoned.flow->value, mode);
 }
 
-/* Nobody is left who could end it. Its stream is destroyed by the return, with work from before the capture still queued. */
+/* Nobody is left who could end it. Its stream is destroyed by the return, with work from before the
+ * capture still queued. */
 static void op_abandon(void)
 {
     int actor = (int)below(ACTORS);
@@ -282,7 +286,8 @@ static void op_abandon(void)
     if (!flow || flow->capture >= 0 || m.waits_for_all)
         return;
     for (int i = 0; i < CAPTURES; i++)
-        if (m.captures[i].state == OPEN && m.captures[i].actor == actor && m.captures[i].mode != TARN_CAPTURE_RELAXED)
+        if (m.captures[i].state == OPEN && m.captures[i].actor == actor &&
+            m.captures[i].mode != TARN_CAPTURE_RELAXED)
             return;
     abandoned.flow = flow;
     actor_run(actor, begin_and_leave);
@@ -300,7 +305,8 @@ static void op_abandon(void)
     flow->live = true;
 }
 
-/* Streams of two devices are retired, with a block of each, and come again the other way round: each may have the slot of the other. */
+/* Streams of two devices are retired, with a block of each, and come again the other way round:
+ * each may have the slot of the other. */
 static void op_swap(void)
 {
     struct flow *pair[DEVICES] = {NULL};
@@ -332,7 +338,8 @@ static void op_thread_ends(void)
 {
     int actor = (int)below(ACTORS);
     for (int i = 0; i < CAPTURES; i++)
-        if (m.captures[i].state == OPEN && m.captures[i].actor == actor && m.captures[i].mode != TARN_CAPTURE_RELAXED)
+        if (m.captures[i].state == OPEN && m.captures[i].actor == actor &&
+            m.captures[i].mode != TARN_CAPTURE_RELAXED)
             return;
     actor_renew(actor);
 }

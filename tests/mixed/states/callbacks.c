@@ -183,8 +183,10 @@ static void segments_gone(void *user)
 
 static void use_an_allocator(void)
 {
-    const tarn_pool_allocator allocator = {
-        .size = sizeof allocator, .alloc = segment_alloc, .free = segment_free, .gone = segments_gone};
+    const tarn_pool_allocator allocator = {.size = sizeof allocator,
+                                           .alloc = segment_alloc,
+                                           .free = segment_free,
+                                           .gone = segments_gone};
     void *block = NULL;
     tarn_pool *pool = pool_with((tarn_pool_options){.device = 0, .allocator = &allocator});
     (void)tarn_pool_alloc(pool, world.stream, 3 * MIB, &block);
@@ -284,7 +286,8 @@ static void in_metrics(void)
     OK(tarn_metrics_print(hear_text, NULL));
 }
 
-/* Which of a library's functions makes the calls. The others must not: tarn holds the lock of the handle. */
+/* Which of a library's functions makes the calls. The others must not: tarn holds the lock of the
+ * handle. */
 static enum {
     CREATE,
     DESTROY,
@@ -448,14 +451,19 @@ static const struct {
     {"snapshot.h:write", "a snapshot's write", in_snapshot, -1},
     {"metrics.h:take", "the metrics' take", in_metrics, -1},
     {"handle.h:create", "a library's create", use_a_library, CREATE},
-    {"handle.h:create_with_number", "a library's create_with_number", use_a_numbered_library, CREATE},
+    {"handle.h:create_with_number", "a library's create_with_number", use_a_numbered_library,
+     CREATE},
     {"handle.h:destroy", "a library's destroy", use_a_library, DESTROY},
     {"handle.h:status_text", "a library's status_text, of create", use_a_library, TEXT_OF_CREATE},
     {"handle.h:status_text", "a library's status_text, of destroy", use_a_library, TEXT_OF_DESTROY},
-    {"handle.h:status_text", "a library's status_text, of set_stream", use_a_library, TEXT_OF_STREAM},
-    {"handle.h:status_text", "a library's status_text, of set_workspace", use_a_library, TEXT_OF_WORKSPACE},
-    {"handle.h:status_text", "a library's status_text, of the end of a workspace", use_a_library, TEXT_OF_NO_WORKSPACE},
-    {"handle.h:status_text", "a library's status_text, of set_pointer_mode", use_a_library, TEXT_OF_MODE},
+    {"handle.h:status_text", "a library's status_text, of set_stream", use_a_library,
+     TEXT_OF_STREAM},
+    {"handle.h:status_text", "a library's status_text, of set_workspace", use_a_library,
+     TEXT_OF_WORKSPACE},
+    {"handle.h:status_text", "a library's status_text, of the end of a workspace", use_a_library,
+     TEXT_OF_NO_WORKSPACE},
+    {"handle.h:status_text", "a library's status_text, of set_pointer_mode", use_a_library,
+     TEXT_OF_MODE},
     {"sleep.h:prepare", "a sleeper's prepare", use_a_sleeper, PREPARE},
     {"sleep.h:cancel", "a sleeper's cancel", use_a_sleeper, CANCEL},
     {"sleep.h:commit", "a sleeper's commit", use_a_sleeper, COMMIT},
@@ -463,8 +471,9 @@ static const struct {
     {"sleep.h:held", "a sleeper's held", use_a_sleeper, HELD},
 };
 
-static const char *const silent[] = {"handle.h:set_stream",       "handle.h:get_stream", "handle.h:set_workspace",
-                                     "handle.h:set_pointer_mode", "host.h:function",     "host.h:report"};
+static const char *const silent[] = {"handle.h:set_stream",    "handle.h:get_stream",
+                                     "handle.h:set_workspace", "handle.h:set_pointer_mode",
+                                     "host.h:function",        "host.h:report"};
 
 static bool is_listed(const char *declared)
 {
@@ -507,7 +516,8 @@ void callbacks_are_listed(void)
     DIR *folder = opendir(path);
     CHECK(folder != NULL);
     for (const struct dirent *entry; (entry = readdir(folder));)
-        if (strlen(entry->d_name) > 2 && strcmp(entry->d_name + strlen(entry->d_name) - 2, ".h") == 0)
+        if (strlen(entry->d_name) > 2 &&
+            strcmp(entry->d_name + strlen(entry->d_name) - 2, ".h") == 0)
             found += listed_of(path, entry->d_name);
     closedir(folder);
     CHECK(found > 20);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The callbacks that the headers have. A test has one of them called, and calls what it likes from there. */
+/* The callbacks that the headers have. A test has one of them called, and calls what it likes from
+ * there. */
 #ifndef TARN_TESTS_CALLBACKS_H
 #define TARN_TESTS_CALLBACKS_H
 
@@ -17,7 +18,8 @@ const char *callback_name(size_t i);
 /* Whether it needs debug mode, which is chosen by the environment. */
 bool callback_is_debug(size_t i);
 
-/* Has it called, after world_make(). The first call makes `calls`; those that they cause make none. */
+/* Has it called, after world_make(). The first call makes `calls`; those that they cause make
+ * none. */
 void callback_cause(size_t i, void (*calls)(void));
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What moves memory or takes it away beside the other threads. The process sleeps, with a pool per thread: what others use stays awake. Shares
- * of blocks are exported, sent and imported, one of them by all threads. A compaction runs while others allocate and free, and queue nothing.
- * Caching goes off and on. An observer asks for handles while memory moves. */
+/* What moves memory or takes it away beside the other threads. The process sleeps, with a pool per
+ * thread: what others use stays awake. Shares of blocks are exported, sent and imported, one of
+ * them by all threads. A compaction runs while others allocate and free, and queue nothing. Caching
+ * goes off and on. An observer asks for handles while memory moves. */
 #include "mixed/threads/threads.h"
 
 #include <sys/socket.h>
@@ -11,7 +12,7 @@
 
 static bool exports; /* the device's memory can be exported */
 
-/* ---- The process asleep ------------------------------------------------------------------------------------------ */
+/* ---- The process asleep ---- */
 
 /* A block in the thread's own pool: made, used or freed. */
 void op_keep(struct worker *worker)
@@ -20,7 +21,9 @@ void op_keep(struct worker *worker)
     struct block *block = &worker->kept[below(worker, KEPT)];
     void *got = NULL;
     if (worker->night == TARN_SLEEP_ASLEEP || worker->night == TARN_SLEEP_PREPARED) {
-        SO(tarn_pool_alloc(worker->pool, worker->flows[flow].value, 1000, &got) == TARN_ERROR_SUSPENDED && !got,
+        SO(tarn_pool_alloc(worker->pool, worker->flows[flow].value, 1000, &got) ==
+                   TARN_ERROR_SUSPENDED &&
+               !got,
            "a pool that sleeps gives a block", "%p", got);
         if (block->live && !below(worker, 8))
             give_back(worker, block);
@@ -51,15 +54,16 @@ static void state_is(const struct worker *worker, tarn_pool_state wanted)
 {
     tarn_pool_info info = {.size = sizeof info};
     MINE(tarn_pool_info_get(worker->pool, &info));
-    SO(info.state == wanted, "a pool is in another state", "%d, not %d, of thread %d", (int)info.state, (int)wanted,
-       worker->number);
+    SO(info.state == wanted, "a pool is in another state", "%d, not %d, of thread %d",
+       (int)info.state, (int)wanted, worker->number);
 }
 
 /* Memory of this thread's pool alone, beside what nobody uses. */
 static void fall_asleep(struct worker *worker)
 {
     worker->discards = below(worker, 4) == 0;
-    tarn_sleep_rule rule = {.tag = worker->tag, .contents = worker->discards ? TARN_SLEEP_DISCARD : TARN_SLEEP_KEEP};
+    tarn_sleep_rule rule = {.tag = worker->tag,
+                            .contents = worker->discards ? TARN_SLEEP_DISCARD : TARN_SLEEP_KEEP};
     tarn_sleep_options options = {.size = sizeof options,
                                   .what = TARN_SLEEP_POOLS | below(worker, 16),
                                   .contents = TARN_SLEEP_LEAVE,
@@ -90,8 +94,8 @@ void op_sleep(struct worker *worker)
         state_is(worker, worker->discards ? TARN_POOL_DISCARDED : TARN_POOL_KEPT);
     } else {
         bool prepared = worker->night == TARN_SLEEP_PREPARED;
-        if (!well(prepared ? "tarn_sleep_cancel" : "tarn_wake", prepared ? tarn_sleep_cancel() : tarn_wake(),
-                  prepared ? 0 : SHORT | BARRED))
+        if (!well(prepared ? "tarn_sleep_cancel" : "tarn_wake",
+                  prepared ? tarn_sleep_cancel() : tarn_wake(), prepared ? 0 : SHORT | BARRED))
             return;
         worker->night = TARN_SLEEP_AWAKE;
         worker->discards &= !prepared;
@@ -100,12 +104,14 @@ void op_sleep(struct worker *worker)
     }
 }
 
-/* ---- Sleepers ---------------------------------------------------------------------------------------------------- */
+/* ---- Sleepers ---- */
 
-/* Called in the thread that sleeps, and by tarn alone: nothing of the test's keeps the state together. */
+/* Called in the thread that sleeps, and by tarn alone: nothing of the test's keeps the state
+ * together. */
 static tarn_status guest_goes(struct worker *owner, int from, int to)
 {
-    SO(owner->guest_state == from, "a sleeper's callback out of turn", "state %d, not %d", owner->guest_state, from);
+    SO(owner->guest_state == from, "a sleeper's callback out of turn", "state %d, not %d",
+       owner->guest_state, from);
     owner->guest_state = to;
     return TARN_OK;
 }
@@ -158,7 +164,7 @@ void op_guest(struct worker *worker)
     }
 }
 
-/* ---- Shares ------------------------------------------------------------------------------------------------------ */
+/* ---- Shares ---- */
 
 /* A block that all threads share, of which each import shows the same. */
 static struct {
@@ -225,8 +231,8 @@ void op_share(struct worker *worker)
     if (!exports || !block || !import || !WELL(reasons, tarn_export, block->start, &share))
         return;
     if (WELL(0, tarn_share_info_get, share, &info))
-        SO(info.bytes >= block->size && info.device == 0, "a share shows another block", "%zu bytes of %zu", info.bytes,
-           block->size);
+        SO(info.bytes >= block->size && info.device == 0, "a share shows another block",
+           "%zu bytes of %zu", info.bytes, block->size);
     if (below(worker, 2))
         copy = sent(share);
     if (WELL(SHORT, tarn_import, copy ? copy : share, 0, &import->pointer))
@@ -254,8 +260,8 @@ void op_common(struct worker *worker)
     import->flow = flow;
     import->number = worker->flows[flow].queued;
     if (below(worker, 2) && WELL(SHORT, tarn_import, common.share, 0, &second)) {
-        SO(second == import->pointer, "the same share was imported at another place", "%p, not %p", second,
-           import->pointer);
+        SO(second == import->pointer, "the same share was imported at another place", "%p, not %p",
+           second, import->pointer);
         MINE(tarn_import_close(second));
     }
     if (below(worker, 2) && WELL(0, tarn_export, common.start, &again))
@@ -272,12 +278,13 @@ static void common_begin(void)
     MINE(tarn_export(got, &common.share));
 }
 
-/* ---- Compaction, caching, observers ------------------------------------------------------------------------------ */
+/* ---- Compaction, caching, observers ---- */
 
 void op_compact(struct worker *worker)
 {
     size_t gained = 0;
-    const uint64_t reasons = BARRED | SHORT | BIT(TARN_ERROR_BUSY); /* what another thread has just anchored */
+    /* What another thread has just anchored */
+    const uint64_t reasons = BARRED | SHORT | BIT(TARN_ERROR_BUSY);
     uint64_t now = 0;
     pthread_rwlock_wrlock(&queueing);
     MINE(machine->time(&now)); /* nobody else moves the clock on while all wait to queue work */
@@ -287,7 +294,8 @@ void op_compact(struct worker *worker)
     pthread_rwlock_unlock(&queueing);
 }
 
-/* One thread turns caching off and on again, beside the others; what it had at hand it has no more meanwhile. */
+/* One thread turns caching off and on again, beside the others; what it had at hand it has no more
+ * meanwhile. */
 void op_caching(struct worker *worker)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
@@ -308,8 +316,9 @@ void op_caching(struct worker *worker)
         taken(&block, got, size, flow);
         MINE(tarn_pointer_info_get(got, &info));
         MINE(tarn_mapping_get(got, &range));
-        SO(range.address == got || info.pool.first || info.pool.second, "a block without caching shares its memory",
-           "%p lies in what begins at %p", got, range.address);
+        SO(range.address == got || info.pool.first || info.pool.second,
+           "a block without caching shares its memory", "%p lies in what begins at %p", got,
+           range.address);
         use(worker, flow, &block);
         give_back(worker, &block);
     }
@@ -317,7 +326,8 @@ void op_caching(struct worker *worker)
     pthread_mutex_unlock(&one);
 }
 
-/* A handle that is there is given while memory moves; none is made. In a capture it would get a workspace that nobody clears. */
+/* A handle that is there is given while memory moves; none is made. In a capture it would get a
+ * workspace that nobody clears. */
 static void hear(const tarn_mapping *range, void *user)
 {
     struct worker *worker = worker_here;
@@ -325,10 +335,11 @@ static void hear(const tarn_mapping *range, void *user)
     (void)user;
     SO(range->bytes > 0 && range->device == 0, "a range of nothing", "%zu bytes", range->bytes);
     if (worker && !worker->captures)
-        (void)WELL(BIT(TARN_ERROR_BUSY) | BARRED | SHORT, tarn_handle_get, library, worker->flows[0].value, &handle);
+        (void)WELL(BIT(TARN_ERROR_BUSY) | BARRED | SHORT, tarn_handle_get, library,
+                   worker->flows[0].value, &handle);
 }
 
-/* ---- The run ----------------------------------------------------------------------------------------------------- */
+/* ---- The run ---- */
 
 void moves_begin(uint64_t random)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the parts of tests/mixed/test_threads.c share: threads with streams and blocks of their own, and what is checked of them.
+/* What the parts of tests/mixed/test_threads.c share: threads with streams and blocks of their own,
+ * and what is checked of them.
  *
  *   test_threads.c   a run, blocks that go from thread to thread, pools, captures, handles
- *   threads/moves.c  what moves or takes away memory beside them: the process asleep, shares, compaction, caching, observers */
+ *   threads/moves.c  what moves or takes away memory beside them: the process asleep, shares,
+ *                    compaction, caching, observers */
 #ifndef TESTS_MIXED_THREADS_H
 #define TESTS_MIXED_THREADS_H
 
@@ -82,13 +84,16 @@ extern int thread_count;
 extern tarn_library library;
 extern unsigned char patterns[256][PART];
 
-/* Who queues work shares it, and a compaction has it alone: its caller promises that nobody does. */
+/* Who queues work shares it, and a compaction has it alone: its caller promises that nobody
+ * does. */
 extern pthread_rwlock_t queueing;
 
 /* Ends the process: `what` names the kind of fault. */
-_Noreturn void fault(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void fault(const char *what, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 #define SO(condition, what, ...) ((condition) ? (void)0 : fault(what, __VA_ARGS__))
-#define MINE(call) ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
+#define MINE(call) \
+    ((call) == TARN_OK ? (void)0 : fault("the test's own call", "%s: %s", #call, tarn_last_error()))
 
 /* Whether a call went well; else it gave one of `reasons`, which its header names. */
 bool well(const char *name, tarn_status status, uint64_t reasons);
@@ -99,7 +104,17 @@ bool well(const char *name, tarn_status status, uint64_t reasons);
 #define BARRED BIT(TARN_ERROR_CAPTURE)
 
 /* What was done, for the line that a run prints. */
-enum counted { ALLOCATIONS, CHECKS, CAPTURES, HANDED, REFUSED, SLEEPS, SHARES, COMPACTIONS, COUNTED };
+enum counted {
+    ALLOCATIONS,
+    CHECKS,
+    CAPTURES,
+    HANDED,
+    REFUSED,
+    SLEEPS,
+    SHARES,
+    COMPACTIONS,
+    COUNTED
+};
 void count(enum counted what);
 
 unsigned below(struct worker *worker, unsigned most);
@@ -114,7 +129,8 @@ void check_later(struct worker *worker, int index, const unsigned char *at, size
 void queue_end(struct worker *worker, int index);
 bool has_ended(const struct worker *worker, int index, uint32_t number);
 
-/* moves.c. The first before tarn has reserved memory, the last when only the main thread is left: what sleeps wakes first. */
+/* moves.c. The first before tarn has reserved memory, the last when only the main thread is left:
+ * what sleeps wakes first. */
 void moves_begin(uint64_t random);
 void moves_begin_of(struct worker *worker);
 void op_sleep(struct worker *worker);

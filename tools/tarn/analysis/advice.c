@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the advice: when something is worth a sentence, and the sentence. One function for each kind; each looks at the analysis alone
- * and adds at most one. The thresholds are in docs/report.md. */
+/* Owns the advice: when something is worth a sentence, and the sentence. One function for each
+ * kind; each looks at the analysis alone and adds at most one. The thresholds are in
+ * docs/report.md. */
 #include "analysis/advice.h"
 
 #include "analysis/category.h"
@@ -20,11 +21,13 @@
 
 const char *advice_name(enum advice_kind kind)
 {
-    static const char *const names[] = {"out_of_memory", "leak", "fragmentation", "waiting", "optimizer", "returns"};
+    static const char *const names[] = {"out_of_memory", "leak",      "fragmentation",
+                                        "waiting",       "optimizer", "returns"};
     return names[kind];
 }
 
-static struct advice *add(struct advice_list *list, enum advice_kind kind, uint64_t bytes, uint32_t moment)
+static struct advice *add(struct advice_list *list, enum advice_kind kind, uint64_t bytes,
+                          uint32_t moment)
 {
     static struct advice beyond; /* what there is no room for */
     struct advice *advice = list->count < ADVICE_MOST ? &list->items[list->count++] : &beyond;
@@ -32,7 +35,8 @@ static struct advice *add(struct advice_list *list, enum advice_kind kind, uint6
     return advice;
 }
 
-static void say(struct advice *advice, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct advice *advice, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static void say(struct advice *advice, const char *format, ...)
 {
     size_t length = strlen(advice->text);
@@ -47,23 +51,26 @@ static double percent(uint64_t part, uint64_t whole)
     return whole ? 100 * (double)part / (double)whole : 0;
 }
 
-#define SEGMENTS \
-    "expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)" /* each version reads this name */
+#define SEGMENTS /* Each version reads this name */
+"expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)"
 
 #define LIMITS "torch.cuda.set_per_process_memory_fraction() or tarn_device_limit_set()"
 
-/* How to switch tarn on, for the program that was recorded. */
-static const char *tarn_named(const struct analysis *analysis)
+    /* How to switch tarn on, for the program that was recorded. */
+    static const char *
+    tarn_named(const struct analysis *analysis)
 {
     if (analysis->snapshot->rmm)
         return "tarn (tarn.use(rmm=True))";
     if (analysis->snapshot->of_driver)
         return "tarn (tarn run --pool)";
-    return analysis->snapshot->before_expandable ? "tarn (python -m tarn.torch SCRIPT, with PyTorch 2.6 or later)"
-                                                 : "tarn (python -m tarn.torch SCRIPT)";
+    return analysis->snapshot->before_expandable
+               ? "tarn (python -m tarn.torch SCRIPT, with PyTorch 2.6 or later)"
+               : "tarn (python -m tarn.torch SCRIPT)";
 }
 
-/* Whether PyTorch's expandable segments are in use, and whether they can be advised: only PyTorch has them, from 2.1 on. */
+/* Whether PyTorch's expandable segments are in use, and whether they can be advised: only PyTorch
+ * has them, from 2.1 on. */
 static bool is_expandable(const struct analysis *analysis)
 {
     bool expandable = analysis->snapshot->settings.expandable;
@@ -75,8 +82,8 @@ static bool is_expandable(const struct analysis *analysis)
 static bool may_expand(const struct analysis *analysis)
 {
     const struct snapshot *snapshot = analysis->snapshot;
-    return !snapshot->rmm && !snapshot->of_driver && !snapshot->tarn.there && !snapshot->before_expandable &&
-           !is_expandable(analysis);
+    return !snapshot->rmm && !snapshot->of_driver && !snapshot->tarn.there &&
+           !snapshot->before_expandable && !is_expandable(analysis);
 }
 
 /* What may make use of memory that is free in holes, where nothing was replayed. */
@@ -88,7 +95,8 @@ static void say_what_may_join(struct advice *advice, const struct analysis *anal
         say(advice, " What may join such holes: " SEGMENTS ", or %s", tarn_named(analysis));
     else
         say(advice, " %sWhat may join such holes: %s, which moves smaller pieces",
-            is_expandable(analysis) ? "Expandable segments are on already. " : "", tarn_named(analysis));
+            is_expandable(analysis) ? "Expandable segments are on already. " : "",
+            tarn_named(analysis));
 }
 
 /* "a, b and c" */
@@ -98,15 +106,18 @@ static void say_list(struct advice *advice, const char *const *items, size_t cou
         say(advice, "%s%s", i == 0 ? "" : i + 1 == count ? " and " : ", ", items[i]);
 }
 
-/* Which allocators serve what failed, on a device of that size, in a replay. Those of which nothing is known are left out. */
-static void say_who_serves(struct advice *advice, const struct analysis *analysis, const struct advice_replay *replay)
+/* Which allocators serve what failed, on a device of that size, in a replay. Those of which nothing
+ * is known are left out. */
+static void say_who_serves(struct advice *advice, const struct analysis *analysis,
+                           const struct advice_replay *replay)
 {
     const struct {
         const struct advice_run *run;
         const char *advised, *name;
     } runs[] = {
         {&replay->native, "PyTorch's default settings", "PyTorch's default settings"},
-        {&replay->expandable, may_expand(analysis) ? SEGMENTS : "expandable segments", "expandable segments"},
+        {&replay->expandable, may_expand(analysis) ? SEGMENTS : "expandable segments",
+         "expandable segments"},
         {&replay->tarn, tarn_named(analysis), "tarn"},
     };
     enum { RUNS = sizeof runs / sizeof *runs };
@@ -126,12 +137,15 @@ static void say_who_serves(struct advice *advice, const struct analysis *analysi
     say(advice, "%s", serving && failing ? "; " : "");
     if (failing) {
         say_list(advice, fail, failing);
-        say(advice, " do%s not%s%s", failing > 1 || fail[0] == runs[0].name || fail[0] == runs[1].name ? "" : "es",
+        say(advice, " do%s not%s%s",
+            failing > 1 || fail[0] == runs[0].name || fail[0] == runs[1].name ? "" : "es",
             serving ? "" : " serve ", serving ? "" : what);
     }
     say(advice, ".");
     if ((is_expandable(analysis) ? &replay->expandable : &replay->native)->reserved)
-        say(advice, " The recorded settings serve %s there too, so the replay does not show what helps.", what);
+        say(advice,
+            " The recorded settings serve %s there too, so the replay does not show what helps.",
+            what);
 }
 
 static bool is_tried(const struct analysis *analysis, const struct advice_replay *replay)
@@ -139,8 +153,10 @@ static bool is_tried(const struct analysis *analysis, const struct advice_replay
     return replay && replay->tried && !analysis->snapshot->tarn.there;
 }
 
-/* What a group is called, in a sentence: "step model.py:5". Templates of C++ may have names longer than any sentence. */
-static void say_label(struct advice *advice, const struct analysis *analysis, enum analysis_by by, uint32_t key)
+/* What a group is called, in a sentence: "step model.py:5". Templates of C++ may have names longer
+ * than any sentence. */
+static void say_label(struct advice *advice, const struct analysis *analysis, enum analysis_by by,
+                      uint32_t key)
 {
     char label[100];
     const char *text = analysis_label(analysis, by, key, label, sizeof label);
@@ -152,7 +168,8 @@ static void say_label(struct advice *advice, const struct analysis *analysis, en
 }
 
 /* Whose memory it was, or was to be: by its tag and the call site behind it. */
-static void say_whose(struct advice *advice, const struct analysis *analysis, uint32_t tag, uint32_t stack)
+static void say_whose(struct advice *advice, const struct analysis *analysis, uint32_t tag,
+                      uint32_t stack)
 {
     if (tag)
         say_label(advice, analysis, ANALYSIS_BY_TAG, tag);
@@ -164,29 +181,33 @@ static void say_whose(struct advice *advice, const struct analysis *analysis, ui
 }
 
 /* What most of the memory of a moment is for, where that is known, and what needs less of it. */
-static bool say_category(struct advice *advice, const struct analysis *analysis, uint32_t moment, uint64_t all)
+static bool say_category(struct advice *advice, const struct analysis *analysis, uint32_t moment,
+                         uint64_t all)
 {
     static const char *const what[CATEGORY_COUNT] = {
-        [CATEGORY_WEIGHTS] = "weights. To reduce them, use a lower precision, shard them, or keep them on the host",
+        [CATEGORY_WEIGHTS] =
+            "weights. To reduce them, use a lower precision, shard them, or keep them on the host",
         [CATEGORY_GRADIENTS] = "gradients. To reduce them, shard them or use a lower precision",
         [CATEGORY_OPTIMIZER] = "the optimizer's state", /* which has advice of its own */
-        [CATEGORY_ACTIVATIONS] =
-            "activations. To reduce them, use a smaller batch, shorter sequences or torch.utils.checkpoint",
-        [CATEGORY_CACHES] = "caches. To reduce them, keep fewer or shorter sequences at once, or set a bound",
+        [CATEGORY_ACTIVATIONS] = "activations. To reduce them, use a smaller batch, shorter "
+                                 "sequences or torch.utils.checkpoint",
+        [CATEGORY_CACHES] =
+            "caches. To reduce them, keep fewer or shorter sequences at once, or set a bound",
     };
     size_t count;
     struct analysis_group *groups = analysis_groups(analysis, ANALYSIS_BY_CATEGORY, moment, &count);
     if (!groups)
         return false;
     if (count && what[groups[0].key] && groups[0].bytes >= all / 3)
-        say(advice, " Judging by stacks and lifetimes, %s of that (%.0f %%) are %s.", units_bytes(groups[0].bytes).text,
-            percent(groups[0].bytes, all), what[groups[0].key]);
+        say(advice, " Judging by stacks and lifetimes, %s of that (%.0f %%) are %s.",
+            units_bytes(groups[0].bytes).text, percent(groups[0].bytes, all), what[groups[0].key]);
     free(groups);
     return true;
 }
 
 /* Who has most at a moment. */
-static bool say_largest(struct advice *advice, const struct analysis *analysis, uint32_t moment, uint64_t all)
+static bool say_largest(struct advice *advice, const struct analysis *analysis, uint32_t moment,
+                        uint64_t all)
 {
     size_t count;
     bool tagged = false;
@@ -199,14 +220,17 @@ static bool say_largest(struct advice *advice, const struct analysis *analysis, 
     if (count && groups[0].key) {
         say(advice, ", of which ");
         say_label(advice, analysis, by, groups[0].key);
-        say(advice, " has %s (%.0f %%)", units_bytes(groups[0].bytes).text, percent(groups[0].bytes, all));
+        say(advice, " has %s (%.0f %%)", units_bytes(groups[0].bytes).text,
+            percent(groups[0].bytes, all));
     }
     free(groups);
     return true;
 }
 
-/* Where the size of the device is not known: how large one must be for all of it, with what failed; and how much it had at least. */
-static void say_least(struct advice *advice, const struct analysis *analysis, const struct advice_replay *replay)
+/* Where the size of the device is not known: how large one must be for all of it, with what failed;
+ * and how much it had at least. */
+static void say_least(struct advice *advice, const struct analysis *analysis,
+                      const struct advice_replay *replay)
 {
     const struct {
         uint64_t least;
@@ -224,14 +248,18 @@ static void say_least(struct advice *advice, const struct analysis *analysis, co
     say(advice, " In a replay, all of it with what failed fits on a device of ");
     for (size_t i = 0, said = 0; i < sizeof runs / sizeof *runs; i++)
         if (runs[i].least)
-            say(advice, "%s%s with %s", said++ ? ", of " : "", units_bytes(runs[i].least).text, runs[i].name);
+            say(advice, "%s%s with %s", said++ ? ", of " : "", units_bytes(runs[i].least).text,
+                runs[i].name);
     say(advice, ". The device had %s at least%s", units_bytes(had).text,
-        replay->tarn.least <= had ? ", so tarn serves it there." : "; whether it had that much is not known.");
+        replay->tarn.least <= had ? ", so tarn serves it there."
+                                  : "; whether it had that much is not known.");
 }
 
-/* An error in a recording that says nothing of segments: it shows what was allocated, and not what was reserved. */
-static bool advise_unsized(const struct analysis *analysis, const struct analysis_oom *oom, uint32_t moment,
-                           uint64_t allocated, const struct advice_replay *replay, struct advice *advice)
+/* An error in a recording that says nothing of segments: it shows what was allocated, and not what
+ * was reserved. */
+static bool advise_unsized(const struct analysis *analysis, const struct analysis_oom *oom,
+                           uint32_t moment, uint64_t allocated, const struct advice_replay *replay,
+                           struct advice *advice)
 {
     bool limited = oom->device_free >= oom->asked + WORKLOAD_ROUNDED;
     if (limited)
@@ -241,17 +269,19 @@ static bool advise_unsized(const struct analysis *analysis, const struct analysi
         say(advice, ". The device had %s free", units_bytes(oom->device_free).text);
     say(advice, ". %s were allocated", units_bytes(allocated).text);
     bool said = say_largest(advice, analysis, moment, allocated);
-    say(advice, ". The recording does not show how much was reserved%s, so it does not show whether %s.",
+    say(advice,
+        ". The recording does not show how much was reserved%s, so it does not show whether %s.",
         limited || oom->device_free ? "" : " or how large the device is",
-        limited ? "the request would have fit into what was free of it" : "holes or too little memory were the cause");
+        limited ? "the request would have fit into what was free of it"
+                : "holes or too little memory were the cause");
     if (replay && replay->tarn.least)
         say_least(advice, analysis, replay);
     return said && say_category(advice, analysis, moment, allocated);
 }
 
 /* The last error: was it for a limit, for holes, for memory that waits, or for lack? */
-static bool advise_out_of_memory(const struct analysis *analysis, const struct advice_replay *replay,
-                                 struct advice_list *list)
+static bool advise_out_of_memory(const struct analysis *analysis,
+                                 const struct advice_replay *replay, struct advice_list *list)
 {
     if (!analysis->oom_count)
         return true;
@@ -265,7 +295,8 @@ static bool advise_out_of_memory(const struct analysis *analysis, const struct a
         say(advice, "Memory ran out %s times. The last request that failed was for %s",
             units_count(analysis->oom_count).text, units_bytes(oom->asked).text);
     else
-        say(advice, "Memory ran out. The request that failed was for %s", units_bytes(oom->asked).text);
+        say(advice, "Memory ran out. The request that failed was for %s",
+            units_bytes(oom->asked).text);
     if (oom->tag || oom->stack) {
         say(advice, ", by ");
         say_whose(advice, analysis, oom->tag, oom->stack);
@@ -275,10 +306,11 @@ static bool advise_out_of_memory(const struct analysis *analysis, const struct a
     uint64_t there = state.unused + oom->device_free;
     if (oom->device_free >= oom->asked + WORKLOAD_ROUNDED) {
         say(advice,
-            ", and the device had %s free: a limit refused it, such as " LIMITS " sets. %s of the %s reserved were "
+            ", and the device had %s free: a limit refused it, such as " LIMITS
+            " sets. %s of the %s reserved were "
             "free; %s were in use",
-            units_bytes(oom->device_free).text, units_bytes(state.unused).text, units_bytes(state.reserved).text,
-            units_bytes(state.allocated).text);
+            units_bytes(oom->device_free).text, units_bytes(state.unused).text,
+            units_bytes(state.reserved).text, units_bytes(state.allocated).text);
         bool said = say_largest(advice, analysis, moment, state.allocated);
         say(advice, ".");
         if (state.unused >= oom->asked && is_tried(analysis, replay))
@@ -286,8 +318,9 @@ static bool advise_out_of_memory(const struct analysis *analysis, const struct a
         return said && say_category(advice, analysis, moment, state.allocated);
     }
     say(advice, ". %s %s%s, and %s of the %s reserved were free",
-        analysis->snapshot->of_driver ? "The limit left" : "The device had", units_bytes(oom->device_free).text,
-        analysis->snapshot->of_driver ? "" : " free", units_bytes(state.unused).text, units_bytes(state.reserved).text);
+        analysis->snapshot->of_driver ? "The limit left" : "The device had",
+        units_bytes(oom->device_free).text, analysis->snapshot->of_driver ? "" : " free",
+        units_bytes(state.unused).text, units_bytes(state.reserved).text);
     if (there >= oom->asked) {
         say(advice, ": enough together, but the largest hole was %s. This is fragmentation.",
             units_bytes(state.largest_free).text);
@@ -298,11 +331,12 @@ static bool advise_out_of_memory(const struct analysis *analysis, const struct a
             say(advice, ".");
         }
     } else if (there + state.waiting >= oom->asked) {
-        say(advice, ". %s more were freed but waited for another stream: synchronize or free earlier.",
+        say(advice,
+            ". %s more were freed but waited for another stream: synchronize or free earlier.",
             units_bytes(state.waiting).text);
     } else {
-        say(advice, ". Even in one piece that was %s too little: %s were in use", units_bytes(oom->asked - there).text,
-            units_bytes(state.allocated).text);
+        say(advice, ". Even in one piece that was %s too little: %s were in use",
+            units_bytes(oom->asked - there).text, units_bytes(state.allocated).text);
         bool said = say_largest(advice, analysis, moment, state.allocated);
         say(advice, ".");
         return said && say_category(advice, analysis, moment, state.allocated);
@@ -324,23 +358,27 @@ static bool advise_leak(const struct analysis *analysis, struct advice_list *lis
         if (most->size)
             say(advice, "A caller of unknown name that requests %s", units_bytes(most->size).text);
         uint64_t allocated = analysis->at_peak.allocated;
-        say(advice, " keeps about %s more in each round and frees none of it: %s in %zu rounds, %.0f %% of the peak",
-            units_bytes(most->bytes / most->rounds).text, units_bytes(most->bytes).text, most->rounds,
-            percent(most->bytes, allocated));
+        say(advice,
+            " keeps about %s more in each round and frees none of it: %s in %zu rounds, %.0f %% of "
+            "the peak",
+            units_bytes(most->bytes / most->rounds).text, units_bytes(most->bytes).text,
+            most->rounds, percent(most->bytes, allocated));
         if (count > 1) {
             uint64_t others = 0;
             for (size_t i = 1; i < count; i++)
                 others += leaks[i].bytes;
-            say(advice, " (%zu other%s grow%s in the same way, by %s)", count - 1, count > 2 ? "s" : "",
-                count > 2 ? "" : "s", units_bytes(others).text);
+            say(advice, " (%zu other%s grow%s in the same way, by %s)", count - 1,
+                count > 2 ? "s" : "", count > 2 ? "" : "s", units_bytes(others).text);
         }
-        say(advice, ". Look for what still refers to the memory, such as a list or a cache without a bound.");
+        say(advice, ". Look for what still refers to the memory, such as a list or a cache without "
+                    "a bound.");
     }
     free(leaks);
     return true;
 }
 
-/* What of the reserved memory the program never had, and lies free in holes; 0 where that is too little to tell. */
+/* What of the reserved memory the program never had, and lies free in holes; 0 where that is too
+ * little to tell. */
 static uint64_t spare_of(const struct analysis *analysis)
 {
     const struct analysis_state *state = &analysis->at_peak_reserved;
@@ -352,19 +390,22 @@ static uint64_t spare_of(const struct analysis *analysis)
 
 bool advice_wants_replay(const struct analysis *analysis)
 {
-    bool failed = analysis->oom_count && (analysis->workload.device_memory || advice_wants_least(analysis));
+    bool failed =
+        analysis->oom_count && (analysis->workload.device_memory || advice_wants_least(analysis));
     return analysis->has_trace && !analysis_begins_late(analysis) && (failed || spare_of(analysis));
 }
 
 bool advice_wants_least(const struct analysis *analysis)
 {
     const struct snapshot *snapshot = analysis->snapshot;
-    return analysis->has_trace && analysis->oom_count && !analysis->workload.device_memory && !analysis->range_count &&
-           !snapshot->tarn.there;
+    return analysis->has_trace && analysis->oom_count && !analysis->workload.device_memory &&
+           !analysis->range_count && !snapshot->tarn.there;
 }
 
-/* What a replay found: who needs less, by a quarter of what is too much or more, and who does not. */
-static void say_what_replays(struct advice *advice, const struct analysis *analysis, const struct advice_replay *replay)
+/* What a replay found: who needs less, by a quarter of what is too much or more, and who does
+ * not. */
+static void say_what_replays(struct advice *advice, const struct analysis *analysis,
+                             const struct advice_replay *replay)
 {
     uint64_t now = analysis->at_peak_reserved.reserved, worth = now - spare_of(analysis) / 4;
     uint64_t with_segments = replay->expandable.reserved, with_tarn = replay->tarn.reserved;
@@ -375,18 +416,23 @@ static void say_what_replays(struct advice *advice, const struct analysis *analy
         say(advice, " A replay of the trace reserves %s with " SEGMENTS ", and %s with %s.",
             units_bytes(with_segments).text, units_bytes(with_tarn).text, named);
     else if (expandable)
-        say(advice, " A replay of the trace reserves %s with " SEGMENTS ".", units_bytes(with_segments).text);
+        say(advice, " A replay of the trace reserves %s with " SEGMENTS ".",
+            units_bytes(with_segments).text);
     else if (tarn && with_segments > worth)
-        say(advice, " A replay of the trace reserves %s with %s; expandable segments do not help (%s).",
+        say(advice,
+            " A replay of the trace reserves %s with %s; expandable segments do not help (%s).",
             units_bytes(with_tarn).text, named, units_bytes(with_segments).text);
     else if (tarn)
-        say(advice, " A replay of the trace reserves %s with %s.", units_bytes(with_tarn).text, named);
+        say(advice, " A replay of the trace reserves %s with %s.", units_bytes(with_tarn).text,
+            named);
     else
-        say(advice, " Neither expandable segments nor tarn would reserve much less; requests of fewer different sizes "
+        say(advice, " Neither expandable segments nor tarn would reserve much less; requests of "
+                    "fewer different sizes "
                     "would help.");
 }
 
-/* A state without a trace: what lies free in segments of its own is no hole, and goes back for the asking. */
+/* A state without a trace: what lies free in segments of its own is no hole, and goes back for the
+ * asking. */
 static bool advise_state(const struct analysis *analysis, struct advice_list *list)
 {
     const struct analysis_state *state = &analysis->at_peak_reserved;
@@ -397,16 +443,20 @@ static bool advise_state(const struct analysis *analysis, struct advice_list *li
     struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->peak_reserved);
     say(advice, "Of the %s reserved, ", units_bytes(state->reserved).text);
     if (state->idle)
-        say(advice, "%s (%.1f %%) are in %s segment%s without a block%s", units_bytes(state->idle).text,
-            percent(state->idle, state->reserved), units_count(state->idle_ranges).text,
-            state->idle_ranges == 1 ? "" : "s", holes ? ", and " : "");
+        say(advice, "%s (%.1f %%) are in %s segment%s without a block%s",
+            units_bytes(state->idle).text, percent(state->idle, state->reserved),
+            units_count(state->idle_ranges).text, state->idle_ranges == 1 ? "" : "s",
+            holes ? ", and " : "");
     if (holes)
-        say(advice, "%s (%.1f %%) are free in %s hole%s beside blocks, of at most %s", units_bytes(holes).text,
-            percent(holes, state->reserved), units_count(state->holes - state->idle_holes).text,
-            state->holes - state->idle_holes == 1 ? "" : "s", units_bytes(state->largest_hole).text);
+        say(advice, "%s (%.1f %%) are free in %s hole%s beside blocks, of at most %s",
+            units_bytes(holes).text, percent(holes, state->reserved),
+            units_count(state->holes - state->idle_holes).text,
+            state->holes - state->idle_holes == 1 ? "" : "s",
+            units_bytes(state->largest_hole).text);
     say(advice, ".");
     if (state->idle >= LEAST_FREE)
-        say(advice, " Segments without a block return to the device with %s, or when memory runs short.",
+        say(advice,
+            " Segments without a block return to the device with %s, or when memory runs short.",
             analysis->snapshot->tarn.there ? "tarn_device_trim()" : "empty_cache()");
     if (torn) {
         say_what_may_join(advice, analysis);
@@ -416,8 +466,8 @@ static bool advise_state(const struct analysis *analysis, struct advice_list *li
 }
 
 /* More is reserved than the program ever had, and what is too much lies in holes. */
-static bool advise_fragmentation(const struct analysis *analysis, const struct advice_replay *replay,
-                                 struct advice_list *list)
+static bool advise_fragmentation(const struct analysis *analysis,
+                                 const struct advice_replay *replay, struct advice_list *list)
 {
     const struct analysis_state *state = &analysis->at_peak_reserved;
     bool older = analysis_begins_late(analysis),
@@ -427,23 +477,26 @@ static bool advise_fragmentation(const struct analysis *analysis, const struct a
     if (!spare_of(analysis))
         return true;
     struct advice *advice = add(list, ADVICE_FRAGMENTATION, state->unused, analysis->peak_reserved);
-    say(advice, "At the peak of reserved memory, %s of %s (%.1f %%) are free, in %s hole%s of at most %s.",
-        units_bytes(state->unused).text, units_bytes(state->reserved).text, percent(state->unused, state->reserved),
-        units_count(state->holes).text, state->holes == 1 ? "" : "s", units_bytes(state->largest_free).text);
+    say(advice,
+        "At the peak of reserved memory, %s of %s (%.1f %%) are free, in %s hole%s of at most %s.",
+        units_bytes(state->unused).text, units_bytes(state->reserved).text,
+        percent(state->unused, state->reserved), units_count(state->holes).text,
+        state->holes == 1 ? "" : "s", units_bytes(state->largest_free).text);
     if (older) {
-        say(advice,
-            " Most of it was reserved before the recording began, so the recording does not show why. Record from "
-            "the start of the program.");
+        say(advice, " Most of it was reserved before the recording began, so the recording does "
+                    "not show why. Record from "
+                    "the start of the program.");
         return true;
     }
     say(advice,
         late ? " While it was recorded, the program never had more than %s allocated."
              : " The program never has more than %s allocated.",
         units_bytes(analysis->at_peak.allocated).text);
-    if (is_tried(analysis, replay)) /* with what failed, which more was reserved for; that is told above */
+    if (is_tried(analysis, replay)) /* with what failed, which more was reserved for; that is told
+                                       above */
         return true;
-    if (replay && (replay->expandable.reserved || replay->tarn.reserved) && !is_expandable(analysis) &&
-        !analysis->snapshot->tarn.there) {
+    if (replay && (replay->expandable.reserved || replay->tarn.reserved) &&
+        !is_expandable(analysis) && !analysis->snapshot->tarn.there) {
         say_what_replays(advice, analysis, replay);
         return true;
     }
@@ -459,10 +512,13 @@ static bool advise_waiting(const struct analysis *analysis, struct advice_list *
         return true;
     struct advice *advice = add(list, ADVICE_WAITING, state->waiting, analysis->peak_reserved);
     say(advice,
-        "At the peak of reserved memory, %s of %s (%.1f %%) wait for another stream: %s block%s freed, but not "
-        "reusable yet. Wait for that stream sooner, or allocate on the stream that uses the memory last.",
-        units_bytes(state->waiting).text, units_bytes(state->reserved).text, percent(state->waiting, state->reserved),
-        units_count(state->waiting_blocks).text, state->waiting_blocks == 1 ? "" : "s");
+        "At the peak of reserved memory, %s of %s (%.1f %%) wait for another stream: %s block%s "
+        "freed, but not "
+        "reusable yet. Wait for that stream sooner, or allocate on the stream that uses the memory "
+        "last.",
+        units_bytes(state->waiting).text, units_bytes(state->reserved).text,
+        percent(state->waiting, state->reserved), units_count(state->waiting_blocks).text,
+        state->waiting_blocks == 1 ? "" : "s");
     return true;
 }
 
@@ -470,7 +526,8 @@ static uint64_t bytes_of(const struct analysis *analysis, enum category category
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < analysis->block_count; i++)
-        if (analysis->categories[i] == category && analysis_lives(&analysis->blocks[i], analysis->peak))
+        if (analysis->categories[i] == category &&
+            analysis_lives(&analysis->blocks[i], analysis->peak))
             bytes += analysis->blocks[i].size;
     return bytes;
 }
@@ -478,22 +535,28 @@ static uint64_t bytes_of(const struct analysis *analysis, enum category category
 /* The optimizer's state is the largest thing there is. */
 static bool advise_optimizer(const struct analysis *analysis, struct advice_list *list)
 {
-    uint64_t state = bytes_of(analysis, CATEGORY_OPTIMIZER), weights = bytes_of(analysis, CATEGORY_WEIGHTS);
-    if (state < LEAST_FREE || state < analysis->at_peak.allocated / 3 || state < weights || !weights)
+    uint64_t state = bytes_of(analysis, CATEGORY_OPTIMIZER),
+             weights = bytes_of(analysis, CATEGORY_WEIGHTS);
+    if (state < LEAST_FREE || state < analysis->at_peak.allocated / 3 || state < weights ||
+        !weights)
         return true;
     struct advice *advice = add(list, ADVICE_OPTIMIZER, state, analysis->peak);
     if (analysis->renewed >=
-        state / 4) /* it may replace the weights in that way, and nothing tells these from its state */
+        state / 4) /* it may replace the weights in that way, and nothing tells these from its
+                      state */
         say(advice,
-            "What the optimizer makes anew in each step has %s, %.0f %% of the peak: its state, and perhaps the "
+            "What the optimizer makes anew in each step has %s, %.0f %% of the peak: its state, "
+            "and perhaps the "
             "weights, "
             "if it replaces them.",
             units_bytes(state).text, percent(state, analysis->at_peak.allocated));
     else
-        say(advice, "The optimizer's state has %s: %.0f %% of the peak, and %.1f times the weights (%s).",
-            units_bytes(state).text, percent(state, analysis->at_peak.allocated), (double)state / (double)weights,
-            units_bytes(weights).text);
-    say(advice, " An optimizer with 8-bit or factored state needs less; so does state that is sharded over devices or "
+        say(advice,
+            "The optimizer's state has %s: %.0f %% of the peak, and %.1f times the weights (%s).",
+            units_bytes(state).text, percent(state, analysis->at_peak.allocated),
+            (double)state / (double)weights, units_bytes(weights).text);
+    say(advice, " An optimizer with 8-bit or factored state needs less; so does state that is "
+                "sharded over devices or "
                 "kept on the host.");
     return true;
 }
@@ -503,13 +566,15 @@ static const char *what_keeps(const struct analysis *analysis)
 {
     if (!analysis->snapshot->of_driver)
         return "Leave out calls of empty_cache(), or leave more memory free on the device.";
-    return analysis->snapshot->pooled
-               ? "To keep the memory between uses, allocate from a pool, or run the program with a larger SIZE of "
-                 "tarn run --pool=SIZE."
-               : "To keep the memory between uses, allocate from a pool, or run the program with tarn run --pool.";
+    return analysis->snapshot->pooled ? "To keep the memory between uses, allocate from a pool, or "
+                                        "run the program with a larger SIZE of "
+                                        "tarn run --pool=SIZE."
+                                      : "To keep the memory between uses, allocate from a pool, or "
+                                        "run the program with tarn run --pool.";
 }
 
-/* Memory goes to the driver and comes back: calls, and waits, that nothing asked for. What tarn run --pool served did not. */
+/* Memory goes to the driver and comes back: calls, and waits, that nothing asked for. What tarn run
+ * --pool served did not. */
 static bool advise_returns(const struct analysis *analysis, struct advice_list *list)
 {
     uint64_t returned = 0, again = 0;
@@ -534,17 +599,20 @@ static bool advise_returns(const struct analysis *analysis, struct advice_list *
     if (both < LEAST_FREE || both < analysis->at_peak_reserved.reserved / 2)
         return true;
     struct advice *advice = add(list, ADVICE_RETURNS, both, first);
-    say(advice, "%s were returned to the driver in %s piece%s", units_bytes(returned).text, units_count(count).text,
-        count == 1 ? "" : "s");
+    say(advice, "%s were returned to the driver in %s piece%s", units_bytes(returned).text,
+        units_count(count).text, count == 1 ? "" : "s");
     if (analysis->has_times)
-        say(advice, " from %s to %s", units_time(analysis->times[first]).text, units_time(analysis->times[last]).text);
+        say(advice, " from %s to %s", units_time(analysis->times[first]).text,
+            units_time(analysis->times[last]).text);
     say(advice,
-        ", and %s were taken again afterwards. Each return is a driver call, and the program waits for the device. %s",
+        ", and %s were taken again afterwards. Each return is a driver call, and the program waits "
+        "for the device. %s",
         units_bytes(again).text, what_keeps(analysis));
     return true;
 }
 
-bool advice_make(const struct analysis *analysis, const struct advice_replay *replay, struct advice_list *list)
+bool advice_make(const struct analysis *analysis, const struct advice_replay *replay,
+                 struct advice_list *list)
 {
     *list = (struct advice_list){0};
     return advise_out_of_memory(analysis, replay, list) && advise_leak(analysis, list) &&

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the making of an analysis: from a workload, which knows when each block lived, and from the segment events.
+/* Owns the making of an analysis: from a workload, which knows when each block lived, and from the
+ * segment events.
  *
- * Where memory was mapped before the trace is inferred as the workload infers blocks: what is given back without having been
- * taken was there from the beginning, and so was what the final state has and no event explains. Ranges that are mapped at one time
- * never overlap. Questions about a moment are answered in analysis_moment.c, groups are made in analysis_group.c. */
+ * Where memory was mapped before the trace is inferred as the workload infers blocks: what is given
+ * back without having been taken was there from the beginning, and so was what the final state has
+ * and no event explains. Ranges that are mapped at one time never overlap. Questions about a moment
+ * are answered in analysis_moment.c, groups are made in analysis_group.c. */
 #include "analysis/analysis.h"
 
 #include "table.h"
@@ -20,7 +22,8 @@ struct draft {
     struct analysis *analysis;
     const struct snapshot *snapshot;
     const struct snapshot_trace *trace; /* NULL where there is none */
-    struct table final;                 /* address to place in snapshot.blocks, of the blocks in use at the end */
+    struct table final;                 /* address to place in snapshot.blocks, of the blocks in use
+                                           at the end */
     uint32_t *final_segment;            /* by place in snapshot.blocks: its segment */
     size_t range_capacity, oom_capacity;
     uint32_t *mapped; /* the ranges that are mapped now, by address */
@@ -51,9 +54,11 @@ static bool draft_final_state(struct draft *draft)
         return false;
     for (size_t i = 0; i < snapshot->segment_count; i++) {
         const struct snapshot_segment *segment = &snapshot->segments[i];
-        for (size_t j = segment->first_block; j < segment->first_block + segment->block_count; j++) {
+        for (size_t j = segment->first_block; j < segment->first_block + segment->block_count;
+             j++) {
             draft->final_segment[j] = (uint32_t)i;
-            if (segment->device == draft->analysis->device && snapshot->blocks[j].state != SNAPSHOT_INACTIVE &&
+            if (segment->device == draft->analysis->device &&
+                snapshot->blocks[j].state != SNAPSHOT_INACTIVE &&
                 !table_add(&draft->final, snapshot->blocks[j].address, 0, (uint32_t)j))
                 return false;
         }
@@ -78,8 +83,10 @@ static void draft_from_final(const struct draft *draft, struct analysis_block *b
     block->tag = last->tag;
 }
 
-/* A block's first event says what it is; a free shows everything except where and by which thread it was allocated. */
-static void draft_from_event(const struct draft *draft, struct analysis_block *block, uint32_t number, bool allocated)
+/* A block's first event says what it is; a free shows everything except where and by which thread
+ * it was allocated. */
+static void draft_from_event(const struct draft *draft, struct analysis_block *block,
+                             uint32_t number, bool allocated)
 {
     const struct snapshot_event *event = &draft->trace->events[number];
     block->stream = event->stream;
@@ -100,17 +107,19 @@ static bool draft_blocks(struct draft *draft)
         return false;
     }
     for (size_t i = 0; i < workload->block_count; i++)
-        analysis->blocks[i] = (struct analysis_block){.address = workload->blocks[i].address,
-                                                      .size = workload->blocks[i].size,
-                                                      .room = (workload->blocks[i].size + UNIT - 1) / UNIT * UNIT,
-                                                      .begin = i < workload->initial_count ? 0 : ANALYSIS_NEVER,
-                                                      .freed = ANALYSIS_NEVER,
-                                                      .end = ANALYSIS_NEVER};
+        analysis->blocks[i] =
+            (struct analysis_block){.address = workload->blocks[i].address,
+                                    .size = workload->blocks[i].size,
+                                    .room = (workload->blocks[i].size + UNIT - 1) / UNIT * UNIT,
+                                    .begin = i < workload->initial_count ? 0 : ANALYSIS_NEVER,
+                                    .freed = ANALYSIS_NEVER,
+                                    .end = ANALYSIS_NEVER};
     for (size_t i = 0; i < workload->op_count; i++) {
         const struct workload_op *op = &workload->ops[i];
         bool before = op->event == WORKLOAD_BEFORE;
         if (op->block >= workload->block_count || (!before && op->event >= analysis->event_count) ||
-            (op->action != WORKLOAD_ALLOC && op->action != WORKLOAD_FREE && op->action != WORKLOAD_COMPLETED))
+            (op->action != WORKLOAD_ALLOC && op->action != WORKLOAD_FREE &&
+             op->action != WORKLOAD_COMPLETED))
             continue;
         struct analysis_block *block = &analysis->blocks[op->block];
         if (!known[op->block] && !before)
@@ -144,15 +153,17 @@ static bool draft_state_blocks(struct draft *draft)
         return false;
     for (size_t i = 0; i < snapshot->block_count; i++) {
         const struct snapshot_block *block = &snapshot->blocks[i];
-        const uint32_t *at = block->state == SNAPSHOT_INACTIVE ? NULL : table_find(&draft->final, block->address, 0);
+        const uint32_t *at =
+            block->state == SNAPSHOT_INACTIVE ? NULL : table_find(&draft->final, block->address, 0);
         if (!at || *at != i)
             continue;
         struct analysis_block *kept = &analysis->blocks[analysis->block_count++];
-        *kept = (struct analysis_block){.address = block->address,
-                                        .size = block->requested_size ? block->requested_size : block->size,
-                                        .room = block->size,
-                                        .freed = block->state == SNAPSHOT_ACTIVE_ALLOCATED ? ANALYSIS_NEVER : 0,
-                                        .end = ANALYSIS_NEVER};
+        *kept = (struct analysis_block){
+            .address = block->address,
+            .size = block->requested_size ? block->requested_size : block->size,
+            .room = block->size,
+            .freed = block->state == SNAPSHOT_ACTIVE_ALLOCATED ? ANALYSIS_NEVER : 0,
+            .end = ANALYSIS_NEVER};
         draft_from_final(draft, kept, false);
     }
     return true;
@@ -185,23 +196,26 @@ static bool range_add(struct draft *draft, struct analysis_range range)
     struct analysis *analysis = draft->analysis;
     if (range.size == 0)
         return true;
-    if (analysis->range_count == UINT32_MAX || !reserve((void **)&analysis->ranges, &draft->range_capacity,
-                                                        analysis->range_count + 1, sizeof *analysis->ranges))
+    if (analysis->range_count == UINT32_MAX ||
+        !reserve((void **)&analysis->ranges, &draft->range_capacity, analysis->range_count + 1,
+                 sizeof *analysis->ranges))
         return false;
     analysis->ranges[analysis->range_count++] = range;
     if (range.end != ANALYSIS_NEVER)
         return true;
-    if (!reserve((void **)&draft->mapped, &draft->mapped_capacity, draft->mapped_count + 1, sizeof *draft->mapped))
+    if (!reserve((void **)&draft->mapped, &draft->mapped_capacity, draft->mapped_count + 1,
+                 sizeof *draft->mapped))
         return false;
     size_t place = range_find(draft, range.address);
-    memmove(draft->mapped + place + 1, draft->mapped + place, (draft->mapped_count - place) * sizeof *draft->mapped);
+    memmove(draft->mapped + place + 1, draft->mapped + place,
+            (draft->mapped_count - place) * sizeof *draft->mapped);
     draft->mapped[place] = (uint32_t)(analysis->range_count - 1);
     draft->mapped_count++;
     return true;
 }
 
-/* Ends, at a moment, what is mapped of [address, address + size). What was not known to be mapped there was there from the
- * beginning if `before`; what sticks out goes on as ranges of its own. */
+/* Ends, at a moment, what is mapped of [address, address + size). What was not known to be mapped
+ * there was there from the beginning if `before`; what sticks out goes on as ranges of its own. */
 static bool range_end(struct draft *draft, struct analysis_range gone, uint32_t moment, bool before)
 {
     uint64_t at = gone.address, end = gone.address + gone.size;
@@ -223,7 +237,8 @@ static bool range_end(struct draft *draft, struct analysis_range gone, uint32_t 
         right.size = old_end > end ? old_end - end : 0;
         right.address = end;
         left.begin = right.begin = moment;
-        if ((before && !range_add(draft, earlier)) || !range_add(draft, left) || !range_add(draft, right))
+        if ((before && !range_add(draft, earlier)) || !range_add(draft, left) ||
+            !range_add(draft, right))
             return false;
         at = old_end > at ? old_end : at;
         place = range_find(draft, at < end ? at : end);
@@ -248,7 +263,8 @@ static bool range_final(struct draft *draft, const struct snapshot_segment *segm
     uint64_t at = segment->address, end = segment->address + segment->total_size;
     while (at < end) {
         size_t place = range_find(draft, at);
-        const struct analysis_range *next = place < draft->mapped_count ? range_at(draft, place) : NULL;
+        const struct analysis_range *next =
+            place < draft->mapped_count ? range_at(draft, place) : NULL;
         uint64_t stop = next && next->address < end ? next->address : end;
         uint64_t resume = next && next->address < end ? next->address + next->size : end;
         range.address = at;
@@ -265,8 +281,10 @@ static bool draft_ranges(struct draft *draft)
     size_t count = draft->analysis->has_trace ? draft->trace->event_count : 0;
     for (size_t i = 0; i < count; i++) {
         const struct snapshot_event *event = &draft->trace->events[i];
-        bool maps = event->action == SNAPSHOT_SEGMENT_MAP || event->action == SNAPSHOT_SEGMENT_ALLOC;
-        bool unmaps = event->action == SNAPSHOT_SEGMENT_UNMAP || event->action == SNAPSHOT_SEGMENT_FREE;
+        bool maps =
+            event->action == SNAPSHOT_SEGMENT_MAP || event->action == SNAPSHOT_SEGMENT_ALLOC;
+        bool unmaps =
+            event->action == SNAPSHOT_SEGMENT_UNMAP || event->action == SNAPSHOT_SEGMENT_FREE;
         if (!maps && !unmaps)
             continue;
         struct analysis_range range = {.address = event->address,
@@ -297,7 +315,8 @@ static bool draft_ooms(struct draft *draft)
         const struct snapshot_event *event = &draft->trace->events[i];
         if (event->action != SNAPSHOT_OOM)
             continue;
-        if (!reserve((void **)&analysis->ooms, &draft->oom_capacity, analysis->oom_count + 1, sizeof *analysis->ooms))
+        if (!reserve((void **)&analysis->ooms, &draft->oom_capacity, analysis->oom_count + 1,
+                     sizeof *analysis->ooms))
             return false;
         analysis->ooms[analysis->oom_count++] = (struct analysis_oom){.event = (uint32_t)i,
                                                                       .asked = event->size,
@@ -343,7 +362,8 @@ static int compare_ranges(const void *left, const void *right)
     return x != y ? (x > y) - (x < y) : (a > b) - (a < b);
 }
 
-static uint32_t *sorted(const struct analysis *analysis, size_t count, int (*compare)(const void *, const void *))
+static uint32_t *sorted(const struct analysis *analysis, size_t count,
+                        int (*compare)(const void *, const void *))
 {
     uint32_t *order = malloc((count + 1) * sizeof *order);
     for (size_t i = 0; order && i < count; i++)
@@ -364,8 +384,10 @@ static void add_life(uint64_t *changes, uint64_t size, uint32_t begin, uint32_t 
         changes[end] -= size;
 }
 
-/* Where each sum was highest. What is free is what is reserved less what blocks take, as long as each lies in what is reserved. */
-static void note_peaks(struct analysis *analysis, uint64_t *allocated, uint64_t *reserved, uint64_t *taken)
+/* Where each sum was highest. What is free is what is reserved less what blocks take, as long as
+ * each lies in what is reserved. */
+static void note_peaks(struct analysis *analysis, uint64_t *allocated, uint64_t *reserved,
+                       uint64_t *taken)
 {
     int64_t most = 0;
     for (size_t i = 0; i < analysis->block_count; i++) {
@@ -374,7 +396,8 @@ static void note_peaks(struct analysis *analysis, uint64_t *allocated, uint64_t 
         add_life(taken, block->room, block->begin, block->end);
     }
     for (size_t i = 0; i < analysis->range_count; i++)
-        add_life(reserved, analysis->ranges[i].size, analysis->ranges[i].begin, analysis->ranges[i].end);
+        add_life(reserved, analysis->ranges[i].size, analysis->ranges[i].begin,
+                 analysis->ranges[i].end);
     for (uint32_t i = 0; i <= analysis->event_count; i++) {
         allocated[i] += i ? allocated[i - 1] : 0;
         reserved[i] += i ? reserved[i - 1] : 0;
@@ -383,7 +406,8 @@ static void note_peaks(struct analysis *analysis, uint64_t *allocated, uint64_t 
         if (allocated[i] > allocated[analysis->peak])
             analysis->peak = i;
         if (reserved[i] > reserved[analysis->peak_reserved] ||
-            (reserved[i] == reserved[analysis->peak_reserved] && allocated[i] > allocated[analysis->peak_reserved]))
+            (reserved[i] == reserved[analysis->peak_reserved] &&
+             allocated[i] > allocated[analysis->peak_reserved]))
             analysis->peak_reserved = i;
         if (i == 0 || unused > most)
             analysis->emptiest = i;
@@ -398,7 +422,8 @@ static void note_peaks(struct analysis *analysis, uint64_t *allocated, uint64_t 
 static bool find_peaks(struct analysis *analysis)
 {
     size_t moments = (size_t)analysis->event_count + 2;
-    uint64_t *allocated = calloc(moments, sizeof *allocated), *reserved = calloc(moments, sizeof *reserved);
+    uint64_t *allocated = calloc(moments, sizeof *allocated),
+             *reserved = calloc(moments, sizeof *reserved);
     uint64_t *taken = calloc(moments, sizeof *taken);
     bool made = allocated && reserved && taken;
     if (made)
@@ -416,7 +441,8 @@ bool analysis_exists(const struct snapshot *snapshot, int device)
     for (size_t i = 0; i < snapshot->segment_count; i++)
         if (snapshot->segments[i].device == device)
             return true;
-    return device >= 0 && (size_t)device < snapshot->trace_count && snapshot->traces[device].event_count > 0;
+    return device >= 0 && (size_t)device < snapshot->trace_count &&
+           snapshot->traces[device].event_count > 0;
 }
 
 bool analysis_begins_late(const struct analysis *analysis)
@@ -449,13 +475,14 @@ bool analysis_build(const struct snapshot *snapshot, int device, struct analysis
         analysis->has_times = analysis->workload.has_times;
         analysis->event_count = (uint32_t)analysis->workload.event_count;
     }
-    done = done && draft_times(&draft) && (analysis->has_trace ? draft_blocks(&draft) : draft_state_blocks(&draft)) &&
+    done = done && draft_times(&draft) &&
+           (analysis->has_trace ? draft_blocks(&draft) : draft_state_blocks(&draft)) &&
            draft_ranges(&draft) && draft_ooms(&draft);
     if (done) {
         analysis->by_address = sorted(analysis, analysis->block_count, compare_blocks);
         analysis->range_by_address = sorted(analysis, analysis->range_count, compare_ranges);
-        done =
-            analysis->by_address && analysis->range_by_address && analysis_group_keys(analysis) && find_peaks(analysis);
+        done = analysis->by_address && analysis->range_by_address &&
+               analysis_group_keys(analysis) && find_peaks(analysis);
     }
     table_finish(&draft.final);
     free(draft.final_segment);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What one device's part of a snapshot says, at every moment: which blocks lived, where memory was mapped, what was free.
+/* What one device's part of a snapshot says, at every moment: which blocks lived, where memory was
+ * mapped, what was free.
  *
- * A moment is a number of events: at moment 0 none has happened, at moment n the first n have. A snapshot without a trace has the
- * one moment 0, which is its state. Blocks and ranges are rectangles in address and moments, so all that is asked of a moment
- * is which of them it crosses. Not thread-safe; the snapshot must outlive its analysis. */
+ * A moment is a number of events: at moment 0 none has happened, at moment n the first n have. A
+ * snapshot without a trace has the one moment 0, which is its state. Blocks and ranges are
+ * rectangles in address and moments, so all that is asked of a moment is which of them it crosses.
+ * Not thread-safe; the snapshot must outlive its analysis. */
 #ifndef TOOLS_ANALYSIS_H
 #define TOOLS_ANALYSIS_H
 
@@ -43,14 +45,17 @@ struct analysis_range {
 };
 
 struct analysis_oom {
-    uint32_t event; /* its number in the trace; the state in which it happened is that of the moment of this number */
+    uint32_t event; /* its number in the trace; the state in which it happened is that of the moment
+                       of this number */
     uint64_t asked; /* bytes */
     uint64_t device_free; /* bytes */
-    uint64_t there;       /* bytes: the device had them at least, what was allocated and what was free */
+    uint64_t there;       /* bytes: the device had them at least, what was allocated and what was
+                             free */
     uint32_t stream, pool, stack, tag, thread;
 };
 
-/* A call site: the frame that is shown, and with a depth of 2 or more the path to its caller. Distinct ones are stored once. */
+/* A call site: the frame that is shown, and with a depth of 2 or more the path to its caller.
+ * Distinct ones are stored once. */
 struct analysis_path {
     uint32_t frame;  /* of snapshot.frames */
     uint32_t caller; /* of analysis.paths; 0: none that is shown */
@@ -74,7 +79,8 @@ struct analysis {
     int device;
     bool has_trace, has_times;
     uint32_t event_count;
-    uint64_t *times;               /* ns since the first event, by moment; event_count + 1 of them, never falling */
+    uint64_t *times;               /* ns since the first event, by moment; event_count + 1 of them,
+                                      never falling */
     struct analysis_block *blocks; /* by begin; those of moment 0 by address */
     struct analysis_range *ranges;
     struct analysis_oom *ooms;
@@ -85,16 +91,19 @@ struct analysis {
     struct analysis_path *paths; /* index 0 stands for "no path" */
     size_t path_count;
     uint32_t *modules;                  /* by stack: its module, of module_paths; 0: none is told */
-    struct analysis_path *module_paths; /* the same for modules: the line of the first frame says nothing */
+    struct analysis_path *module_paths; /* the same for modules: the line of the first frame says
+                                           nothing */
     size_t module_count;
     uint8_t *categories; /* by block: enum category */
-    uint64_t renewed;    /* bytes that were freed while an optimizer ran: its own, and of before the trace */
+    uint64_t renewed;    /* bytes that were freed while an optimizer ran: its own, and of before the
+                            trace */
     /* By text: a text that begins with the same part before the first "/" and stands for all of
      * these. */
     uint32_t *tops;
 
     uint32_t peak;          /* the first moment at which `allocated` is highest */
-    uint32_t peak_reserved; /* of the moments at which `reserved` is highest the first at which most is allocated */
+    uint32_t peak_reserved; /* of the moments at which `reserved` is highest the first at which most
+                               is allocated */
     uint32_t emptiest;      /* the first moment at which most of `reserved` is free */
     struct analysis_state at_peak, at_peak_reserved, at_emptiest;
 };
@@ -108,8 +117,8 @@ int analysis_devices(const struct snapshot *snapshot);
 bool analysis_build(const struct snapshot *snapshot, int device, struct analysis *analysis);
 void analysis_finish(struct analysis *analysis);
 
-/* Whether most of what was reserved at the peak was so before the trace. Then the trace does not show why, and a replay, which places the
- * blocks from before it anew, does not either. */
+/* Whether most of what was reserved at the peak was so before the trace. Then the trace does not
+ * show why, and a replay, which places the blocks from before it anew, does not either. */
 bool analysis_begins_late(const struct analysis *analysis);
 
 /* The states at `count` moments that do not fall. False when memory is short. */
@@ -122,8 +131,8 @@ static inline uint32_t analysis_oom_moment(const struct analysis *analysis, size
     uint32_t event = analysis->ooms[place].event;
     return event < analysis->event_count ? event : analysis->event_count;
 }
-/* The states at all errors, found in one walk, since a program that goes on after them may have many; the caller frees it. NULL when memory
- * is short. */
+/* The states at all errors, found in one walk, since a program that goes on after them may have
+ * many; the caller frees it. NULL when memory is short. */
 struct analysis_state *analysis_oom_states(const struct analysis *analysis);
 
 /* How a range of moments went: [from, to), and the moments at which its extremes were. */
@@ -131,11 +140,12 @@ struct analysis_span {
     uint64_t allocated, reserved; /* the highest of each, bytes */
     uint32_t highest;             /* the first moment at which `allocated` was so */
 };
-/* Divides all moments into `count` spans, by time where the trace has times, else by events. A span of time in which nothing
- * happened has what was before it. False when memory is short. */
+/* Divides all moments into `count` spans, by time where the trace has times, else by events. A span
+ * of time in which nothing happened has what was before it. False when memory is short. */
 bool analysis_spans(const struct analysis *analysis, struct analysis_span *spans, size_t count);
 
-/* Whether a block is allocated at a moment, and whether it is freed but not to be used again yet. */
+/* Whether a block is allocated at a moment, and whether it is freed but not to be used again
+ * yet. */
 static inline bool analysis_lives(const struct analysis_block *block, uint32_t moment)
 {
     return block->begin <= moment && moment < block->freed;
@@ -145,12 +155,14 @@ static inline bool analysis_waits(const struct analysis_block *block, uint32_t m
     return block->freed <= moment && moment < block->end;
 }
 
-/* The blocks that live at a moment, the largest first and then by address; the caller frees it. NULL when memory is short. */
+/* The blocks that live at a moment, the largest first and then by address; the caller frees it.
+ * NULL when memory is short. */
 uint32_t *analysis_alive(const struct analysis *analysis, uint32_t moment, size_t *count);
 
-/* What blocks are put together by. A call site is the innermost frame that belongs to neither PyTorch nor Python nor an installed
- * package and only hands on what it allocates; where a stack has none such, one that hands on, of a backward function, or of what is no
- * allocator. A module is told by the forward() functions of a stack: analysis_module.c. */
+/* What blocks are put together by. A call site is the innermost frame that belongs to neither
+ * PyTorch nor Python nor an installed package and only hands on what it allocates; where a stack
+ * has none such, one that hands on, of a backward function, or of what is no allocator. A module is
+ * told by the forward() functions of a stack: analysis_module.c. */
 enum analysis_by {
     ANALYSIS_BY_TAG,
     ANALYSIS_BY_TOP, /* the part of the tag before the first "/" */
@@ -168,23 +180,28 @@ enum analysis_by {
 
 struct analysis_group {
     uint32_t
-        key; /* text, category, call site or ANALYSIS_SITE_BEFORE, module, stream, pool, thread; 0 of the first two: none is known */
+        key; /* text, category, call site or ANALYSIS_SITE_BEFORE, module, stream, pool, thread; 0
+                of the first two: none is known */
     uint64_t bytes;
     size_t blocks;
 };
 
-uint32_t analysis_key(const struct analysis *analysis, enum analysis_by by, const struct analysis_block *block);
-/* The groups of the blocks that live at a moment, the largest first; the caller frees it. NULL when memory is short. */
-struct analysis_group *analysis_groups(const struct analysis *analysis, enum analysis_by by, uint32_t moment,
-                                       size_t *count);
-/* What to call a group, cut to `size` bytes; the same in every file that has the same of it. Gives `label`. */
-const char *analysis_label(const struct analysis *analysis, enum analysis_by by, uint32_t key, char *label,
-                           size_t size);
+uint32_t analysis_key(const struct analysis *analysis, enum analysis_by by,
+                      const struct analysis_block *block);
+/* The groups of the blocks that live at a moment, the largest first; the caller frees it. NULL when
+ * memory is short. */
+struct analysis_group *analysis_groups(const struct analysis *analysis, enum analysis_by by,
+                                       uint32_t moment, size_t *count);
+/* What to call a group, cut to `size` bytes; the same in every file that has the same of it. Gives
+ * `label`. */
+const char *analysis_label(const struct analysis *analysis, enum analysis_by by, uint32_t key,
+                           char *label, size_t size);
 
 /* How call sites are made of stacks. */
 struct analysis_folding {
     unsigned depth;           /* so many frames of a stack: the site, its callers; 0: all of them */
-    const char *const *folds; /* functions and files with one of these in their name hand on what they allocate, too */
+    const char *const *folds; /* functions and files with one of these in their name hand on what
+                                 they allocate, too */
     size_t fold_count;
 };
 
@@ -196,9 +213,11 @@ int analysis_site_label(const struct analysis *analysis, uint32_t site, char *la
 /* Finds the modules. False when memory is short; then the analysis is as it was. */
 bool analysis_modules_make(struct analysis *analysis);
 /* Writes a module's label; gives what snprintf() would. */
-int analysis_module_label(const struct analysis *analysis, uint32_t module, char *label, size_t size);
+int analysis_module_label(const struct analysis *analysis, uint32_t module, char *label,
+                          size_t size);
 
-/* For analysis_build(): fills `sites`, `modules`, `tops` and `categories`. False when memory is short. */
+/* For analysis_build(): fills `sites`, `modules`, `tops` and `categories`. False when memory is
+ * short. */
 bool analysis_group_keys(struct analysis *analysis);
 
 #endif

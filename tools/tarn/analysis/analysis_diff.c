@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the comparison of two analyses. Keys are numbers of one snapshot, so what two have in common is found by label. */
+/* Owns the comparison of two analyses. Keys are numbers of one snapshot, so what two have in common
+ * is found by label. */
 #include "analysis/analysis_diff.h"
 
 #include <stdlib.h>
@@ -9,12 +10,14 @@
 
 static int compare_labels(const void *left, const void *right)
 {
-    return strcmp(((const struct analysis_change *)left)->label, ((const struct analysis_change *)right)->label);
+    return strcmp(((const struct analysis_change *)left)->label,
+                  ((const struct analysis_change *)right)->label);
 }
 
 static uint64_t moved(const struct analysis_change *change)
 {
-    return change->before > change->after ? change->before - change->after : change->after - change->before;
+    return change->before > change->after ? change->before - change->after
+                                          : change->after - change->before;
 }
 
 static int compare_changes(const void *left, const void *right)
@@ -23,8 +26,9 @@ static int compare_changes(const void *left, const void *right)
     return a != b ? (a < b) - (a > b) : compare_labels(left, right);
 }
 
-static void add(struct analysis_change *changes, size_t *count, const struct analysis *analysis, enum analysis_by by,
-                const struct analysis_group *groups, size_t group_count, bool after)
+static void add(struct analysis_change *changes, size_t *count, const struct analysis *analysis,
+                enum analysis_by by, const struct analysis_group *groups, size_t group_count,
+                bool after)
 {
     for (size_t i = 0; i < group_count; i++) {
         struct analysis_change *change = &changes[(*count)++];
@@ -37,13 +41,14 @@ static void add(struct analysis_change *changes, size_t *count, const struct ana
 }
 
 struct analysis_change *analysis_diff(const struct analysis *before, uint32_t before_moment,
-                                      const struct analysis *after, uint32_t after_moment, enum analysis_by by,
-                                      size_t *count)
+                                      const struct analysis *after, uint32_t after_moment,
+                                      enum analysis_by by, size_t *count)
 {
     size_t one_count = 0, two_count = 0, all = 0, kept = 0;
     struct analysis_group *one = analysis_groups(before, by, before_moment, &one_count);
     struct analysis_group *two = analysis_groups(after, by, after_moment, &two_count);
-    struct analysis_change *changes = one && two ? malloc((one_count + two_count + 1) * sizeof *changes) : NULL;
+    struct analysis_change *changes =
+        one && two ? malloc((one_count + two_count + 1) * sizeof *changes) : NULL;
     if (changes) {
         add(changes, &all, before, by, one, one_count, false);
         add(changes, &all, after, by, two, two_count, true);

@@ -3,8 +3,8 @@
 
 /* Owns how blocks are put together: by tag, call site, module, stream, pool, thread.
  *
- * A key is a number of the snapshot, so grouping compares no texts; labels are the same in two files where the thing is the same, so
- * files are compared by label. */
+ * A key is a number of the snapshot, so grouping compares no texts; labels are the same in two
+ * files where the thing is the same, so files are compared by label. */
 #include "analysis/analysis.h"
 
 #include "analysis/category.h"
@@ -59,7 +59,8 @@ static bool find_tops(struct analysis *analysis)
     if (count)
         qsort(used, count, sizeof *used, compare_texts);
     for (size_t i = 1; i < count; i++)
-        if (compare_tops(snapshot_text(snapshot, used[i - 1]), snapshot_text(snapshot, used[i])) == 0)
+        if (compare_tops(snapshot_text(snapshot, used[i - 1]), snapshot_text(snapshot, used[i])) ==
+            0)
             analysis->tops[used[i]] = analysis->tops[used[i - 1]];
     free(used);
     return made;
@@ -67,13 +68,15 @@ static bool find_tops(struct analysis *analysis)
 
 bool analysis_group_keys(struct analysis *analysis)
 {
-    return analysis_fold(analysis, &(struct analysis_folding){.depth = 1}) && analysis_modules_make(analysis) &&
-           find_tops(analysis) && categories_make(analysis, NULL, 0);
+    return analysis_fold(analysis, &(struct analysis_folding){.depth = 1}) &&
+           analysis_modules_make(analysis) && find_tops(analysis) &&
+           categories_make(analysis, NULL, 0);
 }
 
 /* --- groups --- */
 
-uint32_t analysis_key(const struct analysis *analysis, enum analysis_by by, const struct analysis_block *block)
+uint32_t analysis_key(const struct analysis *analysis, enum analysis_by by,
+                      const struct analysis_block *block)
 {
     switch (by) {
     case ANALYSIS_BY_TAG:
@@ -103,7 +106,8 @@ uint32_t analysis_key(const struct analysis *analysis, enum analysis_by by, cons
 static int compare_groups(const void *left, const void *right)
 {
     const struct analysis_group *a = left, *b = right;
-    return a->bytes != b->bytes ? (a->bytes < b->bytes) - (a->bytes > b->bytes) : (a->key > b->key) - (a->key < b->key);
+    return a->bytes != b->bytes ? (a->bytes < b->bytes) - (a->bytes > b->bytes)
+                                : (a->key > b->key) - (a->key < b->key);
 }
 
 /* Groups under construction. */
@@ -134,8 +138,8 @@ static struct analysis_group *group_of(struct draft *draft, uint32_t key)
     return group;
 }
 
-struct analysis_group *analysis_groups(const struct analysis *analysis, enum analysis_by by, uint32_t moment,
-                                       size_t *count)
+struct analysis_group *analysis_groups(const struct analysis *analysis, enum analysis_by by,
+                                       uint32_t moment, size_t *count)
 {
     struct draft draft = {.groups = malloc(16 * sizeof *draft.groups), .capacity = 16};
     bool made = draft.groups != NULL;
@@ -186,7 +190,8 @@ static void cut(char *label, size_t size, int wanted)
     }
 }
 
-const char *analysis_label(const struct analysis *analysis, enum analysis_by by, uint32_t key, char *label, size_t size)
+const char *analysis_label(const struct analysis *analysis, enum analysis_by by, uint32_t key,
+                           char *label, size_t size)
 {
     const struct snapshot *snapshot = analysis->snapshot;
     const char *text = snapshot_text(snapshot, key);
@@ -196,7 +201,8 @@ const char *analysis_label(const struct analysis *analysis, enum analysis_by by,
         wanted = snprintf(label, size, "%s", key ? text : "no tag");
         break;
     case ANALYSIS_BY_TOP:
-        wanted = key ? snprintf(label, size, "%.*s", (int)top_length(text), text) : snprintf(label, size, "no tag");
+        wanted = key ? snprintf(label, size, "%.*s", (int)top_length(text), text)
+                     : snprintf(label, size, "no tag");
         break;
     case ANALYSIS_BY_CATEGORY:
         wanted = snprintf(label, size, "%s", category_name((enum category)key));
@@ -208,12 +214,13 @@ const char *analysis_label(const struct analysis *analysis, enum analysis_by by,
         wanted = analysis_module_label(analysis, key, label, size);
         break;
     case ANALYSIS_BY_STREAM:
-        wanted = snapshot->streams[key] ? snprintf(label, size, "stream 0x%" PRIx64, snapshot->streams[key])
-                                        : snprintf(label, size, "default stream");
+        wanted = snapshot->streams[key]
+                     ? snprintf(label, size, "stream 0x%" PRIx64, snapshot->streams[key])
+                     : snprintf(label, size, "default stream");
         break;
     case ANALYSIS_BY_POOL:
-        wanted = key ? snprintf(label, size, "pool (%" PRIu64 ", %" PRIu64 ")", snapshot->pools[key][0],
-                                snapshot->pools[key][1])
+        wanted = key ? snprintf(label, size, "pool (%" PRIu64 ", %" PRIu64 ")",
+                                snapshot->pools[key][0], snapshot->pools[key][1])
                      : snprintf(label, size, "default pool");
         break;
     case ANALYSIS_BY_THREAD: {

@@ -3,10 +3,12 @@
 
 /* Owns modules: which part of a model allocated a block, as far as the frames of a stack tell.
  *
- * PyTorch writes no name of a module into a frame. What tells is the chain of forward() functions: the innermost one is the module that
- * allocates, and the line at which each of the others calls the next says which of its children that is. A module that makes its weights
- * itself is told by the chain of its __init__(). A frame that a recording named after a module ("layers.0 (Block)") is taken by its
- * word. Stacks are a tree whose callers have lower numbers, so that one pass finds all. */
+ * PyTorch writes no name of a module into a frame. What tells is the chain of forward() functions:
+ * the innermost one is the module that allocates, and the line at which each of the others calls
+ * the next says which of its children that is. A module that makes its weights itself is told by
+ * the chain of its __init__(). A frame that a recording named after a module ("layers.0 (Block)")
+ * is taken by its word. Stacks are a tree whose callers have lower numbers, so that one pass finds
+ * all. */
 #include "analysis/analysis.h"
 #include "analysis/paths.h"
 
@@ -23,8 +25,10 @@ enum part { PART_NONE, PART_FORWARD, PART_INIT, PART_LIBRARY_INIT, PART_NAMED, P
 /* Modules under construction. */
 struct draft {
     uint8_t *parts;  /* by frame */
-    uint32_t *heads; /* by frame: the first that has the same function of the same file, whose line says nothing */
-    uint32_t *inner; /* by stack: the path of the forward() functions, each with its line; 0: none */
+    uint32_t *heads; /* by frame: the first that has the same function of the same file, whose line
+                        says nothing */
+    uint32_t *inner; /* by stack: the path of the forward() functions, each with its line; 0:
+                        none */
     uint32_t *inits; /* the same of __init__() */
     struct paths paths;
 };
@@ -53,7 +57,8 @@ static bool is_module_name(const char *name)
 
 static enum part part_of(const struct snapshot *snapshot, const struct snapshot_frame *frame)
 {
-    const char *name = snapshot_text(snapshot, frame->name), *file = snapshot_text(snapshot, frame->filename);
+    const char *name = snapshot_text(snapshot, frame->name),
+               *file = snapshot_text(snapshot, frame->filename);
     if (!ends_with(file, ".py"))
         return PART_NONE;
     if (is_module_name(name))
@@ -93,7 +98,8 @@ static bool find_modules(const struct snapshot *snapshot, struct draft *draft, u
     for (size_t i = 1; i < snapshot->stack_count; i++) {
         const struct snapshot_stack *stack = &snapshot->stacks[i];
         enum part part = draft->parts[stack->frame];
-        bool forward = part == PART_FORWARD && draft->parts[snapshot->stacks[stack->caller].frame] != PART_FUNCTION;
+        bool forward = part == PART_FORWARD &&
+                       draft->parts[snapshot->stacks[stack->caller].frame] != PART_FUNCTION;
         bool init = part == PART_INIT || part == PART_LIBRARY_INIT;
         uint32_t outer = draft->inner[stack->caller], makers = draft->inits[stack->caller];
         uint32_t head = draft->heads[stack->frame];
@@ -105,9 +111,11 @@ static bool find_modules(const struct snapshot *snapshot, struct draft *draft, u
             modules[i] = path_of(&draft->paths, head, part == PART_NAMED ? 0 : outer);
         } else if (init) {
             draft->inits[i] = path_of(&draft->paths, stack->frame, makers);
-            modules[i] = part == PART_LIBRARY_INIT ? path_of(&draft->paths, head, makers) : modules[i];
+            modules[i] =
+                part == PART_LIBRARY_INIT ? path_of(&draft->paths, head, makers) : modules[i];
         }
-        bool short_of_memory = (forward && (!draft->inner[i] || !modules[i])) || (init && !draft->inits[i]) ||
+        bool short_of_memory = (forward && (!draft->inner[i] || !modules[i])) ||
+                               (init && !draft->inits[i]) ||
                                ((part == PART_LIBRARY_INIT || part == PART_NAMED) && !modules[i]);
         if (short_of_memory)
             return false;
@@ -124,8 +132,9 @@ bool analysis_modules_make(struct analysis *analysis)
                           .heads = calloc(frames, sizeof *draft.heads),
                           .inner = calloc(stacks, sizeof *draft.inner),
                           .inits = calloc(stacks, sizeof *draft.inits)};
-    bool made = paths_init(&draft.paths) && modules && draft.parts && draft.heads && draft.inner && draft.inits &&
-                find_parts(snapshot, &draft) && find_modules(snapshot, &draft, modules);
+    bool made = paths_init(&draft.paths) && modules && draft.parts && draft.heads && draft.inner &&
+                draft.inits && find_parts(snapshot, &draft) &&
+                find_modules(snapshot, &draft, modules);
     if (made) {
         free(analysis->modules);
         free(analysis->module_paths);
@@ -146,13 +155,15 @@ bool analysis_modules_make(struct analysis *analysis)
 
 /* --- labels --- */
 
-/* "Block" of "Block.forward", "Linear" of PyTorch's own linear.py, the file of another; outside of the innermost with the line of the
- * call. */
-static int part_label(const struct snapshot *snapshot, const struct snapshot_frame *frame, bool innermost, char *label,
-                      size_t size)
+/* "Block" of "Block.forward", "Linear" of PyTorch's own linear.py, the file of another; outside of
+ * the innermost with the line of the call. */
+static int part_label(const struct snapshot *snapshot, const struct snapshot_frame *frame,
+                      bool innermost, char *label, size_t size)
 {
-    const char *name = snapshot_text(snapshot, frame->name), *file = snapshot_text(snapshot, frame->filename);
-    const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file, *dot = strrchr(name, '.');
+    const char *name = snapshot_text(snapshot, frame->name),
+               *file = snapshot_text(snapshot, frame->filename);
+    const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file,
+               *dot = strrchr(name, '.');
     if (is_module_name(name))
         return snprintf(label, size, "%s", name);
     char line[16] = "";
@@ -162,11 +173,13 @@ static int part_label(const struct snapshot *snapshot, const struct snapshot_fra
     if (strstr(file, "torch/nn/modules/") && innermost)
         return snprintf(label, size, "torch.nn %.*s", stem, base);
     if (dot && dot > name)
-        return snprintf(label, size, "%.*s%s%s%s", (int)(dot - name), name, *line ? "  " : "", *line ? base : "", line);
+        return snprintf(label, size, "%.*s%s%s%s", (int)(dot - name), name, *line ? "  " : "",
+                        *line ? base : "", line);
     return snprintf(label, size, "%s  %s%s", name, base, line);
 }
 
-int analysis_module_label(const struct analysis *analysis, uint32_t module, char *label, size_t size)
+int analysis_module_label(const struct analysis *analysis, uint32_t module, char *label,
+                          size_t size)
 {
     if (!module)
         return snprintf(label, size, "no module");
@@ -177,7 +190,8 @@ int analysis_module_label(const struct analysis *analysis, uint32_t module, char
         if (at != module)
             written += (size_t)snprintf(room ? label + written : none, room, " < ");
         room = written < size ? size - written : 0;
-        written += (size_t)part_label(analysis->snapshot, &analysis->snapshot->frames[analysis->module_paths[at].frame],
+        written += (size_t)part_label(analysis->snapshot,
+                                      &analysis->snapshot->frames[analysis->module_paths[at].frame],
                                       at == module, room ? label + written : none, room);
     }
     return (int)written;

@@ -3,14 +3,16 @@
 
 /* Owns the questions about moments: sums, holes, who lives.
  *
- * Several moments are answered in one sweep: a bit a block and a bit a range, in order of address, say what is there now. Between
- * two moments only the bits of what began or ended change, so a moment costs a look at the bits and at what lives. */
+ * Several moments are answered in one sweep: a bit a block and a bit a range, in order of address,
+ * say what is there now. Between two moments only the bits of what began or ended change, so a
+ * moment costs a look at the bits and at what lives. */
 #include "analysis/analysis.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What began or ended, in the order of moments: `place` is an index of by_address or range_by_address. */
+/* What began or ended, in the order of moments: `place` is an index of by_address or
+ * range_by_address. */
 struct change {
     uint32_t moment, place;
     uint8_t kind;
@@ -29,10 +31,13 @@ static int compare_changes(const void *left, const void *right)
     return (a->moment > b->moment) - (a->moment < b->moment);
 }
 
-/* Every begin and end after moment 0; the caller frees it. What lives at moment 0 is set in the bits. */
-static struct change *list_changes(const struct analysis *analysis, uint64_t *blocks, uint64_t *ranges, size_t *count)
+/* Every begin and end after moment 0; the caller frees it. What lives at moment 0 is set in the
+ * bits. */
+static struct change *list_changes(const struct analysis *analysis, uint64_t *blocks,
+                                   uint64_t *ranges, size_t *count)
 {
-    struct change *changes = malloc((2 * (analysis->block_count + analysis->range_count) + 1) * sizeof *changes);
+    struct change *changes =
+        malloc((2 * (analysis->block_count + analysis->range_count) + 1) * sizeof *changes);
     *count = 0;
     if (!changes)
         return NULL;
@@ -102,26 +107,31 @@ static void add_hole(struct analysis_state *state, struct hole *hole)
     *hole = (struct hole){0};
 }
 
-/* Goes through ranges and blocks side by side, by address. A hole ends where a block begins, and where a range ends unless the next
- * touches it and both may join. */
-static void sum_up(const struct analysis *analysis, uint32_t moment, const uint64_t *blocks, const uint64_t *ranges,
-                   size_t block_words, size_t range_words, struct analysis_state *state)
+/* Goes through ranges and blocks side by side, by address. A hole ends where a block begins, and
+ * where a range ends unless the next touches it and both may join. */
+static void sum_up(const struct analysis *analysis, uint32_t moment, const uint64_t *blocks,
+                   const uint64_t *ranges, size_t block_words, size_t range_words,
+                   struct analysis_state *state)
 {
-    struct walk block_walk = walk_begin(blocks, block_words), range_walk = walk_begin(ranges, range_words);
+    struct walk block_walk = walk_begin(blocks, block_words),
+                range_walk = walk_begin(ranges, range_words);
     const struct analysis_range *before = NULL;
     size_t place;
     struct hole hole = {0};
     uint64_t at = 0; /* up to where memory is accounted for */
     bool more = walk_next(&block_walk, &place);
-    const struct analysis_block *block = more ? &analysis->blocks[analysis->by_address[place]] : NULL;
+    const struct analysis_block *block =
+        more ? &analysis->blocks[analysis->by_address[place]] : NULL;
     *state = (struct analysis_state){0};
     for (size_t range_place; walk_next(&range_walk, &range_place);) {
-        const struct analysis_range *range = &analysis->ranges[analysis->range_by_address[range_place]];
+        const struct analysis_range *range =
+            &analysis->ranges[analysis->range_by_address[range_place]];
         uint64_t end = range->address + range->size;
         state->reserved += range->size;
         state->ranges++;
-        if (!before || !before->joins || !range->joins || before->address + before->size != range->address ||
-            before->pool != range->pool || before->stream != range->stream)
+        if (!before || !before->joins || !range->joins ||
+            before->address + before->size != range->address || before->pool != range->pool ||
+            before->stream != range->stream)
             add_hole(state, &hole);
         bool idle = at <= range->address && (!block || block->address >= end);
         at = at > range->address ? at : range->address;
@@ -145,7 +155,8 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
             }
             if (block->address + block->room > at)
                 at = block->address + block->room;
-            block = walk_next(&block_walk, &place) ? &analysis->blocks[analysis->by_address[place]] : NULL;
+            block = walk_next(&block_walk, &place) ? &analysis->blocks[analysis->by_address[place]]
+                                                   : NULL;
         }
         if (at < end) {
             hole.size += end - at;
@@ -155,7 +166,9 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
     }
     add_hole(state, &hole);
     /* A file may have blocks where it shows no memory. */
-    for (; block; block = walk_next(&block_walk, &place) ? &analysis->blocks[analysis->by_address[place]] : NULL) {
+    for (; block; block = walk_next(&block_walk, &place)
+                              ? &analysis->blocks[analysis->by_address[place]]
+                              : NULL) {
         *(analysis_lives(block, moment) ? &state->allocated : &state->waiting) += block->size;
         (*(analysis_lives(block, moment) ? &state->blocks : &state->waiting_blocks))++;
     }
@@ -164,9 +177,12 @@ static void sum_up(const struct analysis *analysis, uint32_t moment, const uint6
 bool analysis_states(const struct analysis *analysis, const uint32_t *moments, size_t count,
                      struct analysis_state *states)
 {
-    size_t block_words = analysis->block_count / 64 + 1, range_words = analysis->range_count / 64 + 1, change_count;
-    uint64_t *blocks = calloc(block_words, sizeof *blocks), *ranges = calloc(range_words, sizeof *ranges);
-    struct change *changes = blocks && ranges ? list_changes(analysis, blocks, ranges, &change_count) : NULL;
+    size_t block_words = analysis->block_count / 64 + 1,
+           range_words = analysis->range_count / 64 + 1, change_count;
+    uint64_t *blocks = calloc(block_words, sizeof *blocks),
+             *ranges = calloc(range_words, sizeof *ranges);
+    struct change *changes =
+        blocks && ranges ? list_changes(analysis, blocks, ranges, &change_count) : NULL;
     size_t done = 0;
     for (size_t i = 0; changes && i < count; i++) {
         for (; done < change_count && changes[done].moment <= moments[i]; done++) {
@@ -200,7 +216,8 @@ struct analysis_state *analysis_oom_states(const struct analysis *analysis)
 
 static size_t span_of(const struct analysis *analysis, uint32_t moment, size_t count)
 {
-    uint64_t last = analysis->has_times ? analysis->times[analysis->event_count] : analysis->event_count;
+    uint64_t last =
+        analysis->has_times ? analysis->times[analysis->event_count] : analysis->event_count;
     uint64_t here = analysis->has_times ? analysis->times[moment] : moment;
     size_t span = last ? (size_t)((double)here / (double)last * (double)count) : 0;
     return span < count ? span : count - 1;
@@ -230,7 +247,8 @@ bool analysis_spans(const struct analysis *analysis, struct analysis_span *spans
     for (uint32_t moment = 0; made && moment <= analysis->event_count; moment++) {
         size_t here = span_of(analysis, moment, count);
         for (; span <= here; span++) /* begins with what was before it */
-            spans[span] = (struct analysis_span){now_allocated, now_reserved, moment ? moment - 1 : 0};
+            spans[span] =
+                (struct analysis_span){now_allocated, now_reserved, moment ? moment - 1 : 0};
         now_allocated += allocated[moment];
         now_reserved += reserved[moment];
         struct analysis_span *at = &spans[here];

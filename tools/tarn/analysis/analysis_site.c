@@ -3,8 +3,9 @@
 
 /* Owns call sites: which frames of a stack tell who wanted the memory, and how they are called.
  *
- * Each frame has a rank, by its names alone. A stack's site is its nearest frame of the highest rank in it; its callers are the frames
- * outside of that, down to the rank of a wrapper. Stacks are a tree whose callers have lower numbers, so that one pass finds all. */
+ * Each frame has a rank, by its names alone. A stack's site is its nearest frame of the highest
+ * rank in it; its callers are the frames outside of that, down to the rank of a wrapper. Stacks are
+ * a tree whose callers have lower numbers, so that one pass finds all. */
 #include "analysis/analysis.h"
 #include "analysis/paths.h"
 
@@ -47,7 +48,8 @@ static int name_length(const char *name)
     return (int)strlen(name);
 }
 
-/* Whether a function of the program only hands on what it allocates: "allocate", "Buffer::allocate(size_t)", "cuda_malloc". */
+/* Whether a function of the program only hands on what it allocates: "allocate",
+ * "Buffer::allocate(size_t)", "cuda_malloc". */
 static bool is_wrapper(const char *name)
 {
     static const char *const names[] = {"alloc",       "allocate", "malloc", "calloc", "realloc",
@@ -67,8 +69,8 @@ static bool is_wrapper(const char *name)
     return false;
 }
 
-/* Whether a file is PyTorch's, wherever that is: in a tree of its sources, or named from its package on. A folder of the program may be
- * called "torch", too. */
+/* Whether a file is PyTorch's, wherever that is: in a tree of its sources, or named from its
+ * package on. A folder of the program may be called "torch", too. */
 static bool is_torch(const char *file)
 {
     static const char *const parts[] = {"_",
@@ -134,17 +136,21 @@ static enum rank rank_of(const struct snapshot *snapshot, const struct snapshot_
                                             "clone",
                                             NULL};
     static const char *const backward[] = {"torch::autograd::generated::", NULL};
-    static const char *const library_names[] = {"c10::", "at::", "torch::", "pybind11::", "std::", NULL};
-    static const char *const library_begins[] = {"_Py", "Py", "THP", "cfunction_", "method_vectorcall", NULL};
-    static const char *const library_files[] = {"site-packages/", "dist-packages/", "/lib/python", "/Objects/",
-                                                "/Python/",       "/Modules/",      NULL};
-    const char *name = snapshot_text(snapshot, frame->name), *file = snapshot_text(snapshot, frame->filename);
+    static const char *const library_names[] = {
+        "c10::", "at::", "torch::", "pybind11::", "std::", NULL};
+    static const char *const library_begins[] = {
+        "_Py", "Py", "THP", "cfunction_", "method_vectorcall", NULL};
+    static const char *const library_files[] = {
+        "site-packages/", "dist-packages/", "/lib/python", "/Objects/",
+        "/Python/",       "/Modules/",      NULL};
+    const char *name = snapshot_text(snapshot, frame->name),
+               *file = snapshot_text(snapshot, frame->filename);
     if (has_any(name, machinery))
         return RANK_MACHINERY;
     if (has_any(name, backward))
         return RANK_BACKWARD;
-    if (!*file || *file == '<' || *file == '?' || strcmp(file, "torch") == 0 || has_any(name, library_names) ||
-        has_any(file, library_files) || is_torch(file))
+    if (!*file || *file == '<' || *file == '?' || strcmp(file, "torch") == 0 ||
+        has_any(name, library_names) || has_any(file, library_files) || is_torch(file))
         return RANK_LIBRARY;
     for (size_t i = 0; library_begins[i]; i++)
         if (strncmp(name, library_begins[i], strlen(library_begins[i])) == 0)
@@ -158,13 +164,17 @@ static enum rank rank_of(const struct snapshot *snapshot, const struct snapshot_
 /* Call sites under construction. */
 struct draft {
     uint8_t *ranks;  /* by frame */
-    uint32_t *shown; /* by stack: the nearest stack of its own or outside whose frame is shown as a caller; 0: none */
-    uint32_t *best, *inner, *next; /* by stack: whose frame is its site; its path at the depth so far, at the next */
+    uint32_t *shown; /* by stack: the nearest stack of its own or outside whose frame is shown as a
+                        caller; 0: none */
+    uint32_t *best, *inner, *next; /* by stack: whose frame is its site; its path at the depth so
+                                      far, at the next */
     struct paths paths;
 };
 
-/* The paths of all stacks, as deep as they are wanted: those of one frame, with them those of two, ... */
-static bool make_paths(const struct snapshot *snapshot, struct draft *draft, unsigned depth, uint32_t *sites)
+/* The paths of all stacks, as deep as they are wanted: those of one frame, with them those of two,
+ * ... */
+static bool make_paths(const struct snapshot *snapshot, struct draft *draft, unsigned depth,
+                       uint32_t *sites)
 {
     for (size_t i = 1; i < snapshot->stack_count; i++) {
         const struct snapshot_stack *stack = &snapshot->stacks[i];
@@ -174,9 +184,11 @@ static bool make_paths(const struct snapshot *snapshot, struct draft *draft, uns
         draft->best[i] = outer_tells_more ? outer : (uint32_t)i;
         draft->shown[i] = rank >= RANK_WRAPPER ? (uint32_t)i : draft->shown[stack->caller];
     }
-    for (size_t i = 1; !depth && i < snapshot->stack_count; i++) { /* whole: that of its caller is there already */
+    /* Whole: that of its caller is there already */
+    for (size_t i = 1; !depth && i < snapshot->stack_count; i++) {
         uint32_t caller = draft->shown[snapshot->stacks[i].caller], own = draft->best[i];
-        draft->inner[i] = path_of(&draft->paths, snapshot->stacks[i].frame, caller ? draft->inner[caller] : 0);
+        draft->inner[i] =
+            path_of(&draft->paths, snapshot->stacks[i].frame, caller ? draft->inner[caller] : 0);
         sites[i] = draft->inner[own];
         if (!draft->inner[i])
             return false;
@@ -186,8 +198,8 @@ static bool make_paths(const struct snapshot *snapshot, struct draft *draft, uns
         for (size_t i = 1; i < snapshot->stack_count; i++) {
             uint32_t own = level == depth ? draft->best[i] : (uint32_t)i;
             uint32_t caller = draft->shown[snapshot->stacks[own].caller];
-            made[i] =
-                path_of(&draft->paths, snapshot->stacks[own].frame, level > 1 && caller ? draft->inner[caller] : 0);
+            made[i] = path_of(&draft->paths, snapshot->stacks[own].frame,
+                              level > 1 && caller ? draft->inner[caller] : 0);
             if (!made[i])
                 return false;
         }
@@ -207,7 +219,8 @@ bool analysis_fold(struct analysis *analysis, const struct analysis_folding *fol
                           .best = calloc(stacks, sizeof *draft.best),
                           .inner = levels,
                           .next = levels ? levels + stacks : NULL};
-    bool made = paths_init(&draft.paths) && sites && levels && draft.ranks && draft.shown && draft.best;
+    bool made =
+        paths_init(&draft.paths) && sites && levels && draft.ranks && draft.shown && draft.best;
     for (size_t i = 0; made && i < snapshot->frame_count; i++)
         draft.ranks[i] = (uint8_t)rank_of(snapshot, &snapshot->frames[i], folding);
     made = made && make_paths(snapshot, &draft, folding->depth, sites);
@@ -231,10 +244,12 @@ bool analysis_fold(struct analysis *analysis, const struct analysis_folding *fol
 
 /* --- labels --- */
 
-static int frame_label(const struct snapshot *snapshot, const struct snapshot_frame *frame, char *label, size_t size)
+static int frame_label(const struct snapshot *snapshot, const struct snapshot_frame *frame,
+                       char *label, size_t size)
 {
     static const char prefix[] = "torch::autograd::generated::";
-    const char *name = snapshot_text(snapshot, frame->name), *file = snapshot_text(snapshot, frame->filename);
+    const char *name = snapshot_text(snapshot, frame->name),
+               *file = snapshot_text(snapshot, frame->filename);
     const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
     if (strncmp(name, prefix, sizeof prefix - 1) == 0)
         name += sizeof prefix - 1;
@@ -242,7 +257,8 @@ static int frame_label(const struct snapshot *snapshot, const struct snapshot_fr
     char line[16] = "";
     if (frame->line)
         snprintf(line, sizeof line, ":%" PRIu32, frame->line);
-    return snprintf(label, size, "%.*s%s%s%s", name_length(name), name, source ? "  " : "", source ? base : "", line);
+    return snprintf(label, size, "%.*s%s%s%s", name_length(name), name, source ? "  " : "",
+                    source ? base : "", line);
 }
 
 int analysis_site_label(const struct analysis *analysis, uint32_t site, char *label, size_t size)
@@ -256,7 +272,8 @@ int analysis_site_label(const struct analysis *analysis, uint32_t site, char *la
         if (at != site)
             written += (size_t)snprintf(room ? label + written : none, room, " < ");
         room = written < size ? size - written : 0;
-        written += (size_t)frame_label(analysis->snapshot, &analysis->snapshot->frames[analysis->paths[at].frame],
+        written += (size_t)frame_label(analysis->snapshot,
+                                       &analysis->snapshot->frames[analysis->paths[at].frame],
                                        room ? label + written : none, room);
     }
     return (int)written;

@@ -7,21 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORWARD_STACKS 8 /* more than so many that keep something belong to a model that is trained */
+#define FORWARD_STACKS \
+    8 /* more than so many that keep something belong to a model that is
+         trained */
 
 /* What the frames of a stack say. */
-enum place { IN_WORKSPACE = 1, IN_OPTIMIZER = 2, IN_BACKWARD = 4, IN_FORWARD = 8, IN_MODULE = 16, RULE_SHIFT = 5 };
+enum place {
+    IN_WORKSPACE = 1,
+    IN_OPTIMIZER = 2,
+    IN_BACKWARD = 4,
+    IN_FORWARD = 8,
+    IN_MODULE = 16,
+    RULE_SHIFT = 5
+};
 
 /* Categories under construction. */
 struct draft {
     const struct analysis *analysis;
-    uint16_t *places;       /* by stack: bits of enum place; above them a reader's rule, a category + 1 */
+    uint16_t *places;       /* by stack: bits of enum place; above them a reader's rule, a category
+                               + 1 */
     uint32_t *first, *last; /* by backward pass: the moments of its first and its last allocation */
     uint32_t
-        *births; /* moments of all allocations in backward passes, except what they compute of the forward pass again */
+        *births; /* moments of all allocations in backward passes, except what they compute of the
+                    forward pass again */
     uint64_t *sizes;   /* of weights, sorted */
     uint32_t *next[2]; /* by block: when its stack allocates next, and after that */
-    uint32_t *kept;    /* stacks of the forward pass that keep something, as far as they are counted */
+    uint32_t *kept;    /* stacks of the forward pass that keep something, as far as they are
+                          counted */
     size_t pass_count, birth_count, size_count, kept_count;
     bool bare;  /* stacks of backward passes are empty: only Python's were recorded */
     bool moved; /* a module made or moved weights in the recording */
@@ -29,9 +41,9 @@ struct draft {
     uint8_t *categories;
 };
 
-static const char *const category_names[CATEGORY_COUNT] = {"unknown",    "weights",     "gradients",
-                                                           "optimizer",  "activations", "caches",
-                                                           "workspaces", "temporaries", "kept from before"};
+static const char *const category_names[CATEGORY_COUNT] = {
+    "unknown", "weights",    "gradients",   "optimizer",       "activations",
+    "caches",  "workspaces", "temporaries", "kept from before"};
 
 const char *category_name(enum category category)
 {
@@ -51,7 +63,8 @@ enum category category_of_name(const char *name, size_t length)
 static unsigned place_of(const struct snapshot *snapshot, const struct snapshot_frame *frame,
                          const struct category_rule *rules, size_t rule_count)
 {
-    const char *name = snapshot_text(snapshot, frame->name), *file = snapshot_text(snapshot, frame->filename);
+    const char *name = snapshot_text(snapshot, frame->name),
+               *file = snapshot_text(snapshot, frame->filename);
     for (size_t i = 0; i < rule_count; i++)
         if (strstr(name, rules[i].text) || strstr(file, rules[i].text))
             return ((unsigned)rules[i].category + 1) << RULE_SHIFT;
@@ -62,18 +75,21 @@ static unsigned place_of(const struct snapshot *snapshot, const struct snapshot_
         return IN_BACKWARD;
     size_t length = strlen(file);
     if (length < 3 ||
-        strcmp(file + length - 3, ".py") != 0) /* other programs have functions and files of these names, too */
+        strcmp(file + length - 3, ".py") != 0) /* other programs have functions and files of these
+                                                  names, too */
         return 0;
     if (strstr(file, "/optim/") || strstr(file, "optimizer"))
         return IN_OPTIMIZER;
-    bool forward =
-        strcmp(name, "_call_impl") == 0 || strcmp(name, "_wrapped_call_impl") == 0 || strcmp(name, "forward") == 0;
+    bool forward = strcmp(name, "_call_impl") == 0 || strcmp(name, "_wrapped_call_impl") == 0 ||
+                   strcmp(name, "forward") == 0;
     if (forward)
         return IN_FORWARD;
-    return strstr(file, "torch/nn/modules/") || strstr(file, "torch/nn/parameter.py") ? IN_MODULE : 0;
+    return strstr(file, "torch/nn/modules/") || strstr(file, "torch/nn/parameter.py") ? IN_MODULE
+                                                                                      : 0;
 }
 
-/* A stack is where its frames are; of rules, the nearest frame's. False where no stack tells anything. */
+/* A stack is where its frames are; of rules, the nearest frame's. False where no stack tells
+ * anything. */
 static bool find_places(struct draft *draft, const struct category_rule *rules, size_t rule_count)
 {
     const struct snapshot *snapshot = draft->analysis->snapshot;
@@ -83,7 +99,8 @@ static bool find_places(struct draft *draft, const struct category_rule *rules, 
         unsigned outer = draft->places[stack->caller];
         unsigned own = place_of(snapshot, &snapshot->frames[stack->frame], rules, rule_count);
         unsigned rule = own >> RULE_SHIFT ? own >> RULE_SHIFT : outer >> RULE_SHIFT;
-        draft->places[i] = (uint16_t)(rule << RULE_SHIFT | ((own | outer) & ((1U << RULE_SHIFT) - 1)));
+        draft->places[i] =
+            (uint16_t)(rule << RULE_SHIFT | ((own | outer) & ((1U << RULE_SHIFT) - 1)));
         seen |= draft->places[i];
     }
     draft->bare = !(seen & IN_BACKWARD);
@@ -156,7 +173,8 @@ static bool find_next(struct draft *draft)
     return true;
 }
 
-/* Whether a block outlives the backward pass after its birth and the one after that; where it is the last, whether it stays at all. */
+/* Whether a block outlives the backward pass after its birth and the one after that; where it is
+ * the last, whether it stays at all. */
 static bool stays(const struct draft *draft, const struct analysis_block *block)
 {
     size_t pass = until(draft->first, draft->pass_count, block->begin);
@@ -164,7 +182,8 @@ static bool stays(const struct draft *draft, const struct analysis_block *block)
         return true;
     if (pass + 1 < draft->pass_count)
         return block->freed > draft->last[pass + 1];
-    return pass == draft->pass_count && block->freed - block->begin > draft->analysis->event_count / 2;
+    return pass == draft->pass_count &&
+           block->freed - block->begin > draft->analysis->event_count / 2;
 }
 
 static bool outlives_two_passes(const struct draft *draft, const struct analysis_block *block)
@@ -192,21 +211,25 @@ static bool freed_by_optimizer(const struct draft *draft, const struct analysis_
         else
             high = middle;
     }
-    return low && low < analysis->block_count && block_place(draft, &analysis->blocks[low - 1]) & IN_OPTIMIZER &&
+    return low && low < analysis->block_count &&
+           block_place(draft, &analysis->blocks[low - 1]) & IN_OPTIMIZER &&
            block_place(draft, &analysis->blocks[low]) & IN_OPTIMIZER;
 }
 
-/* Whether it saw a backward pass besides, which is what becomes of state that each step makes anew. */
+/* Whether it saw a backward pass besides, which is what becomes of state that each step makes
+ * anew. */
 static bool replaced_by_optimizer(const struct draft *draft, const struct analysis_block *block)
 {
     return freed_by_optimizer(draft, block) && meets_backward(draft, block);
 }
 
-/* Whether a block is there when its stack has allocated twice more; of the last ones, whether they stay. */
+/* Whether a block is there when its stack has allocated twice more; of the last ones, whether they
+ * stay. */
 static bool outlives_two_more(const struct draft *draft, size_t i)
 {
     const struct analysis_block *block = &draft->analysis->blocks[i];
-    return draft->next[1][i] != ANALYSIS_NEVER ? block->freed > draft->next[1][i] : block->freed == ANALYSIS_NEVER;
+    return draft->next[1][i] != ANALYSIS_NEVER ? block->freed > draft->next[1][i]
+                                               : block->freed == ANALYSIS_NEVER;
 }
 
 /* --- sizes --- */
@@ -233,7 +256,8 @@ static void find_weights(struct draft *draft)
 
 static bool is_weight_size(const struct draft *draft, uint64_t size)
 {
-    return !draft->size_count || bsearch(&size, draft->sizes, draft->size_count, sizeof size, compare_sizes);
+    return !draft->size_count ||
+           bsearch(&size, draft->sizes, draft->size_count, sizeof size, compare_sizes);
 }
 
 /* --- the rules --- */
@@ -255,7 +279,8 @@ static enum category of_forward(struct draft *draft, size_t i)
         return CATEGORY_CACHES;
     if (meets_backward(draft, block))
         return CATEGORY_ACTIVATIONS;
-    if (until(draft->births, draft->birth_count, block->begin) < draft->birth_count || !outlives_two_more(draft, i))
+    if (until(draft->births, draft->birth_count, block->begin) < draft->birth_count ||
+        !outlives_two_more(draft, i))
         return CATEGORY_TEMPORARIES;
     note_kept(draft, block->stack);
     return CATEGORY_CACHES;
@@ -265,13 +290,16 @@ static enum category of_backward(const struct draft *draft, const struct analysi
 {
     size_t pass = until(draft->first, draft->pass_count, block->begin);
     bool survives = pass && block->freed > draft->last[pass - 1];
-    return survives && is_weight_size(draft, block->size) ? CATEGORY_GRADIENTS : CATEGORY_TEMPORARIES;
+    return survives && is_weight_size(draft, block->size) ? CATEGORY_GRADIENTS
+                                                          : CATEGORY_TEMPORARIES;
 }
 
-/* What a program that only runs its model keeps besides what the model's modules made: memory that waits for keys and values. */
+/* What a program that only runs its model keeps besides what the model's modules made: memory that
+ * waits for keys and values. */
 static bool of_server(const struct draft *draft, const struct analysis_block *block)
 {
-    return draft->moved && !draft->pass_count && block->begin && !(draft->places[block->stack] & IN_MODULE);
+    return draft->moved && !draft->pass_count && block->begin &&
+           !(draft->places[block->stack] & IN_MODULE);
 }
 
 static enum category of_block(struct draft *draft, size_t i)
@@ -283,7 +311,8 @@ static enum category of_block(struct draft *draft, size_t i)
     if (place & IN_WORKSPACE)
         return CATEGORY_WORKSPACES;
     if (place & IN_OPTIMIZER)
-        return stays(draft, block) || meets_backward(draft, block) ? CATEGORY_OPTIMIZER : CATEGORY_TEMPORARIES;
+        return stays(draft, block) || meets_backward(draft, block) ? CATEGORY_OPTIMIZER
+                                                                   : CATEGORY_TEMPORARIES;
     if (place & IN_FORWARD)
         return of_forward(draft, i);
     if (place & IN_BACKWARD)
@@ -321,41 +350,49 @@ static void apply(struct draft *draft)
         const struct analysis_block *block = &analysis->blocks[i];
         bool of_optimizer = block_place(draft, block) & IN_OPTIMIZER;
         optimizer = optimizer || of_optimizer;
-        draft->moved = draft->moved || (block->begin && !block_place(draft, block) && stays(draft, block) &&
-                                        draft->places[block->stack] & IN_MODULE);
-        draft->state = draft->state || (of_optimizer && (stays(draft, block) || meets_backward(draft, block)));
+        draft->moved =
+            draft->moved || (block->begin && !block_place(draft, block) && stays(draft, block) &&
+                             draft->places[block->stack] & IN_MODULE);
+        draft->state =
+            draft->state || (of_optimizer && (stays(draft, block) || meets_backward(draft, block)));
     }
     draft->state = draft->state || !optimizer;
     for (size_t i = 0; i < analysis->block_count; i++)
         draft->categories[i] =
-            (uint8_t)(analysis->has_trace ? of_block(draft, i) : of_state(draft, &analysis->blocks[i]));
+            (uint8_t)(analysis->has_trace ? of_block(draft, i)
+                                          : of_state(draft, &analysis->blocks[i]));
     if (draft->kept_count > FORWARD_STACKS)
         for (size_t i = 0; i < analysis->block_count; i++)
-            if (draft->categories[i] == CATEGORY_CACHES && !outlives_two_passes(draft, &analysis->blocks[i]) &&
+            if (draft->categories[i] == CATEGORY_CACHES &&
+                !outlives_two_passes(draft, &analysis->blocks[i]) &&
                 !(draft->places[analysis->blocks[i].stack] >> RULE_SHIFT))
                 draft->categories[i] = CATEGORY_ACTIVATIONS;
 }
 
-bool categories_make(struct analysis *analysis, const struct category_rule *rules, size_t rule_count)
+bool categories_make(struct analysis *analysis, const struct category_rule *rules,
+                     size_t rule_count)
 {
     size_t blocks = analysis->block_count + 1;
-    struct draft draft = {.analysis = analysis,
-                          .places = calloc(analysis->snapshot->stack_count + 1, sizeof *draft.places),
-                          .first = malloc(blocks * sizeof *draft.first),
-                          .last = malloc(blocks * sizeof *draft.last),
-                          .births = malloc(blocks * sizeof *draft.births),
-                          .sizes = malloc(blocks * sizeof *draft.sizes),
-                          .next = {malloc(blocks * sizeof *draft.next[0]), malloc(blocks * sizeof *draft.next[1])},
-                          .kept = malloc((FORWARD_STACKS + 1) * sizeof *draft.kept),
-                          .categories = calloc(blocks, sizeof *draft.categories)};
-    bool made = draft.places && draft.first && draft.last && draft.births && draft.sizes && draft.next[0] &&
-                draft.next[1] && draft.kept && draft.categories && find_next(&draft);
+    struct draft draft = {
+        .analysis = analysis,
+        .places = calloc(analysis->snapshot->stack_count + 1, sizeof *draft.places),
+        .first = malloc(blocks * sizeof *draft.first),
+        .last = malloc(blocks * sizeof *draft.last),
+        .births = malloc(blocks * sizeof *draft.births),
+        .sizes = malloc(blocks * sizeof *draft.sizes),
+        .next = {malloc(blocks * sizeof *draft.next[0]), malloc(blocks * sizeof *draft.next[1])},
+        .kept = malloc((FORWARD_STACKS + 1) * sizeof *draft.kept),
+        .categories = calloc(blocks, sizeof *draft.categories)};
+    bool made = draft.places && draft.first && draft.last && draft.births && draft.sizes &&
+                draft.next[0] && draft.next[1] && draft.kept && draft.categories &&
+                find_next(&draft);
     if (made && find_places(&draft, rules, rule_count))
         apply(&draft);
     analysis->renewed = 0;
     for (size_t i = 0; made && i < analysis->block_count; i++)
         if ((draft.categories[i] == CATEGORY_OPTIMIZER || !analysis->blocks[i].begin) &&
-            analysis->blocks[i].freed != ANALYSIS_NEVER && freed_by_optimizer(&draft, &analysis->blocks[i]))
+            analysis->blocks[i].freed != ANALYSIS_NEVER &&
+            freed_by_optimizer(&draft, &analysis->blocks[i]))
             analysis->renewed += analysis->blocks[i].size;
     if (made) {
         free(analysis->categories);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What memory is for, the way that people who train and serve models think of it: told by stacks, life times and sizes. */
+/* What memory is for, the way that people who train and serve models think of it: told by stacks,
+ * life times and sizes. */
 #ifndef TOOLS_CATEGORY_H
 #define TOOLS_CATEGORY_H
 
@@ -16,11 +17,13 @@ enum category {
     CATEGORY_CACHES,      /* kept by a model from one call to the next */
     CATEGORY_WORKSPACES,  /* of libraries */
     CATEGORY_TEMPORARIES,
-    CATEGORY_BEFORE, /* of those that stay: they were there before the recording, and it does not show which they are */
+    CATEGORY_BEFORE, /* of those that stay: they were there before the recording, and it does not
+                        show which they are */
     CATEGORY_COUNT,
 };
 
-/* The reader's own rule, which comes before all others: blocks with `text` in a function or a file of their stack. */
+/* The reader's own rule, which comes before all others: blocks with `text` in a function or a file
+ * of their stack. */
 struct category_rule {
     enum category category;
     const char *text;
@@ -33,20 +36,27 @@ enum category category_of_name(const char *name, size_t length);
 
 /* Fills analysis->categories anew. False when memory is short; then they are as they were.
  *
- * A stack says where a block was allocated: in a library's workspace, in an optimizer, in a backward pass, in a module's forward, or in
- * none of these. A backward pass lasts from its first allocation to its last. Then
+ * A stack says where a block was allocated: in a library's workspace, in an optimizer, in a
+ * backward pass, in a module's forward, or in none of these. A backward pass lasts from its first
+ * allocation to its last. Then
  *     workspaces   are allocated by functions that are named so;
- *     optimizer    is what an optimizer allocates and keeps until after the next backward pass, or for good; and what was there before
- *                  and is freed while it runs;
- *     gradients    are allocated in a backward pass, still there when it ends, and as large as a weight;
- *     activations  are allocated in a forward pass, or outside, and there when the backward pass begins, but not after the one after it;
- *     caches       are allocated in a forward pass and stay longer; without a backward pass, until their call site has allocated twice
- *                  more (if that is so of more than eight stacks, they are activations whose backward pass was not recorded); and what
- *                  is allocated outside and stays, but not by a module, where modules made the weights and there is no backward pass;
+ *     optimizer    is what an optimizer allocates and keeps until after the next backward pass, or
+ *                  for good; and what was there before and is freed while it runs;
+ *     gradients    are allocated in a backward pass, still there when it ends, and as large as a
+ *                  weight;
+ *     activations  are allocated in a forward pass, or outside, and there when the backward pass
+ *                  begins, but not after the one after it;
+ *     caches       are allocated in a forward pass and stay longer; without a backward pass, until
+ *                  their call site has allocated twice more (if that is so of more than eight
+ *                  stacks, they are activations whose backward pass was not recorded); and what is
+ *                  allocated outside and stays, but not by a module, where modules made the weights
+ *                  and there is no backward pass;
  *     weights      are allocated outside of all these and stay, or were there before;
  *     temporaries  are all others.
- * Where an optimizer runs that made no state in the recording, what was there before may be its state, too. A state without a trace has
- * only its stacks. Where no stack tells any of this, nothing is known. */
-bool categories_make(struct analysis *analysis, const struct category_rule *rules, size_t rule_count);
+ * Where an optimizer runs that made no state in the recording, what was there before may be its
+ * state, too. A state without a trace has only its stacks. Where no stack tells any of this,
+ * nothing is known. */
+bool categories_make(struct analysis *analysis, const struct category_rule *rules,
+                     size_t rule_count);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the search for leaks: the blocks that were never freed, put together by what they have in common, and what each such family
- * did over the trace. The rules are in leak.h. */
+/* Owns the search for leaks: the blocks that were never freed, put together by what they have in
+ * common, and what each such family did over the trace. The rules are in leak.h. */
 #include "analysis/leak.h"
 
 #include <stdlib.h>
@@ -21,7 +21,8 @@ struct kept {
 /* Sums by moment, all of event_count + 1 elements. */
 struct course {
     uint64_t *live;                /* bytes allocated at a moment */
-    uint64_t *begun, *never_freed; /* bytes allocated until then, and what of these was never freed */
+    uint64_t *begun, *never_freed; /* bytes allocated until then, and what of these was never
+                                      freed */
 };
 
 static int compare_families(const struct kept *a, const struct kept *b)
@@ -83,7 +84,8 @@ static void course_finish(struct course *course)
 static bool course_init(struct course *course, const struct analysis *analysis)
 {
     size_t moments = (size_t)analysis->event_count + 1;
-    *course = (struct course){calloc(moments, sizeof *course->live), calloc(moments, sizeof *course->begun),
+    *course = (struct course){calloc(moments, sizeof *course->live),
+                              calloc(moments, sizeof *course->begun),
                               calloc(moments, sizeof *course->never_freed)};
     if (!course->live || !course->begun || !course->never_freed) {
         course_finish(course);
@@ -125,10 +127,11 @@ static uint32_t round_gap(const struct kept *family, size_t count, uint32_t *gap
 }
 
 /* Whether a family is a leak. */
-static bool judge(const struct analysis *analysis, const struct course *course, const struct kept *family, size_t count,
-                  uint32_t *gaps, struct leak *leak)
+static bool judge(const struct analysis *analysis, const struct course *course,
+                  const struct kept *family, size_t count, uint32_t *gaps, struct leak *leak)
 {
-    uint32_t first = family[0].begin, last = family[count - 1].begin, events = analysis->event_count;
+    uint32_t first = family[0].begin, last = family[count - 1].begin,
+             events = analysis->event_count;
     if (last == first || last - first < events / 2 || last < events - events / 4)
         return false;
     uint64_t begun = course->begun[last] - course->begun[first],
@@ -148,7 +151,8 @@ static bool judge(const struct analysis *analysis, const struct course *course, 
             continue;
         rounds++;
         bytes += round;
-        uint32_t from = family[start].begin - 1, to = i + 1 < count ? family[i + 1].begin - 1 : events;
+        uint32_t from = family[start].begin - 1,
+                 to = i + 1 < count ? family[i + 1].begin - 1 : events;
         grown += course->live[to] >= course->live[from] + round / 2;
         start = i + 1;
         round = 0;
@@ -171,7 +175,8 @@ struct leak *leaks_find(const struct analysis *analysis, size_t *count)
     bool made = kept && leaks && gaps && course_init(&course, analysis);
     *count = 0;
     for (size_t i = 0, next; made && i < kept_count; i = next) {
-        for (next = i + 1; next < kept_count && compare_families(&kept[i], &kept[next]) == 0; next++)
+        for (next = i + 1; next < kept_count && compare_families(&kept[i], &kept[next]) == 0;
+             next++)
             ;
         if (next - i >= ROUNDS)
             *count += judge(analysis, &course, kept + i, next - i, gaps, &leaks[*count]);

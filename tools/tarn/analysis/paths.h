@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Paths of an analysis while they are made: of call sites, or of modules. Each has its number, and distinct ones are stored once. */
+/* Paths of an analysis while they are made: of call sites, or of modules. Each has its number, and
+ * distinct ones are stored once. */
 #ifndef TOOLS_ANALYSIS_PATHS_H
 #define TOOLS_ANALYSIS_PATHS_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What files are called beside each other. Files are ranks where each has a number of its own behind "rank" in its name. Else they are
- * files, whose names are the part of their paths in which they differ: the folder of iterations, the end of names that begin alike. */
+/* What files are called beside each other. Files are ranks where each has a number of its own
+ * behind "rank" in its name. Else they are files, whose names are the part of their paths in which
+ * they differ: the folder of iterations, the end of names that begin alike. */
 #include "analysis/ranks.h"
 
 #include "name.h"
@@ -13,7 +14,8 @@
 
 #define NAME_SHORT 24 /* columns: a longer name begins later, as long as it has what differs */
 
-/* "rank0.pickle", "snapshot_rank_12.pickle", "trainer-rank-3.zst": the number behind the last "rank". */
+/* "rank0.pickle", "snapshot_rank_12.pickle", "trainer-rank-3.zst": the number behind the last
+ * "rank". */
 static bool number_of(const char *name, uint64_t *number)
 {
     const char *at = NULL;
@@ -57,13 +59,16 @@ static size_t common_begin(const char *a, const char *b)
 static size_t common_end(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     size_t length = 0;
-    while (length < a_length && length < b_length && a[a_length - length - 1] == b[b_length - length - 1])
+    while (length < a_length && length < b_length &&
+           a[a_length - length - 1] == b[b_length - length - 1])
         length++;
     return length;
 }
 
-/* The name of a file: whole parts of its path, from the first to the last in which any other differs. */
-static void name_file(const struct report_file *files, size_t count, size_t own, char *name, size_t size)
+/* The name of a file: whole parts of its path, from the first to the last in which any other
+ * differs. */
+static void name_file(const struct report_file *files, size_t count, size_t own, char *name,
+                      size_t size)
 {
     const char *path = report_base_name(files[own].path);
     path = count > 1 ? files[own].path : path;
@@ -91,13 +96,15 @@ static void name_file(const struct report_file *files, size_t count, size_t own,
         if (strchr("_-. ", path[at]) && to - at - 1 >= 3)
             from = at + 1;
     char part[1024];
-    snprintf(part, sizeof part, "%.*s", (int)(to - from < sizeof part ? to - from : sizeof part - 1), path + from);
+    snprintf(part, sizeof part, "%.*s",
+             (int)(to - from < sizeof part ? to - from : sizeof part - 1), path + from);
     int written = snprintf(name, size, "%.120s", name_shown(part).text);
     if (same)
         snprintf(name + written, size - (size_t)written, " (%zu)", same + 1);
 }
 
-bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_file *files, size_t count)
+bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_file *files,
+                     size_t count)
 {
     bool numbered = count > 1 && are_ranks(files, count);
     for (size_t i = 0; count == 1 && i < rank_count; i++) {
@@ -116,7 +123,8 @@ bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_
             name_file(files, count, rank->place, rank->name, sizeof rank->name - 16);
         size_t length = strlen(rank->name);
         if (rank->file->count > 1)
-            snprintf(rank->name + length, sizeof rank->name - length, ", device %d", rank->analysis->device);
+            snprintf(rank->name + length, sizeof rank->name - length, ", device %d",
+                     rank->analysis->device);
     }
     return numbered;
 }

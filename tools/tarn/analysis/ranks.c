@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the comparison of ranks. Keys are numbers of one snapshot, so what ranks have in common is found by label. */
+/* Owns the comparison of ranks. Keys are numbers of one snapshot, so what ranks have in common is
+ * found by label. */
 #include "analysis/ranks.h"
 
 #include "units.h"
@@ -10,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIFFERS_SHARE 20                  /* a peak differs from the median by one part in so many, */
+#define DIFFERS_SHARE \
+    20                                    /* a peak differs from the median by one part in so
+                                             many, */
 #define DIFFERS_BYTES (UINT64_C(1) << 20) /* and by so many bytes */
 
 /* --- the ranks --- */
@@ -25,7 +28,8 @@ static void fill_rank(struct rank *rank)
     }
     rank->failed_us = SNAPSHOT_NO_TIME;
     if (analysis->oom_count && analysis->has_times)
-        rank->failed_us = snapshot->traces[analysis->device].events[analysis->ooms[0].event].time_us;
+        rank->failed_us =
+            snapshot->traces[analysis->device].events[analysis->ooms[0].event].time_us;
 }
 
 static int compare_ranks(const void *left, const void *right)
@@ -33,7 +37,8 @@ static int compare_ranks(const void *left, const void *right)
     const struct rank *a = left, *b = right;
     if (a->number != b->number)
         return (a->number > b->number) - (a->number < b->number);
-    return (a->analysis->device > b->analysis->device) - (a->analysis->device < b->analysis->device);
+    return (a->analysis->device > b->analysis->device) -
+           (a->analysis->device < b->analysis->device);
 }
 
 static int compare_bytes(const void *left, const void *right)
@@ -46,7 +51,8 @@ static int compare_bytes(const void *left, const void *right)
 static uint64_t median_of(uint64_t *values, size_t count)
 {
     qsort(values, count, sizeof *values, compare_bytes);
-    return count % 2 ? values[count / 2] : values[count / 2 - 1] + (values[count / 2] - values[count / 2 - 1]) / 2;
+    return count % 2 ? values[count / 2]
+                     : values[count / 2 - 1] + (values[count / 2] - values[count / 2 - 1]) / 2;
 }
 
 static uint64_t peak_of(const struct rank *rank)
@@ -83,7 +89,8 @@ static struct share *shares_of(const struct ranks *ranks, enum analysis_by by, s
         const struct analysis *analysis = ranks->items[i].analysis;
         size_t found = 0;
         struct analysis_group *groups = analysis_groups(analysis, by, analysis->peak, &found);
-        struct share *grown = groups ? realloc(shares, (*count + found + 1) * sizeof *shares) : NULL;
+        struct share *grown =
+            groups ? realloc(shares, (*count + found + 1) * sizeof *shares) : NULL;
         if (!grown) {
             free(groups);
             free(shares);
@@ -102,9 +109,10 @@ static struct share *shares_of(const struct ranks *ranks, enum analysis_by by, s
     return shares;
 }
 
-/* Of the shares from `at` on, which have one label, what each rank has; gives the first of the next label. */
-static size_t take_label(const struct ranks *ranks, const struct share *shares, size_t count, size_t at,
-                         uint64_t *values)
+/* Of the shares from `at` on, which have one label, what each rank has; gives the first of the next
+ * label. */
+static size_t take_label(const struct ranks *ranks, const struct share *shares, size_t count,
+                         size_t at, uint64_t *values)
 {
     const char *label = shares[at].label;
     memset(values, 0, ranks->count * sizeof *values);
@@ -120,11 +128,13 @@ static int compare_differences(const void *left, const void *right)
     return x != y ? (x < y) - (x > y) : strcmp(a->label, b->label);
 }
 
-struct rank_difference *ranks_differences(const struct ranks *ranks, enum analysis_by by, size_t *count)
+struct rank_difference *ranks_differences(const struct ranks *ranks, enum analysis_by by,
+                                          size_t *count)
 {
     size_t share_count = 0, kept = 0;
     struct share *shares = shares_of(ranks, by, &share_count);
-    struct rank_difference *differences = shares ? malloc((share_count + 1) * sizeof *differences) : NULL;
+    struct rank_difference *differences =
+        shares ? malloc((share_count + 1) * sizeof *differences) : NULL;
     uint64_t *values = calloc(ranks->count + 1, sizeof *values);
     *count = 0;
     for (size_t at = 0; differences && values && at < share_count;) {
@@ -155,7 +165,8 @@ struct rank_difference *ranks_differences(const struct ranks *ranks, enum analys
 
 /* --- sentences --- */
 
-/* The group of a rank that is furthest from the median of all, to the side to which the whole is. False when memory is short. */
+/* The group of a rank that is furthest from the median of all, to the side to which the whole is.
+ * False when memory is short. */
 static bool find_cause(const struct ranks *ranks, size_t rank, bool more, struct share *cause)
 {
     size_t count = 0;
@@ -195,7 +206,8 @@ static struct name starting(const struct rank *rank)
     return name;
 }
 
-/* Who runs out first: by the times of the errors, else by what is left of the device, else by what is reserved. */
+/* Who runs out first: by the times of the errors, else by what is left of the device, else by what
+ * is reserved. */
 static void say_first(struct ranks *ranks)
 {
     const size_t size = sizeof ranks->sentences[0];
@@ -218,27 +230,31 @@ static void say_first(struct ranks *ranks)
     }
     if (timed) {
         const struct rank *one = &ranks->items[first], *two = &ranks->items[second];
-        int length = snprintf(next_sentence(ranks), size, "%s runs out of memory first, at a request of %s",
-                              starting(one).text, units_bytes(one->analysis->ooms[0].asked).text);
+        int length =
+            snprintf(next_sentence(ranks), size, "%s runs out of memory first, at a request of %s",
+                     starting(one).text, units_bytes(one->analysis->ooms[0].asked).text);
         char *rest = ranks->sentences[ranks->sentence_count - 1] + length;
         if (timed > 1)
-            snprintf(rest, size - (size_t)length,
-                     ", %s before %s by the clocks of their hosts. Memory runs out in %zu of %zu %ss.",
-                     units_time((uint64_t)(two->failed_us - one->failed_us) * 1000).text, two->name, failed,
-                     ranks->count, ranks->noun);
+            snprintf(
+                rest, size - (size_t)length,
+                ", %s before %s by the clocks of their hosts. Memory runs out in %zu of %zu %ss.",
+                units_time((uint64_t)(two->failed_us - one->failed_us) * 1000).text, two->name,
+                failed, ranks->count, ranks->noun);
         else
-            snprintf(rest, size - (size_t)length, ". Memory runs out in %zu of %zu %ss.", failed, ranks->count,
-                     ranks->noun);
+            snprintf(rest, size - (size_t)length, ". Memory runs out in %zu of %zu %ss.", failed,
+                     ranks->count, ranks->noun);
     } else if (failed) {
         snprintf(next_sentence(ranks), size,
-                 "Memory runs out in %zu of %zu %ss. The files have no times, so which was first is unknown.", failed,
-                 ranks->count, ranks->noun);
+                 "Memory runs out in %zu of %zu %ss. The files have no times, so which was first "
+                 "is unknown.",
+                 failed, ranks->count, ranks->noun);
     } else if (reserved) {
         for (size_t i = 0; i < ranks->count; i++) {
             const struct rank *rank = &ranks->items[i], *best = &ranks->items[fullest];
             reserved[i] = rank->analysis->at_peak_reserved.reserved;
             uint64_t most = best->analysis->at_peak_reserved.reserved;
-            bool closer = known ? (double)rank->capacity - (double)reserved[i] < (double)best->capacity - (double)most
+            bool closer = known ? (double)rank->capacity - (double)reserved[i] <
+                                      (double)best->capacity - (double)most
                                 : reserved[i] > most;
             fullest = closer ? i : fullest;
         }
@@ -246,20 +262,23 @@ static void say_first(struct ranks *ranks)
         uint64_t own = reserved[fullest], median = median_of(reserved, ranks->count);
         uint64_t left = known && one->capacity > own ? one->capacity - own : 0;
         if (known)
-            snprintf(next_sentence(ranks), size,
-                     "No %s ran out of memory. %s comes closest: it reserves %s of %s, which leaves %s.", ranks->noun,
-                     starting(one).text, units_bytes(own).text, units_bytes(one->capacity).text,
-                     units_bytes(left).text);
+            snprintf(
+                next_sentence(ranks), size,
+                "No %s ran out of memory. %s comes closest: it reserves %s of %s, which leaves %s.",
+                ranks->noun, starting(one).text, units_bytes(own).text,
+                units_bytes(one->capacity).text, units_bytes(left).text);
         else if (own > median)
             snprintf(next_sentence(ranks), size,
-                     "No %s ran out of memory. On devices of the same size %s would be the first: it reserves %s; the "
+                     "No %s ran out of memory. On devices of the same size %s would be the first: "
+                     "it reserves %s; the "
                      "median is %s.",
                      ranks->noun, one->name, units_bytes(own).text, units_bytes(median).text);
     }
     free(reserved);
 }
 
-/* Up to three ranks that differ, the furthest from the median first; where none does, by how little. */
+/* Up to three ranks that differ, the furthest from the median first; where none does, by how
+ * little. */
 static bool say_who_differs(struct ranks *ranks)
 {
     uint64_t widest = 0;
@@ -268,10 +287,12 @@ static bool say_who_differs(struct ranks *ranks)
     while (done && ranks->sentence_count < RANK_SENTENCES) {
         size_t best = ranks->count;
         for (size_t i = 0; i < ranks->count; i++)
-            if (!said[i] && (best == ranks->count || distance(peak_of(&ranks->items[i]), ranks->median) >
-                                                         distance(peak_of(&ranks->items[best]), ranks->median)))
+            if (!said[i] &&
+                (best == ranks->count || distance(peak_of(&ranks->items[i]), ranks->median) >
+                                             distance(peak_of(&ranks->items[best]), ranks->median)))
                 best = i;
-        uint64_t far = best < ranks->count ? distance(peak_of(&ranks->items[best]), ranks->median) : 0;
+        uint64_t far =
+            best < ranks->count ? distance(peak_of(&ranks->items[best]), ranks->median) : 0;
         widest = far > widest ? far : widest;
         if (far < DIFFERS_BYTES || far < ranks->median / DIFFERS_SHARE)
             break;
@@ -281,13 +302,15 @@ static bool say_who_differs(struct ranks *ranks)
         done = find_cause(ranks, best, more, &cause);
         char *text = next_sentence(ranks);
         size_t size = sizeof ranks->sentences[0];
-        int length = snprintf(text, size, "%s has %s at its peak, %s (%.0f %%) %s than the median of all %ss",
-                              starting(&ranks->items[best]).text, units_bytes(peak_of(&ranks->items[best])).text,
-                              units_bytes(far).text, ranks->median ? 100 * (double)far / (double)ranks->median : 100.0,
+        int length = snprintf(text, size,
+                              "%s has %s at its peak, %s (%.0f %%) %s than the median of all %ss",
+                              starting(&ranks->items[best]).text,
+                              units_bytes(peak_of(&ranks->items[best])).text, units_bytes(far).text,
+                              ranks->median ? 100 * (double)far / (double)ranks->median : 100.0,
                               more ? "more" : "less", ranks->noun);
         if (cause.bytes)
-            snprintf(text + length, size - (size_t)length, "; \"%.300s\" alone has %s %s.", cause.label,
-                     units_bytes(cause.bytes).text, more ? "more" : "less");
+            snprintf(text + length, size - (size_t)length, "; \"%.300s\" alone has %s %s.",
+                     cause.label, units_bytes(cause.bytes).text, more ? "more" : "less");
         else
             snprintf(text + length, size - (size_t)length, ".");
     }
@@ -296,8 +319,9 @@ static bool say_who_differs(struct ranks *ranks)
         any = any || said[i];
     if (done && !any && ranks->median)
         snprintf(next_sentence(ranks), sizeof ranks->sentences[0],
-                 "All %zu %ss are alike: their peaks are within %.1f %% of the median, %s.", ranks->count, ranks->noun,
-                 100 * (double)widest / (double)ranks->median, units_bytes(ranks->median).text);
+                 "All %zu %ss are alike: their peaks are within %.1f %% of the median, %s.",
+                 ranks->count, ranks->noun, 100 * (double)widest / (double)ranks->median,
+                 units_bytes(ranks->median).text);
     free(said);
     return done;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The recordings of several processes that do the same, one per rank: which of them differ and by what, and which is the first whose memory
- * runs out. */
+/* The recordings of several processes that do the same, one per rank: which of them differ and by
+ * what, and which is the first whose memory runs out. */
 #ifndef TOOLS_RANKS_H
 #define TOOLS_RANKS_H
 
@@ -13,8 +13,9 @@
 struct rank {
     const struct report_file *file;
     const struct analysis *analysis;
-    size_t place;      /* of its file among all */
-    char name[160];    /* "rank 3", or the part of its file's path in which that differs from the others */
+    size_t place; /* of its file among all */
+    char name
+        [160]; /* "rank 3", or the part of its file's path in which that differs from the others */
     bool numbered;     /* files are ranks */
     uint64_t number;   /* of the rank */
     uint64_t capacity; /* bytes that it may have of its device; 0: not known */
@@ -23,11 +24,13 @@ struct rank {
 
 enum { RANK_SENTENCES = 4 };
 
-/* The median is of all ranks, of an even number the mean of both in the middle. Sums are those at each rank's own peak. */
+/* The median is of all ranks, of an even number the mean of both in the middle. Sums are those at
+ * each rank's own peak. */
 struct ranks {
     struct rank *items; /* by number where files are ranks, else as they were named */
     size_t count;
-    const char *noun;       /* "rank"; "file" where some have no number or the same; "device" of one file */
+    const char
+        *noun; /* "rank"; "file" where some have no number or the same; "device" of one file */
     uint64_t median;        /* of the peaks, bytes */
     enum analysis_by cause; /* by what the sentences tell who has it */
     char sentences[RANK_SENTENCES][600];
@@ -41,18 +44,23 @@ struct rank_difference {
     size_t lowest, highest; /* the first ranks that have so much */
 };
 
-/* Whether files are compared as many: the devices of one, three or more, and two that are ranks. Else two have a comparison of their own. */
+/* Whether files are compared as many: the devices of one, three or more, and two that are ranks.
+ * Else two have a comparison of their own. */
 bool ranks_are_compared(const struct report_file *files, size_t count);
 
-/* Names ranks, whose file and place are known. True where files are ranks: each has a number of its own. */
-bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_file *files, size_t count);
+/* Names ranks, whose file and place are known. True where files are ranks: each has a number of its
+ * own. */
+bool rank_names_make(struct rank *ranks, size_t rank_count, const struct report_file *files,
+                     size_t count);
 
-/* The files outlive what is made of them. False when memory is short; then there is nothing to finish. */
+/* The files outlive what is made of them. False when memory is short; then there is nothing to
+ * finish. */
 bool ranks_make(const struct report_file *files, size_t count, struct ranks *ranks);
 void ranks_finish(struct ranks *ranks);
 
 /* What differs, the widest first; the caller frees it. NULL when memory is short. */
-struct rank_difference *ranks_differences(const struct ranks *ranks, enum analysis_by by, size_t *count);
+struct rank_difference *ranks_differences(const struct ranks *ranks, enum analysis_by by,
+                                          size_t *count);
 
 /* Both give false when memory is short or `out` failed. */
 bool ranks_text_write(FILE *out, const struct ranks *ranks, const struct report_options *options);

@@ -47,23 +47,28 @@ static void write_rank(FILE *out, const struct ranks *ranks, const struct rank *
     uint64_t peak = analysis->at_peak.allocated;
     uint64_t far = peak > ranks->median ? peak - ranks->median : ranks->median - peak;
     char growth[48];
-    snprintf(growth, sizeof growth, "%s%s", !far ? "" : peak > ranks->median ? "+" : "-", units_bytes(far).text);
+    snprintf(growth, sizeof growth, "%s%s",
+             !far                   ? ""
+             : peak > ranks->median ? "+"
+                                    : "-",
+             units_bytes(far).text);
     write_name(out, rank->name, name_columns(ranks));
     fprintf(out, " %11s %12s %11s %16s %14zu", units_bytes(peak).text, growth,
-            units_bytes(analysis->at_peak_reserved.reserved).text, units_bytes(analysis->at_peak_reserved.unused).text,
-            analysis->oom_count);
+            units_bytes(analysis->at_peak_reserved.reserved).text,
+            units_bytes(analysis->at_peak_reserved.unused).text, analysis->oom_count);
     if (rank->capacity)
         fprintf(out, " %11s", units_bytes(rank->capacity).text);
     putc('\n', out);
 }
 
 /* A rank's name in a table, whose other columns are counted. */
-static void write_difference(FILE *out, const struct ranks *ranks, const struct rank_difference *difference,
+static void write_difference(FILE *out, const struct ranks *ranks,
+                             const struct rank_difference *difference,
                              const struct report_options *options)
 {
     int columns = name_columns(ranks);
-    fprintf(out, "%11s %11s %11s  ", units_bytes(difference->least).text, units_bytes(difference->median).text,
-            units_bytes(difference->most).text);
+    fprintf(out, "%11s %11s %11s  ", units_bytes(difference->least).text,
+            units_bytes(difference->median).text, units_bytes(difference->most).text);
     write_name(out, ranks->items[difference->highest].name, columns);
     fputs("  ", out);
     report_print_label(out, difference->label, options->width - 39 - columns);
@@ -78,8 +83,8 @@ static bool write_differences(FILE *out, const struct ranks *ranks, enum analysi
     if (!differences)
         return false;
     if (count || options->by)
-        fprintf(out, "\n%11s %11s %11s  %-*s  by %s\n", "least", "median", "most", name_columns(ranks), "most in",
-                by_names[by]);
+        fprintf(out, "\n%11s %11s %11s  %-*s  by %s\n", "least", "median", "most",
+                name_columns(ranks), "most in", by_names[by]);
     for (size_t i = 0; i < count && i < options->rows; i++)
         write_difference(out, ranks, &differences[i], options);
     if (count > options->rows)
@@ -96,8 +101,8 @@ bool ranks_text_write(FILE *out, const struct ranks *ranks, const struct report_
     fprintf(out, "%zu %ss\n\n", ranks->count, ranks->noun);
     for (size_t i = 0; i < ranks->sentence_count; i++)
         report_print_wrapped(out, ranks->sentences[i], options);
-    fprintf(out, "\n%-*s %11s %12s %11s %16s %14s\n", columns, ranks->noun, "peak", "from median", "reserved",
-            "free in reserved", "out of memory");
+    fprintf(out, "\n%-*s %11s %12s %11s %16s %14s\n", columns, ranks->noun, "peak", "from median",
+            "reserved", "free in reserved", "out of memory");
     for (size_t i = 0; i < ranks->count; i++)
         write_rank(out, ranks, &ranks->items[i]);
     for (enum analysis_by by = 0; done && by < ANALYSIS_BY_COUNT; by++)
@@ -113,13 +118,16 @@ static json_t *json_rank(const struct rank *rank)
     const struct analysis *analysis = rank->analysis;
     json_t *number = rank->numbered ? json_integer((json_int_t)rank->number) : json_null();
     json_t *capacity = rank->capacity ? json_integer((json_int_t)rank->capacity) : json_null();
-    json_t *failed = rank->failed_us == SNAPSHOT_NO_TIME ? json_null() : json_integer((json_int_t)rank->failed_us);
-    return json_pack("{s:s, s:o, s:s, s:I, s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "name", rank->name, "rank", number,
-                     "file", name_valid(rank->file->path).text, "place", (json_int_t)rank->place, "device",
-                     analysis->device, "allocated", (json_int_t)analysis->at_peak.allocated, "reserved",
-                     (json_int_t)analysis->at_peak_reserved.reserved, "free",
-                     (json_int_t)analysis->at_peak_reserved.unused, "out_of_memory", (json_int_t)analysis->oom_count,
-                     "out_of_memory_us", failed, "capacity", capacity);
+    json_t *failed = rank->failed_us == SNAPSHOT_NO_TIME
+                         ? json_null()
+                         : json_integer((json_int_t)rank->failed_us);
+    return json_pack(
+        "{s:s, s:o, s:s, s:I, s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "name", rank->name, "rank",
+        number, "file", name_valid(rank->file->path).text, "place", (json_int_t)rank->place,
+        "device", analysis->device, "allocated", (json_int_t)analysis->at_peak.allocated,
+        "reserved", (json_int_t)analysis->at_peak_reserved.reserved, "free",
+        (json_int_t)analysis->at_peak_reserved.unused, "out_of_memory",
+        (json_int_t)analysis->oom_count, "out_of_memory_us", failed, "capacity", capacity);
 }
 
 /* Appends to an array that may have failed before; gives NULL from the first failure on. */
@@ -139,11 +147,13 @@ static json_t *json_differences(const struct ranks *ranks, enum analysis_by by, 
     struct rank_difference *differences = ranks_differences(ranks, by, &count);
     json_t *array = differences ? json_array() : NULL;
     for (size_t i = 0; array && i < count && i < rows; i++)
-        array = append(array,
-                       json_pack("{s:s, s:I, s:I, s:I, s:s, s:s}", "name", differences[i].label, "least",
-                                 (json_int_t)differences[i].least, "median", (json_int_t)differences[i].median, "most",
-                                 (json_int_t)differences[i].most, "least_in", ranks->items[differences[i].lowest].name,
-                                 "most_in", ranks->items[differences[i].highest].name));
+        array =
+            append(array, json_pack("{s:s, s:I, s:I, s:I, s:s, s:s}", "name", differences[i].label,
+                                    "least", (json_int_t)differences[i].least, "median",
+                                    (json_int_t)differences[i].median, "most",
+                                    (json_int_t)differences[i].most, "least_in",
+                                    ranks->items[differences[i].lowest].name, "most_in",
+                                    ranks->items[differences[i].highest].name));
     free(differences);
     return array;
 }
@@ -156,14 +166,14 @@ json_t *ranks_json(const struct ranks *ranks, unsigned by, size_t rows)
     for (size_t i = 0; i < ranks->sentence_count; i++)
         sentences = append(sentences, json_string(ranks->sentences[i]));
     for (enum analysis_by each = 0; differences && each < ANALYSIS_BY_COUNT; each++)
-        if ((!by || by >> each & 1) &&
-            json_object_set_new(differences, report_by_name(each), json_differences(ranks, each, rows))) {
+        if ((!by || by >> each & 1) && json_object_set_new(differences, report_by_name(each),
+                                                           json_differences(ranks, each, rows))) {
             json_decref(differences);
             differences = NULL;
         }
-    return json_pack("{s:s, s:o, s:I, s:s, s:o, s:o}", "noun", ranks->noun, "ranks", items, "median",
-                     (json_int_t)ranks->median, "by", report_by_name(ranks->cause), "advice", sentences, "differences",
-                     differences);
+    return json_pack("{s:s, s:o, s:I, s:s, s:o, s:o}", "noun", ranks->noun, "ranks", items,
+                     "median", (json_int_t)ranks->median, "by", report_by_name(ranks->cause),
+                     "advice", sentences, "differences", differences);
 }
 
 bool ranks_json_write(FILE *out, const struct ranks *ranks, const struct report_options *options)

@@ -29,34 +29,39 @@ struct report_file {
     struct replay_file *what_if; /* what report_what_if_run() gave; NULL: it was not run */
 };
 
-/* Reads a file ("-": standard input) and analyses the device that is asked for, or all if it is negative. The rules outlive the file. False with a line on standard error that
- * begins with "tarn COMMAND: "; then there is nothing to finish. */
-bool report_file_open(const char *command, const char *path, int device, const struct report_rules *rules,
-                      struct report_file *file);
+/* Reads a file ("-": standard input) and analyses the device that is asked for, or all if it is
+ * negative. The rules outlive the file. False with a line on standard error that begins with "tarn
+ * COMMAND: "; then there is nothing to finish. */
+bool report_file_open(const char *command, const char *path, int device,
+                      const struct report_rules *rules, struct report_file *file);
 void report_file_finish(struct report_file *file);
 
 /* What PyTorch's two policies and tarn would take for the same trace, in this order. */
 enum { REPORT_POLICIES = 3 };
 struct report_what_if {
     bool ran;  /* the replay itself went well */
-    bool fits; /* it ran to its end, with what failed in the recording; else the figures mean nothing */
+    bool fits; /* it ran to its end, with what failed in the recording; else the figures mean
+                  nothing */
     uint64_t tried,
-        denied;        /* requests that failed in the recording: on a device of that size; those that failed here too */
-    uint64_t reserved; /* bytes, at most */
-    uint64_t least;    /* bytes: the smallest device; 0: not searched */
+        denied;         /* requests that failed in the recording: on a device of that size; those
+                           that failed here too */
+    uint64_t reserved;  /* bytes, at most */
+    uint64_t least;     /* bytes: the smallest device; 0: not searched */
     uint64_t driver_ns; /* the driver's, by cost table C */
 };
-/* Replays a file that has a trace, in another process; report_file_finish() frees what came of it. For a page, the smallest devices are
- * searched where that takes a moment, or with `least`; for text and JSON only what the advice asks for is replayed, where that takes a
- * moment. */
+/* Replays a file that has a trace, in another process; report_file_finish() frees what came of it.
+ * For a page, the smallest devices are searched where that takes a moment, or with `least`; for
+ * text and JSON only what the advice asks for is replayed, where that takes a moment. */
 void report_what_if_run(struct report_file *file, bool page, bool least);
 void report_what_if_finish(struct report_file *file);
-/* Of one device; `requested` is what the program asked for at most, in bytes. False where nothing was replayed. */
+/* Of one device; `requested` is what the program asked for at most, in bytes. False where nothing
+ * was replayed. */
 bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
                         struct report_what_if rows[REPORT_POLICIES]);
 
 /* The advice on a device of a file, with what was replayed. False when memory is short. */
-bool report_advice(const struct report_file *file, const struct analysis *analysis, struct advice_list *list);
+bool report_advice(const struct report_file *file, const struct analysis *analysis,
+                   struct advice_list *list);
 
 /* Which moment is looked at. */
 struct report_moment {
@@ -88,14 +93,19 @@ struct report_options {
 };
 
 /* All give false when memory is short or `out` failed. */
-bool report_text_write(FILE *out, const struct report_file *file, const struct report_options *options);
-bool report_json_write(FILE *out, const struct report_file *file, const struct report_options *options);
+bool report_text_write(FILE *out, const struct report_file *file,
+                       const struct report_options *options);
+bool report_json_write(FILE *out, const struct report_file *file,
+                       const struct report_options *options);
 /* Whether the build found what draws the page. */
 bool report_page_exists(void);
-/* Whether it found what compiles the page's own analysis too: then a page reads files that are dropped on it. */
+/* Whether it found what compiles the page's own analysis too: then a page reads files that are
+ * dropped on it. */
 bool report_viewer_exists(void);
-/* Of two files the page compares both, of more the ranks that they are; without one it waits for files. `made_by` is the command line. */
-bool report_page_write(FILE *out, const struct report_file *files, size_t count, const char *made_by);
+/* Of two files the page compares both, of more the ranks that they are; without one it waits for
+ * files. `made_by` is the command line. */
+bool report_page_write(FILE *out, const struct report_file *files, size_t count,
+                       const char *made_by);
 
 bool report_diff_text(FILE *out, const struct report_file *before, const struct report_file *after,
                       const struct report_options *options);
@@ -105,8 +115,8 @@ bool report_diff_json(FILE *out, const struct report_file *before, const struct 
 /* What JSON and the command line call a grouping; "tag", "tag_first_part", "call_site", ... */
 const char *report_by_name(enum analysis_by by);
 
-/* Prints a label in at most `columns`, one per character. What is left out is left out in the middle: a path or a template shows most at
- * its ends. */
+/* Prints a label in at most `columns`, one per character. What is left out is left out in the
+ * middle: a path or a template shows most at its ends. */
 void report_print_label(FILE *out, const char *label, int columns);
 /* Sentences in lines of the terminal's width, the first behind a mark. */
 void report_print_wrapped(FILE *out, const char *text, const struct report_options *options);

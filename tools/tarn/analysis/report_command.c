@@ -25,51 +25,72 @@ static const char report_help[] =
     "Usage: tarn report [OPTION]... FILE...\n"
     "       tarn report [OPTION]... -o PAGE.html [FILE]...\n"
     "\n"
-    "Shows what used a GPU's memory, and when. A FILE is a memory snapshot of tarn, or one of PyTorch\n"
-    "(torch.cuda.memory._dump_snapshot()), plain or compressed with zstd. It is read as data; nothing in it\n"
+    "Shows what used a GPU's memory, and when. A FILE is a memory snapshot of tarn, or one of "
+    "PyTorch\n"
+    "(torch.cuda.memory._dump_snapshot()), plain or compressed with zstd. It is read as data; "
+    "nothing in it\n"
     "is executed.\n"
     "\n"
-    "The report begins with up to three sentences that say what happened and what to do: whether an out-of-memory\n"
-    "error came from fragmentation or from too little memory, what grows with each round and is never freed, and how\n"
+    "The report begins with up to three sentences that say what happened and what to do: whether "
+    "an out-of-memory\n"
+    "error came from fragmentation or from too little memory, what grows with each round and is "
+    "never freed, and how\n"
     "much free memory lies in holes. If nothing is wrong, there are none.\n"
     "\n"
-    "With -o it writes one page that a browser shows without a network: memory over time by tag, call site, stream or\n"
-    "pool, down to single allocations; the live blocks of any moment; where they lay, and the free memory between "
+    "With -o it writes one page that a browser shows without a network: memory over time by tag, "
+    "call site, stream or\n"
+    "pool, down to single allocations; the live blocks of any moment; where they lay, and the free "
+    "memory between "
     "them.\n"
-    "Without a FILE the page is a viewer, on which snapshots are dropped. They stay in the browser.\n"
-    "Without -o it prints a screen of text for each device, after a comparison where there are several.\n"
+    "Without a FILE the page is a viewer, on which snapshots are dropped. They stay in the "
+    "browser.\n"
+    "Without -o it prints a screen of text for each device, after a comparison where there are "
+    "several.\n"
     "\n"
-    "Several files are compared. They are the ranks of one job if each has a number of its own behind \"rank\" in its\n"
-    "name. The report says which differ from the others and how, and which runs out of memory first. Two files that\n"
+    "Several files are compared. They are the ranks of one job if each has a number of its own "
+    "behind \"rank\" in its\n"
+    "name. The report says which differ from the others and how, and which runs out of memory "
+    "first. Two files that\n"
     "are no ranks are compared as by `tarn diff`.\n"
     "\n"
     "Options:\n"
     "  -o, --output PAGE      Write a page; \"-\" is standard output\n"
     "      --text             Print text (the default without -o and --json)\n"
-    "      --json             Print JSON instead: of one file an array, an object for each device; of two that are no\n"
-    "                         ranks what `tarn diff --json` prints; of others one object, of the ranks\n"
+    "      --json             Print JSON instead: of one file an array, an object for each device; "
+    "of two that are no\n"
+    "                         ranks what `tarn diff --json` prints; of others one object, of the "
+    "ranks\n"
     "      --no-what-if       Do not replay the trace to find what other allocators would take\n"
-    "      --least            Search the smallest device for each allocator, even if that takes long\n"
+    "      --least            Search the smallest device for each allocator, even if that takes "
+    "long\n"
     "      --device N         Only this device (all)\n"
-    "      --at MOMENT        What to look at: peak, peak-reserved, end, oom (the last out-of-memory error), a time "
+    "      --at MOMENT        What to look at: peak, peak-reserved, end, oom (the last "
+    "out-of-memory error), a time "
     "such\n"
     "                         as 1.5s or 250ms, or a number of events (peak)\n"
-    "      --by LIST          Only these tables, separated by commas: tag, tag_first_part, category, call_site,\n"
+    "      --by LIST          Only these tables, separated by commas: tag, tag_first_part, "
+    "category, call_site,\n"
     "                         module, stream, pool, thread\n"
     "      --top N            Rows of each table (8; with --json 50)\n"
     "      --depth N          Frames per call site, which include its callers (1)\n"
-    "      --fold TEXT        Skip functions and files with TEXT in their name, and show their callers; may be\n"
+    "      --fold TEXT        Skip functions and files with TEXT in their name, and show their "
+    "callers; may be\n"
     "                         repeated\n"
-    "      --category NAME=TEXT  Put what functions and files with TEXT in their name allocate into the category\n"
-    "                         NAME: weights, gradients, optimizer, activations, caches, workspaces or\n"
+    "      --category NAME=TEXT  Put what functions and files with TEXT in their name allocate "
+    "into the category\n"
+    "                         NAME: weights, gradients, optimizer, activations, caches, workspaces "
+    "or\n"
     "                         temporaries; may be repeated\n"
     "  -h, --help             Show this help\n"
     "\n"
-    "A block's tag is the name that the program gave it, or PyTorch's user metadata. Its call site is the innermost\n"
-    "frame of its stack outside PyTorch, Python and installed packages, except wrappers such as allocate() that only\n"
+    "A block's tag is the name that the program gave it, or PyTorch's user metadata. Its call site "
+    "is the innermost\n"
+    "frame of its stack outside PyTorch, Python and installed packages, except wrappers such as "
+    "allocate() that only\n"
     "return what they allocate. \"-\" as FILE is standard input.\n"
     "\n"
-    "Exit status: 0 when all was read and written, 1 when something failed, 2 for an invalid command line.\n"
+    "Exit status: 0 when all was read and written, 1 when something failed, 2 for an invalid "
+    "command line.\n"
     "\n"
     "Examples:\n"
     "  tarn report train.pickle\n"
@@ -91,30 +112,38 @@ static const char diff_help[] =
     "Usage: tarn diff [OPTION]... BEFORE AFTER\n"
     "       tarn diff [OPTION]... RANK...\n"
     "\n"
-    "Compares two memory snapshots of tarn or PyTorch. Shows their peaks side by side, and what grew or shrank by "
+    "Compares two memory snapshots of tarn or PyTorch. Shows their peaks side by side, and what "
+    "grew or shrank by "
     "tag,\n"
     "call site and pool, the largest change first. Devices are matched by their number.\n"
     "Three or more files are the ranks of one job, as in `tarn report`.\n"
     "\n"
     "Options:\n"
-    "      --json             Print JSON instead: of two files an array, an object for each device; of more one\n"
+    "      --json             Print JSON instead: of two files an array, an object for each "
+    "device; of more one\n"
     "                         object, of the ranks\n"
     "      --device N         Only this device (all)\n"
-    "      --at MOMENT        What to compare: peak, peak-reserved, end, oom (the last out-of-memory error), a time "
+    "      --at MOMENT        What to compare: peak, peak-reserved, end, oom (the last "
+    "out-of-memory error), a time "
     "such\n"
     "                         as 1.5s or 250ms, or a number of events (peak)\n"
-    "      --by LIST          Only these tables, separated by commas: tag, tag_first_part, category, call_site,\n"
+    "      --by LIST          Only these tables, separated by commas: tag, tag_first_part, "
+    "category, call_site,\n"
     "                         module, stream, pool, thread\n"
     "      --top N            Rows of each table (8; with --json 50)\n"
     "      --depth N          Frames per call site, which include its callers (1)\n"
-    "      --fold TEXT        Skip functions and files with TEXT in their name, and show their callers; may be\n"
+    "      --fold TEXT        Skip functions and files with TEXT in their name, and show their "
+    "callers; may be\n"
     "                         repeated\n"
-    "      --category NAME=TEXT  Put what functions and files with TEXT in their name allocate into the category\n"
-    "                         NAME: weights, gradients, optimizer, activations, caches, workspaces or\n"
+    "      --category NAME=TEXT  Put what functions and files with TEXT in their name allocate "
+    "into the category\n"
+    "                         NAME: weights, gradients, optimizer, activations, caches, workspaces "
+    "or\n"
     "                         temporaries; may be repeated\n"
     "  -h, --help             Show this help\n"
     "\n"
-    "Exit status: 0 when all files were read, 1 when something failed, 2 for an invalid command line.\n"
+    "Exit status: 0 when all files were read, 1 when something failed, 2 for an invalid command "
+    "line.\n"
     "\n"
     "Examples:\n"
     "  tarn diff monday.pickle tuesday.pickle\n"
@@ -140,8 +169,8 @@ static bool parse_by(const char *list, unsigned *by)
     for (const char *at = list;; at++) {
         size_t length = strcspn(at, ",");
         enum analysis_by found = 0;
-        while (found < ANALYSIS_BY_COUNT &&
-               (strlen(report_by_name(found)) != length || memcmp(report_by_name(found), at, length) != 0))
+        while (found < ANALYSIS_BY_COUNT && (strlen(report_by_name(found)) != length ||
+                                             memcmp(report_by_name(found), at, length) != 0))
             found++;
         if (found == ANALYSIS_BY_COUNT)
             return false;
@@ -208,7 +237,8 @@ static bool take_category(void *arguments, const char *value)
 {
     struct arguments *given = arguments;
     const char *text = strchr(value, '=');
-    enum category category = text ? category_of_name(value, (size_t)(text - value)) : CATEGORY_COUNT;
+    enum category category =
+        text ? category_of_name(value, (size_t)(text - value)) : CATEGORY_COUNT;
     if (category == CATEGORY_COUNT || !text[1] || given->rules.category_count == RULES)
         return false;
     given->categories[given->rules.category_count++] = (struct category_rule){category, text + 1};
@@ -223,24 +253,27 @@ static const struct command_option options[] = {
     {.name = "text", .flag = offsetof(struct arguments, text)},
     {.name = "json", .flag = offsetof(struct arguments, json)},
     {.name = "device", .wants = "a number from 0 to 4095", .take = take_device},
-    {.name = "at", .wants = "peak, peak-reserved, end, oom, a time as 1.5s or a number of events", .take = take_moment},
+    {.name = "at",
+     .wants = "peak, peak-reserved, end, oom, a time as 1.5s or a number of events",
+     .take = take_moment},
     {.name = "by",
-     .wants = "some of tag, tag_first_part, category, call_site, module, stream, pool, thread with commas",
+     .wants = "some of tag, tag_first_part, category, call_site, module, stream, pool, thread with "
+              "commas",
      .take = take_by},
     {.name = "top", .wants = "a number from 1 to 1000000", .take = take_rows},
     {.name = "rows", .wants = "a number from 1 to 1000000", .take = take_rows},
     {.name = "depth", .wants = "a number from 1 to 100", .take = take_depth},
     {.name = "fold", .wants = "part of a name, 64 times at most", .take = take_fold},
     {.name = "category",
-     .wants =
-         "weights, gradients, optimizer, activations, caches, workspaces or temporaries, \"=\" and part of a name, "
-         "64 times at most",
+     .wants = "weights, gradients, optimizer, activations, caches, workspaces or temporaries, "
+              "\"=\" and part of a name, "
+              "64 times at most",
      .take = take_category},
     {.name = NULL},
 };
 
-static int parse(const struct command *command, const struct command_option *own, int argc, char **argv,
-                 struct arguments *arguments)
+static int parse(const struct command *command, const struct command_option *own, int argc,
+                 char **argv, struct arguments *arguments)
 {
     *arguments = (struct arguments){.device = -1, .rules.folding.depth = 1};
     arguments->rules.folding.folds = arguments->folds;
@@ -250,13 +283,17 @@ static int parse(const struct command *command, const struct command_option *own
         arguments->options.rows = arguments->json ? 50 : 8;
     struct winsize size;
     bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col;
-    arguments->options.width = known ? size.ws_col < 60 ? 60 : size.ws_col > 160 ? 160 : size.ws_col : 100;
+    arguments->options.width = known ? size.ws_col < 60    ? 60
+                                       : size.ws_col > 160 ? 160
+                                                           : size.ws_col
+                                     : 100;
     arguments->options.unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     return status;
 }
 
 /* Writes the page beside its place and moves it there when it is whole. */
-static bool write_page(const char *path, const struct report_file *files, size_t count, const char *made_by)
+static bool write_page(const char *path, const struct report_file *files, size_t count,
+                       const char *made_by)
 {
     if (strcmp(path, "-") == 0) {
         if (report_page_write(stdout, files, count, made_by))
@@ -276,7 +313,8 @@ static bool write_page(const char *path, const struct report_file *files, size_t
     FILE *out = file >= 0 ? fdopen(file, "w") : NULL;
     mode_t mask = umask(0);
     umask(mask);
-    bool done = out && fchmod(file, 0666 & ~mask) == 0 && report_page_write(out, files, count, made_by);
+    bool done =
+        out && fchmod(file, 0666 & ~mask) == 0 && report_page_write(out, files, count, made_by);
     int reason = errno;
     if (file >= 0 && !out)
         close(file);
@@ -290,8 +328,10 @@ static bool write_page(const char *path, const struct report_file *files, size_t
     }
     struct stat made;
     if (done && stat(path, &made) == 0 && made.st_size > PAGE_LARGE)
-        fprintf(stderr, "tarn report: %s has %s: a browser may refuse it; --text and --json have no such limit\n", path,
-                units_bytes((uint64_t)made.st_size).text);
+        fprintf(stderr,
+                "tarn report: %s has %s: a browser may refuse it; --text and --json have no such "
+                "limit\n",
+                path, units_bytes((uint64_t)made.st_size).text);
     if (!done)
         fprintf(stderr, "tarn report: %s: the page could not be written: %s\n", path,
                 reason ? strerror(reason) : "memory is short");
@@ -302,7 +342,8 @@ static bool write_page(const char *path, const struct report_file *files, size_t
 }
 
 /* Several files, or the devices of one, beside each other. */
-static bool show_ranks(const struct arguments *arguments, const struct report_file *files, size_t count)
+static bool show_ranks(const struct arguments *arguments, const struct report_file *files,
+                       size_t count)
 {
     struct ranks ranks;
     if (!ranks_make(files, count, &ranks))
@@ -321,22 +362,26 @@ static bool show(const struct arguments *arguments, const struct report_file *fi
         return arguments->json ? report_diff_json(stdout, &files[0], &files[1], how)
                                : report_diff_text(stdout, &files[0], &files[1], how);
     if (arguments->json)
-        return count > 1 ? show_ranks(arguments, files, count) : report_json_write(stdout, &files[0], how);
+        return count > 1 ? show_ranks(arguments, files, count)
+                         : report_json_write(stdout, &files[0], how);
     if (ranks_are_compared(files, count) && !show_ranks(arguments, files, count))
         return false;
-    return count > 1 || ((files[0].count == 1 || putchar('\n') != EOF) && report_text_write(stdout, &files[0], how));
+    return count > 1 || ((files[0].count == 1 || putchar('\n') != EOF) &&
+                         report_text_write(stdout, &files[0], how));
 }
 
 /* Says where the moment of an error is asked for, and there is none: the end is shown. */
-static void say_no_error(const struct arguments *arguments, const char *command, const struct report_file *file)
+static void say_no_error(const struct arguments *arguments, const char *command,
+                         const struct report_file *file)
 {
     for (size_t i = 0; arguments->options.moment.kind == REPORT_AT_OOM && i < file->count; i++)
         if (!file->analyses[i].oom_count)
-            fprintf(stderr, "tarn %s: %s: device %d has no out-of-memory error; its end is shown\n", command,
-                    file->path, file->analyses[i].device);
+            fprintf(stderr, "tarn %s: %s: device %d has no out-of-memory error; its end is shown\n",
+                    command, file->path, file->analyses[i].device);
 }
 
-static int report(const struct arguments *arguments, const char *command, char **paths, size_t count)
+static int report(const struct arguments *arguments, const char *command, char **paths,
+                  size_t count)
 {
     struct report_file *files = calloc(count + 1, sizeof *files);
     bool done = files != NULL;
@@ -346,7 +391,8 @@ static int report(const struct arguments *arguments, const char *command, char *
         done = report_file_open(command, paths[i], arguments->device, &arguments->rules, &files[i]);
     for (size_t i = 0; i < count && done; i++)
         say_no_error(arguments, command, &files[i]);
-    for (size_t i = 0; i < count && done && !arguments->no_what_if && (arguments->output || count == 1); i++)
+    for (size_t i = 0;
+         i < count && done && !arguments->no_what_if && (arguments->output || count == 1); i++)
         report_what_if_run(&files[i], arguments->output, arguments->least);
     if (done && arguments->output) {
         errno = 0;
@@ -362,7 +408,8 @@ static int report(const struct arguments *arguments, const char *command, char *
     return done ? COMMAND_OK : COMMAND_FAILED;
 }
 
-/* A command line as a shell would take it, without the folders of its files: a page is sent to others. */
+/* A command line as a shell would take it, without the folders of its files: a page is sent to
+ * others. */
 static char *describe_command(int argc, char **argv, const struct arguments *arguments)
 {
     char *text = NULL;
@@ -377,7 +424,9 @@ static char *describe_command(int argc, char **argv, const struct arguments *arg
         if (file && strcmp(word, "-") != 0)
             word = report_base_name(word);
         bool plain =
-            *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")];
+            *word &&
+            !word[strspn(
+                word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")];
         fputs(plain ? " " : " '", out);
         for (; *word; word++)
             fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, out);
@@ -399,20 +448,25 @@ static int run_report(int argc, char **argv)
     if (count < 1 && !arguments.output)
         return command_usage_error("report", "no file was named");
     if ((arguments.output != NULL) + arguments.text + arguments.json > 1)
-        return command_usage_error("report", "-o, --text and --json are different ways to show it: choose one");
+        return command_usage_error(
+            "report", "-o, --text and --json are different ways to show it: choose one");
     if (count > 1 && arguments.options.moment.kind != REPORT_AT_PEAK)
-        return command_usage_error("report", "several files are compared at their peaks: leave out --at");
+        return command_usage_error("report",
+                                   "several files are compared at their peaks: leave out --at");
     if (arguments.output && !report_page_exists()) {
-        fputs("tarn report: this tarn was built without D3, which draws the page. Install it (Debian: node-d3; "
+        fputs("tarn report: this tarn was built without D3, which draws the page. Install it "
+              "(Debian: node-d3; "
               "`scripts/setup\n"
               "demo` does) and build again; --text and --json work without it.\n",
               stderr);
         return COMMAND_FAILED;
     }
     if (count < 1 && !report_viewer_exists()) {
-        fputs("tarn report: this tarn was built without the viewer. Install what compiles it (Debian: clang, lld, "
+        fputs("tarn report: this tarn was built without the viewer. Install what compiles it "
+              "(Debian: clang, lld, "
               "wasi-libc and\n"
-              "libclang-rt-14-dev-wasm32; `scripts/setup demo` does) and build again; with a FILE there is a page.\n",
+              "libclang-rt-14-dev-wasm32; `scripts/setup demo` does) and build again; with a FILE "
+              "there is a page.\n",
               stderr);
         return COMMAND_FAILED;
     }
@@ -432,12 +486,14 @@ static int run_diff(int argc, char **argv)
     if (argc - optind < 2)
         return command_usage_error("diff", "it compares two files or more");
     if (argc - optind > 2 && arguments.options.moment.kind != REPORT_AT_PEAK)
-        return command_usage_error("diff", "more than two files are compared at their peaks: leave out --at");
+        return command_usage_error(
+            "diff", "more than two files are compared at their peaks: leave out --at");
     if (argc - optind > 2)
         return report(&arguments, "diff", argv + optind, (size_t)(argc - optind));
     struct report_file before = {0}, after = {0};
-    bool done = report_file_open("diff", argv[optind], arguments.device, &arguments.rules, &before) &&
-                report_file_open("diff", argv[optind + 1], arguments.device, &arguments.rules, &after);
+    bool done =
+        report_file_open("diff", argv[optind], arguments.device, &arguments.rules, &before) &&
+        report_file_open("diff", argv[optind + 1], arguments.device, &arguments.rules, &after);
     if (done) {
         say_no_error(&arguments, "diff", &before);
         say_no_error(&arguments, "diff", &after);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what a page holds of files (report_data.h). A column is written so that it compresses well: each number as its difference from what
- * is expected of it, and of CHUNK numbers first all lowest bytes, then all of the next, and so on. */
+/* Owns what a page holds of files (report_data.h). A column is written so that it compresses well:
+ * each number as its difference from what is expected of it, and of CHUNK numbers first all lowest
+ * bytes, then all of the next, and so on. */
 #include "analysis/report_data.h"
 
 #include "analysis/advice.h"
@@ -45,7 +46,8 @@ static uint64_t column_number(double number)
     return number < 18446744073709551616.0 ? (uint64_t)number : UINT64_MAX;
 }
 
-static uint64_t column_expected(const struct column_from *from, const void *context, size_t i, uint64_t before)
+static uint64_t column_expected(const struct column_from *from, const void *context, size_t i,
+                                uint64_t before)
 {
     if (!from->name)
         return 0;
@@ -56,19 +58,21 @@ static uint64_t column_expected(const struct column_from *from, const void *cont
 }
 
 /* Writes a column, and notes it under `name` in `list`. */
-static void put_column(struct page *page, json_t *list, const char *name, enum column type, const void *context,
-                       column_value value, size_t count, const struct column_from *from)
+static void put_column(struct page *page, json_t *list, const char *name, enum column type,
+                       const void *context, column_value value, size_t count,
+                       const struct column_from *from)
 {
     static const struct {
         const char *name;
         size_t size;
     } types[] = {{"f64", 8}, {"u32", 4}, {"u8", 1}};
     size_t size = types[type].size;
-    if (page->failed || json_object_set_new(list, name,
-                                            json_pack("{s:s, s:I, s:I, s:s, s:i}", "type", types[type].name, "at",
-                                                      (json_int_t)page->at, "length", (json_int_t)count, "from",
-                                                      from->name ? *from->name ? from->name : "before" : "", "round",
-                                                      (int)from->round))) {
+    if (page->failed ||
+        json_object_set_new(list, name,
+                            json_pack("{s:s, s:I, s:I, s:s, s:i}", "type", types[type].name, "at",
+                                      (json_int_t)page->at, "length", (json_int_t)count, "from",
+                                      from->name ? *from->name ? from->name : "before" : "",
+                                      "round", (int)from->round))) {
         page->failed = true;
         return;
     }
@@ -89,8 +93,8 @@ static void put_column(struct page *page, json_t *list, const char *name, enum c
 
 static const struct column_from from_nothing = {0}, from_before = {.name = ""};
 
-static void put_array(struct page *page, json_t *list, const char *name, enum column type, const void *context,
-                      column_value value, size_t count)
+static void put_array(struct page *page, json_t *list, const char *name, enum column type,
+                      const void *context, column_value value, size_t count)
 {
     put_column(page, list, name, type, context, value, count, &from_nothing);
 }
@@ -221,7 +225,8 @@ static json_t *append(json_t *array, json_t *item)
 
 static json_t *describe_state(const struct analysis_state *state)
 {
-    return json_pack("{s:o, s:o}", "allocated", wide(state->allocated), "reserved", wide(state->reserved));
+    return json_pack("{s:o, s:o}", "allocated", wide(state->allocated), "reserved",
+                     wide(state->reserved));
 }
 
 static json_t *describe_ooms(const struct analysis *analysis)
@@ -230,11 +235,13 @@ static json_t *describe_ooms(const struct analysis *analysis)
     json_t *array = states ? json_array() : NULL;
     for (size_t i = 0; array && i < analysis->oom_count; i++) {
         const struct analysis_oom *oom = &analysis->ooms[i];
-        array = append(array, json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I}", "event", (json_int_t)oom->event,
-                                        "moment", (json_int_t)analysis_oom_moment(analysis, i), "asked",
-                                        wide(oom->asked), "deviceFree", wide(oom->device_free), "free",
-                                        wide(states[i].unused), "largest", wide(states[i].largest_free), "tag",
-                                        (json_int_t)oom->tag, "stack", (json_int_t)oom->stack));
+        array =
+            append(array, json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I}", "event",
+                                    (json_int_t)oom->event, "moment",
+                                    (json_int_t)analysis_oom_moment(analysis, i), "asked",
+                                    wide(oom->asked), "deviceFree", wide(oom->device_free), "free",
+                                    wide(states[i].unused), "largest", wide(states[i].largest_free),
+                                    "tag", (json_int_t)oom->tag, "stack", (json_int_t)oom->stack));
     }
     free(states);
     return array;
@@ -255,12 +262,14 @@ static uint32_t moment_of_time(const struct analysis *analysis, int64_t time_us,
     return low;
 }
 
-/* Returns the index of the last open beginning with the name of this end, or the count if there is none. */
+/* Returns the index of the last open beginning with the name of this end, or the count if there is
+ * none. */
 static size_t find_open(const struct snapshot *snapshot, const bool *closed, size_t end)
 {
     for (size_t i = end; i-- > 0;)
         if (!closed[i] && snapshot->annotations[i].name == snapshot->annotations[end].name &&
-            snapshot->annotations[i].device == snapshot->annotations[end].device && !snapshot->annotations[i].ends)
+            snapshot->annotations[i].device == snapshot->annotations[end].device &&
+            !snapshot->annotations[i].ends)
             return i;
     return snapshot->annotation_count;
 }
@@ -272,14 +281,17 @@ static json_t *describe_annotations(const struct analysis *analysis)
 {
     const struct snapshot *snapshot = analysis->snapshot;
     json_t *array = json_array();
-    size_t count = snapshot->annotation_count < ANNOTATIONS_SHOWN ? snapshot->annotation_count : ANNOTATIONS_SHOWN;
-    if (!analysis->has_trace || !analysis->has_times || !analysis->event_count || snapshot->tarn.there || !count)
+    size_t count = snapshot->annotation_count < ANNOTATIONS_SHOWN ? snapshot->annotation_count
+                                                                  : ANNOTATIONS_SHOWN;
+    if (!analysis->has_trace || !analysis->has_times || !analysis->event_count ||
+        snapshot->tarn.there || !count)
         return array;
     int64_t origin = snapshot->traces[analysis->device].events[0].time_us;
     bool *closed = calloc(count, sizeof *closed);
     uint32_t *ends = calloc(count, sizeof *ends);
     for (size_t i = 0; closed && ends && i < count; i++) {
-        size_t begin = snapshot->annotations[i].ends ? find_open(snapshot, closed, i) : snapshot->annotation_count;
+        size_t begin = snapshot->annotations[i].ends ? find_open(snapshot, closed, i)
+                                                     : snapshot->annotation_count;
         ends[i] = analysis->event_count;
         if (begin < i) {
             closed[begin] = true;
@@ -288,10 +300,12 @@ static json_t *describe_annotations(const struct analysis *analysis)
     }
     for (size_t i = 0; array && closed && ends && i < count; i++)
         if (!snapshot->annotations[i].ends && snapshot->annotations[i].device == analysis->device)
-            array = append(
-                array, json_pack("{s:I, s:I, s:s}", "from",
-                                 (json_int_t)moment_of_time(analysis, snapshot->annotations[i].time_us, origin), "to",
-                                 (json_int_t)ends[i], "text", snapshot_text(snapshot, snapshot->annotations[i].name)));
+            array =
+                append(array, json_pack("{s:I, s:I, s:s}", "from",
+                                        (json_int_t)moment_of_time(
+                                            analysis, snapshot->annotations[i].time_us, origin),
+                                        "to", (json_int_t)ends[i], "text",
+                                        snapshot_text(snapshot, snapshot->annotations[i].name)));
     if (!closed || !ends) {
         json_decref(array);
         array = NULL;
@@ -306,8 +320,9 @@ static json_t *describe_advice(const struct report_file *file, const struct anal
     struct advice_list list;
     json_t *array = report_advice(file, analysis, &list) ? json_array() : NULL;
     for (size_t i = 0; array && i < list.count; i++)
-        array = append(array, json_pack("{s:s, s:s, s:I}", "kind", advice_name(list.items[i].kind), "text",
-                                        list.items[i].text, "moment", (json_int_t)list.items[i].moment));
+        array = append(array,
+                       json_pack("{s:s, s:s, s:I}", "kind", advice_name(list.items[i].kind), "text",
+                                 list.items[i].text, "moment", (json_int_t)list.items[i].moment));
     return array;
 }
 
@@ -318,7 +333,8 @@ static void put_samples(struct page *page, const struct analysis *analysis, json
     struct analysis_state *states = calloc(SAMPLES, sizeof *states);
     uint32_t *moments = calloc(SAMPLES, sizeof *moments);
     size_t count = 0;
-    page->failed = page->failed || !spans || !states || !moments || !analysis_spans(analysis, spans, SAMPLES);
+    page->failed =
+        page->failed || !spans || !states || !moments || !analysis_spans(analysis, spans, SAMPLES);
     for (size_t i = 0; !page->failed && i < SAMPLES; i++)
         if (count == 0 || spans[i].highest > moments[count - 1])
             moments[count++] = spans[i].highest;
@@ -338,19 +354,21 @@ static json_t *put_device_arrays(struct page *page, const struct analysis *analy
 {
     json_t *list = json_object();
     page->failed = page->failed || !list;
-    put_column(page, list, "times", COLUMN_F64, analysis->times, wide_value, (size_t)analysis->event_count + 1,
-               &from_before);
+    put_column(page, list, "times", COLUMN_F64, analysis->times, wide_value,
+               (size_t)analysis->event_count + 1, &from_before);
 #define X(field, type, name, value, round)                                                       \
     put_column(page, list, #field, type, analysis->blocks, block_##field, analysis->block_count, \
                &(struct column_from){name, value, round});
     BLOCK_COLUMNS(X)
 #undef X
-#define X(field, name, type) put_array(page, list, name, type, analysis->ranges, range_##field, analysis->range_count);
+#define X(field, name, type) \
+    put_array(page, list, name, type, analysis->ranges, range_##field, analysis->range_count);
     RANGE_COLUMNS(X)
 #undef X
-    put_array(page, list, "category", COLUMN_U8, analysis->categories, byte_value, analysis->block_count);
-    put_column(page, list, "byAddress", COLUMN_U32, analysis->by_address, narrow_value, analysis->block_count,
-               &from_before);
+    put_array(page, list, "category", COLUMN_U8, analysis->categories, byte_value,
+              analysis->block_count);
+    put_column(page, list, "byAddress", COLUMN_U32, analysis->by_address, narrow_value,
+               analysis->block_count, &from_before);
     put_column(page, list, "rangeByAddress", COLUMN_U32, analysis->range_by_address, narrow_value,
                analysis->range_count, &from_before);
     put_samples(page, analysis, list);
@@ -366,27 +384,31 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
     *text = 0;
     if (partial || snapshot->tarn.overwritten)
         snprintf(text, size,
-                 "The recording is incomplete: before event %zu threads are missing, and %llu events were overwritten.",
+                 "The recording is incomplete: before event %zu threads are missing, and %llu "
+                 "events were overwritten.",
                  partial, (unsigned long long)snapshot->tarn.overwritten);
 }
 
 /* What other allocators would take; null where nothing was replayed. */
 static json_t *describe_what_if(const struct report_file *file, int device)
 {
-    static const char *const names[REPORT_POLICIES] = {"PyTorch native", "PyTorch expandable segments", "tarn"};
+    static const char *const names[REPORT_POLICIES] = {"PyTorch native",
+                                                       "PyTorch expandable segments", "tarn"};
     struct report_what_if rows[REPORT_POLICIES];
     uint64_t requested;
     if (!report_what_if_get(file, device, &requested, rows))
         return json_null();
     json_t *array = json_array();
     for (size_t i = 0; array && i < REPORT_POLICIES; i++)
-        array = append(array, json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", names[i], "fits", (int)rows[i].fits,
-                                        "reserved", wide(rows[i].reserved), "least", wide(rows[i].least), "driverNs",
-                                        wide(rows[i].driver_ns)));
+        array =
+            append(array, json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", names[i], "fits",
+                                    (int)rows[i].fits, "reserved", wide(rows[i].reserved), "least",
+                                    wide(rows[i].least), "driverNs", wide(rows[i].driver_ns)));
     return json_pack("{s:o, s:o}", "requested", wide(requested), "rows", array);
 }
 
-static json_t *put_device(struct page *page, const struct report_file *file, const struct analysis *analysis)
+static json_t *put_device(struct page *page, const struct report_file *file,
+                          const struct analysis *analysis)
 {
     const struct snapshot *snapshot = analysis->snapshot;
     const struct snapshot_tarn *tarn = &snapshot->tarn;
@@ -402,15 +424,17 @@ static json_t *put_device(struct page *page, const struct report_file *file, con
                            : "";
     describe_gaps(analysis, gaps, sizeof gaps);
     json_t *arrays = put_device_arrays(page, analysis);
-    return json_pack("{s:i, s:s, s:I, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:o, s:o, s:o, s:o, s:o}",
-                     "device", analysis->device, "name", name, "events", (json_int_t)analysis->event_count, "hasTrace",
-                     (int)analysis->has_trace, "hasTimes", (int)analysis->has_times, "hasTags", (int)tagged,
-                     "hasStacks", (int)stacked, "hasCategories", (int)told, "partial", gaps, "peak",
-                     (json_int_t)analysis->peak, "peakReserved", (json_int_t)analysis->peak_reserved, "states", "peak",
-                     describe_state(&analysis->at_peak), "peakReserved", describe_state(&analysis->at_peak_reserved),
-                     "ooms", describe_ooms(analysis), "advice", describe_advice(file, analysis), "annotations",
-                     describe_annotations(analysis), "whatIf", describe_what_if(file, analysis->device), "arrays",
-                     arrays);
+    return json_pack(
+        "{s:i, s:s, s:I, s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:I, s:{s:o, s:o}, s:o, s:o, s:o, s:o, "
+        "s:o}",
+        "device", analysis->device, "name", name, "events", (json_int_t)analysis->event_count,
+        "hasTrace", (int)analysis->has_trace, "hasTimes", (int)analysis->has_times, "hasTags",
+        (int)tagged, "hasStacks", (int)stacked, "hasCategories", (int)told, "partial", gaps, "peak",
+        (json_int_t)analysis->peak, "peakReserved", (json_int_t)analysis->peak_reserved, "states",
+        "peak", describe_state(&analysis->at_peak), "peakReserved",
+        describe_state(&analysis->at_peak_reserved), "ooms", describe_ooms(analysis), "advice",
+        describe_advice(file, analysis), "annotations", describe_annotations(analysis), "whatIf",
+        describe_what_if(file, analysis->device), "arrays", arrays);
 }
 
 /* Labels that the analysis makes, by key. */
@@ -419,7 +443,8 @@ static json_t *describe_labels(const struct analysis *analysis, enum analysis_by
     json_t *array = json_array();
     for (size_t i = 0; array && i < count; i++) {
         char label[400];
-        array = append(array, json_string(analysis_label(analysis, by, (uint32_t)i, label, sizeof label)));
+        array = append(array,
+                       json_string(analysis_label(analysis, by, (uint32_t)i, label, sizeof label)));
     }
     return array;
 }
@@ -436,9 +461,10 @@ static json_t *describe_frames(const struct snapshot *snapshot)
 {
     json_t *array = json_array();
     for (size_t i = 0; array && i < snapshot->frame_count; i++)
-        array = append(array, json_pack("[s, s, I]", snapshot_text(snapshot, snapshot->frames[i].name),
-                                        snapshot_text(snapshot, snapshot->frames[i].filename),
-                                        (json_int_t)snapshot->frames[i].line));
+        array =
+            append(array, json_pack("[s, s, I]", snapshot_text(snapshot, snapshot->frames[i].name),
+                                    snapshot_text(snapshot, snapshot->frames[i].filename),
+                                    (json_int_t)snapshot->frames[i].line));
     return array;
 }
 
@@ -448,9 +474,10 @@ static json_t *describe_tarn_devices(const struct snapshot *snapshot)
     for (size_t i = 0; array && i < snapshot->tarn.device_count; i++) {
         const struct snapshot_device *device = &snapshot->tarn.devices[i];
         json_t *limit = device->limit == SNAPSHOT_NO_LIMIT ? json_null() : wide(device->limit);
-        array = append(array, json_pack("{s:I, s:s, s:o, s:o, s:o, s:o}", "number", (json_int_t)i, "name",
-                                        snapshot_text(snapshot, device->name), "total", wide(device->total), "free",
-                                        wide(device->free), "reserved", wide(device->reserved), "limit", limit));
+        array = append(array, json_pack("{s:I, s:s, s:o, s:o, s:o, s:o}", "number", (json_int_t)i,
+                                        "name", snapshot_text(snapshot, device->name), "total",
+                                        wide(device->total), "free", wide(device->free), "reserved",
+                                        wide(device->reserved), "limit", limit));
     }
     return array;
 }
@@ -461,9 +488,10 @@ static json_t *describe_pools(const struct snapshot *snapshot)
     for (size_t i = 0; array && i < snapshot->tarn.pool_count; i++) {
         const struct snapshot_pool *pool = &snapshot->tarn.pools[i];
         array =
-            append(array, json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:b, s:b}", "device", pool->device, "pool",
-                                    (json_int_t)pool->pool, "reserved", wide(pool->reserved), "allocated",
-                                    wide(pool->allocated), "active", wide(pool->active), "waiting", wide(pool->waiting),
+            append(array, json_pack("{s:i, s:I, s:o, s:o, s:o, s:o, s:b, s:b}", "device",
+                                    pool->device, "pool", (json_int_t)pool->pool, "reserved",
+                                    wide(pool->reserved), "allocated", wide(pool->allocated),
+                                    "active", wide(pool->active), "waiting", wide(pool->waiting),
                                     "suspended", (int)pool->suspended, "held", (int)pool->held));
     }
     return array;
@@ -475,8 +503,8 @@ static json_t *describe_handles(const struct snapshot *snapshot)
     for (size_t i = 0; array && i < snapshot->tarn.handle_count; i++) {
         const struct snapshot_handle *handle = &snapshot->tarn.handles[i];
         array = append(array, json_pack("{s:i, s:s, s:o, s:o}", "device", handle->device, "library",
-                                        snapshot_text(snapshot, handle->library), "count", wide(handle->count), "inUse",
-                                        wide(handle->in_use)));
+                                        snapshot_text(snapshot, handle->library), "count",
+                                        wide(handle->count), "inUse", wide(handle->in_use)));
     }
     return array;
 }
@@ -486,10 +514,11 @@ static json_t *describe_workspaces(const struct snapshot *snapshot)
     json_t *array = json_array();
     for (size_t i = 0; array && i < snapshot->tarn.workspace_count; i++) {
         const struct snapshot_workspace *workspace = &snapshot->tarn.workspaces[i];
-        array = append(array,
-                       json_pack("{s:i, s:I, s:s, s:o, s:o}", "device", workspace->device, "stream",
-                                 (json_int_t)workspace->stream, "library", snapshot_text(snapshot, workspace->library),
-                                 "size", wide(workspace->size), "address", wide(workspace->address)));
+        array =
+            append(array, json_pack("{s:i, s:I, s:s, s:o, s:o}", "device", workspace->device,
+                                    "stream", (json_int_t)workspace->stream, "library",
+                                    snapshot_text(snapshot, workspace->library), "size",
+                                    wide(workspace->size), "address", wide(workspace->address)));
     }
     return array;
 }
@@ -501,7 +530,9 @@ static json_t *describe_threads(const struct snapshot *snapshot)
     for (size_t i = 0; object && i < snapshot->tarn.thread_count; i++) {
         char number[16];
         snprintf(number, sizeof number, "%u", snapshot->tarn.threads[i].number);
-        if (json_object_set_new(object, number, json_string(snapshot_text(snapshot, snapshot->tarn.threads[i].name)))) {
+        if (json_object_set_new(
+                object, number,
+                json_string(snapshot_text(snapshot, snapshot->tarn.threads[i].name)))) {
             json_decref(object);
             object = NULL;
         }
@@ -519,7 +550,8 @@ static double path_caller(const void *context, size_t i)
     return ((const struct analysis_path *)context)[i].caller;
 }
 
-/* Whole call paths as a tree: a path's caller has a lower number, so a page adds up from the last one on. */
+/* Whole call paths as a tree: a path's caller has a lower number, so a page adds up from the last
+ * one on. */
 static void put_calls(struct page *page, const struct report_file *file, json_t *list)
 {
     struct analysis whole = {.snapshot = &file->snapshot};
@@ -527,7 +559,8 @@ static void put_calls(struct page *page, const struct report_file *file, json_t 
     folding.depth = 0;
     page->failed = page->failed || !analysis_fold(&whole, &folding);
     if (!page->failed) {
-        put_array(page, list, "callOf", COLUMN_U32, whole.sites, narrow_value, file->snapshot.stack_count);
+        put_array(page, list, "callOf", COLUMN_U32, whole.sites, narrow_value,
+                  file->snapshot.stack_count);
         put_array(page, list, "callFrame", COLUMN_U32, whole.paths, path_frame, whole.path_count);
         put_array(page, list, "callCaller", COLUMN_U32, whole.paths, path_caller, whole.path_count);
     }
@@ -543,40 +576,49 @@ static json_t *describe_mark_kinds(void)
     return array;
 }
 
-static json_t *describe_settings(const struct snapshot_settings *settings, const struct snapshot *snapshot)
+static json_t *describe_settings(const struct snapshot_settings *settings,
+                                 const struct snapshot *snapshot)
 {
-    return json_pack("{s:b, s:b, s:s}", "there", (int)settings->there, "expandable", (int)settings->expandable, "conf",
-                     snapshot_text(snapshot, settings->conf));
+    return json_pack("{s:b, s:b, s:s}", "there", (int)settings->there, "expandable",
+                     (int)settings->expandable, "conf", snapshot_text(snapshot, settings->conf));
 }
 
 static json_t *put_file(struct page *page, const struct report_file *file)
 {
     const struct snapshot *snapshot = &file->snapshot;
-    const struct analysis *any = &file->analyses[0]; /* labels and sites are those of the whole snapshot */
+    const struct analysis *any = &file->analyses[0]; /* labels and sites are those of the whole
+                                                        snapshot */
     char writer[120];
     json_t *traces = json_array(), *arrays = json_object();
     page->failed = page->failed || !traces || !arrays;
     if (!page->failed) {
-        put_array(page, arrays, "stackCaller", COLUMN_U32, snapshot->stacks, stack_caller, snapshot->stack_count);
-        put_array(page, arrays, "stackFrame", COLUMN_U32, snapshot->stacks, stack_frame, snapshot->stack_count);
-        put_array(page, arrays, "sites", COLUMN_U32, any->sites, narrow_value, snapshot->stack_count);
-        put_array(page, arrays, "modules", COLUMN_U32, any->modules, narrow_value, snapshot->stack_count);
+        put_array(page, arrays, "stackCaller", COLUMN_U32, snapshot->stacks, stack_caller,
+                  snapshot->stack_count);
+        put_array(page, arrays, "stackFrame", COLUMN_U32, snapshot->stacks, stack_frame,
+                  snapshot->stack_count);
+        put_array(page, arrays, "sites", COLUMN_U32, any->sites, narrow_value,
+                  snapshot->stack_count);
+        put_array(page, arrays, "modules", COLUMN_U32, any->modules, narrow_value,
+                  snapshot->stack_count);
         put_calls(page, file, arrays);
     }
     for (size_t i = 0; i < file->count && traces; i++)
         traces = append(traces, put_device(page, file, &file->analyses[i]));
-    return json_pack(
-        "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-        name_shown(report_base_name(file->path)).text, "by", report_writer(snapshot, writer, sizeof writer), "traces",
-        traces, "arrays", arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot), "categories",
-        describe_labels(any, ANALYSIS_BY_CATEGORY, CATEGORY_COUNT), "siteLabels",
-        describe_labels(any, ANALYSIS_BY_SITE, any->path_count), "moduleLabels",
-        describe_labels(any, ANALYSIS_BY_MODULE, any->module_count), "streams",
-        describe_labels(any, ANALYSIS_BY_STREAM, snapshot->stream_count), "pools",
-        describe_labels(any, ANALYSIS_BY_POOL, snapshot->pool_count), "threadNames", describe_threads(snapshot),
-        "devices", describe_tarn_devices(snapshot), "poolStates", describe_pools(snapshot), "markKinds",
-        describe_mark_kinds(), "settings", describe_settings(&snapshot->settings, snapshot), "handles",
-        describe_handles(snapshot), "workspaces", describe_workspaces(snapshot));
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+                     "s:o, s:o, s:o}",
+                     "name", name_shown(report_base_name(file->path)).text, "by",
+                     report_writer(snapshot, writer, sizeof writer), "traces", traces, "arrays",
+                     arrays, "texts", describe_texts(snapshot), "frames", describe_frames(snapshot),
+                     "categories", describe_labels(any, ANALYSIS_BY_CATEGORY, CATEGORY_COUNT),
+                     "siteLabels", describe_labels(any, ANALYSIS_BY_SITE, any->path_count),
+                     "moduleLabels", describe_labels(any, ANALYSIS_BY_MODULE, any->module_count),
+                     "streams", describe_labels(any, ANALYSIS_BY_STREAM, snapshot->stream_count),
+                     "pools", describe_labels(any, ANALYSIS_BY_POOL, snapshot->pool_count),
+                     "threadNames", describe_threads(snapshot), "devices",
+                     describe_tarn_devices(snapshot), "poolStates", describe_pools(snapshot),
+                     "markKinds", describe_mark_kinds(), "settings",
+                     describe_settings(&snapshot->settings, snapshot), "handles",
+                     describe_handles(snapshot), "workspaces", describe_workspaces(snapshot));
 }
 
 /* --- the whole --- */
@@ -610,7 +652,8 @@ bool report_data_write(FILE *out, const struct report_file *files, size_t count)
     page.failed = !page.planes;
     json_t *description = describe(&page, files, count);
     uint64_t begin = page.at;
-    page.failed = page.failed || !description || json_dump_callback(description, put_json, &page, JSON_COMPACT) != 0;
+    page.failed = page.failed || !description ||
+                  json_dump_callback(description, put_json, &page, JSON_COMPACT) != 0;
     json_decref(description);
     for (int byte = 0; byte < 8; byte++)
         putc((int)((page.at - begin) >> 8 * byte & 0xff), out);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a page of `tarn report` holds of files: columns of numbers, then a description in JSON that names them, then the length of the
- * description in 8 bytes, the lowest first. page/data.js reads exactly this, so both change together. */
+/* What a page of `tarn report` holds of files: columns of numbers, then a description in JSON that
+ * names them, then the length of the description in 8 bytes, the lowest first. page/data.js reads
+ * exactly this, so both change together. */
 #ifndef TOOLS_REPORT_DATA_H
 #define TOOLS_REPORT_DATA_H
 

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool report_file_open(const char *command, const char *path, int device, const struct report_rules *rules,
-                      struct report_file *file)
+bool report_file_open(const char *command, const char *path, int device,
+                      const struct report_rules *rules, struct report_file *file)
 {
     struct snapshot_error error;
     *file = (struct report_file){.path = path, .rules = rules};
-    if (!once_hold(path, error.text, sizeof error.text) || !snapshot_read_file(path, &file->snapshot, &error)) {
+    if (!once_hold(path, error.text, sizeof error.text) ||
+        !snapshot_read_file(path, &file->snapshot, &error)) {
         fprintf(stderr, "tarn %s: %s: %s\n", command, path, error.text);
         return false;
     }
@@ -27,15 +28,19 @@ bool report_file_open(const char *command, const char *path, int device, const s
             done = analysis_build(&file->snapshot, i, &file->analyses[file->count]);
             file->count += done;
             done = done && analysis_fold(&file->analyses[file->count - 1], &rules->folding) &&
-                   categories_make(&file->analyses[file->count - 1], rules->categories, rules->category_count);
+                   categories_make(&file->analyses[file->count - 1], rules->categories,
+                                   rules->category_count);
         }
     if (!done)
-        fprintf(stderr, "tarn %s: %s: memory is short, or its trace has more than 2^31 events\n", command, path);
+        fprintf(stderr, "tarn %s: %s: memory is short, or its trace has more than 2^31 events\n",
+                command, path);
     else if (!file->count && device >= 0)
-        fprintf(stderr, "tarn %s: %s: it has nothing of device %d; leave out --device to see all\n", command, path,
-                device);
+        fprintf(stderr, "tarn %s: %s: it has nothing of device %d; leave out --device to see all\n",
+                command, path, device);
     else if (!file->count)
-        fprintf(stderr, "tarn %s: %s: it has no segments and no trace, so there is nothing to show\n", command, path);
+        fprintf(stderr,
+                "tarn %s: %s: it has no segments and no trace, so there is nothing to show\n",
+                command, path);
     if (done && file->count)
         return true;
     report_file_finish(file);
@@ -73,7 +78,8 @@ bool report_moment_parse(const char *text, struct report_moment *moment)
     return true;
 }
 
-/* The last moment that was not after a time. Where a trace has none, each event takes WORKLOAD_EVENT_TIME. */
+/* The last moment that was not after a time. Where a trace has none, each event takes
+ * WORKLOAD_EVENT_TIME. */
 static uint32_t moment_at(const struct analysis *analysis, uint64_t time)
 {
     uint32_t low = 0, high = analysis->event_count;
@@ -97,7 +103,8 @@ uint32_t report_moment_of(const struct analysis *analysis, const struct report_m
     case REPORT_AT_END:
         return analysis->event_count;
     case REPORT_AT_OOM:
-        return analysis->oom_count && analysis->ooms[analysis->oom_count - 1].event < analysis->event_count
+        return analysis->oom_count &&
+                       analysis->ooms[analysis->oom_count - 1].event < analysis->event_count
                    ? analysis->ooms[analysis->oom_count - 1].event
                    : analysis->event_count;
     case REPORT_AT_TIME:
@@ -119,9 +126,10 @@ const char *report_moment_name(const struct report_moment *moment)
 const char *report_by_name(enum analysis_by by)
 {
     static const char *const names[ANALYSIS_BY_COUNT] = {
-        [ANALYSIS_BY_TAG] = "tag",        [ANALYSIS_BY_TOP] = "tag_first_part", [ANALYSIS_BY_CATEGORY] = "category",
-        [ANALYSIS_BY_SITE] = "call_site", [ANALYSIS_BY_MODULE] = "module",      [ANALYSIS_BY_STREAM] = "stream",
-        [ANALYSIS_BY_POOL] = "pool",      [ANALYSIS_BY_THREAD] = "thread",
+        [ANALYSIS_BY_TAG] = "tag",           [ANALYSIS_BY_TOP] = "tag_first_part",
+        [ANALYSIS_BY_CATEGORY] = "category", [ANALYSIS_BY_SITE] = "call_site",
+        [ANALYSIS_BY_MODULE] = "module",     [ANALYSIS_BY_STREAM] = "stream",
+        [ANALYSIS_BY_POOL] = "pool",         [ANALYSIS_BY_THREAD] = "thread",
     };
     return names[by];
 }
@@ -141,7 +149,10 @@ const char *report_writer(const struct snapshot *snapshot, char *text, size_t si
         snprintf(text, size, "%s, driver %s", snapshot_text(snapshot, tarn->library),
                  snapshot_text(snapshot, tarn->driver));
     else
-        snprintf(text, size, "%s", snapshot->rmm ? "RMM" : snapshot->of_driver ? "tarn run" : "PyTorch");
+        snprintf(text, size, "%s",
+                 snapshot->rmm         ? "RMM"
+                 : snapshot->of_driver ? "tarn run"
+                                       : "PyTorch");
     return text;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the page of `tarn report` around its data (report_data.h), which stand in it deflated and in base64.
+/* Owns the page of `tarn report` around its data (report_data.h), which stand in it deflated and in
+ * base64.
  *
- * Texts come from files and paths that nobody vouches for. Those of files are in the data, which have no "<"; the others are written as HTML
- * here. */
+ * Texts come from files and paths that nobody vouches for. Those of files are in the data, which
+ * have no "<"; the others are written as HTML here. */
 #include "analysis/report_page.h"
 
 #include "analysis/report.h"
@@ -30,12 +31,14 @@ static void put_html(FILE *out, const char *text)
 
 static void put_base64(FILE *out, const unsigned char *bytes, size_t size)
 {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < size; i += 3) {
         unsigned group = (unsigned)bytes[i] << 16;
         group |= i + 1 < size ? (unsigned)bytes[i + 1] << 8 : 0;
         group |= i + 2 < size ? bytes[i + 2] : 0;
-        char text[4] = {letters[group >> 18], letters[group >> 12 & 63], i + 1 < size ? letters[group >> 6 & 63] : '=',
+        char text[4] = {letters[group >> 18], letters[group >> 12 & 63],
+                        i + 1 < size ? letters[group >> 6 & 63] : '=',
                         i + 2 < size ? letters[group & 63] : '='};
         fwrite(text, 1, sizeof text, out);
     }
@@ -64,7 +67,8 @@ static bool pack(struct packer *packer, const void *data, size_t size, int flush
         if (!full)
             break;
     } while (status == Z_OK);
-    return (status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR) && !ferror(packer->out);
+    return (status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR) &&
+           !ferror(packer->out);
 }
 
 static ssize_t pack_write(void *cookie, const char *data, size_t size)
@@ -77,7 +81,8 @@ static bool put_data(FILE *out, const struct report_file *files, size_t count)
 {
     struct packer *packer = calloc(1, sizeof *packer);
     bool begun = packer && deflateInit(&packer->stream, Z_DEFAULT_COMPRESSION) == Z_OK;
-    FILE *in = begun ? fopencookie(packer, "w", (cookie_io_functions_t){.write = pack_write}) : NULL;
+    FILE *in =
+        begun ? fopencookie(packer, "w", (cookie_io_functions_t){.write = pack_write}) : NULL;
     bool done = in;
     if (done) {
         packer->out = out;
@@ -118,10 +123,12 @@ bool report_viewer_exists(void)
     return report_page_exists() && report_page_reads;
 }
 
-bool report_page_write(FILE *out, const struct report_file *files, size_t count, const char *made_by)
+bool report_page_write(FILE *out, const struct report_file *files, size_t count,
+                       const char *made_by)
 {
     enum { TITLE, MADE, DATA, MARKS };
-    static const char *const marks[MARKS] = {[TITLE] = "<!--TITLE-->", [MADE] = "<!--MADE-->", [DATA] = "<!--DATA-->"};
+    static const char *const marks[MARKS] = {
+        [TITLE] = "<!--TITLE-->", [MADE] = "<!--MADE-->", [DATA] = "<!--DATA-->"};
     bool done = true;
     const char *at = (const char *)report_page;
     for (const char *mark; (mark = strstr(at, "<!--")) && done;) {

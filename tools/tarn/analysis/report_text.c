@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The text of `tarn report`: a screen a device, for a person at a terminal. Columns are counted, not bytes; a terminal without
- * UTF-8 gets the same picture in ASCII. */
+/* The text of `tarn report`: a screen a device, for a person at a terminal. Columns are counted,
+ * not bytes; a terminal without UTF-8 gets the same picture in ASCII. */
 #include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
 #include "analysis/report.h"
@@ -22,13 +22,14 @@ void report_print_label(FILE *out, const char *label, int columns)
     size_t count = 0, wanted = columns > 8 ? (size_t)columns : 8;
     for (const char *at = label; *at; at++)
         count += ((unsigned char)*at & 0xc0) != 0x80;
-    size_t head = count <= wanted ? count : (wanted - 3) / 2, tail = count <= wanted ? 0 : wanted - 3 - head,
-           number = 0;
+    size_t head = count <= wanted ? count : (wanted - 3) / 2,
+           tail = count <= wanted ? 0 : wanted - 3 - head, number = 0;
     for (const char *at = label; *at; at++) {
         bool starts = ((unsigned char)*at & 0xc0) != 0x80;
         if (starts && number == head && count > wanted)
             fputs("...", out);
-        if (starts ? number < head || number >= count - tail : number <= head || number > count - tail)
+        if (starts ? number < head || number >= count - tail
+                   : number <= head || number > count - tail)
             putc(*at, out);
         number += starts;
     }
@@ -42,7 +43,8 @@ static int columns_of(const char *text)
     return columns;
 }
 
-/* A label and the end of its line. One with callers that does not fit goes on below, a caller a line. */
+/* A label and the end of its line. One with callers that does not fit goes on below, a caller a
+ * line. */
 static void print_path(FILE *out, const char *label, int left, int width)
 {
     bool fits = columns_of(label) < width - left;
@@ -79,7 +81,8 @@ static void write_head(FILE *out, const struct report_file *file, const struct a
     const struct snapshot *snapshot = analysis->snapshot;
     const struct snapshot_tarn *tarn = &snapshot->tarn;
     fprintf(out, "%s, device %d", name_shown(report_base_name(file->path)).text, analysis->device);
-    if ((size_t)analysis->device < tarn->device_count && *snapshot_text(snapshot, tarn->devices[analysis->device].name))
+    if ((size_t)analysis->device < tarn->device_count &&
+        *snapshot_text(snapshot, tarn->devices[analysis->device].name))
         fprintf(out, " (%s)", snapshot_text(snapshot, tarn->devices[analysis->device].name));
     fprintf(out, ": recorded by %s", report_writer(snapshot, writer, sizeof writer));
     if (analysis->has_trace) {
@@ -101,17 +104,22 @@ static void write_head(FILE *out, const struct report_file *file, const struct a
                 partial, tarn->overwritten);
 }
 
-static void write_sums(FILE *out, const struct analysis *analysis, const struct report_options *options,
-                       uint32_t moment, const struct analysis_state *state)
+static void write_sums(FILE *out, const struct analysis *analysis,
+                       const struct report_options *options, uint32_t moment,
+                       const struct analysis_state *state)
 {
-    const char *name = options->moment.kind == REPORT_AT_PEAK && analysis->has_trace ? "peak allocated" : "allocated";
+    const char *name = options->moment.kind == REPORT_AT_PEAK && analysis->has_trace
+                           ? "peak allocated"
+                           : "allocated";
     fprintf(out, "\n%-15s %9s", name, units_bytes(state->allocated).text);
     if (analysis->has_trace)
-        fprintf(out, "  after event %s%s", units_count(moment).text, moment_time(analysis, moment).text);
+        fprintf(out, "  after event %s%s", units_count(moment).text,
+                moment_time(analysis, moment).text);
     fputs(analysis->has_trace ? ", " : "  ", out);
     print_plural(out, state->blocks, "block");
     bool known = state->reserved || !state->allocated; /* a file may have a trace and no segments */
-    fprintf(out, "\n%-15s %9s", "reserved then", known ? units_bytes(state->reserved).text : "not recorded");
+    fprintf(out, "\n%-15s %9s", "reserved then",
+            known ? units_bytes(state->reserved).text : "not recorded");
     if (state->idle && !analysis->has_trace) {
         uint64_t holes = state->unused - state->idle;
         fprintf(out, "  %s (%.1f %%) in ", units_bytes(state->idle).text,
@@ -123,7 +131,8 @@ static void write_sums(FILE *out, const struct analysis *analysis, const struct 
         if (holes)
             fprintf(out, ", the largest %s", units_bytes(state->largest_hole).text);
     } else if (state->unused) {
-        fprintf(out, "  %s free (%.1f %%) in ", units_bytes(state->unused).text, 100 * report_free_share(state));
+        fprintf(out, "  %s free (%.1f %%) in ", units_bytes(state->unused).text,
+                100 * report_free_share(state));
         print_plural(out, state->holes, "hole");
         fprintf(out, ", the largest %s", units_bytes(state->largest_free).text);
     }
@@ -135,7 +144,8 @@ static void write_sums(FILE *out, const struct analysis *analysis, const struct 
     }
     if (analysis->has_trace && known)
         fprintf(out, "%-15s %9s  after event %s%s\n", "peak reserved",
-                units_bytes(analysis->at_peak_reserved.reserved).text, units_count(analysis->peak_reserved).text,
+                units_bytes(analysis->at_peak_reserved.reserved).text,
+                units_count(analysis->peak_reserved).text,
                 moment_time(analysis, analysis->peak_reserved).text);
 }
 
@@ -198,11 +208,12 @@ static size_t column_of(const struct analysis_span *spans, size_t count, uint32_
     return column;
 }
 
-static void write_axis(FILE *out, const struct analysis *analysis, const struct report_options *options,
-                       const struct analysis_span *spans, size_t columns)
+static void write_axis(FILE *out, const struct analysis *analysis,
+                       const struct report_options *options, const struct analysis_span *spans,
+                       size_t columns)
 {
-    struct units_text end =
-        analysis->has_times ? units_time(analysis->times[analysis->event_count]) : units_count(analysis->event_count);
+    struct units_text end = analysis->has_times ? units_time(analysis->times[analysis->event_count])
+                                                : units_count(analysis->event_count);
     char *marks = calloc(columns + 1, 1);
     if (!marks)
         return;
@@ -217,12 +228,13 @@ static void write_axis(FILE *out, const struct analysis *analysis, const struct 
         else
             putc(marks[i], out);
     fprintf(out, "\n%*s%-*s%s%s\n", CHART_LEFT, "",
-            (int)columns - (int)strlen(end.text) - (analysis->has_times ? 0 : 7), analysis->has_times ? "0 s" : "0",
-            end.text, analysis->has_times ? "" : " events");
+            (int)columns - (int)strlen(end.text) - (analysis->has_times ? 0 : 7),
+            analysis->has_times ? "0 s" : "0", end.text, analysis->has_times ? "" : " events");
     free(marks);
 }
 
-static void write_free_share(FILE *out, const struct analysis *analysis, const struct report_options *options,
+static void write_free_share(FILE *out, const struct analysis *analysis,
+                             const struct report_options *options,
                              const struct analysis_state *states, size_t columns)
 {
     const struct analysis_state *most = &analysis->at_emptiest;
@@ -234,14 +246,16 @@ static void write_free_share(FILE *out, const struct analysis *analysis, const s
         else
             putc(states[i].unused ? '0' + (int)(share * 9.99) : ' ', out);
     }
-    fprintf(out, "\n%*smost free: %s after event %s%s, %.1f %% of what was reserved then\n", CHART_LEFT, "",
-            units_bytes(most->unused).text, units_count(analysis->emptiest).text,
+    fprintf(out, "\n%*smost free: %s after event %s%s, %.1f %% of what was reserved then\n",
+            CHART_LEFT, "", units_bytes(most->unused).text, units_count(analysis->emptiest).text,
             moment_time(analysis, analysis->emptiest).text, 100 * report_free_share(most));
 }
 
-static bool write_chart(FILE *out, const struct analysis *analysis, const struct report_options *options)
+static bool write_chart(FILE *out, const struct analysis *analysis,
+                        const struct report_options *options)
 {
-    size_t columns = (size_t)(options->width > CHART_LEFT + 20 ? options->width - CHART_LEFT - 1 : 20);
+    size_t columns =
+        (size_t)(options->width > CHART_LEFT + 20 ? options->width - CHART_LEFT - 1 : 20);
     struct analysis_span *spans = calloc(columns, sizeof *spans);
     struct analysis_state *states = calloc(columns, sizeof *states);
     uint32_t *moments = calloc(columns, sizeof *moments);
@@ -252,8 +266,9 @@ static bool write_chart(FILE *out, const struct analysis *analysis, const struct
     if (made) {
         uint64_t top = analysis->at_peak_reserved.reserved;
         top = top > analysis->at_peak.allocated ? top : analysis->at_peak.allocated;
-        fprintf(out, "\n%s over time; %s reserved, ^ peak%s\n", options->unicode ? "Allocated ▇" : "Allocated #",
-                options->unicode ? "·" : ".", analysis->oom_count ? ", ! out of memory" : "");
+        fprintf(out, "\n%s over time; %s reserved, ^ peak%s\n",
+                options->unicode ? "Allocated ▇" : "Allocated #", options->unicode ? "·" : ".",
+                analysis->oom_count ? ", ! out of memory" : "");
         for (int row = CHART_ROWS - 1; row >= 0; row--) {
             double low = (double)top * row / CHART_ROWS, step = top ? (double)top / CHART_ROWS : 1;
             bool labelled = row == CHART_ROWS - 1 || row == CHART_ROWS / 2 - 1;
@@ -262,7 +277,8 @@ static bool write_chart(FILE *out, const struct analysis *analysis, const struct
                     options->unicode ? "│" : "|");
             for (size_t i = 0; i < columns; i++) {
                 double reserved = ((double)spans[i].reserved - low) / step;
-                write_cell(out, options, ((double)spans[i].allocated - low) / step, reserved > 0 && reserved <= 1);
+                write_cell(out, options, ((double)spans[i].allocated - low) / step,
+                           reserved > 0 && reserved <= 1);
             }
             putc('\n', out);
         }
@@ -292,25 +308,28 @@ static const struct {
     {ANALYSIS_BY_THREAD, "by thread"},
 };
 
-static bool write_groups(FILE *out, const struct analysis *analysis, enum analysis_by by, const char *name,
-                         const struct report_options *options, uint32_t moment, uint64_t all)
+static bool write_groups(FILE *out, const struct analysis *analysis, enum analysis_by by,
+                         const char *name, const struct report_options *options, uint32_t moment,
+                         uint64_t all)
 {
     size_t count;
     struct analysis_group *groups = analysis_groups(analysis, by, moment, &count);
     if (!groups)
         return false;
     /* One group says nothing, except where something was there to tell, or it was asked for. */
-    bool said =
-        options->by || count > 1 ||
-        (count == 1 && groups[0].key &&
-         (by == ANALYSIS_BY_TOP || by == ANALYSIS_BY_CATEGORY || by == ANALYSIS_BY_SITE || by == ANALYSIS_BY_MODULE));
+    bool said = options->by || count > 1 ||
+                (count == 1 && groups[0].key &&
+                 (by == ANALYSIS_BY_TOP || by == ANALYSIS_BY_CATEGORY || by == ANALYSIS_BY_SITE ||
+                  by == ANALYSIS_BY_MODULE));
     if (said) {
         fprintf(out, "\n%10s %7s %8s  %s\n", "bytes", "share", "blocks", name);
         for (size_t i = 0; i < count && i < options->rows; i++) {
             char label[400];
             fprintf(out, "%10s %5.1f %% %8s  ", units_bytes(groups[i].bytes).text,
-                    all ? 100 * (double)groups[i].bytes / (double)all : 0.0, units_count(groups[i].blocks).text);
-            print_path(out, analysis_label(analysis, by, groups[i].key, label, sizeof label), 29, options->width);
+                    all ? 100 * (double)groups[i].bytes / (double)all : 0.0,
+                    units_count(groups[i].blocks).text);
+            print_path(out, analysis_label(analysis, by, groups[i].key, label, sizeof label), 29,
+                       options->width);
         }
         if (count > options->rows) {
             uint64_t rest = 0, blocks = 0;
@@ -319,7 +338,8 @@ static bool write_groups(FILE *out, const struct analysis *analysis, enum analys
                 blocks += groups[i].blocks;
             }
             fprintf(out, "%10s %5.1f %% %8s  %zu more\n", units_bytes(rest).text,
-                    all ? 100 * (double)rest / (double)all : 0.0, units_count(blocks).text, count - options->rows);
+                    all ? 100 * (double)rest / (double)all : 0.0, units_count(blocks).text,
+                    count - options->rows);
         }
     }
     free(groups);
@@ -349,14 +369,15 @@ static bool write_oom(FILE *out, const struct analysis *analysis, const struct a
     for (size_t i = 0; i < sizeof who / sizeof *who; i++)
         if (who[i].key) {
             fprintf(out, "  %-14s ", who[i].name);
-            print_path(out, analysis_label(analysis, who[i].by, who[i].key, label, sizeof label), 17, options->width);
+            print_path(out, analysis_label(analysis, who[i].by, who[i].key, label, sizeof label),
+                       17, options->width);
         }
     fprintf(out, "  %-14s %9s  in ", "allocated", units_bytes(state.allocated).text);
     print_plural(out, state.blocks, "block");
     if (state.reserved)
         fprintf(out, "\n  %-14s %9s  %s free (%.1f %%), at most %s in one piece", "reserved",
-                units_bytes(state.reserved).text, units_bytes(state.unused).text, 100 * report_free_share(&state),
-                units_bytes(state.largest_free).text);
+                units_bytes(state.reserved).text, units_bytes(state.unused).text,
+                100 * report_free_share(&state), units_bytes(state.largest_free).text);
     if (state.reserved || oom->device_free)
         fprintf(out, "\n  %-14s %9s", "device free", units_bytes(oom->device_free).text);
     putc('\n', out);
@@ -364,7 +385,8 @@ static bool write_oom(FILE *out, const struct analysis *analysis, const struct a
 }
 
 /* The last ones: they are what ended it. */
-static bool write_ooms(FILE *out, const struct analysis *analysis, const struct report_options *options)
+static bool write_ooms(FILE *out, const struct analysis *analysis,
+                       const struct report_options *options)
 {
     size_t most = options->rows < OOMS_SHOWN ? options->rows : OOMS_SHOWN;
     size_t first = analysis->oom_count > most ? analysis->oom_count - most : 0;
@@ -391,7 +413,8 @@ static void write_handles(FILE *out, const struct analysis *analysis)
         if (handle->device != analysis->device)
             continue;
         for (size_t j = 0; j < tarn->workspace_count; j++)
-            if (tarn->workspaces[j].device == analysis->device && tarn->workspaces[j].library == handle->library)
+            if (tarn->workspaces[j].device == analysis->device &&
+                tarn->workspaces[j].library == handle->library)
                 bytes += tarn->workspaces[j].size;
         fprintf(out, "%s%s %" PRIu64 " (%" PRIu64 " in use", first ? "\nHandles: " : ", ",
                 snapshot_text(snapshot, handle->library), handle->count, handle->in_use);
@@ -417,13 +440,15 @@ static bool write_device(FILE *out, const struct report_file *file, const struct
         return false;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if ((!options->by || options->by >> tables[i].by & 1) &&
-            !write_groups(out, analysis, tables[i].by, tables[i].name, options, moment, state.allocated))
+            !write_groups(out, analysis, tables[i].by, tables[i].name, options, moment,
+                          state.allocated))
             return false;
     write_handles(out, analysis);
     return write_ooms(out, analysis, options);
 }
 
-bool report_text_write(FILE *out, const struct report_file *file, const struct report_options *options)
+bool report_text_write(FILE *out, const struct report_file *file,
+                       const struct report_options *options)
 {
     for (size_t i = 0; i < file->count; i++) {
         if (i)
@@ -460,19 +485,23 @@ static void diff_row(FILE *out, const char *name, uint64_t before, uint64_t afte
             growth(before, after).text);
 }
 
-static bool diff_groups(FILE *out, const struct analysis *before, const struct analysis *after, enum analysis_by by,
-                        const char *name, const struct report_options *options)
+static bool diff_groups(FILE *out, const struct analysis *before, const struct analysis *after,
+                        enum analysis_by by, const char *name, const struct report_options *options)
 {
     size_t count, shown = 0;
-    struct analysis_change *changes = analysis_diff(before, report_moment_of(before, &options->moment), after,
-                                                    report_moment_of(after, &options->moment), by, &count);
+    struct analysis_change *changes =
+        analysis_diff(before, report_moment_of(before, &options->moment), after,
+                      report_moment_of(after, &options->moment), by, &count);
     if (!changes)
         return false;
-    for (size_t i = 0; i < count && shown < options->rows && changes[i].before != changes[i].after; i++, shown++) {
+    for (size_t i = 0; i < count && shown < options->rows && changes[i].before != changes[i].after;
+         i++, shown++) {
         if (!shown)
-            fprintf(out, "\n%-12s %11s %11s %15s  %s\n", "growth", "before", "after", "blocks", name);
+            fprintf(out, "\n%-12s %11s %11s %15s  %s\n", "growth", "before", "after", "blocks",
+                    name);
         char blocks[48];
-        snprintf(blocks, sizeof blocks, "%zu > %zu", changes[i].blocks_before, changes[i].blocks_after);
+        snprintf(blocks, sizeof blocks, "%zu > %zu", changes[i].blocks_before,
+                 changes[i].blocks_after);
         fprintf(out, "%-12s %11s %11s %15s  ", growth(changes[i].before, changes[i].after).text,
                 units_bytes(changes[i].before).text, units_bytes(changes[i].after).text, blocks);
         report_print_label(out, changes[i].label, options->width - 55);
@@ -485,27 +514,33 @@ static bool diff_groups(FILE *out, const struct analysis *before, const struct a
 static bool diff_device(FILE *out, const struct analysis *before, const struct analysis *after,
                         const struct report_options *options)
 {
-    const uint32_t moments[] = {report_moment_of(before, &options->moment), report_moment_of(after, &options->moment)};
+    const uint32_t moments[] = {report_moment_of(before, &options->moment),
+                                report_moment_of(after, &options->moment)};
     const unsigned asked =
-        options->by ? options->by : 1U << ANALYSIS_BY_TAG | 1U << ANALYSIS_BY_SITE | 1U << ANALYSIS_BY_POOL;
+        options->by ? options->by
+                    : 1U << ANALYSIS_BY_TAG | 1U << ANALYSIS_BY_SITE | 1U << ANALYSIS_BY_POOL;
     struct analysis_state one, two;
-    if (!analysis_states(before, &moments[0], 1, &one) || !analysis_states(after, &moments[1], 1, &two))
+    if (!analysis_states(before, &moments[0], 1, &one) ||
+        !analysis_states(after, &moments[1], 1, &two))
         return false;
-    fprintf(out, "device %d at %-16s %11s %11s %12s\n", before->device, report_moment_name(&options->moment), "before",
-            "after", "growth");
+    fprintf(out, "device %d at %-16s %11s %11s %12s\n", before->device,
+            report_moment_name(&options->moment), "before", "after", "growth");
     diff_row(out, "allocated", one.allocated, two.allocated);
     diff_row(out, "waiting", one.waiting, two.waiting);
     diff_row(out, "reserved", one.reserved, two.reserved);
     diff_row(out, "free in reserved", one.unused, two.unused);
     diff_row(out, "largest hole", one.largest_free, two.largest_free);
     diff_row(out, "peak allocated", before->at_peak.allocated, after->at_peak.allocated);
-    diff_row(out, "peak reserved", before->at_peak_reserved.reserved, after->at_peak_reserved.reserved);
-    fprintf(out, "%-28s %11s %11s\n", "blocks", units_count(one.blocks).text, units_count(two.blocks).text);
-    fprintf(out, "%-28s %10.1f%% %10.1f%%\n", "free share of reserved", 100 * report_free_share(&one),
-            100 * report_free_share(&two));
+    diff_row(out, "peak reserved", before->at_peak_reserved.reserved,
+             after->at_peak_reserved.reserved);
+    fprintf(out, "%-28s %11s %11s\n", "blocks", units_count(one.blocks).text,
+            units_count(two.blocks).text);
+    fprintf(out, "%-28s %10.1f%% %10.1f%%\n", "free share of reserved",
+            100 * report_free_share(&one), 100 * report_free_share(&two));
     fprintf(out, "%-28s %11zu %11zu\n", "times out of memory", before->oom_count, after->oom_count);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        if (asked >> tables[i].by & 1 && !diff_groups(out, before, after, tables[i].by, tables[i].name, options))
+        if (asked >> tables[i].by & 1 &&
+            !diff_groups(out, before, after, tables[i].by, tables[i].name, options))
             return false;
     return true;
 }
@@ -514,7 +549,8 @@ bool report_diff_text(FILE *out, const struct report_file *before, const struct 
                       const struct report_options *options)
 {
     bool first = true;
-    fprintf(out, "before: %s\nafter:  %s\n", name_shown(before->path).text, name_shown(after->path).text);
+    fprintf(out, "before: %s\nafter:  %s\n", name_shown(before->path).text,
+            name_shown(after->path).text);
     for (size_t i = 0; i < before->count; i++) {
         const struct analysis *other = device_of(after, before->analyses[i].device);
         if (!other) {

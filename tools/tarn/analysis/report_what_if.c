@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what a report says of other allocators: one replay of each file, in a process of its own, as `tarn replay` makes it. */
+/* Owns what a report says of other allocators: one replay of each file, in a process of its own, as
+ * `tarn replay` makes it. */
 #include "analysis/report.h"
 #include "replay/replay_file.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The search for the smallest devices runs a trace a dozen times for each policy: of a larger one, and of one with waits between streams,
- * it would keep a reader waiting. */
+/* The search for the smallest devices runs a trace a dozen times for each policy: of a larger one,
+ * and of one with waits between streams, it would keep a reader waiting. */
 #define LEAST_EVENTS 250000
 #define FAILED_EVENTS 50000 /* the same, where the advice asks for them */
 #define TEXT_EVENTS 1000000 /* a reader of text is kept waiting by more */
@@ -17,7 +18,10 @@
 static const struct replay_options *choose(const struct report_file *file, bool page, bool least)
 {
     static const struct replay_options quick = {.driver = "host", .repeat = 1, .compare = true},
-                                       whole = {.driver = "host", .repeat = 1, .compare = true, .least = true};
+                                       whole = {.driver = "host",
+                                                .repeat = 1,
+                                                .compare = true,
+                                                .least = true};
     uint64_t events = 0;
     bool failed = false;
     for (size_t i = 0; i < file->count; i++) {
@@ -62,7 +66,8 @@ static struct report_what_if row_of(const struct replay_result *result, enum rep
     const struct replay_model *model = &result->models[policy];
     bool tarn = policy == REPLAY_TARN;
     struct report_what_if row = {.least = result->least[policy]};
-    row.ran = tarn ? (!result->error[0] || result->shortage.there) && !result->divergences : model->run.peak_reserved;
+    row.ran = tarn ? (!result->error[0] || result->shortage.there) && !result->divergences
+                   : model->run.peak_reserved;
     row.tried = tarn ? result->ooms_tried : model->run.tried;
     row.denied = tarn ? result->ooms_here : model->run.denied;
     row.fits = row.ran && !row.denied && !(tarn ? result->shortage.there : model->run.ooms);
@@ -74,7 +79,8 @@ static struct report_what_if row_of(const struct replay_result *result, enum rep
 bool report_what_if_get(const struct report_file *file, int device, uint64_t *requested,
                         struct report_what_if rows[REPORT_POLICIES])
 {
-    static const enum replay_policy policies[REPORT_POLICIES] = {REPLAY_NATIVE, REPLAY_EXPANDABLE, REPLAY_TARN};
+    static const enum replay_policy policies[REPORT_POLICIES] = {REPLAY_NATIVE, REPLAY_EXPANDABLE,
+                                                                 REPLAY_TARN};
     const struct replay_file *run = file->what_if;
     for (size_t i = 0; run && !run->error[0] && i < run->device_count; i++) {
         const struct replay_result *result = &run->devices[i].result;
@@ -96,7 +102,8 @@ static struct advice_run run_of(const struct report_what_if *row)
                                .least = row->least};
 }
 
-bool report_advice(const struct report_file *file, const struct analysis *analysis, struct advice_list *list)
+bool report_advice(const struct report_file *file, const struct analysis *analysis,
+                   struct advice_list *list)
 {
     uint64_t requested;
     struct report_what_if rows[REPORT_POLICIES];

@@ -36,7 +36,8 @@ static bool fail(const struct reader *reader, const char *what)
 }
 
 /* The same, with a field as far as it can be printed. */
-static bool fail_field(const struct reader *reader, const char *what, const char *field, const char *wanted)
+static bool fail_field(const struct reader *reader, const char *what, const char *field,
+                       const char *wanted)
 {
     char shown[41], text[200];
     size_t length = 0;
@@ -58,8 +59,9 @@ static enum line next_line(struct reader *reader)
         return ferror(reader->file) ? (fail(reader, "cannot be read"), LINE_WRONG) : LINE_NONE;
     for (; byte != EOF && byte != '\n'; byte = getc(reader->file)) {
         if (byte == '\0' || reader->length == sizeof reader->line - 1) {
-            fail(reader, byte ? "is longer than 255 bytes; each line is one block: id,lower,upper,size"
-                              : "has a byte that is 0; the file must be text");
+            fail(reader,
+                 byte ? "is longer than 255 bytes; each line is one block: id,lower,upper,size"
+                      : "has a byte that is 0; the file must be text");
             return LINE_WRONG;
         }
         reader->line[reader->length++] = (char)byte;
@@ -92,7 +94,9 @@ static bool read_header(struct reader *reader)
     bool seen[COLUMNS] = {false};
     enum line line = next_line(reader);
     if (line != LINE_THERE)
-        return line == LINE_NONE ? fail(reader, "the file is empty; it must begin with id,lower,upper,size") : false;
+        return line == LINE_NONE
+                   ? fail(reader, "the file is empty; it must begin with id,lower,upper,size")
+                   : false;
     if (cut(reader, fields) != COLUMNS)
         return fail(reader, "the columns must be these four: id,lower,upper,size");
     for (int place = 0; place < COLUMNS; place++) {
@@ -100,7 +104,8 @@ static bool read_header(struct reader *reader)
         while (column < COLUMNS && strcmp(fields[place], names[column]) != 0)
             column++;
         if (column == COLUMNS || seen[column])
-            return fail_field(reader, "a column", fields[place], "one of id, lower, upper and size, each once");
+            return fail_field(reader, "a column", fields[place],
+                              "one of id, lower, upper and size, each once");
         seen[column] = true;
         reader->columns[place] = (enum column)column;
     }
@@ -119,11 +124,13 @@ static bool parse(const char *field, uint64_t *value)
     return true;
 }
 
-static bool read_field(struct reader *reader, enum column column, const char *field, struct interval *interval)
+static bool read_field(struct reader *reader, enum column column, const char *field,
+                       struct interval *interval)
 {
     uint64_t *const values[COLUMNS] = {NULL, &interval->lower, &interval->upper, &interval->size};
     if (column != COLUMN_ID)
-        return parse(field, values[column]) || fail_field(reader, names[column], field, "a whole number below 2^64");
+        return parse(field, values[column]) ||
+               fail_field(reader, names[column], field, "a whole number below 2^64");
     if (!*field || strlen(field) >= sizeof interval->id)
         return fail_field(reader, "id", field, "1 to 31 bytes long");
     memcpy(interval->id, field, strlen(field) + 1);
@@ -134,7 +141,8 @@ static bool add(struct reader *reader, const struct interval *interval)
 {
     struct intervals *intervals = reader->intervals;
     if (interval->lower >= interval->upper)
-        return fail(reader, "upper must be greater than lower: a block lives from lower to before upper");
+        return fail(reader,
+                    "upper must be greater than lower: a block lives from lower to before upper");
     if (!interval->size)
         return fail(reader, "size is 0; leave out a block that takes no memory");
     if (interval->size >= SUM_MOST - reader->sum)
@@ -197,7 +205,8 @@ bool intervals_read(FILE *file, struct intervals *intervals, char *error, size_t
         case LINE_WRONG:
             return false;
         case LINE_NONE:
-            return intervals->count || fail(&reader, "there is no block; each line after the first is one");
+            return intervals->count ||
+                   fail(&reader, "there is no block; each line after the first is one");
         case LINE_THERE:
             if (reader.length && !read_block(&reader))
                 return false;

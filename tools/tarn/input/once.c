@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns what is held: a file in memory for each path, until the program ends. Children of fork() have it too. */
+/* Owns what is held: a file in memory for each path, until the program ends. Children of fork()
+ * have it too. */
 #include "input/once.h"
 
 #include <errno.h>
@@ -31,7 +32,8 @@ static const struct held *find(const char *path)
 
 static int open_plain(const char *path)
 {
-    return strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(path, O_RDONLY | O_CLOEXEC);
+    return strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                  : open(path, O_RDONLY | O_CLOEXEC);
 }
 
 static bool write_all(int file, const char *part, size_t size)
@@ -65,13 +67,15 @@ static int copy(int from)
     return file;
 }
 
-/* Standard input that is a file, and was not read from yet, is held as it is; a part of one, and all else, in memory. */
+/* Standard input that is a file, and was not read from yet, is held as it is; a part of one, and
+ * all else, in memory. */
 bool once_hold(const char *path, char *error, size_t size)
 {
     struct stat about;
     int from = find(path) ? -1 : open_plain(path), file = -1;
     bool standard = strcmp(path, "-") == 0;
-    if (from < 0 || fstat(from, &about) || S_ISDIR(about.st_mode) || (S_ISREG(about.st_mode) && !standard)) {
+    if (from < 0 || fstat(from, &about) || S_ISDIR(about.st_mode) ||
+        (S_ISREG(about.st_mode) && !standard)) {
         if (from >= 0)
             close(from);
         return true;
@@ -93,7 +97,8 @@ bool once_hold(const char *path, char *error, size_t size)
     return true;
 }
 
-/* A held file is opened anew, so that it has a place of its own; where there is no /proc, it shares one. */
+/* A held file is opened anew, so that it has a place of its own; where there is no /proc, it shares
+ * one. */
 int once_open(const char *path)
 {
     const struct held *held = find(path);

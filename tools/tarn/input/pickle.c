@@ -3,8 +3,9 @@
 
 /* Owns the opcodes: what follows each, and what each does to the machine of pickle_store.c.
  *
- * Keeps: every length is held against what remains of the stream before it is used; an opcode that would run code, and one that is
- * none, ends the reading. Assumes nothing about the bytes. Opcodes: python/cpython, Lib/pickletools.py. */
+ * Keeps: every length is held against what remains of the stream before it is used; an opcode that
+ * would run code, and one that is none, ends the reading. Assumes nothing about the bytes. Opcodes:
+ * python/cpython, Lib/pickletools.py. */
 #include "input/pickle_machine.h"
 
 #include <inttypes.h>
@@ -172,7 +173,8 @@ static const char *const refusals[] = {
 static bool fail_short(struct pickle *pickle)
 {
     if (!pickle->input->error[0])
-        return pickle_fail(pickle, pickle->op_offset, "the data ends, at byte %" PRIu64 ", inside %s",
+        return pickle_fail(pickle, pickle->op_offset,
+                           "the data ends, at byte %" PRIu64 ", inside %s",
                            pickle->input->end_offset, pickle->op_name);
     if (!pickle->error[0])
         snprintf(pickle->error, sizeof pickle->error, "%s", pickle->input->error);
@@ -185,15 +187,17 @@ static bool check_length(struct pickle *pickle, uint64_t length)
     uint64_t remaining = pickle_input_remaining(pickle->input);
     if (length <= remaining)
         return true;
-    return pickle_fail(pickle, pickle->op_offset, "%s of %" PRIu64 " bytes, where only %" PRIu64 " follow",
-                       pickle->op_name, length, remaining);
+    return pickle_fail(pickle, pickle->op_offset,
+                       "%s of %" PRIu64 " bytes, where only %" PRIu64 " follow", pickle->op_name,
+                       length, remaining);
 }
 
 static bool push_text(struct pickle *pickle, const char *text, size_t length)
 {
     uint32_t number;
     return pickle_text_add(pickle, text, length, &number) &&
-           pickle_push(pickle, pickle_make(number < pickle->word_count ? TAG_WORD : TAG_TEXT, number));
+           pickle_push(pickle,
+                       pickle_make(number < pickle->word_count ? TAG_WORD : TAG_TEXT, number));
 }
 
 static bool read_text(struct pickle *pickle, uint64_t length)
@@ -251,7 +255,8 @@ static bool read_line(struct pickle *pickle, char line[TEXT_LINE_MAX + 1], size_
         const uint8_t *end = stop ? stop : input->end;
         size_t here = (size_t)(end - input->next);
         if (count < TEXT_LINE_MAX)
-            memcpy(line + count, input->next, here < TEXT_LINE_MAX - count ? here : TEXT_LINE_MAX - count);
+            memcpy(line + count, input->next,
+                   here < TEXT_LINE_MAX - count ? here : TEXT_LINE_MAX - count);
         count += here;
         input->next = stop ? stop + 1 : end;
         if (!stop)
@@ -296,10 +301,12 @@ static bool number_line(struct pickle *pickle, enum opcode opcode, char *line, s
     if (opcode == OP_LONG && length && line[length - 1] == 'L')
         line[length - 1] = 0;
     if (!parse_integer(line, &negative, &magnitude, &huge))
-        return pickle_fail(pickle, pickle->op_offset, "%s is not a decimal number", pickle->op_name);
+        return pickle_fail(pickle, pickle->op_offset, "%s is not a decimal number",
+                           pickle->op_name);
     if (negative && magnitude > (uint64_t)INT64_MAX + 1)
         huge = true;
-    if (!huge && !pickle_make_integer(pickle, negative ? 0 - magnitude : magnitude, negative && magnitude, &value))
+    if (!huge && !pickle_make_integer(pickle, negative ? 0 - magnitude : magnitude,
+                                      negative && magnitude, &value))
         return false;
     return pickle_push(pickle, value);
 }
@@ -317,23 +324,27 @@ static bool run_line(struct pickle *pickle, enum opcode opcode)
         return push_text(pickle, line, kept);
     if (opcode == OP_STRING) {
         bool quoted = length >= 2 && (line[0] == '\'' || line[0] == '"');
-        return quoted ? push_text(pickle, line + 1, length == kept ? kept - 2 : kept - 1)
-                      : pickle_fail(pickle, pickle->op_offset, "%s without quotes", pickle->op_name);
+        return quoted
+                   ? push_text(pickle, line + 1, length == kept ? kept - 2 : kept - 1)
+                   : pickle_fail(pickle, pickle->op_offset, "%s without quotes", pickle->op_name);
     }
     if (!whole)
-        return pickle_fail(pickle, pickle->op_offset, "%s is not a decimal number of less than %d digits",
-                           pickle->op_name, TEXT_LINE_MAX + 1);
+        return pickle_fail(pickle, pickle->op_offset,
+                           "%s is not a decimal number of less than %d digits", pickle->op_name,
+                           TEXT_LINE_MAX + 1);
     if (opcode == OP_INT || opcode == OP_LONG)
         return number_line(pickle, opcode, line, length);
     if (opcode == OP_FLOAT)
         return length && strspn(line, "+-.0123456789eEinfaN") == length
                    ? pickle_push(pickle, pickle_make(TAG_FLOAT, 0))
-                   : pickle_fail(pickle, pickle->op_offset, "%s is not a decimal number", pickle->op_name);
+                   : pickle_fail(pickle, pickle->op_offset, "%s is not a decimal number",
+                                 pickle->op_name);
 
     bool negative, huge;
     uint64_t index;
     if (!parse_integer(line, &negative, &index, &huge) || negative || huge)
-        return pickle_fail(pickle, pickle->op_offset, "%s is not the number of a memo entry", pickle->op_name);
+        return pickle_fail(pickle, pickle->op_offset, "%s is not the number of a memo entry",
+                           pickle->op_name);
     return opcode == OP_GET ? pickle_memo_get(pickle, index) : pickle_memo_put(pickle, index);
 }
 
@@ -353,8 +364,9 @@ static bool run_bytes(struct pickle *pickle, enum opcode opcode, size_t size)
     case OP_BININT2:
         return pickle_push(pickle, pickle_make(TAG_INT, number));
     case OP_BININT:
-        return pickle_push(
-            pickle, pickle_make(TAG_INT, negative ? number | (PICKLE_PAYLOAD_MAX & ~UINT64_C(0xffffffff)) : number));
+        return pickle_push(pickle, pickle_make(TAG_INT, negative ? number | (PICKLE_PAYLOAD_MAX &
+                                                                             ~UINT64_C(0xffffffff))
+                                                                 : number));
     case OP_BINFLOAT:
         return pickle_push(pickle, pickle_make(TAG_FLOAT, 0));
     case OP_BINGET:
@@ -366,7 +378,8 @@ static bool run_bytes(struct pickle *pickle, enum opcode opcode, size_t size)
     case OP_LONG4:
     case OP_BINSTRING: /* their lengths have a sign */
         if (negative)
-            return pickle_fail(pickle, pickle->op_offset, "%s of a negative length", pickle->op_name);
+            return pickle_fail(pickle, pickle->op_offset, "%s of a negative length",
+                               pickle->op_name);
         return opcode == OP_LONG4 ? read_long(pickle, number) : read_text(pickle, number);
     case OP_LONG1:
         return read_long(pickle, number);
@@ -384,7 +397,8 @@ static bool run_bytes(struct pickle *pickle, enum opcode opcode, size_t size)
         return check_length(pickle, number);
     case OP_PROTO:
         return (number >= 2 && number <= 5) ||
-               pickle_fail(pickle, pickle->op_offset, "a pickle of protocol %" PRIu64 "; 2 to 5 are read", number);
+               pickle_fail(pickle, pickle->op_offset,
+                           "a pickle of protocol %" PRIu64 "; 2 to 5 are read", number);
     default:
         return pickle_fail(pickle, pickle->op_offset, "opcode %s is not expected", pickle->op_name);
     }
@@ -411,7 +425,8 @@ static bool run_plain(struct pickle *pickle, enum opcode opcode)
         pickle->stack_size = first;
         return true;
     case OP_DUP:
-        return pickle_has(pickle, 1) && pickle_push_again(pickle, pickle->stack[pickle->stack_size - 1].value);
+        return pickle_has(pickle, 1) &&
+               pickle_push_again(pickle, pickle->stack[pickle->stack_size - 1].value);
     case OP_NONE:
         return pickle_push(pickle, pickle_make(TAG_NONE, 0));
     case OP_NEWTRUE:
@@ -481,7 +496,8 @@ static bool run(struct pickle *pickle)
         case RUNS_CODE:
         case MAKES_A_SET:
         case NEEDS_A_BUFFER:
-            return pickle_fail(pickle, pickle->op_offset, "opcode %s %s; a memory snapshot has none", pickle->op_name,
+            return pickle_fail(pickle, pickle->op_offset,
+                               "opcode %s %s; a memory snapshot has none", pickle->op_name,
                                refusals[opcodes[byte].argument]);
         }
         if (!done)
@@ -489,8 +505,8 @@ static bool run(struct pickle *pickle)
     }
 }
 
-bool pickle_read(struct pickle *pickle, struct pickle_input *input, const char *const *words, size_t word_count,
-                 pickle_reduce reduce, void *context, struct pickle_place *top)
+bool pickle_read(struct pickle *pickle, struct pickle_input *input, const char *const *words,
+                 size_t word_count, pickle_reduce reduce, void *context, struct pickle_place *top)
 {
     *pickle = (struct pickle){.input = input,
                               .words = words,
@@ -502,10 +518,12 @@ bool pickle_read(struct pickle *pickle, struct pickle_input *input, const char *
     if (!pickle_texts_init(pickle) || !run(pickle))
         return false;
     if (pickle->stack_size != 1 || pickle->mark_count)
-        return pickle_fail(pickle, pickle->op_offset, "STOP with %zu values and %zu marks on the stack, not one value",
+        return pickle_fail(pickle, pickle->op_offset,
+                           "STOP with %zu values and %zu marks on the stack, not one value",
                            pickle->stack_size, pickle->mark_count);
     if (pickle_input_need(input, 1))
-        return pickle_fail(pickle, pickle_input_offset(input), "more data follows the pickle's STOP");
+        return pickle_fail(pickle, pickle_input_offset(input),
+                           "more data follows the pickle's STOP");
     if (input->error[0])
         return fail_short(pickle);
     *top = pickle->stack[0];

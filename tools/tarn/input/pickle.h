@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A pickle machine for plain data: dicts, lists, tuples, numbers, text. It executes nothing and stops at any opcode that would.
- * Opcodes: python/cpython, Lib/pickletools.py. Protocols 2 to 5.
+/* A pickle machine for plain data: dicts, lists, tuples, numbers, text. It executes nothing and
+ * stops at any opcode that would. Opcodes: python/cpython, Lib/pickletools.py. Protocols 2 to 5.
  *
- * It keeps only what its user names. The user gives a list of words; a dict keeps the entries whose key is one of them, a list
- * keeps its integers, its lists and those dicts that kept something. Each distinct text is kept once, under a number; the words
- * are the first of them. All else was checked for form and is gone. On top of that, a callback may turn a finished dict or list
- * into a number (a record) and so let go of it.
+ * It keeps only what its user names. The user gives a list of words; a dict keeps the entries whose
+ * key is one of them, a list keeps its integers, its lists and those dicts that kept something.
+ * Each distinct text is kept once, under a number; the words are the first of them. All else was
+ * checked for form and is gone. On top of that, a callback may turn a finished dict or list into a
+ * number (a record) and so let go of it.
  *
- * A container is finished when it is stored in another one. Changing it later, which no pickler does for data without cycles,
- * is an error; so what comes out has no cycle, is at most PICKLE_DEPTH_MAX deep, and never changes. It may share parts, so
- * whoever walks it counts the steps. Memory is bounded by PICKLE_MEMORY_*. Not thread-safe; two machines are independent. */
+ * A container is finished when it is stored in another one. Changing it later, which no pickler
+ * does for data without cycles, is an error; so what comes out has no cycle, is at most
+ * PICKLE_DEPTH_MAX deep, and never changes. It may share parts, so whoever walks it counts the
+ * steps. Memory is bounded by PICKLE_MEMORY_*. Not thread-safe; two machines are independent. */
 #ifndef TOOLS_PICKLE_H
 #define TOOLS_PICKLE_H
 
@@ -23,12 +25,14 @@
 
 #define PICKLE_DEPTH_MAX 64
 
-/* A text is kept up to so many bytes, and told from another by these; one on a line of its own (protocol 0) up to 255. */
+/* A text is kept up to so many bytes, and told from another by these; one on a line of its own
+ * (protocol 0) up to 255. */
 #define PICKLE_TEXT_MAX 1024
 
-/* Bytes that a machine and its user may allocate: so many, and as many more per byte of the pickle that was read. A snapshot needs less than
- * 8 per byte. How large a pickle a compressed file may become has a bound of its own (pickle_input.h), and of such a file not more than the
- * second ratio is allocated per byte. */
+/* Bytes that a machine and its user may allocate: so many, and as many more per byte of the pickle
+ * that was read. A snapshot needs less than 8 per byte. How large a pickle a compressed file may
+ * become has a bound of its own (pickle_input.h), and of such a file not more than the second ratio
+ * is allocated per byte. */
 #define PICKLE_MEMORY_BASE (UINT64_C(16) << 20)
 #define PICKLE_MEMORY_RATIO UINT64_C(24)
 #define PICKLE_MEMORY_COMPRESSED_BASE (UINT64_C(256) << 20)
@@ -63,9 +67,10 @@ struct pickle_place {
 
 struct pickle;
 
-/* Called when a dict that kept something is stored in a list, and when such a list is stored in a dict. True, and a number below
- * 2^56, replaces it. */
-typedef bool (*pickle_reduce)(void *context, struct pickle *pickle, pickle_value value, uint64_t *record);
+/* Called when a dict that kept something is stored in a list, and when such a list is stored in a
+ * dict. True, and a number below 2^56, replaces it. */
+typedef bool (*pickle_reduce)(void *context, struct pickle *pickle, pickle_value value,
+                              uint64_t *record);
 
 struct pickle_node;
 
@@ -105,14 +110,15 @@ struct pickle {
 };
 
 /* Reads one pickle to the end of `input`. False fills `error`. Needs pickle_finish() either way. */
-bool pickle_read(struct pickle *pickle, struct pickle_input *input, const char *const *words, size_t word_count,
-                 pickle_reduce reduce, void *context, struct pickle_place *top);
+bool pickle_read(struct pickle *pickle, struct pickle_input *input, const char *const *words,
+                 size_t word_count, pickle_reduce reduce, void *context, struct pickle_place *top);
 void pickle_finish(struct pickle *pickle);
 
 enum pickle_kind pickle_kind(pickle_value value);
 /* "a list", "None", ... */
 const char *pickle_kind_name(pickle_value value);
-/* Of a PICKLE_WORD, PICKLE_TEXT (the number of the text), PICKLE_BOOL, PICKLE_RECORD or PICKLE_LIST_RECORD. */
+/* Of a PICKLE_WORD, PICKLE_TEXT (the number of the text), PICKLE_BOOL, PICKLE_RECORD or
+ * PICKLE_LIST_RECORD. */
 uint64_t pickle_number(pickle_value value);
 
 /* NULL, or what is wrong: "is negative", "does not fit in 64 bits", "is a list, not an integer". */
@@ -121,13 +127,18 @@ const char *pickle_get_signed(const struct pickle *pickle, pickle_value value, i
 /* The same of a tuple or a list of two integers. */
 const char *pickle_get_pair(const struct pickle *pickle, pickle_value value, uint64_t pair[2]);
 
-/* What a PICKLE_LIST kept, and how many items it had that it did not keep. Valid until the machine reads on or is finished. Needs 8
- * bytes per item: where there are none, `error` says so and the count is 0. */
-const pickle_value *pickle_list(struct pickle *pickle, pickle_value list, size_t *count, uint64_t *dropped);
-/* Whether a list has only records of numbers that follow each other, which takes no memory per item. */
-bool pickle_list_run(const struct pickle *pickle, pickle_value list, pickle_value *first, size_t *count);
+/* What a PICKLE_LIST kept, and how many items it had that it did not keep. Valid until the machine
+ * reads on or is finished. Needs 8 bytes per item: where there are none, `error` says so and the
+ * count is 0. */
+const pickle_value *pickle_list(struct pickle *pickle, pickle_value list, size_t *count,
+                                uint64_t *dropped);
+/* Whether a list has only records of numbers that follow each other, which takes no memory per
+ * item. */
+bool pickle_list_run(const struct pickle *pickle, pickle_value list, pickle_value *first,
+                     size_t *count);
 /* What a PICKLE_DICT kept; no word comes twice. */
-const struct pickle_place *pickle_dict(const struct pickle *pickle, pickle_value dict, size_t *count);
+const struct pickle_place *pickle_dict(const struct pickle *pickle, pickle_value dict,
+                                       size_t *count);
 /* Where a list or dict that kept something begins, else `otherwise`. */
 uint64_t pickle_offset(const struct pickle *pickle, pickle_value value, uint64_t otherwise);
 
@@ -137,8 +148,9 @@ bool pickle_text_add(struct pickle *pickle, const char *text, size_t length, uin
 /* Says in `error` that memory is short; gives false. */
 bool pickle_no_memory(struct pickle *pickle);
 
-/* realloc() of an array of `*capacity` elements so that it has at least `wanted`, against the machine's limit. False fills
- * `error` and leaves the array. */
-bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t wanted, size_t element);
+/* realloc() of an array of `*capacity` elements so that it has at least `wanted`, against the
+ * machine's limit. False fills `error` and leaves the array. */
+bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t wanted,
+                 size_t element);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the way of bytes from a file or buffer, through zstd where the first bytes ask for it, to the pickle machine.
+/* Owns the way of bytes from a file or buffer, through zstd where the first bytes ask for it, to
+ * the pickle machine.
  *
- * Keeps: one window of fixed size, so that memory does not follow the file; a cap on what a compressed file may grow to, because
- * zstd makes gigabytes out of kilobytes; the reason of a failure in words for whoever gave the file. Assumes nothing about the bytes. */
+ * Keeps: one window of fixed size, so that memory does not follow the file; a cap on what a
+ * compressed file may grow to, because zstd makes gigabytes out of kilobytes; the reason of a
+ * failure in words for whoever gave the file. Assumes nothing about the bytes. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "input/pickle_input.h"
@@ -24,7 +26,8 @@
 #define WINDOW ((size_t)256 << 10)
 #define CSV_BEGIN "Thread,Time,"
 
-static bool fail(struct pickle_input *input, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool fail(struct pickle_input *input, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static bool fail(struct pickle_input *input, const char *format, ...)
 {
     va_list arguments;
@@ -48,19 +51,22 @@ static const struct {
     {"PK\003\004", 4,
      "this is a zip archive, as torch.save writes; a memory snapshot is the plain pickle that "
      "torch.cuda.memory._dump_snapshot writes"},
-    {"\x1f\x8b", 2, "this is gzip-compressed; decompress it first (gunzip), or compress with zstd, which is read"},
-    {"BZh", 3, "this is bzip2-compressed; decompress it first, or compress with zstd, which is read"},
+    {"\x1f\x8b", 2,
+     "this is gzip-compressed; decompress it first (gunzip), or compress with zstd, which is read"},
+    {"BZh", 3,
+     "this is bzip2-compressed; decompress it first, or compress with zstd, which is read"},
     {"\xfd"
      "7zXZ",
      5, "this is xz-compressed; decompress it first, or compress with zstd, which is read"},
-    {"version https://git-lfs", 23, "this is a Git LFS pointer, not the file it stands for; run git lfs pull"},
+    {"version https://git-lfs", 23,
+     "this is a Git LFS pointer, not the file it stands for; run git lfs pull"},
     {"\x7f"
      "ELF",
      4, "this is a program, not a memory snapshot"},
 };
 
-/* Whether the decompressed stream can be a pickle of protocol 2 to 5, or begins as a CSV with a header like RMM's; says what it
- * is otherwise. */
+/* Whether the decompressed stream can be a pickle of protocol 2 to 5, or begins as a CSV with a
+ * header like RMM's; says what it is otherwise. */
 static bool check_beginning(struct pickle_input *input)
 {
     if (!pickle_input_need(input, 1))
@@ -80,15 +86,19 @@ static bool check_beginning(struct pickle_input *input)
 
     size_t text = 0;
     while (text < size && text < 32 &&
-           (data[text] == '\t' || data[text] == '\n' || data[text] == '\r' || (data[text] >= ' ' && data[text] < 0x7f)))
+           (data[text] == '\t' || data[text] == '\n' || data[text] == '\r' ||
+            (data[text] >= ' ' && data[text] < 0x7f)))
         text++;
     if (text == size || text == 32) {
         const char *kind = data[0] == '<'                     ? ", perhaps a web page"
                            : data[0] == '{' || data[0] == '[' ? ", perhaps JSON"
                                                               : "";
-        return fail(input, "byte 0: this is text%s; a memory snapshot is a pickle of protocol 2 to 5", kind);
+        return fail(input,
+                    "byte 0: this is text%s; a memory snapshot is a pickle of protocol 2 to 5",
+                    kind);
     }
-    return fail(input, "byte 0: begins with 0x%02x; a pickle of protocol 2 to 5 begins with 0x80", data[0]);
+    return fail(input, "byte 0: begins with 0x%02x; a pickle of protocol 2 to 5 begins with 0x80",
+                data[0]);
 }
 
 /* Reads up to `capacity` bytes of the file; *size is 0 at its end. */
@@ -123,15 +133,16 @@ static bool decompress(struct pickle_input *input, uint8_t *to, size_t capacity,
             break;
         size_t result = ZSTD_decompressStream(input->zstd, &out, &in);
         if (ZSTD_isError(result))
-            return fail(input, "byte %" PRIu64 ": zstd cannot decompress what follows: %s", input->end_offset,
-                        ZSTD_getErrorName(result));
+            return fail(input, "byte %" PRIu64 ": zstd cannot decompress what follows: %s",
+                        input->end_offset, ZSTD_getErrorName(result));
         if (input->file < 0)
             input->raw_read += in.pos;
         input->raw += in.pos;
         input->raw_size -= in.pos;
         input->frame_open = result != 0;
         if (ended && !out.pos)
-            return fail(input, "byte %" PRIu64 ": the compressed file is cut short", input->end_offset);
+            return fail(input, "byte %" PRIu64 ": the compressed file is cut short",
+                        input->end_offset);
     }
     *size = out.pos;
     return true;
@@ -163,9 +174,11 @@ bool pickle_input_refill(struct pickle_input *input, size_t count)
             uint64_t cap = PICKLE_INPUT_EXPAND_BASE + PICKLE_INPUT_EXPAND_RATIO * input->raw_read;
             if (input->end_offset > cap)
                 return fail(input,
-                            "byte %" PRIu64 ": the file grows beyond the limit of %" PRIu64 " MiB + %" PRIu64
+                            "byte %" PRIu64 ": the file grows beyond the limit of %" PRIu64
+                            " MiB + %" PRIu64
                             " x its compressed size; decompress it with zstd if you trust it",
-                            input->end_offset, PICKLE_INPUT_EXPAND_BASE >> 20, PICKLE_INPUT_EXPAND_RATIO);
+                            input->end_offset, PICKLE_INPUT_EXPAND_BASE >> 20,
+                            PICKLE_INPUT_EXPAND_RATIO);
         }
     }
     return true;
@@ -186,16 +199,19 @@ bool pickle_input_skip(struct pickle_input *input, uint64_t count)
     }
 }
 
-/* With the first bytes at `next`: puts zstd in between where they ask for it, then looks at what comes out. */
+/* With the first bytes at `next`: puts zstd in between where they ask for it, then looks at what
+ * comes out. */
 static bool begin(struct pickle_input *input)
 {
     static const uint8_t zstd_magic[] = {0x28, 0xb5, 0x2f, 0xfd};
-    static const uint8_t skippable_magic[] = {0x2a, 0x4d, 0x18}; /* 0x184D2A5?, little endian, after its first byte */
+    /* 0x184D2A5?, little endian, after its first byte */
+    static const uint8_t skippable_magic[] = {0x2a, 0x4d, 0x18};
 
     if (!pickle_input_need(input, 4))
         return input->error[0] ? false : check_beginning(input);
     const uint8_t *data = input->next;
-    if (memcmp(data, zstd_magic, 4) != 0 && ((data[0] & 0xf0) != 0x50 || memcmp(data + 1, skippable_magic, 3) != 0))
+    if (memcmp(data, zstd_magic, 4) != 0 &&
+        ((data[0] & 0xf0) != 0x50 || memcmp(data + 1, skippable_magic, 3) != 0))
         return check_beginning(input);
 
     size_t size = (size_t)(input->end - data);
@@ -243,8 +259,12 @@ bool pickle_input_attach(struct pickle_input *input, const void *data, size_t si
 {
     static const uint8_t nothing[1];
     const uint8_t *bytes = size ? data : nothing;
-    *input = (struct pickle_input){
-        .file = -1, .next = bytes, .end = bytes + size, .end_offset = size, .raw_read = size, .total = size};
+    *input = (struct pickle_input){.file = -1,
+                                   .next = bytes,
+                                   .end = bytes + size,
+                                   .end_offset = size,
+                                   .raw_read = size,
+                                   .total = size};
     return begin(input);
 }
 

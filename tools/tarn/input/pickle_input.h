@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A stream of bytes for the pickle machine, or another reader: a file or a buffer, plain or zstd-compressed, read in order and never held
- * whole. Its memory does not grow with the file. Not thread-safe; two inputs are independent. */
+/* A stream of bytes for the pickle machine, or another reader: a file or a buffer, plain or
+ * zstd-compressed, read in order and never held whole. Its memory does not grow with the file. Not
+ * thread-safe; two inputs are independent. */
 #ifndef TOOLS_PICKLE_INPUT_H
 #define TOOLS_PICKLE_INPUT_H
 
@@ -15,21 +16,24 @@
 /* The most that pickle_input_need() may be asked for. */
 #define PICKLE_INPUT_NEED_MAX 1024
 
-/* A compressed file may grow to this many bytes, and as many more a compressed byte. Snapshots shrink 10 to 60 fold. */
+/* A compressed file may grow to this many bytes, and as many more a compressed byte. Snapshots
+ * shrink 10 to 60 fold. */
 #define PICKLE_INPUT_EXPAND_BASE (UINT64_C(128) << 20)
 #define PICKLE_INPUT_EXPAND_RATIO UINT64_C(256)
 
 struct pickle_input {
     const uint8_t *next, *end; /* what can be read now */
     uint64_t end_offset;       /* the stream's offset of `end`, bytes */
-    uint64_t raw_read;         /* bytes taken from the file or buffer so far, before decompression */
+    uint64_t raw_read;         /* bytes taken from the file or buffer so far, before
+                                  decompression */
     uint64_t total;            /* bytes in the stream, or PICKLE_INPUT_SIZE_UNKNOWN */
     bool compressed;           /* offsets count decompressed bytes */
     bool csv;                  /* it is not a pickle: it begins as an RMM log does */
     char error[256];           /* empty unless reading failed, other than by the stream's end */
 
     int file;            /* -1 for a buffer */
-    const uint8_t *raw;  /* what was read and not yet decompressed; the whole buffer where there is no file */
+    const uint8_t *raw;  /* what was read and not yet decompressed; the whole buffer where there is
+                            no file */
     size_t raw_size;     /* bytes at `raw` */
     uint8_t *raw_buffer; /* compressed bytes of a file; NULL where not needed */
     uint8_t *buffer;     /* where `next` points; NULL where it points into the caller's buffer */
@@ -37,12 +41,14 @@ struct pickle_input {
     bool frame_open; /* the input so far ends inside a zstd frame */
 };
 
-/* Opens a file ("-": standard input), or a buffer that outlives the input. False fills `error`. Both need pickle_input_finish(), also on failure. */
+/* Opens a file ("-": standard input), or a buffer that outlives the input. False fills `error`.
+ * Both need pickle_input_finish(), also on failure. */
 bool pickle_input_open(struct pickle_input *input, const char *path);
 bool pickle_input_attach(struct pickle_input *input, const void *data, size_t size);
 void pickle_input_finish(struct pickle_input *input);
 
-/* Reads on until at least `count` bytes lie at `next`. False where the stream ends before, or `error` says why. */
+/* Reads on until at least `count` bytes lie at `next`. False where the stream ends before, or
+ * `error` says why. */
 bool pickle_input_refill(struct pickle_input *input, size_t count);
 
 static inline bool pickle_input_need(struct pickle_input *input, size_t count)

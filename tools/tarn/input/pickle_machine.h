@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The inside of the pickle machine, shared by pickle.c (opcodes) and pickle_store.c (values, stack, memo, containers) and by nothing
- * else. */
+/* The inside of the pickle machine, shared by pickle.c (opcodes) and pickle_store.c (values, stack,
+ * memo, containers) and by nothing else. */
 #ifndef TOOLS_PICKLE_MACHINE_H
 #define TOOLS_PICKLE_MACHINE_H
 
@@ -10,7 +10,8 @@
 
 #define PICKLE_PAYLOAD_MAX ((UINT64_C(1) << 56) - 1)
 
-/* What a value's low 8 bits say: a kind in the user's sense, and how the payload above is to be read. */
+/* What a value's low 8 bits say: a kind in the user's sense, and how the payload above is to be
+ * read. */
 enum pickle_tag {
     TAG_NONE,
     TAG_BOOL,
@@ -40,7 +41,8 @@ static inline pickle_value pickle_make(enum pickle_tag tag, uint64_t payload)
 }
 
 /* Fills `error`, unless it tells of something earlier, and returns false. */
-bool pickle_fail(struct pickle *pickle, uint64_t offset, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool pickle_fail(struct pickle *pickle, uint64_t offset, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* An integer. `bits` is two's complement; what lies above them is all `negative`. */
 bool pickle_make_integer(struct pickle *pickle, uint64_t bits, bool negative, pickle_value *value);

@@ -3,9 +3,10 @@
 
 /* Owns the pickle machine's values, stack, memo and containers.
  *
- * Keeps: every array is charged to the limit before it grows; a container that is stored in another is sealed and never changes,
- * so there is no cycle; nothing here recurses. Assumes nothing about the order of calls: pickle.c does what the file says.
- * The machine follows python/cpython, Lib/pickle.py. */
+ * Keeps: every array is charged to the limit before it grows; a container that is stored in another
+ * is sealed and never changes, so there is no cycle; nothing here recurses. Assumes nothing about
+ * the order of calls: pickle.c does what the file says. The machine follows python/cpython,
+ * Lib/pickle.py. */
 #include "input/pickle_machine.h"
 
 #include <inttypes.h>
@@ -36,10 +37,12 @@ static const struct {
 struct pickle_node {
     void *items; /* pickle_value of a list, struct pickle_place of a dict */
     size_t count, capacity;
-    uint64_t run;             /* a list: so many further items, the records of the next numbers after the last one's */
+    uint64_t run;             /* a list: so many further items, the records of the next numbers
+                                 after the last one's */
     uint64_t dropped;         /* items of a list that were not kept */
     uint64_t offset;          /* in the stream, of the opcode that made it */
-    size_t memo;              /* the last memo entry that was given it; while free, the next free node */
+    size_t memo;              /* the last memo entry that was given it; while free, the next free
+                                 node */
     pickle_value replacement; /* of a sealed node: what stands for it, itself or less */
     uint8_t depth;            /* 1 + the deepest of what it keeps */
     bool sealed;
@@ -89,7 +92,8 @@ uint64_t pickle_number(pickle_value value)
     return payload_of(value);
 }
 
-static const char no_pair[] = "is not a pair of two integers of 64 bits", negative_pair[] = "has a negative part";
+static const char no_pair[] = "is not a pair of two integers of 64 bits",
+                  negative_pair[] = "has a negative part";
 
 static const char *not_an_integer(pickle_value value)
 {
@@ -157,7 +161,8 @@ const char *pickle_get_signed(const struct pickle *pickle, pickle_value value, i
 }
 
 /* Two integers in a list, which is what becomes of a tuple on its way through JSON. */
-static const char *list_pair(const struct pickle *pickle, const struct pickle_node *list, uint64_t pair[2])
+static const char *list_pair(const struct pickle *pickle, const struct pickle_node *list,
+                             uint64_t pair[2])
 {
     const pickle_value *items = list->items;
     int64_t sign;
@@ -199,7 +204,8 @@ static const uint64_t next_number = 1 << 8; /* from a record to the next, as val
 /* Makes items of a list's run. */
 static bool list_unroll(struct pickle *pickle, struct pickle_node *node)
 {
-    if (!pickle_grow(pickle, &node->items, &node->capacity, node->count + node->run, sizeof(pickle_value)))
+    if (!pickle_grow(pickle, &node->items, &node->capacity, node->count + node->run,
+                     sizeof(pickle_value)))
         return false;
     pickle_value *items = node->items;
     for (; node->run; node->run--, node->count++)
@@ -207,7 +213,8 @@ static bool list_unroll(struct pickle *pickle, struct pickle_node *node)
     return true;
 }
 
-bool pickle_list_run(const struct pickle *pickle, pickle_value list, pickle_value *first, size_t *count)
+bool pickle_list_run(const struct pickle *pickle, pickle_value list, pickle_value *first,
+                     size_t *count)
 {
     if (tag_of(list) != TAG_LIST)
         return false;
@@ -220,7 +227,8 @@ bool pickle_list_run(const struct pickle *pickle, pickle_value list, pickle_valu
     return true;
 }
 
-const pickle_value *pickle_list(struct pickle *pickle, pickle_value list, size_t *count, uint64_t *dropped)
+const pickle_value *pickle_list(struct pickle *pickle, pickle_value list, size_t *count,
+                                uint64_t *dropped)
 {
     if (tag_of(list) == TAG_PLAIN_LIST) {
         *count = 0;
@@ -234,7 +242,8 @@ const pickle_value *pickle_list(struct pickle *pickle, pickle_value list, size_t
     return node->items;
 }
 
-const struct pickle_place *pickle_dict(const struct pickle *pickle, pickle_value dict, size_t *count)
+const struct pickle_place *pickle_dict(const struct pickle *pickle, pickle_value dict,
+                                       size_t *count)
 {
     *count = 0;
     if (tag_of(dict) == TAG_PLAIN_DICT)
@@ -260,11 +269,13 @@ bool pickle_no_memory(struct pickle *pickle)
 static uint64_t memory_limit(const struct pickle_input *input)
 {
     uint64_t limit = PICKLE_MEMORY_BASE + PICKLE_MEMORY_RATIO * input->end_offset;
-    uint64_t of_file = PICKLE_MEMORY_COMPRESSED_BASE + PICKLE_MEMORY_COMPRESSED_RATIO * input->raw_read;
+    uint64_t of_file =
+        PICKLE_MEMORY_COMPRESSED_BASE + PICKLE_MEMORY_COMPRESSED_RATIO * input->raw_read;
     return limit < of_file ? limit : of_file;
 }
 
-bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t wanted, size_t element)
+bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t wanted,
+                 size_t element)
 {
     if (wanted <= *capacity)
         return true;
@@ -273,11 +284,12 @@ bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t w
     size_t next = *capacity < 4 ? 4 : *capacity * 2;
     if (next < wanted)
         next = wanted;
-    uint64_t bytes = (uint64_t)next * element; /* `next` is at most twice what was charged before, or a small step */
+    uint64_t bytes = (uint64_t)next * element; /* `next` is at most twice what was charged before,
+                                                  or a small step */
     if (next > SIZE_MAX / element / 2 || bytes > limit || pickle->allocated > limit - bytes)
         return pickle_fail(pickle, pickle->op_offset,
-                           "what is read needs more memory than the limit of %" PRIu64 " MiB + %" PRIu64
-                           " bytes per byte of the file",
+                           "what is read needs more memory than the limit of %" PRIu64
+                           " MiB + %" PRIu64 " bytes per byte of the file",
                            PICKLE_MEMORY_BASE >> 20, PICKLE_MEMORY_RATIO);
     void *grown = realloc(*array, next * element);
     if (!grown)
@@ -288,11 +300,12 @@ bool pickle_grow(struct pickle *pickle, void **array, size_t *capacity, size_t w
     return true;
 }
 
-static bool make_integer(struct pickle *pickle, enum pickle_tag tag, uint64_t first, uint64_t second,
-                         pickle_value *value)
+static bool make_integer(struct pickle *pickle, enum pickle_tag tag, uint64_t first,
+                         uint64_t second, pickle_value *value)
 {
     void *integers = pickle->integers;
-    if (!pickle_grow(pickle, &integers, &pickle->integer_capacity, pickle->integer_size + 2, sizeof *pickle->integers))
+    if (!pickle_grow(pickle, &integers, &pickle->integer_capacity, pickle->integer_size + 2,
+                     sizeof *pickle->integers))
         return false;
     pickle->integers = integers;
     *value = pickle_make(tag, pickle->integer_size);
@@ -313,7 +326,8 @@ bool pickle_make_integer(struct pickle *pickle, uint64_t bits, bool negative, pi
     return make_integer(pickle, negative ? TAG_NEGATIVE : TAG_POSITIVE, bits, 0, value);
 }
 
-/* Nodes are used again with the room for items that they have, so lists and dicts each have a chain. */
+/* Nodes are used again with the room for items that they have, so lists and dicts each have a
+ * chain. */
 static size_t *node_chain(struct pickle *pickle, enum pickle_tag tag)
 {
     return tag == TAG_LIST ? &pickle->list_free : &pickle->dict_free;
@@ -327,15 +341,19 @@ static bool node_create(struct pickle *pickle, enum pickle_tag tag, pickle_value
         *chain = pickle->nodes[index].memo;
     } else {
         void *nodes = pickle->nodes;
-        if (!pickle_grow(pickle, &nodes, &pickle->node_capacity, pickle->node_size + 1, sizeof *pickle->nodes))
+        if (!pickle_grow(pickle, &nodes, &pickle->node_capacity, pickle->node_size + 1,
+                         sizeof *pickle->nodes))
             return false;
         pickle->nodes = nodes;
         index = pickle->node_size++;
         pickle->nodes[index] = (struct pickle_node){0};
     }
     struct pickle_node *node = &pickle->nodes[index];
-    *node = (struct pickle_node){
-        .items = node->items, .capacity = node->capacity, .offset = pickle->op_offset, .memo = NO_NODE, .depth = 1};
+    *node = (struct pickle_node){.items = node->items,
+                                 .capacity = node->capacity,
+                                 .offset = pickle->op_offset,
+                                 .memo = NO_NODE,
+                                 .depth = 1};
     *value = pickle_make(tag, index);
     return true;
 }
@@ -346,11 +364,13 @@ static bool push_at(struct pickle *pickle, pickle_value value, uint64_t offset)
 {
     if (pickle->stack_size == pickle->stack_capacity) {
         void *stack = pickle->stack;
-        if (!pickle_grow(pickle, &stack, &pickle->stack_capacity, pickle->stack_size + 1, sizeof *pickle->stack))
+        if (!pickle_grow(pickle, &stack, &pickle->stack_capacity, pickle->stack_size + 1,
+                         sizeof *pickle->stack))
             return false;
         pickle->stack = stack;
     }
-    pickle->stack[pickle->stack_size++] = (struct pickle_place){.value = value, .offset = offset & PICKLE_PAYLOAD_MAX};
+    pickle->stack[pickle->stack_size++] =
+        (struct pickle_place){.value = value, .offset = offset & PICKLE_PAYLOAD_MAX};
     return true;
 }
 
@@ -362,7 +382,8 @@ bool pickle_push(struct pickle *pickle, pickle_value value)
 bool pickle_push_mark(struct pickle *pickle)
 {
     void *marks = pickle->marks;
-    if (!pickle_grow(pickle, &marks, &pickle->mark_capacity, pickle->mark_count + 1, sizeof *pickle->marks))
+    if (!pickle_grow(pickle, &marks, &pickle->mark_capacity, pickle->mark_count + 1,
+                     sizeof *pickle->marks))
         return false;
     pickle->marks = marks;
     pickle->marks[pickle->mark_count++] = pickle->stack_size;
@@ -374,21 +395,25 @@ bool pickle_has(struct pickle *pickle, size_t count)
 {
     size_t floor = pickle->mark_count ? pickle->marks[pickle->mark_count - 1] : 0;
     return pickle->stack_size - floor >= count ||
-           pickle_fail(pickle, pickle->op_offset, "%s finds too few values on the stack", pickle->op_name);
+           pickle_fail(pickle, pickle->op_offset, "%s finds too few values on the stack",
+                       pickle->op_name);
 }
 
 /* Takes the last mark away; *first is the value that followed it. */
 bool pickle_pop_mark(struct pickle *pickle, size_t *first)
 {
     if (!pickle->mark_count)
-        return pickle_fail(pickle, pickle->op_offset, "%s finds no mark on the stack", pickle->op_name);
+        return pickle_fail(pickle, pickle->op_offset, "%s finds no mark on the stack",
+                           pickle->op_name);
     *first = pickle->marks[--pickle->mark_count];
     return true;
 }
 
 static struct pickle_node *node_of(struct pickle *pickle, pickle_value value)
 {
-    return tag_of(value) == TAG_LIST || tag_of(value) == TAG_DICT ? &pickle->nodes[payload_of(value)] : NULL;
+    return tag_of(value) == TAG_LIST || tag_of(value) == TAG_DICT
+               ? &pickle->nodes[payload_of(value)]
+               : NULL;
 }
 
 /* Finishes a value that is about to be stored, and gives what is to be stored in its place. */
@@ -404,8 +429,8 @@ pickle_value pickle_seal(struct pickle *pickle, pickle_value value, bool in_list
     node->sealed = true;
     node->replacement = value;
     if (!node->count)
-        node->replacement =
-            tag_of(value) == TAG_LIST ? pickle_make(TAG_PLAIN_LIST, node->dropped) : pickle_make(TAG_PLAIN_DICT, 0);
+        node->replacement = tag_of(value) == TAG_LIST ? pickle_make(TAG_PLAIN_LIST, node->dropped)
+                                                      : pickle_make(TAG_PLAIN_DICT, 0);
     else if (in_list == (tag_of(value) == TAG_DICT) && pickle->reduce &&
              pickle->reduce(pickle->context, pickle, value, &record))
         node->replacement = pickle_make(in_list ? TAG_RECORD : TAG_LIST_RECORD, record);
@@ -436,9 +461,11 @@ bool pickle_memo_put(struct pickle *pickle, uint64_t index)
 {
     if (!pickle_has(pickle, 1))
         return false;
-    /* Picklers number in order; pickletools.optimize() keeps that. A jump would make a small file ask for much memory. */
+    /* Picklers number in order; pickletools.optimize() keeps that. A jump would make a small file
+     * ask for much memory. */
     if (index > 2 * pickle->memo_writes + 1024)
-        return pickle_fail(pickle, pickle->op_offset, "%s of memo entry %" PRIu64 " after %" PRIu64 " entries",
+        return pickle_fail(pickle, pickle->op_offset,
+                           "%s of memo entry %" PRIu64 " after %" PRIu64 " entries",
                            pickle->op_name, index, pickle->memo_writes);
     pickle->memo_writes++;
 
@@ -463,8 +490,9 @@ bool pickle_memo_put(struct pickle *pickle, uint64_t index)
 bool pickle_memo_get(struct pickle *pickle, uint64_t index)
 {
     if (index >= pickle->memo_size || pickle->memo[index].bits == UINT64_MAX)
-        return pickle_fail(pickle, pickle->op_offset, "%s of memo entry %" PRIu64 ", which was never written",
-                           pickle->op_name, index);
+        return pickle_fail(pickle, pickle->op_offset,
+                           "%s of memo entry %" PRIu64 ", which was never written", pickle->op_name,
+                           index);
     return pickle_push_again(pickle, pickle->memo[index]);
 }
 
@@ -476,11 +504,12 @@ static bool target(struct pickle *pickle, size_t at, enum pickle_tag tag)
     pickle_value value = pickle->stack[at].value;
     bool taken = tag_of(value) == (tag == TAG_DICT ? TAG_RECORD : TAG_LIST_RECORD);
     if (pickle_kind(value) != tags[tag].kind && !taken)
-        return pickle_fail(pickle, pickle->op_offset, "%s stores into %s", pickle->op_name, pickle_kind_name(value));
+        return pickle_fail(pickle, pickle->op_offset, "%s stores into %s", pickle->op_name,
+                           pickle_kind_name(value));
     if (tag_of(value) != tag || pickle->nodes[payload_of(value)].sealed)
         return pickle_fail(pickle, pickle->op_offset,
-                           "%s changes %s that is already part of another: the data has a cycle", pickle->op_name,
-                           pickle_kind_name(value));
+                           "%s changes %s that is already part of another: the data has a cycle",
+                           pickle->op_name, pickle_kind_name(value));
     return true;
 }
 
@@ -494,8 +523,8 @@ static bool deepen(struct pickle *pickle, size_t index, pickle_value value)
     else if (node->depth < 2)
         node->depth = 2;
     return node->depth <= PICKLE_DEPTH_MAX ||
-           pickle_fail(pickle, pickle->op_offset, "%s nests lists and dicts more than %d deep", pickle->op_name,
-                       PICKLE_DEPTH_MAX);
+           pickle_fail(pickle, pickle->op_offset, "%s nests lists and dicts more than %d deep",
+                       pickle->op_name, PICKLE_DEPTH_MAX);
 }
 
 static bool list_store(struct pickle *pickle, size_t index, pickle_value item)
@@ -505,8 +534,8 @@ static bool list_store(struct pickle *pickle, size_t index, pickle_value item)
         return false;
     struct pickle_node *node = &pickle->nodes[index];
     enum pickle_tag tag = tag_of(value);
-    if (tags[tag].kind != PICKLE_INT && tag != TAG_LIST && tag != TAG_PLAIN_LIST && tag != TAG_DICT &&
-        tag != TAG_RECORD && tag != TAG_LIST_RECORD) {
+    if (tags[tag].kind != PICKLE_INT && tag != TAG_LIST && tag != TAG_PLAIN_LIST &&
+        tag != TAG_DICT && tag != TAG_RECORD && tag != TAG_LIST_RECORD) {
         node->dropped++;
         return true;
     }
@@ -527,7 +556,8 @@ static bool dict_store(struct pickle *pickle, size_t index, const struct pickle_
                        const struct pickle_place *item)
 {
     enum pickle_kind kind = pickle_kind(key->value);
-    if (kind == PICKLE_LIST || kind == PICKLE_LIST_RECORD || kind == PICKLE_DICT || kind == PICKLE_RECORD)
+    if (kind == PICKLE_LIST || kind == PICKLE_LIST_RECORD || kind == PICKLE_DICT ||
+        kind == PICKLE_RECORD)
         return pickle_fail(pickle, pickle->op_offset, "%s uses %s as a key", pickle->op_name,
                            pickle_kind_name(key->value));
     pickle_value value = pickle_seal(pickle, item->value, false);
@@ -545,11 +575,13 @@ static bool dict_store(struct pickle *pickle, size_t index, const struct pickle_
         pairs = node->items;
         node->count++;
     }
-    pairs[at] = (struct pickle_place){.value = value, .offset = item->offset, .word = payload_of(key->value) & 0xff};
+    pairs[at] = (struct pickle_place){
+        .value = value, .offset = item->offset, .word = payload_of(key->value) & 0xff};
     return deepen(pickle, index, value);
 }
 
-/* Stores the values from `first` on into the list or dict below them, and takes them off the stack. */
+/* Stores the values from `first` on into the list or dict below them, and takes them off the
+ * stack. */
 static bool store_items(struct pickle *pickle, size_t first, size_t container, enum pickle_tag tag)
 {
     if (!target(pickle, container, tag))
@@ -557,17 +589,20 @@ static bool store_items(struct pickle *pickle, size_t first, size_t container, e
     size_t index = (size_t)payload_of(pickle->stack[container].value);
     size_t count = pickle->stack_size - first;
     if (tag == TAG_DICT && count % 2)
-        return pickle_fail(pickle, pickle->op_offset, "%s finds a key without a value", pickle->op_name);
+        return pickle_fail(pickle, pickle->op_offset, "%s finds a key without a value",
+                           pickle->op_name);
 
     /* A container among its own items would be sealed under our hands. */
     for (size_t i = first; i < pickle->stack_size; i++)
         if (pickle->stack[i].value.bits == pickle->stack[container].value.bits)
-            return pickle_fail(pickle, pickle->op_offset, "%s stores %s into itself: the data has a cycle",
-                               pickle->op_name, pickle_kind_name(pickle->stack[i].value));
+            return pickle_fail(pickle, pickle->op_offset,
+                               "%s stores %s into itself: the data has a cycle", pickle->op_name,
+                               pickle_kind_name(pickle->stack[i].value));
 
     for (size_t i = first; i < pickle->stack_size; i += tag == TAG_DICT ? 2 : 1) {
         const struct pickle_place *item = &pickle->stack[i];
-        if (tag == TAG_DICT ? !dict_store(pickle, index, item, item + 1) : !list_store(pickle, index, item->value))
+        if (tag == TAG_DICT ? !dict_store(pickle, index, item, item + 1)
+                            : !list_store(pickle, index, item->value))
             return false;
     }
     pickle->stack_size = first;
@@ -600,10 +635,12 @@ bool pickle_collect(struct pickle *pickle, enum pickle_tag tag)
 {
     size_t first = 0;
     pickle_value value;
-    if (!pickle_pop_mark(pickle, &first) || !node_create(pickle, tag, &value) || !pickle_push(pickle, value))
+    if (!pickle_pop_mark(pickle, &first) || !node_create(pickle, tag, &value) ||
+        !pickle_push(pickle, value))
         return false;
     struct pickle_place made = pickle->stack[pickle->stack_size - 1];
-    memmove(pickle->stack + first + 1, pickle->stack + first, (pickle->stack_size - 1 - first) * sizeof made);
+    memmove(pickle->stack + first + 1, pickle->stack + first,
+            (pickle->stack_size - 1 - first) * sizeof made);
     pickle->stack[first] = made;
     return store_items(pickle, first + 1, first, tag);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the texts of a pickle: every distinct one once, in one run of bytes, found by a hash table of numbers.
+/* Owns the texts of a pickle: every distinct one once, in one run of bytes, found by a hash table
+ * of numbers.
  *
- * Keeps: the words are the first texts, so a text whose number is below their count is a word; every array is charged to the
- * machine's limit. Texts come from files that nobody vouches for, so the hash is seeded with the machine's own address. */
+ * Keeps: the words are the first texts, so a text whose number is below their count is a word;
+ * every array is charged to the machine's limit. Texts come from files that nobody vouches for, so
+ * the hash is seeded with the machine's own address. */
 #include "input/pickle_machine.h"
 
 #include <stdlib.h>
@@ -34,7 +36,8 @@ static uint32_t *slot_of(const struct pickle *pickle, const char *text, size_t l
     size_t mask = texts->slot_capacity - 1, at = (size_t)hash_of(pickle, text, length) & mask;
     for (; texts->slots[at]; at = (at + 1) & mask) {
         size_t number = texts->slots[at] - 1;
-        if (length_of(texts, number) == length && !memcmp(texts->bytes + texts->starts[number], text, length))
+        if (length_of(texts, number) == length &&
+            !memcmp(texts->bytes + texts->starts[number], text, length))
             break;
     }
     return &texts->slots[at];
@@ -74,7 +77,8 @@ bool pickle_text_add(struct pickle *pickle, const char *text, size_t length, uin
     void *bytes = texts->bytes, *starts = texts->starts;
     bool grown = pickle_grow(pickle, &bytes, &texts->byte_capacity, texts->size + length + 1, 1);
     texts->bytes = bytes;
-    grown = grown && pickle_grow(pickle, &starts, &texts->start_capacity, texts->count + 2, sizeof *texts->starts);
+    grown = grown && pickle_grow(pickle, &starts, &texts->start_capacity, texts->count + 2,
+                                 sizeof *texts->starts);
     texts->starts = starts;
     if (!grown)
         return false;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the meaning of RMM's CSV log: one header line, then a line per event, all of which is printed by one logger, so in one order.
+/* Owns the meaning of RMM's CSV log: one header line, then a line per event, all of which is
+ * printed by one logger, so in one order.
  *
  *     Thread,Time,Action,Pointer,Size,Stream
  *     2342727,15:47:02.841961,allocate,0x10012400000,1048576,0x0
  *
- * Pointers and streams are hexadecimal, with 0x or, in some versions, without; null may be "(nil)". A time is one of the day, which
- * begins again at midnight; until rapidsai/rmm#755 there was a colon before its microseconds. Seconds since some moment are read too. Nothing is assumed about the bytes: a line is looked at where it
- * lies, in a window of fixed size. */
+ * Pointers and streams are hexadecimal, with 0x or, in some versions, without; null may be "(nil)".
+ * A time is one of the day, which begins again at midnight; until rapidsai/rmm#755 there was a
+ * colon before its microseconds. Seconds since some moment are read too. Nothing is assumed about
+ * the bytes: a line is looked at where it lies, in a window of fixed size. */
 #include "input/rmm_csv.h"
 
 #include "table.h"
@@ -23,7 +25,15 @@
 #define DAY_US INT64_C(86400000000)
 #define TIME_MAX_US (INT64_C(1) << 60)
 
-enum field { FIELD_THREAD, FIELD_TIME, FIELD_ACTION, FIELD_POINTER, FIELD_SIZE, FIELD_STREAM, FIELDS };
+enum field {
+    FIELD_THREAD,
+    FIELD_TIME,
+    FIELD_ACTION,
+    FIELD_POINTER,
+    FIELD_SIZE,
+    FIELD_STREAM,
+    FIELDS
+};
 
 static const char *const names[FIELDS] = {"Thread", "Time", "Action", "Pointer", "Size", "Stream"};
 
@@ -56,7 +66,8 @@ struct reader {
     bool cut;          /* the line at hand is the last one, and does not end */
 };
 
-static bool fail(struct reader *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool fail(struct reader *reader, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static bool fail(struct reader *reader, const char *format, ...)
 {
     char what[256];
@@ -64,19 +75,22 @@ static bool fail(struct reader *reader, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    snprintf(reader->error->text, sizeof reader->error->text, "line %" PRIu64 ": %s", reader->line, what);
+    snprintf(reader->error->text, sizeof reader->error->text, "line %" PRIu64 ": %s", reader->line,
+             what);
     return false;
 }
 
 /* A field that is not what it must be, with as much of it as is fit to be printed. */
-static bool fail_field(struct reader *reader, enum field field, struct text text, const char *wanted)
+static bool fail_field(struct reader *reader, enum field field, struct text text,
+                       const char *wanted)
 {
     char shown[41];
     size_t length = text.length < sizeof shown - 1 ? text.length : sizeof shown - 1;
     for (size_t i = 0; i < length; i++)
         shown[i] = text.at[i] >= ' ' && text.at[i] < 0x7f ? text.at[i] : '?';
     shown[length] = '\0';
-    return fail(reader, "field %s is \"%s\"%s, not %s", names[field], shown, length < text.length ? "..." : "", wanted);
+    return fail(reader, "field %s is \"%s\"%s, not %s", names[field], shown,
+                length < text.length ? "..." : "", wanted);
 }
 
 /* The next line without its end. False at the end of the file, and where `error` says why. */
@@ -116,13 +130,15 @@ static bool cut_fields(struct reader *reader, struct text line, struct text fiel
     for (const char *at = line.at, *end = line.at + line.length;; count++) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
         if (count == FIELDS)
-            return fail(reader, "has more than %d fields; the header names %d", (int)FIELDS, (int)FIELDS);
+            return fail(reader, "has more than %d fields; the header names %d", (int)FIELDS,
+                        (int)FIELDS);
         fields[count] = (struct text){at, (size_t)((comma ? comma : end) - at)};
         if (!comma)
             break;
         at = comma + 1;
     }
-    return count == FIELDS - 1 || fail(reader, "has %zu fields, where the header names %d", count + 1, (int)FIELDS);
+    return count == FIELDS - 1 ||
+           fail(reader, "has %zu fields, where the header names %d", count + 1, (int)FIELDS);
 }
 
 static int digit_of(char letter)
@@ -178,7 +194,8 @@ static bool read_seconds(struct text text, char mark, int64_t *us)
     return true;
 }
 
-/* HH:MM:SS.ffffff, HH:MM:SS:ffffff, or seconds. A time of day that falls by more than half a day is the next day's. */
+/* HH:MM:SS.ffffff, HH:MM:SS:ffffff, or seconds. A time of day that falls by more than half a day is
+ * the next day's. */
 static bool read_time(struct reader *reader, struct text text, int64_t *us)
 {
     uint64_t hours, minutes;
@@ -187,8 +204,9 @@ static bool read_time(struct reader *reader, struct text text, int64_t *us)
     struct text seconds = {text.at + 6, text.length - 6};
     char mark = memchr(seconds.at, ':', seconds.length) ? ':' : '.';
     if (!read_digits((struct text){text.at, 2}, 10, &hours) ||
-        !read_digits((struct text){text.at + 3, 2}, 10, &minutes) || !read_seconds(seconds, mark, us) || hours > 23 ||
-        minutes > 59 || *us >= 61 * INT64_C(1000000))
+        !read_digits((struct text){text.at + 3, 2}, 10, &minutes) ||
+        !read_seconds(seconds, mark, us) || hours > 23 || minutes > 59 ||
+        *us >= 61 * INT64_C(1000000))
         return false;
     int64_t time = *us + (int64_t)(hours * 60 + minutes) * 60 * 1000000;
     if (time < reader->last - DAY_US / 2)
@@ -214,7 +232,8 @@ static bool fail_memory(struct reader *reader)
 }
 
 /* Makes room for one more element of an array. */
-static bool reserve_one(struct reader *reader, void **array, size_t count, size_t *capacity, size_t element)
+static bool reserve_one(struct reader *reader, void **array, size_t count, size_t *capacity,
+                        size_t element)
 {
     if (count < *capacity)
         return true;
@@ -231,14 +250,16 @@ static bool reserve_one(struct reader *reader, void **array, size_t count, size_
 static bool place_stream(struct reader *reader, uint64_t stream, uint32_t *place)
 {
     struct snapshot *snapshot = reader->snapshot;
-    const uint32_t *known = table_add(&reader->streams, stream, 0, (uint32_t)snapshot->stream_count);
+    const uint32_t *known =
+        table_add(&reader->streams, stream, 0, (uint32_t)snapshot->stream_count);
     void *streams = snapshot->streams;
     if (!known)
         return fail_memory(reader);
     *place = *known;
     if (*known < snapshot->stream_count)
         return true;
-    if (!reserve_one(reader, &streams, snapshot->stream_count, &reader->stream_capacity, sizeof *snapshot->streams))
+    if (!reserve_one(reader, &streams, snapshot->stream_count, &reader->stream_capacity,
+                     sizeof *snapshot->streams))
         return false;
     snapshot->streams = streams;
     snapshot->streams[snapshot->stream_count++] = stream;
@@ -258,9 +279,11 @@ static bool read_event(struct reader *reader, struct text line, struct snapshot_
     if (!read_time(reader, fields[FIELD_TIME], &event->time_us))
         return fail_field(reader, FIELD_TIME, fields[FIELD_TIME], "a time as 15:47:02.841961");
     if (!read_action(fields[FIELD_ACTION], &action))
-        return fail_field(reader, FIELD_ACTION, fields[FIELD_ACTION], "allocate, free or allocate failure");
+        return fail_field(reader, FIELD_ACTION, fields[FIELD_ACTION],
+                          "allocate, free or allocate failure");
     if (!read_pointer(fields[FIELD_POINTER], &event->address))
-        return fail_field(reader, FIELD_POINTER, fields[FIELD_POINTER], "an address as 0x7f8a40000000");
+        return fail_field(reader, FIELD_POINTER, fields[FIELD_POINTER],
+                          "an address as 0x7f8a40000000");
     if (!read_digits(fields[FIELD_SIZE], 10, &event->size))
         return fail_field(reader, FIELD_SIZE, fields[FIELD_SIZE], "a number of bytes");
     if (!read_pointer(fields[FIELD_STREAM], &stream))
@@ -281,15 +304,16 @@ static bool add_event(struct reader *reader, const struct snapshot_event *event)
 {
     struct snapshot *snapshot = reader->snapshot;
     void *events = snapshot->events;
-    if (!reserve_one(reader, &events, snapshot->event_count, &reader->capacity, sizeof *snapshot->events))
+    if (!reserve_one(reader, &events, snapshot->event_count, &reader->capacity,
+                     sizeof *snapshot->events))
         return false;
     snapshot->events = events;
     snapshot->events[snapshot->event_count++] = *event;
     return true;
 }
 
-/* The log of a program that crashed ends where its buffer did, mostly within a line. Its last field may be a part that reads as a whole: a
- * stream that no other line has. */
+/* The log of a program that crashed ends where its buffer did, mostly within a line. Its last field
+ * may be a part that reads as a whole: a stream that no other line has. */
 static bool read_events(struct reader *reader)
 {
     struct text line;
@@ -298,7 +322,8 @@ static bool read_events(struct reader *reader)
         if (!line.length)
             continue;
         size_t streams = reader->snapshot->stream_count;
-        bool read = read_event(reader, line, &event), known = reader->snapshot->stream_count == streams;
+        bool read = read_event(reader, line, &event),
+             known = reader->snapshot->stream_count == streams;
         if (reader->cut && (!read || !known)) {
             *reader->error = (struct snapshot_error){{0}};
             reader->snapshot->stream_count = streams;
@@ -310,14 +335,17 @@ static bool read_events(struct reader *reader)
     return !reader->error->text[0];
 }
 
-bool rmm_csv_read(struct pickle_input *input, struct snapshot *snapshot, struct snapshot_error *error)
+bool rmm_csv_read(struct pickle_input *input, struct snapshot *snapshot,
+                  struct snapshot_error *error)
 {
     struct reader reader = {.input = input, .snapshot = snapshot, .error = error};
     struct text line;
     if (!next_line(&reader, &line))
         return error->text[0] ? false : fail(&reader, "the header is missing");
-    if (line.length >= sizeof RMM_CSV_MARK - 1 && memcmp(line.at, RMM_CSV_MARK, sizeof RMM_CSV_MARK - 1) == 0)
-        line = (struct text){line.at + sizeof RMM_CSV_MARK - 1, line.length - (sizeof RMM_CSV_MARK - 1)};
+    if (line.length >= sizeof RMM_CSV_MARK - 1 &&
+        memcmp(line.at, RMM_CSV_MARK, sizeof RMM_CSV_MARK - 1) == 0)
+        line = (struct text){line.at + sizeof RMM_CSV_MARK - 1,
+                             line.length - (sizeof RMM_CSV_MARK - 1)};
     if (!is_text(line, RMM_CSV_HEADER))
         return fail(&reader, "the header of an RMM log is %s, and nothing else", RMM_CSV_HEADER);
 
@@ -331,7 +359,8 @@ bool rmm_csv_read(struct pickle_input *input, struct snapshot *snapshot, struct 
     if (done) {
         snapshot->rmm = true;
         snapshot->trace_count = snapshot->pool_count = snapshot->stack_count = 1;
-        snapshot->traces[0] = (struct snapshot_trace){.events = snapshot->events, .event_count = snapshot->event_count};
+        snapshot->traces[0] = (struct snapshot_trace){.events = snapshot->events,
+                                                      .event_count = snapshot->event_count};
     }
     table_finish(&reader.threads);
     table_finish(&reader.streams);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the meaning of a snapshot's pickle: which keys there are, in the layouts of the years, and what values are possible.
+/* Owns the meaning of a snapshot's pickle: which keys there are, in the layouts of the years, and
+ * what values are possible.
  *
- * A trace event becomes a struct snapshot_event as soon as the pickle machine has its dict, so that the dicts of millions of events
- * are never held together; an event that is not right stays a dict until the walk at the end, which knows its place and names it.
- * The walk counts its steps, since parts may be shared: a file cannot make it take more of them than it has bytes.
- * Keys and values: pytorch/pytorch, torch/csrc/cuda/memory_snapshot.cpp and torch/utils/viz/MemoryViz.js. */
+ * A trace event becomes a struct snapshot_event as soon as the pickle machine has its dict, so that
+ * the dicts of millions of events are never held together; an event that is not right stays a dict
+ * until the walk at the end, which knows its place and names it. The walk counts its steps, since
+ * parts may be shared: a file cannot make it take more of them than it has bytes. Keys and values:
+ * pytorch/pytorch, torch/csrc/cuda/memory_snapshot.cpp and torch/utils/viz/MemoryViz.js. */
 #include "input/snapshot_reader.h"
 
 #include "input/rmm_csv.h"
@@ -30,21 +32,26 @@ static bool add_event(struct reader *reader, const struct snapshot_event *event)
 
 /* --- trace events --- */
 
-static bool read_event(struct reader *reader, const struct path *path, pickle_value dict, struct snapshot_event *event)
+static bool read_event(struct reader *reader, const struct path *path, pickle_value dict,
+                       struct snapshot_event *event)
 {
     struct fields fields;
     enum word action;
     reader_collect(reader, dict, &fields);
-    if (!reader_need(reader, path, &fields, KEY_ACTION) || !reader_word(reader, path, &fields, KEY_ACTION, &action))
+    if (!reader_need(reader, path, &fields, KEY_ACTION) ||
+        !reader_word(reader, path, &fields, KEY_ACTION, &action))
         return false;
     *event = (struct snapshot_event){.action = SNAPSHOT_OTHER, .time_us = SNAPSHOT_NO_TIME};
     if (action >= WORD_ALLOC && action <= WORD_OOM)
         event->action = (uint8_t)(action - WORD_ALLOC);
 
     /* Only actions that are known are known to have these. */
-    enum word address = event->action == SNAPSHOT_OOM && field(&fields, KEY_DEVICE_FREE) ? KEY_DEVICE_FREE : KEY_ADDR;
+    enum word address = event->action == SNAPSHOT_OOM && field(&fields, KEY_DEVICE_FREE)
+                            ? KEY_DEVICE_FREE
+                            : KEY_ADDR;
     bool known = event->action != SNAPSHOT_OTHER;
-    if (known && (!reader_need(reader, path, &fields, address) || !reader_need(reader, path, &fields, KEY_SIZE) ||
+    if (known && (!reader_need(reader, path, &fields, address) ||
+                  !reader_need(reader, path, &fields, KEY_SIZE) ||
                   !reader_need(reader, path, &fields, KEY_STREAM)))
         return false;
     if (!reader_number(reader, path, &fields, address, 0, &event->address) ||
@@ -72,7 +79,8 @@ static bool take_event(struct reader *reader, pickle_value dict, uint64_t *recor
     return true;
 }
 
-/* A dict or a list is finished: if it is one of which there are many, and right, it becomes a number at once. */
+/* A dict or a list is finished: if it is one of which there are many, and right, it becomes a
+ * number at once. */
 static bool reduce(void *context, struct pickle *pickle, pickle_value value, uint64_t *record)
 {
     struct reader *reader = context;
@@ -111,8 +119,8 @@ static bool read_trace(struct reader *reader, size_t device, pickle_value list, 
     const pickle_value *items = pickle_list(&reader->pickle, list, &count, &dropped);
     trace->event_count = count;
     if (dropped)
-        return reader_fail(reader, path.offset, &path, NULL, "holds %" PRIu64 " items that are no trace event",
-                           dropped);
+        return reader_fail(reader, path.offset, &path, NULL,
+                           "holds %" PRIu64 " items that are no trace event", dropped);
     if (!reader_step(reader, &path, count))
         return false;
 
@@ -127,7 +135,8 @@ static bool read_trace(struct reader *reader, size_t device, pickle_value list, 
         else if (pickle_kind(items[i]) == PICKLE_RECORD)
             return reader_fail(reader, path.offset, &path, NULL, "has no key action");
         else if (pickle_kind(items[i]) != PICKLE_DICT)
-            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a dict", pickle_kind_name(items[i]));
+            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a dict",
+                               pickle_kind_name(items[i]));
         else if (!read_event(reader, &path, items[i], &event))
             return false;
         if (!add_event(reader, &event))
@@ -136,13 +145,14 @@ static bool read_trace(struct reader *reader, size_t device, pickle_value list, 
     return true;
 }
 
-static bool read_traces(struct reader *reader, const struct path *top, const struct pickle_place *entry)
+static bool read_traces(struct reader *reader, const struct path *top,
+                        const struct pickle_place *entry)
 {
     if (!entry)
         return true;
     if (pickle_kind(entry->value) != PICKLE_LIST)
-        return reader_fail(reader, entry->offset, top, reader_words[KEY_DEVICE_TRACES], "is %s, not a list",
-                           pickle_kind_name(entry->value));
+        return reader_fail(reader, entry->offset, top, reader_words[KEY_DEVICE_TRACES],
+                           "is %s, not a list", pickle_kind_name(entry->value));
 
     size_t count;
     uint64_t dropped;
@@ -158,12 +168,15 @@ static bool read_traces(struct reader *reader, const struct path *top, const str
     reader->snapshot->traces = calloc(count, sizeof *reader->snapshot->traces);
     reader->trace_first = calloc(count, sizeof *reader->trace_first);
     if (!reader->snapshot->traces || !reader->trace_first)
-        return reader_fail(reader, entry->offset, top, reader_words[KEY_DEVICE_TRACES], "does not fit in memory");
+        return reader_fail(reader, entry->offset, top, reader_words[KEY_DEVICE_TRACES],
+                           "does not fit in memory");
     reader->snapshot->trace_count = count;
     for (size_t i = 0; i < count; i++) {
         if (pickle_kind(items[i]) != PICKLE_LIST) {
-            struct path path = {PATH_TRACE, i, 0, pickle_offset(&reader->pickle, items[i], entry->offset)};
-            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a list", pickle_kind_name(items[i]));
+            struct path path = {PATH_TRACE, i, 0,
+                                pickle_offset(&reader->pickle, items[i], entry->offset)};
+            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a list",
+                               pickle_kind_name(items[i]));
         }
         if (!read_trace(reader, i, items[i], entry->offset, &reader->snapshot->traces[i]))
             return false;
@@ -175,13 +188,15 @@ static bool read_traces(struct reader *reader, const struct path *top, const str
 
 /* `from` is where the block may begin: the end of the one before it. */
 static bool read_block(struct reader *reader, const struct path *path, pickle_value dict,
-                       const struct snapshot_segment *segment, uint64_t from, struct snapshot_block *block)
+                       const struct snapshot_segment *segment, uint64_t from,
+                       struct snapshot_block *block)
 {
     struct fields fields;
     enum word state;
     reader_collect(reader, dict, &fields);
     if (!reader_need_number(reader, path, &fields, KEY_SIZE, &block->size) ||
-        !reader_need(reader, path, &fields, KEY_STATE) || !reader_word(reader, path, &fields, KEY_STATE, &state) ||
+        !reader_need(reader, path, &fields, KEY_STATE) ||
+        !reader_word(reader, path, &fields, KEY_STATE, &state) ||
         !reader_number(reader, path, &fields, KEY_ADDRESS, from, &block->address))
         return false;
 
@@ -212,13 +227,16 @@ static bool read_block(struct reader *reader, const struct path *path, pickle_va
     block->tag = reader_text(&fields, KEY_USER_METADATA);
 
     /* PyTorch leaves the last owner's number in a free block. */
-    if (!reader_number(reader, path, &fields, KEY_REQUESTED_SIZE, block->size, &block->requested_size))
+    if (!reader_number(reader, path, &fields, KEY_REQUESTED_SIZE, block->size,
+                       &block->requested_size))
         return false;
     if (block->state == SNAPSHOT_INACTIVE)
         block->requested_size = 0;
     return block->requested_size <= block->size ||
-           reader_fail(reader, field(&fields, KEY_REQUESTED_SIZE)->offset, path, reader_words[KEY_REQUESTED_SIZE],
-                       "is %" PRIu64 ", more than the block's %" PRIu64 " bytes", block->requested_size, block->size);
+           reader_fail(reader, field(&fields, KEY_REQUESTED_SIZE)->offset, path,
+                       reader_words[KEY_REQUESTED_SIZE],
+                       "is %" PRIu64 ", more than the block's %" PRIu64 " bytes",
+                       block->requested_size, block->size);
 }
 
 /* Also fills the segment's sums where the layout has none. */
@@ -226,8 +244,8 @@ static bool read_blocks(struct reader *reader, struct path path, const struct pi
                         const struct fields *fields, struct snapshot_segment *segment)
 {
     if (pickle_kind(entry->value) != PICKLE_LIST)
-        return reader_fail(reader, entry->offset, &path, reader_words[KEY_BLOCKS], "is %s, not a list",
-                           pickle_kind_name(entry->value));
+        return reader_fail(reader, entry->offset, &path, reader_words[KEY_BLOCKS],
+                           "is %s, not a list", pickle_kind_name(entry->value));
     size_t count;
     uint64_t dropped;
     const pickle_value *items = pickle_list(&reader->pickle, entry->value, &count, &dropped);
@@ -238,8 +256,8 @@ static bool read_blocks(struct reader *reader, struct path path, const struct pi
         return false;
 
     void *blocks = reader->snapshot->blocks;
-    if (!reader_grow(reader, &blocks, &reader->block_capacity, reader->snapshot->block_count + count,
-                     sizeof *reader->snapshot->blocks))
+    if (!reader_grow(reader, &blocks, &reader->block_capacity,
+                     reader->snapshot->block_count + count, sizeof *reader->snapshot->blocks))
         return false;
     reader->snapshot->blocks = blocks;
     segment->first_block = reader->snapshot->block_count;
@@ -252,7 +270,8 @@ static bool read_blocks(struct reader *reader, struct path path, const struct pi
         path.inner = i;
         path.offset = pickle_offset(&reader->pickle, items[i], entry->offset);
         if (pickle_kind(items[i]) != PICKLE_DICT)
-            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a block", pickle_kind_name(items[i]));
+            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a block",
+                               pickle_kind_name(items[i]));
         if (!read_block(reader, &path, items[i], segment, from, block))
             return false;
         from = block->address + block->size;
@@ -287,7 +306,8 @@ static bool read_segment(struct reader *reader, const struct path *path, pickle_
         !reader_pool(reader, path, &fields, KEY_SEGMENT_POOL_ID, &segment->pool_place))
         return false;
     if (segment->total_size > UINT64_MAX - segment->address)
-        return reader_fail(reader, field(&fields, KEY_TOTAL_SIZE)->offset, path, reader_words[KEY_TOTAL_SIZE],
+        return reader_fail(reader, field(&fields, KEY_TOTAL_SIZE)->offset, path,
+                           reader_words[KEY_TOTAL_SIZE],
                            "goes beyond the end of the address space");
     if (!reader_bool(reader, path, &fields, KEY_IS_EXPANDABLE, &segment->expandable))
         return false;
@@ -295,22 +315,24 @@ static bool read_segment(struct reader *reader, const struct path *path, pickle_
 
     /* Small segments are 2 MiB: c10/cuda/CUDACachingAllocator.cpp, kSmallBuffer. */
     enum word type = segment->total_size > (UINT64_C(2) << 20) ? WORD_LARGE : WORD_SMALL;
-    if (field(&fields, KEY_SEGMENT_TYPE) && !reader_word(reader, path, &fields, KEY_SEGMENT_TYPE, &type))
+    if (field(&fields, KEY_SEGMENT_TYPE) &&
+        !reader_word(reader, path, &fields, KEY_SEGMENT_TYPE, &type))
         return false;
     if (type != WORD_LARGE && type != WORD_SMALL)
-        return reader_fail(reader, field(&fields, KEY_SEGMENT_TYPE)->offset, path, reader_words[KEY_SEGMENT_TYPE],
-                           "is neither large nor small");
+        return reader_fail(reader, field(&fields, KEY_SEGMENT_TYPE)->offset, path,
+                           reader_words[KEY_SEGMENT_TYPE], "is neither large nor small");
     segment->large = type == WORD_LARGE;
     segment->stack = reader_stack(&fields);
     return reader_need(reader, path, &fields, KEY_BLOCKS) &&
            read_blocks(reader, *path, field(&fields, KEY_BLOCKS), &fields, segment);
 }
 
-static bool read_segments(struct reader *reader, const struct path *top, const struct pickle_place *entry)
+static bool read_segments(struct reader *reader, const struct path *top,
+                          const struct pickle_place *entry)
 {
     if (pickle_kind(entry->value) != PICKLE_LIST)
-        return reader_fail(reader, entry->offset, top, reader_words[KEY_SEGMENTS], "is %s, not a list",
-                           pickle_kind_name(entry->value));
+        return reader_fail(reader, entry->offset, top, reader_words[KEY_SEGMENTS],
+                           "is %s, not a list", pickle_kind_name(entry->value));
     size_t count;
     uint64_t dropped;
     const pickle_value *items = pickle_list(&reader->pickle, entry->value, &count, &dropped);
@@ -319,7 +341,8 @@ static bool read_segments(struct reader *reader, const struct path *top, const s
                            "holds %" PRIu64 " items that are no segment", dropped);
     void *segments = NULL;
     if (!reader_step(reader, top, count) ||
-        !reader_grow(reader, &segments, &reader->segment_capacity, count, sizeof *reader->snapshot->segments))
+        !reader_grow(reader, &segments, &reader->segment_capacity, count,
+                     sizeof *reader->snapshot->segments))
         return false;
     reader->snapshot->segments = segments;
 
@@ -328,7 +351,8 @@ static bool read_segments(struct reader *reader, const struct path *top, const s
         path.outer = i;
         path.offset = pickle_offset(&reader->pickle, items[i], entry->offset);
         if (pickle_kind(items[i]) != PICKLE_DICT)
-            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a segment", pickle_kind_name(items[i]));
+            return reader_fail(reader, path.offset, &path, NULL, "is %s, not a segment",
+                               pickle_kind_name(items[i]));
         reader->snapshot->segments[i] = (struct snapshot_segment){0};
         if (!read_segment(reader, &path, items[i], &reader->snapshot->segments[i]))
             return false;
@@ -339,8 +363,8 @@ static bool read_segments(struct reader *reader, const struct path *top, const s
 
 /* --- the whole --- */
 
-/* "tarn_recorded" says where the segments come from: a GPU ("cuda"), the driver's own calls ("tarn run"), or else a model, as that of
- * lab/record-torch.py. */
+/* "tarn_recorded" says where the segments come from: a GPU ("cuda"), the driver's own calls ("tarn
+ * run"), or else a model, as that of lab/record-torch.py. */
 static void read_source(struct reader *reader, const struct pickle_place *recorded)
 {
     struct fields fields;
@@ -350,8 +374,8 @@ static void read_source(struct reader *reader, const struct pickle_place *record
     const struct pickle_place *source = field(&fields, KEY_SOURCE);
     bool known = source && pickle_kind(source->value) == PICKLE_WORD;
     reader->snapshot->of_driver = known && pickle_number(source->value) == WORD_TARN_RUN;
-    reader->snapshot->modelled =
-        source && !reader->snapshot->of_driver && (!known || pickle_number(source->value) != WORD_CUDA);
+    reader->snapshot->modelled = source && !reader->snapshot->of_driver &&
+                                 (!known || pickle_number(source->value) != WORD_CUDA);
     const struct pickle_place *pooled = field(&fields, KEY_POOLED);
     if (pooled && pickle_get_unsigned(&reader->pickle, pooled->value, &reader->snapshot->pooled))
         reader->snapshot->pooled = 0;
@@ -361,31 +385,34 @@ static bool read_top(struct reader *reader, const struct pickle_place *top)
 {
     struct path path = {.kind = PATH_TOP, .offset = top->offset};
     if (pickle_kind(top->value) != PICKLE_DICT)
-        return reader_fail(reader, top->offset, &path, NULL, "the pickle holds %s; a memory snapshot is a dict",
+        return reader_fail(reader, top->offset, &path, NULL,
+                           "the pickle holds %s; a memory snapshot is a dict",
                            pickle_kind_name(top->value));
     struct fields fields;
     reader_collect(reader, top->value, &fields);
-    const struct pickle_place *segments = field(&fields, KEY_SEGMENTS), *traces = field(&fields, KEY_DEVICE_TRACES);
+    const struct pickle_place *segments = field(&fields, KEY_SEGMENTS),
+                              *traces = field(&fields, KEY_DEVICE_TRACES);
     if (!segments && !traces) /* either may be left out, for a smaller file */
         return reader_fail(reader, top->offset, &path, NULL,
-                           "the dict has no key segments and no device_traces: this pickle is not a memory snapshot");
+                           "the dict has no key segments and no device_traces: this pickle is not "
+                           "a memory snapshot");
     read_source(reader, field(&fields, KEY_TARN_RECORDED));
     reader_settings(reader, field(&fields, KEY_ALLOCATOR_SETTINGS));
-    return (!segments || read_segments(reader, &path, segments)) && read_traces(reader, &path, traces) &&
-           reader_tarn(reader, field(&fields, KEY_TARN)) &&
+    return (!segments || read_segments(reader, &path, segments)) &&
+           read_traces(reader, &path, traces) && reader_tarn(reader, field(&fields, KEY_TARN)) &&
            reader_annotations(reader, &path, field(&fields, KEY_EXTERNAL_ANNOTATIONS));
 }
 
-/* Whether a character turns the direction of what stands beside it, or begins a line: a name with it shows as another one. Unicode
- * Standard Annex 9, section 2. */
+/* Whether a character turns the direction of what stands beside it, or begins a line: a name with
+ * it shows as another one. Unicode Standard Annex 9, section 2. */
 static bool reorders(uint32_t code)
 {
-    return code == 0x61c || code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
-           (code >= 0x2066 && code <= 0x2069);
+    return code == 0x61c || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
-/* How many bytes at `text` are one printable character of UTF-8; 0 for a control character, and for anything else. A surrogate,
- * which Python may write, is none. */
+/* How many bytes at `text` are one printable character of UTF-8; 0 for a control character, and for
+ * anything else. A surrogate, which Python may write, is none. */
 static size_t printable(const unsigned char *text, size_t length)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -401,7 +428,9 @@ static size_t printable(const unsigned char *text, size_t length)
         code = code << 6 | (text[i] & 0x3f);
     }
     bool control = code < 0xa0, surrogate = code >= 0xd800 && code < 0xe000;
-    return code >= least[size] && code <= 0x10ffff && !control && !surrogate && !reorders(code) ? size : 0;
+    return code >= least[size] && code <= 0x10ffff && !control && !surrogate && !reorders(code)
+               ? size
+               : 0;
 }
 
 /* The machine's texts become the snapshot's: they go to terminals and into JSON and HTML. */
@@ -410,7 +439,8 @@ static void take_texts(struct reader *reader)
     struct snapshot *snapshot = reader->snapshot;
     struct pickle_texts *texts = &reader->pickle.texts;
     for (size_t i = 0; i < texts->count; i++)
-        for (size_t at = texts->starts[i], end = texts->starts[i + 1] - 1, size; at < end; at += size ? size : 1) {
+        for (size_t at = texts->starts[i], end = texts->starts[i + 1] - 1, size; at < end;
+             at += size ? size : 1) {
             size = printable((unsigned char *)texts->bytes + at, end - at);
             if (size == 0)
                 texts->bytes[at] = '?';
@@ -430,8 +460,9 @@ static bool read_snapshot(struct reader *reader, bool opened)
     bool done = opened;
     if (!opened)
         snprintf(reader->error->text, sizeof reader->error->text, "%s", reader->input.error);
-    if (done && !(reader_init_tables(reader) &&
-                  pickle_read(&reader->pickle, &reader->input, reader_words, WORD_COUNT, reduce, reader, &top))) {
+    if (done &&
+        !(reader_init_tables(reader) && pickle_read(&reader->pickle, &reader->input, reader_words,
+                                                    WORD_COUNT, reduce, reader, &top))) {
         done = false;
         snprintf(reader->error->text, sizeof reader->error->text, "%s", reader->pickle.error);
     }
@@ -478,7 +509,8 @@ bool snapshot_read_file(const char *path, struct snapshot *snapshot, struct snap
     return read_any(&reader, pickle_input_open(&reader.input, path));
 }
 
-bool snapshot_read_buffer(const void *data, size_t size, struct snapshot *snapshot, struct snapshot_error *error)
+bool snapshot_read_buffer(const void *data, size_t size, struct snapshot *snapshot,
+                          struct snapshot_error *error)
 {
     struct reader reader = {.snapshot = snapshot, .error = error};
     *snapshot = (struct snapshot){0};

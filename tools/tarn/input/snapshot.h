@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A PyTorch memory snapshot in memory: what `torch.cuda.memory._dump_snapshot` writes (pytorch/pytorch,
- * torch/csrc/cuda/memory_snapshot.cpp), read by a reader that executes nothing. A log of RMM's becomes one too (rmm_csv.h).
+/* A PyTorch memory snapshot in memory: what `torch.cuda.memory._dump_snapshot` writes
+ * (pytorch/pytorch, torch/csrc/cuda/memory_snapshot.cpp), read by a reader that executes nothing. A
+ * log of RMM's becomes one too (rmm_csv.h).
  *
- * Old and new layouts both land here: a field that a layout lacks has the value that its comment names.
- * Everything belongs to the snapshot and dies with it. Not thread-safe; two snapshots are independent. */
+ * Old and new layouts both land here: a field that a layout lacks has the value that its comment
+ * names. Everything belongs to the snapshot and dies with it. Not thread-safe; two snapshots are
+ * independent. */
 #ifndef TOOLS_SNAPSHOT_H
 #define TOOLS_SNAPSHOT_H
 
@@ -28,8 +30,8 @@ enum snapshot_action {
 
 #define SNAPSHOT_NO_TIME INT64_MIN
 
-/* 48 bytes: a trace may have hundreds of millions. The 32-bit numbers are places in tables of the snapshot; 0 is where the
- * layout has none: stream 0, pool (0,0), no stack, the empty text. */
+/* 48 bytes: a trace may have hundreds of millions. The 32-bit numbers are places in tables of the
+ * snapshot; 0 is where the layout has none: stream 0, pool (0,0), no stack, the empty text. */
 struct snapshot_event {
     uint64_t address; /* bytes; for SNAPSHOT_OOM the free bytes of the device ("device_free") */
     uint64_t size;    /* bytes, as requested; segment size for SNAPSHOT_SEGMENT_* */
@@ -55,8 +57,9 @@ struct snapshot_block {
 
 struct snapshot_segment {
     int device;
-    bool large;                                                                /* segment_type "large" */
-    bool expandable;                                                           /* false where the layout has none */
+    bool large; /* segment_type "large" */
+    /* False where the layout has none */
+    bool expandable;
     uint64_t address, total_size, allocated_size, active_size, requested_size; /* bytes */
     uint64_t stream;                 /* the raw pointer value that PyTorch wrote */
     uint64_t pool[2];                /* (0,0) where the layout has none */
@@ -69,8 +72,8 @@ struct snapshot_segment {
 struct snapshot_trace {
     struct snapshot_event *events; /* in the order of the file, which is the order of time */
     size_t event_count;
-    size_t
-        exact_from; /* from this event on nothing is missing; 0 except for a ring that wrapped, which only tarn tells */
+    size_t exact_from; /* from this event on nothing is missing; 0 except for a ring that wrapped,
+                          which only tarn tells */
 };
 
 /* A place in a program. */
@@ -79,7 +82,8 @@ struct snapshot_frame {
     uint32_t line;           /* 0: not known */
 };
 
-/* A stack of calls: the innermost frame, and the stack of its caller. Distinct ones are stored once, with their common part. */
+/* A stack of calls: the innermost frame, and the stack of its caller. Distinct ones are stored
+ * once, with their common part. */
 struct snapshot_stack {
     uint32_t caller; /* always less than the stack's own number; 0: none */
     uint32_t frame;  /* of snapshot.frames */
@@ -113,9 +117,11 @@ enum snapshot_mark_kind {
 };
 
 struct snapshot_mark {
-    uint64_t at;     /* it happened before this event of the device's trace, or after the last one */
+    uint64_t at;     /* it happened before this event of the device's trace, or after the last
+                        one */
     int64_t time_us; /* SNAPSHOT_NO_TIME where there is none */
-    uint64_t value;  /* address of RECORD_STREAM and FREE_ON, number of CAPTURE_*, bytes that TRIM keeps; else 0 */
+    uint64_t value;  /* address of RECORD_STREAM and FREE_ON, number of CAPTURE_*, bytes that TRIM
+                        keeps; else 0 */
     uint32_t stream; /* of snapshot.streams */
     uint32_t other;  /* WAIT: the stream whose work is waited for */
     uint32_t pool;   /* of snapshot.pools */
@@ -213,30 +219,36 @@ struct snapshot {
     struct snapshot_tarn tarn;
     bool rmm;          /* it is an RMM log */
     size_t lost_lines; /* of such a log: 1 where its last line is cut off */
-    bool
-        of_driver; /* it is of `tarn run`: each block is a segment, which the program's own call took from the driver */
-    uint64_t pooled;        /* bytes: blocks of `tarn run` of up to that size came from pools; 0: all from the driver */
-    bool before_expandable; /* its layout is of a PyTorch that has no expandable segments: before 2.1 */
+    bool of_driver;    /* it is of `tarn run`: each block is a segment, which the program's own call
+                          took from the driver */
+    uint64_t pooled;   /* bytes: blocks of `tarn run` of up to that size came from pools; 0:
+                          all from the driver */
+    bool before_expandable; /* its layout is of a PyTorch that has no expandable segments: before
+                               2.1 */
     bool modelled;          /* its segments were never on a GPU, by "tarn_recorded" */
 };
 
 /* A text by its number, printable UTF-8 without control characters, cut at 1024 bytes. */
 static inline const char *snapshot_text(const struct snapshot *snapshot, uint32_t number)
 {
-    return number < snapshot->text_count ? snapshot->text_bytes + snapshot->text_starts[number] : "";
+    return number < snapshot->text_count ? snapshot->text_bytes + snapshot->text_starts[number]
+                                         : "";
 }
 
-/* Why a file could not be read: one line that names the byte offset, or of a CSV the line, and what was met there. */
+/* Why a file could not be read: one line that names the byte offset, or of a CSV the line, and what
+ * was met there. */
 struct snapshot_error {
     char text[512];
 };
 
-/* Reads a whole snapshot file or an RMM log, plain or zstd-compressed (told by its first bytes). False on failure, with `error` filled
- * and `snapshot` zeroed; true fills `snapshot`, which the caller gives to snapshot_finish(). */
+/* Reads a whole snapshot file or an RMM log, plain or zstd-compressed (told by its first bytes).
+ * False on failure, with `error` filled and `snapshot` zeroed; true fills `snapshot`, which the
+ * caller gives to snapshot_finish(). */
 bool snapshot_read_file(const char *path, struct snapshot *snapshot, struct snapshot_error *error);
 
 /* The same from a buffer of `size` bytes that need not outlive the call. */
-bool snapshot_read_buffer(const void *data, size_t size, struct snapshot *snapshot, struct snapshot_error *error);
+bool snapshot_read_buffer(const void *data, size_t size, struct snapshot *snapshot,
+                          struct snapshot_error *error);
 
 /* Frees what a snapshot owns and zeroes it; a zeroed snapshot is fine. */
 void snapshot_finish(struct snapshot *snapshot);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the values of a snapshot's pickle: the words, the fields of a dict, and the tables into which streams, pools and stacks go.
+/* Owns the values of a snapshot's pickle: the words, the fields of a dict, and the tables into
+ * which streams, pools and stacks go.
  *
- * Keeps: a field is read as one type or refused with its place and byte; texts, stacks and frames say where something comes from,
- * so one that is not as expected is none, and refuses nothing. A stack is a node of a tree from the outermost call inwards,
- * which stores each distinct stack once and what two have in common too. */
+ * Keeps: a field is read as one type or refused with its place and byte; texts, stacks and frames
+ * say where something comes from, so one that is not as expected is none, and refuses nothing. A
+ * stack is a node of a tree from the outermost call inwards, which stores each distinct stack once
+ * and what two have in common too. */
 #include "input/snapshot_reader.h"
 
 #include <inttypes.h>
@@ -89,7 +91,8 @@ const char *const reader_words[WORD_COUNT] = {
     [WORD_INACTIVE] = "inactive",
     [WORD_ACTIVE_ALLOCATED] = "active_allocated",
     [WORD_ACTIVE_PENDING_FREE] = "active_pending_free",
-    [WORD_ACTIVE_AWAITING_FREE] = "active_awaiting_free", /* what the Python documentation calls it */
+    /* What the Python documentation calls it */
+    [WORD_ACTIVE_AWAITING_FREE] = "active_awaiting_free",
     [WORD_CUDA] = "cuda",
     [WORD_TARN_RUN] = "tarn run",
     [WORD_START] = "START",
@@ -120,8 +123,8 @@ const char *const reader_words[WORD_COUNT] = {
     [WORD_MARK_REGION_END] = "region_end",
 };
 
-bool reader_fail(struct reader *reader, uint64_t offset, const struct path *path, const char *key, const char *format,
-                 ...)
+bool reader_fail(struct reader *reader, uint64_t offset, const struct path *path, const char *key,
+                 const char *format, ...)
 {
     if (reader->quiet || reader->error->text[0])
         return false;
@@ -144,8 +147,9 @@ bool reader_fail(struct reader *reader, uint64_t offset, const struct path *path
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    snprintf(reader->error->text, sizeof reader->error->text, "byte %" PRIu64 ": %s%s%s%s%s", offset, where,
-             *where && key ? "." : "", key ? key : "", *where || key ? " " : "", what);
+    snprintf(reader->error->text, sizeof reader->error->text, "byte %" PRIu64 ": %s%s%s%s%s",
+             offset, where, *where && key ? "." : "", key ? key : "", *where || key ? " " : "",
+             what);
     return false;
 }
 
@@ -159,17 +163,20 @@ void reader_collect(const struct reader *reader, pickle_value dict, struct field
     fields->entries = pickle_dict(&reader->pickle, dict, &count);
     memset(fields->number, 0, sizeof fields->number);
     for (size_t i = 0; i < count && i < UINT8_MAX; i++)
-        if (fields->entries[i].word < KEY_COUNT && pickle_kind(fields->entries[i].value) != PICKLE_NONE)
+        if (fields->entries[i].word < KEY_COUNT &&
+            pickle_kind(fields->entries[i].value) != PICKLE_NONE)
             fields->number[fields->entries[i].word] = (uint8_t)(i + 1);
 }
 
-bool reader_need(struct reader *reader, const struct path *path, const struct fields *fields, enum word key)
+bool reader_need(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key)
 {
-    return fields->number[key] || reader_fail(reader, path->offset, path, NULL, "has no key %s", reader_words[key]);
+    return fields->number[key] ||
+           reader_fail(reader, path->offset, path, NULL, "has no key %s", reader_words[key]);
 }
 
-bool reader_number(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                   uint64_t otherwise, uint64_t *number)
+bool reader_number(struct reader *reader, const struct path *path, const struct fields *fields,
+                   enum word key, uint64_t otherwise, uint64_t *number)
 {
     const struct pickle_place *entry = field(fields, key);
     *number = otherwise;
@@ -179,25 +186,26 @@ bool reader_number(struct reader *reader, const struct path *path, const struct 
     return !wrong || reader_fail(reader, entry->offset, path, reader_words[key], "%s", wrong);
 }
 
-bool reader_need_number(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                        uint64_t *number)
+bool reader_need_number(struct reader *reader, const struct path *path, const struct fields *fields,
+                        enum word key, uint64_t *number)
 {
-    return reader_need(reader, path, fields, key) && reader_number(reader, path, fields, key, 0, number);
+    return reader_need(reader, path, fields, key) &&
+           reader_number(reader, path, fields, key, 0, number);
 }
 
-bool reader_small(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                  uint32_t *number)
+bool reader_small(struct reader *reader, const struct path *path, const struct fields *fields,
+                  enum word key, uint32_t *number)
 {
     uint64_t wide;
     if (!reader_number(reader, path, fields, key, 0, &wide))
         return false;
     *number = (uint32_t)wide;
-    return wide <= UINT32_MAX ||
-           reader_fail(reader, field(fields, key)->offset, path, reader_words[key], "does not fit in 32 bits");
+    return wide <= UINT32_MAX || reader_fail(reader, field(fields, key)->offset, path,
+                                             reader_words[key], "does not fit in 32 bits");
 }
 
-bool reader_time(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                 int64_t otherwise, int64_t *time)
+bool reader_time(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, int64_t otherwise, int64_t *time)
 {
     const struct pickle_place *entry = field(fields, key);
     *time = otherwise;
@@ -207,7 +215,8 @@ bool reader_time(struct reader *reader, const struct path *path, const struct fi
     return !wrong || reader_fail(reader, entry->offset, path, reader_words[key], "%s", wrong);
 }
 
-bool reader_bool(struct reader *reader, const struct path *path, const struct fields *fields, enum word key, bool *yes)
+bool reader_bool(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, bool *yes)
 {
     const struct pickle_place *entry = field(fields, key);
     *yes = entry && pickle_kind(entry->value) == PICKLE_BOOL && pickle_number(entry->value);
@@ -216,8 +225,8 @@ bool reader_bool(struct reader *reader, const struct path *path, const struct fi
                        pickle_kind_name(entry->value));
 }
 
-bool reader_pair(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                 uint64_t pair[2])
+bool reader_pair(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, uint64_t pair[2])
 {
     const struct pickle_place *entry = field(fields, key);
     pair[0] = pair[1] = 0;
@@ -227,8 +236,8 @@ bool reader_pair(struct reader *reader, const struct path *path, const struct fi
     return !wrong || reader_fail(reader, entry->offset, path, reader_words[key], "%s", wrong);
 }
 
-bool reader_word(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                 enum word *word)
+bool reader_word(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, enum word *word)
 {
     const struct pickle_place *entry = field(fields, key);
     enum pickle_kind kind = pickle_kind(entry->value);
@@ -245,14 +254,16 @@ uint32_t reader_text(const struct fields *fields, enum word key)
     return kind == PICKLE_WORD || kind == PICKLE_TEXT ? (uint32_t)pickle_number(entry->value) : 0;
 }
 
-bool reader_device(struct reader *reader, const struct path *path, const struct fields *fields, int *device)
+bool reader_device(struct reader *reader, const struct path *path, const struct fields *fields,
+                   int *device)
 {
     uint64_t number;
     if (!reader_need_number(reader, path, fields, KEY_DEVICE, &number))
         return false;
     *device = (int)(number % DEVICE_MAX);
-    return number < DEVICE_MAX || reader_fail(reader, field(fields, KEY_DEVICE)->offset, path, reader_words[KEY_DEVICE],
-                                              "is %" PRIu64 "; at most %d are read", number, DEVICE_MAX - 1);
+    return number < DEVICE_MAX ||
+           reader_fail(reader, field(fields, KEY_DEVICE)->offset, path, reader_words[KEY_DEVICE],
+                       "is %" PRIu64 "; at most %d are read", number, DEVICE_MAX - 1);
 }
 
 /* --- memory --- */
@@ -266,7 +277,8 @@ static bool no_memory(struct reader *reader)
     return false;
 }
 
-bool reader_grow(struct reader *reader, void **array, size_t *capacity, size_t count, size_t element)
+bool reader_grow(struct reader *reader, void **array, size_t *capacity, size_t count,
+                 size_t element)
 {
     return pickle_grow(&reader->pickle, array, capacity, count, element) || no_memory(reader);
 }
@@ -277,14 +289,16 @@ bool reader_step(struct reader *reader, const struct path *path, size_t count)
         reader->steps += count;
         return true;
     }
-    return reader_fail(reader, path->offset, path, NULL, "repeats parts of the file more often than its size allows");
+    return reader_fail(reader, path->offset, path, NULL,
+                       "repeats parts of the file more often than its size allows");
 }
 
 /* --- tables --- */
 
-/* The place of a pair of numbers in a table whose array has `*count` elements; *fresh where the caller is to add it. */
-static bool place(struct reader *reader, struct table *table, uint64_t first, uint64_t second, size_t count,
-                  uint32_t *number, bool *fresh)
+/* The place of a pair of numbers in a table whose array has `*count` elements; *fresh where the
+ * caller is to add it. */
+static bool place(struct reader *reader, struct table *table, uint64_t first, uint64_t second,
+                  size_t count, uint32_t *number, bool *fresh)
 {
     uint32_t *known = count < UINT32_MAX ? table_add(table, first, second, (uint32_t)count) : NULL;
     if (!known)
@@ -294,15 +308,16 @@ static bool place(struct reader *reader, struct table *table, uint64_t first, ui
     return true;
 }
 
-bool reader_stream(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                   uint32_t *number)
+bool reader_stream(struct reader *reader, const struct path *path, const struct fields *fields,
+                   enum word key, uint32_t *number)
 {
     struct snapshot *snapshot = reader->snapshot;
     uint64_t stream;
     bool fresh = false;
     void *streams = snapshot->streams;
     if (!reader_number(reader, path, fields, key, 0, &stream) ||
-        !reader_grow(reader, &streams, &reader->stream_capacity, snapshot->stream_count + 1, sizeof stream))
+        !reader_grow(reader, &streams, &reader->stream_capacity, snapshot->stream_count + 1,
+                     sizeof stream))
         return false;
     snapshot->streams = streams;
     if (!place(reader, &reader->streams, stream, 0, snapshot->stream_count, number, &fresh))
@@ -312,8 +327,8 @@ bool reader_stream(struct reader *reader, const struct path *path, const struct 
     return true;
 }
 
-bool reader_pool(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                 uint32_t *number)
+bool reader_pool(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, uint32_t *number)
 {
     struct snapshot *snapshot = reader->snapshot;
     uint64_t pool[2];
@@ -352,7 +367,9 @@ bool reader_init_tables(struct reader *reader)
 uint32_t reader_stack(const struct fields *fields)
 {
     const struct pickle_place *entry = field(fields, KEY_FRAMES);
-    return entry && pickle_kind(entry->value) == PICKLE_LIST_RECORD ? (uint32_t)pickle_number(entry->value) : 0;
+    return entry && pickle_kind(entry->value) == PICKLE_LIST_RECORD
+               ? (uint32_t)pickle_number(entry->value)
+               : 0;
 }
 
 uint32_t reader_block_stack(struct reader *reader, const struct fields *fields)
@@ -370,7 +387,8 @@ uint32_t reader_block_stack(struct reader *reader, const struct fields *fields)
     return reader_stack(&last);
 }
 
-/* A path of Windows, "C:\\work\\model.py", with slashes: all that is told by paths is told by these. */
+/* A path of Windows, "C:\\work\\model.py", with slashes: all that is told by paths is told by
+ * these. */
 static bool with_slashes(struct reader *reader, uint32_t *text)
 {
     const struct pickle_texts *texts = &reader->pickle.texts;
@@ -405,11 +423,12 @@ bool reader_take_frame(struct reader *reader, const struct fields *fields, uint6
     uint32_t at = 0;
     bool fresh = false;
     void *frames = snapshot->frames;
-    if (!reader_grow(reader, &frames, &reader->frame_capacity, snapshot->frame_count + 1, sizeof frame))
+    if (!reader_grow(reader, &frames, &reader->frame_capacity, snapshot->frame_count + 1,
+                     sizeof frame))
         return false;
     snapshot->frames = frames;
-    if (!place(reader, &reader->frames, (uint64_t)frame.name << 32 | frame.filename, frame.line, snapshot->frame_count,
-               &at, &fresh))
+    if (!place(reader, &reader->frames, (uint64_t)frame.name << 32 | frame.filename, frame.line,
+               snapshot->frame_count, &at, &fresh))
         return false;
     if (fresh)
         snapshot->frames[snapshot->frame_count++] = frame;
@@ -431,10 +450,12 @@ bool reader_take_stack(struct reader *reader, pickle_value list, uint64_t *recor
         bool fresh = false;
         void *stacks = snapshot->stacks;
         struct snapshot_stack next = {stack, (uint32_t)record_place(items[i])};
-        if (!reader_grow(reader, &stacks, &reader->stack_capacity, snapshot->stack_count + 1, sizeof next))
+        if (!reader_grow(reader, &stacks, &reader->stack_capacity, snapshot->stack_count + 1,
+                         sizeof next))
             return false;
         snapshot->stacks = stacks;
-        if (!place(reader, &reader->stacks, next.caller, next.frame, snapshot->stack_count, &stack, &fresh))
+        if (!place(reader, &reader->stacks, next.caller, next.frame, snapshot->stack_count, &stack,
+                   &fresh))
             return false;
         if (fresh)
             snapshot->stacks[snapshot->stack_count++] = next;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The inside of the reader of snapshots, shared by snapshot.c (events, segments), snapshot_fields.c (values), snapshot_tarn.c
- * (what tarn adds) and snapshot_extra.c (annotations, settings), and by nothing else. */
+/* The inside of the reader of snapshots, shared by snapshot.c (events, segments), snapshot_fields.c
+ * (values), snapshot_tarn.c (what tarn adds) and snapshot_extra.c (annotations, settings), and by
+ * nothing else. */
 #ifndef TOOLS_SNAPSHOT_READER_H
 #define TOOLS_SNAPSHOT_READER_H
 
@@ -132,7 +133,8 @@ static inline const struct pickle_place *field(const struct fields *fields, enum
     return fields->number[key] ? &fields->entries[fields->number[key] - 1] : NULL;
 }
 
-/* What a record of the pickle machine stands for; the kind is above its place in the array of that kind. */
+/* What a record of the pickle machine stands for; the kind is above its place in the array of that
+ * kind. */
 enum record { RECORD_EVENT, RECORD_FRAME, RECORD_MARK };
 #define RECORD_KIND_SHIFT 48
 
@@ -155,69 +157,77 @@ struct reader {
     uint64_t steps;
 
     /* The arrays of `snapshot`, with the room that they have. */
-    size_t event_capacity, segment_capacity, block_capacity, stream_capacity, pool_capacity, frame_capacity,
-        stack_capacity, mark_capacity;
+    size_t event_capacity, segment_capacity, block_capacity, stream_capacity, pool_capacity,
+        frame_capacity, stack_capacity, mark_capacity;
     struct table streams, pools, frames,
         stacks;          /* values to places; frames: name and file, line; stacks: caller, frame */
     size_t *trace_first; /* index in `events` of a trace's first */
 };
 
 /* "byte N: segments[3].blocks[7].size is negative"; gives false. */
-bool reader_fail(struct reader *reader, uint64_t offset, const struct path *path, const char *key, const char *format,
-                 ...) __attribute__((format(printf, 5, 6)));
+bool reader_fail(struct reader *reader, uint64_t offset, const struct path *path, const char *key,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 void reader_collect(const struct reader *reader, pickle_value dict, struct fields *fields);
-bool reader_need(struct reader *reader, const struct path *path, const struct fields *fields, enum word key);
+bool reader_need(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key);
 
 /* An integer from 0 on; `otherwise` where the key is absent. */
-bool reader_number(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                   uint64_t otherwise, uint64_t *number);
-bool reader_need_number(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                        uint64_t *number);
+bool reader_number(struct reader *reader, const struct path *path, const struct fields *fields,
+                   enum word key, uint64_t otherwise, uint64_t *number);
+bool reader_need_number(struct reader *reader, const struct path *path, const struct fields *fields,
+                        enum word key, uint64_t *number);
 /* The same below 2^32; 0 where the key is absent. */
-bool reader_small(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                  uint32_t *number);
+bool reader_small(struct reader *reader, const struct path *path, const struct fields *fields,
+                  enum word key, uint32_t *number);
 /* Microseconds or the like; `otherwise` where the key is absent. */
-bool reader_time(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                 int64_t otherwise, int64_t *time);
-bool reader_bool(struct reader *reader, const struct path *path, const struct fields *fields, enum word key, bool *yes);
-bool reader_pair(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                 uint64_t pair[2]);
+bool reader_time(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, int64_t otherwise, int64_t *time);
+bool reader_bool(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, bool *yes);
+bool reader_pair(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, uint64_t pair[2]);
 /* A text that must be there; *word is WORD_COUNT for one that is not known. */
-bool reader_word(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                 enum word *word);
+bool reader_word(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, enum word *word);
 /* A text's number; 0 where there is none, whatever is there instead. */
 uint32_t reader_text(const struct fields *fields, enum word key);
 /* A stream, a pool, by its place in the snapshot's table. */
-bool reader_stream(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                   uint32_t *number);
-bool reader_pool(struct reader *reader, const struct path *path, const struct fields *fields, enum word key,
-                 uint32_t *number);
+bool reader_stream(struct reader *reader, const struct path *path, const struct fields *fields,
+                   enum word key, uint32_t *number);
+bool reader_pool(struct reader *reader, const struct path *path, const struct fields *fields,
+                 enum word key, uint32_t *number);
 /* Which device; below DEVICE_MAX. */
-bool reader_device(struct reader *reader, const struct path *path, const struct fields *fields, int *device);
+bool reader_device(struct reader *reader, const struct path *path, const struct fields *fields,
+                   int *device);
 
 /* Puts in what has number 0: stream 0, pool (0,0), no stack. */
 bool reader_init_tables(struct reader *reader);
 
 /* A stack's number; 0 where there is none that can be read. */
 uint32_t reader_stack(const struct fields *fields);
-/* The same of a block, which in PyTorch before 2.1 has a "history" of those that had it, the last first. */
+/* The same of a block, which in PyTorch before 2.1 has a "history" of those that had it, the last
+ * first. */
 uint32_t reader_block_stack(struct reader *reader, const struct fields *fields);
 /* A dict, or a list of them, is finished: if it is a frame or a stack, it becomes one. */
 bool reader_take_frame(struct reader *reader, const struct fields *fields, uint64_t *record);
 bool reader_take_stack(struct reader *reader, pickle_value list, uint64_t *record);
 
 /* Makes room for `count` elements; what failed is in the machine's error. */
-bool reader_grow(struct reader *reader, void **array, size_t *capacity, size_t count, size_t element);
-/* Counts steps of the walk. A file whose parts are not shared has more bytes than the walk takes steps. */
+bool reader_grow(struct reader *reader, void **array, size_t *capacity, size_t count,
+                 size_t element);
+/* Counts steps of the walk. A file whose parts are not shared has more bytes than the walk takes
+ * steps. */
 bool reader_step(struct reader *reader, const struct path *path, size_t count);
 
 /* snapshot_tarn.c: what is under the key "tarn". */
 bool reader_take_mark(struct reader *reader, pickle_value dict, uint64_t *record);
 bool reader_tarn(struct reader *reader, const struct pickle_place *entry);
 
-/* snapshot_extra.c: what is shown of a program and its settings. False only when memory is short. */
-bool reader_annotations(struct reader *reader, const struct path *top, const struct pickle_place *entry);
+/* snapshot_extra.c: what is shown of a program and its settings. False only when memory is
+ * short. */
+bool reader_annotations(struct reader *reader, const struct path *top,
+                        const struct pickle_place *entry);
 void reader_settings(struct reader *reader, const struct pickle_place *entry);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the meaning of the key "tarn" of a snapshot, which only tarn itself writes: what PyTorch's layout has no place for.
+/* Owns the meaning of the key "tarn" of a snapshot, which only tarn itself writes: what PyTorch's
+ * layout has no place for.
  *
- * Keys that are not known are passed over; a later version of the layout is refused. A mark becomes a struct snapshot_mark as soon
- * as the pickle machine has its dict, as events do, since there may be as many. */
+ * Keys that are not known are passed over; a later version of the layout is refused. A mark becomes
+ * a struct snapshot_mark as soon as the pickle machine has its dict, as events do, since there may
+ * be as many. */
 #include "input/snapshot_reader.h"
 
 #include <inttypes.h>
@@ -15,19 +17,23 @@
 
 /* --- marks --- */
 
-static bool read_mark(struct reader *reader, const struct path *path, pickle_value dict, struct snapshot_mark *mark)
+static bool read_mark(struct reader *reader, const struct path *path, pickle_value dict,
+                      struct snapshot_mark *mark)
 {
     struct fields fields;
     enum word kind;
     int device;
     *mark = (struct snapshot_mark){.kind = SNAPSHOT_MARK_OTHER};
     reader_collect(reader, dict, &fields);
-    if (!reader_need(reader, path, &fields, KEY_KIND) || !reader_word(reader, path, &fields, KEY_KIND, &kind))
+    if (!reader_need(reader, path, &fields, KEY_KIND) ||
+        !reader_word(reader, path, &fields, KEY_KIND, &kind))
         return false;
     if (kind >= WORD_MARK_RECORD_STREAM && kind < WORD_COUNT)
         mark->kind = (uint8_t)(kind - WORD_MARK_RECORD_STREAM);
 
-    enum word value = field(&fields, KEY_CAPTURE) ? KEY_CAPTURE : field(&fields, KEY_KEEP) ? KEY_KEEP : KEY_ADDR;
+    enum word value = field(&fields, KEY_CAPTURE) ? KEY_CAPTURE
+                      : field(&fields, KEY_KEEP)  ? KEY_KEEP
+                                                  : KEY_ADDR;
     if (!reader_device(reader, path, &fields, &device) ||
         !reader_need_number(reader, path, &fields, KEY_AT, &mark->at) ||
         !reader_time(reader, path, &fields, KEY_TIME_US, SNAPSHOT_NO_TIME, &mark->time_us) ||
@@ -58,24 +64,29 @@ bool reader_take_mark(struct reader *reader, pickle_value dict, uint64_t *record
 }
 
 /* The marks of a device go forward, and no further than its trace. */
-static bool check_mark(struct reader *reader, const struct path *path, const struct snapshot_mark *mark, uint64_t *last)
+static bool check_mark(struct reader *reader, const struct path *path,
+                       const struct snapshot_mark *mark, uint64_t *last)
 {
     const struct snapshot *snapshot = reader->snapshot;
-    uint64_t events = mark->device < snapshot->trace_count ? snapshot->traces[mark->device].event_count : 0;
+    uint64_t events =
+        mark->device < snapshot->trace_count ? snapshot->traces[mark->device].event_count : 0;
     if (mark->at > events)
         return reader_fail(reader, path->offset, path, reader_words[KEY_AT],
-                           "is %" PRIu64 ", where the trace of device %u has %" PRIu64 " events", mark->at,
-                           (unsigned)mark->device, events);
+                           "is %" PRIu64 ", where the trace of device %u has %" PRIu64 " events",
+                           mark->at, (unsigned)mark->device, events);
     if (mark->at < last[mark->device])
         return reader_fail(reader, path->offset, path, reader_words[KEY_AT],
-                           "is %" PRIu64 ", less than %" PRIu64 " of the one before it on device %u", mark->at,
-                           last[mark->device], (unsigned)mark->device);
+                           "is %" PRIu64 ", less than %" PRIu64
+                           " of the one before it on device %u",
+                           mark->at, last[mark->device], (unsigned)mark->device);
     last[mark->device] = mark->at;
     return true;
 }
 
-/* The machine took them one by one as they came, so they are in order already; any other list is not one that tarn writes. */
-static bool read_marks(struct reader *reader, struct path path, const pickle_value *items, size_t count)
+/* The machine took them one by one as they came, so they are in order already; any other list is
+ * not one that tarn writes. */
+static bool read_marks(struct reader *reader, struct path path, const pickle_value *items,
+                       size_t count)
 {
     struct snapshot_tarn *tarn = &reader->snapshot->tarn;
     uint64_t *last = calloc(DEVICE_MAX, sizeof *last);
@@ -98,7 +109,8 @@ static bool read_marks(struct reader *reader, struct path path, const pickle_val
 
 /* --- the other lists --- */
 
-static bool read_device(struct reader *reader, const struct path *path, const struct fields *fields, size_t i)
+static bool read_device(struct reader *reader, const struct path *path, const struct fields *fields,
+                        size_t i)
 {
     struct snapshot_device *device = &reader->snapshot->tarn.devices[i];
     device->name = reader_text(fields, KEY_NAME);
@@ -108,7 +120,8 @@ static bool read_device(struct reader *reader, const struct path *path, const st
            reader_number(reader, path, fields, KEY_LIMIT, SNAPSHOT_NO_LIMIT, &device->limit);
 }
 
-static bool read_pool(struct reader *reader, const struct path *path, const struct fields *fields, size_t i)
+static bool read_pool(struct reader *reader, const struct path *path, const struct fields *fields,
+                      size_t i)
 {
     struct snapshot_pool *pool = &reader->snapshot->tarn.pools[i];
     return reader_device(reader, path, fields, &pool->device) &&
@@ -121,7 +134,8 @@ static bool read_pool(struct reader *reader, const struct path *path, const stru
            reader_bool(reader, path, fields, KEY_HELD, &pool->held);
 }
 
-static bool read_handle(struct reader *reader, const struct path *path, const struct fields *fields, size_t i)
+static bool read_handle(struct reader *reader, const struct path *path, const struct fields *fields,
+                        size_t i)
 {
     struct snapshot_handle *handle = &reader->snapshot->tarn.handles[i];
     handle->library = reader_text(fields, KEY_LIBRARY);
@@ -130,7 +144,8 @@ static bool read_handle(struct reader *reader, const struct path *path, const st
            reader_number(reader, path, fields, KEY_IN_USE, 0, &handle->in_use);
 }
 
-static bool read_workspace(struct reader *reader, const struct path *path, const struct fields *fields, size_t i)
+static bool read_workspace(struct reader *reader, const struct path *path,
+                           const struct fields *fields, size_t i)
 {
     struct snapshot_workspace *workspace = &reader->snapshot->tarn.workspaces[i];
     workspace->library = reader_text(fields, KEY_LIBRARY);
@@ -140,7 +155,8 @@ static bool read_workspace(struct reader *reader, const struct path *path, const
            reader_number(reader, path, fields, KEY_ADDRESS, 0, &workspace->address);
 }
 
-static bool read_thread(struct reader *reader, const struct path *path, const struct fields *fields, size_t i)
+static bool read_thread(struct reader *reader, const struct path *path, const struct fields *fields,
+                        size_t i)
 {
     struct snapshot_thread *thread = &reader->snapshot->tarn.threads[i];
     thread->name = reader_text(fields, KEY_NAME);
@@ -148,8 +164,8 @@ static bool read_thread(struct reader *reader, const struct path *path, const st
 }
 
 /* The list at a key; an absent one is empty. */
-static bool get_list(struct reader *reader, struct path *path, const struct fields *fields, enum word key,
-                     const pickle_value **items, size_t *count)
+static bool get_list(struct reader *reader, struct path *path, const struct fields *fields,
+                     enum word key, const pickle_value **items, size_t *count)
 {
     const struct pickle_place *entry = field(fields, key);
     uint64_t dropped;
@@ -169,11 +185,12 @@ static bool get_list(struct reader *reader, struct path *path, const struct fiel
     return reader_step(reader, path, *count);
 }
 
-typedef bool (*read_part)(struct reader *reader, const struct path *path, const struct fields *fields, size_t i);
+typedef bool (*read_part)(struct reader *reader, const struct path *path,
+                          const struct fields *fields, size_t i);
 
 /* A list of dicts, as an array of its own. */
-static bool read_list(struct reader *reader, const struct fields *fields, enum word key, read_part read, size_t element,
-                      void **array, size_t *array_count)
+static bool read_list(struct reader *reader, const struct fields *fields, enum word key,
+                      read_part read, size_t element, void **array, size_t *array_count)
 {
     struct path path = {.kind = PATH_TARN};
     const pickle_value *items = NULL;
@@ -231,7 +248,8 @@ bool reader_tarn(struct reader *reader, const struct pickle_place *entry)
         return true;
     path.offset = entry->offset;
     if (pickle_kind(entry->value) != PICKLE_DICT)
-        return reader_fail(reader, entry->offset, &path, NULL, "is %s, not a dict", pickle_kind_name(entry->value));
+        return reader_fail(reader, entry->offset, &path, NULL, "is %s, not a dict",
+                           pickle_kind_name(entry->value));
 
     struct fields fields;
     uint64_t version;
@@ -239,9 +257,10 @@ bool reader_tarn(struct reader *reader, const struct pickle_place *entry)
     if (!reader_need_number(reader, &path, &fields, KEY_VERSION, &version))
         return false;
     if (version != VERSION)
-        return reader_fail(reader, field(&fields, KEY_VERSION)->offset, &path, reader_words[KEY_VERSION],
-                           "is %" PRIu64 ", and this program reads %d: it takes the tarn that wrote the file", version,
-                           VERSION);
+        return reader_fail(
+            reader, field(&fields, KEY_VERSION)->offset, &path, reader_words[KEY_VERSION],
+            "is %" PRIu64 ", and this program reads %d: it takes the tarn that wrote the file",
+            version, VERSION);
     tarn->there = true;
     tarn->library = reader_text(&fields, KEY_LIBRARY);
     tarn->driver = reader_text(&fields, KEY_DRIVER);
@@ -250,13 +269,17 @@ bool reader_tarn(struct reader *reader, const struct pickle_place *entry)
     tarn->mark_count = marks;
     if (!reader_time(reader, &path, &fields, KEY_TAKEN_NS, 0, &tarn->taken_ns) ||
         !reader_number(reader, &path, &fields, KEY_OVERWRITTEN, 0, &tarn->overwritten) ||
-        !read_exact_from(reader, &fields) || !get_list(reader, &path, &fields, KEY_EVENTS, &items, &count) ||
-        !read_marks(reader, (struct path){.kind = PATH_PART, .outer = KEY_EVENTS, .offset = path.offset}, items, count))
+        !read_exact_from(reader, &fields) ||
+        !get_list(reader, &path, &fields, KEY_EVENTS, &items, &count) ||
+        !read_marks(reader,
+                    (struct path){.kind = PATH_PART, .outer = KEY_EVENTS, .offset = path.offset},
+                    items, count))
         return false;
 
 #define LIST(key, read, array, count) \
     read_list(reader, &fields, key, read, sizeof *tarn->array, (void **)&tarn->array, &tarn->count)
-    return LIST(KEY_DEVICES, read_device, devices, device_count) && LIST(KEY_POOLS, read_pool, pools, pool_count) &&
+    return LIST(KEY_DEVICES, read_device, devices, device_count) &&
+           LIST(KEY_POOLS, read_pool, pools, pool_count) &&
            LIST(KEY_HANDLES, read_handle, handles, handle_count) &&
            LIST(KEY_WORKSPACES, read_workspace, workspaces, workspace_count) &&
            LIST(KEY_THREADS, read_thread, threads, thread_count);

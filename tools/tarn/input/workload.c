@@ -3,13 +3,15 @@
 
 /* From a snapshot's trace to a workload.
  *
- * The trace speaks of addresses, and begins when recording began: what was alive then is known only from a later free, or
- * from the final state. One walk over the trace gives every address a life (unknown, live, free requested, free); what
- * does not fit counts as lost and is repaired as far as one event can tell, so that any trace gives a workload whose every
- * block is allocated once, freed at most once after that, and completed at most once after that.
+ * The trace speaks of addresses, and begins when recording began: what was alive then is known only
+ * from a later free, or from the final state. One walk over the trace gives every address a life
+ * (unknown, live, free requested, free); what does not fit counts as lost and is repaired as far as
+ * one event can tell, so that any trace gives a workload whose every block is allocated once, freed
+ * at most once after that, and completed at most once after that.
  *
- * Blocks get provisional numbers in the order in which they are met, and their final ones at the end, when what was
- * alive before is known. Sizes are bounded so that no sum of live blocks overflows. */
+ * Blocks get provisional numbers in the order in which they are met, and their final ones at the
+ * end, when what was alive before is known. Sizes are bounded so that no sum of live blocks
+ * overflows. */
 #include "input/workload.h"
 
 #include "input/workload_segments.h"
@@ -49,8 +51,8 @@ struct draft {
     uint32_t *captures;  /* by stream: the operation that began its open capture + 1, or 0 */
     size_t capture_capacity;
     const struct snapshot_mark *marks, *marks_end; /* those that were not met yet */
-    bool completions;                              /* the trace has "free_completed"; else a free completes itself */
-    uint64_t time;                                 /* of the event at hand */
+    bool completions; /* the trace has "free_completed"; else a free completes itself */
+    uint64_t time;    /* of the event at hand */
     uint32_t event;
     uint16_t thread; /* that did it */
 };
@@ -71,7 +73,8 @@ static bool reserve_one(void **array, size_t count, size_t *capacity, size_t siz
 
 static bool is_block_action(enum snapshot_action action)
 {
-    return action == SNAPSHOT_ALLOC || action == SNAPSHOT_FREE_REQUESTED || action == SNAPSHOT_FREE_COMPLETED;
+    return action == SNAPSHOT_ALLOC || action == SNAPSHOT_FREE_REQUESTED ||
+           action == SNAPSHOT_FREE_COMPLETED;
 }
 
 bool workload_exists(const struct snapshot *snapshot, int device)
@@ -88,7 +91,8 @@ bool workload_exists(const struct snapshot *snapshot, int device)
 static bool draft_op(struct draft *draft, enum workload_action action, uint32_t block)
 {
     struct workload *workload = draft->workload;
-    if (!reserve_one((void **)&workload->ops, workload->op_count, &draft->op_capacity, sizeof *workload->ops))
+    if (!reserve_one((void **)&workload->ops, workload->op_count, &draft->op_capacity,
+                     sizeof *workload->ops))
         return false;
     workload->ops[workload->op_count++] = (struct workload_op){.time = draft->time,
                                                                .event = draft->event,
@@ -101,7 +105,8 @@ static bool draft_op(struct draft *draft, enum workload_action action, uint32_t 
 }
 
 /* The same of streams. */
-static bool draft_stream_op(struct draft *draft, enum workload_action action, uint32_t stream, uint32_t other)
+static bool draft_stream_op(struct draft *draft, enum workload_action action, uint32_t stream,
+                            uint32_t other)
 {
     if (!draft_op(draft, action, WORKLOAD_NO_BLOCK))
         return false;
@@ -128,10 +133,12 @@ static bool draft_stream(struct draft *draft, uint64_t recorded, uint32_t *index
 }
 
 /* A new block, live from now on, as the last one at its address. */
-static struct draft_block *draft_block(struct draft *draft, uint64_t address, uint64_t size, uint64_t stream,
-                                       const uint64_t pool[2], bool initial, uint32_t *number)
+static struct draft_block *draft_block(struct draft *draft, uint64_t address, uint64_t size,
+                                       uint64_t stream, const uint64_t pool[2], bool initial,
+                                       uint32_t *number)
 {
-    if (!reserve_one((void **)&draft->blocks, draft->block_count, &draft->block_capacity, sizeof *draft->blocks))
+    if (!reserve_one((void **)&draft->blocks, draft->block_count, &draft->block_capacity,
+                     sizeof *draft->blocks))
         return NULL;
     uint32_t stream_index;
     uint32_t *pool_index = table_add(&draft->pools, pool[0], pool[1], (uint32_t)draft->pools.count);
@@ -213,16 +220,17 @@ static bool draft_alloc(struct draft *draft, const struct snapshot_event *event)
             return false;
     }
     uint32_t number;
-    if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream], draft_pool(draft),
-                     false, &number))
+    if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream],
+                     draft_pool(draft), false, &number))
         return false;
     draft->workload->alloc_count++;
     draft_captured(draft, &draft->blocks[number].block);
     return draft_op(draft, WORKLOAD_ALLOC, number);
 }
 
-/* How much memory the device of a PyTorch recording had for the program, by an out-of-memory error: what was reserved and what was free.
- * Where more was free than was asked for, a limit refused the request, and is not below what was reserved before. */
+/* How much memory the device of a PyTorch recording had for the program, by an out-of-memory error:
+ * what was reserved and what was free. Where more was free than was asked for, a limit refused the
+ * request, and is not below what was reserved before. */
 static void draft_device(struct draft *draft, const struct snapshot_event *event)
 {
     const struct trace_segments *segments = &draft->segments;
@@ -246,16 +254,21 @@ static bool draft_try(struct draft *draft, const struct snapshot_event *event)
     draft_device(draft, event);
     pool_index = table_add(&draft->pools, pool[0], pool[1], (uint32_t)draft->pools.count);
     if (!pool_index || !draft_stream(draft, draft->snapshot->streams[event->stream], &stream) ||
-        !reserve_one((void **)&draft->blocks, draft->block_count, &draft->block_capacity, sizeof *draft->blocks))
+        !reserve_one((void **)&draft->blocks, draft->block_count, &draft->block_capacity,
+                     sizeof *draft->blocks))
         return false;
     draft->blocks[draft->block_count] = (struct draft_block){
-        .block = {.size = event->size, .stream = stream, .second = WORKLOAD_NO_STREAM, .pool = *pool_index},
+        .block = {.size = event->size,
+                  .stream = stream,
+                  .second = WORKLOAD_NO_STREAM,
+                  .pool = *pool_index},
         .life = LIFE_FREE,
     };
     return draft_op(draft, WORKLOAD_TRY, (uint32_t)draft->block_count++);
 }
 
-/* Notes the order of a free that was just made, operation `at`, where it is not the block's stream's. */
+/* Notes the order of a free that was just made, operation `at`, where it is not the block's
+ * stream's. */
 static bool draft_order(struct draft *draft, size_t at, uint32_t number, uint64_t stream)
 {
     uint32_t index, *order = table_find(&draft->orders, draft->blocks[number].address, 0);
@@ -281,7 +294,8 @@ static bool draft_thread(struct draft *draft, uint32_t thread)
     return number != NULL;
 }
 
-/* A free, requested or completed, of an address. The first event at an address proves a block from before the trace. */
+/* A free, requested or completed, of an address. The first event at an address proves a block from
+ * before the trace. */
 static bool draft_free(struct draft *draft, const struct snapshot_event *event)
 {
     uint32_t *here = table_find(&draft->addresses, event->address, 0);
@@ -291,8 +305,8 @@ static bool draft_free(struct draft *draft, const struct snapshot_event *event)
     } else {
         if (event->size == 0 || event->size > SIZE_LIMIT)
             return draft_lost(draft);
-        if (!draft_block(draft, event->address, event->size, draft->snapshot->streams[event->stream], draft_pool(draft),
-                         true, &number))
+        if (!draft_block(draft, event->address, event->size,
+                         draft->snapshot->streams[event->stream], draft_pool(draft), true, &number))
             return false;
         draft->blocks[number].freed_before = event->action == SNAPSHOT_FREE_COMPLETED;
     }
@@ -307,7 +321,8 @@ static bool draft_free(struct draft *draft, const struct snapshot_event *event)
     }
     if (life == LIFE_FREE)
         return draft_lost(draft);
-    if (draft->blocks[number].freed_before) { /* from its beginning on it waits: draft_freed_before() */
+    /* From its beginning on it waits: draft_freed_before() */
+    if (draft->blocks[number].freed_before) {
         draft->blocks[number].life = LIFE_REQUESTED;
         draft->blocks[number].freed_event = WORKLOAD_BEFORE;
     } else if (life == LIFE_LIVE) { /* the request is missing */
@@ -320,15 +335,18 @@ static bool draft_capture(struct draft *draft, uint32_t stream, bool begins)
 {
     while (draft->capture_capacity <= stream) {
         size_t before = draft->capture_capacity;
-        if (!reserve_one((void **)&draft->captures, before, &draft->capture_capacity, sizeof *draft->captures))
+        if (!reserve_one((void **)&draft->captures, before, &draft->capture_capacity,
+                         sizeof *draft->captures))
             return false;
-        memset(draft->captures + before, 0, (draft->capture_capacity - before) * sizeof *draft->captures);
+        memset(draft->captures + before, 0,
+               (draft->capture_capacity - before) * sizeof *draft->captures);
     }
     if (begins == (draft->captures[stream] != 0))
         return draft_lost(draft);
     draft->captures[stream] = begins ? (uint32_t)draft->workload->op_count + 1 : 0;
     draft->workload->capture_count += begins;
-    return draft_stream_op(draft, begins ? WORKLOAD_CAPTURE : WORKLOAD_CAPTURED, stream, WORKLOAD_NO_POOL);
+    return draft_stream_op(draft, begins ? WORKLOAD_CAPTURE : WORKLOAD_CAPTURED, stream,
+                           WORKLOAD_NO_POOL);
 }
 
 /* Another stream uses the live block at an address. */
@@ -353,7 +371,8 @@ static bool draft_trim(struct draft *draft, uint32_t pool)
     return draft_stream_op(draft, WORKLOAD_TRIM, WORKLOAD_NO_STREAM, pool);
 }
 
-/* The same in a recording by tarn. A trim that keeps some of it is passed over, and one of a pool that has had nothing. */
+/* The same in a recording by tarn. A trim that keeps some of it is passed over, and one of a pool
+ * that has had nothing. */
 static bool draft_trim_mark(struct draft *draft, const struct snapshot_mark *mark)
 {
     const uint64_t *id = draft->snapshot->pools[mark->pool];
@@ -388,7 +407,8 @@ static bool draft_mark(struct draft *draft, const struct snapshot_mark *mark)
     }
 }
 
-/* What happened before an event. While the trace is not whole, what streams did is not either: only what was done to blocks counts. */
+/* What happened before an event. While the trace is not whole, what streams did is not either: only
+ * what was done to blocks counts. */
 static bool draft_marks(struct draft *draft, size_t event)
 {
     for (; draft->marks < draft->marks_end; draft->marks++) {
@@ -397,7 +417,8 @@ static bool draft_marks(struct draft *draft, size_t event)
             continue; /* the marks of one device are in order, those of several need not be */
         if (mark->at > event)
             break;
-        if ((mark->at >= draft->trace->exact_from || mark->kind <= SNAPSHOT_FREE_ON) && !draft_mark(draft, mark))
+        if ((mark->at >= draft->trace->exact_from || mark->kind <= SNAPSHOT_FREE_ON) &&
+            !draft_mark(draft, mark))
             return false;
     }
     return true;
@@ -407,13 +428,15 @@ static bool draft_marks(struct draft *draft, size_t event)
 static bool draft_captures_end(struct draft *draft)
 {
     for (size_t i = 0; i < draft->capture_capacity; i++)
-        if (draft->captures[i] && !draft_stream_op(draft, WORKLOAD_CAPTURED, (uint32_t)i, WORKLOAD_NO_POOL))
+        if (draft->captures[i] &&
+            !draft_stream_op(draft, WORKLOAD_CAPTURED, (uint32_t)i, WORKLOAD_NO_POOL))
             return false;
     return true;
 }
 
 /* The time of an event in ns since the first, which never falls. */
-static void draft_clock(struct draft *draft, const struct snapshot_event *event, uint32_t index, int64_t first)
+static void draft_clock(struct draft *draft, const struct snapshot_event *event, uint32_t index,
+                        int64_t first)
 {
     draft->event = index;
     if (!draft->workload->has_times) {
@@ -428,8 +451,8 @@ static void draft_clock(struct draft *draft, const struct snapshot_event *event,
         draft->time = passed;
 }
 
-/* An event that says nothing of a block keeps its place in time. Where segments go, in a recording by PyTorch, the program may have
- * given back what was cached, or a private pool. */
+/* An event that says nothing of a block keeps its place in time. Where segments go, in a recording
+ * by PyTorch, the program may have given back what was cached, or a private pool. */
 static bool draft_other(struct draft *draft)
 {
     struct trace_given given = trace_segments_next(&draft->segments, draft->event);
@@ -448,7 +471,8 @@ static bool draft_trace(struct draft *draft)
     struct workload *workload = draft->workload;
     int64_t first = SNAPSHOT_NO_TIME;
     for (size_t i = 0; i < trace->event_count; i++) {
-        draft->completions = draft->completions || trace->events[i].action == SNAPSHOT_FREE_COMPLETED;
+        draft->completions =
+            draft->completions || trace->events[i].action == SNAPSHOT_FREE_COMPLETED;
         if (first == SNAPSHOT_NO_TIME)
             first = trace->events[i].time_us;
     }
@@ -482,8 +506,8 @@ static bool draft_trace(struct draft *draft)
     return draft_marks(draft, trace->event_count) && draft_captures_end(draft);
 }
 
-/* Takes what the final state says: blocks that the trace never mentions were there before it. Where a snapshot has no
- * segments of the device at all, it has no state, and nothing is concluded. */
+/* Takes what the final state says: blocks that the trace never mentions were there before it. Where
+ * a snapshot has no segments of the device at all, it has no state, and nothing is concluded. */
 static bool draft_state(struct draft *draft)
 {
     const struct snapshot *snapshot = draft->snapshot;
@@ -495,7 +519,8 @@ static bool draft_state(struct draft *draft)
         if (segment->device != draft->workload->device)
             continue;
         segments++;
-        for (size_t j = segment->first_block; j < segment->first_block + segment->block_count; j++) {
+        for (size_t j = segment->first_block; j < segment->first_block + segment->block_count;
+             j++) {
             const struct snapshot_block *block = &snapshot->blocks[j];
             if (block->state == SNAPSHOT_INACTIVE)
                 continue;
@@ -512,10 +537,12 @@ static bool draft_state(struct draft *draft)
                 draft->workload->lost_count++;
                 continue;
             }
-            if (!draft_block(draft, block->address, size, segment->stream, segment->pool, true, &number) ||
+            if (!draft_block(draft, block->address, size, segment->stream, segment->pool, true,
+                             &number) ||
                 !table_add(&found, block->address, 0, 0))
                 goto out;
-            if (block->state == SNAPSHOT_ACTIVE_PENDING_FREE) { /* since before the trace: no event asks for it */
+            /* Since before the trace: no event asks for it */
+            if (block->state == SNAPSHOT_ACTIVE_PENDING_FREE) {
                 draft->blocks[number].life = LIFE_REQUESTED;
                 draft->blocks[number].freed_before = true;
             }
@@ -545,8 +572,8 @@ static int compare_initial(const void *left, const void *right)
     return ((*a)->address > (*b)->address) - ((*a)->address < (*b)->address);
 }
 
-/* Gives every block its final number: those from before the trace first, by address. Each of these has another address,
- * since a second block at an address is never one from before the trace. */
+/* Gives every block its final number: those from before the trace first, by address. Each of these
+ * has another address, since a second block at an address is never one from before the trace. */
 static bool draft_number(struct draft *draft)
 {
     struct workload *workload = draft->workload;
@@ -581,7 +608,8 @@ out:
     return done;
 }
 
-/* Blocks whose free was requested before the trace are freed where it begins. False when memory is short. */
+/* Blocks whose free was requested before the trace are freed where it begins. False when memory is
+ * short. */
 static bool draft_freed_before(struct draft *draft)
 {
     struct workload *workload = draft->workload;
@@ -606,7 +634,8 @@ static bool draft_freed_before(struct draft *draft)
     return true;
 }
 
-/* The sums over live blocks. A block that would carry a sum over its limit is dropped, with its operations. */
+/* The sums over live blocks. A block that would carry a sum over its limit is dropped, with its
+ * operations. */
 struct sums {
     uint64_t requested, active;
 };
@@ -634,7 +663,8 @@ static void sums_add(struct sums *sums, struct workload *workload, struct worklo
 void workload_measure(struct workload *workload)
 {
     struct sums sums = {0};
-    workload->peak_requested = workload->peak_active = workload->peak_tried = workload->late_count = 0;
+    workload->peak_requested = workload->peak_active = workload->peak_tried = workload->late_count =
+        0;
     for (size_t i = 0; i < workload->initial_count; i++)
         sums_add(&sums, workload, &workload->blocks[i]);
     for (size_t i = 0; i < workload->op_count; i++) {
@@ -650,7 +680,8 @@ void workload_measure(struct workload *workload)
             sums.active -= rounded(block->size);
         else if (op->action == WORKLOAD_TRY && sums.requested + block->size > workload->peak_tried)
             workload->peak_tried = sums.requested + block->size;
-        if (op->event == WORKLOAD_BEFORE) /* the first ones: the trace begins without what they free */
+        if (op->event == WORKLOAD_BEFORE) /* the first ones: the trace begins without what they
+                                             free */
             workload->peak_requested = sums.requested;
         if (block->size == 0) {
             op->action = WORKLOAD_OTHER;
@@ -678,7 +709,8 @@ static void workload_of_tarn(struct draft *draft, const struct snapshot_tarn *ta
     struct workload *workload = draft->workload;
     workload->has_order = tarn->there;
     draft->marks = tarn->marks;
-    draft->marks_end = tarn->there && tarn->mark_count ? tarn->marks + tarn->mark_count : tarn->marks;
+    draft->marks_end =
+        tarn->there && tarn->mark_count ? tarn->marks + tarn->mark_count : tarn->marks;
     if (tarn->there && (size_t)workload->device < tarn->device_count) {
         const struct snapshot_device *device = &tarn->devices[workload->device];
         workload->device_memory = device->limit < device->total ? device->limit : device->total;
@@ -690,11 +722,13 @@ bool workload_build(const struct snapshot *snapshot, int device, struct workload
     *workload = (struct workload){.device = device};
     if (device < 0 || (size_t)device >= snapshot->trace_count)
         return false;
-    struct draft draft = {.snapshot = snapshot, .trace = &snapshot->traces[device], .workload = workload};
+    struct draft draft = {
+        .snapshot = snapshot, .trace = &snapshot->traces[device], .workload = workload};
     workload->event_count = draft.trace->event_count;
     workload_of_tarn(&draft, &snapshot->tarn);
 
-    bool done = workload->event_count < INT32_MAX && trace_segments_init(&draft.segments, snapshot, device) &&
+    bool done = workload->event_count < INT32_MAX &&
+                trace_segments_init(&draft.segments, snapshot, device) &&
                 table_add(&draft.pools, 0, 0, 0) && draft_trace(&draft) && draft_state(&draft) &&
                 draft_freed_before(&draft) && draft_number(&draft);
     if (done) {

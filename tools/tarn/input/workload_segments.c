@@ -3,10 +3,11 @@
 
 /* From segments to what a program did.
  *
- * PyTorch gives segments back for two reasons: memory is short, or the program has called empty_cache(). A trace says only that they go.
- * Where memory is short, an out-of-memory error follows at once, or a segment for which there was no room: with it more would have been
- * reserved than in all of the trace, and it is for a request that none of those that went could have served, since PyTorch looks there
- * first. All else is the program's. */
+ * PyTorch gives segments back for two reasons: memory is short, or the program has called
+ * empty_cache(). A trace says only that they go. Where memory is short, an out-of-memory error
+ * follows at once, or a segment for which there was no room: with it more would have been reserved
+ * than in all of the trace, and it is for a request that none of those that went could have served,
+ * since PyTorch looks there first. All else is the program's. */
 #include "input/workload_segments.h"
 
 #include <stdlib.h>
@@ -25,10 +26,10 @@ static bool takes(const struct snapshot_event *event)
     return event->action == SNAPSHOT_SEGMENT_ALLOC || event->action == SNAPSHOT_SEGMENT_MAP;
 }
 
-/* --- what was reserved --------------------------------------------------------------------------------------------- */
+/* ---- what was reserved ---- */
 
-/* Back from the final segments, event by event. Not known where nothing speaks of segments, or where what speaks of them
- * cannot be. */
+/* Back from the final segments, event by event. Not known where nothing speaks of segments, or
+ * where what speaks of them cannot be. */
 static void find_peak(struct trace_segments *segments, const struct snapshot *snapshot, int device)
 {
     const struct snapshot_trace *trace = segments->trace;
@@ -55,7 +56,7 @@ static void find_peak(struct trace_segments *segments, const struct snapshot *sn
     segments->known = evidence > 0;
 }
 
-/* --- private pools ------------------------------------------------------------------------------------------------- */
+/* ---- private pools ---- */
 
 static int compare_segments(const void *left, const void *right)
 {
@@ -78,7 +79,8 @@ static struct private_segment *segment_of(const struct trace_segments *segments,
     return found ? &segments->segments[low] : NULL;
 }
 
-static bool find_private(struct trace_segments *segments, const struct snapshot *snapshot, int device)
+static bool find_private(struct trace_segments *segments, const struct snapshot *snapshot,
+                         int device)
 {
     const struct snapshot_trace *trace = segments->trace;
     segments->segments = calloc(snapshot->segment_count + 1, sizeof *segments->segments);
@@ -93,7 +95,8 @@ static bool find_private(struct trace_segments *segments, const struct snapshot 
             segments->segments[segments->segment_count++] =
                 (struct private_segment){segment->address, end, segment->pool_place, 0};
     }
-    qsort(segments->segments, segments->segment_count, sizeof *segments->segments, compare_segments);
+    qsort(segments->segments, segments->segment_count, sizeof *segments->segments,
+          compare_segments);
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct snapshot_event *event = &trace->events[i];
         struct private_segment *segment =
@@ -109,14 +112,16 @@ static bool find_private(struct trace_segments *segments, const struct snapshot 
 uint32_t trace_segments_pool(const struct trace_segments *segments, size_t number)
 {
     const struct snapshot_event *event = &segments->trace->events[number];
-    const struct private_segment *segment = event->pool ? NULL : segment_of(segments, event->address);
+    const struct private_segment *segment =
+        event->pool ? NULL : segment_of(segments, event->address);
     return segment && number >= segment->from ? segment->pool : event->pool;
 }
 
-/* --- the walk ------------------------------------------------------------------------------------------------------ */
+/* ---- the walk ---- */
 
-/* Whether a segment is of those for requests of up to 1 MiB: they are of 2 MiB, or mapped in pages of that size, others in pages of
- * 20 MiB. Source: pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp, kSmallBuffer and kLargeBuffer. */
+/* Whether a segment is of those for requests of up to 1 MiB: they are of 2 MiB, or mapped in pages
+ * of that size, others in pages of 20 MiB. Source: pytorch/pytorch,
+ * c10/cuda/CUDACachingAllocator.cpp, kSmallBuffer and kLargeBuffer. */
 static bool is_small(const struct snapshot_event *event)
 {
     return event->action == SNAPSHOT_SEGMENT_UNMAP || event->action == SNAPSHOT_SEGMENT_MAP
@@ -124,8 +129,9 @@ static bool is_small(const struct snapshot_event *event)
                : event->size <= SMALL_SEGMENT;
 }
 
-/* Whether one of the segments that go in [first, end) could have served what the next one is for, event `end`. With a largest size to
- * split PyTorch passes over some, and then it does not say anything. */
+/* Whether one of the segments that go in [first, end) could have served what the next one is for,
+ * event `end`. With a largest size to split PyTorch passes over some, and then it does not say
+ * anything. */
 static bool was_there(const struct trace_segments *segments, size_t first, size_t end)
 {
     const struct snapshot_trace *trace = segments->trace;
@@ -144,7 +150,8 @@ static bool was_there(const struct trace_segments *segments, size_t first, size_
     return false;
 }
 
-/* Finds where a run of segments that go ends, and whether it was for lack of memory. Frees that were waited for are in it. */
+/* Finds where a run of segments that go ends, and whether it was for lack of memory. Frees that
+ * were waited for are in it. */
 static bool run_is_short(struct trace_segments *segments, size_t first, bool *of_default)
 {
     const struct snapshot_trace *trace = segments->trace;
@@ -187,7 +194,8 @@ struct trace_given trace_segments_next(struct trace_segments *segments, size_t n
     return given;
 }
 
-bool trace_segments_init(struct trace_segments *segments, const struct snapshot *snapshot, int device)
+bool trace_segments_init(struct trace_segments *segments, const struct snapshot *snapshot,
+                         int device)
 {
     const char *conf = snapshot_text(snapshot, snapshot->settings.conf);
     *segments = (struct trace_segments){.trace = &snapshot->traces[device],

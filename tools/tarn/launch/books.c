@@ -23,9 +23,10 @@ static bool is_open(const struct books *books, const char *log)
     return false;
 }
 
-/* Reading ---------------------------------------------------------------------------------------------------------- */
+/* Reading -------------------------------------------------------------------------------------- */
 
-/* Not by a mapping: of a file that the process cuts short a read gives less, where a mapping would end this program. */
+/* Not by a mapping: of a file that the process cuts short a read gives less, where a mapping would
+ * end this program. */
 static bool copy(const struct opened_book *opened, size_t from, size_t to)
 {
     return file_read_at(opened->file, (char *)opened->book + from, to - from, (off_t)from);
@@ -66,7 +67,8 @@ void books_read(struct opened_book *opened)
 {
     struct book *book = opened->book;
     books_read_devices(opened);
-    uint32_t libraries = atomic_load(&book->libraries), sites = atomic_load(&book->sites), devices = book->devices;
+    uint32_t libraries = atomic_load(&book->libraries), sites = atomic_load(&book->sites),
+             devices = book->devices;
     (void)copy(opened, offsetof(struct book, library), offsetof(struct book, library[libraries]));
     (void)copy(opened, offsetof(struct book, site), offsetof(struct book, site[sites]));
     (void)copy(opened, offsetof(struct book, holder), offsetof(struct book, holder[devices]));
@@ -78,7 +80,8 @@ void books_read(struct opened_book *opened)
         text_end_plain(book->site[i].symbol, sizeof book->site[i].symbol);
 }
 
-static void write_at(const struct opened_book *opened, size_t offset, const void *value, size_t size)
+static void write_at(const struct opened_book *opened, size_t offset, const void *value,
+                     size_t size)
 {
     (void)!pwrite(opened->file, value, size, (off_t)offset);
 }
@@ -96,7 +99,7 @@ void books_write_looked(struct opened_book *opened, unsigned device)
     write_at(opened, offsetof(struct book, device[device].looked), &looked, sizeof looked);
 }
 
-/* Opening ---------------------------------------------------------------------------------------------------------- */
+/* Opening -------------------------------------------------------------------------------------- */
 
 static void book_close(struct opened_book *opened)
 {
@@ -105,19 +108,21 @@ static void book_close(struct opened_book *opened)
     free(opened->log);
 }
 
-/* False where it is not a book, or not one yet; then *empty says whether the file has nothing in it. */
+/* False where it is not a book, or not one yet; then *empty says whether the file has nothing in
+ * it. */
 static bool book_open(const char *path, struct opened_book *opened, bool *empty)
 {
     struct stat about = {0};
-    *opened = (struct opened_book){.file = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+    *opened =
+        (struct opened_book){.file = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
     if (opened->file < 0)
         return false;
     bool is_file = fstat(opened->file, &about) == 0 && S_ISREG(about.st_mode);
     *empty = is_file && about.st_size == 0;
     if (is_file && (size_t)about.st_size >= sizeof *opened->book)
         opened->book = calloc(1, sizeof *opened->book);
-    if (opened->book && copy(opened, 0, offsetof(struct book, start_ns)) && opened->book->magic == BOOK_MAGIC &&
-        opened->book->version == BOOK_VERSION) {
+    if (opened->book && copy(opened, 0, offsetof(struct book, start_ns)) &&
+        opened->book->magic == BOOK_MAGIC && opened->book->version == BOOK_VERSION) {
         books_read(opened);
         memset(opened->least_unseen, 0xff, sizeof opened->least_unseen);
         memset(opened->last_unseen, 0xff, sizeof opened->last_unseen);
@@ -170,11 +175,13 @@ bool books_process_lives(const struct book *book)
     snprintf(path, sizeof path, "/proc/%u/stat", book->process);
     FILE *in = fopen(path, "re");
     if (!in && errno == ENOENT)
-        return access("/proc/self/stat", R_OK) != 0; /* it went just now, if there is /proc at all */
+        return access("/proc/self/stat", R_OK) != 0; /* it went just now, if there is /proc at
+                                                        all */
     size_t length = in ? fread(text, 1, sizeof text - 1, in) : 0;
     if (in)
         fclose(in);
-    const char *state = length ? strrchr(text, ')') : NULL; /* behind the name, which may have anything in it */
+    /* Behind the name, which may have anything in it */
+    const char *state = length ? strrchr(text, ')') : NULL;
     return !state || (strncmp(state, ") Z", 3) != 0 && strncmp(state, ") X", 3) != 0);
 }
 
@@ -198,7 +205,8 @@ static uint64_t peak_of(uint64_t peak, uint64_t settled, int64_t high, uint64_t 
     return live > peak ? live : peak;
 }
 
-struct books_sums books_account(const struct book *book, unsigned device, uint32_t library, unsigned kind)
+struct books_sums books_account(const struct book *book, unsigned device, uint32_t library,
+                                unsigned kind)
 {
     const struct book_account *account = &book->account[device][library][kind];
     struct book_unsettled desks = book_unsettled(book, device, library, kind);
@@ -215,8 +223,9 @@ struct books_sums books_holder(const struct book *book, unsigned device, uint32_
     const struct book_holder *holder = &book->holder[device][library];
     struct book_unsettled desks = book_unsettled(book, device, library, RUN_KINDS);
     uint64_t settled = atomic_load(&holder->live);
-    struct books_sums sums = {
-        .live = book_positive(settled + desks.live), .made = desks.made, .made_bytes = desks.made_bytes};
+    struct books_sums sums = {.live = book_positive(settled + desks.live),
+                              .made = desks.made,
+                              .made_bytes = desks.made_bytes};
     sums.peak = peak_of(atomic_load(&holder->peak), settled, desks.high, sums.live);
     for (unsigned kind = 0; kind < RUN_KINDS; kind++)
         if (run_kind_counts(kind)) {
@@ -224,7 +233,8 @@ struct books_sums books_holder(const struct book *book, unsigned device, uint32_
             sums.made_bytes += atomic_load(&book->account[device][library][kind].made_bytes);
         }
     uint64_t most = book->exact ? atomic_load(&book->device[device].peak) : UINT64_MAX;
-    sums.peak = sums.peak < most ? sums.peak : most; /* a library's is not exact, and may not pass a limit */
+    sums.peak = sums.peak < most ? sums.peak : most; /* a library's is not exact, and may not pass a
+                                                        limit */
     return sums;
 }
 

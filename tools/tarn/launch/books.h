@@ -11,10 +11,12 @@
 
 enum { BOOKS_MOST = 512 };
 
-/* The book of a process, which can write into it what it likes, at any time. So nothing is read there but by books_read(). */
+/* The book of a process, which can write into it what it likes, at any time. So nothing is read
+ * there but by books_read(). */
 struct opened_book {
     struct book
-        *book; /* a copy: its counts fit its lists, its texts end and have no control characters; figures may be any */
+        *book; /* a copy: its counts fit its lists, its texts end and have no control characters;
+                  figures may be any */
     int file;  /* the process's */
     char *log; /* the path of its log, which need not be there */
     uint64_t least_unseen[BOOK_DEVICES]; /* bytes; UINT64_MAX: never sampled */
@@ -28,17 +30,21 @@ struct books {
     size_t empty;    /* of processes whose book found no room */
 };
 
-/* Opens what is new in the folder, and reads it. Called again and again; what is not whole yet is tried again. */
+/* Opens what is new in the folder, and reads it. Called again and again; what is not whole yet is
+ * tried again. */
 void books_look(struct books *books, const char *folder);
-/* Reads a book again; or only what it says of itself and its devices, which costs little. What a process has cut off stays as it was. */
+/* Reads a book again; or only what it says of itself and its devices, which costs little. What a
+ * process has cut off stays as it was. */
 void books_read(struct opened_book *opened);
 void books_read_devices(struct opened_book *opened);
-/* Writes into the process's book what it waits for: the bytes that no hook sees; that there was a look. */
+/* Writes into the process's book what it waits for: the bytes that no hook sees; that there was a
+ * look. */
 void books_write_residue(struct opened_book *opened, unsigned device, uint64_t bytes);
 void books_write_looked(struct opened_book *opened, unsigned device);
 void books_close(struct books *books);
 
-/* Whether the process of a book runs: one that has ended, and that its parent has not waited for, does not. */
+/* Whether the process of a book runs: one that has ended, and that its parent has not waited for,
+ * does not. */
 bool books_process_lives(const struct book *book);
 
 /* What the lists of a book say, summed up. */
@@ -54,7 +60,8 @@ struct books_device {
 uint32_t books_libraries(const struct book *book);
 const char *books_library_name(const struct book *book, uint32_t library);
 /* Of one library, device and kind. */
-struct books_sums books_account(const struct book *book, unsigned device, uint32_t library, unsigned kind);
+struct books_sums books_account(const struct book *book, unsigned device, uint32_t library,
+                                unsigned kind);
 /* Of a library all kinds that take memory of the device. */
 struct books_sums books_holder(const struct book *book, unsigned device, uint32_t library);
 struct books_device books_device_sums(const struct book *book, unsigned device);

@@ -27,7 +27,9 @@ static void driver_of(void *library, const char *has, struct answer *answer)
     void *symbol = dlsym(library, "tarn_run_driver");
     char real[PATH_MAX];
     memcpy(&says, &symbol, sizeof says);
-    const char *path = says ? says() : dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : "";
+    const char *path = says                                          ? says()
+                       : dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name
+                                                                     : "";
     answer->good = path[0] && realpath(path, real) && dlsym(library, has) ? 'y' : 'n';
     if (answer->good == 'y')
         snprintf(answer->text, sizeof answer->text, "%s", real);
@@ -58,15 +60,18 @@ static bool ask(const char *library, const char *has, struct answer *answer)
         if (whole)
             *answer = got;
         else
-            snprintf(answer->text, sizeof answer->text, "%.1024s ended the process that opened it", library);
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR) /* else nobody is to be waited for: SIGCHLD is ignored */
+            snprintf(answer->text, sizeof answer->text, "%.1024s ended the process that opened it",
+                     library);
+        /* Else nobody is to be waited for: SIGCHLD is ignored */
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
             ;
     }
     close(ends[0]);
     return answer->good == 'y';
 }
 
-bool driver_find(const char *library, const char *has, char *path, size_t size, char *why, size_t why_size)
+bool driver_find(const char *library, const char *has, char *path, size_t size, char *why,
+                 size_t why_size)
 {
     struct answer answer;
     bool found = ask(library, has, &answer);
@@ -79,7 +84,8 @@ bool driver_find(const char *library, const char *has, char *path, size_t size, 
     return found;
 }
 
-bool driver_is_behind(const char *shim, const char *has, const char *driver, char *why, size_t why_size)
+bool driver_is_behind(const char *shim, const char *has, const char *driver, char *why,
+                      size_t why_size)
 {
     struct answer answer;
     if (!ask(shim, has, &answer)) {

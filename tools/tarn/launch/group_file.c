@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The file lies in memory, at a place that all processes of a user know. Behind the bytes of the slots there is one that each run locks to
- * read as long as it lasts, and whoever removes the file to write: so nobody joins a file that has lost its name. Another is held while
- * limits are written. Both are tried for a while and not waited for. The programs of the group map it; what is read here is a copy, whose
- * figures may be any. */
+/* The file lies in memory, at a place that all processes of a user know. Behind the bytes of the
+ * slots there is one that each run locks to read as long as it lasts, and whoever removes the file
+ * to write: so nobody joins a file that has lost its name. Another is held while limits are
+ * written. Both are tried for a while and not waited for. The programs of the group map it; what is
+ * read here is a copy, whose figures may be any. */
 #include "launch/group_file.h"
 #include "base/file.h"
 
@@ -53,7 +54,7 @@ static int open_held(const char *path)
     return -1;
 }
 
-/* Reading and writing ---------------------------------------------------------------------------------------------- */
+/* Reading and writing -------------------------------------------------------------------------- */
 
 static bool write_at(int file, const void *from, size_t size, size_t offset)
 {
@@ -98,8 +99,9 @@ static int begin(struct group_file *group)
     while (code == EINTR);
     if (code || word_at(group->file, offsetof(struct group, magic)) == GROUP_MAGIC)
         return code;
-    bool done = write_at(group->file, group->name, sizeof group->name, offsetof(struct group, name)) &&
-                write_at(group->file, &magic, sizeof magic, offsetof(struct group, magic));
+    bool done =
+        write_at(group->file, group->name, sizeof group->name, offsetof(struct group, name)) &&
+        write_at(group->file, &magic, sizeof magic, offsetof(struct group, magic));
     return done ? 0 : errno;
 }
 
@@ -116,7 +118,8 @@ static bool set_limits(struct group_file *file, const char *limits)
     char text[GROUP_LIMITS] = "";
     (void)snprintf(text, sizeof text, "%s", limits);
     uint64_t odd =
-        word_at(file->file, offsetof(struct group, generation)) | 1; /* odd already: of one that was killed here */
+        /* Odd already: of one that was killed here */
+        word_at(file->file, offsetof(struct group, generation)) | 1;
     uint64_t even = odd + 1;
     bool done = write_at(file->file, &odd, sizeof odd, offsetof(struct group, generation)) &&
                 write_at(file->file, text, sizeof text, offsetof(struct group, limits)) &&
@@ -125,12 +128,13 @@ static bool set_limits(struct group_file *file, const char *limits)
     return done;
 }
 
-bool group_open(struct group_file *file, const char *name, const char *limits, char *why, size_t size)
+bool group_open(struct group_file *file, const char *name, const char *limits, char *why,
+                size_t size)
 {
     *file = (struct group_file){.file = -1};
     snprintf(file->name, sizeof file->name, "%s", name);
-    snprintf(file->path, sizeof file->path, "%s/tarn-group.%lu.%s", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
-             (unsigned long)geteuid(), name);
+    snprintf(file->path, sizeof file->path, "%s/tarn-group.%lu.%s",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (unsigned long)geteuid(), name);
     if (limits && strlen(limits) >= GROUP_LIMITS) {
         snprintf(why, size, "its limits are longer than %d bytes", GROUP_LIMITS);
         return false;
@@ -152,9 +156,10 @@ bool group_open(struct group_file *file, const char *name, const char *limits, c
     return false;
 }
 
-/* Looking ---------------------------------------------------------------------------------------------------------- */
+/* Looking -------------------------------------------------------------------------------------- */
 
-/* A copy of the group, less the processes that are gone, which the file loses too. NULL without host memory, and where it was cut short. */
+/* A copy of the group, less the processes that are gone, which the file loses too. NULL without
+ * host memory, and where it was cut short. */
 static struct group *look(const struct group_file *file)
 {
     const struct group_slot nothing = {0};
@@ -197,7 +202,8 @@ void group_close(struct group_file *file)
 {
     if (!file->there)
         return;
-    if (group_lock(file->file, BYTE_HELD, F_WRLCK) && is_empty(file) && is_named(file->path, file->file))
+    if (group_lock(file->file, BYTE_HELD, F_WRLCK) && is_empty(file) &&
+        is_named(file->path, file->file))
         (void)unlink(file->path);
     close(file->file);
     file->there = false;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The file of a group of processes that share a limit (run/group.h). It is there while a run or a process of the group is. */
+/* The file of a group of processes that share a limit (run/group.h). It is there while a run or a
+ * process of the group is. */
 #ifndef TOOLS_GROUP_FILE_H
 #define TOOLS_GROUP_FILE_H
 
@@ -17,10 +18,13 @@ struct group_file {
     char name[GROUP_NAME];
 };
 
-/* Whether it is a name that a group can have: 1 to 63 letters, digits, ".", "_" and "-", not "." first. */
+/* Whether it is a name that a group can have: 1 to 63 letters, digits, ".", "_" and "-", not "."
+ * first. */
 bool group_is_name(const char *name);
-/* Opens the group of this user, or makes it, and keeps it there. With `limits` they become those of all its processes. False, and why. */
-bool group_open(struct group_file *file, const char *name, const char *limits, char *why, size_t size);
+/* Opens the group of this user, or makes it, and keeps it there. With `limits` they become those of
+ * all its processes. False, and why. */
+bool group_open(struct group_file *file, const char *name, const char *limits, char *why,
+                size_t size);
 /* What its living processes have of a device. */
 struct group_sum group_file_sum(const struct group_file *file, const char uuid[static 16]);
 /* Removes the file with the last of the group. */

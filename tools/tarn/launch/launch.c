@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Signals are blocked and waited for, so that none is lost between a look and a wait. SIGPIPE is ignored: who does not read the summary may want
- * the files. Where SIGCHLD is ignored nobody could wait for the
- * program, so it is not while the program runs, which finds it as it was. One that the terminal sends reaches the program by
- * itself, as it is in the same group; one that a process sends to this one alone is passed on. */
+/* Signals are blocked and waited for, so that none is lost between a look and a wait. SIGPIPE is
+ * ignored: who does not read the summary may want the files. Where SIGCHLD is ignored nobody could
+ * wait for the
+ * program, so it is not while the program runs, which finds it as it was. One that the terminal
+ * sends reaches the program by itself, as it is in the same group; one that a process sends to this
+ * one alone is passed on. */
 #include "launch/launch.h"
 
 #include <errno.h>
@@ -46,7 +48,8 @@ static void become(char **command, const struct signals *before, int pipe_end)
     sigprocmask(SIG_SETMASK, &before->mask, NULL);
     execvp(command[0], command);
     int error = errno;
-    _exit(write(pipe_end, &error, sizeof error) == sizeof error ? LAUNCH_NOT_RUN : LAUNCH_NOT_FOUND);
+    _exit(write(pipe_end, &error, sizeof error) == sizeof error ? LAUNCH_NOT_RUN
+                                                                : LAUNCH_NOT_FOUND);
 }
 
 static void pass_on(pid_t child, const siginfo_t *signal)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVML, opened at the first sample. Prototypes are those of nvml.h. A sample counts only where the book did not change meanwhile, so that a
- * free between the two looks does not appear as memory that nobody sees.
+/* NVML, opened at the first sample. Prototypes are those of nvml.h. A sample counts only where the
+ * book did not change meanwhile, so that a free between the two looks does not appear as memory
+ * that nobody sees.
  *
- * Of a process that allocates in the order of streams the least that was ever sampled counts against its limit: what the driver's pools keep
- * is theirs to use again, and NVML does not tell it from the rest. */
+ * Of a process that allocates in the order of streams the least that was ever sampled counts
+ * against its limit: what the driver's pools keep is theirs to use again, and NVML does not tell it
+ * from the rest. */
 #include "launch/residue.h"
 #include "driver/loader.h"
 
@@ -51,14 +53,16 @@ static bool nvml_open(void)
     return nvml.there;
 }
 
-/* What NVML says that a process has on a device; UINT64_MAX where it says nothing. A process may be listed once per MIG instance. */
+/* What NVML says that a process has on a device; UINT64_MAX where it says nothing. A process may be
+ * listed once per MIG instance. */
 static uint64_t process_bytes(const struct book_device *device, uint32_t process)
 {
     static struct nvml_process list[PROCESSES_MOST];
     unsigned count = PROCESSES_MOST;
     nvml_device handle = NULL;
     uint64_t bytes = UINT64_MAX;
-    if (!device->address[0] || nvml.find(device->address, &handle) || !handle || nvml.compute(handle, &count, list))
+    if (!device->address[0] || nvml.find(device->address, &handle) || !handle ||
+        nvml.compute(handle, &count, list))
         return UINT64_MAX;
     for (unsigned i = 0; i < count && i < PROCESSES_MOST; i++)
         if (list[i].number == process && list[i].bytes != ~0ull)
@@ -93,7 +97,8 @@ static bool sample(struct opened_book *opened, unsigned index)
     opened->last_unseen[index] = unseen;
     if (unseen < opened->least_unseen[index])
         opened->least_unseen[index] = unseen;
-    books_write_residue(opened, index, is_ordered(book, index) ? opened->least_unseen[index] : unseen);
+    books_write_residue(opened, index,
+                        is_ordered(book, index) ? opened->least_unseen[index] : unseen);
     return true;
 }
 
@@ -108,7 +113,8 @@ static bool asks(const struct opened_book *opened, unsigned index)
     return atomic_load(&device->asks) && !atomic_load(&device->looked);
 }
 
-/* A sample reads the book again, so the devices may be fewer after it; their places in the copy stay. */
+/* A sample reads the book again, so the devices may be fewer after it; their places in the copy
+ * stay. */
 void residue_sample(struct books *books, bool asking)
 {
     for (size_t i = 0; i < books->count; i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn run`: makes a folder with a copy of the shim for the driver of this machine, runs the program with that folder first on the loader's
- * path, and shows when it has ended what its books say. Where the machine has no driver the program runs as it would without. */
+/* `tarn run`: makes a folder with a copy of the shim for the driver of this machine, runs the
+ * program with that folder first on the loader's path, and shows when it has ended what its books
+ * say. Where the machine has no driver the program runs as it would without. */
 #include "base/file.h"
 #include "command.h"
 #include "launch/books.h"
@@ -34,27 +35,38 @@
 static const char help[] =
     "Usage: tarn run [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
     "\n"
-    "Runs any CUDA or HIP program, unchanged, and records every allocation that the program and its libraries make:\n"
-    "which library asked, how much, and of which kind. Without --pool each request goes to the driver as it is. When\n"
-    "the program has ended, a summary by library is printed on standard error; while it runs, `tarn top` shows it.\n"
+    "Runs any CUDA or HIP program, unchanged, and records every allocation that the program and "
+    "its libraries make:\n"
+    "which library asked, how much, and of which kind. Without --pool each request goes to the "
+    "driver as it is. When\n"
+    "the program has ended, a summary by library is printed on standard error; while it runs, "
+    "`tarn top` shows it.\n"
     "\n"
     "Options:\n"
-    "      --limit LIMITS    Make the device appear smaller: 20G, or by device, such as 20G,1=10G or GPU-8a2b=5G. An\n"
-    "                        allocation above the limit fails with the driver's own code for \"out of memory\"\n"
-    "      --group NAME      Share the limit with all runs of this name; --limit sets it for all of them\n"
-    "      --pool[=SIZE]     Serve small allocations of up to SIZE (1M) from tarn's pools. CUDA only\n"
+    "      --limit LIMITS    Make the device appear smaller: 20G, or by device, such as 20G,1=10G "
+    "or GPU-8a2b=5G. An\n"
+    "                        allocation above the limit fails with the driver's own code for \"out "
+    "of memory\"\n"
+    "      --group NAME      Share the limit with all runs of this name; --limit sets it for all "
+    "of them\n"
+    "      --pool[=SIZE]     Serve small allocations of up to SIZE (1M) from tarn's pools. CUDA "
+    "only\n"
     "  -o, --output FILE     Write a memory snapshot, which `tarn report` opens\n"
     "      --stacks          Record the whole stack of each allocation, in the snapshot of -o\n"
     "      --summary FILE    Write the summary to FILE instead\n"
     "      --quiet           Print no summary\n"
-    "      --driver FILE     The driver to use, a libcuda.so.1 or libamdhip64.so.N, instead of the one that the\n"
+    "      --driver FILE     The driver to use, a libcuda.so.1 or libamdhip64.so.N, instead of the "
+    "one that the\n"
     "                        loader finds\n"
-    "      --audit           Use an audit library of the loader (LD_AUDIT), for programs that open the driver by an\n"
+    "      --audit           Use an audit library of the loader (LD_AUDIT), for programs that open "
+    "the driver by an\n"
     "                        absolute path or have it in DT_RPATH\n"
     "  -h, --help            Show this help\n"
     "\n"
-    "Exit status: that of PROGRAM, or 128 plus the number of the signal that ended it; 127 when it was not\n"
-    "found, 126 when it could not be run, 1 when the shim could not be loaded or was removed while PROGRAM ran, or a\n"
+    "Exit status: that of PROGRAM, or 128 plus the number of the signal that ended it; 127 when it "
+    "was not\n"
+    "found, 126 when it could not be run, 1 when the shim could not be loaded or was removed while "
+    "PROGRAM ran, or a\n"
     "file of -o or --summary could not be written, 2 for an invalid command line.\n"
     "\n"
     "Examples:\n"
@@ -74,19 +86,22 @@ struct arguments {
     bool quiet, stacks, audit;
 };
 
-/* The largest block that is pooled where no size is said: where tarn's own small blocks end, as PyTorch's do. */
+/* The largest block that is pooled where no size is said: where tarn's own small blocks end, as
+ * PyTorch's do. */
 #define POOL_USUAL (UINT64_C(1) << 20)
 #define POOL_LEAST UINT64_C(512)
 #define POOL_MOST (UINT64_C(1) << 30)
 
-/* ms between two looks at all processes; while one is younger than YOUNG_MS; and for those that wait, which only a limit makes. */
+/* ms between two looks at all processes; while one is younger than YOUNG_MS; and for those that
+ * wait, which only a limit makes. */
 enum { PAUSE_MS = 200, PAUSE_YOUNG_MS = 20, PAUSE_LIMITED_MS = 5, YOUNG_MS = 3000 };
 #define NS_PER_MS UINT64_C(1000000)
 
 /* What a run has while it lasts. */
 struct run {
     char folder[PATH_MAX]; /* empty: none */
-    int held;              /* the folder, open and locked, so that systemd-tmpfiles leaves it alone */
+    int held;              /* the folder, open and locked, so that systemd-tmpfiles leaves it
+                              alone */
     unsigned shims;        /* which kinds of shims it has: bits */
     struct books books;
     struct group_file group;
@@ -111,7 +126,8 @@ static bool is_device(const char *name, size_t length)
     return true;
 }
 
-/* "20G,1=10G" as "21474836480,1=10737418240", which is what the shim reads. NULL where it makes no sense. */
+/* "20G,1=10G" as "21474836480,1=10737418240", which is what the shim reads. NULL where it makes no
+ * sense. */
 static char *limits_in_bytes(const char *text)
 {
     size_t room = 24 * strlen(text) + 24, used = 0;
@@ -122,15 +138,15 @@ static char *limits_in_bytes(const char *text)
         const char *size = equals ? equals + 1 : text;
         char *alone = strndup(size, length - (size_t)(size - text));
         uint64_t number = 0;
-        bool good =
-            alone && units_parse_memory(alone, &number) && (!equals || is_device(text, (size_t)(equals - text)));
+        bool good = alone && units_parse_memory(alone, &number) &&
+                    (!equals || is_device(text, (size_t)(equals - text)));
         free(alone);
         if (!good) {
             free(bytes);
             return NULL;
         }
-        used += (size_t)snprintf(bytes + used, room - used, "%s%.*s%llu", used ? "," : "", (int)(size - text), text,
-                                 (unsigned long long)number);
+        used += (size_t)snprintf(bytes + used, room - used, "%s%.*s%llu", used ? "," : "",
+                                 (int)(size - text), text, (unsigned long long)number);
         text += length;
         if (!*text++)
             break;
@@ -156,7 +172,8 @@ static bool take_pool(void *arguments, const char *value)
 {
     struct arguments *own = arguments;
     own->pool = POOL_USUAL;
-    return !value || (units_parse_bytes(value, &own->pool) && own->pool >= POOL_LEAST && own->pool <= POOL_MOST);
+    return !value || (units_parse_bytes(value, &own->pool) && own->pool >= POOL_LEAST &&
+                      own->pool <= POOL_MOST);
 }
 
 static bool take_output(void *arguments, const char *value)
@@ -179,9 +196,14 @@ static bool take_driver(void *arguments, const char *value)
 
 static const struct command_option options[] = {
     {.name = "limit", .wants = "sizes of 2 MiB or more, as 20G or 20G,1=10G", .take = take_limit},
-    {.name = "group", .wants = "1 to 63 letters, digits, \".\", \"_\" and \"-\"", .take = take_group},
+    {.name = "group",
+     .wants = "1 to 63 letters, digits, \".\", \"_\" and \"-\"",
+     .take = take_group},
     {.name = "pool", .optional = true, .wants = "a size from 512 to 1G, as 1M", .take = take_pool},
-    {.name = "output", .letter = 'o', .wants = "a file, and standard output is none", .take = take_output},
+    {.name = "output",
+     .letter = 'o',
+     .wants = "a file, and standard output is none",
+     .take = take_output},
     {.name = "summary", .wants = "a file", .take = take_summary},
     {.name = "quiet", .flag = offsetof(struct arguments, quiet)},
     {.name = "driver", .wants = "a file", .take = take_driver},
@@ -190,7 +212,7 @@ static const struct command_option options[] = {
     {.name = NULL},
 };
 
-/* The folder ------------------------------------------------------------------------------------------------------- */
+/* The folder ----------------------------------------------------------------------------------- */
 
 static void folder_remove(const char *folder)
 {
@@ -198,7 +220,8 @@ static void folder_remove(const char *folder)
     DIR *entries = opendir(folder);
     struct dirent *entry;
     while (entries && (entry = readdir(entries)))
-        if (entry->d_name[0] != '.' && snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path)
+        if (entry->d_name[0] != '.' &&
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path)
             (void)unlink(path);
     if (entries)
         closedir(entries);
@@ -219,16 +242,18 @@ struct drivers {
     size_t count;
 };
 
-/* One shim in front of one driver, which opens. Of two that have another name in common the first has it. */
-static bool place_shim(const struct run *run, const char *shims, const struct shim_kind *kind, const char *driver,
-                       char *why, size_t size)
+/* One shim in front of one driver, which opens. Of two that have another name in common the first
+ * has it. */
+static bool place_shim(const struct run *run, const char *shims, const struct shim_kind *kind,
+                       const char *driver, char *why, size_t size)
 {
     char shim[PATH_MAX + 32], path[PATH_MAX + 32], other[PATH_MAX + 32];
-    snprintf(shim, sizeof shim, "%s/%s%s", shims, run->pools && kind == &kinds[0] ? "pool/" : "", kind->file);
+    snprintf(shim, sizeof shim, "%s/%s%s", shims, run->pools && kind == &kinds[0] ? "pool/" : "",
+             kind->file);
     snprintf(path, sizeof path, "%s/%s", run->folder, kind->name);
     snprintf(other, sizeof other, "%s/%s", run->folder, kind->link);
-    bool placed =
-        shim_copy(shim, kind, driver, path, why, size) && driver_is_behind(path, kind->has, driver, why, size);
+    bool placed = shim_copy(shim, kind, driver, path, why, size) &&
+                  driver_is_behind(path, kind->has, driver, why, size);
     if (placed && symlink(kind->name, other) && errno != EEXIST) {
         snprintf(why, size, "%s: %s", other, strerror(errno));
         placed = false;
@@ -238,7 +263,8 @@ static bool place_shim(const struct run *run, const char *shims, const struct sh
     return placed;
 }
 
-/* Whether the folder is at its place, with its shims. One that somebody has removed may have been made again by anybody. */
+/* Whether the folder is at its place, with its shims. One that somebody has removed may have been
+ * made again by anybody. */
 static bool folder_is_there(const struct run *run)
 {
     char path[PATH_MAX + 32];
@@ -261,12 +287,13 @@ static bool access_of(const struct run *run, const char *name)
     return access(path, R_OK) == 0;
 }
 
-/* A folder below `parent` with the shims. Processes that have become another user find them too, so that a limit holds for them; they can
- * write nothing there. */
-static bool folder_fill(struct run *run, const char *parent, const char *shims, const struct drivers *drivers,
-                        char *why, size_t size)
+/* A folder below `parent` with the shims. Processes that have become another user find them too, so
+ * that a limit holds for them; they can write nothing there. */
+static bool folder_fill(struct run *run, const char *parent, const char *shims,
+                        const struct drivers *drivers, char *why, size_t size)
 {
-    if (snprintf(run->folder, sizeof run->folder, "%s/tarn-run-XXXXXX", parent) >= (int)sizeof run->folder ||
+    if (snprintf(run->folder, sizeof run->folder, "%s/tarn-run-XXXXXX", parent) >=
+            (int)sizeof run->folder ||
         !mkdtemp(run->folder)) {
         snprintf(why, size, "%s: %s", parent, strerror(errno));
         run->folder[0] = '\0';
@@ -279,7 +306,8 @@ static bool folder_fill(struct run *run, const char *parent, const char *shims, 
     for (size_t i = 0; i < SHIMS; i++)
         if (drivers->path[i][0] && place_shim(run, shims, &kinds[i], drivers->path[i], why, size))
             run->shims |= 1u << i;
-        else if (drivers->path[i][0] && i > 0 && drivers->count > 1) /* the other is what the program needs, perhaps */
+        /* The other is what the program needs, perhaps */
+        else if (drivers->path[i][0] && i > 0 && drivers->count > 1)
             fprintf(stderr, "tarn run: %s will not be seen: %s\n", kinds[i].name, why);
         else if (drivers->path[i][0])
             break;
@@ -314,7 +342,8 @@ static bool folder_make(struct run *run, const struct drivers *drivers, char *wh
     return false;
 }
 
-/* Of a file that was named the kind is found out: a HIP of no number has that of its name among ours. */
+/* Of a file that was named the kind is found out: a HIP of no number has that of its name among
+ * ours. */
 static bool driver_take(const char *named, struct drivers *drivers, char *why, size_t size)
 {
     char path[PATH_MAX];
@@ -323,7 +352,8 @@ static bool driver_take(const char *named, struct drivers *drivers, char *why, s
         return true;
     }
     for (size_t i = 1; i < SHIMS; i++)
-        if (strstr(named, kinds[i].name) && driver_find(named, kinds[i].has, path, sizeof path, why, size)) {
+        if (strstr(named, kinds[i].name) &&
+            driver_find(named, kinds[i].has, path, sizeof path, why, size)) {
             memcpy(drivers->path[i], path, sizeof path);
             drivers->count = 1;
             return true;
@@ -336,8 +366,8 @@ static void drivers_find(struct drivers *drivers, char *why, size_t size)
 {
     char other[PATH_MAX + 256] = "";
     for (size_t i = 0; i < SHIMS; i++)
-        drivers->count += driver_find(kinds[i].name, kinds[i].has, drivers->path[i], PATH_MAX, i ? other : why,
-                                      i ? sizeof other : size);
+        drivers->count += driver_find(kinds[i].name, kinds[i].has, drivers->path[i], PATH_MAX,
+                                      i ? other : why, i ? sizeof other : size);
 }
 
 /* A run within a run has what it asks for itself. */
@@ -353,15 +383,18 @@ static bool environment_set(const struct run *run, const struct arguments *argum
     const char *before = getenv("LD_LIBRARY_PATH");
     char *path = NULL;
     bool done =
-        asprintf(&path, "%s%s%s", run->folder, before && *before ? ":" : "", before ? before : "") >= 0 &&
-        setenv("LD_LIBRARY_PATH", path, 1) == 0 && setenv(RUN_FOLDER_VARIABLE, run->folder, 1) == 0 &&
+        asprintf(&path, "%s%s%s", run->folder, before && *before ? ":" : "",
+                 before ? before : "") >= 0 &&
+        setenv("LD_LIBRARY_PATH", path, 1) == 0 &&
+        setenv(RUN_FOLDER_VARIABLE, run->folder, 1) == 0 &&
         setenv(RUN_LOG_VARIABLE,
                !arguments->output  ? "0"
                : arguments->stacks ? "2"
                                    : "1",
                1) == 0 &&
-        (!run->group.there || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) && /* else that of a run around */
-        (!arguments->limit || setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) == 0);  /* likewise */
+        /* Else that of a run around */
+        (!run->group.there || setenv(RUN_GROUP_VARIABLE, run->group.path, 1) == 0) &&
+        (!arguments->limit || setenv(RUN_LIMIT_VARIABLE, arguments->limit, 1) == 0); /* likewise */
     free(path);
     return done && pool_set(arguments->pool);
 }
@@ -385,7 +418,7 @@ static bool audit_set(char *why, size_t size)
     return done;
 }
 
-/* The run ---------------------------------------------------------------------------------------------------------- */
+/* The run -------------------------------------------------------------------------------------- */
 
 static uint64_t clock_ns(void)
 {
@@ -408,8 +441,8 @@ static void read_all(struct books *books)
         books_read(&books->list[i]);
 }
 
-/* Looks for new processes each time; asks NVML often while one is young, so that one that ends soon is sampled too, and at once where one
- * waits for it. */
+/* Looks for new processes each time; asks NVML often while one is young, so that one that ends soon
+ * is sampled too, and at once where one waits for it. */
 static long look(void *user)
 {
     struct run *run = user;
@@ -439,7 +472,8 @@ static bool text_write(const char *path, const char *text, size_t length)
         }
         free(sink);
         if (status)
-            fprintf(stderr, "tarn run: %s\n", sink ? tarn_last_error() : "no host memory for the summary");
+            fprintf(stderr, "tarn run: %s\n",
+                    sink ? tarn_last_error() : "no host memory for the summary");
         return !status;
     }
     FILE *out = fopen(path, "we");
@@ -473,7 +507,8 @@ static bool summary_write(struct run *run, const char *path)
     return done;
 }
 
-/* A process of the run that lives on, in the background, needs the shim when it opens the driver. */
+/* A process of the run that lives on, in the background, needs the shim when it opens the
+ * driver. */
 static bool is_over(const struct books *books)
 {
     for (size_t i = 0; i < books->count; i++)
@@ -489,18 +524,21 @@ static int run_program(struct run *run, const struct arguments *arguments, char 
     books_look(&run->books, run->folder);
     read_all(&run->books);
     run_live_end(&run->books);
-    if (!arguments->quiet && (was_run || run->books.count) && !summary_write(run, arguments->summary) &&
-        arguments->summary && !status)
+    if (!arguments->quiet && (was_run || run->books.count) &&
+        !summary_write(run, arguments->summary) && arguments->summary && !status)
         status = COMMAND_FAILED;
     if (arguments->output && was_run && !run->books.count)
         fprintf(stderr, "tarn run: %s was not written: no process %s\n", arguments->output,
-                run->books.empty ? "could be recorded"
-                                 : "used the driver, except perhaps one that had become another user");
-    if (arguments->output && run->books.count && !run_snapshots_write(&run->books, arguments->output) && !status)
+                run->books.empty
+                    ? "could be recorded"
+                    : "used the driver, except perhaps one that had become another user");
+    if (arguments->output && run->books.count &&
+        !run_snapshots_write(&run->books, arguments->output) && !status)
         status = COMMAND_FAILED;
     if (!folder_is_there(run)) {
         fprintf(stderr,
-                "tarn run: %s was removed while the program ran: processes that began since were not recorded%s\n",
+                "tarn run: %s was removed while the program ran: processes that began since were "
+                "not recorded%s\n",
                 run->folder, run->limited ? ", and had no limit" : "");
         status = status ? status : COMMAND_FAILED;
     } else if (is_over(&run->books)) {
@@ -521,7 +559,8 @@ static int without_driver(char **command, const char *why)
     return reason == ENOENT ? LAUNCH_NOT_FOUND : LAUNCH_NOT_RUN;
 }
 
-/* Whether a file can be made at a path, asked before the program runs, which may take days. What is there already is tried at the end. */
+/* Whether a file can be made at a path, asked before the program runs, which may take days. What is
+ * there already is tried at the end. */
 static bool has_folder(const char *path)
 {
     struct stat there;
@@ -543,7 +582,8 @@ static int run_with(const struct arguments *arguments, char **command)
     static struct run the_run;
     static struct drivers drivers;
     char why[PATH_MAX + 256] = "";
-    if ((arguments->output && (!command_may_write("run", arguments->output) || !has_folder(arguments->output))) ||
+    if ((arguments->output &&
+         (!command_may_write("run", arguments->output) || !has_folder(arguments->output))) ||
         (arguments->summary && !has_folder(arguments->summary)))
         return COMMAND_FAILED;
     if (!run_live_begin())
@@ -557,17 +597,22 @@ static int run_with(const struct arguments *arguments, char **command)
     if (!drivers.count)
         return without_driver(command, why);
     if (arguments->pool && !drivers.path[0][0]) {
-        fputs("tarn run: --pool is for CUDA, and the driver here is HIP's: run the program without --pool\n", stderr);
+        fputs("tarn run: --pool is for CUDA, and the driver here is HIP's: run the program without "
+              "--pool\n",
+              stderr);
         return COMMAND_FAILED;
     }
     the_run.pools = arguments->pool;
-    if (arguments->group && !group_open(&the_run.group, arguments->group, arguments->limit, why, sizeof why)) {
+    if (arguments->group &&
+        !group_open(&the_run.group, arguments->group, arguments->limit, why, sizeof why)) {
         fprintf(stderr, "tarn run: the group %s: %s\n", arguments->group, why);
         return COMMAND_FAILED;
     }
-    if (!folder_make(&the_run, &drivers, why, sizeof why) || !environment_set(&the_run, arguments) ||
+    if (!folder_make(&the_run, &drivers, why, sizeof why) ||
+        !environment_set(&the_run, arguments) ||
         (arguments->audit && !audit_set(why, sizeof why))) {
-        fprintf(stderr, "tarn run: the shim could not be put in place: %s\n", why[0] ? why : strerror(errno));
+        fprintf(stderr, "tarn run: the shim could not be put in place: %s\n",
+                why[0] ? why : strerror(errno));
         return COMMAND_FAILED;
     }
     the_run.limited = getenv(RUN_LIMIT_VARIABLE) || getenv(RUN_GROUP_VARIABLE);
@@ -583,8 +628,8 @@ static int run(int argc, char **argv)
     if (status == COMMAND_GO_ON && arguments.stacks && !arguments.output)
         status = command_usage_error("run", "--stacks is for the snapshot of -o");
     if (status == COMMAND_GO_ON)
-        status =
-            optind < argc ? run_with(&arguments, argv + optind) : command_usage_error("run", "no program was named");
+        status = optind < argc ? run_with(&arguments, argv + optind)
+                               : command_usage_error("run", "no program was named");
     free(arguments.limit);
     return status;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A survey is made of a book: what the driver has given to the process is what it has reserved, allocated and asked for, all at once, as
- * nothing is pooled. Pages are those of the processes' numbers, with the lock of `tarn run`. */
+/* A survey is made of a book: what the driver has given to the process is what it has reserved,
+ * allocated and asked for, all at once, as nothing is pooled. Pages are those of the processes'
+ * numbers, with the lock of `tarn run`. */
 #include "launch/run_live.h"
 #include "launch/residue.h"
 #include "report/metrics.h"
@@ -38,7 +39,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Settings --------------------------------------------------------------------------------------------------------- */
+/* Settings ------------------------------------------------------------------------------------- */
 
 static const char *wish(const char *variable)
 {
@@ -62,16 +63,19 @@ static bool is_pattern(const char *path, bool *per_process)
 
 bool run_live_begin(void)
 {
-    const char *wanted = wish("TARN_LIVE"), *metrics = wish("TARN_METRICS"), *every = wish("TARN_METRICS_INTERVAL");
+    const char *wanted = wish("TARN_LIVE"), *metrics = wish("TARN_METRICS"),
+               *every = wish("TARN_METRICS_INTERVAL");
     uint64_t seconds = METRICS_S;
     bool per_process;
     live.pages = !wanted || strcmp(wanted, "0") != 0;
     if (metrics && !is_pattern(metrics, &per_process)) {
-        fputs("tarn run: TARN_METRICS: % must be followed by p (the process id) or by another %\n", stderr);
+        fputs("tarn run: TARN_METRICS: % must be followed by p (the process id) or by another %\n",
+              stderr);
         return false;
     }
     if (every && !units_parse_count(every, 1, METRICS_S_MOST, &seconds)) {
-        fprintf(stderr, "tarn run: TARN_METRICS_INTERVAL=%.64s is not a number from 1 to %d\n", every, METRICS_S_MOST);
+        fprintf(stderr, "tarn run: TARN_METRICS_INTERVAL=%.64s is not a number from 1 to %d\n",
+                every, METRICS_S_MOST);
         return false;
     }
     live.metrics_every = seconds * 1000 * NS_PER_MS;
@@ -81,7 +85,7 @@ bool run_live_begin(void)
     return !metrics || live.metrics;
 }
 
-/* Surveys ---------------------------------------------------------------------------------------------------------- */
+/* Surveys -------------------------------------------------------------------------------------- */
 
 static void name_of(const struct book *book, char *name, size_t size)
 {
@@ -98,7 +102,8 @@ static void uuid_text(const struct book_device *device, char *text, size_t size)
 {
     size_t at = (size_t)snprintf(text, size, "GPU");
     for (int i = 0; i < 16 && at < size; i++)
-        at += (size_t)snprintf(text + at, size - at, i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+        at += (size_t)snprintf(text + at, size - at,
+                               i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
                                (unsigned char)device->uuid[i]);
 }
 
@@ -110,7 +115,8 @@ static tarn_stat stat_of(uint64_t current, uint64_t peak, uint64_t made)
                        .freed = (int64_t)(made > current ? made - current : 0)};
 }
 
-/* Of both classes all is in that of large blocks: what asks the driver itself rarely asks for little. */
+/* Of both classes all is in that of large blocks: what asks the driver itself rarely asks for
+ * little. */
 static void fill_stats(tarn_stats *stats, struct books_device sums)
 {
     *stats = (tarn_stats){.size = sizeof *stats, .max_split_size = -1};
@@ -138,8 +144,8 @@ static void add_libraries(const struct book *book, unsigned index, struct survey
         if (survey->library_count.here == SURVEY_LIBRARIES)
             continue;
         struct survey_library *library = &survey->libraries[survey->library_count.here++];
-        *library =
-            (struct survey_library){.device = (int32_t)index, .live = sums.live, .peak = sums.peak, .made = sums.made};
+        *library = (struct survey_library){
+            .device = (int32_t)index, .live = sums.live, .peak = sums.peak, .made = sums.made};
         snprintf(library->name, sizeof library->name, "%s", books_library_name(book, i));
     }
 }
@@ -151,8 +157,8 @@ static void make_survey(const struct opened_book *opened, struct survey *survey)
     survey->number = ++live.number;
     survey->metadata = (int64_t)sizeof *book;
     survey->has_pinned = 0;
-    survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count = survey->library_count =
-        (struct survey_count){0, 0};
+    survey->device_count = survey->pool_count = survey->stream_count = survey->handle_count =
+        survey->library_count = (struct survey_count){0, 0};
     survey->device_count = (struct survey_count){book->devices, book->devices};
     for (unsigned i = 0; i < book->devices; i++) {
         const struct book_device *from = &book->device[i];
@@ -165,10 +171,13 @@ static void make_survey(const struct opened_book *opened, struct survey *survey)
             .total = from->total,
             .free = SURVEY_UNKNOWN,
             .limit = limit == UINT64_MAX ? SURVEY_UNKNOWN : limit,
-            .unseen = opened->last_unseen[i] == UINT64_MAX ? SURVEY_UNKNOWN : opened->last_unseen[i],
+            .unseen =
+                opened->last_unseen[i] == UINT64_MAX ? SURVEY_UNKNOWN : opened->last_unseen[i],
         };
-        snprintf(device->name, sizeof device->name, "%.*s", (int)sizeof device->name - 1, from->name);
-        snprintf(device->pci, sizeof device->pci, "%.*s", (int)sizeof device->pci - 1, from->address);
+        snprintf(device->name, sizeof device->name, "%.*s", (int)sizeof device->name - 1,
+                 from->name);
+        snprintf(device->pci, sizeof device->pci, "%.*s", (int)sizeof device->pci - 1,
+                 from->address);
         uuid_text(from, device->uuid, sizeof device->uuid);
         uint64_t used = sums.made ? residue_device_used(book, from) : UINT64_MAX;
         if (used != UINT64_MAX)
@@ -178,7 +187,7 @@ static void make_survey(const struct opened_book *opened, struct survey *survey)
     }
 }
 
-/* Pages ------------------------------------------------------------------------------------------------------------ */
+/* Pages ---------------------------------------------------------------------------------------- */
 
 static void page_begin(const struct book *book, struct page_file **file)
 {
@@ -223,7 +232,7 @@ static void show_page(const struct opened_book *opened, size_t index)
     page_write(live.files[index], &live.survey);
 }
 
-/* Metrics ---------------------------------------------------------------------------------------------------------- */
+/* Metrics -------------------------------------------------------------------------------------- */
 
 /* The path for one process. */
 static void expand(const char *pattern, uint32_t process, char *path, size_t size)
@@ -241,7 +250,8 @@ static void expand(const char *pattern, uint32_t process, char *path, size_t siz
 static bool write_file(const char *path, const struct metrics_source *sources, size_t count)
 {
     struct sink *sink = malloc(sizeof *sink);
-    bool done = sink && sink_to_file(sink, path, 0644) == TARN_OK; /* who collects them may be another user */
+    /* Who collects them may be another user */
+    bool done = sink && sink_to_file(sink, path, 0644) == TARN_OK;
     if (done) {
         metrics_print(sink, sources, count);
         metrics_end(sink);
@@ -251,11 +261,14 @@ static bool write_file(const char *path, const struct metrics_source *sources, s
     return done;
 }
 
-static void fill_source(const struct opened_book *opened, struct survey *survey, struct metrics_source *source)
+static void fill_source(const struct opened_book *opened, struct survey *survey,
+                        struct metrics_source *source)
 {
     make_survey(opened, survey);
-    *source = (struct metrics_source){
-        .library = tarn_version(), .driver = opened->book->driver, .survey = survey, .process.rank = -1};
+    *source = (struct metrics_source){.library = tarn_version(),
+                                      .driver = opened->book->driver,
+                                      .survey = survey,
+                                      .process.rank = -1};
     name_of(opened->book, source->process.name, sizeof source->process.name);
     snprintf(source->process.number, sizeof source->process.number, "%u", opened->book->process);
 }

@@ -11,11 +11,12 @@
 #include "launch/books.h"
 #include "launch/group_file.h"
 
-/* One screen: by process and device, which library has and had how much, what no hook saw, and what others of the group have. */
+/* One screen: by process and device, which library has and had how much, what no hook saw, and what
+ * others of the group have. */
 void run_summary_print(const struct books *books, struct group_file *group, FILE *out);
 
-/* Writes the logs as PyTorch snapshots: of the process that allocated most to `path`, of others to PATH.PROCESS. Says on standard error
- * what it wrote or could not. */
+/* Writes the logs as PyTorch snapshots: of the process that allocated most to `path`, of others to
+ * PATH.PROCESS. Says on standard error what it wrote or could not. */
 bool run_snapshots_write(const struct books *books, const char *path);
 
 /* Bytes that a process has allocated since its start, of all kinds. */

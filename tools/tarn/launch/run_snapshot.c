@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A log as a snapshot in PyTorch's layout. Each block is a segment of its own, as each is the driver's: an allocation is the entries
- * segment_alloc and alloc, a free free_requested, free_completed and segment_free. The frame is the library that asked, with the exported
- * symbol nearest to the call; the note, its kind. The log is read twice: for what is live at the end, then for the traces. The program that wrote it
- * may run on and write anything into it: each record is used from a copy, and the second reading need not be as the first. */
+/* A log as a snapshot in PyTorch's layout. Each block is a segment of its own, as each is the
+ * driver's: an allocation is the entries segment_alloc and alloc, a free free_requested,
+ * free_completed and segment_free. The frame is the library that asked, with the exported symbol
+ * nearest to the call; the note, its kind. The log is read twice: for what is live at the end, then
+ * for the traces. The program that wrote it may run on and write anything into it: each record is
+ * used from a copy, and the second reading need not be as the first. */
 #include "base/file.h"
 #include "launch/run_output.h"
 #include "report/snapshot/pickle_write.h"
@@ -52,14 +54,17 @@ static void key_text(struct writing *writing, const char *key, const char *value
     pickle_text(&writing->pickle, value);
 }
 
-/* A record of the log, until the next call. One that the program has cut off is all 0, which counts for nothing. */
+/* A record of the log, until the next call. One that the program has cut off is all 0, which counts
+ * for nothing. */
 static const struct book_record *record_at(struct writing *writing, size_t index)
 {
     size_t first = index - index % RECORDS_AT_ONCE, there = writing->count - first;
     if (first != writing->first) {
-        size_t bytes = (there < RECORDS_AT_ONCE ? there : RECORDS_AT_ONCE) * sizeof *writing->records;
+        size_t bytes =
+            (there < RECORDS_AT_ONCE ? there : RECORDS_AT_ONCE) * sizeof *writing->records;
         memset(writing->records, 0, sizeof writing->records);
-        (void)file_read_at(writing->log, writing->records, bytes, (off_t)(first * sizeof *writing->records));
+        (void)file_read_at(writing->log, writing->records, bytes,
+                           (off_t)(first * sizeof *writing->records));
         writing->first = first;
     }
     return &writing->records[index - first];
@@ -74,7 +79,8 @@ static void write_frame(struct writing *writing, uint32_t number)
                  (unsigned long long)site->offset);
         pickle_dict_begin(&writing->pickle);
         key_text(writing, "name", name);
-        key_text(writing, "filename", writing->book->library[site->library < BOOK_LIBRARIES ? site->library : 0].path);
+        key_text(writing, "filename",
+                 writing->book->library[site->library < BOOK_LIBRARIES ? site->library : 0].path);
         key_number(writing, "line", 0);
         pickle_dict_end(&writing->pickle);
     }
@@ -83,7 +89,8 @@ static void write_frame(struct writing *writing, uint32_t number)
 /* The stack of a record, the caller first, as PyTorch has it; false where there is none. */
 static bool key_stack(struct writing *writing, uint32_t number)
 {
-    if (!number || !writing->stack_memos || number >= writing->stack_words || writing->stacks[number] > BOOK_FRAMES ||
+    if (!number || !writing->stack_memos || number >= writing->stack_words ||
+        writing->stacks[number] > BOOK_FRAMES ||
         writing->stacks[number] >= writing->stack_words - number)
         return false;
     if (writing->stack_memos[number]) {
@@ -124,7 +131,8 @@ static const char *kind_text(const struct book_record *record)
     return record->kind < RUN_KINDS ? kind_texts[record->kind] : "not known";
 }
 
-static void write_entry(struct writing *writing, const struct book_record *record, const char *action)
+static void write_entry(struct writing *writing, const struct book_record *record,
+                        const char *action)
 {
     struct pickle_writer *pickle = &writing->pickle;
     pickle_list_item(pickle, writing->written++);
@@ -140,8 +148,9 @@ static void write_entry(struct writing *writing, const struct book_record *recor
     pickle_dict_end(pickle);
 }
 
-/* Memory of the device: what else was logged (host memory, imports, nodes of graphs) has no place among its segments. A record without an
- * address was not written: there was no room for it, the driver refused the free, or the process was killed before. */
+/* Memory of the device: what else was logged (host memory, imports, nodes of graphs) has no place
+ * among its segments. A record without an address was not written: there was no room for it, the
+ * driver refused the free, or the process was killed before. */
 static bool counts(const struct book_record *record)
 {
     return (record->address || record->is_free == BOOK_REFUSED) && run_kind_counts(record->kind);
@@ -177,7 +186,8 @@ static void write_trace(struct writing *writing, unsigned device)
 static void write_segment(struct writing *writing, const struct book_record *record)
 {
     struct pickle_writer *pickle = &writing->pickle;
-    static const char *const sizes[] = {"total_size", "allocated_size", "active_size", "requested_size"};
+    static const char *const sizes[] = {"total_size", "allocated_size", "active_size",
+                                        "requested_size"};
     pickle_dict_begin(pickle);
     key_number(writing, "device", record->device);
     key_number(writing, "address", record->address);
@@ -212,7 +222,8 @@ static bool write_segments(struct writing *writing)
     for (size_t i = 0; i < writing->count && done; i++) {
         const struct book_record *record = record_at(writing, i);
         bool names = record->is_free != BOOK_REFUSED; /* an address */
-        uint32_t *slot = names ? table_add(&last, record->address, record->device, (uint32_t)i) : NULL;
+        uint32_t *slot =
+            names ? table_add(&last, record->address, record->device, (uint32_t)i) : NULL;
         done = slot || !names;
         if (slot)
             *slot = (uint32_t)i;
@@ -255,7 +266,8 @@ static bool write_all(struct writing *writing, struct sink *sink)
     return done;
 }
 
-/* A file that the program has made: it may be no plain one by now, and have any length. -1 with errno. */
+/* A file that the program has made: it may be no plain one by now, and have any length. -1 with
+ * errno. */
 static int open_plain(const char *path, size_t *bytes)
 {
     struct stat about;
@@ -330,9 +342,10 @@ static bool write_log(const struct opened_book *opened, const char *path)
     int log = open_plain(opened->log, &bytes);
     if (log < 0 || bytes == 0) {
         fprintf(stderr, "tarn run: process %u has no log: %s\n", book->process,
-                log < 0                ? strerror(errno)
-                : run_made_bytes(book) ? "there was no place for it, on the disk or among the addresses of the process"
-                                       : "it allocated nothing");
+                log < 0 ? strerror(errno)
+                : run_made_bytes(book)
+                    ? "there was no place for it, on the disk or among the addresses of the process"
+                    : "it allocated nothing");
         if (log >= 0)
             close(log);
         return false;
@@ -342,8 +355,8 @@ static bool write_log(const struct opened_book *opened, const char *path)
     bool done = write_records(opened, log, count < room ? count : room, path);
     close(log);
     if (atomic_load(&book->log_lost))
-        fprintf(stderr, "tarn run: %s lacks %s events, for which there was no place on the disk\n", path,
-                units_count(atomic_load(&book->log_lost)).text);
+        fprintf(stderr, "tarn run: %s lacks %s events, for which there was no place on the disk\n",
+                path, units_count(atomic_load(&book->log_lost)).text);
     return done;
 }
 
@@ -356,8 +369,8 @@ bool run_snapshots_write(const struct books *books, const char *path)
             most = i;
     for (size_t i = 0; i < books->count; i++) {
         char *other = NULL;
-        if (i != most &&
-            (!run_made_bytes(books->list[i].book) || asprintf(&other, "%s.%u", path, books->list[i].book->process) < 0))
+        if (i != most && (!run_made_bytes(books->list[i].book) ||
+                          asprintf(&other, "%s.%u", path, books->list[i].book->process) < 0))
             continue;
         if (write_log(&books->list[i], i == most ? path : other))
             fprintf(stderr, "tarn run: wrote %s\n", i == most ? path : other);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The summary: a header per process and device, a line per library in the order of their peaks, and lines for what is not a library's. */
+/* The summary: a header per process and device, a line per library in the order of their peaks, and
+ * lines for what is not a library's. */
 #include "launch/residue.h"
 #include "launch/run_output.h"
 #include "units.h"
@@ -41,14 +42,17 @@ static struct row row_of(const struct book *book, unsigned device, uint32_t libr
     struct row row = {.library = library, .live = sums.live, .peak = sums.peak, .made = sums.made};
     size_t used = 0;
     for (unsigned kind = 0; kind < RUN_KINDS; kind++)
-        if (run_kind_counts(kind) && books_account(book, device, library, kind).made && used < sizeof row.kinds)
-            used +=
-                (size_t)snprintf(row.kinds + used, sizeof row.kinds - used, "%s%s", used ? ", " : "", kind_texts[kind]);
+        if (run_kind_counts(kind) && books_account(book, device, library, kind).made &&
+            used < sizeof row.kinds)
+            used += (size_t)snprintf(row.kinds + used, sizeof row.kinds - used, "%s%s",
+                                     used ? ", " : "", kind_texts[kind]);
     return row;
 }
 
-/* Of what does not take memory of the device one per library and kind; of graph nodes only what was made is known. */
-static struct row row_beside(const struct book *book, unsigned device, uint32_t library, unsigned kind)
+/* Of what does not take memory of the device one per library and kind; of graph nodes only what was
+ * made is known. */
+static struct row row_beside(const struct book *book, unsigned device, uint32_t library,
+                             unsigned kind)
 {
     struct books_sums sums = books_account(book, device, library, kind);
     struct row row = {.library = library,
@@ -76,7 +80,8 @@ static size_t rows_of(const struct book *book, unsigned device, struct row rows[
     return count;
 }
 
-static size_t rows_beside(const struct book *book, unsigned device, struct row rows[static ROWS_MOST])
+static size_t rows_beside(const struct book *book, unsigned device,
+                          struct row rows[static ROWS_MOST])
 {
     size_t count = 0;
     for (uint32_t i = 0; i < books_libraries(book); i++)
@@ -88,8 +93,8 @@ static size_t rows_beside(const struct book *book, unsigned device, struct row r
     return count;
 }
 
-static void print_line(FILE *out, const char *name, const char *live, const char *peak, const char *count,
-                       const char *kinds)
+static void print_line(FILE *out, const char *name, const char *live, const char *peak,
+                       const char *count, const char *kinds)
 {
     fprintf(out, "  %-44.44s %10s %10s %10s  %s\n", name, live, peak, count, kinds);
 }
@@ -103,28 +108,32 @@ static void print_rows(const struct book *book, const struct row *rows, size_t c
         fprintf(out, "  and %zu more\n", count - LIBRARIES_SHOWN);
 }
 
-/* What no hook saw: NVML's figure for the process less what was; where NVML does not know the process, what the device has in use less what
- * all processes of the run have, which is others' too. */
-static void print_unseen(const struct books *books, const struct opened_book *opened, unsigned index, FILE *out)
+/* What no hook saw: NVML's figure for the process less what was; where NVML does not know the
+ * process, what the device has in use less what all processes of the run have, which is others'
+ * too. */
+static void print_unseen(const struct books *books, const struct opened_book *opened,
+                         unsigned index, FILE *out)
 {
     const struct book_device *device = &opened->book->device[index];
     if (opened->last_unseen[index] != UINT64_MAX) {
-        print_line(out, "not seen: context, modules, driver's pools", units_bytes(opened->last_unseen[index]).text, "",
-                   "", "");
+        print_line(out, "not seen: context, modules, driver's pools",
+                   units_bytes(opened->last_unseen[index]).text, "", "", "");
         return;
     }
     uint64_t used = residue_device_used(opened->book, device), seen = 0;
     for (size_t i = 0; i < books->count; i++)
         for (unsigned j = 0; j < books->list[i].book->devices; j++)
             if (memcmp(books->list[i].book->device[j].uuid, device->uuid, sizeof device->uuid) == 0)
-                seen += atomic_load(&books->list[i].book->ended) ? 0 : books_device_sums(books->list[i].book, j).used;
+                seen += atomic_load(&books->list[i].book->ended)
+                            ? 0
+                            : books_device_sums(books->list[i].book, j).used;
     if (strcmp(opened->book->driver, "cuda") != 0)
         fputs("  not seen: what HIP takes for itself, which nobody tells\n", out);
     else if (used == UINT64_MAX)
         fputs("  not seen: unknown, because NVML is not available\n", out);
     else
-        print_line(out, "others and residue (NVML named no process)", units_bytes(used > seen ? used - seen : 0).text,
-                   "", "", "");
+        print_line(out, "others and residue (NVML named no process)",
+                   units_bytes(used > seen ? used - seen : 0).text, "", "", "");
 }
 
 static void print_group(const struct group_file *group, const struct book_device *device, FILE *out)
@@ -138,16 +147,18 @@ static void print_group(const struct group_file *group, const struct book_device
 }
 
 /* What segments have beside the blocks that are handed out. */
-static void print_pools(const struct book *book, unsigned device, const struct row *rows, size_t count, FILE *out)
+static void print_pools(const struct book *book, unsigned device, const struct row *rows,
+                        size_t count, FILE *out)
 {
     uint64_t used = books_device_sums(book, device).used, asked = 0;
     for (size_t i = 0; i < count; i++)
         asked += rows[i].live;
-    print_line(out, "tarn's pools, beyond that", units_bytes(used > asked ? used - asked : 0).text, "", "", "");
+    print_line(out, "tarn's pools, beyond that", units_bytes(used > asked ? used - asked : 0).text,
+               "", "", "");
 }
 
-static void print_device(const struct books *books, const struct opened_book *opened, struct group_file *group,
-                         unsigned index, FILE *out)
+static void print_device(const struct books *books, const struct opened_book *opened,
+                         struct group_file *group, unsigned index, FILE *out)
 {
     const struct book *book = opened->book;
     const struct book_device *device = &book->device[index];
@@ -158,12 +169,14 @@ static void print_device(const struct books *books, const struct opened_book *op
     if (!count && !beside_count && !refused)
         return;
     fprintf(out, "GPU %u, %s, %s%s%s\n", index, device->name, units_bytes(device->total).text,
-            limit == UINT64_MAX ? "" : ", limit ", limit == UINT64_MAX ? "" : units_bytes(limit).text);
+            limit == UINT64_MAX ? "" : ", limit ",
+            limit == UINT64_MAX ? "" : units_bytes(limit).text);
     print_line(out, "library", "at the end", "peak", "count", "kinds");
     print_rows(book, rows, count, out);
     if (book->pool)
         print_pools(book, index, rows, count, out);
-    print_line(out, "all together", units_bytes(sums.used).text, units_bytes(sums.peak).text, "", "");
+    print_line(out, "all together", units_bytes(sums.used).text, units_bytes(sums.peak).text, "",
+               "");
     print_unseen(books, opened, index, out);
     if (group->there)
         print_group(group, device, out);
@@ -180,18 +193,23 @@ static void print_notes(const struct book *book, FILE *out)
 {
     uint64_t unhooked = atomic_load(&book->unhooked), unfollowed = atomic_load(&book->unfollowed);
     if (unhooked)
-        fprintf(out, "  partly seen: the program uses entry points that are newer than CUDA 13.5, the first %.63s\n",
+        fprintf(out,
+                "  partly seen: the program uses entry points that are newer than CUDA 13.5, the "
+                "first %.63s\n",
                 book->unhooked_name);
     if (unfollowed)
-        fprintf(out, "  partly seen: %s allocations were not written down, for lack of host memory\n",
+        fprintf(out,
+                "  partly seen: %s allocations were not written down, for lack of host memory\n",
                 units_count(unfollowed).text);
     if (atomic_load(&book->pool_ended))
         fprintf(out, "  --pool: nothing was pooled any more after %.95s\n", book->pool_why);
     if (book->limit_unmet[0])
-        fprintf(out, "  --limit: the process has no device %.*s\n", (int)sizeof book->limit_unmet, book->limit_unmet);
+        fprintf(out, "  --limit: the process has no device %.*s\n", (int)sizeof book->limit_unmet,
+                book->limit_unmet);
     if (!atomic_load(&book->ended))
-        fputs(books_process_lives(book) ? "  the process runs on: what it has now is shown\n"
-                                        : "  the process ended without exit(): what it had then is shown\n",
+        fputs(books_process_lives(book)
+                  ? "  the process runs on: what it has now is shown\n"
+                  : "  the process ended without exit(): what it had then is shown\n",
               out);
 }
 
@@ -210,16 +228,18 @@ void run_summary_print(const struct books *books, struct group_file *group, FILE
     qsort(order, books->count, sizeof *order, by_bytes);
     if (books->empty)
         fprintf(out,
-                "tarn run: %zu process%s used the driver, and could not be recorded: the folder for temporary files "
+                "tarn run: %zu process%s used the driver, and could not be recorded: the folder "
+                "for temporary files "
                 "has no room\n",
                 books->empty, books->empty == 1 ? "" : "es");
     else if (!books->count)
-        fputs(
-            "tarn run: no process used the driver through this shim, except perhaps one that had become another user, "
-            "which cannot be recorded\n",
-            out);
+        fputs("tarn run: no process used the driver through this shim, except perhaps one that had "
+              "become another user, "
+              "which cannot be recorded\n",
+              out);
     for (size_t i = 0; i < books->count && i < PROCESSES_SHOWN; i++) {
-        fprintf(out, "tarn run: process %u, %.100s\n", order[i]->book->process, order[i]->book->command);
+        fprintf(out, "tarn run: process %u, %.100s\n", order[i]->book->process,
+                order[i]->book->command);
         if (!run_made_bytes(order[i]->book))
             fputs("  allocated nothing\n", out);
         for (unsigned j = 0; j < order[i]->book->devices; j++)

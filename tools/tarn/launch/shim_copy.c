@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The shim is an ELF file of the machine's own kind that needs a library whose name is a placeholder. Of the driver's file only the table
- * of dynamic symbols is read. Offsets in both are checked before they are used: neither file is trusted to be whole. */
+/* The shim is an ELF file of the machine's own kind that needs a library whose name is a
+ * placeholder. Of the driver's file only the table of dynamic symbols is read. Offsets in both are
+ * checked before they are used: neither file is trusted to be whole. */
 #include "launch/shim_copy.h"
 
 #include <elf.h>
@@ -60,10 +61,13 @@ static bool lies_within(const struct image *image, uint64_t offset, uint64_t siz
 static const ElfW(Shdr) * section_at(const struct image *image, size_t index)
 {
     const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)image->bytes;
-    if (header->e_shentsize != sizeof(ElfW(Shdr)) || index >= header->e_shnum || header->e_shoff % 8)
+    if (header->e_shentsize != sizeof(ElfW(Shdr)) || index >= header->e_shnum ||
+        header->e_shoff % 8)
         return NULL;
     uint64_t offset = header->e_shoff + index * sizeof(ElfW(Shdr));
-    return lies_within(image, offset, sizeof(ElfW(Shdr))) ? (const ElfW(Shdr) *)(image->bytes + offset) : NULL;
+    return lies_within(image, offset, sizeof(ElfW(Shdr)))
+               ? (const ElfW(Shdr) *)(image->bytes + offset)
+               : NULL;
 }
 
 static bool symbols_find(const struct image *image, struct symbols *symbols)
@@ -99,13 +103,16 @@ static const char *name_of(const struct symbols *symbols, const ElfW(Sym) * symb
 static bool has(const struct symbols *symbols, const char *name)
 {
     for (size_t i = 0; i < symbols->count; i++)
-        if (symbols->list[i].st_shndx != SHN_UNDEF && strcmp(name_of(symbols, &symbols->list[i]), name) == 0)
+        if (symbols->list[i].st_shndx != SHN_UNDEF &&
+            strcmp(name_of(symbols, &symbols->list[i]), name) == 0)
             return true;
     return false;
 }
 
-/* The loader passes over a symbol that is not defined. Calls within the shim do not go by its symbols. */
-static void hide_what_is_missing(const struct symbols *ours, const struct symbols *theirs, const char *prefix)
+/* The loader passes over a symbol that is not defined. Calls within the shim do not go by its
+ * symbols. */
+static void hide_what_is_missing(const struct symbols *ours, const struct symbols *theirs,
+                                 const char *prefix)
 {
     for (size_t i = 0; i < ours->count; i++) {
         const char *name = name_of(ours, &ours->list[i]);
@@ -116,7 +123,7 @@ static void hide_what_is_missing(const struct symbols *ours, const struct symbol
     }
 }
 
-/* Versions --------------------------------------------------------------------------------------------------------- */
+/* Versions ------------------------------------------------------------------------------------- */
 
 /* The nodes of versions that an image defines, and their names. */
 struct versions {
@@ -161,8 +168,9 @@ static ElfW(Verdef) * version_at(const struct versions *versions, size_t offset,
     return node;
 }
 
-/* Gives our nodes, whose names are placeholders, the names of theirs, so that a program that wants its symbols by a version finds that the
- * shim has it. False where they have too many, or a name is too long. */
+/* Gives our nodes, whose names are placeholders, the names of theirs, so that a program that wants
+ * its symbols by a version finds that the shim has it. False where they have too many, or a name is
+ * too long. */
 static bool name_versions(const struct image *ours, const struct image *theirs)
 {
     struct versions mine, wanted;
@@ -176,7 +184,8 @@ static bool name_versions(const struct image *ours, const struct image *theirs)
             return false;
         if (!(node->vd_flags & VER_FLG_BASE)) {
             ElfW(Verdef) *free_node = version_at(&mine, own, &place);
-            while (free_node && strncmp(place, PLACEHOLDER_NODE, sizeof PLACEHOLDER_NODE - 1) != 0 &&
+            while (free_node &&
+                   strncmp(place, PLACEHOLDER_NODE, sizeof PLACEHOLDER_NODE - 1) != 0 &&
                    free_node->vd_next)
                 free_node = version_at(&mine, own += free_node->vd_next, &place);
             if (!free_node || strncmp(place, PLACEHOLDER_NODE, sizeof PLACEHOLDER_NODE - 1) != 0 ||
@@ -200,8 +209,9 @@ static void name_major(const struct image *shim, const char *major)
         place[sizeof name - 2] = major[0];
 }
 
-/* The path is spelled as no program spells it: where an audit library has given the shim in place of the driver, the loader knows the shim
- * by the driver's path, and would take the shim for what the shim needs. */
+/* The path is spelled as no program spells it: where an audit library has given the shim in place
+ * of the driver, the loader knows the shim by the driver's path, and would take the shim for what
+ * the shim needs. */
 static bool write_path(const struct image *shim, const char *driver)
 {
     char *place = memmem(shim->bytes, shim->size, PLACEHOLDER, sizeof PLACEHOLDER - 1);
@@ -230,24 +240,27 @@ static bool write_file(const struct image *image, const char *to)
     return (file < 0 || close(file) == 0) && done;
 }
 
-bool shim_copy(const char *shim, const struct shim_kind *kind, const char *driver, const char *to, char *why,
-               size_t why_size)
+bool shim_copy(const char *shim, const struct shim_kind *kind, const char *driver, const char *to,
+               char *why, size_t why_size)
 {
     struct image ours = {.bytes = MAP_FAILED}, theirs = {.bytes = MAP_FAILED};
     struct symbols our_symbols, their_symbols;
     bool done = false;
     if (!image_open(&ours, shim) || !image_open(&theirs, driver))
-        snprintf(why, why_size, "%s: %s", ours.bytes == MAP_FAILED ? shim : driver, strerror(errno));
+        snprintf(why, why_size, "%s: %s", ours.bytes == MAP_FAILED ? shim : driver,
+                 strerror(errno));
     else if (!symbols_find(&ours, &our_symbols) || !symbols_find(&theirs, &their_symbols))
         snprintf(why, why_size, "the symbols of %s and %s cannot be read", shim, driver);
     else if (!write_path(&ours, driver))
-        snprintf(why, why_size, "the path of the driver is longer than %d bytes: %s", SHIM_PATH_MOST, driver);
+        snprintf(why, why_size, "the path of the driver is longer than %d bytes: %s",
+                 SHIM_PATH_MOST, driver);
     else {
         hide_what_is_missing(&our_symbols, &their_symbols, kind->prefix);
         name_major(&ours, kind->major);
         done = name_versions(&ours, &theirs);
         if (!done)
-            snprintf(why, why_size, "the versions of the symbols of %s cannot be given to %s", driver, shim);
+            snprintf(why, why_size, "the versions of the symbols of %s cannot be given to %s",
+                     driver, shim);
         else {
             done = write_file(&ours, to);
             if (!done)

@@ -20,9 +20,10 @@ struct shim_kind {
     const char *major;  /* the digit that the shim's own name ends with; NULL: it is there */
 };
 
-/* Writes the shim to `to`, with the driver's path as the library that it needs, the versions that the driver's symbols have, and without
- * the exports that this driver has not, which a program that asks for them must not find. False, and why. */
-bool shim_copy(const char *shim, const struct shim_kind *kind, const char *driver, const char *to, char *why,
-               size_t why_size);
+/* Writes the shim to `to`, with the driver's path as the library that it needs, the versions that
+ * the driver's symbols have, and without the exports that this driver has not, which a program that
+ * asks for them must not find. False, and why. */
+bool shim_copy(const char *shim, const struct shim_kind *kind, const char *driver, const char *to,
+               char *why, size_t why_size);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The text. What is said of each process is what it would say itself; beside that there are lines of the machine's devices, by the names that
- * OpenTelemetry has for them (hw.gpu.memory.*, as Prometheus writes such names), and of what was read. */
+/* The text. What is said of each process is what it would say itself; beside that there are lines
+ * of the machine's devices, by the names that OpenTelemetry has for them (hw.gpu.memory.*, as
+ * Prometheus writes such names), and of what was read. */
 #include "metrics/machine.h"
 #include "report/metrics.h"
 #include "top/fleet.h"
@@ -29,7 +30,8 @@ static bool take(const void *data, size_t size, void *user)
     return true;
 }
 
-static void say_hardware_labels(struct sink *sink, const char *name, const struct fleet_device *device)
+static void say_hardware_labels(struct sink *sink, const char *name,
+                                const struct fleet_device *device)
 {
     sink_write(sink, name, strlen(name));
     sink_print(sink, "{");
@@ -41,7 +43,8 @@ static void say_hardware_labels(struct sink *sink, const char *name, const struc
 
 static void say_hardware(struct sink *sink, const struct fleet *fleet)
 {
-    metrics_say_head(sink, "hw_gpu_memory_limit_bytes", false, "Memory of a device: hw.gpu.memory.limit.");
+    metrics_say_head(sink, "hw_gpu_memory_limit_bytes", false,
+                     "Memory of a device: hw.gpu.memory.limit.");
     for (size_t i = 0; i < fleet->device_count; i++) {
         const struct fleet_device *device = &fleet->devices[i];
         if (!device->uuid[0])
@@ -73,10 +76,12 @@ static void say_hardware(struct sink *sink, const struct fleet *fleet)
 
 static void say_machine(struct sink *sink, const struct top_list *list, size_t read)
 {
-    metrics_say_head(sink, "tarn_exporter_processes", false, "Processes that publish and were read.");
+    metrics_say_head(sink, "tarn_exporter_processes", false,
+                     "Processes that publish and were read.");
     sink_print(sink, "tarn_exporter_processes %zu\n", read);
     metrics_say_head(sink, "tarn_exporter_unread_processes", false,
-                     "Processes that publish and were not read: other users', or that have written nothing yet.");
+                     "Processes that publish and were not read: other users', or that have written "
+                     "nothing yet.");
     sink_print(sink, "tarn_exporter_unread_processes %zu\n", list->count - read + list->left_out);
 }
 
@@ -106,7 +111,8 @@ bool metrics_text_make(const char *directory, struct metrics_text *text)
     struct metrics_source *sources = NULL;
     struct sink *sink = malloc(sizeof *sink);
     *text = (struct metrics_text){0};
-    bool done = sink && top_list_make(directory, 0, &list) && fleet_make(&list, NULL, FLEET_BY_PROCESS, &fleet);
+    bool done = sink && top_list_make(directory, 0, &list) &&
+                fleet_make(&list, NULL, FLEET_BY_PROCESS, &fleet);
     if (done)
         sources = calloc(list.count + 1, sizeof *sources);
     done = done && sources;

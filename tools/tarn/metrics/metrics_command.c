@@ -10,31 +10,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char help[] =
-    "Usage: tarn metrics [OPTION]...\n"
-    "\n"
-    "Prints the metrics of all processes that publish, in the Prometheus text format, or serves them. A process "
-    "publishes\n"
-    "when TARN_LIVE=1 is in its environment as it starts, or when it calls tarn_live_start(). Those of other users "
-    "are\n"
-    "counted and not read, except by root.\n"
-    "\n"
-    "Options:\n"
-    "      --listen [ADDRESS:]PORT  Serve http://ADDRESS:PORT/metrics until a signal ends it. The default ADDRESS is\n"
-    "                               127.0.0.1; 0.0.0.0 or [::] is every address of the machine. PORT 0 chooses a free\n"
-    "                               port. The URL is printed\n"
-    "      --directory DIR          Look for pages in DIR; otherwise in TARN_LIVE_DIRECTORY or XDG_RUNTIME_DIR, in\n"
-    "                               /dev/shm and in /run/user/ID\n"
-    "  -h, --help                   Show this help\n"
-    "\n"
-    "Exit status: 0 when the text was printed, or the server was ended by SIGINT, SIGTERM or SIGHUP; 1 when something\n"
-    "failed, 2 for an invalid command line.\n"
-    "\n"
-    "Examples:\n"
-    "  tarn metrics | grep tarn_reserved_bytes\n"
-    "      One metric of all processes.\n"
-    "  tarn metrics --listen 0.0.0.0:9839\n"
-    "      For Prometheus on another machine.\n";
+static const char help[] = "Usage: tarn metrics [OPTION]...\n"
+                           "\n"
+                           "Prints the metrics of all processes that publish, in the Prometheus "
+                           "text format, or serves them. A process "
+                           "publishes\n"
+                           "when TARN_LIVE=1 is in its environment as it starts, or when it calls "
+                           "tarn_live_start(). Those of other users "
+                           "are\n"
+                           "counted and not read, except by root.\n"
+                           "\n"
+                           "Options:\n"
+                           "      --listen [ADDRESS:]PORT  Serve http://ADDRESS:PORT/metrics until "
+                           "a signal ends it. The default ADDRESS is\n"
+                           "                               127.0.0.1; 0.0.0.0 or [::] is every "
+                           "address of the machine. PORT 0 chooses a free\n"
+                           "                               port. The URL is printed\n"
+                           "      --directory DIR          Look for pages in DIR; otherwise in "
+                           "TARN_LIVE_DIRECTORY or XDG_RUNTIME_DIR, in\n"
+                           "                               /dev/shm and in /run/user/ID\n"
+                           "  -h, --help                   Show this help\n"
+                           "\n"
+                           "Exit status: 0 when the text was printed, or the server was ended by "
+                           "SIGINT, SIGTERM or SIGHUP; 1 when something\n"
+                           "failed, 2 for an invalid command line.\n"
+                           "\n"
+                           "Examples:\n"
+                           "  tarn metrics | grep tarn_reserved_bytes\n"
+                           "      One metric of all processes.\n"
+                           "  tarn metrics --listen 0.0.0.0:9839\n"
+                           "      For Prometheus on another machine.\n";
 
 struct arguments {
     const char *listen, *directory;
@@ -66,7 +71,8 @@ static int run(int argc, char **argv)
     if (status != COMMAND_GO_ON)
         return status;
     if (optind < argc)
-        return command_usage_error("metrics", "no operand is taken, and \"%s\" is one", argv[optind]);
+        return command_usage_error("metrics", "no operand is taken, and \"%s\" is one",
+                                   argv[optind]);
     if (arguments.listen)
         return metrics_serve(arguments.listen, arguments.directory);
     if (!metrics_text_make(arguments.directory, &text)) {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The server of `tarn metrics`: libmicrohttpd, in one thread, so that scrapes come one after the other. The text is made for each scrape, so
- * that what it says is of that moment, and nothing is kept in between. A connection is for one request, and is ended some seconds after it
- * began, whatever comes of it: a limit on silence alone would let a few bytes now and then keep others out. */
+/* The server of `tarn metrics`: libmicrohttpd, in one thread, so that scrapes come one after the
+ * other. The text is made for each scrape, so that what it says is of that moment, and nothing is
+ * kept in between. A connection is for one request, and is ended some seconds after it began,
+ * whatever comes of it: a limit on silence alone would let a few bytes now and then keep others
+ * out. */
 #include "command.h"
 #include "metrics/machine.h"
 
@@ -29,8 +31,8 @@ static bool parse_place(const char *where, struct place *place)
 {
     const char *colon = strrchr(where, ':'), *port = colon ? colon + 1 : where;
     size_t digits = strspn(port, "0123456789"), length = colon ? (size_t)(colon - where) : 0;
-    if (!digits || port[digits] || digits > 5 || strtol(port, NULL, 10) > 65535 || length >= sizeof place->address ||
-        colon == where)
+    if (!digits || port[digits] || digits > 5 || strtol(port, NULL, 10) > 65535 ||
+        length >= sizeof place->address || colon == where)
         return false;
     snprintf(place->port, sizeof place->port, "%s", port);
     if (!colon) {
@@ -40,7 +42,8 @@ static bool parse_place(const char *where, struct place *place)
     bool bracket = where[0] == '[';
     if (bracket != (where[length - 1] == ']') || (!bracket && memchr(where, ':', length)))
         return false;
-    snprintf(place->address, sizeof place->address, "%.*s", (int)length - 2 * bracket, where + bracket);
+    snprintf(place->address, sizeof place->address, "%.*s", (int)length - 2 * bracket,
+             where + bracket);
     return place->address[0] != '\0';
 }
 
@@ -55,9 +58,16 @@ bool metrics_is_place(const char *where)
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* A connection is closed some seconds after its first byte, whatever it does. There are so many places that those that say nothing keep no
- * scrape waiting until then, and one address cannot have all of them. Each has so many bytes for the head of a request. */
-enum { MOST_CONNECTIONS = 1000, MOST_OF_ADDRESS = 400, MOST_SECONDS = 5, HEAD_BYTES = 8192, FILES_BESIDE = 64 };
+/* A connection is closed some seconds after its first byte, whatever it does. There are so many
+ * places that those that say nothing keep no scrape waiting until then, and one address cannot have
+ * all of them. Each has so many bytes for the head of a request. */
+enum {
+    MOST_CONNECTIONS = 1000,
+    MOST_OF_ADDRESS = 400,
+    MOST_SECONDS = 5,
+    HEAD_BYTES = 8192,
+    FILES_BESIDE = 64
+};
 
 /* Connections that are open. */
 static struct {
@@ -78,7 +88,8 @@ static time_t now_s(void)
 static void notify(void *unused, struct MHD_Connection *connection, void **context,
                    enum MHD_ConnectionNotificationCode code)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     (void)unused, (void)context;
     if (!info)
         return;
@@ -110,7 +121,8 @@ static size_t as_it_is(void *unused, struct MHD_Connection *connection, char *te
     return strlen(text);
 }
 
-static enum MHD_Result queue(struct MHD_Connection *connection, unsigned status, struct MHD_Response *response)
+static enum MHD_Result queue(struct MHD_Connection *connection, unsigned status,
+                             struct MHD_Response *response)
 {
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     enum MHD_Result result = MHD_queue_response(connection, status, response);
@@ -118,13 +130,15 @@ static enum MHD_Result queue(struct MHD_Connection *connection, unsigned status,
     return result;
 }
 
-static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned status, const char *text)
+static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned status,
+                                   const char *text)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
     if (!response)
         return MHD_NO;
-    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain; charset=utf-8");
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                  "text/plain; charset=utf-8");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     return queue(connection, status, response);
@@ -135,7 +149,8 @@ static enum MHD_Result answer_metrics(struct MHD_Connection *connection, const c
     struct metrics_text text;
     if (!metrics_text_make(directory, &text))
         return answer_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory\n");
-    struct MHD_Response *response = MHD_create_response_from_buffer(text.length, text.text, MHD_RESPMEM_MUST_FREE);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(text.length, text.text, MHD_RESPMEM_MUST_FREE);
     if (!response) {
         free(text.text);
         return MHD_NO;
@@ -144,8 +159,9 @@ static enum MHD_Result answer_metrics(struct MHD_Connection *connection, const c
     return queue(connection, MHD_HTTP_OK, response);
 }
 
-static enum MHD_Result answer(void *directory, struct MHD_Connection *connection, const char *url, const char *method,
-                              const char *version, const char *upload, size_t *upload_size, void **state)
+static enum MHD_Result answer(void *directory, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *upload,
+                              size_t *upload_size, void **state)
 {
     static int begun;
     (void)version, (void)upload;
@@ -169,15 +185,18 @@ static enum MHD_Result answer(void *directory, struct MHD_Connection *connection
 /* A socket that listens, or -1 after the reason was said. */
 static int listen_at(const struct place *place, const char *where)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *found = NULL;
     int code = getaddrinfo(place->address, place->port, &hints, &found), listener = -1, on = 1;
     if (code) {
-        fprintf(stderr, "tarn metrics: %s: %s\n", where, code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
+        fprintf(stderr, "tarn metrics: %s: %s\n", where,
+                code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
         return -1;
     }
     listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool done = listener >= 0 && setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-                bind(listener, found->ai_addr, found->ai_addrlen) == 0 && listen(listener, SOMAXCONN) == 0;
+    bool done =
+        listener >= 0 && setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(listener, found->ai_addr, found->ai_addrlen) == 0 && listen(listener, SOMAXCONN) == 0;
     freeaddrinfo(found);
     if (done)
         return listener;
@@ -218,13 +237,16 @@ int metrics_serve(const char *where, const char *directory)
     struct rlimit files;
     unsigned most = MOST_CONNECTIONS; /* as far as there may be files for them */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < MOST_CONNECTIONS + FILES_BESIDE)
-        most = files.rlim_cur > 2 * FILES_BESIDE ? (unsigned)files.rlim_cur - FILES_BESIDE : FILES_BESIDE;
+        most = files.rlim_cur > 2 * FILES_BESIDE ? (unsigned)files.rlim_cur - FILES_BESIDE
+                                                 : FILES_BESIDE;
     unsigned of_address = most < 2 * MOST_OF_ADDRESS ? most / 2 : MOST_OF_ADDRESS;
     struct MHD_Daemon *daemon = MHD_start_daemon(
-        MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, (void *)(uintptr_t)directory,
-        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT, most, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        of_address, MHD_OPTION_CONNECTION_TIMEOUT, MOST_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES,
-        MHD_OPTION_NOTIFY_CONNECTION, notify, NULL, MHD_OPTION_UNESCAPE_CALLBACK, as_it_is, NULL, MHD_OPTION_END);
+        MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer,
+        (void *)(uintptr_t)directory, MHD_OPTION_LISTEN_SOCKET, listener,
+        MHD_OPTION_CONNECTION_LIMIT, most, MHD_OPTION_PER_IP_CONNECTION_LIMIT, of_address,
+        MHD_OPTION_CONNECTION_TIMEOUT, MOST_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HEAD_BYTES, MHD_OPTION_NOTIFY_CONNECTION, notify, NULL,
+        MHD_OPTION_UNESCAPE_CALLBACK, as_it_is, NULL, MHD_OPTION_END);
     if (!daemon) {
         fprintf(stderr, "tarn metrics: the server could not be started: %s\n", strerror(errno));
         return COMMAND_FAILED;

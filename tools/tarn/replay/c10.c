@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The model of PyTorch's caching allocator: what happens to blocks, and the order in which memory is looked for.
+/* The model of PyTorch's caching allocator: what happens to blocks, and the order in which memory
+ * is looked for.
  *
- * Free blocks are kept in one ordered set per pool and class (small, large). Memory of one stream is never given to another. What
- * segments are is decided by the policy: they come from the driver as a whole, which is here, or they expand (c10_expandable.c). */
+ * Free blocks are kept in one ordered set per pool and class (small, large). Memory of one stream
+ * is never given to another. What segments are is decided by the policy: they come from the driver
+ * as a whole, which is here, or they expand (c10_expandable.c). */
 #include "replay/c10_model.h"
 
 #include <stdlib.h>
 
 #define MINIMUM_BLOCK UINT64_C(512)
-#define SMALL_LIMIT C10_MIB                /* requests up to this use small segments */
-#define OWN_SEGMENT_LIMIT (10 * C10_MIB)   /* requests from here on get a segment of their own */
-#define OWN_SEGMENT_ROUND (2 * C10_MIB)    /* rounded up to this */
-#define LARGE_REMAINDER C10_MIB            /* a large block is split when more than this would be left */
+#define SMALL_LIMIT C10_MIB              /* requests up to this use small segments */
+#define OWN_SEGMENT_LIMIT (10 * C10_MIB) /* requests from here on get a segment of their own */
+#define OWN_SEGMENT_ROUND (2 * C10_MIB)  /* rounded up to this */
+#define LARGE_REMAINDER \
+    C10_MIB                                /* a large block is split when more than this would be
+                                              left */
 #define LARGEST_MEMORY (UINT64_C(1) << 48) /* bytes */
 #define ALL_SETS UINT32_MAX
 #define FIRST_DIVIDED 20 /* log2 of the size that has the first of the divisions */
@@ -44,7 +48,7 @@ struct c10_policy c10_policy_default(bool expandable)
                                .large_segment = 20 * C10_MIB};
 }
 
-/* --- blocks ------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ---- */
 
 uint32_t c10_block_create(struct model *model)
 {
@@ -89,7 +93,8 @@ uint32_t c10_block_cut(struct model *model, uint32_t number, uint64_t size)
     return rest_number;
 }
 
-/* Makes one block of two neighbours, of which the second is gone afterwards. Neither is in a set. */
+/* Makes one block of two neighbours, of which the second is gone afterwards. Neither is in a
+ * set. */
 static void join(struct model *model, uint32_t first, uint32_t second)
 {
     struct block *block = &model->blocks[first];
@@ -130,7 +135,8 @@ static bool should_split(const struct model *model, uint32_t set, uint64_t size,
     return size < model->policy.max_split && rest > LARGE_REMAINDER;
 }
 
-/* Hands out the low part of a block that is in no set, and keeps the rest free if it is worth it. */
+/* Hands out the low part of a block that is in no set, and keeps the rest free if it is worth
+ * it. */
 static bool block_take(struct model *model, uint32_t number, uint64_t size)
 {
     struct block *block = &model->blocks[number];
@@ -145,7 +151,7 @@ static bool block_take(struct model *model, uint32_t number, uint64_t size)
     return true;
 }
 
-/* --- sizes -------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ---- */
 
 static unsigned log2_of(uint64_t size)
 {
@@ -181,9 +187,10 @@ static uint64_t segment_size(const struct c10_policy *policy, uint64_t rounded)
     return (rounded + OWN_SEGMENT_ROUND - 1) & ~(OWN_SEGMENT_ROUND - 1);
 }
 
-/* --- segments of the driver --------------------------------------------------------------------------------------- */
+/* ---- segments of the driver ---- */
 
-void c10_charge(struct model *model, enum c10_call call, uint64_t calls, uint64_t bytes, uint64_t pieces)
+void c10_charge(struct model *model, enum c10_call call, uint64_t calls, uint64_t bytes,
+                uint64_t pieces)
 {
     struct c10_cost *cost = &model->result.cost[call];
     cost->calls += calls;
@@ -201,15 +208,16 @@ void c10_grown(struct model *model, uint64_t bytes)
 }
 
 /* A segment, as one block that is in no set. As c10_expandable_alloc(). */
-static uint32_t segment_alloc(struct model *model, uint32_t set, uint32_t stream, uint64_t size, bool *full)
+static uint32_t segment_alloc(struct model *model, uint32_t set, uint32_t stream, uint64_t size,
+                              bool *full)
 {
     size = segment_size(&model->policy, size);
     *full = size > model->memory - model->reserved;
     uint32_t number = *full ? 0 : c10_block_create(model);
     if (!number)
         return 0;
-    model->blocks[number] =
-        (struct block){.address = model->next_address, .size = size, .stream = stream, .set = set, .mapped = true};
+    model->blocks[number] = (struct block){
+        .address = model->next_address, .size = size, .stream = stream, .set = set, .mapped = true};
     model->next_address += size;
     c10_charge(model, C10_CALL_alloc, 1, size, 1);
     c10_grown(model, size);
@@ -233,7 +241,7 @@ static uint32_t grow(struct model *model, uint32_t set, uint32_t stream, uint64_
                                     : segment_alloc(model, set, stream, size, full);
 }
 
-/* --- giving back -------------------------------------------------------------------------------------------------- */
+/* ---- giving back ---- */
 
 /* Whether memory of a set may go back to the driver. */
 static bool is_releasable(const struct model *model, uint32_t set)
@@ -260,8 +268,8 @@ static void complete_all(struct model *model)
     model->pending_count = 0;
 }
 
-/* Gives back what is cached in the default pool, and in pools that nobody uses any more, of sets from `first` and below `end`.
- * False when host memory is short. */
+/* Gives back what is cached in the default pool, and in pools that nobody uses any more, of sets
+ * from `first` and below `end`. False when host memory is short. */
 static bool release_cached(struct model *model, uint32_t first, uint32_t end)
 {
     bool done = true;
@@ -290,8 +298,8 @@ static bool is_collectable(const struct model *model, uint32_t number)
     return model->blocks[number].set == 1; /* large, of the default pool */
 }
 
-/* Gives back the cached segments that are older than the mean, until what is reserved is below the part of the device that
- * garbage_collection_threshold names. */
+/* Gives back the cached segments that are older than the mean, until what is reserved is below the
+ * part of the device that garbage_collection_threshold names. */
 static void collect(struct model *model)
 {
     if (model->policy.expandable)
@@ -319,8 +327,8 @@ static void collect(struct model *model)
     }
 }
 
-/* With max_split_size: gives back one cached segment that is large enough for a request, or several from the largest on. False
- * where there is not enough. */
+/* With max_split_size: gives back one cached segment that is large enough for a request, or several
+ * from the largest on. False where there is not enough. */
 static bool release_oversize(struct model *model, uint32_t set, uint32_t stream, uint64_t size)
 {
     uint64_t released = 0, most = model->policy.max_split, wanted = size < most ? most : size;
@@ -339,10 +347,10 @@ static bool release_oversize(struct model *model, uint32_t set, uint32_t stream,
     return released >= wanted;
 }
 
-/* --- the workload ------------------------------------------------------------------------------------------------- */
+/* ---- the workload ---- */
 
-/* The free block that serves a request best, taken from its set; 0 if none does. Where segments expand, a block counts as large as it
- * could become. */
+/* The free block that serves a request best, taken from its set; 0 if none does. Where segments
+ * expand, a block counts as large as it could become. */
 static uint32_t search(struct model *model, uint32_t set, uint32_t stream, uint64_t size)
 {
     uint64_t most = model->policy.max_split;
@@ -362,8 +370,10 @@ static uint32_t search(struct model *model, uint32_t set, uint32_t stream, uint6
     return number;
 }
 
-/* A block of at least `size` bytes: the allocator's steps, one after the other. 0 as in c10_expandable_alloc(). */
-static uint32_t obtain(struct model *model, uint32_t set, uint32_t stream, uint64_t size, bool *full)
+/* A block of at least `size` bytes: the allocator's steps, one after the other. 0 as in
+ * c10_expandable_alloc(). */
+static uint32_t obtain(struct model *model, uint32_t set, uint32_t stream, uint64_t size,
+                       bool *full)
 {
     uint32_t number = search(model, set, stream, size);
     *full = false;
@@ -391,7 +401,8 @@ static bool allocate(struct model *model, uint32_t block, bool tries)
     if (model->pending_live)
         c10_charge(model, C10_CALL_event_query, 1, 0, 0);
     bool full;
-    uint32_t number = obtain(model, wanted->pool * 2 + (size > SMALL_LIMIT), wanted->stream, size, &full);
+    uint32_t number =
+        obtain(model, wanted->pool * 2 + (size > SMALL_LIMIT), wanted->stream, size, &full);
     if (!number) {
         if (full && !model->result.ooms && !model->result.denied) {
             model->result.first_oom = model->event;
@@ -408,8 +419,8 @@ static bool allocate(struct model *model, uint32_t block, bool tries)
     return block_take(model, number, size);
 }
 
-/* A free in the order of another stream is what PyTorch writes as a use of that stream (record_stream) and a free: an event and a
- * query of it. */
+/* A free in the order of another stream is what PyTorch writes as a use of that stream
+ * (record_stream) and a free: an event and a query of it. */
 static void request_free(struct model *model, uint32_t block, bool moved)
 {
     struct owner *owner = &model->owners[block];
@@ -444,7 +455,8 @@ static bool step(struct model *model, const struct workload_op *op)
         request_free(model, op->block, op->stream != WORKLOAD_NO_STREAM);
         return true;
     case WORKLOAD_COMPLETED:
-        if (model->owners[op->block].state == OWNER_PENDING && model->workload->blocks[op->block].late)
+        if (model->owners[op->block].state == OWNER_PENDING &&
+            model->workload->blocks[op->block].late)
             c10_charge(model, C10_CALL_event_query, 1, 0, 0);
         complete(model, op->block);
         return true;
@@ -464,7 +476,8 @@ static bool run(struct model *model)
     for (size_t i = 0; i < workload->initial_count; i++)
         if (!allocate(model, (uint32_t)i, false))
             return false;
-    for (size_t i = 0; i < workload->op_count && !(model->until_oom && (model->result.ooms || model->result.denied));
+    for (size_t i = 0; i < workload->op_count &&
+                       !(model->until_oom && (model->result.ooms || model->result.denied));
          i++) {
         model->event = workload->ops[i].event;
         if (!step(model, &workload->ops[i]))
@@ -473,8 +486,8 @@ static bool run(struct model *model)
     return true;
 }
 
-static bool run_model(const struct workload *workload, const struct c10_policy *policy, uint64_t memory, bool until_oom,
-                      struct c10_result *result)
+static bool run_model(const struct workload *workload, const struct c10_policy *policy,
+                      uint64_t memory, bool until_oom, struct c10_result *result)
 {
     struct model model = {.workload = workload,
                           .policy = *policy,
@@ -493,8 +506,8 @@ static bool run_model(const struct workload *workload, const struct c10_policy *
     model.ended = calloc(sets, sizeof *model.ended);
     model.owners = calloc(workload->block_count + 1, sizeof *model.owners);
     model.pending = calloc(workload->late_count + 1, sizeof *model.pending);
-    bool done = model.blocks && model.sets && model.unmapped && model.searches && model.ended && model.owners &&
-                model.pending && run(&model);
+    bool done = model.blocks && model.sets && model.unmapped && model.searches && model.ended &&
+                model.owners && model.pending && run(&model);
     if (done)
         *result = model.result;
     free(model.blocks);
@@ -513,7 +526,8 @@ bool c10_run(const struct workload *workload, const struct c10_policy *policy, u
     return run_model(workload, policy, memory, false, result);
 }
 
-bool c10_fits(const struct workload *workload, const struct c10_policy *policy, uint64_t memory, bool *fits)
+bool c10_fits(const struct workload *workload, const struct c10_policy *policy, uint64_t memory,
+              bool *fits)
 {
     struct c10_result result;
     bool done = run_model(workload, policy, memory, true, &result);

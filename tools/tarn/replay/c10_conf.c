@@ -19,7 +19,8 @@ struct parser {
     size_t error_size;
 };
 
-static bool fail(struct parser *parser, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool fail(struct parser *parser, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static bool fail(struct parser *parser, const char *format, ...)
 {
     va_list arguments;
@@ -36,11 +37,13 @@ static bool read_expandable(struct parser *parser, const char *value)
            fail(parser, "expandable_segments wants True or False, not \"%s\"", value);
 }
 
-static bool read_mib(struct parser *parser, const char *name, const char *value, uint64_t least, uint64_t *bytes)
+static bool read_mib(struct parser *parser, const char *name, const char *value, uint64_t least,
+                     uint64_t *bytes)
 {
     uint64_t mib;
     if (!units_parse_count(value, least, MOST_MIB, &mib))
-        return fail(parser, "%s wants a number of MiB from %u on, not \"%s\"", name, (unsigned)least, value);
+        return fail(parser, "%s wants a number of MiB from %u on, not \"%s\"", name,
+                    (unsigned)least, value);
     *bytes = mib * C10_MIB;
     return true;
 }
@@ -52,7 +55,8 @@ static bool read_max_split(struct parser *parser, const char *value)
 
 static bool read_rounding(struct parser *parser, const char *value)
 {
-    return read_mib(parser, "max_non_split_rounding_mb", value, 20, &parser->policy->max_non_split_rounding);
+    return read_mib(parser, "max_non_split_rounding_mb", value, 20,
+                    &parser->policy->max_non_split_rounding);
 }
 
 static bool read_large_segment(struct parser *parser, const char *value)
@@ -64,7 +68,9 @@ static bool read_collect(struct parser *parser, const char *value)
 {
     double part;
     if (!units_parse_number(value, 0, 1, &part) || part <= 0 || part >= 1)
-        return fail(parser, "garbage_collection_threshold wants a number between 0 and 1, not \"%s\"", value);
+        return fail(parser,
+                    "garbage_collection_threshold wants a number between 0 and 1, not \"%s\"",
+                    value);
     parser->policy->collect_above = part;
     return true;
 }
@@ -78,7 +84,8 @@ static bool read_parts(struct parser *parser, const char *text, uint32_t *parts)
     return true;
 }
 
-/* The class of a boundary in a list: a power of two of MiB, or > for what is above all others. -1 where it is neither. */
+/* The class of a boundary in a list: a power of two of MiB, or > for what is above all others. -1
+ * where it is neither. */
 static int class_of(const char *text, int above)
 {
     uint64_t mib;
@@ -89,7 +96,8 @@ static int class_of(const char *text, int above)
     return __builtin_ctzll(mib);
 }
 
-/* [256:1,512:2,>:4]: the first counts for all that is smaller too, > for all that is larger than those before. */
+/* [256:1,512:2,>:4]: the first counts for all that is smaller too, > for all that is larger than
+ * those before. */
 static bool read_divisions(struct parser *parser, const char *value)
 {
     uint32_t *divisions = parser->policy->divisions;
@@ -108,11 +116,13 @@ static bool read_divisions(struct parser *parser, const char *value)
         return fail(parser, "roundup_power2_divisions wants ] at the end of \"%s\"", value);
     list[strlen(list) - 1] = '\0';
     for (char *entry = strtok_r(list, ",", &rest); entry; entry = strtok_r(NULL, ",", &rest)) {
-        const char *boundary = strtok_r(entry, ":", &boundary_rest), *parts = strtok_r(NULL, ":", &boundary_rest);
+        const char *boundary = strtok_r(entry, ":", &boundary_rest),
+                   *parts = strtok_r(NULL, ":", &boundary_rest);
         int at = boundary ? class_of(boundary, above) : -1;
         if (at < 0 || !parts)
             return fail(parser,
-                        "roundup_power2_divisions wants a power of two of MiB and its parts, as 256:4, in \"%s\"",
+                        "roundup_power2_divisions wants a power of two of MiB and its parts, as "
+                        "256:4, in \"%s\"",
                         value);
         int last = strcmp(boundary, ">") == 0 ? C10_DIVISIONS - 1 : at;
         uint32_t number = 0;
@@ -137,12 +147,18 @@ static const struct key {
     const char *name;
     bool (*read)(struct parser *parser, const char *value);
 } keys[] = {
-    {"expandable_segments", read_expandable},         {"max_split_size_mb", read_max_split},
-    {"max_non_split_rounding_mb", read_rounding},     {"large_segment_size_mb", read_large_segment},
-    {"garbage_collection_threshold", read_collect},   {"roundup_power2_divisions", read_divisions},
-    {"release_lock_on_cudamalloc", read_nothing},     {"release_lock_on_hipmalloc", read_nothing},
-    {"pinned_use_cuda_host_register", read_nothing},  {"pinned_use_hip_host_register", read_nothing},
-    {"pinned_num_register_threads", read_nothing},    {"pinned_use_background_threads", read_nothing},
+    {"expandable_segments", read_expandable},
+    {"max_split_size_mb", read_max_split},
+    {"max_non_split_rounding_mb", read_rounding},
+    {"large_segment_size_mb", read_large_segment},
+    {"garbage_collection_threshold", read_collect},
+    {"roundup_power2_divisions", read_divisions},
+    {"release_lock_on_cudamalloc", read_nothing},
+    {"release_lock_on_hipmalloc", read_nothing},
+    {"pinned_use_cuda_host_register", read_nothing},
+    {"pinned_use_hip_host_register", read_nothing},
+    {"pinned_num_register_threads", read_nothing},
+    {"pinned_use_background_threads", read_nothing},
     {"pinned_reserve_segment_size_mb", read_nothing},
 };
 
@@ -154,7 +170,8 @@ static const struct key *key_named(const char *name, size_t length)
     return NULL;
 }
 
-/* Takes one setting; gives where the next one begins, the end of the text behind the last, or NULL. */
+/* Takes one setting; gives where the next one begins, the end of the text behind the last, or
+ * NULL. */
 static const char *parse_setting(struct parser *parser, const char *text)
 {
     char value[VALUE_BYTES];
@@ -168,7 +185,8 @@ static const char *parse_setting(struct parser *parser, const char *text)
     const char *at = text + length + 1;
     length = *at == '[' ? strcspn(at, "]") : strcspn(at, ",");
     length += at[length] == ']';
-    if (length == 0 || length >= sizeof value || (at[length] && (at[length] != ',' || !at[length + 1]))) {
+    if (length == 0 || length >= sizeof value ||
+        (at[length] && (at[length] != ',' || !at[length + 1]))) {
         fail(parser, "%s has no value that makes sense", key->name);
         return NULL;
     }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Expandable segments, in the model of PyTorch's allocator. A segment is a range of addresses, larger than the device, of one stream,
- * pool and class; memory is mapped into it by the granule, of which each is a piece of its own. So a range is a list of blocks some of
- * which have no memory; those begin and end at granules. It is made when none has room, and goes when nothing of it is mapped. */
+/* Expandable segments, in the model of PyTorch's allocator. A segment is a range of addresses,
+ * larger than the device, of one stream, pool and class; memory is mapped into it by the granule,
+ * of which each is a piece of its own. So a range is a list of blocks some of which have no memory;
+ * those begin and end at granules. It is made when none has room, and goes when nothing of it is
+ * mapped. */
 #include "replay/c10_model.h"
 
 static uint64_t granule_of(const struct model *model, uint32_t set)
@@ -32,8 +34,8 @@ static uint32_t range_create(struct model *model, uint32_t set, uint32_t stream)
     uint32_t number = address > UINT64_MAX - size - granule ? 0 : c10_block_create(model);
     if (!number)
         return 0;
-    model->blocks[number] =
-        (struct block){.address = address, .size = size, .stream = stream, .set = set, .free = true};
+    model->blocks[number] = (struct block){
+        .address = address, .size = size, .stream = stream, .set = set, .free = true};
     model->next_address = address + size;
     c10_charge(model, C10_CALL_reserve, 1, 0, 0);
     c10_set_insert(model, number);
@@ -49,7 +51,8 @@ static bool has_room(const struct model *model, uint32_t number, uint64_t size)
     return room >= size;
 }
 
-/* Where to allocate: at the lowest address at which a block without memory, or the free one before it, begins enough room. */
+/* Where to allocate: at the lowest address at which a block without memory, or the free one before
+ * it, begins enough room. */
 static uint32_t find_room(struct model *model, uint32_t set, uint32_t stream, uint64_t size)
 {
     uint32_t number = c10_set_from(model, model->unmapped[set], stream, 0, 0);
@@ -63,8 +66,8 @@ static uint32_t find_room(struct model *model, uint32_t set, uint32_t stream, ui
     return range_create(model, set, stream);
 }
 
-/* Gives the low end of a block without memory at least `size` bytes of it, and joins it with what is free beside it. Gives the whole,
- * which is in its set. 0 as in c10_expandable_alloc(). */
+/* Gives the low end of a block without memory at least `size` bytes of it, and joins it with what
+ * is free beside it. Gives the whole, which is in its set. 0 as in c10_expandable_alloc(). */
 static uint32_t map(struct model *model, uint32_t number, uint64_t size, bool *full)
 {
     uint64_t granule = granule_of(model, model->blocks[number].set);
@@ -98,22 +101,26 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-uint32_t c10_expandable_alloc(struct model *model, uint32_t set, uint32_t stream, uint64_t size, bool *full)
+uint32_t c10_expandable_alloc(struct model *model, uint32_t set, uint32_t stream, uint64_t size,
+                              bool *full)
 {
     *full = size > model->memory;
     uint32_t number = *full ? 0 : find_room(model, set, stream, size);
     if (number && !model->blocks[number].mapped)
         number = map(model, number, smaller(size, model->blocks[number].size), full);
-    while (number && model->blocks[number].size < size) { /* what follows has no memory, and joins what it follows */
+    /* What follows has no memory, and joins what it follows */
+    while (number && model->blocks[number].size < size) {
         uint32_t next = model->blocks[number].next;
-        number = map(model, next, smaller(size - model->blocks[number].size, model->blocks[next].size), full);
+        number = map(model, next,
+                     smaller(size - model->blocks[number].size, model->blocks[next].size), full);
     }
     if (number)
         c10_set_remove(model, number);
     return number;
 }
 
-/* Cuts a block that is in no set at `size`; what is before goes to the set of free blocks. Gives what is behind. */
+/* Cuts a block that is in no set at `size`; what is before goes to the set of free blocks. Gives
+ * what is behind. */
 static uint32_t keep_before(struct model *model, uint32_t number, uint64_t size)
 {
     uint32_t rest = c10_block_cut(model, number, size);
@@ -122,9 +129,11 @@ static uint32_t keep_before(struct model *model, uint32_t number, uint64_t size)
     return rest;
 }
 
-uint64_t c10_expandable_granules(const struct model *model, const struct block *block, uint64_t *first)
+uint64_t c10_expandable_granules(const struct model *model, const struct block *block,
+                                 uint64_t *first)
 {
-    uint64_t granule = granule_of(model, block->set), end = (block->address + block->size) / granule * granule;
+    uint64_t granule = granule_of(model, block->set),
+             end = (block->address + block->size) / granule * granule;
     *first = round_up(block->address, granule);
     return *first < end ? end - *first : 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The ordered sets of the model of PyTorch's allocator: treaps whose nodes are the blocks themselves. Owns the links of the trees, and
- * those of the list of what can be given back, which changes with them. */
+/* The ordered sets of the model of PyTorch's allocator: treaps whose nodes are the blocks
+ * themselves. Owns the links of the trees, and those of the list of what can be given back, which
+ * changes with them. */
 #include "replay/c10_model.h"
 
 /* Where a block stands in its set. */
@@ -32,7 +33,8 @@ static uint32_t *root_of(struct model *model, const struct block *block)
 }
 
 /* Divides the tree at `root` into what precedes `at` and the rest. */
-static void divide(struct model *model, uint32_t root, const struct place *at, uint32_t *before, uint32_t *after)
+static void divide(struct model *model, uint32_t root, const struct place *at, uint32_t *before,
+                   uint32_t *after)
 {
     while (root) {
         struct block *node = &model->blocks[root];
@@ -49,7 +51,8 @@ static void divide(struct model *model, uint32_t root, const struct place *at, u
     *before = *after = 0;
 }
 
-/* Whether a free block is a segment that the driver could have back, or has a granule that it could. Does not change while it is in the set. */
+/* Whether a free block is a segment that the driver could have back, or has a granule that it
+ * could. Does not change while it is in the set. */
 static bool is_whole(const struct model *model, const struct block *block)
 {
     uint64_t first;
@@ -81,7 +84,8 @@ void c10_set_insert(struct model *model, uint32_t number)
     divide(model, *link, &at, &before, &after);
     block->left = before;
     block->right = after;
-    /* The analyser takes what `link` points to for the only way to the blocks. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+    /* The analyser takes what `link` points to for the only way to the blocks.
+     * NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
     *link = number;
 }
 
@@ -133,7 +137,8 @@ static uint32_t lower_bound(const struct model *model, uint32_t root, const stru
     return best;
 }
 
-uint32_t c10_set_from(const struct model *model, uint32_t root, uint32_t stream, uint64_t size, uint64_t address)
+uint32_t c10_set_from(const struct model *model, uint32_t root, uint32_t stream, uint64_t size,
+                      uint64_t address)
 {
     const struct place at = {stream, size, address};
     uint32_t found = lower_bound(model, root, &at);

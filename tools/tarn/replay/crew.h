@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A crew: threads that do one job at a time, in the order in which the caller gives them out. What one has done, the next one sees.
- * For one caller. */
+/* A crew: threads that do one job at a time, in the order in which the caller gives them out. What
+ * one has done, the next one sees. For one caller. */
 #ifndef TOOLS_CREW_H
 #define TOOLS_CREW_H
 

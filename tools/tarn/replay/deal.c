@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A workload dealt anew: what ran on one stream is made to run on several, and by several threads. All of it is decided by hashes of
- * what is in the workload, so that the same options give the same deal. Addresses choose stream and thread: blocks that took turns
- * at one address then share both. */
+/* A workload dealt anew: what ran on one stream is made to run on several, and by several threads.
+ * All of it is decided by hashes of what is in the workload, so that the same options give the same
+ * deal. Addresses choose stream and thread: blocks that took turns at one address then share
+ * both. */
 #include "input/workload.h"
 
 #include <stdlib.h>
@@ -37,32 +38,37 @@ static bool deal_second(struct workload *workload, uint32_t number, uint64_t com
     return true;
 }
 
-/* The completions of blocks that were given a second stream, in the order of their frees, which is that of their times. */
+/* The completions of blocks that were given a second stream, in the order of their frees, which is
+ * that of their times. */
 struct completions {
     struct workload_op *ops;
     size_t count, next;
 };
 
 /* Takes the next completion that is due, as part of the event at hand. */
-static bool completion_due(struct completions *completions, const struct workload_op *at, struct workload_op *op)
+static bool completion_due(struct completions *completions, const struct workload_op *at,
+                           struct workload_op *op)
 {
-    if (completions->next == completions->count || completions->ops[completions->next].time > at->time)
+    if (completions->next == completions->count ||
+        completions->ops[completions->next].time > at->time)
         return false;
     *op = completions->ops[completions->next++];
     op->event = at->event;
     return true;
 }
 
-/* Moves the completions to where they belong now; those that would come after the last event are left out. */
-static void deal_completions(struct workload *workload, struct workload_op *dealt, struct completions *completions,
-                             uint64_t lag)
+/* Moves the completions to where they belong now; those that would come after the last event are
+ * left out. */
+static void deal_completions(struct workload *workload, struct workload_op *dealt,
+                             struct completions *completions, uint64_t lag)
 {
     size_t count = 0;
     for (size_t i = 0; i < workload->op_count; i++) {
         const struct workload_op *op = &workload->ops[i];
         while (completion_due(completions, op, &dealt[count]))
             count++;
-        if (op->action == WORKLOAD_COMPLETED && workload->blocks[op->block].second != WORKLOAD_NO_STREAM)
+        if (op->action == WORKLOAD_COMPLETED &&
+            workload->blocks[op->block].second != WORKLOAD_NO_STREAM)
             continue;
         dealt[count] = *op;
         dealt[count++].stream = WORKLOAD_NO_STREAM;
@@ -99,7 +105,8 @@ bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag)
 {
     uint64_t *names = calloc(streams, sizeof *names);
     struct workload_op *dealt = calloc(workload->op_count * 2 + 1, sizeof *dealt);
-    struct completions completions = {.ops = calloc(workload->block_count + 1, sizeof *completions.ops)};
+    struct completions completions = {
+        .ops = calloc(workload->block_count + 1, sizeof *completions.ops)};
     bool done = names && dealt && completions.ops;
     if (done) {
         for (uint32_t i = 0; i < streams; i++)
@@ -108,7 +115,8 @@ bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag)
         workload->streams = names;
         workload->stream_count = streams;
         for (size_t i = 0; i < workload->block_count; i++)
-            workload->blocks[i].stream = (uint32_t)(hash(workload->blocks[i].address, CHOICE_STREAM) % streams);
+            workload->blocks[i].stream =
+                (uint32_t)(hash(workload->blocks[i].address, CHOICE_STREAM) % streams);
         deal_order(workload);
         deal_completions(workload, dealt, &completions, lag);
     } else {
@@ -119,7 +127,8 @@ bool workload_deal(struct workload *workload, uint32_t streams, uint64_t lag)
     return done;
 }
 
-uint32_t workload_allocating_thread(const struct workload *workload, uint32_t block, uint32_t threads)
+uint32_t workload_allocating_thread(const struct workload *workload, uint32_t block,
+                                    uint32_t threads)
 {
     return (uint32_t)(hash(workload->blocks[block].address, CHOICE_THREAD) % threads);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The search for the smallest device. A model says at its first allocation without room that it does not fit. tarn is configured once
- * per process, so each of its trials is a child, which ends with what came of it.
+/* The search for the smallest device. A model says at its first allocation without room that it
+ * does not fit. tarn is configured once per process, so each of its trials is a child, which ends
+ * with what came of it.
  *
- * A model that fits into a device fits into larger ones, except for accidents, so what lies between two bounds is halved. What tarn does
- * depends on how near its limit is; it may fail on a device that is a little larger than one that does. So for tarn the way goes up
- * in steps from what cannot do, and only the last step is halved. */
+ * A model that fits into a device fits into larger ones, except for accidents, so what lies between
+ * two bounds is halved. What tarn does depends on how near its limit is; it may fail on a device
+ * that is a little larger than one that does. So for tarn the way goes up in steps from what cannot
+ * do, and only the last step is halved. */
 #include "replay/least.h"
 
 #include <errno.h>
@@ -20,8 +22,9 @@
 enum trial { TRIAL_FITS, TRIAL_UNFIT, TRIAL_FAILED }; /* exit statuses of children */
 
 /* The way up, to twice what is requested at most; then on as above. */
-static bool climb(uint64_t small, uint64_t requested, bool (*fits)(void *context, uint64_t memory, bool *fits),
-                  void *context, uint64_t *least)
+static bool climb(uint64_t small, uint64_t requested,
+                  bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
+                  uint64_t *least)
 {
     uint64_t step = least_round_up(requested / CLIMB_PARTS + 1), end = small + CLIMB_PARTS * step;
     for (; small < end; small += step) {
@@ -34,7 +37,7 @@ static bool climb(uint64_t small, uint64_t requested, bool (*fits)(void *context
     return least_search(small, small + step, fits, context, least);
 }
 
-/* --- tarn ---------------------------------------------------------------------------------------------------------- */
+/* ---- tarn ---- */
 
 struct tried {
     struct replay_options options;
@@ -54,7 +57,8 @@ static enum trial try_here(const struct tried *tried, uint64_t memory)
 {
     struct replay_result result;
     char error[512];
-    if (!replay_configure(&tried->options, tried->workload->device + 1, memory, error, sizeof error))
+    if (!replay_configure(&tried->options, tried->workload->device + 1, memory, error,
+                          sizeof error))
         return TRIAL_FAILED;
     bool done = replay_run(&tried->options, tried->workload, repeated, NULL, NULL, &result);
     if (result.divergences)
@@ -73,7 +77,8 @@ static bool fits_tarn(void *context, uint64_t memory, bool *fits)
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
     if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status) >= TRIAL_FAILED) {
-        snprintf(tried->error, tried->error_size, "device %d: the replay on a device of %" PRIu64 " bytes failed",
+        snprintf(tried->error, tried->error_size,
+                 "device %d: the replay on a device of %" PRIu64 " bytes failed",
                  tried->workload->device, memory);
         return false;
     }
@@ -81,8 +86,8 @@ static bool fits_tarn(void *context, uint64_t memory, bool *fits)
     return true;
 }
 
-bool least_find(const struct replay_options *options, const struct workload *workload, uint64_t least[REPLAY_POLICIES],
-                char *error, size_t error_size)
+bool least_find(const struct replay_options *options, const struct workload *workload,
+                uint64_t least[REPLAY_POLICIES], char *error, size_t error_size)
 {
     struct tried tried = {*options, workload, error, error_size};
     uint64_t small = least_round_up(workload->peak_tried);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What a replay of PyTorch's policies takes without tarn: the device, the settings, and the search for the smallest device, as the page's own
- * analysis makes it too. Owns nothing. */
+/* What a replay of PyTorch's policies takes without tarn: the device, the settings, and the search
+ * for the smallest device, as the page's own analysis makes it too. Owns nothing. */
 #include "replay/least.h"
 
 #define STEPS_MOST 64
@@ -10,7 +10,8 @@
 
 uint64_t replay_device_memory(const struct replay_options *options, const struct workload *workload)
 {
-    uint64_t memory = workload->device_memory < REPLAY_MAX_MEMORY ? workload->device_memory : REPLAY_MAX_MEMORY;
+    uint64_t memory =
+        workload->device_memory < REPLAY_MAX_MEMORY ? workload->device_memory : REPLAY_MAX_MEMORY;
     if (options->device_memory)
         memory = options->device_memory;
     if (memory == 0) {
@@ -19,10 +20,12 @@ uint64_t replay_device_memory(const struct replay_options *options, const struct
             peak = workload->peak_requested;
         memory = peak / 4 * 5 > REPLAY_DEFAULT_MEMORY ? peak / 4 * 5 : REPLAY_DEFAULT_MEMORY;
     }
-    return (memory + (options->device_memory ? 0 : LEAST_GRANULE - 1)) / LEAST_GRANULE * LEAST_GRANULE;
+    return (memory + (options->device_memory ? 0 : LEAST_GRANULE - 1)) / LEAST_GRANULE *
+           LEAST_GRANULE;
 }
 
-struct c10_policy replay_policy_settings(const struct replay_options *options, enum replay_policy policy)
+struct c10_policy replay_policy_settings(const struct replay_options *options,
+                                         enum replay_policy policy)
 {
     struct c10_policy settings = c10_policy_default(policy == REPLAY_EXPANDABLE);
     char error[256];
@@ -31,8 +34,9 @@ struct c10_policy replay_policy_settings(const struct replay_options *options, e
     return settings;
 }
 
-bool least_halve(uint64_t small, uint64_t large, bool (*fits)(void *context, uint64_t memory, bool *fits),
-                 void *context, uint64_t *least)
+bool least_halve(uint64_t small, uint64_t large,
+                 bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
+                 uint64_t *least)
 {
     while (large - small > LEAST_GRANULE) {
         uint64_t middle = small + (large - small) / 2 / LEAST_GRANULE * LEAST_GRANULE;
@@ -48,8 +52,9 @@ bool least_halve(uint64_t small, uint64_t large, bool (*fits)(void *context, uin
     return true;
 }
 
-bool least_search(uint64_t small, uint64_t large, bool (*fits)(void *context, uint64_t memory, bool *fits),
-                  void *context, uint64_t *least)
+bool least_search(uint64_t small, uint64_t large,
+                  bool (*fits)(void *context, uint64_t memory, bool *fits), void *context,
+                  uint64_t *least)
 {
     bool found = false;
     for (int i = 0; i < STEPS_MOST && !found; i++) {
@@ -75,11 +80,12 @@ static bool fits_model(void *context, uint64_t memory, bool *fits)
 }
 
 /* What a model reserves without a limit is enough for it. */
-bool least_find_model(const struct replay_options *options, const struct workload *workload, enum replay_policy policy,
-                      uint64_t small, uint64_t *least)
+bool least_find_model(const struct replay_options *options, const struct workload *workload,
+                      enum replay_policy policy, uint64_t small, uint64_t *least)
 {
     struct modelled modelled = {workload, replay_policy_settings(options, policy)};
     struct c10_result unlimited;
     return c10_run(workload, &modelled.policy, UNLIMITED, &unlimited) &&
-           least_search(small, least_round_up(unlimited.peak_reserved), fits_model, &modelled, least);
+           least_search(small, least_round_up(unlimited.peak_reserved), fits_model, &modelled,
+                        least);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The models of PyTorch's policies beside a replay: with which settings they run, and what their driver calls cost by the tables that tarn
- * is charged by. Owns nothing. */
+/* The models of PyTorch's policies beside a replay: with which settings they run, and what their
+ * driver calls cost by the tables that tarn is charged by. Owns nothing. */
 #include "replay/replay.h"
 
 #include <stdio.h>
@@ -29,8 +29,8 @@ static bool charge(char table, enum c10_call call, const struct c10_cost *cost, 
     return true;
 }
 
-bool replay_run_model(const struct replay_options *options, const struct workload *workload, uint64_t memory,
-                      enum replay_policy policy, struct replay_result *result)
+bool replay_run_model(const struct replay_options *options, const struct workload *workload,
+                      uint64_t memory, enum replay_policy policy, struct replay_result *result)
 {
     struct replay_model *model = &result->models[policy];
     const struct c10_policy settings = replay_policy_settings(options, policy);
@@ -44,13 +44,14 @@ bool replay_run_model(const struct replay_options *options, const struct workloa
         const struct c10_cost *cost = &model->run.cost[call];
         (void)charge('A', (enum c10_call)call, cost, &model->time_a_ns);
         (void)charge('B', (enum c10_call)call, cost, &model->time_b_ns);
-        result->has_table_c = charge('C', (enum c10_call)call, cost, &model->time_c_ns) && result->has_table_c;
+        result->has_table_c =
+            charge('C', (enum c10_call)call, cost, &model->time_c_ns) && result->has_table_c;
     }
     return true;
 }
 
-bool replay_run_alone(const struct replay_options *options, const struct workload *workload, uint64_t memory,
-                      struct replay_result *result)
+bool replay_run_alone(const struct replay_options *options, const struct workload *workload,
+                      uint64_t memory, struct replay_result *result)
 {
     replay_describe(options, workload, result);
     if (!replay_run_model(options, workload, memory, options->policy, result))

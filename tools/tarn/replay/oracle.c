@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The oracle's book-keeping: a record per block, for ever, and two lines on which each byte has the last block that had it: the
- * line of addresses, and the line of physical memory, where a piece and an offset are one position. A free touches the
- * record alone; whether a byte is free, busy with late work or taken is read from the record of its last owner.
+/* The oracle's book-keeping: a record per block, for ever, and two lines on which each byte has the
+ * last block that had it: the line of addresses, and the line of physical memory, where a piece and
+ * an offset are one position. A free touches the record alone; whether a byte is free, busy with
+ * late work or taken is read from the record of its last owner.
  *
- * One last owner a byte is enough for the order of work. A block is handed out over an earlier owner's memory only when that owner's
- * work has ended or is of the same stream; in the second case the new block's own end, told at its free, is no earlier. */
+ * One last owner a byte is enough for the order of work. A block is handed out over an earlier
+ * owner's memory only when that owner's work has ended or is of the same stream; in the second case
+ * the new block's own end, told at its free, is no earlier. */
 #include "replay/oracle.h"
 
 #include "replay/steps.h"
@@ -17,7 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A position of physical memory: the number of the piece, in the order in which pieces are met, above the offset in it. */
+/* A position of physical memory: the number of the piece, in the order in which pieces are met,
+ * above the offset in it. */
 #define OFFSET_BITS 40
 #define PIECE_LIMIT (UINT64_C(1) << (64 - OFFSET_BITS))
 #define OFFSET_LIMIT (UINT64_C(1) << OFFSET_BITS)
@@ -99,18 +102,18 @@ static void check_addresses(struct oracle *oracle, const struct record *record)
         const struct record *other = &oracle->records[walk.value];
         if (other->live) {
             oracle_report(oracle,
-                          "block %" PRIu32 " at 0x%" PRIx64 " (%" PRIu64 " B) overlaps live block %" PRIu32
-                          " at 0x%" PRIx64 " (%" PRIu64 " B)",
-                          record->block.label, record->block.address, record->block.usable, other->block.label,
-                          other->block.address, other->block.usable);
+                          "block %" PRIu32 " at 0x%" PRIx64 " (%" PRIu64
+                          " B) overlaps live block %" PRIu32 " at 0x%" PRIx64 " (%" PRIu64 " B)",
+                          record->block.label, record->block.address, record->block.usable,
+                          other->block.label, other->block.address, other->block.usable);
             return;
         }
     } while (steps_walk_next(&walk));
 }
 
 /* Looks at who had a stretch of physical memory before. True when something was reported. */
-static bool check_physical(struct oracle *oracle, const struct record *record, uint64_t start, uint64_t end,
-                           uint64_t now)
+static bool check_physical(struct oracle *oracle, const struct record *record, uint64_t start,
+                           uint64_t end, uint64_t now)
 {
     struct steps_walk walk;
     if (!steps_walk_first(&oracle->physical, start, end, &walk))
@@ -118,17 +121,19 @@ static bool check_physical(struct oracle *oracle, const struct record *record, u
     do {
         const struct record *other = &oracle->records[walk.value];
         if (other->live) {
-            oracle_report(oracle,
-                          "block %" PRIu32 " at 0x%" PRIx64 " has physical memory of live block %" PRIu32
-                          " at 0x%" PRIx64 " (piece %" PRIu64 ", offset %" PRIu64 ")",
-                          record->block.label, record->block.address, other->block.label, other->block.address,
-                          walk.from >> OFFSET_BITS, walk.from & (OFFSET_LIMIT - 1));
+            oracle_report(
+                oracle,
+                "block %" PRIu32 " at 0x%" PRIx64 " has physical memory of live block %" PRIu32
+                " at 0x%" PRIx64 " (piece %" PRIu64 ", offset %" PRIu64 ")",
+                record->block.label, record->block.address, other->block.label,
+                other->block.address, walk.from >> OFFSET_BITS, walk.from & (OFFSET_LIMIT - 1));
             return true;
         }
         bool foreign = other->foreign_end > now;
         if (foreign || (other->own_end > now && other->block.stream != record->block.stream)) {
             oracle_report(oracle,
-                          "block %" PRIu32 " on stream %" PRIu32 " has memory that work of freed block %" PRIu32
+                          "block %" PRIu32 " on stream %" PRIu32
+                          " has memory that work of freed block %" PRIu32
                           " uses on %s for another %" PRIu64 " ns",
                           record->block.label, record->block.stream, other->block.label,
                           foreign ? "a further stream" : "its own stream",
@@ -150,7 +155,8 @@ static uint64_t digest_add(uint64_t digest, const struct oracle_extent *extent)
 static uint64_t piece_number(struct oracle *oracle, uint64_t piece)
 {
     if (piece != oracle->last_piece || oracle->pieces.count == 0) {
-        const uint32_t *number = table_add(&oracle->pieces, piece, 0, (uint32_t)oracle->pieces.count);
+        const uint32_t *number =
+            table_add(&oracle->pieces, piece, 0, (uint32_t)oracle->pieces.count);
         if (!number || *number >= PIECE_LIMIT)
             return PIECE_LIMIT;
         oracle->last_piece = piece;
@@ -159,10 +165,13 @@ static uint64_t piece_number(struct oracle *oracle, uint64_t piece)
     return oracle->last_piece_number;
 }
 
-/* Asks for the extent at an address, at most to `end`, and says what is wrong with it; NULL if nothing is. */
-static const char *extent_at(const struct oracle *oracle, uint64_t address, uint64_t end, struct oracle_extent *extent)
+/* Asks for the extent at an address, at most to `end`, and says what is wrong with it; NULL if
+ * nothing is. */
+static const char *extent_at(const struct oracle *oracle, uint64_t address, uint64_t end,
+                             struct oracle_extent *extent)
 {
-    if (!oracle->config.extent(oracle->config.context, address, end - address, extent) || extent->length == 0)
+    if (!oracle->config.extent(oracle->config.context, address, end - address, extent) ||
+        extent->length == 0)
         return "is not mapped";
     if (!extent->accessible)
         return "is not accessible";
@@ -173,15 +182,19 @@ static const char *extent_at(const struct oracle *oracle, uint64_t address, uint
     return NULL;
 }
 
-/* Finds the physical memory of a new block, checks it and makes it the block's. False when host memory is short. */
-static bool take_physical(struct oracle *oracle, struct record *record, uint32_t ticket, uint64_t now)
+/* Finds the physical memory of a new block, checks it and makes it the block's. False when host
+ * memory is short. */
+static bool take_physical(struct oracle *oracle, struct record *record, uint32_t ticket,
+                          uint64_t now)
 {
     bool reported = false;
     for (uint64_t address = record->block.address; address < record->end;) {
         struct oracle_extent extent;
         const char *wrong = extent_at(oracle, address, record->end, &extent);
         if (wrong) {
-            oracle_report(oracle, "block %" PRIu32 " at 0x%" PRIx64 " (%" PRIu64 " B): its byte %" PRIu64 " %s",
+            oracle_report(oracle,
+                          "block %" PRIu32 " at 0x%" PRIx64 " (%" PRIu64 " B): its byte %" PRIu64
+                          " %s",
                           record->block.label, record->block.address, record->block.usable,
                           address - record->block.address, wrong);
             record->digest = 0; /* not looked at again */
@@ -207,7 +220,8 @@ static bool record_reserve(struct oracle *oracle)
     if (oracle->record_count < oracle->record_capacity)
         return true;
     size_t capacity = oracle->record_capacity * 2;
-    struct record *grown = capacity > UINT32_MAX ? NULL : reallocarray(oracle->records, capacity, sizeof *grown);
+    struct record *grown =
+        capacity > UINT32_MAX ? NULL : reallocarray(oracle->records, capacity, sizeof *grown);
     if (!grown)
         return false;
     oracle->records = grown;
@@ -215,21 +229,25 @@ static bool record_reserve(struct oracle *oracle)
     return true;
 }
 
-bool oracle_allocated(struct oracle *oracle, const struct oracle_block *block, uint64_t now, uint32_t *ticket)
+bool oracle_allocated(struct oracle *oracle, const struct oracle_block *block, uint64_t now,
+                      uint32_t *ticket)
 {
     *ticket = 0;
     uint64_t bytes = block->usable > block->requested ? block->usable : block->requested;
     if (block->address == 0 || bytes == 0 || bytes >= UINT64_MAX - block->address) {
-        oracle_report(
-            oracle, "block %" PRIu32 " (%" PRIu64 " B asked for) is 0x%" PRIx64 " with %" PRIu64 " B: no block at all",
-            block->label, block->requested, block->address, block->usable);
+        oracle_report(oracle,
+                      "block %" PRIu32 " (%" PRIu64 " B asked for) is 0x%" PRIx64 " with %" PRIu64
+                      " B: no block at all",
+                      block->label, block->requested, block->address, block->usable);
         return true;
     }
     if (block->address % ORACLE_ALIGNMENT)
-        oracle_report(oracle, "block %" PRIu32 " at 0x%" PRIx64 " is not aligned to %" PRIu64 " B", block->label,
-                      block->address, ORACLE_ALIGNMENT);
+        oracle_report(oracle, "block %" PRIu32 " at 0x%" PRIx64 " is not aligned to %" PRIu64 " B",
+                      block->label, block->address, ORACLE_ALIGNMENT);
     if (block->usable < block->requested)
-        oracle_report(oracle, "block %" PRIu32 " at 0x%" PRIx64 " has %" PRIu64 " B of the %" PRIu64 " B asked for",
+        oracle_report(oracle,
+                      "block %" PRIu32 " at 0x%" PRIx64 " has %" PRIu64 " B of the %" PRIu64
+                      " B asked for",
                       block->label, block->address, block->usable, block->requested);
 
     if (!record_reserve(oracle))
@@ -257,7 +275,8 @@ static bool check_unmoved(struct oracle *oracle, const struct record *record)
         const char *wrong = extent_at(oracle, address, record->end, &extent);
         if (wrong) {
             oracle_report(oracle,
-                          "live block %" PRIu32 " at 0x%" PRIx64 " (%" PRIu64 " B): its byte %" PRIu64 " %s any more",
+                          "live block %" PRIu32 " at 0x%" PRIx64 " (%" PRIu64
+                          " B): its byte %" PRIu64 " %s any more",
                           record->block.label, record->block.address, record->block.usable,
                           address - record->block.address, wrong);
             return true;

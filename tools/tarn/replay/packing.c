@@ -3,12 +3,14 @@
 
 /* The placement of blocks with known lifetimes.
  *
- * One try takes the blocks in some order and gives each the lowest offset at which it touches no block placed before that lives at the same
- * time. Time is cut into buckets; each has the placed blocks that live in it, by offset, so that a short-lived block looks at few.
+ * One try takes the blocks in some order and gives each the lowest offset at which it touches no
+ * block placed before that lives at the same time. Time is cut into buckets; each has the placed
+ * blocks that live in it, by offset, so that a short-lived block looks at few.
  *
- * The order decides. It is by size, by area (size x lifetime), by lifetime, and by time; and each of them is then improved repeatedly:
- * the blocks that ended above the bound move to the front, so that what was hard to place comes first ("Squeaky wheel" optimization,
- * Joslin and Clements, 1999). The best of all tries is kept. */
+ * The order decides. It is by size, by area (size x lifetime), by lifetime, and by time; and each
+ * of them is then improved repeatedly: the blocks that ended above the bound move to the front, so
+ * that what was hard to place comes first ("Squeaky wheel" optimization, Joslin and Clements,
+ * 1999). The best of all tries is kept. */
 #include "replay/packing.h"
 
 #include <stdlib.h>
@@ -48,7 +50,8 @@ static int by_weight(const void *left, const void *right)
 
 static int by_offset(const void *left, const void *right)
 {
-    uint64_t a = sorted->blocks[*(const uint32_t *)left].offset, b = sorted->blocks[*(const uint32_t *)right].offset;
+    uint64_t a = sorted->blocks[*(const uint32_t *)left].offset,
+             b = sorted->blocks[*(const uint32_t *)right].offset;
     return a < b ? -1 : a > b;
 }
 
@@ -71,7 +74,8 @@ static size_t last_bucket(const struct packing *packing, const struct packing_bl
 }
 
 /* The most that lives at one moment. `changes` has room for one more than there are moments. */
-static uint64_t bound_of(const struct packing_block *blocks, size_t count, uint32_t moments, int64_t *changes)
+static uint64_t bound_of(const struct packing_block *blocks, size_t count, uint32_t moments,
+                         int64_t *changes)
 {
     int64_t live = 0, most = 0;
     memset(changes, 0, (moments + (size_t)1) * sizeof *changes);
@@ -105,13 +109,15 @@ static bool bucket_insert(struct packing *packing, struct bucket *bucket, uint32
         else
             high = middle;
     }
-    memmove(bucket->blocks + low + 1, bucket->blocks + low, (bucket->count - low) * sizeof *bucket->blocks);
+    memmove(bucket->blocks + low + 1, bucket->blocks + low,
+            (bucket->count - low) * sizeof *bucket->blocks);
     bucket->blocks[low] = number;
     bucket->count++;
     return true;
 }
 
-/* Gathers the placed blocks that live when `block` does, by offset. Of a block in several buckets the first that both are in counts. */
+/* Gathers the placed blocks that live when `block` does, by offset. Of a block in several buckets
+ * the first that both are in counts. */
 static size_t gather(struct packing *packing, const struct packing_block *block)
 {
     size_t first = first_bucket(packing, block), last = last_bucket(packing, block), found = 0;
@@ -226,13 +232,15 @@ static bool search(struct packing *packing, struct packing_result *result)
     return true;
 }
 
-bool packing_solve(struct packing_block *blocks, size_t count, uint64_t effort, struct packing_result *result)
+bool packing_solve(struct packing_block *blocks, size_t count, uint64_t effort,
+                   struct packing_result *result)
 {
     uint32_t moments = 1;
     for (size_t i = 0; i < count; i++)
         moments = blocks[i].end > moments ? blocks[i].end : moments;
     struct packing packing = {.blocks = blocks, .count = count, .effort = effort};
-    packing.bucket_count = count / BUCKET_BLOCKS + 1 < MAX_BUCKETS ? count / BUCKET_BLOCKS + 1 : MAX_BUCKETS;
+    packing.bucket_count =
+        count / BUCKET_BLOCKS + 1 < MAX_BUCKETS ? count / BUCKET_BLOCKS + 1 : MAX_BUCKETS;
     packing.bucket_time = (uint32_t)((moments + packing.bucket_count - 1) / packing.bucket_count);
     packing.buckets = calloc(packing.bucket_count, sizeof *packing.buckets);
     packing.order = calloc(count + 1, sizeof *packing.order);
@@ -240,9 +248,11 @@ bool packing_solve(struct packing_block *blocks, size_t count, uint64_t effort, 
     packing.weight = calloc(count + 1, sizeof *packing.weight);
     packing.best = calloc(count + 1, sizeof *packing.best);
     int64_t *changes = calloc(moments + (size_t)1, sizeof *changes);
-    bool done = packing.buckets && packing.order && packing.near && packing.weight && packing.best && changes;
+    bool done = packing.buckets && packing.order && packing.near && packing.weight &&
+                packing.best && changes;
     if (done) {
-        *result = (struct packing_result){.bound = bound_of(blocks, count, moments, changes), .height = UINT64_MAX};
+        *result = (struct packing_result){.bound = bound_of(blocks, count, moments, changes),
+                                          .height = UINT64_MAX};
         result->proved = result->bound;
         done = search(&packing, result);
     }

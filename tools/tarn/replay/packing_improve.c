@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* From one placement to lower ones. Each search is for a height. Three in four are for the least height that is not refuted: it prunes most, and a
- * placement that fits there is often found sooner than a higher one. The others are for heights between that and the best placement so far,
- * in the upper part of this gap. A search that does not succeed soon rarely succeeds later, so each is short. After a failure the next search
- * takes another order, and the lengths follow Luby's sequence (Luby, Sinclair and Zuckerman, 1993). After many failures, beams take half of the
- * steps. They look for heights lower in the gap. Each beam has its own order and random choices, because a beam that goes wrong in one order
- * may get far in another. */
+/* From one placement to lower ones. Each search is for a height. Three in four are for the least
+ * height that is not refuted: it prunes most, and a placement that fits there is often found sooner
+ * than a higher one. The others are for heights between that and the best placement so far, in the
+ * upper part of this gap. A search that does not succeed soon rarely succeeds later, so each is
+ * short. After a failure the next search takes another order, and the lengths follow Luby's
+ * sequence (Luby, Sinclair and Zuckerman, 1993). After many failures, beams take half of the steps.
+ * They look for heights lower in the gap. Each beam has its own order and random choices, because a
+ * beam that goes wrong in one order may get far in another. */
 #include "plain_output.h"
 #include "replay/packing_search.h"
 
@@ -17,14 +19,18 @@
 #define SEARCH_STEPS UINT64_C(1000000) /* of the shortest search: about 1 ms */
 #define ORDERS 9                       /* searches of one length */
 #define LONGEST 128                    /* times the shortest */
-#define LEAST_UP 100                   /* 256ths of the gap: the heights to look for, from this one on */
+#define LEAST_UP \
+    100 /* 256ths of the gap: the heights to look for, from this one
+           on */
 #define MOST_UP 250
-#define STEP_UP 97       /* from one height to the next: coprime to how many there are */
-#define FIRST_BEAM 36    /* searches before the first beam */
-#define BEAM_WIDTH 12    /* nodes of a level */
-#define BEAM_PART 128    /* 256ths of all steps that beams take */
-#define BEAM_LEAST_UP 85 /* 256ths of the gap: the heights that beams look for in each order, from this one on */
-#define BEAM_UP 43       /* from one height to the next */
+#define STEP_UP 97    /* from one height to the next: coprime to how many there are */
+#define FIRST_BEAM 36 /* searches before the first beam */
+#define BEAM_WIDTH 12 /* nodes of a level */
+#define BEAM_PART 128 /* 256ths of all steps that beams take */
+#define BEAM_LEAST_UP \
+    85             /* 256ths of the gap: the heights that beams look for in each order, from
+                      this one on */
+#define BEAM_UP 43 /* from one height to the next */
 
 struct improvement {
     struct packing_block *blocks;
@@ -100,13 +106,15 @@ static uint64_t target_of(const struct improvement *improvement, uint64_t up)
     return improvement->low + (above < gap ? above : gap - 1) / unit * unit;
 }
 
-/* How many steps a beam may take: those that are left, or as many as fit into the time that is left, as fast as they were so far. */
+/* How many steps a beam may take: those that are left, or as many as fit into the time that is
+ * left, as fast as they were so far. */
 static uint64_t steps_left(const struct improvement *improvement)
 {
     const struct packing_limits *limits = improvement->limits;
     uint64_t left = limits->steps - improvement->result->steps;
     double spent = seconds() - improvement->begun;
-    double in_time = (double)improvement->result->steps / (spent + 1e-3) * (limits->seconds - spent);
+    double in_time =
+        (double)improvement->result->steps / (spent + 1e-3) * (limits->seconds - spent);
     return in_time < (double)left ? (uint64_t)(in_time > 0 ? in_time : 0) : left;
 }
 
@@ -116,8 +124,9 @@ static enum packing_answer search_beam(struct improvement *improvement, uint64_t
     struct packing_result *result = improvement->result;
     uint64_t steps = 0;
     *height = target_of(improvement, improvement->beams.up);
-    bool fits = packing_search_beam(improvement->search, *height, improvement->beams.way, BEAM_WIDTH,
-                                    steps_left(improvement), &steps, improvement->offsets);
+    bool fits =
+        packing_search_beam(improvement->search, *height, improvement->beams.way, BEAM_WIDTH,
+                            steps_left(improvement), &steps, improvement->offsets);
     result->steps += steps;
     improvement->beams.steps += steps;
     improvement->beams.up += BEAM_UP;
@@ -129,15 +138,18 @@ static enum packing_answer search_beam(struct improvement *improvement, uint64_t
 }
 
 /* The search of a number, for the height that it gives. */
-static enum packing_answer search_depth(struct improvement *improvement, uint64_t attempt, uint64_t *height)
+static enum packing_answer search_depth(struct improvement *improvement, uint64_t attempt,
+                                        uint64_t *height)
 {
     struct packing_result *result = improvement->result;
-    uint64_t left = improvement->limits->steps - result->steps, steps = SEARCH_STEPS * luby(attempt / ORDERS + 1);
+    uint64_t left = improvement->limits->steps - result->steps,
+             steps = SEARCH_STEPS * luby(attempt / ORDERS + 1);
     bool lowest = attempt % 4 != 0;
-    *height = target_of(improvement, lowest ? 0 : LEAST_UP + attempt * STEP_UP % (MOST_UP - LEAST_UP));
+    *height =
+        target_of(improvement, lowest ? 0 : LEAST_UP + attempt * STEP_UP % (MOST_UP - LEAST_UP));
     steps *= lowest ? 2 : 1;
-    return packing_search_run(improvement->search, *height, attempt, steps < left ? steps : left, &result->steps,
-                              improvement->offsets);
+    return packing_search_run(improvement->search, *height, attempt, steps < left ? steps : left,
+                              &result->steps, improvement->offsets);
 }
 
 static void improve(struct improvement *improvement)
@@ -149,9 +161,10 @@ static void improve(struct improvement *improvement)
     for (uint64_t attempt = 0; result->height > improvement->low && result->steps < limits->steps &&
                                now - improvement->begun < limits->seconds;) {
         uint64_t target;
-        bool beam = attempt >= FIRST_BEAM && improvement->beams.steps / BEAM_PART <= result->steps / 256;
-        enum packing_answer answer =
-            beam ? search_beam(improvement, &target) : search_depth(improvement, attempt++, &target);
+        bool beam =
+            attempt >= FIRST_BEAM && improvement->beams.steps / BEAM_PART <= result->steps / 256;
+        enum packing_answer answer = beam ? search_beam(improvement, &target)
+                                          : search_depth(improvement, attempt++, &target);
         result->tries++;
         if (answer == PACKING_FITS)
             take(improvement);
@@ -163,18 +176,21 @@ static void improve(struct improvement *improvement)
     show(improvement, now, true);
 }
 
-bool packing_improve(struct packing_block *blocks, size_t count, const struct packing_limits *limits,
-                     struct packing_result *result)
+bool packing_improve(struct packing_block *blocks, size_t count,
+                     const struct packing_limits *limits, struct packing_result *result)
 {
-    if (count == 0 || count > PACKING_SEARCH_MOST || result->height <= limits->goal || result->height <= result->proved)
+    if (count == 0 || count > PACKING_SEARCH_MOST || result->height <= limits->goal ||
+        result->height <= result->proved)
         return true;
-    struct improvement improvement = {.blocks = blocks, .count = count, .limits = limits, .result = result};
+    struct improvement improvement = {
+        .blocks = blocks, .count = count, .limits = limits, .result = result};
     improvement.search = packing_search_create(blocks, count, result->height);
     improvement.offsets = calloc(count, sizeof *improvement.offsets);
     bool done = improvement.search && improvement.offsets;
     if (done) {
         improvement.unit = packing_search_unit(improvement.search);
-        improvement.low = round_up(limits->goal > result->proved ? limits->goal : result->proved, improvement.unit);
+        improvement.low = round_up(limits->goal > result->proved ? limits->goal : result->proved,
+                                   improvement.unit);
         if (limits->goal > result->proved && limits->goal % improvement.unit)
             improvement.low -= improvement.unit; /* of the heights that do, the highest */
         improve(&improvement);

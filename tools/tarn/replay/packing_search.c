@@ -1,28 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A depth-first search for a placement below a given height. That the height is given is what makes it prune well, and sections, dominance
- * and taking parts apart go back to MiniMalloc (Moffitt, ASPLOS 2023); "place it here now, or not before something else lies under
- * it" is the schedule-or-postpone branching of job shops (Le Pape and others, 1994).
+/* A depth-first search for a placement below a given height. That the height is given is what makes
+ * it prune well, and sections, dominance and taking parts apart go back to MiniMalloc (Moffitt,
+ * ASPLOS 2023); "place it here now, or not before something else lies under it" is the
+ * schedule-or-postpone branching of job shops (Le Pape and others, 1994).
  *
- * Sections. Of all moments only those count at which a largest set of blocks lives: two blocks meet if they share such a section. They
- * are numbered by time, and a block covers consecutive ones.
+ * Sections. Of all moments only those count at which a largest set of blocks lives: two blocks meet
+ * if they share such a section. They are numbered by time, and a block covers consecutive ones.
  *
- * Placements are pushed down: each block lies at 0 or on another one. The search builds them from below. `low` of a block is the lowest
- * offset that is left to it. A block is a candidate when no other one that it meets fits below its `low`. A candidate is placed there, or
- * refused there: since every placement with it there has been tried then, it is lifted: it lies on one that is still to be placed, and
- * its `low` follows the lowest end that one of those can have. Of the candidates the next is one that is low and has little to spare.
+ * Placements are pushed down: each block lies at 0 or on another one. The search builds them from
+ * below. `low` of a block is the lowest offset that is left to it. A block is a candidate when no
+ * other one that it meets fits below its `low`. A candidate is placed there, or refused there:
+ * since every placement with it there has been tried then, it is lifted: it lies on one that is
+ * still to be placed, and its `low` follows the lowest end that one of those can have. Of the
+ * candidates the next is one that is low and has little to spare.
  *
- * Pruning. In a section the blocks to be placed lie one on another, none below its `low`: taken by rising `low`, their sum with the
- * gaps is the least height of the section. If that is above the height, the branch is dead.
+ * Pruning. In a section the blocks to be placed lie one on another, none below its `low`: taken by
+ * rising `low`, their sum with the gaps is the least height of the section. If that is above the
+ * height, the branch is dead.
  *
- * Parts. When no block to be placed bridges two sections, the blocks before and behind have nothing to do with each other, and
- * are searched one part after the other, the tightest first. If one part has no placement, there is none.
+ * Parts. When no block to be placed bridges two sections, the blocks before and behind have nothing
+ * to do with each other, and are searched one part after the other, the tightest first. If one part
+ * has no placement, there is none.
  *
- * Beams. Where a depth-first search is lost in what follows its first choices, a beam search (Ow and Morton, 1988) is not: it
- * goes on from the best nodes of each level, of which the best has the most to spare in its tightest sections. It proves nothing.
+ * Beams. Where a depth-first search is lost in what follows its first choices, a beam search (Ow
+ * and Morton, 1988) is not: it goes on from the best nodes of each level, of which the best has the
+ * most to spare in its tightest sections. It proves nothing.
  *
- * Units. Offsets are counted in the greatest common divisor of the sizes, so that they are small and several sections are filled at once. */
+ * Units. Offsets are counted in the greatest common divisor of the sizes, so that they are small
+ * and several sections are filled at once. */
 #include "replay/packing_search.h"
 
 #include <stdlib.h>
@@ -30,8 +37,10 @@
 
 #define NONE UINT32_MAX
 #define NOBODY UINT32_MAX
-#define SPARE_UNIT 4       /* a `spare_weight` of this counts free space as much as height */
-#define HIGHEST (1u << 29) /* units: a height, so that what is stacked on it is never above what lanes can compare */
+#define SPARE_UNIT 4 /* a `spare_weight` of this counts free space as much as height */
+#define HIGHEST \
+    (1u << 29) /* units: a height, so that what is stacked on it is never above what
+                  lanes can compare */
 
 /* Sections that are filled at a time; compilers have such vectors for every machine. */
 typedef int32_t lanes __attribute__((vector_size(16)));
@@ -40,11 +49,14 @@ enum { LANES = sizeof(lanes) / sizeof(int32_t) };
 /* A node of the search. Offsets are in units. Arrays are by block, except `order` and `part`. */
 struct node {
     uint32_t *low;
-    uint32_t *
-        top; /* the highest end of what is placed below it; where `low` is above, it lies on one that is not placed yet */
+    uint32_t
+        *top; /* the highest end of what is placed below it; where `low` is above, it lies on one
+                that is not placed yet */
     uint32_t *order; /* blocks to be placed, by rising `low` */
-    uint32_t *under; /* one that it meets and that may lie below it: the last that was found, or NOBODY */
-    uint32_t *part;  /* after the blocks were taken apart: by place in `order`, the number of the part */
+    uint32_t *under; /* one that it meets and that may lie below it: the last that was found, or
+                        NOBODY */
+    uint32_t *part;  /* after the blocks were taken apart: by place in `order`, the number of the
+                        part */
     uint8_t *placed;
     uint32_t left;
 };
@@ -70,18 +82,20 @@ struct packing_search {
     uint32_t *risen;                  /* scratch of sorting */
     uint32_t *filled, *spare;         /* by section: units: scratch; the height that is left */
     uint32_t *part_of, *rank, *ranks; /* by section: scratch of taking apart */
-    double *weight;                   /* by block: of candidates at one offset the heaviest is first */
+    double *weight;                   /* by block: of candidates at one offset the heaviest is
+                                         first */
     uint32_t *offsets;
     struct node *nodes;
     struct state *beam[2]; /* `beam_room` each: the nodes of a level, and of the next one */
     uint32_t beam_room;
     uint32_t height; /* units */
     uint32_t
-        spare_weight; /* in quarters (SPARE_UNIT): how much the free space of a block's tightest section counts in choose() */
+        spare_weight; /* in quarters (SPARE_UNIT): how much the free space of a block's tightest
+                         section counts in choose() */
     uint64_t steps, limit, random;
 };
 
-/* Memory ------------------------------------------------------------------------------------------------------------ */
+/* Memory --------------------------------------------------------------------------------------- */
 
 /* Numbers the sections. A section is closed when a block ends after one began. */
 static bool find_sections(struct packing_search *search)
@@ -89,7 +103,8 @@ static bool find_sections(struct packing_search *search)
     uint32_t moments = 1;
     for (uint32_t i = 0; i < search->count; i++)
         moments = search->blocks[i].end > moments ? search->blocks[i].end : moments;
-    uint8_t *events = calloc(moments + (size_t)1, sizeof *events); /* 1: a block begins, 2: one ends */
+    /* 1: a block begins, 2: one ends */
+    uint8_t *events = calloc(moments + (size_t)1, sizeof *events);
     uint32_t *closed = calloc(moments + (size_t)1, sizeof *closed);
     if (events && closed) {
         bool grown = false;
@@ -118,7 +133,8 @@ static bool find_sections(struct packing_search *search)
 
 static bool meet(const struct packing_search *search, uint32_t one, uint32_t other)
 {
-    return one != other && search->first[one] < search->until[other] && search->first[other] < search->until[one];
+    return one != other && search->first[one] < search->until[other] &&
+           search->first[other] < search->until[one];
 }
 
 static bool find_meetings(struct packing_search *search)
@@ -151,7 +167,8 @@ static bool create_sections(struct packing_search *search)
     search->part_of = calloc(count, sizeof *search->part_of);
     search->rank = calloc(count, sizeof *search->rank);
     search->ranks = calloc(count, sizeof *search->ranks);
-    if (!search->load || !search->filled || !search->spare || !search->part_of || !search->rank || !search->ranks)
+    if (!search->load || !search->filled || !search->spare || !search->part_of || !search->rank ||
+        !search->ranks)
         return false;
     for (uint32_t i = 0; i < search->count; i++)
         for (uint32_t at = search->first[i]; at < search->until[i]; at++)
@@ -181,8 +198,8 @@ static void destroy_node(struct node *node)
     free(node->placed);
 }
 
-/* The node below another, which gets memory when the search first comes there: a level is used to place a block or to take blocks
- * apart, so there are at most two for each. */
+/* The node below another, which gets memory when the search first comes there: a level is used to
+ * place a block or to take blocks apart, so there are at most two for each. */
 static struct node *node_below(struct packing_search *search, uint32_t depth)
 {
     struct node *node = &search->nodes[depth + 1];
@@ -199,7 +216,8 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* The largest unit of which all sizes are multiples; or, where `most` is too high in it, one in which it is not. */
+/* The largest unit of which all sizes are multiples; or, where `most` is too high in it, one in
+ * which it is not. */
 static void find_unit(struct packing_search *search, uint64_t most)
 {
     for (uint32_t i = 0; i < search->count; i++)
@@ -212,7 +230,8 @@ static void find_unit(struct packing_search *search, uint64_t most)
         search->size[i] = (uint32_t)((search->blocks[i].size + search->unit - 1) / search->unit);
 }
 
-struct packing_search *packing_search_create(const struct packing_block *blocks, size_t count, uint64_t most)
+struct packing_search *packing_search_create(const struct packing_block *blocks, size_t count,
+                                             uint64_t most)
 {
     struct packing_search *search = calloc(1, sizeof *search);
     if (!search || count > PACKING_SEARCH_MOST) {
@@ -229,8 +248,9 @@ struct packing_search *packing_search_create(const struct packing_block *blocks,
     search->weight = calloc(count + 1, sizeof *search->weight);
     search->offsets = calloc(count + 1, sizeof *search->offsets);
     search->nodes = calloc(2 * count + 2, sizeof *search->nodes);
-    bool done = search->size && search->risen && search->first && search->until && search->met_from && search->weight &&
-                search->offsets && search->nodes && create_node(&search->nodes[0], search->count);
+    bool done = search->size && search->risen && search->first && search->until &&
+                search->met_from && search->weight && search->offsets && search->nodes &&
+                create_node(&search->nodes[0], search->count);
     if (done)
         find_unit(search, most);
     if (done && find_sections(search) && create_sections(search) && find_meetings(search))
@@ -276,9 +296,10 @@ void packing_search_destroy(struct packing_search *search)
     free(search);
 }
 
-/* Pruning ----------------------------------------------------------------------------------------------------------- */
+/* Pruning -------------------------------------------------------------------------------------- */
 
-/* The lowest end that a block can have which another one meets and which is not placed; NONE where there is no such block. */
+/* The lowest end that a block can have which another one meets and which is not placed; NONE where
+ * there is no such block. */
 static uint32_t lowest_end(struct packing_search *search, const struct node *node, uint32_t block)
 {
     uint32_t lowest = NONE;
@@ -292,8 +313,8 @@ static uint32_t lowest_end(struct packing_search *search, const struct node *nod
     return lowest;
 }
 
-/* Whether one that it meets, and that is not placed, fits below the `low` of a block. Lows only rise, so one that was found is often found
- * again. */
+/* Whether one that it meets, and that is not placed, fits below the `low` of a block. Lows only
+ * rise, so one that was found is often found again. */
 static bool has_room_below(struct packing_search *search, struct node *node, uint32_t block)
 {
     const uint32_t low = node->low[block];
@@ -313,8 +334,8 @@ static bool has_room_below(struct packing_search *search, struct node *node, uin
     return false;
 }
 
-/* Raises what lies on a block that is still to be placed above the lowest of those, until nothing moves. False when something finds no
- * place. */
+/* Raises what lies on a block that is still to be placed above the lowest of those, until nothing
+ * moves. False when something finds no place. */
 static bool raise_lifted(struct packing_search *search, struct node *node)
 {
     for (bool moved = true; moved;) {
@@ -335,12 +356,13 @@ static bool raise_lifted(struct packing_search *search, struct node *node)
     return true;
 }
 
-/* Lows only rise since the order was made, and mostly to one value, so few blocks are before others that are lower now. Those are taken out,
- * sorted, and merged again with the others. */
+/* Lows only rise since the order was made, and mostly to one value, so few blocks are before others
+ * that are lower now. Those are taken out, sorted, and merged again with the others. */
 static void sort_by_low(const struct packing_search *search, struct node *node)
 {
     const uint32_t *low = node->low;
-    uint32_t *order = node->order, *risen = search->risen, least = NONE, kept = node->left, taken = node->left;
+    uint32_t *order = node->order, *risen = search->risen, least = NONE, kept = node->left,
+             taken = node->left;
     for (uint32_t i = node->left; i-- > 0;) {
         uint32_t block = order[i], at = taken;
         if (low[block] <= least) {
@@ -353,7 +375,8 @@ static void sort_by_low(const struct packing_search *search, struct node *node)
         risen[at - 1] = block;
     }
     for (uint32_t to = 0; taken < node->left; to++)
-        order[to] = kept < node->left && low[order[kept]] < low[risen[taken]] ? order[kept++] : risen[taken++];
+        order[to] = kept < node->left && low[order[kept]] < low[risen[taken]] ? order[kept++]
+                                                                              : risen[taken++];
 }
 
 /* Puts a block onto what fills `count` sections. */
@@ -372,14 +395,15 @@ static void stack(uint32_t *filled, uint32_t count, uint32_t low, uint32_t size)
         filled[at] = (filled[at] > low ? filled[at] : low) + size;
 }
 
-/* False when a section comes above the height. Else what each has to spare is known; NONE where nothing is to be placed. */
+/* False when a section comes above the height. Else what each has to spare is known; NONE where
+ * nothing is to be placed. */
 static bool fill_sections(struct packing_search *search, const struct node *node)
 {
     memset(search->filled, 0, search->sections * sizeof *search->filled);
     for (uint32_t i = 0; i < node->left; i++) {
         uint32_t block = node->order[i];
-        stack(search->filled + search->first[block], search->until[block] - search->first[block], node->low[block],
-              search->size[block]);
+        stack(search->filled + search->first[block], search->until[block] - search->first[block],
+              node->low[block], search->size[block]);
         search->steps += search->until[block] - search->first[block];
     }
     for (uint32_t at = 0; at < search->sections; at++) {
@@ -398,7 +422,7 @@ static bool prune(struct packing_search *search, struct node *node)
     return fill_sections(search, node);
 }
 
-/* Branching --------------------------------------------------------------------------------------------------------- */
+/* Branching ------------------------------------------------------------------------------------ */
 
 /* The least space that is left free in a section in which a block lives. */
 static uint32_t least_spare(struct packing_search *search, const uint32_t *spare, uint32_t block)
@@ -410,9 +434,10 @@ static uint32_t least_spare(struct packing_search *search, const uint32_t *spare
     return least;
 }
 
-/* Chooses the candidate with the least sum of its height and, by `spare_weight`, of the free space in its tightest section; of equal ones the
- * heaviest. So tight sections are filled first, and a search that must fail fails soon. There is a candidate while blocks are left: nothing
- * fits below the lowest. */
+/* Chooses the candidate with the least sum of its height and, by `spare_weight`, of the free space
+ * in its tightest section; of equal ones the heaviest. So tight sections are filled first, and a
+ * search that must fail fails soon. There is a candidate while blocks are left: nothing fits below
+ * the lowest. */
 static uint32_t choose(struct packing_search *search, struct node *node, const uint32_t *spare)
 {
     uint32_t best = NOBODY;
@@ -424,8 +449,11 @@ static uint32_t choose(struct packing_search *search, struct node *node, const u
             break;
         if (has_room_below(search, node, block))
             continue;
-        rank += search->spare_weight ? (uint64_t)least_spare(search, spare, block) * search->spare_weight : 0;
-        if (best == NOBODY || rank < least || (rank == least && search->weight[block] > search->weight[best])) {
+        rank += search->spare_weight
+                    ? (uint64_t)least_spare(search, spare, block) * search->spare_weight
+                    : 0;
+        if (best == NOBODY || rank < least ||
+            (rank == least && search->weight[block] > search->weight[best])) {
             best = block;
             least = rank;
         }
@@ -442,7 +470,8 @@ static void copy_node(const struct packing_search *search, const struct node *fr
 }
 
 /* What is left when `block` lies at its `low`. False when something it meets finds no place. */
-static bool place(struct packing_search *search, const struct node *from, struct node *to, uint32_t block)
+static bool place(struct packing_search *search, const struct node *from, struct node *to,
+                  uint32_t block)
 {
     bool fits = true;
     uint32_t end = from->low[block] + search->size[block];
@@ -457,23 +486,28 @@ static bool place(struct packing_search *search, const struct node *from, struct
         uint32_t other = search->met[i];
         to->top[other] = to->top[other] > end ? to->top[other] : end;
         to->low[other] = to->low[other] > end ? to->low[other] : end;
-        fits = fits && (to->placed[other] || to->low[other] + search->size[other] <= search->height);
+        fits =
+            fits && (to->placed[other] || to->low[other] + search->size[other] <= search->height);
     }
     search->steps += search->count / 4 + search->met_from[block + 1] - search->met_from[block];
     return fits;
 }
 
-/* Numbers the parts of a node's blocks, the tightest first, and sorts the blocks by part. Returns how many there are. */
+/* Numbers the parts of a node's blocks, the tightest first, and sorts the blocks by part. Returns
+ * how many there are. */
 static uint32_t take_apart(struct packing_search *search, struct node *node, struct node *scratch)
 {
     uint32_t parts = 0, used = 0, *rank = search->rank, *ranks = search->ranks;
-    memset(rank, 0, search->sections * sizeof *rank); /* first: whether a block bridges this section and the next */
+    memset(rank, 0, search->sections * sizeof *rank); /* first: whether a block bridges this section
+                                                         and the next */
     for (uint32_t i = 0; i < node->left; i++)
-        for (uint32_t at = search->first[node->order[i]]; at + 1 < search->until[node->order[i]]; at++)
+        for (uint32_t at = search->first[node->order[i]]; at + 1 < search->until[node->order[i]];
+             at++)
             rank[at] = 1;
     for (uint32_t at = 0; at < search->sections; at++) {
         search->part_of[at] = parts;
-        search->filled[parts] = at && search->part_of[at - 1] == parts ? search->filled[parts] : NONE;
+        search->filled[parts] =
+            at && search->part_of[at - 1] == parts ? search->filled[parts] : NONE;
         if (search->spare[at] < search->filled[parts])
             search->filled[parts] = search->spare[at];
         parts += !rank[at];
@@ -490,7 +524,8 @@ static uint32_t take_apart(struct packing_search *search, struct node *node, str
         return used;
     for (uint32_t i = 0; i < used; i++)
         rank[ranks[i]] = i;
-    memset(ranks, 0, (used + (size_t)1) * sizeof *ranks); /* now: where in the order each part begins */
+    /* Now: where in the order each part begins */
+    memset(ranks, 0, (used + (size_t)1) * sizeof *ranks);
     for (uint32_t i = 0; i < node->left; i++)
         ranks[rank[search->part_of[search->first[node->order[i]]]] + 1]++;
     for (uint32_t i = 0; i < used; i++)
@@ -539,14 +574,15 @@ static enum packing_answer descend(struct packing_search *search, uint32_t depth
             if (answer != PACKING_NEVER)
                 return answer;
         }
-        node->low[block] = lowest_end(search, node, block); /* refused: it lies on one that is still to be placed */
+        /* Refused: it lies on one that is still to be placed */
+        node->low[block] = lowest_end(search, node, block);
         if (node->low[block] == NONE || !prune(search, node))
             return PACKING_NEVER;
     }
     return PACKING_CUT;
 }
 
-/* Ways -------------------------------------------------------------------------------------------------------------- */
+/* Ways ----------------------------------------------------------------------------------------- */
 
 /* 0 to 1023, by chance. */
 static uint64_t chance(struct packing_search *search)
@@ -559,11 +595,13 @@ static uint64_t chance(struct packing_search *search)
 
 enum { WAYS = 9 }; /* kinds of weights */
 
-/* One per way: as many as have no factor in common with the kinds of weights. Beams are best led by the first two. */
+/* One per way: as many as have no factor in common with the kinds of weights. Beams are best led by
+ * the first two. */
 static const uint8_t spare_weights[] = {2, 1, 4, 0, 8};
 enum { SPARE_WEIGHTS = sizeof spare_weights, BEAM_SPARE_WEIGHTS = 2 };
 
-static double weight_of(const struct packing_search *search, uint32_t block, uint64_t way, double most)
+static double weight_of(const struct packing_search *search, uint32_t block, uint64_t way,
+                        double most)
 {
     double life = (double)(search->blocks[block].end - search->blocks[block].start), load = 0;
     double size = (double)search->blocks[block].size, area = life * size;
@@ -593,7 +631,8 @@ static double weight_of(const struct packing_search *search, uint32_t block, uin
 }
 
 /* Everything is to be placed, from 0 on, with one of the first `among` weights of free space. */
-static void begin(struct packing_search *search, struct node *root, uint64_t height, uint64_t way, unsigned among)
+static void begin(struct packing_search *search, struct node *root, uint64_t height, uint64_t way,
+                  unsigned among)
 {
     double most = 1;
     for (uint32_t at = 0; at < search->sections; at++)
@@ -604,7 +643,8 @@ static void begin(struct packing_search *search, struct node *root, uint64_t hei
     search->steps = 0;
     root->left = search->count;
     for (uint32_t i = 0; i < search->count; i++) {
-        search->weight[i] = weight_of(search, i, way, most) * (way < WAYS ? 1 : 1 + (double)chance(search) / 2048);
+        search->weight[i] =
+            weight_of(search, i, way, most) * (way < WAYS ? 1 : 1 + (double)chance(search) / 2048);
         root->low[i] = 0;
         root->top[i] = 0;
         root->order[i] = i;
@@ -620,8 +660,8 @@ static void tell(const struct packing_search *search, const uint32_t *from, uint
         to[i] = from[i] * search->unit;
 }
 
-enum packing_answer packing_search_run(struct packing_search *search, uint64_t height, uint64_t way, uint64_t limit,
-                                       uint64_t *steps, uint64_t *offsets)
+enum packing_answer packing_search_run(struct packing_search *search, uint64_t height, uint64_t way,
+                                       uint64_t limit, uint64_t *steps, uint64_t *offsets)
 {
     struct node *root = &search->nodes[0];
     begin(search, root, height, way, SPARE_WEIGHTS);
@@ -633,9 +673,13 @@ enum packing_answer packing_search_run(struct packing_search *search, uint64_t h
     return answer == PACKING_NEVER && !search->exact ? PACKING_CUT : answer;
 }
 
-/* Beams ------------------------------------------------------------------------------------------------------------- */
+/* Beams ---------------------------------------------------------------------------------------- */
 
-enum { BRANCHES = 7, CHILDREN = 2 }; /* candidates of one node that are tried, and how many of them may be kept */
+enum {
+    BRANCHES = 7,
+    CHILDREN = 2
+}; /* candidates of one node that are tried, and how many of them
+      may be kept */
 
 static bool create_beam(struct packing_search *search, uint32_t width)
 {
@@ -653,7 +697,8 @@ static bool create_beam(struct packing_search *search, uint32_t width)
             struct state *state = &search->beam[level][from];
             state->offsets = calloc(search->count + (size_t)1, sizeof *state->offsets);
             state->spare = calloc(search->sections + (size_t)1, sizeof *state->spare);
-            done = create_node(&state->node, search->count) && state->offsets && state->spare && done;
+            done =
+                create_node(&state->node, search->count) && state->offsets && state->spare && done;
         }
         if (!done)
             return false;
@@ -661,22 +706,24 @@ static bool create_beam(struct packing_search *search, uint32_t width)
     return true;
 }
 
-/* Of a node that was pruned: the sum over its sections, in which the tight ones count for more by far. */
+/* Of a node that was pruned: the sum over its sections, in which the tight ones count for more by
+ * far. */
 static uint64_t tightness_of(const struct packing_search *search)
 {
     uint64_t sum = 0, unit = search->height / 100 + 1;
     for (uint32_t at = 0; at < search->sections; at++) {
         if (search->spare[at] == NONE)
             continue;
-        double ratio = (double)unit / (double)(search->spare[at] + unit); /* divisions are rounded alike everywhere */
+        /* Divisions are rounded alike everywhere */
+        double ratio = (double)unit / (double)(search->spare[at] + unit);
         uint64_t part = (uint64_t)(ratio * (1 << 20)), square = part * part >> 20;
         sum += square * square >> 20;
     }
     return sum;
 }
 
-static void keep(const struct packing_search *search, const struct node *node, const uint32_t *offsets,
-                 struct state *to)
+static void keep(const struct packing_search *search, const struct node *node,
+                 const uint32_t *offsets, struct state *to)
 {
     copy_node(search, node, &to->node);
     memcpy(to->node.order, node->order, node->left * sizeof *node->order);
@@ -691,8 +738,8 @@ struct level {
     uint32_t count, width;
 };
 
-/* The place of one more child of a parent: that of its worst if it has all its children, that of the worst if the level is full, or a new
- * one. */
+/* The place of one more child of a parent: that of its worst if it has all its children, that of
+ * the worst if the level is full, or a new one. */
 static struct state *find_place(const struct level *level, uint32_t parent)
 {
     struct state *worst = &level->states[0], *own = NULL;
@@ -704,13 +751,15 @@ static struct state *find_place(const struct level *level, uint32_t parent)
         own = !own || state->tightness > own->tightness ? state : own;
         children++;
     }
-    return children == CHILDREN ? own : level->count == level->width ? worst : &level->states[level->count];
+    return children == CHILDREN           ? own
+           : level->count == level->width ? worst
+                                          : &level->states[level->count];
 }
 
-/* Adds a node to a level, where it is not worse than what it replaces. Up to a twentieth of what is judged is by chance: otherwise beams in
- * all orders make the same mistakes. */
-static void offer(struct packing_search *search, struct level *level, uint32_t parent, const struct node *node,
-                  const uint32_t *offsets, uint32_t block)
+/* Adds a node to a level, where it is not worse than what it replaces. Up to a twentieth of what is
+ * judged is by chance: otherwise beams in all orders make the same mistakes. */
+static void offer(struct packing_search *search, struct level *level, uint32_t parent,
+                  const struct node *node, const uint32_t *offsets, uint32_t block)
 {
     uint64_t tightness = tightness_of(search);
     tightness += tightness / 20480 * chance(search);
@@ -725,10 +774,11 @@ static void offer(struct packing_search *search, struct level *level, uint32_t p
     to->parent = parent;
 }
 
-/* Tries the candidates of a state, one after the other. A candidate that was tried is refused from then on. The free space of the state is not
- * computed again after a refusal, because it hardly changes the order of the candidates. */
-static void branch(struct packing_search *search, struct state *state, uint32_t number, struct node *scratch,
-                   struct level *next)
+/* Tries the candidates of a state, one after the other. A candidate that was tried is refused from
+ * then on. The free space of the state is not computed again after a refusal, because it hardly
+ * changes the order of the candidates. */
+static void branch(struct packing_search *search, struct state *state, uint32_t number,
+                   struct node *scratch, struct level *next)
 {
     for (int i = 0; i < BRANCHES; i++) {
         uint32_t block = choose(search, &state->node, state->spare);
@@ -741,8 +791,8 @@ static void branch(struct packing_search *search, struct state *state, uint32_t 
     }
 }
 
-bool packing_search_beam(struct packing_search *search, uint64_t height, uint64_t way, uint32_t width, uint64_t limit,
-                         uint64_t *steps, uint64_t *offsets)
+bool packing_search_beam(struct packing_search *search, uint64_t height, uint64_t way,
+                         uint32_t width, uint64_t limit, uint64_t *steps, uint64_t *offsets)
 {
     struct node *root = &search->nodes[0], *scratch = node_below(search, 0);
     if (width > search->beam_room && !create_beam(search, width))
@@ -753,7 +803,8 @@ bool packing_search_beam(struct packing_search *search, uint64_t height, uint64_
         keep(search, root, search->offsets, &now.states[0]);
         now.count = 1;
     }
-    for (uint32_t placed = 0; placed < search->count && now.count > 0 && search->steps < limit; placed++) {
+    for (uint32_t placed = 0; placed < search->count && now.count > 0 && search->steps < limit;
+         placed++) {
         next.count = 0;
         for (uint32_t i = 0; i < now.count; i++)
             branch(search, &now.states[i], i, scratch, &next);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn plan`: the smallest device for a trace, and a plan of it. What is said of a plan and of a device is what replays of the file find,
- * each in a process of its own. */
+/* `tarn plan`: the smallest device for a trace, and a plan of it. What is said of a plan and of a
+ * device is what replays of the file find, each in a process of its own. */
 #include "command.h"
 #include "input/intervals.h"
 #include "input/once.h"
@@ -31,29 +31,40 @@
 static const char help[] =
     "Usage: tarn plan [OPTION]... FILE [-o PLAN]\n"
     "\n"
-    "Finds the smallest device on which the trace of FILE runs, and writes a plan. The plan has a place for each "
+    "Finds the smallest device on which the trace of FILE runs, and writes a plan. The plan has a "
+    "place for each "
     "block\n"
-    "above 64 KiB, so that all of them fit into little more than the peak of live memory. A program that allocates\n"
-    "from tarn follows the plan when it is started with TARN_ALLOC_CONF=plan:PLAN: it maps memory when a block needs\n"
-    "it, and makes no driver call to move it afterwards, as long as its requests are those of the recorded run. Where\n"
-    "they differ, tarn places blocks as without a plan. A PyTorch program must run on tarn to follow a plan: python3 "
+    "above 64 KiB, so that all of them fit into little more than the peak of live memory. A "
+    "program that allocates\n"
+    "from tarn follows the plan when it is started with TARN_ALLOC_CONF=plan:PLAN: it maps memory "
+    "when a block needs\n"
+    "it, and makes no driver call to move it afterwards, as long as its requests are those of the "
+    "recorded run. Where\n"
+    "they differ, tarn places blocks as without a plan. A PyTorch program must run on tarn to "
+    "follow a plan: python3 "
     "-m "
     "tarn.torch.\n"
-    "FILE is what `tarn replay` reads, or a CSV file of blocks with known lifetimes, which begins with the line\n"
-    "id,lower,upper,size: a block lives from `lower` to before `upper`. Then PLAN is the same with a column `offset`.\n"
-    "Up to 2,000 blocks are placed by a search, which prints how far its result is above the lower bound.\n"
+    "FILE is what `tarn replay` reads, or a CSV file of blocks with known lifetimes, which begins "
+    "with the line\n"
+    "id,lower,upper,size: a block lives from `lower` to before `upper`. Then PLAN is the same with "
+    "a column `offset`.\n"
+    "Up to 2,000 blocks are placed by a search, which prints how far its result is above the lower "
+    "bound.\n"
     "A plan covers the streams and private pools with which a replay reserves least.\n"
     "\n"
     "Options:\n"
     "  -o, --output PLAN   The file to write; without it nothing is written\n"
     "      --device N      The device of FILE to plan for (the first one with a trace)\n"
-    "      --seconds N     Search for a placement for at most N seconds of processor time (10); with 0 nothing is\n"
+    "      --seconds N     Search for a placement for at most N seconds of processor time (10); "
+    "with 0 nothing is\n"
     "                      searched, neither the smallest devices nor what is better not planned\n"
-    "      --steps N       Search for at most N steps; the same N gives the same plan on every machine\n"
+    "      --steps N       Search for at most N steps; the same N gives the same plan on every "
+    "machine\n"
     "      --json          Print one JSON object instead of a table\n"
     "  -h, --help          Show this help\n"
     "\n"
-    "Exit status: 0 when the plan was made, written and verified by a replay, 1 when something failed, 2 for an "
+    "Exit status: 0 when the plan was made, written and verified by a replay, 1 when something "
+    "failed, 2 for an "
     "invalid\n"
     "command line.\n"
     "\n"
@@ -66,7 +77,8 @@ static const char help[] =
     "      Follow it in a PyTorch program, which tarn's Python package puts on tarn.\n"
     "  tarn plan --seconds 60 blocks.csv -o placed.csv\n"
     "      Place blocks with known lifetimes, and search for a minute.\n"
-    "  tarn replay --what-if conf=plan:train.plan --what-if vary=1,conf=plan:train.plan train.pickle\n"
+    "  tarn replay --what-if conf=plan:train.plan --what-if vary=1,conf=plan:train.plan "
+    "train.pickle\n"
     "      What the plan saves, on the same run and on a slightly different one.\n";
 
 struct arguments {
@@ -87,7 +99,7 @@ struct findings {
     struct replay_result replay;     /* with the plan, on a device that has room */
 };
 
-/* --- the plan ------------------------------------------------------------------------------------------------------ */
+/* ---- the plan ---- */
 
 static bool complain(const char *path, const char *error)
 {
@@ -127,8 +139,8 @@ static bool read_workload(struct arguments *arguments, struct workload *workload
     return done || complain(arguments->path, text);
 }
 
-/* Replays the file with settings on a device of `memory` bytes, 0 for a large one. False where that fails for another reason than lack of
- * memory. */
+/* Replays the file with settings on a device of `memory` bytes, 0 for a large one. False where that
+ * fails for another reason than lack of memory. */
 static bool run_replay(const struct arguments *arguments, const char *conf, uint64_t memory,
                        struct replay_result *result)
 {
@@ -156,14 +168,15 @@ static bool run_replay(const struct arguments *arguments, const char *conf, uint
 }
 
 /* Replays with a draft as the plan, which is written beside the output for that. */
-static bool try_draft(const struct arguments *arguments, const struct plan_draft *draft, uint64_t memory,
-                      struct replay_result *result)
+static bool try_draft(const struct arguments *arguments, const struct plan_draft *draft,
+                      uint64_t memory, struct replay_result *result)
 {
     char made[PLAN_PATH_MOST], conf[PLAN_PATH_MOST + 8], error[512];
     const char *folder = getenv("TMPDIR");
     char path[PLAN_PATH_MOST];
     snprintf(path, sizeof path, "%s/tarn-plan", folder && *folder ? folder : "/tmp");
-    if (!plan_draft_write(draft, arguments->output ? arguments->output : path, made, error, sizeof error))
+    if (!plan_draft_write(draft, arguments->output ? arguments->output : path, made, error,
+                          sizeof error))
         return complain(arguments->path, error);
     snprintf(conf, sizeof conf, "plan:%s", made);
     bool done = run_replay(arguments, conf, memory, result);
@@ -171,14 +184,17 @@ static bool try_draft(const struct arguments *arguments, const struct plan_draft
     return done;
 }
 
-/* Finds out how much what is not planned takes beside the arenas, and plans for it; at most for what slabs half full could take of
- * what is small, since other streams and pools have memory of their own. */
-static bool plan_rest(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings)
+/* Finds out how much what is not planned takes beside the arenas, and plans for it; at most for
+ * what slabs half full could take of what is small, since other streams and pools have memory of
+ * their own. */
+static bool plan_rest(const struct arguments *arguments, struct plan_draft *draft,
+                      struct findings *findings)
 {
     if (!try_draft(arguments, draft, 0, &findings->replay))
         return false;
     uint64_t arenas = plan_draft_arenas(draft);
-    uint64_t beside = findings->replay.peak_reserved > arenas ? findings->replay.peak_reserved - arenas : 0;
+    uint64_t beside =
+        findings->replay.peak_reserved > arenas ? findings->replay.peak_reserved - arenas : 0;
     for (uint32_t i = 0; i < draft->count; i++) {
         struct plan_draft_arena *arena = &draft->arenas[i];
         uint64_t most = arena->rest ? least_round_up(2 * arena->rest + LEAST_GRANULE) : 0;
@@ -209,10 +225,11 @@ static void put_back(struct plan_draft *draft, struct findings *findings, const 
         draft->arenas[i].header.small = kept->small[i];
 }
 
-/* The arena without which least is reserved, of the LARGEST that are largest; the draft's count where none is better left out. One granule
- * less is no reason: a stream without an arena may follow that of a stream that begins alike. */
-static bool find_worst(const struct arguments *arguments, struct plan_draft *draft, struct findings *findings,
-                       uint32_t *worst)
+/* The arena without which least is reserved, of the LARGEST that are largest; the draft's count
+ * where none is better left out. One granule less is no reason: a stream without an arena may
+ * follow that of a stream that begins alike. */
+static bool find_worst(const struct arguments *arguments, struct plan_draft *draft,
+                       struct findings *findings, uint32_t *worst)
 {
     uint64_t least = findings->replay.peak_reserved, before = UINT64_MAX;
     struct kept kept;
@@ -237,10 +254,11 @@ static bool find_worst(const struct arguments *arguments, struct plan_draft *dra
     return true;
 }
 
-/* Makes a plan of all streams of all pools, and leaves arenas out as long as less is reserved without one. Streams and pools whose peaks are
- * not at one time are better off without arenas of their own, since each takes what another does not need. */
-static bool make_plan(const struct arguments *arguments, const struct workload *workload, struct plan_draft *draft,
-                      struct findings *findings)
+/* Makes a plan of all streams of all pools, and leaves arenas out as long as less is reserved
+ * without one. Streams and pools whose peaks are not at one time are better off without arenas of
+ * their own, since each takes what another does not need. */
+static bool make_plan(const struct arguments *arguments, const struct workload *workload,
+                      struct plan_draft *draft, struct findings *findings)
 {
     const struct packing_limits limits = {
         .steps = arguments->steps, .seconds = arguments->seconds, .show = plain_output_moves()};
@@ -259,7 +277,7 @@ static bool make_plan(const struct arguments *arguments, const struct workload *
     return done;
 }
 
-/* --- the smallest devices ------------------------------------------------------------------------------------------ */
+/* ---- the smallest devices ---- */
 
 static bool fits_tarn(void *context, uint64_t memory, bool *fits)
 {
@@ -292,32 +310,35 @@ static bool fits_pytorch(void *context, uint64_t memory, bool *fits)
     return c10_fits(context, &policy, memory, fits);
 }
 
-/* From a device that cannot do, which is smaller than what is live at one time, to one that does, which is found first: as large as what
- * is reserved without a limit, or a little larger. */
-static bool search_devices(struct arguments *arguments, struct workload *workload, const struct plan_draft *draft,
-                           struct findings *findings)
+/* From a device that cannot do, which is smaller than what is live at one time, to one that does,
+ * which is found first: as large as what is reserved without a limit, or a little larger. */
+static bool search_devices(struct arguments *arguments, struct workload *workload,
+                           const struct plan_draft *draft, struct findings *findings)
 {
     struct planned planned = {arguments, draft};
     uint64_t small = least_round_up(workload->peak_tried) - LEAST_GRANULE;
     struct replay_result free_run;
     struct c10_result native;
     const struct c10_policy policy = c10_policy_default(false);
-    if (!run_replay(arguments, NULL, 0, &free_run) || !c10_run(workload, &policy, UINT64_MAX, &native))
+    if (!run_replay(arguments, NULL, 0, &free_run) ||
+        !c10_run(workload, &policy, UINT64_MAX, &native))
         return false;
     uint64_t large = least_round_up(free_run.peak_reserved);
     findings->without = free_run.peak_reserved;
     return least_search(small, large, fits_tarn, arguments, &findings->tarn) &&
-           least_search(small, least_round_up(findings->replay.peak_reserved), fits_planned, &planned,
-                        &findings->planned) &&
-           least_search(small, least_round_up(native.peak_reserved), fits_pytorch, workload, &findings->pytorch);
+           least_search(small, least_round_up(findings->replay.peak_reserved), fits_planned,
+                        &planned, &findings->planned) &&
+           least_search(small, least_round_up(native.peak_reserved), fits_pytorch, workload,
+                        &findings->pytorch);
 }
 
-/* --- what is said -------------------------------------------------------------------------------------------------- */
+/* ---- what is said ---- */
 
 static void line(const char *label, uint64_t bytes, uint64_t bound)
 {
     if (bytes)
-        printf("  %-44s %12s  %.4f\n", label, units_bytes(bytes).text, (double)bytes / (double)bound);
+        printf("  %-44s %12s  %.4f\n", label, units_bytes(bytes).text,
+               (double)bytes / (double)bound);
     else
         printf("  %-44s %12s\n", label, "not known");
 }
@@ -349,20 +370,21 @@ static void describe_arenas(const struct plan_draft *draft, char *text, size_t s
     else if (of_default)
         length = snprintf(text, size, "on %" PRIu32 " streams", of_default);
     if (draft->pools)
-        snprintf(text + length, size - (size_t)length, "%sin %" PRIu32 " private pool%s", of_default ? " and " : "",
-                 draft->pools, draft->pools > 1 ? "s" : "");
+        snprintf(text + length, size - (size_t)length, "%sin %" PRIu32 " private pool%s",
+                 of_default ? " and " : "", draft->pools, draft->pools > 1 ? "s" : "");
 }
 
 /* What the plan is not for. */
 static void print_limits(const struct arguments *arguments, const struct workload *workload)
 {
     if (workload->initial_count)
-        printf("  not planned: what was freed before the recording began, and the order of the %s block%s from before; "
+        printf("  not planned: what was freed before the recording began, and the order of the %s "
+               "block%s from before; "
                "record from the start of the program\n",
                units_count(workload->initial_count).text, workload->initial_count == 1 ? "" : "s");
     if (arguments->others)
-        printf("  not planned: %d other device%s of this file; --device N plans device N\n", arguments->others,
-               arguments->others == 1 ? "" : "s");
+        printf("  not planned: %d other device%s of this file; --device N plans device N\n",
+               arguments->others, arguments->others == 1 ? "" : "s");
     if (workload->oom_count)
         printf("  not planned: %s request%s that failed; the smallest devices have room for %s\n",
                units_count(workload->oom_count).text, workload->oom_count == 1 ? "" : "s",
@@ -378,7 +400,8 @@ static void print_table(const struct arguments *arguments, const struct workload
     char streams[80];
     describe_arenas(draft, streams, sizeof streams);
     printf("  planned: %s of %s allocations, those above 64 KiB %s; orders tried: %s\n",
-           units_count(draft->planned).text, units_count(workload->alloc_count + workload->initial_count).text, streams,
+           units_count(draft->planned).text,
+           units_count(workload->alloc_count + workload->initial_count).text, streams,
            units_count(draft->found.tries).text);
     print_limits(arguments, workload);
     printf("\n  %-44s %12s  %s\n", "", "", "/ requested");
@@ -396,7 +419,8 @@ static void print_table(const struct arguments *arguments, const struct workload
     if (findings->without && findings->replay.peak_reserved > findings->without)
         printf("\n  with the plan more is reserved, where there is room, than without it (%s)\n",
                units_bytes(findings->without).text);
-    printf("\n  placed / lower bound: %.5f%s\n", (double)draft->found.height / (double)draft->found.bound,
+    printf("\n  placed / lower bound: %.5f%s\n",
+           (double)draft->found.height / (double)draft->found.bound,
            draft->found.height <= draft->found.proved ? "; no placement is lower" : "");
     if (arguments->output)
         printf("  written: %s, %s; TARN_ALLOC_CONF=plan:%s\n", arguments->output,
@@ -414,10 +438,12 @@ static json_t *json_arenas(const struct plan_draft *draft)
     for (uint32_t i = 0; i < draft->count; i++) {
         const struct plan_draft_arena *arena = &draft->arenas[i];
         json_array_append_new(
-            arenas, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "stream", (json_int_t)arena->stream, "pool",
-                              (json_int_t)arena->header.pool, "planned", (json_int_t)arena->header.count, "bound",
-                              (json_int_t)arena->found.bound, "proved", (json_int_t)arena->found.proved, "placed",
-                              (json_int_t)arena->found.height, "small", (json_int_t)arena->header.small));
+            arenas,
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "stream", (json_int_t)arena->stream,
+                      "pool", (json_int_t)arena->header.pool, "planned",
+                      (json_int_t)arena->header.count, "bound", (json_int_t)arena->found.bound,
+                      "proved", (json_int_t)arena->found.proved, "placed",
+                      (json_int_t)arena->found.height, "small", (json_int_t)arena->header.small));
     }
     return arenas;
 }
@@ -426,28 +452,32 @@ static bool print_json(const struct arguments *arguments, const struct workload 
                        const struct plan_draft *draft, const struct findings *findings)
 {
     const struct name_text output = name_valid(arguments->output ? arguments->output : "");
-    json_t *devices = json_pack("{s:o, s:o, s:o}", "plan", json_known(findings->planned), "tarn",
-                                json_known(findings->tarn), "pytorch", json_known(findings->pytorch));
+    json_t *devices =
+        json_pack("{s:o, s:o, s:o}", "plan", json_known(findings->planned), "tarn",
+                  json_known(findings->tarn), "pytorch", json_known(findings->pytorch));
     json_int_t count = (json_int_t)workload->alloc_count + (json_int_t)workload->initial_count;
     json_int_t small = 0;
     for (uint32_t i = 0; i < draft->count; i++)
         small += (json_int_t)draft->arenas[i].header.small;
     json_t *object = json_pack(
-        "{s:s?, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s?}", "file",
-        name_valid(arguments->path).text, "device", workload->device, "other_devices", arguments->others,
-        "initial_blocks", (json_int_t)workload->initial_count, "recorded_ooms", (json_int_t)workload->oom_count,
-        "allocations", count, "planned", (json_int_t)draft->planned, "stream",
-        (json_int_t)draft->arenas[draft->largest].stream, "peak_requested", (json_int_t)findings->requested, "bound",
-        (json_int_t)draft->found.bound, "proved", (json_int_t)draft->found.proved, "placed",
-        (json_int_t)draft->found.height, "small", small, "reserved", (json_int_t)findings->replay.peak_reserved,
-        "orders", (json_int_t)draft->found.tries, "steps", (json_int_t)draft->found.steps, "arenas", json_arenas(draft),
-        "smallest_device", devices, "output", arguments->output ? output.text : NULL);
+        "{s:s?, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, "
+        "s:o, s:s?}",
+        "file", name_valid(arguments->path).text, "device", workload->device, "other_devices",
+        arguments->others, "initial_blocks", (json_int_t)workload->initial_count, "recorded_ooms",
+        (json_int_t)workload->oom_count, "allocations", count, "planned",
+        (json_int_t)draft->planned, "stream", (json_int_t)draft->arenas[draft->largest].stream,
+        "peak_requested", (json_int_t)findings->requested, "bound", (json_int_t)draft->found.bound,
+        "proved", (json_int_t)draft->found.proved, "placed", (json_int_t)draft->found.height,
+        "small", small, "reserved", (json_int_t)findings->replay.peak_reserved, "orders",
+        (json_int_t)draft->found.tries, "steps", (json_int_t)draft->found.steps, "arenas",
+        json_arenas(draft), "smallest_device", devices, "output",
+        arguments->output ? output.text : NULL);
     bool done = json_print(object, stdout);
     json_decref(object);
     return done || complain(arguments->path, "the result could not be written");
 }
 
-/* --- the command line ---------------------------------------------------------------------------------------------- */
+/* ---- the command line ---- */
 
 static bool write_output(const struct arguments *arguments, const struct plan_draft *draft)
 {
@@ -472,15 +502,17 @@ static int plan(struct arguments *arguments)
     if (!once_hold(arguments->path, error, sizeof error)) /* it is replayed many times */
         return complain(arguments->path, error) ? COMMAND_OK : COMMAND_FAILED;
     if (intervals_are_in(arguments->path)) {
-        const struct plan_intervals_options intervals = {arguments->path, arguments->output, arguments->steps,
-                                                         arguments->seconds, arguments->json};
+        const struct plan_intervals_options intervals = {arguments->path, arguments->output,
+                                                         arguments->steps, arguments->seconds,
+                                                         arguments->json};
         return plan_intervals(&intervals) ? COMMAND_OK : COMMAND_FAILED;
     }
     if (!read_workload(arguments, &workload))
         return COMMAND_FAILED;
     findings.requested = workload.peak_requested;
-    bool done = make_plan(arguments, &workload, &draft, &findings) &&
-                (arguments->seconds <= 0 || search_devices(arguments, &workload, &draft, &findings));
+    bool done =
+        make_plan(arguments, &workload, &draft, &findings) &&
+        (arguments->seconds <= 0 || search_devices(arguments, &workload, &draft, &findings));
     done = done && (!arguments->output || write_output(arguments, &draft));
     if (done && arguments->json)
         done = print_json(arguments, &workload, &draft, &findings);
@@ -494,7 +526,8 @@ static int plan(struct arguments *arguments)
 static bool take_output(void *arguments, const char *value)
 {
     ((struct arguments *)arguments)->output = value;
-    return *value && strcmp(value, "-") != 0 && !value[strcspn(value, ",:[]")] && strlen(value) <= PLAN_PATH_MOST - 8;
+    return *value && strcmp(value, "-") != 0 && !value[strcspn(value, ",:[]")] &&
+           strlen(value) <= PLAN_PATH_MOST - 8;
 }
 
 static bool take_device(void *arguments, const char *value)
@@ -519,7 +552,8 @@ static bool take_steps(void *arguments, const char *value)
 static const struct command_option options[] = {
     {.name = "output",
      .letter = 'o',
-     .wants = "a path of at most 248 bytes without , : [ and ], which TARN_ALLOC_CONF can name, and not - alone",
+     .wants = "a path of at most 248 bytes without , : [ and ], which TARN_ALLOC_CONF can name, "
+              "and not - alone",
      .take = take_output},
     {.name = "device", .wants = "a device's number", .take = take_device},
     {.name = "seconds", .wants = "seconds from 0 to 10^6", .take = take_seconds},
@@ -536,7 +570,8 @@ static int run(int argc, char **argv)
     if (status != COMMAND_GO_ON)
         return status;
     if (argc - optind != 1)
-        return command_usage_error("plan", optind == argc ? "no file was named" : "one file can be planned at a time");
+        return command_usage_error("plan", optind == argc ? "no file was named"
+                                                          : "one file can be planned at a time");
     arguments.path = argv[optind];
     return plan(&arguments);
 }

@@ -55,7 +55,8 @@ static uint32_t moment_of(const uint64_t *moments, size_t count, uint64_t value)
     return (uint32_t)low;
 }
 
-/* Sorts by start, stable, and numbers the moments that matter. `begins` has room for one more than there are moments. */
+/* Sorts by start, stable, and numbers the moments that matter. `begins` has room for one more than
+ * there are moments. */
 static void number_moments(struct instance *instance, uint64_t *moments, uint32_t *begins)
 {
     const struct intervals *intervals = &instance->intervals;
@@ -76,8 +77,10 @@ static void number_moments(struct instance *instance, uint64_t *moments, uint32_
         const struct interval *interval = &intervals->items[i];
         uint32_t start = moment_of(moments, count, interval->lower);
         instance->places[i] = begins[start]++;
-        instance->blocks[instance->places[i]] = (struct packing_block){
-            .size = interval->size, .start = start, .end = moment_of(moments, count, interval->upper)};
+        instance->blocks[instance->places[i]] =
+            (struct packing_block){.size = interval->size,
+                                   .start = start,
+                                   .end = moment_of(moments, count, interval->upper)};
     }
 }
 
@@ -114,8 +117,9 @@ static bool write_output(const struct instance *instance)
         sink_print(sink, "id,lower,upper,size,offset\n");
         for (size_t i = 0; i < instance->intervals.count; i++) {
             const struct interval *interval = &instance->intervals.items[i];
-            sink_print(sink, "%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", interval->id, interval->lower,
-                       interval->upper, interval->size, instance->blocks[instance->places[i]].offset);
+            sink_print(sink, "%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", interval->id,
+                       interval->lower, interval->upper, interval->size,
+                       instance->blocks[instance->places[i]].offset);
         }
         status = sink_end(sink, false);
     }
@@ -128,11 +132,13 @@ static bool print_json(const struct instance *instance)
     const struct packing_result *result = &instance->result;
     const char *output = instance->options->output;
     const struct name_text written = name_valid(output ? output : "");
-    json_t *object = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "file", name_valid(instance->options->path).text, "blocks",
-        (json_int_t)instance->intervals.count, "bound", (json_int_t)result->bound, "proved", (json_int_t)result->proved,
-        "height", (json_int_t)result->height, "tries", (json_int_t)result->tries, "steps", (json_int_t)result->steps,
-        "seconds", instance->seconds, "output", output ? written.text : NULL);
+    json_t *object =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "file",
+                  name_valid(instance->options->path).text, "blocks",
+                  (json_int_t)instance->intervals.count, "bound", (json_int_t)result->bound,
+                  "proved", (json_int_t)result->proved, "height", (json_int_t)result->height,
+                  "tries", (json_int_t)result->tries, "steps", (json_int_t)result->steps, "seconds",
+                  instance->seconds, "output", output ? written.text : NULL);
     bool done = json_print(object, stdout);
     json_decref(object);
     return done || complain(instance, "the result could not be written");
@@ -142,8 +148,10 @@ static bool print_table(const struct instance *instance)
 {
     const struct packing_result *result = &instance->result;
     const char *path = instance->options->path, *slash = strrchr(path, '/');
-    printf("%s: %s blocks\n", slash ? slash + 1 : path, units_count(instance->intervals.count).text);
-    printf("  lower bound %22s  the most that lives at one moment\n", units_count(result->bound).text);
+    printf("%s: %s blocks\n", slash ? slash + 1 : path,
+           units_count(instance->intervals.count).text);
+    printf("  lower bound %22s  the most that lives at one moment\n",
+           units_count(result->bound).text);
     if (result->proved > result->bound)
         printf("  proved      %22s  no placement is lower\n", units_count(result->proved).text);
     printf("  height      %22s  %.4f of the bound%s\n", units_count(result->height).text,

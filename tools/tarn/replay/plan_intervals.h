@@ -15,7 +15,8 @@ struct plan_intervals_options {
     bool json;
 };
 
-/* Places the blocks, says what was reached, and writes the file with a column `offset` to `output`. False after an error was said. */
+/* Places the blocks, says what was reached, and writes the file with a column `offset` to `output`.
+ * False after an error was said. */
 bool plan_intervals(const struct plan_intervals_options *options);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Makes plans. Time in an arena of a plan is counted in its requests, as the library counts them when it follows it: a block lives from its
- * own request to the first of the same stream and pool that comes after it was given back, with what other streams did to it. */
+/* Makes plans. Time in an arena of a plan is counted in its requests, as the library counts them
+ * when it follows it: a block lives from its own request to the first of the same stream and pool
+ * that comes after it was given back, with what other streams did to it. */
 #include "replay/plan_make.h"
 #include "replay/least.h"
 
@@ -93,8 +94,8 @@ static void select_block(struct selection *selection, uint32_t number)
     if (selection->count == 0)
         selection->first = selection->seen;
     selection->numbers[number] = selection->count;
-    selection->blocks[selection->count] =
-        (struct packing_block){.size = rounded(block->size), .start = selection->count, .end = UINT32_MAX};
+    selection->blocks[selection->count] = (struct packing_block){
+        .size = rounded(block->size), .start = selection->count, .end = UINT32_MAX};
     selection->count++;
 }
 
@@ -110,7 +111,8 @@ static void select_blocks(struct selection *selection)
         const struct workload_op *op = &workload->ops[i];
         if (op->action == WORKLOAD_ALLOC)
             select_block(selection, op->block);
-        else if (op->action == WORKLOAD_COMPLETED && selection->numbers[op->block] != WORKLOAD_NO_BLOCK)
+        else if (op->action == WORKLOAD_COMPLETED &&
+                 selection->numbers[op->block] != WORKLOAD_NO_BLOCK)
             selection->blocks[selection->numbers[op->block]].end = selection->count;
     }
     for (uint32_t i = 0; i < selection->count; i++)
@@ -124,21 +126,24 @@ static bool make(struct selection *selection, uint64_t effort, const struct pack
     const uint64_t most = UINT32_MAX * (uint64_t)TARN_BLOCK_UNIT;
     struct packing_limits search = *limits;
     draft->requests = calloc(selection->count, sizeof *draft->requests);
-    bool done = draft->requests && packing_solve(selection->blocks, selection->count, effort, &draft->found);
+    bool done = draft->requests &&
+                packing_solve(selection->blocks, selection->count, effort, &draft->found);
     search.goal = least_round_up(draft->found.bound); /* the arena is of granules */
     if (!done || !packing_improve(selection->blocks, selection->count, &search, &draft->found)) {
         snprintf(error, error_size, "there is not enough host memory");
         return false;
     }
     if (draft->found.height > most) {
-        snprintf(error, error_size, "the blocks come to %" PRIu64 " bytes; a plan has at most %" PRIu64,
+        snprintf(error, error_size,
+                 "the blocks come to %" PRIu64 " bytes; a plan has at most %" PRIu64,
                  draft->found.height, most);
         return false;
     }
     for (uint32_t i = 0; i < selection->count; i++) {
         const struct packing_block *block = &selection->blocks[i];
-        draft->requests[i] = (struct plan_request){(uint32_t)(block->size / TARN_BLOCK_UNIT),
-                                                   (uint32_t)(block->offset / TARN_BLOCK_UNIT), block->end};
+        draft->requests[i] =
+            (struct plan_request){(uint32_t)(block->size / TARN_BLOCK_UNIT),
+                                  (uint32_t)(block->offset / TARN_BLOCK_UNIT), block->end};
     }
     draft->header = (struct plan_header){.version = PLAN_VERSION,
                                          .count = selection->count,
@@ -175,9 +180,11 @@ static int by_first(const void *left, const void *right)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Adds the arena of a stream in a pool that has requests to plan. What is left of the limits is for it and `more` others. */
-static bool add_arena(struct selection *selection, uint64_t effort, const struct packing_limits *limits, uint32_t more,
-                      struct plan_draft *draft, char *error, size_t error_size)
+/* Adds the arena of a stream in a pool that has requests to plan. What is left of the limits is for
+ * it and `more` others. */
+static bool add_arena(struct selection *selection, uint64_t effort,
+                      const struct packing_limits *limits, uint32_t more, struct plan_draft *draft,
+                      char *error, size_t error_size)
 {
     const struct workload *workload = selection->workload;
     struct plan_draft_arena *arena = &draft->arenas[draft->made];
@@ -189,7 +196,8 @@ static bool add_arena(struct selection *selection, uint64_t effort, const struct
     select_blocks(selection);
     if (selection->count < 1 || selection->count > PLAN_REQUESTS_MOST) {
         snprintf(error, error_size,
-                 "device %d has %" PRIu32 " requests above %zu bytes on one stream of a pool; a plan has 1 to %u",
+                 "device %d has %" PRIu32
+                 " requests above %zu bytes on one stream of a pool; a plan has 1 to %u",
                  workload->device, selection->count, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
         return false;
     }
@@ -240,7 +248,8 @@ static void sum_up(struct plan_draft *draft, uint32_t count)
 }
 
 bool plan_draft_make(const struct workload *workload, uint32_t most, uint64_t effort,
-                     const struct packing_limits *limits, struct plan_draft *draft, char *error, size_t error_size)
+                     const struct packing_limits *limits, struct plan_draft *draft, char *error,
+                     size_t error_size)
 {
     struct selection selection = {.workload = workload};
     size_t found = 0;
@@ -254,8 +263,8 @@ bool plan_draft_make(const struct workload *workload, uint32_t most, uint64_t ef
     if (!done)
         snprintf(error, error_size, "there is not enough host memory");
     if (done && !count) {
-        snprintf(error, error_size, "device %d has no requests above %zu bytes; a plan has 1 to %u", workload->device,
-                 PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
+        snprintf(error, error_size, "device %d has no requests above %zu bytes; a plan has 1 to %u",
+                 workload->device, PLAN_LEAST_REQUEST, PLAN_REQUESTS_MOST);
         done = false;
     }
     for (uint32_t i = 0; i < count && done; i++) {
@@ -340,11 +349,13 @@ static bool write_arena(const struct plan_draft_arena *arena, FILE *out)
         return false;
     memcpy(encoded.magic, header->magic, sizeof encoded.magic);
     for (uint32_t i = 0; i < header->count; i++)
-        requests[i] = (struct plan_request){htole32(arena->requests[i].size), htole32(arena->requests[i].offset),
+        requests[i] = (struct plan_request){htole32(arena->requests[i].size),
+                                            htole32(arena->requests[i].offset),
                                             htole32(arena->requests[i].end)};
     encoded.checksum = htole64(plan_checksum(&encoded, requests));
     bool done = fwrite(&encoded, sizeof encoded, 1, out) == 1 &&
-                fwrite(requests, sizeof *requests, header->count, out) == header->count && fflush(out) == 0;
+                fwrite(requests, sizeof *requests, header->count, out) == header->count &&
+                fflush(out) == 0;
     free(requests);
     return done;
 }
@@ -357,8 +368,8 @@ static bool write_stream(const struct plan_draft *draft, FILE *out)
     return done;
 }
 
-bool plan_draft_write(const struct plan_draft *draft, const char *path, char made[PLAN_PATH_MOST], char *error,
-                      size_t error_size)
+bool plan_draft_write(const struct plan_draft *draft, const char *path, char made[PLAN_PATH_MOST],
+                      char *error, size_t error_size)
 {
     int length = snprintf(made, PLAN_PATH_MOST, "%s.XXXXXX", path);
     int file = length < PLAN_PATH_MOST ? mkstemp(made) : -1;

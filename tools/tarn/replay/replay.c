@@ -3,23 +3,29 @@
 
 /* The replay of one device's workload.
  *
- * Time: the clock of queued work runs in recorded time, from where it stood when the repetition began, plus all that the allocator has
- * waited. It is driven only where work is queued at all: with a lag, or where the recording has late frees.
+ * Time: the clock of queued work runs in recorded time, from where it stood when the repetition
+ * began, plus all that the allocator has waited. It is driven only where work is queued at all:
+ * with a lag, or where the recording has late frees.
  *
- * Late frees: a block whose recorded completion came later is used by a helper stream until then. Each is given to a helper
- * whose earlier work ends before it, so that completions out of order do not wait for each other; helpers are dealt before
- * the start, so that the loop makes no streams.
+ * Late frees: a block whose recorded completion came later is used by a helper stream until then.
+ * Each is given to a helper whose earlier work ends before it, so that completions out of order do
+ * not wait for each other; helpers are dealt before the start, so that the loop makes no streams.
  *
- * Threads: where the recording has several, or the blocks are dealt over several, each allocation and each free is a job for one of a
- * crew, done before the next is given out. So it is the same replay each time, and only one thread at a time has it.
+ * Threads: where the recording has several, or the blocks are dealt over several, each allocation
+ * and each free is a job for one of a crew, done before the next is given out. So it is the same
+ * replay each time, and only one thread at a time has it.
  *
- * Each recorded private pool is a pool. What a program gave back itself is given back here. In a recording by PyTorch, which has no
- * captures, a private pool is held as a graph holds it, until the recording gives it back: nothing else can have its memory.
+ * Each recorded private pool is a pool. What a program gave back itself is given back here. In a
+ * recording by PyTorch, which has no captures, a private pool is held as a graph holds it, until
+ * the recording gives it back: nothing else can have its memory.
  *
- * In a recording by tarn, what streams and captures did is done again: waits are waits, and an allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost what was before, is counted.
- * A capture's graph is kept, and with it the pool, until the blocks of the repetition are freed. No timed work is queued in captures.
+ * In a recording by tarn, what streams and captures did is done again: waits are waits, and an
+ * allocation that failed is tried. What the driver refuses of waits and captures, since a ring lost
+ * what was before, is counted. A capture's graph is kept, and with it the pool, until the blocks of
+ * the repetition are freed. No timed work is queued in captures.
  *
- * The allocator is asked for memory and nothing else; peaks, calls and times come from the host device's ledger. */
+ * The allocator is asked for memory and nothing else; peaks, calls and times come from the host
+ * device's ledger. */
 #include "replay/replay.h"
 
 #include "replay/costs.h"
@@ -93,24 +99,28 @@ static double seconds_now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* --- setting up --------------------------------------------------------------------------------------------------- */
+/* ---- setting up ---- */
 
 const struct replay_shortage *replay_lack(const struct replay_result *result)
 {
-    return result->shortage.there ? &result->shortage : result->denied.there ? &result->denied : NULL;
+    return result->shortage.there ? &result->shortage
+           : result->denied.there ? &result->denied
+                                  : NULL;
 }
 
-bool replay_configure(const struct replay_options *options, int devices, uint64_t memory, char *error,
-                      size_t error_size)
+bool replay_configure(const struct replay_options *options, int devices, uint64_t memory,
+                      char *error, size_t error_size)
 {
     if (strcmp(options->driver, "host") != 0) {
         snprintf(error, error_size,
-                 "there is no driver \"%s\" in this version; \"host\" is the one that can be replayed on",
+                 "there is no driver \"%s\" in this version; \"host\" is the one that can be "
+                 "replayed on",
                  options->driver);
         return false;
     }
     if (memory > REPLAY_MAX_MEMORY) {
-        snprintf(error, error_size, "this needs a device of %" PRIu64 " bytes; the host device has at most %" PRIu64,
+        snprintf(error, error_size,
+                 "this needs a device of %" PRIu64 " bytes; the host device has at most %" PRIu64,
                  memory, REPLAY_MAX_MEMORY);
         return false;
     }
@@ -119,11 +129,12 @@ bool replay_configure(const struct replay_options *options, int devices, uint64_
         return false;
     }
     replay_costs_default();
-    const tarn_host_configuration config = {.size = sizeof config, .devices = devices, .memory = memory};
+    const tarn_host_configuration config = {
+        .size = sizeof config, .devices = devices, .memory = memory};
     tarn_status status = tarn_host_configuration_set(&config);
     if (status) {
-        snprintf(error, error_size, "the host device cannot be %d x %" PRIu64 " bytes: %s (%s)", devices, memory,
-                 tarn_status_text(status), tarn_last_error());
+        snprintf(error, error_size, "the host device cannot be %d x %" PRIu64 " bytes: %s (%s)",
+                 devices, memory, tarn_status_text(status), tarn_last_error());
         return false;
     }
     return true;
@@ -145,14 +156,17 @@ static bool fail(struct replay *replay, tarn_status status, const char *format, 
     else if (replay->event != UINT32_MAX)
         snprintf(where, sizeof where, "event %" PRIu32, replay->event);
     if (replay->repetition > 1)
-        snprintf(where + strlen(where), sizeof where - strlen(where), " (repetition %" PRIu32 ")", replay->repetition);
+        snprintf(where + strlen(where), sizeof where - strlen(where), " (repetition %" PRIu32 ")",
+                 replay->repetition);
     if (status == TARN_OK) {
-        snprintf(result->error, sizeof result->error, "device %d, %s: %s", result->device, where, what);
+        snprintf(result->error, sizeof result->error, "device %d, %s: %s", result->device, where,
+                 what);
         return false;
     }
     const char *detail = tarn_last_error();
-    snprintf(result->error, sizeof result->error, "device %d, %s: %s: %s: %s", result->device, where, what,
-             tarn_status_name(status), detail && *detail ? detail : tarn_status_text(status));
+    snprintf(result->error, sizeof result->error, "device %d, %s: %s: %s: %s", result->device,
+             where, what, tarn_status_name(status),
+             detail && *detail ? detail : tarn_status_text(status));
     return false;
 }
 
@@ -165,10 +179,12 @@ static void report(void *context, const char *text)
         return;
     char *kept = result->divergence[at];
     size_t size = sizeof result->divergence[at];
-    int length = replay->event == UINT32_MAX ? snprintf(kept, size, "before the trace")
-                                             : snprintf(kept, size, "event %" PRIu32, replay->event);
+    int length = replay->event == UINT32_MAX
+                     ? snprintf(kept, size, "before the trace")
+                     : snprintf(kept, size, "event %" PRIu32, replay->event);
     if (replay->repetition > 1)
-        length += snprintf(kept + length, size - (size_t)length, " (repetition %" PRIu32 ")", replay->repetition);
+        length += snprintf(kept + length, size - (size_t)length, " (repetition %" PRIu32 ")",
+                           replay->repetition);
     snprintf(kept + length, size - (size_t)length, ": %s", text);
 }
 
@@ -176,7 +192,8 @@ static bool extent(void *context, uint64_t address, uint64_t size, struct oracle
 {
     const struct replay *replay = context;
     tarn_host_extent extent;
-    if (tarn_host_extent_get(replay->workload->device, (const void *)(uintptr_t)address, size, &extent))
+    if (tarn_host_extent_get(replay->workload->device, (const void *)(uintptr_t)address, size,
+                             &extent))
         return false;
     *found = (struct oracle_extent){extent.piece, extent.offset, extent.length, extent.accessible};
     return true;
@@ -192,8 +209,9 @@ static bool lane_open(struct replay *replay, struct lane *lane)
     return status ? fail(replay, status, "asking for a stream's native name") : true;
 }
 
-/* Deals late blocks to helpers: the one that becomes free last before the block's work ends, or a new one; when there are
- * as many as there may be, the one that becomes free first, whose work then delays the block's. */
+/* Deals late blocks to helpers: the one that becomes free last before the block's work ends, or a
+ * new one; when there are as many as there may be, the one that becomes free first, whose work then
+ * delays the block's. */
 static bool deal_helpers(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
@@ -228,7 +246,8 @@ static bool deal_helpers(struct replay *replay)
 static tarn_status hold_pool(struct replay *replay, size_t number)
 {
     tarn_stream stream = replay->streams[0].stream;
-    tarn_status status = tarn_pool_capture_begin(replay->pools[number], stream, TARN_CAPTURE_RELAXED);
+    tarn_status status =
+        tarn_pool_capture_begin(replay->pools[number], stream, TARN_CAPTURE_RELAXED);
     return status ? status : tarn_capture_end(stream, &replay->holders[number]);
 }
 
@@ -271,16 +290,18 @@ static bool setup(struct replay *replay)
     const struct workload *workload = replay->workload;
     char settings[4096] = "";
     (void)tarn_configuration_get(settings, sizeof settings, NULL);
-    const struct oracle_config config = {
-        .extent = extent, .report = report, .context = replay, .compacts = strstr(settings, "compaction:on_oom")};
+    const struct oracle_config config = {.extent = extent,
+                                         .report = report,
+                                         .context = replay,
+                                         .compacts = strstr(settings, "compaction:on_oom")};
     replay->oracle = oracle_create(&config);
     replay->holdings = calloc(workload->block_count + 1, sizeof *replay->holdings);
     replay->streams = calloc(workload->stream_count + 1, sizeof *replay->streams);
     replay->pools = calloc(workload->pool_count, sizeof(tarn_pool *));
     replay->holders = calloc(workload->pool_count, sizeof *replay->holders);
     replay->graphs = calloc(workload->capture_count + 1, sizeof *replay->graphs);
-    if (!replay->oracle || !replay->holdings || !replay->streams || !replay->pools || !replay->holders ||
-        !replay->graphs || !deal_helpers(replay))
+    if (!replay->oracle || !replay->holdings || !replay->streams || !replay->pools ||
+        !replay->holders || !replay->graphs || !deal_helpers(replay))
         return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
     replay->timed = replay->options->lag || workload->late_count;
     uint32_t threads = replay->options->deal_threads;
@@ -338,7 +359,7 @@ static void teardown(struct replay *replay)
     free(replay->helper_of);
 }
 
-/* --- the operations ----------------------------------------------------------------------------------------------- */
+/* ---- the operations ---- */
 
 /* Brings the clock to an operation. What it has passed already is what the allocator waited. */
 static bool reach(struct replay *replay, uint64_t recorded)
@@ -377,7 +398,8 @@ static bool note_waste(struct replay *replay)
     return true;
 }
 
-/* Asks for a block as the recording did: of its pool, which the capture of its stream may choose. */
+/* Asks for a block as the recording did: of its pool, which the capture of its stream may
+ * choose. */
 static tarn_status ask(struct replay *replay, const struct workload_block *block, void **pointer)
 {
     const struct lane *lane = &replay->streams[block->stream];
@@ -397,7 +419,8 @@ static bool try_allocation(struct replay *replay, uint32_t number)
     result->ooms_tried++;
     result->ooms_here += denied;
     if (denied && !result->denied.there)
-        result->denied = (struct replay_shortage){.there = true, .event = replay->event, .size = block->size};
+        result->denied =
+            (struct replay_shortage){.there = true, .event = replay->event, .size = block->size};
     if (status && !denied)
         return fail(replay, status, "trying an allocation that failed in the recording");
     if (replay->timed) {
@@ -422,14 +445,17 @@ static bool allocate(struct replay *replay, uint32_t number)
         return true;
     tarn_status status = ask(replay, block, &holding->pointer);
     if (status == TARN_ERROR_OUT_OF_MEMORY)
-        replay->result->shortage = (struct replay_shortage){
-            .there = true, .before = replay->event == UINT32_MAX, .event = replay->event, .size = block->size};
+        replay->result->shortage = (struct replay_shortage){.there = true,
+                                                            .before = replay->event == UINT32_MAX,
+                                                            .event = replay->event,
+                                                            .size = block->size};
     if (status)
-        return fail(replay, status, "allocating %" PRIu64 " bytes, with %" PRIu64 " live", block->size,
-                    replay->requested);
+        return fail(replay, status, "allocating %" PRIu64 " bytes, with %" PRIu64 " live",
+                    block->size, replay->requested);
     status = tarn_usable_size_get(holding->pointer, &holding->usable);
     if (status)
-        return fail(replay, status, "asking for the usable size of a block of %" PRIu64 " bytes", block->size);
+        return fail(replay, status, "asking for the usable size of a block of %" PRIu64 " bytes",
+                    block->size);
     if (replay->timed) {
         status = tarn_host_time_get(&replay->now);
         if (status)
@@ -459,16 +485,18 @@ static bool is_capturing(const struct replay *replay, const struct lane *lane)
 {
     tarn_capture_state state = TARN_CAPTURE_NONE;
     return replay->open_captures &&
-           (tarn_capture_state_get(lane->stream, &state, NULL) != TARN_OK || state != TARN_CAPTURE_NONE);
+           (tarn_capture_state_get(lane->stream, &state, NULL) != TARN_OK ||
+            state != TARN_CAPTURE_NONE);
 }
 
 /* Queues work of a stream on a block, from now on for `duration`. */
-static bool work(struct replay *replay, struct lane *lane, const struct holding *holding, uint64_t size,
-                 uint64_t duration)
+static bool work(struct replay *replay, struct lane *lane, const struct holding *holding,
+                 uint64_t size, uint64_t duration)
 {
     if (is_capturing(replay, lane))
         return true;
-    tarn_status status = tarn_host_work(replay->workload->device, lane->native, holding->pointer, size, duration);
+    tarn_status status =
+        tarn_host_work(replay->workload->device, lane->native, holding->pointer, size, duration);
     if (status)
         return fail(replay, status, "queueing work on a block of %" PRIu64 " bytes", size);
     if (replay->now + duration > lane->end)
@@ -476,13 +504,15 @@ static bool work(struct replay *replay, struct lane *lane, const struct holding 
     return true;
 }
 
-/* What a block's free has to do with other streams: a helper, or the one that the deal chose, uses it until its completion. */
+/* What a block's free has to do with other streams: a helper, or the one that the deal chose, uses
+ * it until its completion. */
 static struct lane *second_lane(struct replay *replay, uint32_t number)
 {
     const struct workload_block *block = &replay->workload->blocks[number];
     if (block->second != WORKLOAD_NO_STREAM)
         return &replay->streams[block->second];
-    return replay->helper_of[number] != NO_HELPER ? &replay->helpers[replay->helper_of[number]] : NULL;
+    return replay->helper_of[number] != NO_HELPER ? &replay->helpers[replay->helper_of[number]]
+                                                  : NULL;
 }
 
 /* Frees a block, in the order of stream `order` where that is not WORKLOAD_NO_STREAM. */
@@ -493,7 +523,8 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded,
     struct lane *own = &replay->streams[block->stream], *helper = second_lane(replay, number);
     struct lane *moved = order == WORKLOAD_NO_STREAM ? NULL : &replay->streams[order];
     uint64_t foreign_end = 0;
-    if (replay->options->lag && !work(replay, moved ? moved : own, holding, block->size, replay->options->lag))
+    if (replay->options->lag &&
+        !work(replay, moved ? moved : own, holding, block->size, replay->options->lag))
         return false;
     if (helper) {
         if (block->late && !work(replay, helper, holding, block->size, block->completed - recorded))
@@ -507,26 +538,30 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded,
         foreign_end = moved->end;
 
     oracle_freed(replay->oracle, holding->ticket, own->end, foreign_end);
-    tarn_status status = moved ? tarn_free_on(holding->pointer, moved->stream) : tarn_free(holding->pointer);
+    tarn_status status =
+        moved ? tarn_free_on(holding->pointer, moved->stream) : tarn_free(holding->pointer);
     if (status)
-        return fail(replay, status, "freeing block %" PRIu32 " of %" PRIu64 " bytes", number, block->size);
+        return fail(replay, status, "freeing block %" PRIu32 " of %" PRIu64 " bytes", number,
+                    block->size);
     holding->live = false;
     replay->live--;
     replay->requested -= block->size;
     return true;
 }
 
-/* What streams do --------------------------------------------------------------------------------------------------- */
+/* What streams do ------------------------------------------------------------------------------ */
 
 /* A stream waits for what is queued on another now. */
 static tarn_status wait_for(struct replay *replay, struct lane *lane, struct lane *other)
 {
-    tarn_status status = other->event ? TARN_OK : tarn_event_create(replay->workload->device, &other->event);
+    tarn_status status =
+        other->event ? TARN_OK : tarn_event_create(replay->workload->device, &other->event);
     if (!status)
         status = tarn_event_record(other->event, other->stream);
     if (!status)
         status = tarn_stream_wait(lane->stream, other->event);
-    if (!status && lane->end < other->end && !is_capturing(replay, lane)) /* in a capture nothing waits now */
+    /* In a capture nothing waits now */
+    if (!status && lane->end < other->end && !is_capturing(replay, lane))
         lane->end = other->end;
     return status;
 }
@@ -534,8 +569,9 @@ static tarn_status wait_for(struct replay *replay, struct lane *lane, struct lan
 static tarn_status capture(struct replay *replay, struct lane *lane, uint32_t pool)
 {
     bool routed = pool != WORKLOAD_NO_POOL && pool > 0;
-    tarn_status status = routed ? tarn_pool_capture_begin(replay->pools[pool], lane->stream, TARN_CAPTURE_RELAXED)
-                                : tarn_capture_begin(lane->stream, TARN_CAPTURE_RELAXED);
+    tarn_status status =
+        routed ? tarn_pool_capture_begin(replay->pools[pool], lane->stream, TARN_CAPTURE_RELAXED)
+               : tarn_capture_begin(lane->stream, TARN_CAPTURE_RELAXED);
     if (!status) {
         lane->captures = true;
         lane->routed = routed ? pool : WORKLOAD_NO_POOL;
@@ -578,17 +614,20 @@ static bool stream_op(struct replay *replay, const struct workload_op *op)
 
 static tarn_status trim(struct replay *replay, uint32_t pool)
 {
-    return pool ? tarn_pool_trim(replay->pools[pool], 0) : tarn_device_trim(replay->workload->device, 0);
+    return pool ? tarn_pool_trim(replay->pools[pool], 0)
+                : tarn_device_trim(replay->workload->device, 0);
 }
 
-/* The program gives back what is cached, or a pool. Whatever its allocator is, it waits then for work that uses it: that is the
- * program's time, and not counted. A trim is refused here where it was there: while a capture is open. */
+/* The program gives back what is cached, or a pool. Whatever its allocator is, it waits then for
+ * work that uses it: that is the program's time, and not counted. A trim is refused here where it
+ * was there: while a capture is open. */
 static bool give_memory_back(struct replay *replay, const struct workload_op *op)
 {
     tarn_host_ledger before, after;
     if (!ledger(replay, &before))
         return false;
-    tarn_status status = op->action == WORKLOAD_POOL_END ? close_pool(replay, op->other) : trim(replay, op->other);
+    tarn_status status =
+        op->action == WORKLOAD_POOL_END ? close_pool(replay, op->other) : trim(replay, op->other);
     if (status == TARN_ERROR_CAPTURE) {
         replay->result->refused++;
         return true;
@@ -645,7 +684,8 @@ static bool allocate_dealt(struct replay *replay, uint32_t block, uint32_t threa
     return replay->crew ? crew_do(replay->crew, thread, allocate_job, &job) : allocate_job(&job);
 }
 
-static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t recorded, uint32_t order, uint32_t thread)
+static bool give_back_dealt(struct replay *replay, uint32_t block, uint64_t recorded,
+                            uint32_t order, uint32_t thread)
 {
     struct job job = {.replay = replay, .block = block, .order = order, .time = recorded};
     uint32_t threads = replay->options->deal_threads;
@@ -660,7 +700,9 @@ static bool other_dealt(struct replay *replay, const struct workload_op *op)
     struct job job = {.replay = replay, .block = op->block, .op = op};
     bool (*what)(void *context) = op->action == WORKLOAD_TRY ? try_job : stream_job;
     uint32_t threads = replay->options->deal_threads;
-    return replay->crew ? crew_do(replay->crew, threads ? op->thread % threads : op->thread, what, &job) : what(&job);
+    return replay->crew
+               ? crew_do(replay->crew, threads ? op->thread % threads : op->thread, what, &job)
+               : what(&job);
 }
 
 static bool run_events(struct replay *replay)
@@ -690,7 +732,7 @@ static bool run_events(struct replay *replay)
     return true;
 }
 
-/* --- repetitions -------------------------------------------------------------------------------------------------- */
+/* ---- repetitions ---- */
 
 /* Frees what is live, at the end of the trace. */
 static bool give_back_all(struct replay *replay)
@@ -699,7 +741,8 @@ static bool give_back_all(struct replay *replay)
     uint64_t end = workload->op_count ? workload->ops[workload->op_count - 1].time : 0;
     drop_graphs(replay);
     for (size_t i = 0; i < workload->block_count; i++)
-        if (replay->holdings[i].live && !give_back_dealt(replay, (uint32_t)i, end, WORKLOAD_NO_STREAM, 0))
+        if (replay->holdings[i].live &&
+            !give_back_dealt(replay, (uint32_t)i, end, WORKLOAD_NO_STREAM, 0))
             return false;
     replay->active = 0;
     return true;
@@ -718,13 +761,16 @@ static bool check_counters(struct replay *replay)
     tarn_stats stats;
     if (!statistics(replay, &stats))
         return false;
-    int64_t requested = stats.requested_bytes[TARN_STAT_ALL].current, live = stats.allocation[TARN_STAT_ALL].current;
+    int64_t requested = stats.requested_bytes[TARN_STAT_ALL].current,
+            live = stats.allocation[TARN_STAT_ALL].current;
     if (requested != (int64_t)replay->requested)
         oracle_report(replay->oracle,
-                      "the counter requested_bytes is %" PRId64 ", the live blocks are %" PRIu64 " bytes", requested,
-                      replay->requested);
+                      "the counter requested_bytes is %" PRId64 ", the live blocks are %" PRIu64
+                      " bytes",
+                      requested, replay->requested);
     if (live != (int64_t)replay->live)
-        oracle_report(replay->oracle, "the counter allocation is %" PRId64 ", live are %" PRIu64 " blocks", live,
+        oracle_report(replay->oracle,
+                      "the counter allocation is %" PRId64 ", live are %" PRIu64 " blocks", live,
                       replay->live);
     return true;
 }
@@ -743,7 +789,9 @@ static bool check_empty(struct replay *replay)
     if (!ledger(replay, &left) || !statistics(replay, &stats))
         return false;
     if (left.created)
-        oracle_report(replay->oracle, "everything is freed and trimmed, but the driver has %" PRIu64 " bytes reserved",
+        oracle_report(replay->oracle,
+                      "everything is freed and trimmed, but the driver has %" PRIu64
+                      " bytes reserved",
                       left.created);
     const struct {
         const char *name;
@@ -757,7 +805,8 @@ static bool check_empty(struct replay *replay)
     };
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         if (counters[i].value)
-            oracle_report(replay->oracle, "everything is freed and trimmed, but the counter %s is %" PRId64,
+            oracle_report(replay->oracle,
+                          "everything is freed and trimmed, but the counter %s is %" PRId64,
                           counters[i].name, counters[i].value);
     return true;
 }
@@ -843,12 +892,15 @@ void replay_describe(const struct replay_options *options, const struct workload
 }
 
 bool replay_run(const struct replay_options *options, const struct workload *workload,
-                void (*repeated)(void *context, const struct replay_repetition *repetition), void *context,
-                _Atomic uint64_t *progress, struct replay_result *result)
+                void (*repeated)(void *context, const struct replay_repetition *repetition),
+                void *context, _Atomic uint64_t *progress, struct replay_result *result)
 {
     replay_describe(options, workload, result);
-    struct replay replay = {
-        .options = options, .workload = workload, .result = result, .progress = progress, .event = UINT32_MAX};
+    struct replay replay = {.options = options,
+                            .workload = workload,
+                            .result = result,
+                            .progress = progress,
+                            .event = UINT32_MAX};
     bool done = setup(&replay);
     if (done) {
         tarn_status status = tarn_host_ledger_reset(workload->device);

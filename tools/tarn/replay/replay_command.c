@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn replay`: the command line. Files are replayed one after the other, so that their times can be compared. */
+/* `tarn replay`: the command line. Files are replayed one after the other, so that their times can
+ * be compared. */
 #include "command.h"
 #include "input/once.h"
 #include "plain_output.h"
@@ -19,40 +20,62 @@
 static const char help[] =
     "Usage: tarn replay [OPTION]... FILE...\n"
     "\n"
-    "Replays PyTorch memory snapshots through tarn's allocator, on a device that is simulated in host memory. Shows\n"
-    "how much memory tarn takes, compared with PyTorch's allocator with its default settings and with expandable\n"
-    "segments. A FILE is a snapshot of torch.cuda.memory._dump_snapshot(), or a log (CSV) of RMM's\n"
-    "logging_resource_adaptor, plain or compressed with zstd. It is read as data; nothing in it is executed.\n"
+    "Replays PyTorch memory snapshots through tarn's allocator, on a device that is simulated in "
+    "host memory. Shows\n"
+    "how much memory tarn takes, compared with PyTorch's allocator with its default settings and "
+    "with expandable\n"
+    "segments. A FILE is a snapshot of torch.cuda.memory._dump_snapshot(), or a log (CSV) of "
+    "RMM's\n"
+    "logging_resource_adaptor, plain or compressed with zstd. It is read as data; nothing in it is "
+    "executed.\n"
     "\n"
-    "Every step is verified from outside: no two live blocks share memory, each is mapped, and no block is handed out\n"
-    "while another stream's work on it is unfinished. For a snapshot without a trace, only its state is shown.\n"
+    "Every step is verified from outside: no two live blocks share memory, each is mapped, and no "
+    "block is handed out\n"
+    "while another stream's work on it is unfinished. For a snapshot without a trace, only its "
+    "state is shown.\n"
     "\n"
     "Options:\n"
     "      --json                 Print one JSON array instead of tables\n"
-    "      --device-memory SIZE   Memory of each device, such as 80G, 512MiB or in bytes; the default is that of the\n"
-    "                             recorded device where an out-of-memory error or tarn's recording tells it, else the\n"
-    "                             larger of 80 GiB and 1.25 times the memory that was reserved in the recording\n"
+    "      --device-memory SIZE   Memory of each device, such as 80G, 512MiB or in bytes; the "
+    "default is that of the\n"
+    "                             recorded device where an out-of-memory error or tarn's recording "
+    "tells it, else the\n"
+    "                             larger of 80 GiB and 1.25 times the memory that was reserved in "
+    "the recording\n"
     "      --lag MS               Milliseconds from a block's free to the end of its last use (0)\n"
-    "      --repeat N             Run each trace N times in a row, releasing nothing in between (1)\n"
-    "      --deal-streams N       Distribute the blocks over N streams by a hash of their addresses, and use every\n"
+    "      --repeat N             Run each trace N times in a row, releasing nothing in between "
+    "(1)\n"
+    "      --deal-streams N       Distribute the blocks over N streams by a hash of their "
+    "addresses, and use every\n"
     "                             20th on a second stream too, until --lag after its free\n"
-    "      --deal-threads N       Distribute them over N threads, with 30 % of the frees by another thread\n"
-    "      --vary SEED            Vary the run a little: 1 % of the sizes changed, 0.5 % of the blocks left\n"
+    "      --deal-threads N       Distribute them over N threads, with 30 % of the frees by "
+    "another thread\n"
+    "      --vary SEED            Vary the run a little: 1 % of the sizes changed, 0.5 % of the "
+    "blocks left\n"
     "                             out, 0.5 % added, 1 % of neighbours swapped\n"
-    "      --least                Search the smallest device on which each trace runs to its end, and what failed\n"
-    "                             in it does not fail, for tarn and for both of PyTorch's policies\n"
-    "      --what-if SPEC         Run each trace with other settings too, and show all runs side by side; may be\n"
-    "                             given several times. SPEC is a comma-separated list of memory=SIZE, lag=MS, "
+    "      --least                Search the smallest device on which each trace runs to its end, "
+    "and what failed\n"
+    "                             in it does not fail, for tarn and for both of PyTorch's "
+    "policies\n"
+    "      --what-if SPEC         Run each trace with other settings too, and show all runs side "
+    "by side; may be\n"
+    "                             given several times. SPEC is a comma-separated list of "
+    "memory=SIZE, lag=MS, "
     "repeat=N,\n"
-    "                             deal-streams=N, deal-threads=N, vary=SEED, policy=pytorch or policy=expandable\n"
-    "                             (PyTorch's policies on that device), least=yes, and as the last item conf=TEXT "
+    "                             deal-streams=N, deal-threads=N, vary=SEED, policy=pytorch or "
+    "policy=expandable\n"
+    "                             (PyTorch's policies on that device), least=yes, and as the last "
+    "item conf=TEXT "
     "(what\n"
-    "                             TARN_ALLOC_CONF may say, or with PyTorch's policies PYTORCH_CUDA_ALLOC_CONF)\n"
+    "                             TARN_ALLOC_CONF may say, or with PyTorch's policies "
+    "PYTORCH_CUDA_ALLOC_CONF)\n"
     "      --driver NAME          The driver to replay on: host (host)\n"
     "  -h, --help                 Show this help\n"
     "\n"
-    "Exit status: 0 when every file was replayed and verified, 1 when one failed or diverged, 2 for an invalid\n"
-    "command line; 3, with --what-if only, when nothing is wrong except that a run does not fit into its\n"
+    "Exit status: 0 when every file was replayed and verified, 1 when one failed or diverged, 2 "
+    "for an invalid\n"
+    "command line; 3, with --what-if only, when nothing is wrong except that a run does not fit "
+    "into its\n"
     "device. Colours appear on a terminal only, not with NO_COLOR or TERM=dumb.\n"
     "\n"
     "Examples:\n"
@@ -64,10 +87,12 @@ static const char help[] =
     "      Which driver calls remain once the allocator has warmed up.\n"
     "  tarn replay --deal-streams 4 --lag 20 train.pickle\n"
     "      What the same run would take on four streams.\n"
-    "  tarn replay --what-if memory=24G --what-if memory=24G,policy=pytorch --what-if conf=compaction:on_oom "
+    "  tarn replay --what-if memory=24G --what-if memory=24G,policy=pytorch --what-if "
+    "conf=compaction:on_oom "
     "train.pickle\n"
     "      Whether it fits into 24 GiB with tarn, and with PyTorch's allocator.\n"
-    "  tarn replay --what-if policy=pytorch,conf=max_split_size_mb:256 --what-if policy=expandable train.pickle\n"
+    "  tarn replay --what-if policy=pytorch,conf=max_split_size_mb:256 --what-if policy=expandable "
+    "train.pickle\n"
     "      What other PyTorch settings would change.\n"
     "  tarn replay --least --lag 20 train.pickle\n"
     "      The smallest device on which it runs, with tarn and with PyTorch's allocator.\n"
@@ -107,7 +132,9 @@ static const struct command_option options[] = {
     RUN_OPTION_LIST(X)
 #undef X
         {.name = "least", .flag = offsetof(struct arguments, options.least)},
-    {.name = "what-if", .wants = "a list of items, and that no more than 64 times", .take = take_what_if},
+    {.name = "what-if",
+     .wants = "a list of items, and that no more than 64 times",
+     .take = take_what_if},
     {.name = "driver", .wants = "a driver's name", .take = take_driver},
     {.name = NULL},
 };
@@ -137,19 +164,21 @@ static bool run_file(const struct session *session, size_t number, enum replay_v
 {
     struct replay_file *runs = &session->files[number * session->run_count];
     for (size_t i = 0; i < session->run_count; i++) {
-        (void)replay_file_run(session->paths[number], &session->runs[i], plain_output_moves(), &runs[i]);
+        (void)replay_file_run(session->paths[number], &session->runs[i], plain_output_moves(),
+                              &runs[i]);
         enum replay_verdict own = replay_file_verdict(&runs[i]);
         *verdict = own > *verdict ? own : *verdict;
     }
     bool written = true;
     if (!session->json)
-        written = session->run_count > 1 ? replay_compare_write(stdout, runs, session->run_count, session->colour)
-                                         : replay_table_write(stdout, runs, session->colour);
+        written = session->run_count > 1
+                      ? replay_compare_write(stdout, runs, session->run_count, session->colour)
+                      : replay_table_write(stdout, runs, session->colour);
     for (size_t i = 0; i < session->run_count; i++)
         if (runs[i].error[0])
             fprintf(stderr, "tarn replay: %s: %s%s%s\n", runs[i].path,
-                    runs[i].options->what_if ? runs[i].options->what_if : "", runs[i].options->what_if ? ": " : "",
-                    runs[i].error);
+                    runs[i].options->what_if ? runs[i].options->what_if : "",
+                    runs[i].options->what_if ? ": " : "", runs[i].error);
     return written;
 }
 
@@ -166,7 +195,8 @@ static int run_files(const struct session *session)
         written = replay_summary_write(stdout, session->files, count, session->colour) && written;
     if (!written)
         fputs("tarn replay: the results could not be written\n", stderr);
-    if (!written || verdict == REPLAY_FAILED || (verdict == REPLAY_UNFIT && session->run_count == 1))
+    if (!written || verdict == REPLAY_FAILED ||
+        (verdict == REPLAY_UNFIT && session->run_count == 1))
         return COMMAND_FAILED;
     return verdict == REPLAY_UNFIT ? COMMAND_UNFIT : COMMAND_OK;
 }

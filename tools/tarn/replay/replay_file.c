@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A child process a file. The child reads the snapshot, replays it and writes messages of plain structures into a pipe;
- * the parent collects them, draws the progress from a page that both share, and makes an error of a child that did not end
- * well. The child is a copy of this very program, so the structures need no format. */
+/* A child process a file. The child reads the snapshot, replays it and writes messages of plain
+ * structures into a pipe; the parent collects them, draws the progress from a page that both share,
+ * and makes an error of a child that did not end well. The child is a copy of this very program, so
+ * the structures need no format. */
 #include "replay/replay_file.h"
 
 #include "input/snapshot.h"
@@ -31,7 +32,13 @@
 #define PROGRESS_INTERVAL 100 /* ms */
 #define PROGRESS_AFTER 5      /* intervals: a file that is done sooner shows no bar */
 
-enum message_kind { MESSAGE_ERROR, MESSAGE_FILE, MESSAGE_RESULT, MESSAGE_REPETITION, MESSAGE_STATE };
+enum message_kind {
+    MESSAGE_ERROR,
+    MESSAGE_FILE,
+    MESSAGE_RESULT,
+    MESSAGE_REPETITION,
+    MESSAGE_STATE
+};
 
 struct message {
     enum message_kind kind;
@@ -48,7 +55,7 @@ struct shared {
     _Atomic uint64_t done, total; /* operations */
 };
 
-/* --- the child ---------------------------------------------------------------------------------------------------- */
+/* ---- the child ---- */
 
 struct child {
     const struct replay_options *options;
@@ -121,7 +128,8 @@ static int compare_segments(const void *left, const void *right)
     return first ? first : (a->pool[1] > b->pool[1]) - (a->pool[1] < b->pool[1]);
 }
 
-/* Sends the state of every device that has segments: the whole, then a part for each stream and pool. Sorts the segments. */
+/* Sends the state of every device that has segments: the whole, then a part for each stream and
+ * pool. Sorts the segments. */
 static void send_states(const struct child *child, struct snapshot *snapshot)
 {
     struct snapshot_segment *segments = snapshot->segments;
@@ -151,8 +159,8 @@ static bool is_unsized(const struct replay_options *options, const struct worklo
 }
 
 /* Replays a workload, beside the models or as one of them. The host device's memory is `most`. */
-static bool replay_one(const struct child *child, const struct workload *workload, bool modelled, uint64_t most,
-                       const uint64_t *least)
+static bool replay_one(const struct child *child, const struct workload *workload, bool modelled,
+                       uint64_t most, const uint64_t *least)
 {
     const struct replay_options *options = child->options;
     struct replay_result result;
@@ -160,15 +168,17 @@ static bool replay_one(const struct child *child, const struct workload *workloa
     tarn_status status = memory < most ? tarn_device_limit_set(workload->device, memory) : TARN_OK;
     if (status) {
         char error[512];
-        snprintf(error, sizeof error, "device %d cannot be of %" PRIu64 " bytes: %s", workload->device, memory,
-                 tarn_last_error());
+        snprintf(error, sizeof error, "device %d cannot be of %" PRIu64 " bytes: %s",
+                 workload->device, memory, tarn_last_error());
         send_error(child, error);
         return false;
     }
-    bool done = options->policy != REPLAY_TARN ? replay_run_alone(options, workload, memory, &result)
-                                               : replay_run(options, workload, send_repetition,
-                                                            (void *)(uintptr_t)child, &child->shared->done, &result);
-    for (enum replay_policy model = REPLAY_NATIVE; model < REPLAY_POLICIES && options->policy == REPLAY_TARN; model++)
+    bool done = options->policy != REPLAY_TARN
+                    ? replay_run_alone(options, workload, memory, &result)
+                    : replay_run(options, workload, send_repetition, (void *)(uintptr_t)child,
+                                 &child->shared->done, &result);
+    for (enum replay_policy model = REPLAY_NATIVE;
+         model < REPLAY_POLICIES && options->policy == REPLAY_TARN; model++)
         done = replay_run_model(options, workload, memory, model, &result) && done;
     result.modelled = modelled;
     result.device_memory = memory;
@@ -179,7 +189,8 @@ static bool replay_one(const struct child *child, const struct workload *workloa
 }
 
 /* Replays every workload. True when all went well; else what went wrong is sent. */
-static bool replay_all(const struct child *child, struct workload *workloads, size_t count, bool modelled)
+static bool replay_all(const struct child *child, struct workload *workloads, size_t count,
+                       bool modelled)
 {
     uint64_t most = 0;
     int devices = 1;
@@ -192,15 +203,16 @@ static bool replay_all(const struct child *child, struct workload *workloads, si
     }
     char error[512];
     if (devices > TARN_MAX_DEVICES) {
-        snprintf(error, sizeof error, "the trace names device %d; tarn serves %d devices", devices - 1,
-                 TARN_MAX_DEVICES);
+        snprintf(error, sizeof error, "the trace names device %d; tarn serves %d devices",
+                 devices - 1, TARN_MAX_DEVICES);
         send_error(child, error);
         return false;
     }
     uint64_t(*least)[REPLAY_POLICIES] = calloc(count ? count : 1, sizeof *least);
     bool well = least != NULL;
     snprintf(error, sizeof error, "out of host memory");
-    for (size_t i = 0; well && child->options->least && i < count; i++) /* before tarn is used here */
+    /* Before tarn is used here */
+    for (size_t i = 0; well && child->options->least && i < count; i++)
         well = least_find(child->options, &workloads[i], least[i], error, sizeof error);
     well = well && replay_configure(child->options, devices, most, error, sizeof error);
     if (!well)
@@ -256,7 +268,7 @@ static bool run_child(const struct child *child, const char *path)
     return well;
 }
 
-/* --- the parent --------------------------------------------------------------------------------------------------- */
+/* ---- the parent ---- */
 
 static bool read_all(int in, void *data, size_t size)
 {
@@ -285,8 +297,8 @@ static bool append(void **array, size_t *count, const void *element, size_t size
     return true;
 }
 
-/* Takes one message. A repetition comes before the result that it belongs to. False at the end of the pipe, and on one that is
- * cut off. */
+/* Takes one message. A repetition comes before the result that it belongs to. False at the end of
+ * the pipe, and on one that is cut off. */
 static bool receive(int in, struct replay_file *file, struct replay_device *next)
 {
     struct message message;
@@ -297,7 +309,8 @@ static bool receive(int in, struct replay_file *file, struct replay_device *next
         struct replay_repetition repetition;
         struct replay_state state;
     } data = {{0}};
-    if (!read_all(in, &message, sizeof message) || message.size > sizeof data || !read_all(in, &data, message.size))
+    if (!read_all(in, &message, sizeof message) || message.size > sizeof data ||
+        !read_all(in, &data, message.size))
         return false;
     switch (message.kind) {
     case MESSAGE_ERROR:
@@ -308,7 +321,8 @@ static bool receive(int in, struct replay_file *file, struct replay_device *next
         file->state_events = data.about.state_events;
         return true;
     case MESSAGE_REPETITION:
-        return append((void **)&next->repetitions, &next->repetition_count, &data.repetition, sizeof data.repetition);
+        return append((void **)&next->repetitions, &next->repetition_count, &data.repetition,
+                      sizeof data.repetition);
     case MESSAGE_RESULT:
         next->result = data.result;
         if (!append((void **)&file->devices, &file->device_count, next, sizeof *next))
@@ -325,14 +339,16 @@ static bool receive(int in, struct replay_file *file, struct replay_device *next
 static void draw_progress(const char *path, struct shared *shared)
 {
     enum { BAR = 30 };
-    static const char full[] = "##############################", empty[] = "..............................";
+    static const char full[] = "##############################",
+                      empty[] = "..............................";
     uint64_t done = atomic_load_explicit(&shared->done, memory_order_relaxed);
     uint64_t total = atomic_load_explicit(&shared->total, memory_order_relaxed);
     const char *slash = strrchr(path, '/');
     const struct name_text whole = name_shown(slash ? slash + 1 : path);
     const char *name = whole.text;
     struct winsize window = {0};
-    int columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col ? window.ws_col : 80;
+    int columns =
+        ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col ? window.ws_col : 80;
     int room = columns - BAR - 12;
     plain_output_move("\r\033[K");
     if (total == 0) {
@@ -340,8 +356,8 @@ static void draw_progress(const char *path, struct shared *shared)
     } else {
         double part = done < total ? (double)done / (double)total : 1;
         int filled = (int)(part * BAR);
-        fprintf(stderr, "%.*s [%.*s%.*s] %3.0f %%", room > 0 ? room : 0, name, filled, full, BAR - filled, empty,
-                100 * part);
+        fprintf(stderr, "%.*s [%.*s%.*s] %3.0f %%", room > 0 ? room : 0, name, filled, full,
+                BAR - filled, empty, 100 * part);
     }
     fflush(stderr);
 }
@@ -373,30 +389,36 @@ static void judge(struct replay_file *file, int status)
 {
     if (WIFSIGNALED(status)) {
         const char *name = strsignal(WTERMSIG(status));
-        snprintf(file->error, sizeof file->error, "the replay was ended by signal %d (%s)", WTERMSIG(status),
-                 name ? name : "unknown");
+        snprintf(file->error, sizeof file->error, "the replay was ended by signal %d (%s)",
+                 WTERMSIG(status), name ? name : "unknown");
         return;
     }
     bool reported = file->error[0] != '\0';
     for (size_t i = 0; i < file->device_count; i++)
-        reported = reported || file->devices[i].result.error[0] || file->devices[i].result.divergences;
+        reported =
+            reported || file->devices[i].result.error[0] || file->devices[i].result.divergences;
     if (!reported && WEXITSTATUS(status) != 0)
-        snprintf(file->error, sizeof file->error, "the replay ended with status %d", WEXITSTATUS(status));
+        snprintf(file->error, sizeof file->error, "the replay ended with status %d",
+                 WEXITSTATUS(status));
 }
 
-bool replay_file_run(const char *path, const struct replay_options *options, bool progress, struct replay_file *file)
+bool replay_file_run(const char *path, const struct replay_options *options, bool progress,
+                     struct replay_file *file)
 {
     *file = (struct replay_file){.path = path, .options = options};
     int ends[2] = {-1, -1}, status = 0;
-    struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || pipe2(ends, O_CLOEXEC)) {
-        snprintf(file->error, sizeof file->error, "no child process can be prepared: %s", strerror(errno));
+        snprintf(file->error, sizeof file->error, "no child process can be prepared: %s",
+                 strerror(errno));
         goto out;
     }
     fflush(NULL);
     pid_t pid = fork();
     if (pid < 0) {
-        snprintf(file->error, sizeof file->error, "no child process can be started: %s", strerror(errno));
+        snprintf(file->error, sizeof file->error, "no child process can be started: %s",
+                 strerror(errno));
         goto out;
     }
     if (pid == 0) {

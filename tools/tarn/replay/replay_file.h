@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* One file of `tarn replay`: read, replayed and measured in a process of its own, so that neither a hostile file nor a
- * broken library reaches the others. */
+/* One file of `tarn replay`: read, replayed and measured in a process of its own, so that neither a
+ * hostile file nor a broken library reaches the others. */
 #ifndef TOOLS_REPLAY_FILE_H
 #define TOOLS_REPLAY_FILE_H
 
@@ -25,7 +25,8 @@ struct replay_state {
     uint64_t stream, pool[2]; /* of a part; as recorded */
     bool whole;               /* the device; its parts follow */
     uint64_t segments, expandable_segments;
-    uint64_t blocks, free_blocks;                                  /* blocks: live, or waiting for a late free */
+    /* Blocks: live, or waiting for a late free */
+    uint64_t blocks, free_blocks;
     uint64_t requested, allocated, active, reserved, largest_free; /* bytes */
 };
 
@@ -41,11 +42,14 @@ struct replay_file {
     uint64_t state_events; /* of such a file, all devices */
 };
 
-/* Reads and replays a file in a child process, with a progress bar on standard error if `progress`. The caller gives `file` to
- * replay_file_finish(). True when nothing failed and nothing diverged. Uses no tarn in this process. */
-bool replay_file_run(const char *path, const struct replay_options *options, bool progress, struct replay_file *file);
+/* Reads and replays a file in a child process, with a progress bar on standard error if `progress`.
+ * The caller gives `file` to replay_file_finish(). True when nothing failed and nothing diverged.
+ * Uses no tarn in this process. */
+bool replay_file_run(const char *path, const struct replay_options *options, bool progress,
+                     struct replay_file *file);
 
-/* What came of a file: one that does not fit has run into a device that is too small, and nothing else is wrong. */
+/* What came of a file: one that does not fit has run into a device that is too small, and nothing
+ * else is wrong. */
 enum replay_verdict { REPLAY_WELL, REPLAY_UNFIT, REPLAY_FAILED };
 enum replay_verdict replay_file_verdict(const struct replay_file *file);
 

@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* One JSON array: an object for each device that was replayed, for each device of a file that has a state only, and for each failure.
- * False when it could not be made or written. */
+/* One JSON array: an object for each device that was replayed, for each device of a file that has a
+ * state only, and for each failure. False when it could not be made or written. */
 bool replay_json_write(FILE *out, const struct replay_file *files, size_t count);
 
-/* Tables for people: everything about one file, and one line per file for several. `colour` allows escape sequences. False
- * when memory is short or nothing could be written. */
+/* Tables for people: everything about one file, and one line per file for several. `colour` allows
+ * escape sequences. False when memory is short or nothing could be written. */
 bool replay_table_write(FILE *out, const struct replay_file *file, bool colour);
 bool replay_summary_write(FILE *out, const struct replay_file *files, size_t count, bool colour);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The tables of `tarn replay`, for a person at a terminal of 100 columns: a card a device, whose rows are what was measured and
- * whose columns are who it belongs to, and a line per device for several files. libsmartcols lays out the columns. */
+/* The tables of `tarn replay`, for a person at a terminal of 100 columns: a card a device, whose
+ * rows are what was measured and whose columns are who it belongs to, and a line per device for
+ * several files. libsmartcols lays out the columns. */
 #include "name.h"
 #include "replay/replay_report.h"
 #include "units.h"
@@ -36,7 +37,8 @@ static struct name_text base_name(const char *path)
     return name_shown(slash && slash[1] ? slash + 1 : path);
 }
 
-static struct table_draft table_begin(FILE *out, const struct column *columns, size_t count, bool colour)
+static struct table_draft table_begin(FILE *out, const struct column *columns, size_t count,
+                                      bool colour)
 {
     struct table_draft draft = {.table = scols_new_table(), .out = out, .columns = count};
     draft.failed = !draft.table || scols_table_set_column_separator(draft.table, "  ") ||
@@ -57,7 +59,8 @@ static void table_row(struct table_draft *draft, const char *const *cells, const
         draft->failed = scols_line_set_color(line, colour) != 0;
 }
 
-/* Prints and frees it. Cells are padded to the width of their column; at the end of a line that is of no use. */
+/* Prints and frees it. Cells are padded to the width of their column; at the end of a line that is
+ * of no use. */
 static bool table_end(struct table_draft *draft)
 {
     char *text = NULL;
@@ -84,7 +87,8 @@ static struct units_text ratio_text(double numerator, double denominator)
 
 static const char *const policy_names[] = {[REPLAY_TARN] = "tarn",
                                            [REPLAY_NATIVE] = "PyTorch's native policy",
-                                           [REPLAY_EXPANDABLE] = "PyTorch with expandable segments"};
+                                           [REPLAY_EXPANDABLE] =
+                                               "PyTorch with expandable segments"};
 
 /* What a policy took, whoever it belongs to. */
 struct taken {
@@ -105,12 +109,14 @@ static struct taken taken_by(const struct replay_result *result, enum replay_pol
     const struct replay_model *model = &result->models[policy];
     if (policy == REPLAY_TARN)
         return (struct taken){result->peak_reserved, result->least[policy],
-                              result->has_table_c ? first->time_c_ns : first->time_b_ns, sum_calls(first->calls)};
+                              result->has_table_c ? first->time_c_ns : first->time_b_ns,
+                              sum_calls(first->calls)};
     return (struct taken){model->run.peak_reserved, result->least[policy],
-                          result->has_table_c ? model->time_c_ns : model->time_b_ns, c10_calls(&model->run)};
+                          result->has_table_c ? model->time_c_ns : model->time_b_ns,
+                          c10_calls(&model->run)};
 }
 
-/* --- the card of a device ----------------------------------------------------------------------------------------- */
+/* ---- the card of a device ---- */
 
 #define CARD_COLUMNS (1 + REPLAY_POLICIES)
 
@@ -131,7 +137,8 @@ static void card_row_of_one(struct table_draft *draft, const char *label, struct
 }
 
 /* A row of quotients. */
-static void card_ratios(struct table_draft *draft, const char *label, const uint64_t *bytes, uint64_t of)
+static void card_ratios(struct table_draft *draft, const char *label, const uint64_t *bytes,
+                        uint64_t of)
 {
     struct units_text texts[REPLAY_POLICIES];
     for (int i = 0; i < REPLAY_POLICIES; i++)
@@ -146,7 +153,8 @@ static void card_memory(struct table_draft *draft, const struct replay_result *r
     for (enum replay_policy policy = REPLAY_TARN; policy < REPLAY_POLICIES; policy++) {
         bytes[policy] = taken_by(result, policy).reserved;
         reserved[policy] = units_bytes(bytes[policy]);
-        devices[policy] = result->least[policy] ? units_bytes(result->least[policy]) : (struct units_text){"-"};
+        devices[policy] =
+            result->least[policy] ? units_bytes(result->least[policy]) : (struct units_text){"-"};
     }
     card_row_of_one(draft, "peak requested", units_bytes(result->peak_requested));
     card_row_of_one(draft, "peak active", units_bytes(result->peak_active));
@@ -186,7 +194,8 @@ static void card_call(struct table_draft *draft, const struct replay_result *res
 }
 
 /* With `repeated` the labels say which repetition this is of. */
-static void card_driver(struct table_draft *draft, const struct replay_result *result, bool repeated)
+static void card_driver(struct table_draft *draft, const struct replay_result *result,
+                        bool repeated)
 {
     struct units_text times[REPLAY_POLICIES], calls[REPLAY_POLICIES];
     char label[64];
@@ -207,8 +216,9 @@ static void card_driver(struct table_draft *draft, const struct replay_result *r
 static bool repetitions_write(FILE *out, const struct replay_device *device, bool colour)
 {
     static const struct column columns[] = {
-        {"repetition", SCOLS_FL_RIGHT},  {"peak reserved", SCOLS_FL_RIGHT},   {"driver calls", SCOLS_FL_RIGHT},
-        {"driver time", SCOLS_FL_RIGHT}, {"events a second", SCOLS_FL_RIGHT},
+        {"repetition", SCOLS_FL_RIGHT},      {"peak reserved", SCOLS_FL_RIGHT},
+        {"driver calls", SCOLS_FL_RIGHT},    {"driver time", SCOLS_FL_RIGHT},
+        {"events a second", SCOLS_FL_RIGHT},
     };
     fputc('\n', out);
     struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
@@ -219,12 +229,14 @@ static bool repetitions_write(FILE *out, const struct replay_device *device, boo
             continue;
         }
         const struct replay_repetition *repetition = &device->repetitions[i];
-        double speed = repetition->seconds > 0 ? (double)device->result.events / repetition->seconds : 0;
+        double speed =
+            repetition->seconds > 0 ? (double)device->result.events / repetition->seconds : 0;
         uint64_t time = device->result.has_table_c ? repetition->time_c_ns : repetition->time_b_ns;
         table_row(&draft,
-                  (const char *const[]){units_count(i + 1).text, units_bytes(repetition->peak_reserved).text,
-                                        units_count(sum_calls(repetition->calls)).text, units_time(time).text,
-                                        units_count((uint64_t)speed).text},
+                  (const char *const[]){units_count(i + 1).text,
+                                        units_bytes(repetition->peak_reserved).text,
+                                        units_count(sum_calls(repetition->calls)).text,
+                                        units_time(time).text, units_count((uint64_t)speed).text},
                   NULL);
     }
     return table_end(&draft);
@@ -233,9 +245,11 @@ static bool repetitions_write(FILE *out, const struct replay_device *device, boo
 static void notes_write(FILE *out, const struct replay_result *result, size_t repetitions)
 {
     if (repetitions > 1)
-        fprintf(out, "  repetitions: %s; the peaks are over all of them\n", units_count(repetitions).text);
+        fprintf(out, "  repetitions: %s; the peaks are over all of them\n",
+                units_count(repetitions).text);
     if (result->initial_blocks)
-        fprintf(out, "  %s blocks were alive before the trace\n", units_count(result->initial_blocks).text);
+        fprintf(out, "  %s blocks were alive before the trace\n",
+                units_count(result->initial_blocks).text);
     if (result->late_frees)
         fprintf(out, "  late frees: %s, each used by %s stream until it was completed\n",
                 units_count(result->late_frees).text, result->has_order ? "another" : "a helper");
@@ -246,7 +260,8 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
         fprintf(out, "  pools: %s, each one of its own%s\n", units_count(result->pools).text,
                 result->has_order ? "" : ", held as by graphs");
     if (result->trims)
-        fprintf(out, "  times that the program gave back what was cached: %s\n", units_count(result->trims).text);
+        fprintf(out, "  times that the program gave back what was cached: %s\n",
+                units_count(result->trims).text);
     if (result->waits || result->captures)
         fprintf(out, "  waits of streams: %s, captures: %s%s%s\n", units_count(result->waits).text,
                 units_count(result->captures).text, result->refused ? "; refused here: " : "",
@@ -254,27 +269,34 @@ static void notes_write(FILE *out, const struct replay_result *result, size_t re
     if (result->ooms_tried)
         fprintf(out,
                 "  out-of-memory errors in the recording: %s; of %s that were tried, %s fail here\n"
-                "  of %s that were tried with PyTorch's native policy, %s fail; with expandable segments %s\n",
+                "  of %s that were tried with PyTorch's native policy, %s fail; with expandable "
+                "segments %s\n",
                 units_count(result->recorded_ooms).text, units_count(result->ooms_tried).text,
-                units_count(result->ooms_here).text, units_count(result->models[REPLAY_NATIVE].run.tried).text,
+                units_count(result->ooms_here).text,
+                units_count(result->models[REPLAY_NATIVE].run.tried).text,
                 units_count(result->models[REPLAY_NATIVE].run.denied).text,
                 units_count(result->models[REPLAY_EXPANDABLE].run.denied).text);
     else if (result->recorded_ooms)
-        fprintf(out, "  out-of-memory errors in the recording: %s%s\n", units_count(result->recorded_ooms).text,
-                result->unsized
-                    ? ", not tried, since it does not show how large the device was; --device-memory says it, "
-                      "--least finds what would do"
-                    : "");
+        fprintf(out, "  out-of-memory errors in the recording: %s%s\n",
+                units_count(result->recorded_ooms).text,
+                result->unsized ? ", not tried, since it does not show how large the device was; "
+                                  "--device-memory says it, "
+                                  "--least finds what would do"
+                                : "");
     if (result->lost_events)
-        fprintf(out, "  the recording lost or contradicts %s events\n", units_count(result->lost_events).text);
+        fprintf(out, "  the recording lost or contradicts %s events\n",
+                units_count(result->lost_events).text);
     for (enum replay_policy policy = REPLAY_NATIVE; policy < REPLAY_POLICIES; policy++)
         if (result->models[policy].run.ooms)
-            fprintf(out, "  %s finds no memory for %s allocations on this device, and leaves them out\n",
+            fprintf(out,
+                    "  %s finds no memory for %s allocations on this device, and leaves them out\n",
                     policy_names[policy], units_count(result->models[policy].run.ooms).text);
     if (result->recorded_peak_reserved != WORKLOAD_NOT_KNOWN)
         fprintf(out, "  reserved in the recording%s: %s, %s times what was requested\n",
-                result->modelled ? " (modelled)" : "", units_bytes(result->recorded_peak_reserved).text,
-                ratio_text((double)result->recorded_peak_reserved, (double)result->peak_requested).text);
+                result->modelled ? " (modelled)" : "",
+                units_bytes(result->recorded_peak_reserved).text,
+                ratio_text((double)result->recorded_peak_reserved, (double)result->peak_requested)
+                    .text);
 }
 
 static void verdict_write(FILE *out, const struct replay_result *result, bool colour)
@@ -293,15 +315,17 @@ static void verdict_write(FILE *out, const struct replay_result *result, bool co
     }
 }
 
-static bool device_write(FILE *out, const struct replay_file *file, const struct replay_device *device, bool colour)
+static bool device_write(FILE *out, const struct replay_file *file,
+                         const struct replay_device *device, bool colour)
 {
     const struct replay_result *result = &device->result;
     const struct replay_options *options = file->options;
-    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(file->path).text, result->device,
-            colour ? "\033[0m" : "");
-    fprintf(out, "  %s events, %s allocations, %s %s, on the %s device of %s", units_count(result->events).text,
-            units_count(result->allocations).text, units_count(result->streams).text,
-            result->streams == 1 ? "stream" : "streams", options->driver, units_bytes(result->device_memory).text);
+    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(file->path).text,
+            result->device, colour ? "\033[0m" : "");
+    fprintf(out, "  %s events, %s allocations, %s %s, on the %s device of %s",
+            units_count(result->events).text, units_count(result->allocations).text,
+            units_count(result->streams).text, result->streams == 1 ? "stream" : "streams",
+            options->driver, units_bytes(result->device_memory).text);
     if (result->lag)
         fprintf(out, ", lag %g ms", (double)result->lag / 1e6);
     if (options->deal_streams)
@@ -315,10 +339,13 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
 
     bool done = true;
     if (!result->error[0]) {
-        static const struct column columns[] = {
-            {"", 0}, {"tarn", SCOLS_FL_RIGHT}, {"PyTorch native", SCOLS_FL_RIGHT}, {"expandable", SCOLS_FL_RIGHT}};
+        static const struct column columns[] = {{"", 0},
+                                                {"tarn", SCOLS_FL_RIGHT},
+                                                {"PyTorch native", SCOLS_FL_RIGHT},
+                                                {"expandable", SCOLS_FL_RIGHT}};
         fputc('\n', out);
-        struct table_draft draft = table_begin(out, columns, sizeof columns / sizeof *columns, colour);
+        struct table_draft draft =
+            table_begin(out, columns, sizeof columns / sizeof *columns, colour);
         card_memory(&draft, result, options->least);
         card_driver(&draft, result, device->repetition_count > 1);
         done = table_end(&draft);
@@ -335,7 +362,7 @@ static bool device_write(FILE *out, const struct replay_file *file, const struct
     return done;
 }
 
-/* --- the state of a file without a trace -------------------------------------------------------------------------- */
+/* ---- the state of a file without a trace ---- */
 
 static bool state_write(FILE *out, const struct replay_file *file, bool colour)
 {
@@ -348,8 +375,8 @@ static bool state_write(FILE *out, const struct replay_file *file, bool colour)
         {"reserved", SCOLS_FL_RIGHT},
         {"largest free", SCOLS_FL_RIGHT},
     };
-    fprintf(out, "%s%s%s\n  no trace to replay; the state of the snapshot\n\n", colour ? "\033[1m" : "",
-            base_name(file->path).text, colour ? "\033[0m" : "");
+    fprintf(out, "%s%s%s\n  no trace to replay; the state of the snapshot\n\n",
+            colour ? "\033[1m" : "", base_name(file->path).text, colour ? "\033[0m" : "");
     if (file->state_count == 0) {
         fprintf(out, "no segments\n\n");
         return true;
@@ -361,12 +388,13 @@ static bool state_write(FILE *out, const struct replay_file *file, bool colour)
         if (state->whole)
             snprintf(label, sizeof label, "device %d", state->device);
         else
-            snprintf(label, sizeof label, "  stream 0x%" PRIx64 ", pool %" PRIu64 ".%" PRIu64, state->stream,
-                     state->pool[0], state->pool[1]);
+            snprintf(label, sizeof label, "  stream 0x%" PRIx64 ", pool %" PRIu64 ".%" PRIu64,
+                     state->stream, state->pool[0], state->pool[1]);
         table_row(&draft,
-                  (const char *const[]){label, units_count(state->segments).text, units_count(state->blocks).text,
-                                        units_bytes(state->allocated).text, units_bytes(state->active).text,
-                                        units_bytes(state->reserved).text, units_bytes(state->largest_free).text},
+                  (const char *const[]){
+                      label, units_count(state->segments).text, units_count(state->blocks).text,
+                      units_bytes(state->allocated).text, units_bytes(state->active).text,
+                      units_bytes(state->reserved).text, units_bytes(state->largest_free).text},
                   NULL);
     }
     bool done = table_end(&draft);
@@ -384,7 +412,7 @@ bool replay_table_write(FILE *out, const struct replay_file *file, bool colour)
     return done && fflush(out) == 0 && !ferror(out);
 }
 
-/* --- the summary of several files --------------------------------------------------------------------------------- */
+/* ---- the summary of several files ---- */
 
 /* A geometric mean in progress. */
 struct mean {
@@ -429,7 +457,8 @@ static const struct column summary_columns[] = {
 };
 enum { SUMMARY_COLUMNS = sizeof summary_columns / sizeof *summary_columns };
 
-static void summary_device(struct summary *summary, const struct replay_file *file, const struct replay_result *result)
+static void summary_device(struct summary *summary, const struct replay_file *file,
+                           const struct replay_result *result)
 {
     char name[40];
     const struct name_text whole = base_name(file->path);
@@ -440,7 +469,8 @@ static void summary_device(struct summary *summary, const struct replay_file *fi
     if (file->device_count > 1)
         snprintf(name + length, sizeof name - (size_t)length, " [%d]", result->device);
     if (result->error[0]) {
-        table_row(&summary->draft, (const char *const[SUMMARY_COLUMNS]){name, "failed"}, PROBLEM_COLOUR);
+        table_row(&summary->draft, (const char *const[SUMMARY_COLUMNS]){name, "failed"},
+                  PROBLEM_COLOUR);
         return;
     }
     double requested = (double)result->peak_requested;
@@ -461,21 +491,23 @@ static void summary_device(struct summary *summary, const struct replay_file *fi
               (const char *const[SUMMARY_COLUMNS]){
                   name, units_bytes(result->peak_requested).text, reserved[REPLAY_TARN].text,
                   reserved[REPLAY_NATIVE].text, reserved[REPLAY_EXPANDABLE].text, time.text,
-                  ratio_text(speed, 1e6).text, units_count(result->divergences).text, least[REPLAY_TARN].text,
-                  least[REPLAY_NATIVE].text, least[REPLAY_EXPANDABLE].text},
+                  ratio_text(speed, 1e6).text, units_count(result->divergences).text,
+                  least[REPLAY_TARN].text, least[REPLAY_NATIVE].text,
+                  least[REPLAY_EXPANDABLE].text},
               result->divergences ? PROBLEM_COLOUR : NULL);
 }
 
 bool replay_summary_write(FILE *out, const struct replay_file *files, size_t count, bool colour)
 {
     struct summary summary = {.with_least = count && files->options->least};
-    summary.draft =
-        table_begin(out, summary_columns, SUMMARY_COLUMNS - (summary.with_least ? 0 : REPLAY_POLICIES), colour);
+    summary.draft = table_begin(
+        out, summary_columns, SUMMARY_COLUMNS - (summary.with_least ? 0 : REPLAY_POLICIES), colour);
     for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < files[i].device_count; j++)
             summary_device(&summary, &files[i], &files[i].devices[j].result);
         if (files[i].error[0])
-            table_row(&summary.draft, (const char *const[SUMMARY_COLUMNS]){base_name(files[i].path).text, "failed"},
+            table_row(&summary.draft,
+                      (const char *const[SUMMARY_COLUMNS]){base_name(files[i].path).text, "failed"},
                       PROBLEM_COLOUR);
     }
     double speed = summary.seconds > 0 ? (double)summary.events / summary.seconds : 0;
@@ -483,14 +515,17 @@ bool replay_summary_write(FILE *out, const struct replay_file *files, size_t cou
               (const char *const[SUMMARY_COLUMNS]){
                   "all (geometric means)", NULL, mean_text(&summary.reserved[REPLAY_TARN]).text,
                   mean_text(&summary.reserved[REPLAY_NATIVE]).text,
-                  mean_text(&summary.reserved[REPLAY_EXPANDABLE]).text, mean_text(&summary.time).text,
-                  ratio_text(speed, 1e6).text, units_count(summary.divergences).text,
-                  mean_text(&summary.least[REPLAY_TARN]).text, mean_text(&summary.least[REPLAY_NATIVE]).text,
+                  mean_text(&summary.reserved[REPLAY_EXPANDABLE]).text,
+                  mean_text(&summary.time).text, ratio_text(speed, 1e6).text,
+                  units_count(summary.divergences).text,
+                  mean_text(&summary.least[REPLAY_TARN]).text,
+                  mean_text(&summary.least[REPLAY_NATIVE]).text,
                   mean_text(&summary.least[REPLAY_EXPANDABLE]).text},
               NULL);
     bool done = table_end(&summary.draft);
     fprintf(out,
-            "tarn, native, expandable: peak reserved / peak requested, of tarn and of PyTorch's two policies.\n"
+            "tarn, native, expandable: peak reserved / peak requested, of tarn and of PyTorch's "
+            "two policies.\n"
             "time: of the driver, tarn's / that with expandable segments, by cost table %s.\n",
             summary.has_table_c ? "C" : "B");
     if (summary.with_least)
@@ -498,7 +533,7 @@ bool replay_summary_write(FILE *out, const struct replay_file *files, size_t cou
     return done && fflush(out) == 0 && !ferror(out);
 }
 
-/* --- runs of one file side by side -------------------------------------------------------------------------------- */
+/* ---- runs of one file side by side ---- */
 
 struct fits_text {
     char text[128];
@@ -524,24 +559,26 @@ static struct fits_text fits_text(const struct replay_result *result)
 enum { COMPARE_COLUMNS = 7 };
 
 /* The line of a run; NULL where it has nothing of this device. */
-static void compare_row(struct table_draft *draft, const struct replay_file *run, const struct replay_result *result)
+static void compare_row(struct table_draft *draft, const struct replay_file *run,
+                        const struct replay_result *result)
 {
     const char *name = run->options->what_if ? run->options->what_if : "as it is";
     uint64_t device = result ? result->least[run->options->policy] : 0;
     struct units_text least = device ? units_bytes(device) : (struct units_text){"-"};
     if (!result || result->error[0] || replay_lack(result)) {
         table_row(draft,
-                  (const char *const[COMPARE_COLUMNS]){name, result ? fits_text(result).text : "failed", NULL, NULL,
-                                                       NULL, NULL, least.text},
+                  (const char *const[COMPARE_COLUMNS]){name,
+                                                       result ? fits_text(result).text : "failed",
+                                                       NULL, NULL, NULL, NULL, least.text},
                   PROBLEM_COLOUR);
         return;
     }
     struct taken taken = taken_by(result, run->options->policy);
     table_row(draft,
-              (const char *const[COMPARE_COLUMNS]){name, fits_text(result).text,
-                                                   units_bytes(result->peak_reserved).text,
-                                                   units_bytes(result->wasted).text, units_count(taken.calls).text,
-                                                   units_time(taken.time_ns).text, least.text},
+              (const char *const[COMPARE_COLUMNS]){
+                  name, fits_text(result).text, units_bytes(result->peak_reserved).text,
+                  units_bytes(result->wasted).text, units_count(taken.calls).text,
+                  units_time(taken.time_ns).text, least.text},
               result->divergences ? PROBLEM_COLOUR : NULL);
 }
 
@@ -554,8 +591,8 @@ static const struct replay_result *result_of(const struct replay_file *run, int 
 }
 
 /* One device. What it is, is said by a run that has it. */
-static bool compare_device(FILE *out, const struct replay_file *runs, size_t count, const struct replay_result *known,
-                           bool colour)
+static bool compare_device(FILE *out, const struct replay_file *runs, size_t count,
+                           const struct replay_result *known, bool colour)
 {
     const struct column columns[COMPARE_COLUMNS] = {
         {"what if", 0},
@@ -569,8 +606,8 @@ static bool compare_device(FILE *out, const struct replay_file *runs, size_t cou
     bool least = false;
     for (size_t i = 0; i < count; i++)
         least = least || runs[i].options->least;
-    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(runs->path).text, known->device,
-            colour ? "\033[0m" : "");
+    fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(runs->path).text,
+            known->device, colour ? "\033[0m" : "");
     fprintf(out, "  %s events, %s allocations, peak requested %s; as it is: a device of %s\n\n",
             units_count(known->events).text, units_count(known->allocations).text,
             units_bytes(known->peak_requested).text, units_bytes(known->device_memory).text);
@@ -606,8 +643,8 @@ bool replay_compare_write(FILE *out, const struct replay_file *runs, size_t coun
     if (!fullest->device_count && runs->state_count)
         done = state_write(out, runs, colour);
     if (fullest->device_count)
-        fputs(
-            "wasted: reserved - requested when reserved reached its peak. calls, time: of the driver, by cost table.\n",
-            out);
+        fputs("wasted: reserved - requested when reserved reached its peak. calls, time: of the "
+              "driver, by cost table.\n",
+              out);
     return done && fflush(out) == 0 && !ferror(out);
 }

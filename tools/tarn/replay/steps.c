@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Steps in sorted chunks: a directory of first positions, and chunks of up to CHUNK steps. A step reaches to the next one,
- * over the border of its chunk. No chunk is empty; the first step begins at 0, so every position has a step. */
+/* Steps in sorted chunks: a directory of first positions, and chunks of up to CHUNK steps. A step
+ * reaches to the next one, over the border of its chunk. No chunk is empty; the first step begins
+ * at 0, so every position has a step. */
 #include "replay/steps.h"
 
 #include <stdlib.h>
@@ -46,7 +47,8 @@ static struct place find(struct steps *steps, uint64_t position)
 {
     struct place place = {steps->last_chunk, steps->last_index};
     if (place.chunk < steps->chunk_count && place.index < steps->chunks[place.chunk]->count &&
-        steps->chunks[place.chunk]->starts[place.index] <= position && position < next_start(steps, place))
+        steps->chunks[place.chunk]->starts[place.index] <= position &&
+        position < next_start(steps, place))
         return place;
     place.chunk = count_up_to(steps->firsts, steps->chunk_count, position) - 1;
     const struct steps_chunk *chunk = steps->chunks[place.chunk];
@@ -89,7 +91,8 @@ static bool directory_grow(struct steps *steps)
     if (!firsts)
         return false;
     steps->firsts = firsts;
-    struct steps_chunk **chunks = reallocarray(steps->chunks, capacity, sizeof(struct steps_chunk *));
+    struct steps_chunk **chunks =
+        reallocarray(steps->chunks, capacity, sizeof(struct steps_chunk *));
     if (!chunks)
         return false;
     steps->chunks = chunks;
@@ -155,7 +158,8 @@ static void absorb(struct steps *steps, struct place place, uint64_t end)
         return;
 
     size_t first = place.chunk + 1, last = first;
-    for (; last < steps->chunk_count; last++) { /* chunks that go as a whole, and the one that goes in part */
+    /* Chunks that go as a whole, and the one that goes in part */
+    for (; last < steps->chunk_count; last++) {
         chunk = steps->chunks[last];
         gone = count_up_to(chunk->starts, chunk->count, end - 1);
         if (gone < chunk->count) {
@@ -170,23 +174,27 @@ static void absorb(struct steps *steps, struct place place, uint64_t end)
     if (last > first) {
         memmove(&steps->chunks[first], &steps->chunks[last],
                 (steps->chunk_count - last) * sizeof(struct steps_chunk *));
-        memmove(&steps->firsts[first], &steps->firsts[last], (steps->chunk_count - last) * sizeof *steps->firsts);
+        memmove(&steps->firsts[first], &steps->firsts[last],
+                (steps->chunk_count - last) * sizeof *steps->firsts);
         steps->chunk_count -= last - first;
     }
 }
 
-/* Assigns within the chunk of `place`, the step that holds `start`. False, with nothing done, when the range reaches
- * beyond the chunk or the chunk has no room. */
-static bool assign_inside(struct steps *steps, struct place place, uint64_t start, uint64_t end, uint32_t value)
+/* Assigns within the chunk of `place`, the step that holds `start`. False, with nothing done, when
+ * the range reaches beyond the chunk or the chunk has no room. */
+static bool assign_inside(struct steps *steps, struct place place, uint64_t start, uint64_t end,
+                          uint32_t value)
 {
     struct steps_chunk *chunk = steps->chunks[place.chunk];
     size_t first = place.index, last = first; /* the steps that hold `start` and `end` */
     while (last + 1 < chunk->count && chunk->starts[last + 1] <= end)
         last++;
-    if (last + 1 == chunk->count && place.chunk + 1 < steps->chunk_count && steps->firsts[place.chunk + 1] <= end)
+    if (last + 1 == chunk->count && place.chunk + 1 < steps->chunk_count &&
+        steps->firsts[place.chunk + 1] <= end)
         return false;
     uint32_t rest = chunk->values[last];
-    size_t at = first + (chunk->starts[first] < start); /* of the new step; the rest of the last one follows it */
+    size_t at = first + (chunk->starts[first] < start); /* of the new step; the rest of the last one
+                                                           follows it */
     size_t after = chunk->count - last - 1, count = at + 2 + after;
     if (count > CHUNK)
         return false;
@@ -233,7 +241,8 @@ bool steps_walk_first(struct steps *steps, uint64_t start, uint64_t end, struct 
     if (start >= end)
         return false;
     struct place place = find(steps, start);
-    *walk = (struct steps_walk){.steps = steps, .chunk = place.chunk, .index = place.index, .end = end, .from = start};
+    *walk = (struct steps_walk){
+        .steps = steps, .chunk = place.chunk, .index = place.index, .end = end, .from = start};
     walk_show(walk);
     return true;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A step function: who owns each point of a line of 64-bit positions. Every point has a value, 0 at first; an
- * assignment gives a range a new one. Cost of either call: two binary searches, whatever the length of the range, and what
- * earlier steps an assignment covers. Not thread-safe. */
+/* A step function: who owns each point of a line of 64-bit positions. Every point has a value, 0 at
+ * first; an assignment gives a range a new one. Cost of either call: two binary searches, whatever
+ * the length of the range, and what earlier steps an assignment covers. Not thread-safe. */
 #ifndef TOOLS_STEPS_H
 #define TOOLS_STEPS_H
 
@@ -17,7 +17,8 @@ struct steps {
     uint64_t *firsts; /* the first position of each chunk, ascending; the first is 0 */
     struct steps_chunk **chunks;
     size_t chunk_count, chunk_capacity;
-    size_t last_chunk, last_index; /* where the last search ended: the next one is often for the same position */
+    size_t last_chunk, last_index; /* where the last search ended: the next one is often for the
+                                      same position */
 };
 
 /* False when memory is short. */
@@ -37,8 +38,8 @@ struct steps_walk {
 bool steps_walk_first(struct steps *steps, uint64_t start, uint64_t end, struct steps_walk *walk);
 bool steps_walk_next(struct steps_walk *walk);
 
-/* Gives [start, end) a value; start < end < UINT64_MAX. False when memory is short: the steps are then as before, or some of
- * them are divided without a change of values. */
+/* Gives [start, end) a value; start < end < UINT64_MAX. False when memory is short: the steps are
+ * then as before, or some of them are divided without a change of values. */
 bool steps_assign(struct steps *steps, uint64_t start, uint64_t end, uint32_t value);
 
 #endif

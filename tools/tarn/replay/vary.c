@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A workload that differs a little from the recorded one, as the next run of a program does: for what was learned from one run and
- * is used in another. What changes is decided by a generator of its own, so that a seed says all. */
+/* A workload that differs a little from the recorded one, as the next run of a program does: for
+ * what was learned from one run and is used in another. What changes is decided by a generator of
+ * its own, so that a seed says all. */
 #include "input/workload.h"
 
 #include <stdlib.h>
@@ -31,7 +32,8 @@ static uint64_t changed(uint64_t size, uint64_t *state)
     return size ? size : 1;
 }
 
-/* Changes sizes, marks what is left out by a size of 0, and gives blocks of the trace twins, by number, WORKLOAD_NO_BLOCK for none. */
+/* Changes sizes, marks what is left out by a size of 0, and gives blocks of the trace twins, by
+ * number, WORKLOAD_NO_BLOCK for none. */
 static void vary_blocks(struct workload *workload, uint32_t *twins, uint64_t *state)
 {
     size_t count = workload->block_count;
@@ -43,14 +45,16 @@ static void vary_blocks(struct workload *workload, uint32_t *twins, uint64_t *st
             block->size = block->size ? changed(block->size, state) : 0;
         } else if (choice < CHANGED + LEFT_OUT) {
             block->size = 0;
-        } else if (choice < CHANGED + LEFT_OUT + TWICE && i >= workload->initial_count && block->size) {
+        } else if (choice < CHANGED + LEFT_OUT + TWICE && i >= workload->initial_count &&
+                   block->size) {
             twins[i] = (uint32_t)workload->block_count;
             workload->blocks[workload->block_count++] = *block;
         }
     }
 }
 
-static void vary_ops(struct workload *workload, struct workload_op *varied, const uint32_t *twins, uint64_t *state)
+static void vary_ops(struct workload *workload, struct workload_op *varied, const uint32_t *twins,
+                     uint64_t *state)
 {
     size_t count = 0;
     for (size_t i = 0; i < workload->op_count; i++) {
@@ -83,7 +87,8 @@ bool workload_vary(struct workload *workload, uint64_t seed)
 {
     struct workload_op *varied = calloc(workload->op_count * 2 + 1, sizeof *varied);
     uint32_t *twins = calloc(workload->block_count + 1, sizeof *twins);
-    struct workload_block *blocks = reallocarray(workload->blocks, workload->block_count * 2 + 1, sizeof *blocks);
+    struct workload_block *blocks =
+        reallocarray(workload->blocks, workload->block_count * 2 + 1, sizeof *blocks);
     if (blocks)
         workload->blocks = blocks;
     if (!varied || !twins || !blocks || workload->block_count > UINT32_MAX / 2) {

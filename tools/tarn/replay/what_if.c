@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The language of --what-if. Owns nothing: values are written into the options, and the text of conf is pointed to. */
+/* The language of --what-if. Owns nothing: values are written into the options, and the text of
+ * conf is pointed to. */
 #include "replay/what_if.h"
 
 #include "replay/replay.h"
@@ -22,7 +23,8 @@ struct parser {
     bool threads;   /* deal-threads was named, which PyTorch's policies do not have */
 };
 
-static bool fail(struct parser *parser, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool fail(struct parser *parser, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static bool fail(struct parser *parser, const char *format, ...)
 {
     va_list arguments;
@@ -85,7 +87,8 @@ static const char *parse_item(struct parser *parser, const char *text)
     const struct item *item = text[length] == '=' ? item_find(text, length) : NULL;
     if (!item) {
         fail(parser,
-             "\"%.*s\" is no item; there are memory=, lag=, repeat=, deal-streams=, deal-threads=, vary=, policy=, "
+             "\"%.*s\" is no item; there are memory=, lag=, repeat=, deal-streams=, deal-threads=, "
+             "vary=, policy=, "
              "least= and conf=",
              (int)(length < VALUE_BYTES ? length : VALUE_BYTES), text);
         return NULL;
@@ -97,7 +100,8 @@ static const char *parse_item(struct parser *parser, const char *text)
     parser->named |= 1U << (item - items);
     const char *at = text + length + 1;
     parser->threads |= item->take == run_take_deal_threads;
-    length = item->take == take_conf ? strlen(at) : strcspn(at, ","); /* the rest, whatever is in it */
+    /* The rest, whatever is in it */
+    length = item->take == take_conf ? strlen(at) : strcspn(at, ",");
 
     char value[VALUE_BYTES];
     snprintf(value, sizeof value, "%.*s", (int)(length < VALUE_BYTES ? length : VALUE_BYTES), at);

@@ -5,10 +5,11 @@
  *
  *     SPEC := item {"," item}
  *     item := "memory=" SIZE | "lag=" MS | "repeat=" N | "deal-streams=" N | "deal-threads=" N
- *           | "vary=" SEED | "policy=" ("tarn" | "pytorch" | "expandable") | "least=" ("yes" | "no") | "conf=" TEXT
+ *           | "vary=" SEED | "policy=" ("tarn" | "pytorch" | "expandable") | "least=" ("yes" |
+ *           "no") | "conf=" TEXT
  *
- * conf comes last, since its text, which is what TARN_ALLOC_CONF may say, or with one of PyTorch's policies what
- * PYTORCH_CUDA_ALLOC_CONF may, has commas of its own. */
+ * conf comes last, since its text, which is what TARN_ALLOC_CONF may say, or with one of PyTorch's
+ * policies what PYTORCH_CUDA_ALLOC_CONF may, has commas of its own. */
 #ifndef TOOLS_WHAT_IF_H
 #define TOOLS_WHAT_IF_H
 
@@ -19,8 +20,9 @@
 
 #define WHAT_IF_MAX 64 /* of them beside each other */
 
-/* Changes `options` as `spec` says, which they then point into. False, with one line in `error`, for a spec that makes no sense; `options`
- * are then of no use. */
-bool what_if_parse(const char *spec, struct replay_options *options, char *error, size_t error_size);
+/* Changes `options` as `spec` says, which they then point into. False, with one line in `error`,
+ * for a spec that makes no sense; `options` are then of no use. */
+bool what_if_parse(const char *spec, struct replay_options *options, char *error,
+                   size_t error_size);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Joins the surveys of processes by device. Nothing that a page says is trusted: sizes are added without a wrap, and a device that two
- * processes describe differently is as the newest reading says. */
+/* Joins the surveys of processes by device. Nothing that a page says is trusted: sizes are added
+ * without a wrap, and a device that two processes describe differently is as the newest reading
+ * says. */
 #include "top/fleet.h"
 
 #include <stdlib.h>
@@ -25,19 +26,21 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Devices ---------------------------------------------------------------------------------------------------------- */
+/* Devices -------------------------------------------------------------------------------------- */
 
 static struct fleet_device *device_find(struct fleet *fleet, const struct survey_device *of)
 {
     for (size_t i = 0; i < fleet->device_count && of->uuid[0]; i++)
         if (strcmp(fleet->devices[i].uuid, of->uuid) == 0)
             return &fleet->devices[i];
-    struct fleet_device *devices = realloc(fleet->devices, (fleet->device_count + 1) * sizeof *devices);
+    struct fleet_device *devices =
+        realloc(fleet->devices, (fleet->device_count + 1) * sizeof *devices);
     if (!devices)
         return NULL;
     fleet->devices = devices;
     struct fleet_device *device = &devices[fleet->device_count++];
-    *device = (struct fleet_device){.used = SURVEY_UNKNOWN, .rest = SURVEY_UNKNOWN, .total = of->total};
+    *device =
+        (struct fleet_device){.used = SURVEY_UNKNOWN, .rest = SURVEY_UNKNOWN, .total = of->total};
     memcpy(device->uuid, of->uuid, sizeof device->uuid);
     memcpy(device->pci, of->pci, sizeof device->pci);
     memcpy(device->name, of->name, sizeof device->name);
@@ -45,7 +48,8 @@ static struct fleet_device *device_find(struct fleet *fleet, const struct survey
 }
 
 /* What the newest reading says is free. */
-static void device_learn(struct fleet_device *device, const struct survey_device *of, uint64_t taken_ns)
+static void device_learn(struct fleet_device *device, const struct survey_device *of,
+                         uint64_t taken_ns)
 {
     if (of->free == SURVEY_UNKNOWN || taken_ns < device->said_ns)
         return;
@@ -54,9 +58,10 @@ static void device_learn(struct fleet_device *device, const struct survey_device
     device->used = of->total > of->free ? of->total - of->free : 0;
 }
 
-/* What NVML says that the processes of the list have, less what tarn has for them. A process that NVML calls otherwise, in another PID
- * namespace, counts with the others. */
-static uint64_t rest_of(const struct fleet *fleet, size_t device, const struct fleet_monitor *monitor)
+/* What NVML says that the processes of the list have, less what tarn has for them. A process that
+ * NVML calls otherwise, in another PID namespace, counts with the others. */
+static uint64_t rest_of(const struct fleet *fleet, size_t device,
+                        const struct fleet_monitor *monitor)
 {
     uint64_t rest = 0;
     bool known = false;
@@ -89,7 +94,7 @@ static void devices_ask_monitor(struct fleet *fleet, struct fleet_monitor *monit
     }
 }
 
-/* Shares ----------------------------------------------------------------------------------------------------------- */
+/* Shares --------------------------------------------------------------------------------------- */
 
 static struct fleet_share *share_add(struct fleet *fleet, size_t entry)
 {
@@ -102,7 +107,8 @@ static struct fleet_share *share_add(struct fleet *fleet, size_t entry)
 }
 
 /* The same process's share of the same device when it was looked at before. */
-static const struct fleet_share *share_before(const struct fleet *before, const struct top_entry *entry,
+static const struct fleet_share *share_before(const struct fleet *before,
+                                              const struct top_entry *entry,
                                               const struct survey_device *of)
 {
     for (size_t i = 0; before && i < before->share_count; i++) {
@@ -115,21 +121,25 @@ static const struct fleet_share *share_before(const struct fleet *before, const 
     return NULL;
 }
 
-static void share_continue(const struct fleet *before, const struct top_entry *entry, struct fleet_share *share)
+static void share_continue(const struct fleet *before, const struct top_entry *entry,
+                           struct fleet_share *share)
 {
     enum { MOST = sizeof share->history / sizeof *share->history };
     const struct fleet_share *old = share_before(before, entry, share->of);
     if (old) {
         int from = old->samples == MOST;
         share->samples = old->samples - from;
-        memcpy(share->history, old->history + from, (size_t)share->samples * sizeof *share->history);
-        struct top_rates rates = top_rates_of(before->list->entries[old->entry].reading, entry->reading, share->of);
+        memcpy(share->history, old->history + from,
+               (size_t)share->samples * sizeof *share->history);
+        struct top_rates rates =
+            top_rates_of(before->list->entries[old->entry].reading, entry->reading, share->of);
         share->rate = rates.known ? rates.allocations : old->rate;
     }
     share->history[share->samples++] = share->reserved;
 }
 
-static bool take_device(struct fleet *fleet, size_t entry, const struct survey_device *of, const struct fleet *before)
+static bool take_device(struct fleet *fleet, size_t entry, const struct survey_device *of,
+                        const struct fleet *before)
 {
     const struct top_entry *process = &fleet->list->entries[entry];
     struct fleet_device *device = device_find(fleet, of);
@@ -153,7 +163,8 @@ static bool take_entry(struct fleet *fleet, size_t number, const struct fleet *b
     bool done = true, any = false;
     if (entry->foreign)
         return true;
-    for (uint32_t i = 0; entry->reading && i < entry->reading->survey.device_count.here && done; i++) {
+    for (uint32_t i = 0; entry->reading && i < entry->reading->survey.device_count.here && done;
+         i++) {
         if (!entry->reading->survey.devices[i].used)
             continue;
         done = take_device(fleet, number, &entry->reading->survey.devices[i], before);
@@ -162,7 +173,7 @@ static bool take_entry(struct fleet *fleet, size_t number, const struct fleet *b
     return done && (any || share_add(fleet, number));
 }
 
-/* Order ------------------------------------------------------------------------------------------------------------ */
+/* Order ---------------------------------------------------------------------------------------- */
 
 struct order {
     const struct fleet *fleet;
@@ -209,7 +220,8 @@ static int compare_shares(const void *a, const void *b, void *argument)
     return result ? result : compare(x->device, y->device);
 }
 
-bool fleet_make(const struct top_list *list, const struct fleet *before, enum fleet_order order, struct fleet *fleet)
+bool fleet_make(const struct top_list *list, const struct fleet *before, enum fleet_order order,
+                struct fleet *fleet)
 {
     struct fleet_monitor *monitor = malloc(sizeof *monitor);
     *fleet = (struct fleet){.list = list};

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* All processes of a machine that publish, and its devices: what each process has of each device, what the rest of these processes is
- * (contexts, modules, what libraries allocate by themselves), and what others have. A device is one by its UUID, whatever number a process
- * gives it. */
+/* All processes of a machine that publish, and its devices: what each process has of each device,
+ * what the rest of these processes is (contexts, modules, what libraries allocate by themselves),
+ * and what others have. A device is one by its UUID, whatever number a process gives it. */
 #ifndef TOOLS_TOP_FLEET_H
 #define TOOLS_TOP_FLEET_H
 
 #include "top/top.h"
 
-/* A device of the machine that a process publishes. UUID "": of a driver that has none; then it is that process's alone. */
+/* A device of the machine that a process publishes. UUID "": of a driver that has none; then it is
+ * that process's alone. */
 struct fleet_device {
     char uuid[48], pci[24], name[64];
     uint64_t total, used; /* bytes; used: by anybody, SURVEY_UNKNOWN where nobody says */
@@ -33,7 +34,8 @@ struct fleet {
     const struct top_list *list;
     struct fleet_device *devices;
     struct fleet_share
-        *shares; /* of devices that are in use, and one of each process that uses none: its `of` is NULL */
+        *shares; /* of devices that are in use, and one of each process that uses none: its `of` is
+                    NULL */
     size_t device_count, share_count;
 };
 
@@ -55,15 +57,17 @@ struct fleet_order_name {
 };
 extern const struct fleet_order_name fleet_orders[FLEET_ORDERS];
 
-/* Makes the fleet of a list, which must outlive it. `before`, which may be NULL, is what the last one was: rates and history come of
- * it. False where memory is short. */
-bool fleet_make(const struct top_list *list, const struct fleet *before, enum fleet_order order, struct fleet *fleet);
+/* Makes the fleet of a list, which must outlive it. `before`, which may be NULL, is what the last
+ * one was: rates and history come of it. False where memory is short. */
+bool fleet_make(const struct top_list *list, const struct fleet *before, enum fleet_order order,
+                struct fleet *fleet);
 void fleet_finish(struct fleet *fleet);
 
 /* The part of a device that it is, from 0 to 1. */
 double fleet_part(const struct fleet *fleet, const struct fleet_share *share);
 
-/* What a device is called in a line: its PCI address; where it has none, or is a slice, its UUID. */
+/* What a device is called in a line: its PCI address; where it has none, or is a slice, its
+ * UUID. */
 const char *fleet_device_name(const struct fleet_device *device);
 
 /* Tables of processes and of devices. `look->device` counts for nothing here. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The machine as lines of text: a table of processes, a line for each device that one uses, and a table of devices. */
+/* The machine as lines of text: a table of processes, a line for each device that one uses, and a
+ * table of devices. */
 #include "top/fleet.h"
 #include "top/top_text.h"
 #include "units.h"
@@ -25,13 +26,15 @@ static void history_text(const struct fleet_share *share, bool utf8, char *text,
     }
 }
 
-static void say_share(struct top_frame *frame, struct libscols_table *table, const struct fleet *fleet,
-                      const struct fleet_share *share, const struct top_look *look)
+static void say_share(struct top_frame *frame, struct libscols_table *table,
+                      const struct fleet *fleet, const struct fleet_share *share,
+                      const struct top_look *look)
 {
     const struct top_entry *entry = &fleet->list->entries[share->entry];
     char rank[16] = "", part[16] = "", history[64] = "", rate[48] = "";
-    struct units_text reserved = units_bytes(share->reserved), allocated = units_bytes(share->allocated),
-                      peak = units_bytes(share->peak), time = top_since(entry->head.started);
+    struct units_text reserved = units_bytes(share->reserved),
+                      allocated = units_bytes(share->allocated), peak = units_bytes(share->peak),
+                      time = top_since(entry->head.started);
     if (entry->head.rank >= 0)
         snprintf(rank, sizeof rank, "%d", entry->head.rank);
     if (share->of)
@@ -53,14 +56,16 @@ static void say_share(struct top_frame *frame, struct libscols_table *table, con
     top_table_row(frame, table, cells, sizeof cells / sizeof *cells);
 }
 
-static void say_shares(struct top_frame *frame, const struct fleet *fleet, const struct top_look *look)
+static void say_shares(struct top_frame *frame, const struct fleet *fleet,
+                       const struct top_look *look)
 {
-    static const struct top_column columns[] = {{"PROCESS", SCOLS_FL_RIGHT},  {"NAME", 0},
-                                                {"RANK", SCOLS_FL_RIGHT},     {"DEVICE", 0},
-                                                {"SHARE", SCOLS_FL_RIGHT},    {"RESERVED", SCOLS_FL_RIGHT},
-                                                {"IN USE", SCOLS_FL_RIGHT},   {"PEAK", SCOLS_FL_RIGHT},
-                                                {"BLOCKS/S", SCOLS_FL_RIGHT}, {"HISTORY", 0},
-                                                {"FOR", SCOLS_FL_RIGHT}};
+    static const struct top_column columns[] = {
+        {"PROCESS", SCOLS_FL_RIGHT},  {"NAME", 0},
+        {"RANK", SCOLS_FL_RIGHT},     {"DEVICE", 0},
+        {"SHARE", SCOLS_FL_RIGHT},    {"RESERVED", SCOLS_FL_RIGHT},
+        {"IN USE", SCOLS_FL_RIGHT},   {"PEAK", SCOLS_FL_RIGHT},
+        {"BLOCKS/S", SCOLS_FL_RIGHT}, {"HISTORY", 0},
+        {"FOR", SCOLS_FL_RIGHT}};
     size_t shown = look->rows && fleet->share_count > look->rows ? look->rows : fleet->share_count;
     struct libscols_table *table = top_table_begin(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < shown && !frame->failed; i++)
@@ -74,12 +79,16 @@ static struct units_text known_bytes(uint64_t bytes)
     return bytes == SURVEY_UNKNOWN ? unknown : units_bytes(bytes);
 }
 
-static void say_device(struct top_frame *frame, struct libscols_table *table, const struct fleet_device *device)
+static void say_device(struct top_frame *frame, struct libscols_table *table,
+                       const struct fleet_device *device)
 {
     bool known = device->used != SURVEY_UNKNOWN;
-    uint64_t theirs = device->rest == SURVEY_UNKNOWN ? device->reserved : device->reserved + device->rest;
+    uint64_t theirs =
+        device->rest == SURVEY_UNKNOWN ? device->reserved : device->reserved + device->rest;
     uint64_t others = !known ? SURVEY_UNKNOWN : device->used > theirs ? device->used - theirs : 0;
-    uint64_t available = !known ? SURVEY_UNKNOWN : device->total > device->used ? device->total - device->used : 0;
+    uint64_t available = !known                         ? SURVEY_UNKNOWN
+                         : device->total > device->used ? device->total - device->used
+                                                        : 0;
     struct units_text total = units_bytes(device->total), reserved = units_bytes(device->reserved),
                       rest = known_bytes(device->rest), foreign = known_bytes(others),
                       free_text = known_bytes(available);
@@ -95,7 +104,8 @@ static void say_device(struct top_frame *frame, struct libscols_table *table, co
     top_table_row(frame, table, cells, sizeof cells / sizeof *cells);
 }
 
-static void say_devices(struct top_frame *frame, const struct fleet *fleet, const struct top_look *look)
+static void say_devices(struct top_frame *frame, const struct fleet *fleet,
+                        const struct top_look *look)
 {
     static const struct top_column columns[] = {{"DEVICE", 0},
                                                 {"NAME", 0},

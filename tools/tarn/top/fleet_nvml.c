@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* NVML, where the driver's package has brought it: no context is made by asking it. Prototypes are those of nvml.h. A device is found by its
- * UUID, which slices have too, or else by its PCI address. Whatever is wrong only means that nothing is known. */
+/* NVML, where the driver's package has brought it: no context is made by asking it. Prototypes are
+ * those of nvml.h. A device is found by its UUID, which slices have too, or else by its PCI
+ * address. Whatever is wrong only means that nothing is known. */
 #include "driver/loader.h"
 #include "top/fleet.h"
 
@@ -45,7 +46,8 @@ static bool open_once(void)
     loader_store(&nvml.by_pci, loader_symbol(&library, "nvmlDeviceGetHandleByPciBusId_v2"));
     loader_store(&nvml.memory, loader_symbol(&library, "nvmlDeviceGetMemoryInfo"));
     loader_store(&nvml.compute, loader_symbol(&library, "nvmlDeviceGetComputeRunningProcesses_v3"));
-    if (nvml.init && (nvml.by_uuid || nvml.by_pci) && nvml.memory && nvml.compute && nvml.init() == NVML_OK)
+    if (nvml.init && (nvml.by_uuid || nvml.by_pci) && nvml.memory && nvml.compute &&
+        nvml.init() == NVML_OK)
         state = THERE;
     return state == THERE;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn top`: finding the live pages of processes, reading them, and showing what they say. Nothing that a page says is trusted: counts
- * are checked, texts are ended and made printable, and numbers are numbers. */
+/* `tarn top`: finding the live pages of processes, reading them, and showing what they say. Nothing
+ * that a page says is trusted: counts are checked, texts are ended and made printable, and numbers
+ * are numbers. */
 #ifndef TOOLS_TOP_H
 #define TOOLS_TOP_H
 
@@ -20,7 +21,7 @@ struct top_reading {
     uint64_t sequence;
 };
 
-/* top_page.c: files ------------------------------------------------------------------------------------------------ */
+/* top_page.c: files ---------------------------------------------------------------------------- */
 
 enum top_result {
     TOP_OK,
@@ -40,7 +41,8 @@ enum top_result top_open(const char *path, int *file, struct top_why *why);
 enum top_result top_read(int file, struct top_reading *reading, struct top_why *why);
 /* The seconds without a newer reading than this one, after which its process counts as silent. */
 double top_patience(const struct top_reading *reading);
-/* Reads an open page as soon as it shows something newer than `before`. False if its process ended first, or is silent. */
+/* Reads an open page as soon as it shows something newer than `before`. False if its process ended
+ * first, or is silent. */
 bool top_read_newer(int file, const struct top_reading *before, struct top_reading *reading);
 
 /* The pages of living processes, sorted by process number. */
@@ -48,7 +50,8 @@ struct top_list {
     struct top_entry {
         char path[4096];
         char number
-            [32]; /* of the process, with what the page's name has behind it; no other entry of that name has it */
+            [32]; /* of the process, with what the page's name has behind it; no other entry of that
+                     name has it */
         struct page_head head;
         struct top_reading *reading; /* NULL: nothing was written yet */
         uint64_t reserved;           /* bytes, of all devices */
@@ -56,19 +59,22 @@ struct top_list {
         bool foreign; /* another user's: nothing but the path is known */
     } * entries;
     size_t count, foreign;
-    size_t left_out; /* pages that were not looked at: beyond the most of their user, or after the most of time */
+    size_t left_out; /* pages that were not looked at: beyond the most of their user, or after the
+                        most of time */
 };
 
-/* Other users can put any number of pages where pages are looked for, and keep them unreadable. So a list has at most so many of each user,
- * waits so long for those of one user that are being written, and looks at no more after so long altogether. */
+/* Other users can put any number of pages where pages are looked for, and keep them unreadable. So
+ * a list has at most so many of each user, waits so long for those of one user that are being
+ * written, and looks at no more after so long altogether. */
 enum { TOP_PAGES_OF_USER = 256, TOP_WAIT_OF_USER_MS = 100, TOP_LIST_MS = 2000 };
 
-/* Looks through a directory, or with NULL those where pages are usually made; `pid` not 0: also where that process's would be. Removes
- * what dead processes of this user left. False when memory is short. */
+/* Looks through a directory, or with NULL those where pages are usually made; `pid` not 0: also
+ * where that process's would be. Removes what dead processes of this user left. False when memory
+ * is short. */
 bool top_list_make(const char *directory, long pid, struct top_list *list);
 void top_list_finish(struct top_list *list);
 
-/* top_frame.c: text ------------------------------------------------------------------------------------------------ */
+/* top_frame.c: text ---------------------------------------------------------------------------- */
 
 struct top_frame {
     char *text; /* lines, each ended by a newline */
@@ -85,13 +91,14 @@ struct top_look {
 };
 
 /* Shows a reading, with the rates since `before`, which may be NULL. */
-void top_frame_make(struct top_frame *frame, const struct top_reading *before, const struct top_reading *now,
-                    const struct top_look *look);
+void top_frame_make(struct top_frame *frame, const struct top_reading *before,
+                    const struct top_reading *now, const struct top_look *look);
 void top_frame_finish(struct top_frame *frame);
 
-/* top_json.c ------------------------------------------------------------------------------------------------------- */
+/* top_json.c ----------------------------------------------------------------------------------- */
 
-bool top_json_write(FILE *out, const struct top_reading *before, const struct top_reading *now, int device);
+bool top_json_write(FILE *out, const struct top_reading *before, const struct top_reading *now,
+                    int device);
 struct fleet;
 bool top_json_list(FILE *out, const struct fleet *fleet);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* `tarn top`: the command line, the choice of the process, and what is done on a terminal and elsewhere. The screen itself is
- * top_screen.c's. */
+/* `tarn top`: the command line, the choice of the process, and what is done on a terminal and
+ * elsewhere. The screen itself is top_screen.c's. */
 #include "command.h"
 #include "top/fleet.h"
 #include "top/top.h"
@@ -23,31 +23,43 @@
 static const char help[] =
     "Usage: tarn top [OPTION]... [PROCESS]\n"
     "\n"
-    "Shows what tarn has in a running process: memory by device, pool and stream, rates, handles. PROCESS is its\n"
-    "process id, or the name that it publishes. Without PROCESS, all processes that publish are shown: for each "
+    "Shows what tarn has in a running process: memory by device, pool and stream, rates, handles. "
+    "PROCESS is its\n"
+    "process id, or the name that it publishes. Without PROCESS, all processes that publish are "
+    "shown: for each "
     "process\n"
-    "its tarn memory per device; for each device what these processes have besides tarn, what others have, and what "
+    "its tarn memory per device; for each device what these processes have besides tarn, what "
+    "others have, and what "
     "is\n"
     "free.\n"
     "\n"
-    "A process publishes if it was started with TARN_LIVE=1 in its environment, or if it calls tarn_live_start(). A\n"
-    "separate thread then writes a few readings per second. Only the same user and root can see them.\n"
+    "A process publishes if it was started with TARN_LIVE=1 in its environment, or if it calls "
+    "tarn_live_start(). A\n"
+    "separate thread then writes a few readings per second. Only the same user and root can see "
+    "them.\n"
     "\n"
-    "On a terminal the screen is refreshed until the process ends or you press q. Elsewhere one reading is printed.\n"
-    "Without PROCESS a key chooses the order: r reserved, a allocated, k peak, t rate, n name, p process, g age.\n"
+    "On a terminal the screen is refreshed until the process ends or you press q. Elsewhere one "
+    "reading is printed.\n"
+    "Without PROCESS a key chooses the order: r reserved, a allocated, k peak, t rate, n name, p "
+    "process, g age.\n"
     "\n"
     "Options:\n"
-    "      --interval S      Seconds between two readings, 0.1 to 3600 (1); rates are averages over this time\n"
-    "      --sort KEY        The order of processes: reserved (the default), allocated, peak, rate, name, process, "
+    "      --interval S      Seconds between two readings, 0.1 to 3600 (1); rates are averages "
+    "over this time\n"
+    "      --sort KEY        The order of processes: reserved (the default), allocated, peak, "
+    "rate, name, process, "
     "age\n"
     "      --once            Print one reading and stop, on a terminal too\n"
-    "      --json            Print JSON: an object for PROCESS, or an array of all processes that publish\n"
+    "      --json            Print JSON: an object for PROCESS, or an array of all processes that "
+    "publish\n"
     "      --device N        Show only this device\n"
-    "      --directory DIR   Look for pages in DIR; otherwise in TARN_LIVE_DIRECTORY or XDG_RUNTIME_DIR, in /dev/shm\n"
+    "      --directory DIR   Look for pages in DIR; otherwise in TARN_LIVE_DIRECTORY or "
+    "XDG_RUNTIME_DIR, in /dev/shm\n"
     "                        and in /run/user/ID\n"
     "  -h, --help            Show this help\n"
     "\n"
-    "Exit status: 0 when a reading or the list was shown, 1 when there is none, 2 for an invalid command line. Bold\n"
+    "Exit status: 0 when a reading or the list was shown, 1 when there is none, 2 for an invalid "
+    "command line. Bold\n"
     "type appears on a terminal only, and not with NO_COLOR set or TERM=dumb.\n"
     "\n"
     "Examples:\n"
@@ -102,7 +114,9 @@ static bool take_directory(void *arguments, const char *value)
 
 static const struct command_option options[] = {
     {.name = "interval", .wants = "seconds from 0.1 to 3600", .take = take_interval},
-    {.name = "sort", .wants = "reserved, allocated, peak, rate, name, process or age", .take = take_order},
+    {.name = "sort",
+     .wants = "reserved, allocated, peak, rate, name, process or age",
+     .take = take_order},
     {.name = "once", .flag = offsetof(struct arguments, once)},
     {.name = "json", .flag = offsetof(struct arguments, json)},
     {.name = "device", .wants = "a number from 0 to 63", .take = take_device},
@@ -115,12 +129,13 @@ static int parse(int argc, char **argv, struct arguments *arguments)
 {
     int status = command_parse(&top_command, options, arguments, argc, argv);
     if (status == COMMAND_GO_ON && optind + 1 < argc)
-        return command_usage_error("top", "one process at a time, not \"%s\" as well", argv[optind + 1]);
+        return command_usage_error("top", "one process at a time, not \"%s\" as well",
+                                   argv[optind + 1]);
     arguments->process = optind < argc ? argv[optind] : NULL;
     return status;
 }
 
-/* Finding ---------------------------------------------------------------------------------------------------------- */
+/* Finding -------------------------------------------------------------------------------------- */
 
 static const char *user_name(uid_t user, char *text, size_t size)
 {
@@ -149,15 +164,17 @@ static int no_page(long pid)
         program[strcspn(program, "\n")] = '\0';
     fclose(file);
     if (info.st_uid != geteuid() && geteuid() != 0)
-        fprintf(stderr, "tarn top: process %ld (%s) belongs to %s: only that user and root can see what it publishes\n",
+        fprintf(stderr,
+                "tarn top: process %ld (%s) belongs to %s: only that user and root can see what it "
+                "publishes\n",
                 pid, program, user_name(info.st_uid, name, sizeof name));
     else
-        fprintf(
-            stderr,
-            "tarn top: process %ld (%s) does not publish\n"
-            "Start it with TARN_LIVE=1 in its environment, or have it call tarn_live_start(). If it does, its page is\n"
-            "in another directory than those that were looked through: --directory names it.\n",
-            pid, program);
+        fprintf(stderr,
+                "tarn top: process %ld (%s) does not publish\n"
+                "Start it with TARN_LIVE=1 in its environment, or have it call tarn_live_start(). "
+                "If it does, its page is\n"
+                "in another directory than those that were looked through: --directory names it.\n",
+                pid, program);
     return COMMAND_FAILED;
 }
 
@@ -197,7 +214,8 @@ static int choose(const struct arguments *arguments, int *file)
     }
     int status = COMMAND_FAILED;
     if (count > 1) {
-        fprintf(stderr, "tarn top: %zu processes publish as %s; name one by its number:", count, process);
+        fprintf(stderr, "tarn top: %zu processes publish as %s; name one by its number:", count,
+                process);
         for (size_t i = 0; i < list.count; i++)
             if (is_wanted(&list.entries[i], process))
                 fprintf(stderr, " %llu", (unsigned long long)list.entries[i].head.pid);
@@ -206,11 +224,14 @@ static int choose(const struct arguments *arguments, int *file)
         enum top_result result = top_open(found->path, file, &why);
         status = result == TOP_OK ? COMMAND_OK : COMMAND_FAILED;
         if (status)
-            fprintf(stderr, "tarn top: %s\n", why.text[0] ? why.text : "the process has just ended");
+            fprintf(stderr, "tarn top: %s\n",
+                    why.text[0] ? why.text : "the process has just ended");
     } else if (pid) {
         status = no_page(pid);
     } else {
-        fprintf(stderr, "tarn top: no process publishes as \"%s\"; `tarn top` lists those that publish\n", process);
+        fprintf(stderr,
+                "tarn top: no process publishes as \"%s\"; `tarn top` lists those that publish\n",
+                process);
     }
     top_list_finish(&list);
     return status;
@@ -232,7 +253,8 @@ static int list_once(const struct arguments *arguments)
     struct fleet fleet = {0};
     struct top_frame frame = {0};
     struct top_look look = look_of(arguments, isatty(STDOUT_FILENO));
-    bool done = top_list_make(arguments->directory, 0, &list) && fleet_make(&list, NULL, arguments->order, &fleet);
+    bool done = top_list_make(arguments->directory, 0, &list) &&
+                fleet_make(&list, NULL, arguments->order, &fleet);
     if (done && arguments->json) {
         done = top_json_list(stdout, &fleet);
     } else if (done && fleet.share_count) {
@@ -244,7 +266,8 @@ static int list_once(const struct arguments *arguments)
     if (done && !arguments->json && list.foreign)
         printf("%zu of other users\n", list.foreign);
     if (done && !arguments->json && list.left_out)
-        printf("%zu pages more were not looked at: there are too many, or they cannot be read\n", list.left_out);
+        printf("%zu pages more were not looked at: there are too many, or they cannot be read\n",
+               list.left_out);
     if (!done)
         fputs("tarn top: the list could not be made\n", stderr);
     top_frame_finish(&frame);
@@ -257,11 +280,12 @@ static int list(const struct arguments *arguments)
 {
     if (arguments->once || arguments->json || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
         return list_once(arguments);
-    bool done = top_screen_fleet(arguments->directory, arguments->interval, arguments->order, look_of(arguments, true));
+    bool done = top_screen_fleet(arguments->directory, arguments->interval, arguments->order,
+                                 look_of(arguments, true));
     return done ? COMMAND_OK : COMMAND_FAILED;
 }
 
-/* Showing ---------------------------------------------------------------------------------------------------------- */
+/* Showing -------------------------------------------------------------------------------------- */
 
 static void sleep_for(double seconds)
 {
@@ -303,7 +327,8 @@ static int show_once(const struct arguments *arguments, int file, struct top_rea
     struct top_look look = look_of(arguments, isatty(STDOUT_FILENO));
     struct top_frame frame = {0};
     sleep_for(arguments->interval);
-    bool again = top_read_newer(file, &readings[0], &readings[1]); /* if not, the first one is the last */
+    /* If not, the first one is the last */
+    bool again = top_read_newer(file, &readings[0], &readings[1]);
     const struct top_reading *before = again ? &readings[0] : NULL, *now = &readings[again];
     bool done;
     if (arguments->json) {
@@ -330,13 +355,14 @@ static int show(const struct arguments *arguments, int file)
     else if (!read_first(file, &readings[0]))
         ;
     else if (!has_device(&readings[0].survey, arguments->device))
-        fprintf(stderr, "tarn top: the process has no device %d; its first is 0, its last %u\n", arguments->device,
-                readings[0].survey.device_count.here - 1);
+        fprintf(stderr, "tarn top: the process has no device %d; its first is 0, its last %u\n",
+                arguments->device, readings[0].survey.device_count.here - 1);
     else if (arguments->once || arguments->json || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO))
         status = show_once(arguments, file, readings);
     else
-        status =
-            top_screen_run(file, readings, arguments->interval, look_of(arguments, true)) ? COMMAND_OK : COMMAND_FAILED;
+        status = top_screen_run(file, readings, arguments->interval, look_of(arguments, true))
+                     ? COMMAND_OK
+                     : COMMAND_FAILED;
     free(readings);
     return status;
 }

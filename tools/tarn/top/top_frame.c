@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What `tarn top` shows, as lines of text: a bar and figures a device, then tables, the largest first. libsmartcols lays the tables out.
- * The same lines serve a screen, which has a width and few rows, and a file. */
+/* What `tarn top` shows, as lines of text: a bar and figures a device, then tables, the largest
+ * first. libsmartcols lays the tables out. The same lines serve a screen, which has a width and few
+ * rows, and a file. */
 #include "top/top.h"
 #include "top/top_text.h"
 #include "units.h"
@@ -32,7 +33,7 @@ static int by_key(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Figures ---------------------------------------------------------------------------------------------------------- */
+/* Figures -------------------------------------------------------------------------------------- */
 
 static struct units_text bytes_of(int64_t bytes)
 {
@@ -68,15 +69,18 @@ struct top_rates top_rates_of(const struct top_reading *before, const struct top
     double seconds = (double)(now->survey.taken_ns - before->survey.taken_ns) / 1e9;
     const tarn_stats *a = &old->stats, *b = &device->stats;
     rates.known = true;
-    rates.allocations = rate(a->allocation[TARN_STAT_ALL].allocated, b->allocation[TARN_STAT_ALL].allocated, seconds);
-    rates.frees = rate(a->allocation[TARN_STAT_ALL].freed, b->allocation[TARN_STAT_ALL].freed, seconds);
-    rates.bytes =
-        rate(a->allocated_bytes[TARN_STAT_ALL].allocated, b->allocated_bytes[TARN_STAT_ALL].allocated, seconds);
-    rates.driver_calls =
-        rate(a->num_device_alloc, b->num_device_alloc, seconds) + rate(a->num_device_free, b->num_device_free, seconds);
-    rates.driver_bytes =
-        rate(a->reserved_bytes[TARN_STAT_ALL].allocated, b->reserved_bytes[TARN_STAT_ALL].allocated, seconds) +
-        rate(a->reserved_bytes[TARN_STAT_ALL].freed, b->reserved_bytes[TARN_STAT_ALL].freed, seconds);
+    rates.allocations = rate(a->allocation[TARN_STAT_ALL].allocated,
+                             b->allocation[TARN_STAT_ALL].allocated, seconds);
+    rates.frees =
+        rate(a->allocation[TARN_STAT_ALL].freed, b->allocation[TARN_STAT_ALL].freed, seconds);
+    rates.bytes = rate(a->allocated_bytes[TARN_STAT_ALL].allocated,
+                       b->allocated_bytes[TARN_STAT_ALL].allocated, seconds);
+    rates.driver_calls = rate(a->num_device_alloc, b->num_device_alloc, seconds) +
+                         rate(a->num_device_free, b->num_device_free, seconds);
+    rates.driver_bytes = rate(a->reserved_bytes[TARN_STAT_ALL].allocated,
+                              b->reserved_bytes[TARN_STAT_ALL].allocated, seconds) +
+                         rate(a->reserved_bytes[TARN_STAT_ALL].freed,
+                              b->reserved_bytes[TARN_STAT_ALL].freed, seconds);
     return rates;
 }
 
@@ -103,13 +107,14 @@ struct units_text top_since(uint64_t started)
     else if (seconds < 7200)
         snprintf(text.text, sizeof text.text, "%" PRIu64 " min", seconds / 60);
     else if (seconds < 172800)
-        snprintf(text.text, sizeof text.text, "%" PRIu64 " h %02" PRIu64 " min", seconds / 3600, seconds / 60 % 60);
+        snprintf(text.text, sizeof text.text, "%" PRIu64 " h %02" PRIu64 " min", seconds / 3600,
+                 seconds / 60 % 60);
     else
         snprintf(text.text, sizeof text.text, "%" PRIu64 " days", seconds / 86400);
     return text;
 }
 
-/* A device --------------------------------------------------------------------------------------------------------- */
+/* A device ------------------------------------------------------------------------------------- */
 
 /* The parts of a device's memory, in the order of the bar; what is left is free. */
 enum part { PART_BLOCKS, PART_WAITING, PART_FREE, PART_OTHERS, PARTS };
@@ -141,7 +146,8 @@ static void parts_of(const struct survey_device *device, uint64_t parts[PARTS])
 }
 
 /* A line of the parts, in proportion; a part that is there has a letter at least. */
-static void say_bar(struct top_frame *frame, const struct top_look *look, const struct survey_device *device)
+static void say_bar(struct top_frame *frame, const struct top_look *look,
+                    const struct survey_device *device)
 {
     uint64_t parts[PARTS];
     char bar[4 * BAR_MOST + 16];
@@ -167,12 +173,13 @@ static void say_bar(struct top_frame *frame, const struct top_look *look, const 
     at = 0;
     for (int part = 0; part < PARTS; part++)
         at += (size_t)snprintf(bar + at, sizeof bar - at, "  %s %s %s",
-                               look->utf8 ? part_looks[part].fancy : part_looks[part].plain, part_looks[part].name,
-                               units_bytes(parts[part]).text);
+                               look->utf8 ? part_looks[part].fancy : part_looks[part].plain,
+                               part_looks[part].name, units_bytes(parts[part]).text);
     top_say(frame, look, false, "%s", bar);
 }
 
-static void say_figures(struct top_frame *frame, const struct top_look *look, const struct survey_device *device)
+static void say_figures(struct top_frame *frame, const struct top_look *look,
+                        const struct survey_device *device)
 {
     static const struct top_column columns[] = {{"", 0},
                                                 {"REQUESTED", SCOLS_FL_RIGHT},
@@ -181,8 +188,9 @@ static void say_figures(struct top_frame *frame, const struct top_look *look, co
                                                 {"RESERVED", SCOLS_FL_RIGHT},
                                                 {"BLOCKS", SCOLS_FL_RIGHT}};
     const tarn_stats *stats = &device->stats;
-    const tarn_stat *values[] = {&stats->requested_bytes[TARN_STAT_ALL], &stats->allocated_bytes[TARN_STAT_ALL],
-                                 &stats->active_bytes[TARN_STAT_ALL], &stats->reserved_bytes[TARN_STAT_ALL]};
+    const tarn_stat *values[] = {
+        &stats->requested_bytes[TARN_STAT_ALL], &stats->allocated_bytes[TARN_STAT_ALL],
+        &stats->active_bytes[TARN_STAT_ALL], &stats->reserved_bytes[TARN_STAT_ALL]};
     struct libscols_table *table = top_table_begin(columns, 6);
     for (int peak = 0; peak < 2; peak++) {
         struct units_text texts[5];
@@ -198,8 +206,9 @@ static void say_figures(struct top_frame *frame, const struct top_look *look, co
     frame->length -= frame->failed ? 0 : 1; /* what follows belongs to it: no empty line */
 }
 
-static void say_rates(struct top_frame *frame, const struct top_look *look, const struct top_reading *before,
-                      const struct top_reading *now, const struct survey_device *device)
+static void say_rates(struct top_frame *frame, const struct top_look *look,
+                      const struct top_reading *before, const struct top_reading *now,
+                      const struct survey_device *device)
 {
     struct top_rates rates = top_rates_of(before, now, device);
     if (!rates.known) {
@@ -208,36 +217,42 @@ static void say_rates(struct top_frame *frame, const struct top_look *look, cons
     }
     top_say(frame, look, false, "  rates          %s allocations/s, %s/s; driver: %s calls/s, %s/s",
             units_count(as_rate(rates.allocations)).text, units_bytes(as_rate(rates.bytes)).text,
-            units_count(as_rate(rates.driver_calls)).text, units_bytes(as_rate(rates.driver_bytes)).text);
+            units_count(as_rate(rates.driver_calls)).text,
+            units_bytes(as_rate(rates.driver_bytes)).text);
 }
 
-static void say_device(struct top_frame *frame, const struct top_look *look, const struct top_reading *before,
-                       const struct top_reading *now, const struct survey_device *device)
+static void say_device(struct top_frame *frame, const struct top_look *look,
+                       const struct top_reading *before, const struct top_reading *now,
+                       const struct survey_device *device)
 {
     const tarn_stats *stats = &device->stats;
     char available[64] = "";
     if (device->free != SURVEY_UNKNOWN)
         snprintf(available, sizeof available, ", %s free", units_bytes(device->free).text);
-    top_say(frame, look, true, "Device %d  %s  %s%s%s%s", device->number, device->name, units_bytes(device->total).text,
-            available, device->lost ? "  LOST: an error has left it unusable" : "", device->used ? "" : "  not used");
+    top_say(frame, look, true, "Device %d  %s  %s%s%s%s", device->number, device->name,
+            units_bytes(device->total).text, available,
+            device->lost ? "  LOST: an error has left it unusable" : "",
+            device->used ? "" : "  not used");
     if (!device->used)
         return;
     say_bar(frame, look, device);
     say_figures(frame, look, device);
     say_rates(frame, look, before, now, device);
-    top_say(frame, look, false, "  fragmentation  %.1f %%: longest piece %s of %s free; %s mapped nowhere",
-            100 * top_fragmentation(device), units_bytes(device->largest_span).text, units_bytes(device->spans).text,
-            units_bytes(device->cached).text);
+    top_say(frame, look, false,
+            "  fragmentation  %.1f %%: longest piece %s of %s free; %s mapped nowhere",
+            100 * top_fragmentation(device), units_bytes(device->largest_span).text,
+            units_bytes(device->spans).text, units_bytes(device->cached).text);
     top_say(frame, look, false, "  out of memory  %s; retries %s; limit %s; workspaces %s in %s",
-            count_of(stats->num_ooms).text, count_of(stats->num_alloc_retries).text, limit_text(device->limit).text,
-            units_bytes(device->workspace_bytes).text, units_count(device->workspaces).text);
+            count_of(stats->num_ooms).text, count_of(stats->num_alloc_retries).text,
+            limit_text(device->limit).text, units_bytes(device->workspace_bytes).text,
+            units_count(device->workspaces).text);
     if (device->unseen != SURVEY_UNKNOWN)
         top_say(frame, look, false, "  not seen       %s: contexts, modules, the driver's pools",
                 units_bytes(device->unseen).text);
     top_put(frame, "\n", 1);
 }
 
-/* Lists ------------------------------------------------------------------------------------------------------------ */
+/* Lists ---------------------------------------------------------------------------------------- */
 
 static void pool_text(char *text, size_t size, const uint64_t id[2], bool uncached)
 {
@@ -261,13 +276,14 @@ static void say_pool(struct top_frame *frame, struct libscols_table *table, cons
 {
     const struct survey_pool *pool = record;
     char device[16], id[64];
-    struct units_text reserved = units_bytes(pool->reserved), allocated = units_bytes(pool->allocated),
-                      active = units_bytes(pool->active), waiting = units_bytes(pool->waiting),
-                      limit = limit_text(pool->limit);
+    struct units_text reserved = units_bytes(pool->reserved),
+                      allocated = units_bytes(pool->allocated), active = units_bytes(pool->active),
+                      waiting = units_bytes(pool->waiting), limit = limit_text(pool->limit);
     snprintf(device, sizeof device, "%d", pool->device);
     pool_text(id, sizeof id, pool->id, false);
-    const char *cells[POOL_COLUMNS] = {id,          device,       reserved.text, allocated.text,
-                                       active.text, waiting.text, limit.text,    pool_state(pool->flags)};
+    const char *cells[POOL_COLUMNS] = {
+        id,          device,       reserved.text, allocated.text,
+        active.text, waiting.text, limit.text,    pool_state(pool->flags)};
     top_table_row(frame, table, cells, POOL_COLUMNS);
 }
 
@@ -277,14 +293,16 @@ static void say_stream(struct top_frame *frame, struct libscols_table *table, co
     const struct survey_stream *stream = record;
     char device[16], slot[32], pool[64], native[32];
     struct units_text mapped = units_bytes(stream->mapped), spans = units_bytes(stream->spans),
-                      largest = units_bytes(stream->largest_span), waiting = units_bytes(stream->waiting);
+                      largest = units_bytes(stream->largest_span),
+                      waiting = units_bytes(stream->waiting);
     snprintf(device, sizeof device, "%d", stream->device);
     snprintf(slot, sizeof slot, "%" PRIu32, stream->slot);
     pool_text(pool, sizeof pool, stream->pool, stream->flags & SURVEY_STREAM_UNCACHED);
     snprintf(native, sizeof native, "%#" PRIx64, stream->native);
     bool retired = stream->flags & SURVEY_STREAM_RETIRED;
-    const char *cells[STREAM_COLUMNS] = {slot,        device,     pool,         retired ? "retired" : native,
-                                         mapped.text, spans.text, largest.text, waiting.text};
+    const char *cells[STREAM_COLUMNS] = {
+        slot,        device,     pool,         retired ? "retired" : native,
+        mapped.text, spans.text, largest.text, waiting.text};
     top_table_row(frame, table, cells, STREAM_COLUMNS);
 }
 
@@ -293,8 +311,10 @@ static void say_handles(struct top_frame *frame, struct libscols_table *table, c
 {
     const struct survey_handles *handles = record;
     char device[16];
-    struct units_text in_use = units_count(handles->in_use), available = units_count(handles->available),
-                      created = units_count(handles->created), failures = units_count(handles->failures);
+    struct units_text in_use = units_count(handles->in_use),
+                      available = units_count(handles->available),
+                      created = units_count(handles->created),
+                      failures = units_count(handles->failures);
     snprintf(device, sizeof device, "%d", handles->device);
     const char *cells[HANDLE_COLUMNS] = {handles->name,  device,       in_use.text,
                                          available.text, created.text, failures.text};
@@ -348,7 +368,8 @@ static void say_list(struct top_frame *frame, const struct top_look *look, const
     free(rows);
 }
 
-static void say_lists(struct top_frame *frame, const struct top_look *look, const struct survey *survey)
+static void say_lists(struct top_frame *frame, const struct top_look *look,
+                      const struct survey *survey)
 {
     static const struct top_column pools[POOL_COLUMNS] = {{"POOL", 0},
                                                           {"DEVICE", SCOLS_FL_RIGHT},
@@ -362,40 +383,45 @@ static void say_lists(struct top_frame *frame, const struct top_look *look, cons
         {"STREAM", SCOLS_FL_RIGHT},  {"DEVICE", SCOLS_FL_RIGHT}, {"POOL", 0},
         {"NATIVE", SCOLS_FL_RIGHT},  {"MAPPED", SCOLS_FL_RIGHT}, {"FREE", SCOLS_FL_RIGHT},
         {"LONGEST", SCOLS_FL_RIGHT}, {"WAITING", SCOLS_FL_RIGHT}};
-    static const struct top_column handles[HANDLE_COLUMNS] = {
-        {"LIBRARY", 0},           {"DEVICE", SCOLS_FL_RIGHT}, {"IN USE", SCOLS_FL_RIGHT}, {"AVAILABLE", SCOLS_FL_RIGHT},
-        {"MADE", SCOLS_FL_RIGHT}, {"FAILED", SCOLS_FL_RIGHT}};
+    static const struct top_column handles[HANDLE_COLUMNS] = {{"LIBRARY", 0},
+                                                              {"DEVICE", SCOLS_FL_RIGHT},
+                                                              {"IN USE", SCOLS_FL_RIGHT},
+                                                              {"AVAILABLE", SCOLS_FL_RIGHT},
+                                                              {"MADE", SCOLS_FL_RIGHT},
+                                                              {"FAILED", SCOLS_FL_RIGHT}};
     static const struct top_column libraries[LIBRARY_COLUMNS] = {{"LIBRARY OF THE PROGRAM", 0},
                                                                  {"DEVICE", SCOLS_FL_RIGHT},
                                                                  {"HOLDS", SCOLS_FL_RIGHT},
                                                                  {"PEAK", SCOLS_FL_RIGHT},
                                                                  {"ALLOCATIONS", SCOLS_FL_RIGHT}};
     const struct list lists[] = {
-        {libraries, LIBRARY_COLUMNS, say_library, survey->libraries, survey->library_count, sizeof *survey->libraries,
-         offsetof(struct survey_library, live)},
+        {libraries, LIBRARY_COLUMNS, say_library, survey->libraries, survey->library_count,
+         sizeof *survey->libraries, offsetof(struct survey_library, live)},
         {pools, POOL_COLUMNS, say_pool, survey->pools, survey->pool_count, sizeof *survey->pools,
          offsetof(struct survey_pool, reserved)},
-        {streams, STREAM_COLUMNS, say_stream, survey->streams, survey->stream_count, sizeof *survey->streams,
-         offsetof(struct survey_stream, mapped)},
-        {handles, HANDLE_COLUMNS, say_handles, survey->handles, survey->handle_count, sizeof *survey->handles,
-         offsetof(struct survey_handles, in_use)},
+        {streams, STREAM_COLUMNS, say_stream, survey->streams, survey->stream_count,
+         sizeof *survey->streams, offsetof(struct survey_stream, mapped)},
+        {handles, HANDLE_COLUMNS, say_handles, survey->handles, survey->handle_count,
+         sizeof *survey->handles, offsetof(struct survey_handles, in_use)},
     };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         say_list(frame, look, &lists[i]);
 }
 
-static void say_pinned(struct top_frame *frame, const struct top_look *look, const tarn_pinned_stats *pinned)
+static void say_pinned(struct top_frame *frame, const struct top_look *look,
+                       const tarn_pinned_stats *pinned)
 {
     top_say(frame, look, true, "Pinned host memory");
-    top_say(frame, look, false, "  %s in use of %s (peak %s); waiting %s, kept %s; out of memory %s",
-            bytes_of(pinned->active_bytes.current).text, bytes_of(pinned->allocated_bytes.current).text,
-            bytes_of(pinned->allocated_bytes.peak).text, bytes_of(pinned->pending_bytes).text,
-            bytes_of(pinned->kept_bytes).text, count_of(pinned->num_ooms).text);
+    top_say(
+        frame, look, false, "  %s in use of %s (peak %s); waiting %s, kept %s; out of memory %s",
+        bytes_of(pinned->active_bytes.current).text, bytes_of(pinned->allocated_bytes.current).text,
+        bytes_of(pinned->allocated_bytes.peak).text, bytes_of(pinned->pending_bytes).text,
+        bytes_of(pinned->kept_bytes).text, count_of(pinned->num_ooms).text);
     top_put(frame, "\n", 1);
 }
 
-void top_frame_make(struct top_frame *frame, const struct top_reading *before, const struct top_reading *now,
-                    const struct top_look *look)
+void top_frame_make(struct top_frame *frame, const struct top_reading *before,
+                    const struct top_reading *now, const struct top_look *look)
 {
     const struct survey *survey = &now->survey;
     char silent[64] = "";
@@ -403,9 +429,9 @@ void top_frame_make(struct top_frame *frame, const struct top_reading *before, c
     frame->failed = false;
     if (look->silent > 0)
         snprintf(silent, sizeof silent, "  NOT UPDATED for %.0f s", look->silent);
-    top_say(frame, look, true, "%s (process %" PRIu64 ")  tarn %s on %s, for %s, own %s%s", now->head.name,
-            now->head.pid, now->head.library, now->head.driver, top_since(now->head.started).text,
-            bytes_of(survey->metadata).text, silent);
+    top_say(frame, look, true, "%s (process %" PRIu64 ")  tarn %s on %s, for %s, own %s%s",
+            now->head.name, now->head.pid, now->head.library, now->head.driver,
+            top_since(now->head.started).text, bytes_of(survey->metadata).text, silent);
     top_put(frame, "\n", 1);
     for (uint32_t i = 0; i < survey->device_count.here; i++)
         if (look->device < 0 || survey->devices[i].number == look->device)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Reads live pages (src/report/page.h). A page is read, not mapped: of a file that somebody cuts short a read gives less, where a
- * mapping would end the reader. */
+/* Reads live pages (src/report/page.h). A page is read, not mapped: of a file that somebody cuts
+ * short a read gives less, where a mapping would end the reader. */
 #include "base/file.h"
 #include "base/text.h"
 #include "top/top.h"
@@ -15,7 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAIT_NS UINT64_C(200000000) /* for a page that is being written, where it is the one that was asked for */
+#define WAIT_NS \
+    UINT64_C(200000000) /* for a page that is being written, where it is the one that
+                           was asked for */
 #define TRY_NS 1000000
 #define NS_PER_MS UINT64_C(1000000)
 #define SILENT_INTERVALS 8 /* without a change, after which the process counts as silent */
@@ -48,11 +50,12 @@ static enum top_result read_head(int file, struct page_head *head, struct top_wh
         return bad(why, "the page", "it is not a page of tarn");
     if (head->version == PAGE_VERSION && head->size == sizeof(struct page))
         return TOP_OK;
-    snprintf(
-        why->text, sizeof why->text,
-        "process %llu runs tarn %s, whose page has layout %u of %u bytes; this program reads layout %u of %zu: use "
-        "the `tarn` of that version",
-        (unsigned long long)head->pid, head->library, head->version, head->size, PAGE_VERSION, sizeof(struct page));
+    snprintf(why->text, sizeof why->text,
+             "process %llu runs tarn %s, whose page has layout %u of %u bytes; this program reads "
+             "layout %u of %zu: use "
+             "the `tarn` of that version",
+             (unsigned long long)head->pid, head->library, head->version, head->size, PAGE_VERSION,
+             sizeof(struct page));
     return TOP_BAD;
 }
 
@@ -91,8 +94,10 @@ static bool count_fits(struct survey_count count, uint32_t room)
 
 static bool is_sound(struct survey *survey)
 {
-    if (!count_fits(survey->device_count, SURVEY_DEVICES) || !count_fits(survey->pool_count, SURVEY_POOLS) ||
-        !count_fits(survey->stream_count, SURVEY_STREAMS) || !count_fits(survey->handle_count, SURVEY_HANDLES) ||
+    if (!count_fits(survey->device_count, SURVEY_DEVICES) ||
+        !count_fits(survey->pool_count, SURVEY_POOLS) ||
+        !count_fits(survey->stream_count, SURVEY_STREAMS) ||
+        !count_fits(survey->handle_count, SURVEY_HANDLES) ||
         !count_fits(survey->library_count, SURVEY_LIBRARIES) || survey->has_pinned > 1)
         return false;
     for (uint32_t i = 0; i < survey->device_count.here; i++) {
@@ -120,21 +125,24 @@ static bool copy(int file, struct top_reading *reading)
     uint64_t after;
     if (!read_sequence(file, &reading->sequence) || reading->sequence == 0 || reading->sequence % 2)
         return false;
-    if (!file_read_at(file, &reading->survey, sizeof reading->survey, offsetof(struct page, survey)))
+    if (!file_read_at(file, &reading->survey, sizeof reading->survey,
+                      offsetof(struct page, survey)))
         return false;
     atomic_thread_fence(memory_order_seq_cst);
     return read_sequence(file, &after) && after == reading->sequence;
 }
 
 /* Tries at least once, and waits no longer than until `deadline`. */
-static enum top_result read_until(int file, struct top_reading *reading, uint64_t deadline, struct top_why *why)
+static enum top_result read_until(int file, struct top_reading *reading, uint64_t deadline,
+                                  struct top_why *why)
 {
     enum top_result result = read_head(file, &reading->head, why);
     if (result != TOP_OK)
         return result;
     for (;;) {
         if (copy(file, reading))
-            return is_sound(&reading->survey) ? TOP_OK : bad(why, "the page", "its counts make no sense");
+            return is_sound(&reading->survey) ? TOP_OK
+                                              : bad(why, "the page", "its counts make no sense");
         if (!page_is_shown(file))
             return TOP_ENDED;
         if (now_ns() >= deadline)
@@ -166,7 +174,7 @@ bool top_read_newer(int file, const struct top_reading *before, struct top_readi
     return true;
 }
 
-/* Lists ------------------------------------------------------------------------------------------------------------ */
+/* Lists ---------------------------------------------------------------------------------------- */
 
 enum { USERS_MOST = 64 };
 
@@ -204,8 +212,8 @@ static struct top_entry *entry_add(struct top_list *list)
     return &entries[list->count++];
 }
 
-/* What the page's name has behind its prefix, made another than that of each entry of the same name: two directories may have pages of the
- * same number, of processes in two PID namespaces. */
+/* What the page's name has behind its prefix, made another than that of each entry of the same
+ * name: two directories may have pages of the same number, of processes in two PID namespaces. */
 static void name_entry(const struct top_list *list, struct top_entry *entry, const char *file)
 {
     unsigned same = 0;
@@ -213,9 +221,11 @@ static void name_entry(const struct top_list *list, struct top_entry *entry, con
     text_make_plain(entry->number);
     for (size_t i = 0; i < list->count; i++) {
         const struct top_entry *other = &list->entries[i];
-        same += other != entry && !other->foreign && strcmp(other->head.name, entry->head.name) == 0 &&
+        same += other != entry && !other->foreign &&
+                strcmp(other->head.name, entry->head.name) == 0 &&
                 strncmp(other->number, entry->number, strlen(entry->number)) == 0 &&
-                (other->number[strlen(entry->number)] == '\0' || other->number[strlen(entry->number)] == '+');
+                (other->number[strlen(entry->number)] == '\0' ||
+                 other->number[strlen(entry->number)] == '+');
     }
     if (same) {
         size_t length = strlen(entry->number);
@@ -240,7 +250,8 @@ static void read_entry(struct search *search, struct user *user, struct top_entr
         entry->reading = reading;
         entry->devices = reading->survey.device_count.here;
         for (uint32_t i = 0; i < entry->devices; i++)
-            entry->reserved += (uint64_t)reading->survey.devices[i].stats.reserved_bytes[TARN_STAT_ALL].current;
+            entry->reserved +=
+                (uint64_t)reading->survey.devices[i].stats.reserved_bytes[TARN_STAT_ALL].current;
     } else {
         free(reading);
     }
@@ -287,11 +298,13 @@ static void look_at(void *argument, const char *name)
 
 static int by_process(const void *a, const void *b)
 {
-    uint64_t x = ((const struct top_entry *)a)->head.pid, y = ((const struct top_entry *)b)->head.pid;
+    uint64_t x = ((const struct top_entry *)a)->head.pid,
+             y = ((const struct top_entry *)b)->head.pid;
     return (x > y) - (x < y);
 }
 
-static void search_in(struct search *search, const char *directory, char (*seen)[4096], size_t *count)
+static void search_in(struct search *search, const char *directory, char (*seen)[4096],
+                      size_t *count)
 {
     for (size_t i = 0; i < *count; i++)
         if (strcmp(seen[i], directory) == 0)

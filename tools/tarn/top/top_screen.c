@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The terminal: the alternate screen, where each frame is written over the one before it in a single write, so that nothing flickers;
- * keys without an echo; signals. A signal is noted and looked at by the loop, which a pipe wakes; so the terminal is put back by
- * ordinary code, whatever ends it. */
+/* The terminal: the alternate screen, where each frame is written over the one before it in a
+ * single write, so that nothing flickers; keys without an echo; signals. A signal is noted and
+ * looked at by the loop, which a pipe wakes; so the terminal is put back by ordinary code, whatever
+ * ends it. */
 #include "top/top_screen.h"
 
 #include <errno.h>
@@ -103,12 +104,15 @@ static void measure(struct screen *screen)
     screen->height = known ? size.ws_row : 24;
 }
 
-/* The frame with the escapes that put it over the last one: as many lines as the screen has, the last of which is the help. */
+/* The frame with the escapes that put it over the last one: as many lines as the screen has, the
+ * last of which is the help. */
 static bool draw(struct screen *screen)
 {
     static const char rest[] = "\033[K\r\n";
     const struct top_frame *frame = &screen->frame;
-    size_t room = 2 * frame->length + (size_t)screen->height * sizeof rest + strlen(screen->help) + 256, at = 0;
+    size_t room = 2 * frame->length + (size_t)screen->height * sizeof rest + strlen(screen->help) +
+                  256,
+           at = 0;
     char *text = frame->failed ? NULL : malloc(room);
     if (!text)
         return false;
@@ -122,8 +126,9 @@ static bool draw(struct screen *screen)
         line += length + (line[length] == '\n');
     }
     int fits = screen->look.width - 2;
-    at += (size_t)snprintf(text + at, room - at, "\033[J\033[7m%.*s\033[0m%s", fits > 0 ? fits : 0, screen->help,
-                           line && *line ? " more with a higher window or --once" : "");
+    at +=
+        (size_t)snprintf(text + at, room - at, "\033[J\033[7m%.*s\033[0m%s", fits > 0 ? fits : 0,
+                         screen->help, line && *line ? " more with a higher window or --once" : "");
     bool done = write_all(text, at);
     free(text);
     return done;
@@ -132,7 +137,8 @@ static bool draw(struct screen *screen)
 /* Waits for a key, a signal, or the time. False when it is to end. */
 static bool wait_for(struct screen *screen, int ms)
 {
-    struct pollfd files[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = wake[0], .events = POLLIN}};
+    struct pollfd files[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                             {.fd = wake[0], .events = POLLIN}};
     char letters[64];
     if (poll(files, 2, ms) <= 0)
         return true;
@@ -209,7 +215,8 @@ static enum ending loop(struct screen *screen, int file, struct readings *readin
             return ENDED_WITH_PROCESS;
         screen->look.silent = silence(readings, time - changed);
         measure(screen);
-        top_frame_make(&screen->frame, readings->has_before ? readings->before : NULL, readings->shown, &screen->look);
+        top_frame_make(&screen->frame, readings->has_before ? readings->before : NULL,
+                       readings->shown, &screen->look);
         if (!draw(screen))
             return ENDED_BY_FAILURE;
         if (!wait_for(screen, (int)((due - now()) * 1000) + 1))
@@ -235,8 +242,8 @@ bool top_screen_run(int file, struct top_reading readings[3], double interval, s
         top_frame_make(&screen.frame, NULL, turns.shown, &screen.look);
         if (!screen.frame.failed)
             (void)write_all(screen.frame.text, screen.frame.length);
-        printf("\n%s (process %llu) has ended; this was its last reading.\n", turns.shown->head.name,
-               (unsigned long long)turns.shown->head.pid);
+        printf("\n%s (process %llu) has ended; this was its last reading.\n",
+               turns.shown->head.name, (unsigned long long)turns.shown->head.pid);
     } else if (ending == ENDED_BY_FAILURE) {
         fprintf(stderr, "tarn top: %s\n", why.text);
     }
@@ -244,7 +251,7 @@ bool top_screen_run(int file, struct top_reading readings[3], double interval, s
     return ending != ENDED_BY_FAILURE;
 }
 
-/* The machine ------------------------------------------------------------------------------------------------------ */
+/* The machine ---------------------------------------------------------------------------------- */
 
 struct machine {
     struct top_list list;
@@ -260,8 +267,8 @@ static void machine_finish(struct machine *machine)
 }
 
 /* Reads all pages again. */
-static bool machine_read(const char *directory, const struct machine *before, enum fleet_order order,
-                         struct machine *machine)
+static bool machine_read(const char *directory, const struct machine *before,
+                         enum fleet_order order, struct machine *machine)
 {
     *machine = (struct machine){.made = true};
     if (top_list_make(directory, 0, &machine->list) &&
@@ -279,7 +286,8 @@ static enum fleet_order order_of(char key, enum fleet_order order)
     return order;
 }
 
-static bool machine_loop(struct screen *screen, const char *directory, double interval, enum fleet_order order)
+static bool machine_loop(struct screen *screen, const char *directory, double interval,
+                         enum fleet_order order)
 {
     struct machine machines[2] = {0};
     bool done = true;
@@ -301,13 +309,15 @@ static bool machine_loop(struct screen *screen, const char *directory, double in
     return done;
 }
 
-bool top_screen_fleet(const char *directory, double interval, enum fleet_order order, struct top_look look)
+bool top_screen_fleet(const char *directory, double interval, enum fleet_order order,
+                      struct top_look look)
 {
     char help[256];
     struct screen screen = {.look = look, .help = help};
     size_t at = (size_t)snprintf(help, sizeof help, " q quits; order:");
     for (int i = 0; i < FLEET_ORDERS; i++)
-        at += (size_t)snprintf(help + at, sizeof help - at, " %c %s", fleet_orders[i].key, fleet_orders[i].name);
+        at += (size_t)snprintf(help + at, sizeof help - at, " %c %s", fleet_orders[i].key,
+                               fleet_orders[i].name);
     snprintf(help + at, sizeof help - at, " ");
     if (!begin(&screen)) {
         perror("tarn top: the terminal");

@@ -13,7 +13,7 @@
 #define BOLD "\033[1m"
 #define PLAIN "\033[0m"
 
-/* Lines ------------------------------------------------------------------------------------------------------------ */
+/* Lines ---------------------------------------------------------------------------------------- */
 
 void top_put(struct top_frame *frame, const char *text, size_t length)
 {
@@ -41,7 +41,8 @@ static size_t fit(const char *line, size_t length, int width)
     for (size_t at = 0; at < length;) {
         wchar_t letter;
         size_t bytes = mbrtowc(&letter, line + at, length - at, &state);
-        if (bytes == 0 || bytes > length - at) { /* no character of this locale: one byte, one column */
+        /* No character of this locale: one byte, one column */
+        if (bytes == 0 || bytes > length - at) {
             state = (mbstate_t){0};
             letter = L'?';
             bytes = 1;
@@ -55,8 +56,8 @@ static size_t fit(const char *line, size_t length, int width)
     return length;
 }
 
-static void top_put_line(struct top_frame *frame, const struct top_look *look, const char *line, size_t length,
-                         bool bold)
+static void top_put_line(struct top_frame *frame, const struct top_look *look, const char *line,
+                         size_t length, bool bold)
 {
     while (length && line[length - 1] == ' ')
         length--;
@@ -70,7 +71,8 @@ static void top_put_line(struct top_frame *frame, const struct top_look *look, c
     top_put(frame, "\n", 1);
 }
 
-void top_say(struct top_frame *frame, const struct top_look *look, bool bold, const char *format, ...)
+void top_say(struct top_frame *frame, const struct top_look *look, bool bold, const char *format,
+             ...)
 {
     char line[1024];
     va_list arguments;
@@ -78,10 +80,11 @@ void top_say(struct top_frame *frame, const struct top_look *look, bool bold, co
     int length = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     if (length > 0)
-        top_put_line(frame, look, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1, bold);
+        top_put_line(frame, look, line,
+                     (size_t)length < sizeof line ? (size_t)length : sizeof line - 1, bold);
 }
 
-/* Tables ----------------------------------------------------------------------------------------------------------- */
+/* Tables --------------------------------------------------------------------------------------- */
 
 struct libscols_table *top_table_begin(const struct top_column *columns, size_t count)
 {
@@ -95,7 +98,8 @@ struct libscols_table *top_table_begin(const struct top_column *columns, size_t 
     return NULL;
 }
 
-void top_table_row(struct top_frame *frame, struct libscols_table *table, const char *const *cells, size_t count)
+void top_table_row(struct top_frame *frame, struct libscols_table *table, const char *const *cells,
+                   size_t count)
 {
     struct libscols_line *line = table ? scols_table_new_line(table, NULL) : NULL;
     frame->failed |= !line;
@@ -104,7 +108,8 @@ void top_table_row(struct top_frame *frame, struct libscols_table *table, const 
 }
 
 /* Puts the lines of a table, the first of them bold, and frees it. `left_out` rows had no room. */
-void top_table_end(struct top_frame *frame, const struct top_look *look, struct libscols_table *table, size_t left_out)
+void top_table_end(struct top_frame *frame, const struct top_look *look,
+                   struct libscols_table *table, size_t left_out)
 {
     char *text = NULL;
     frame->failed |= !table || scols_print_table_to_string(table, &text) != 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The part of Jansson's interface that the program's analysis uses, for the page: the library is not there for
- * WebAssembly. A value is its text from the beginning, so nothing but writing it can be done. */
+/* The part of Jansson's interface that the program's analysis uses, for the page: the library is
+ * not there for WebAssembly. A value is its text from the beginning, so nothing but writing it can
+ * be done. */
 #ifndef VIEWER_JANSSON_H
 #define VIEWER_JANSSON_H
 
@@ -31,7 +32,8 @@ int json_object_set_new(json_t *object, const char *key, json_t *value);
 /* Of Jansson's formats it knows s, o, I, i, b, {...} and [...], and takes what "o" names. */
 json_t *json_pack(const char *format, ...);
 void json_decref(json_t *value);
-int json_dump_callback(const json_t *value, json_dump_callback_t callback, void *data, size_t flags);
+int json_dump_callback(const json_t *value, json_dump_callback_t callback, void *data,
+                       size_t flags);
 int json_dumpf(const json_t *value, FILE *out, size_t flags);
 
 #endif

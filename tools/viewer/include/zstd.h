@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The part of zstd's interface that the program uses, for the analysis in the page: zstd's own library is not there
- * for WebAssembly. What the functions do is what zstd's manual says of them; a frame that needs a dictionary, or a
- * window above 128 MiB, is refused, and a frame's checksum is not looked at. */
+/* The part of zstd's interface that the program uses, for the analysis in the page: zstd's own
+ * library is not there for WebAssembly. What the functions do is what zstd's manual says of them; a
+ * frame that needs a dictionary, or a window above 128 MiB, is refused, and a frame's checksum is
+ * not looked at. */
 #ifndef VIEWER_ZSTD_H
 #define VIEWER_ZSTD_H
 
