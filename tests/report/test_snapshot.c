@@ -3,7 +3,7 @@
 
 /* Snapshots of a program that does of everything something: PyTorch's readers would take the file
  * (check_snapshot.py), `tarn replay` finds in it what the program counted, Chrome's JSON is whole
- * (check_chrome.py); and what happens where a file cannot be had. Each test is a process of its
+ * (check_chrome.py); and what happens where no file can be written. Each test is a process of its
  * own. */
 #include "base/pages.h"
 #include "device/stream.h"

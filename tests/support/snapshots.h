@@ -17,8 +17,8 @@ const char *snapshots_folder(void);
 bool snapshots_check(const char *arguments);
 
 /* Begins to write snapshots where TARN_TEST_SNAPSHOTS, how many are kept, is set; and ends and
- * checks the last of them. One that cannot be had for lack of host memory is let go where
- * `may_fail`. */
+ * checks the last of them. With `may_fail`, one that fails for lack of host memory is
+ * skipped. */
 void snapshots_begin(bool may_fail);
 void snapshots_end(void);
 

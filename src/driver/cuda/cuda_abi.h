@@ -3,8 +3,8 @@
 
 /* What tarn uses of the CUDA driver's binary interface, in declarations of our own: types, values,
  * and one list of entry points. Names are prefixed so that cuda.h can be included beside it, which
- * tests/abi/check_cuda.c does to compare every line of this file with it. The tags of the vendor's
- * opaque types are theirs, and enums are `unsigned`, with which C enums without negative values are
+ * tests/abi/check_cuda.c does to compare every line of this file with it. Opaque types have the
+ * vendor's tags, and enums are `unsigned`, with which C enums without negative values are
  * compatible. */
 #ifndef TARN_DRIVER_CUDA_ABI_H
 #define TARN_DRIVER_CUDA_ABI_H

@@ -4,7 +4,7 @@
 /* Owns the opcodes: what follows each, and what each does to the machine of pickle_store.c.
  *
  * Keeps: every length is held against what remains of the stream before it is used; an opcode that
- * would run code, and one that is none, ends the reading. Assumes nothing about the bytes. Opcodes:
+ * would run code, and an unknown one, ends the reading. Assumes nothing about the bytes. Opcodes:
  * python/cpython, Lib/pickletools.py. */
 #include "input/pickle_machine.h"
 

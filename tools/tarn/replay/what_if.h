@@ -5,11 +5,11 @@
  *
  *     SPEC := item {"," item}
  *     item := "memory=" SIZE | "lag=" MS | "repeat=" N | "deal-streams=" N | "deal-threads=" N
- *           | "vary=" SEED | "policy=" ("tarn" | "pytorch" | "expandable") | "least=" ("yes" |
- *           "no") | "conf=" TEXT
+ *           | "vary=" SEED | "policy=" ("tarn" | "pytorch" | "expandable")
+ *           | "least=" ("yes" | "no") | "conf=" TEXT
  *
- * conf comes last, since its text, which is what TARN_ALLOC_CONF may say, or with one of PyTorch's
- * policies what PYTORCH_CUDA_ALLOC_CONF may, has commas of its own. */
+ * TEXT is what TARN_ALLOC_CONF may contain, or PYTORCH_CUDA_ALLOC_CONF with a policy of PyTorch. It
+ * contains commas, so conf comes last. */
 #ifndef TOOLS_WHAT_IF_H
 #define TOOLS_WHAT_IF_H
 
