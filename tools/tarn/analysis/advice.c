@@ -51,14 +51,12 @@ static double percent(uint64_t part, uint64_t whole)
     return whole ? 100 * (double)part / (double)whole : 0;
 }
 
-#define SEGMENTS /* Each version reads this name */
-"expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)"
-
+/* Each version of PyTorch reads this name. */
+#define SEGMENTS "expandable segments (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)"
 #define LIMITS "torch.cuda.set_per_process_memory_fraction() or tarn_device_limit_set()"
 
-    /* How to switch tarn on, for the program that was recorded. */
-    static const char *
-    tarn_named(const struct analysis *analysis)
+/* How to switch tarn on, for the program that was recorded. */
+static const char *tarn_named(const struct analysis *analysis)
 {
     if (analysis->snapshot->rmm)
         return "tarn (tarn.use(rmm=True))";
