@@ -91,6 +91,16 @@ void *pages_map(size_t size)
     return memory;
 }
 
+void pages_prefer_large(void *start, size_t size)
+{
+    uintptr_t first = ((uintptr_t)start + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+    uintptr_t end = (uintptr_t)start + size;
+    int saved = errno;
+    if (first < end)
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+    errno = saved;
+}
+
 void pages_unmap(void *memory, size_t size)
 {
     if (!memory)

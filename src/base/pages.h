@@ -15,6 +15,9 @@
 /* Whole pages, zeroed; `size` is rounded up. NULL when the host has none. Unmapping NULL is
  * fine. */
 void *pages_map(size_t size);
+/* Asks the system for large pages in a part of such memory, where it has them. The memory can be
+ * used either way; a first write then faults once per large page. */
+void pages_prefer_large(void *start, size_t size);
 void pages_unmap(void *memory, size_t size);
 
 /* Small memory of any size, zeroed, with the size given back at the free: lists, tables, names. */

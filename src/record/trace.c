@@ -10,6 +10,11 @@
 
 #define LEAST_RECORDS 1024
 
+/* Bytes at the start of a ring that get pages of the usual size, so that a thread with few records
+ * needs little memory. Behind them a thread writes much: there the page faults of the first round
+ * cost as much as the records. */
+#define SMALL_PART ((size_t)2 << 20)
+
 struct intern trace_regions = INTERN(struct trace_region, INTERN_MOST),
               trace_threads = INTERN(struct trace_thread, UINT16_MAX),
               trace_texts = INTERN(struct trace_text, INTERN_MOST),
@@ -32,6 +37,8 @@ static struct trace_ring *ring_make_locked(void)
     struct trace_ring *ring = pages_map(bytes);
     if (!ring)
         return NULL;
+    if (bytes > SMALL_PART)
+        pages_prefer_large((char *)ring + SMALL_PART, bytes - SMALL_PART);
     ring->mask = records - 1;
     ring->bytes = bytes;
     ring->next = atomic_load_explicit(&rings, memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -310,6 +311,36 @@ static void a_reader_beside_writers_sees_whole_records(void)
         CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+/* Whether large pages were asked for where an address lies: the flag "hg" of its mapping (proc(5),
+ * smaps). */
+static bool prefers_large(const void *address)
+{
+    char line[512];
+    bool there = false, large = false;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    CHECK(maps);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long first, end;
+        if (sscanf(line, "%lx-%lx ", &first, &end) == 2)
+            there = (uintptr_t)address >= first && (uintptr_t)address < end;
+        else if (there && strncmp(line, "VmFlags:", 8) == 0)
+            large = strstr(line, " hg") != NULL;
+    }
+    (void)fclose(maps);
+    return large;
+}
+
+static void only_what_is_behind_the_first_records_gets_large_pages(void)
+{
+    start((size_t)1 << 20);
+    struct trace_ring *ring = trace_ring_take(0);
+    CHECK(!prefers_large(ring) && !prefers_large((char *)ring + ((size_t)2 << 20) - 1));
+    CHECK(prefers_large((char *)ring + ((size_t)2 << 20)));
+    CHECK(prefers_large((char *)ring + ring->bytes - 1));
+    start(1);
+    CHECK(!prefers_large(trace_ring_take(0)));
+}
+
 #define TEST(function)                        \
     static void test_##function(void **state) \
     {                                         \
@@ -329,7 +360,8 @@ static void a_reader_beside_writers_sees_whole_records(void)
     X(what_had_no_ring_is_lost_and_said)                   \
     X(a_ring_is_used_again_by_the_next_thread)             \
     X(a_reader_without_host_memory_reads_nothing)          \
-    X(a_reader_beside_writers_sees_whole_records)
+    X(a_reader_beside_writers_sees_whole_records)          \
+    X(only_what_is_behind_the_first_records_gets_large_pages)
 
 TEST_LIST(TEST)
 

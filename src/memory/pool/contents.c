@@ -14,7 +14,6 @@
 #include "base/thread/copiers.h"
 #include "device/capture.h"
 
-#include <sys/mman.h>
 
 #define STAGES (2 * COPIERS_MOST) /* one chunk per thread, and as many for the device */
 
@@ -56,8 +55,7 @@ tarn_status contents_add(struct contents *contents, uintptr_t start, size_t size
         return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                       "no host memory for %zu bytes of the contents of a pool", size);
     }
-    (void)madvise(copy, size, MADV_HUGEPAGE); /* fewer page faults; without huge pages the call
-                                                 fails, without harm */
+    pages_prefer_large(copy, size);
     *kept = (struct kept){contents->kept, start, size, copy, copy, size};
     contents->kept = kept;
     return TARN_OK;
