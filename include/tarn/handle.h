@@ -167,8 +167,8 @@ typedef struct tarn_library_row {
      * once more. 0: none. */
     int out_of_memory;
     const char *const *sonames; /* ends with NULL; NULL where every function is a pointer */
-    /* Names of the functions below, in the library */
-    const char *create_name, *destroy_name, *set_stream_name;
+    const char *create_name, *destroy_name;               /* of the functions below */
+    const char *set_stream_name;                          /* ... */
     const char *get_stream_name, *set_workspace_name;     /* ... */
     const char *set_pointer_mode_name, *status_text_name; /* ... */
     int (*create)(void **handle);                         /* makes a handle */
@@ -307,9 +307,9 @@ TARN_API tarn_status tarn_handle_mode_guard_restore(tarn_handle_mode_guard *guar
 typedef struct tarn_handle_stats {
     /* Sizeof(tarn_handle_stats), set by the caller */
     size_t size;
-    uint64_t created, destroyed; /* handles, ever */
-    /* Now: held by threads or leases; free */
-    uint64_t in_use, available;
+    uint64_t created, destroyed;                           /* handles, ever */
+    uint64_t in_use;                                       /* now: held by threads or leases */
+    uint64_t available;                                    /* now: free */
     uint64_t peak_in_use;                                  /* the most at a time */
     uint64_t failures;                                     /* creates that failed */
     uint64_t create_ns_sum, create_ns_max, create_ns_last; /* of creates that succeeded */
