@@ -167,13 +167,14 @@ typedef struct tarn_library_row {
      * once more. 0: none. */
     int out_of_memory;
     const char *const *sonames; /* ends with NULL; NULL where every function is a pointer */
-    const char *create_name, *destroy_name, *set_stream_name; /* names of the functions below */
-    const char *get_stream_name, *set_workspace_name;         /* ... */
-    const char *set_pointer_mode_name, *status_text_name;     /* ... */
-    int (*create)(void **handle);                             /* makes a handle */
-    int (*create_with_number)(void **handle, int number);     /* the same, with create_number */
-    int (*destroy)(void *handle);                             /* ends it */
-    int (*set_stream)(void *handle, void *stream);            /* binds it to a stream */
+    const char *create_name, *destroy_name;               /* of the functions below */
+    const char *set_stream_name;                          /* ... */
+    const char *get_stream_name, *set_workspace_name;     /* ... */
+    const char *set_pointer_mode_name, *status_text_name; /* ... */
+    int (*create)(void **handle);                         /* makes a handle */
+    int (*create_with_number)(void **handle, int number); /* the same, with create_number */
+    int (*destroy)(void *handle);                         /* ends it */
+    int (*set_stream)(void *handle, void *stream);        /* binds it to a stream */
     /* Returns its stream, for TARN_DEBUG=handles */
     int (*get_stream)(void *handle, void **stream);
     /* If given, the handle gets a workspace (see below), by default of cuBLAS's size. NULL and 0:
@@ -306,7 +307,8 @@ TARN_API tarn_status tarn_handle_mode_guard_restore(tarn_handle_mode_guard *guar
 typedef struct tarn_handle_stats {
     size_t size;                                           /* sizeof(tarn_handle_stats) */
     uint64_t created, destroyed;                           /* handles, ever */
-    uint64_t in_use, available;                            /* now held by threads or leases; free */
+    uint64_t in_use;                                       /* now: held by threads or leases */
+    uint64_t available;                                    /* now: free */
     uint64_t peak_in_use;                                  /* the most at a time */
     uint64_t failures;                                     /* creates that failed */
     uint64_t create_ns_sum, create_ns_max, create_ns_last; /* of creates that succeeded */

@@ -177,8 +177,7 @@ struct shelf *shelf_known(const struct entry *entry, int device);
  * is lost, none is destroyed: at a shutdown that is better than a crash (rocBLAS aborts). */
 tarn_status handles_destroy(struct shelf *shelf, bool keep, size_t *count);
 
-/* vendor.c: the calls into a vendor library. None is made with a shelf's lock held.
- * ---------------------------------- */
+/* vendor.c: the calls into a vendor library. None is made with a shelf's lock held. ----------- */
 
 /* Calls the vendor's create on the shelf's device, in its context and in relaxed capture mode. If
  * the device is full, gives idle memory back and tries once more. Measures the time and, if
