@@ -305,8 +305,7 @@ TARN_API tarn_status tarn_handle_mode_guard_restore(tarn_handle_mode_guard *guar
 
 /* Counters of one library's handles on one device. */
 typedef struct tarn_handle_stats {
-    /* Sizeof(tarn_handle_stats), set by the caller */
-    size_t size;
+    size_t size;                                           /* sizeof(tarn_handle_stats) */
     uint64_t created, destroyed;                           /* handles, ever */
     uint64_t in_use;                                       /* now: held by threads or leases */
     uint64_t available;                                    /* now: free */

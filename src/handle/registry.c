@@ -32,8 +32,7 @@
 
 static mutex registry_lock = MUTEX_INITIALIZER(LOCK_REGISTRY);
 static struct entry entries[TARN_MAX_LIBRARIES + 1] = {TARN_LIBRARY_LIST(ENTRY)}; /* [0] is none */
-/* Registry_lock to change */
-static atomic_int entries_used = BUILT_IN;
+static atomic_int entries_used = BUILT_IN; /* registry_lock to change */
 
 int entry_count(void)
 {

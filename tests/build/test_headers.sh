@@ -19,7 +19,7 @@ for header in include/tarn/*.h; do
     headers+=("tarn/${header##*/}")
     while IFS= read -r vendor; do
         mkdir -p "$work/vendor/$(dirname "$vendor")"
-        sed -n 's/^static inline .*(\(tarn_stream stream, \)\{0,1\}\(const \)\{0,1\}\([A-Za-z_]*\) \*\{1,2\}handle)$/\3/p' "$header" | sort -u |
+        sed -n 's/^\(static inline .*(\(tarn_stream stream, \)\{0,1\}\| \{20,\}\)\(const \)\{0,1\}\([A-Za-z_]*\) \*\{1,2\}handle)$/\4/p' "$header" | sort -u |
             while IFS= read -r type; do echo "typedef struct type_of_$type *$type;"; done >"$work/vendor/$vendor"
         [ -s "$work/vendor/$vendor" ] || { echo "$header: gives no handle of a type of $vendor" >&2; exit 1; }
     done < <(sed -n 's/^#include <\(.*\)>$/\1/p' "$header" | grep -vE '^(tarn/.*|std(bool|def|int)\.h)$' || true)

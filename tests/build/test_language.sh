@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# scripts/check-language finds each kind of phrase and a long line of a header, says what to write, and passes plain English.
+# scripts/check-language finds each kind of phrase and a long line of C, says what to write, and passes plain English.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -11,10 +11,10 @@ check() { "$TARN_SOURCE/scripts/check-language" "$@" >"$work/said" 2>&1; }
 
 mkdir "$work/include"
 cat >"$work/include/plain.h" <<'END'
-/* Registers a stream that the caller created. One handle per stream, for code that caches registrations by address. The profile of tarn's
- * settings; a call of the driver; no blocks except small ones. */
+/* Registers a stream that the caller created. One handle per stream, for code that caches
+ * registrations by address. The settings of tarn; a call of the driver; no blocks except small
+ * ones. */
 END
-sed -i 's/ The profile of tarn.s$//' "$work/include/plain.h"
 check "$work/include/plain.h" || fail "complains of plain English: $(cat "$work/said")"
 
 while IFS= read -r line; do
@@ -63,8 +63,10 @@ done
 mkdir -p "$tree/lab/history" && echo 'for who reads it' >"$tree/lab/history/old.md"
 "$tree/scripts/check-language" || fail "reads lab/history"
 
-printf '/* %0130d */\n' 1 >"$work/include/long.h"
-! check "$work/include/long.h" || fail "passes a long line of a header"
-grep -q 'long.h:1: 136 columns' "$work/said" || fail "does not say how long a line is"
-printf '/* %0130d */\n' 1 >"$work/long.c"
-check "$work/long.c" || fail "holds a source to the width of headers"
+for file in include/long.h long.c; do
+    printf '/* %0130d */\n' 1 >"$work/$file"
+    ! check "$work/$file" || fail "passes a long line of $file"
+    grep -q "$file:1: 136 columns" "$work/said" || fail "does not say how long a line of $file is"
+done
+printf '# %0130d\n' 1 >"$work/long.py"
+check "$work/long.py" || fail "holds Python to the width of C"

@@ -14,7 +14,6 @@
 #include "base/thread/copiers.h"
 #include "device/capture.h"
 
-
 #define STAGES (2 * COPIERS_MOST) /* one chunk per thread, and as many for the device */
 
 /* Getting pinned memory takes about 0.25 ms per MiB. */
