@@ -16,10 +16,10 @@
 #include "memory/arena/arena.h"
 #include "memory/arena/map.h"
 #include "memory/arena/rules.h"
-#include "memory/heap/batches.h"
+#include "memory/heap/idle/batches.h"
+#include "memory/heap/idle/uses.h"
 #include "memory/heap/sets.h"
 #include "memory/heap/span.h"
-#include "memory/heap/uses.h"
 
 #include <tarn/memory.h>
 

@@ -35,8 +35,8 @@
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
 #include "memory/heap/following.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/kept.h"
-#include "memory/heap/wait.h"
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
 

@@ -14,8 +14,8 @@
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/traced.h"
-#include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
 #include "memory/settings/hooks.h"
 

@@ -38,8 +38,8 @@
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/kept.h"
-#include "memory/heap/wait.h"
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
 

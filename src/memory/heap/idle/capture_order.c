@@ -7,7 +7,7 @@
  * a program has set them back (cuStreamUpdateCaptureDependencies) the set is made anew. Edges that
  * are added to a node later only make an order larger: what is missed is a chance. Under the lock
  * of whoever owns the object. */
-#include "memory/heap/capture_order.h"
+#include "memory/heap/idle/capture_order.h"
 #include "base/pages.h"
 #include "device/capture.h"
 #include "memory/settings/config.h"

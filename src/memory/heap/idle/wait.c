@@ -8,11 +8,11 @@
  * when its own mark has ended: the order of a queue decides which use is asked about first, never
  * which block is free. Runs under the heap's lock, except for additions to a list that does not
  * belong to a block yet. */
-#include "memory/heap/wait.h"
+#include "memory/heap/idle/wait.h"
 #include "base/pages.h"
 #include "base/status.h"
 #include "memory/heap/cache.h"
-#include "memory/heap/capture_order.h"
+#include "memory/heap/idle/capture_order.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/traced.h"
 #include "memory/settings/hooks.h"

@@ -3,7 +3,7 @@
 
 /* Owns the batches of heaps, under the heaps' locks. The only driver calls here record and query
  * events, which do not wait. */
-#include "memory/heap/batches.h"
+#include "memory/heap/idle/batches.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/kept.h"
 
