@@ -30,7 +30,7 @@
 
 #include "replay/costs.h"
 #include "replay/crew.h"
-#include "replay/oracle.h"
+#include "replay/oracle/oracle.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
  * They look for heights lower in the gap. Each beam has its own order and random choices, because a
  * beam that goes wrong in one order may get far in another. */
 #include "plain_output.h"
-#include "replay/packing_search.h"
+#include "plan/packing_search.h"
 
 #include <stdio.h>
 #include <stdlib.h>

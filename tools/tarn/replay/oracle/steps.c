@@ -4,7 +4,7 @@
 /* Steps in sorted chunks: a directory of first positions, and chunks of up to CHUNK steps. A step
  * reaches to the next one, over the border of its chunk. No chunk is empty; the first step begins
  * at 0, so every position has a step. */
-#include "replay/steps.h"
+#include "replay/oracle/steps.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * of which each is a piece of its own. So a range is a list of blocks some of which have no memory;
  * those begin and end at granules. It is made when none has room, and goes when nothing of it is
  * mapped. */
-#include "replay/c10_model.h"
+#include "policy/c10_model.h"
 
 static uint64_t granule_of(const struct model *model, uint32_t set)
 {

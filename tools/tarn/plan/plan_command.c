@@ -9,9 +9,9 @@
 #include "json_print.h"
 #include "name.h"
 #include "plain_output.h"
+#include "plan/plan_intervals.h"
+#include "plan/plan_make.h"
 #include "replay/least.h"
-#include "replay/plan_intervals.h"
-#include "replay/plan_make.h"
 #include "replay/replay_file.h"
 #include "units.h"
 

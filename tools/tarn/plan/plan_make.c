@@ -4,7 +4,7 @@
 /* Makes plans. Time in an arena of a plan is counted in its requests, as the library counts them
  * when it follows it: a block lives from its own request to the first of the same stream and pool
  * that comes after it was given back, with what other streams did to it. */
-#include "replay/plan_make.h"
+#include "plan/plan_make.h"
 #include "replay/least.h"
 
 #include <endian.h>

@@ -3,7 +3,7 @@
 
 /* PyTorch's settings as a text: KEY:VALUE, with commas, where a value may be a list in brackets.
  * Source: pytorch/pytorch, c10/core/AllocatorConfig.cpp and c10/cuda/CUDAAllocatorConfig.cpp. */
-#include "replay/c10_model.h"
+#include "policy/c10_model.h"
 #include "units.h"
 
 #include <stdarg.h>

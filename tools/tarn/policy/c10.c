@@ -7,7 +7,7 @@
  * Free blocks are kept in one ordered set per pool and class (small, large). Memory of one stream
  * is never given to another. What segments are is decided by the policy: they come from the driver
  * as a whole, which is here, or they expand (c10_expandable.c). */
-#include "replay/c10_model.h"
+#include "policy/c10_model.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #ifndef TOOLS_PACKING_SEARCH_H
 #define TOOLS_PACKING_SEARCH_H
 
-#include "replay/packing.h"
+#include "plan/packing.h"
 
 #define PACKING_SEARCH_MOST 2000 /* blocks */
 

@@ -2,12 +2,12 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Plans files of blocks with known lifetimes. */
-#include "replay/plan_intervals.h"
+#include "plan/plan_intervals.h"
 #include "input/intervals.h"
 #include "json_print.h"
 #include "name.h"
 #include "plain_output.h"
-#include "replay/packing.h"
+#include "plan/packing.h"
 #include "report/sink.h"
 #include "units.h"
 

@@ -6,7 +6,7 @@
 #ifndef TOOLS_C10_MODEL_H
 #define TOOLS_C10_MODEL_H
 
-#include "replay/c10.h"
+#include "policy/c10.h"
 
 #define C10_KIB UINT64_C(1024)
 #define C10_MIB (C10_KIB * C10_KIB)

@@ -9,9 +9,9 @@
  * One last owner a byte is enough for the order of work. A block is handed out over an earlier
  * owner's memory only when that owner's work has ended or is of the same stream; in the second case
  * the new block's own end, told at its free, is no earlier. */
-#include "replay/oracle.h"
+#include "replay/oracle/oracle.h"
 
-#include "replay/steps.h"
+#include "replay/oracle/steps.h"
 #include "table.h"
 
 #include <inttypes.h>

@@ -11,7 +11,7 @@
  * of them is then improved repeatedly: the blocks that ended above the bound move to the front, so
  * that what was hard to place comes first ("Squeaky wheel" optimization, Joslin and Clements,
  * 1999). The best of all tries is kept. */
-#include "replay/packing.h"
+#include "plan/packing.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 /* The ordered sets of the model of PyTorch's allocator: treaps whose nodes are the blocks
  * themselves. Owns the links of the trees, and those of the list of what can be given back, which
  * changes with them. */
-#include "replay/c10_model.h"
+#include "policy/c10_model.h"
 
 /* Where a block stands in its set. */
 struct place {

@@ -7,7 +7,7 @@
 #define TOOLS_PLAN_MAKE_H
 
 #include "input/workload.h"
-#include "replay/packing.h"
+#include "plan/packing.h"
 
 #include "memory/settings/plan_file.h"
 

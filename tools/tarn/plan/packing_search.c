@@ -30,7 +30,7 @@
  *
  * Units. Offsets are counted in the greatest common divisor of the sizes, so that they are small
  * and several sections are filled at once. */
-#include "replay/packing_search.h"
+#include "plan/packing_search.h"
 
 #include <stdlib.h>
 #include <string.h>
