@@ -6,7 +6,7 @@
  * Keeps: every length is held against what remains of the stream before it is used; an opcode that
  * would run code, and an unknown one, ends the reading. Assumes nothing about the bytes. Opcodes:
  * python/cpython, Lib/pickletools.py. */
-#include "input/pickle_machine.h"
+#include "input/pickle/pickle_machine.h"
 
 #include <inttypes.h>
 #include <stdio.h>

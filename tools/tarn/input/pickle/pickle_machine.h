@@ -6,7 +6,7 @@
 #ifndef TOOLS_PICKLE_MACHINE_H
 #define TOOLS_PICKLE_MACHINE_H
 
-#include "input/pickle.h"
+#include "input/pickle/pickle.h"
 
 #define PICKLE_PAYLOAD_MAX ((UINT64_C(1) << 56) - 1)
 

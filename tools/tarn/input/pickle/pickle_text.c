@@ -7,7 +7,7 @@
  * Keeps: the words are the first texts, so a text whose number is below their count is a word;
  * every array is charged to the machine's limit. Texts come from files that nobody vouches for, so
  * the hash is seeded with the machine's own address. */
-#include "input/pickle_machine.h"
+#include "input/pickle/pickle_machine.h"
 
 #include <stdlib.h>
 #include <string.h>

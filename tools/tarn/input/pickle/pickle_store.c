@@ -7,7 +7,7 @@
  * is sealed and never changes, so there is no cycle; nothing here recurses. Assumes nothing about
  * the order of calls: pickle.c does what the file says. The machine follows python/cpython,
  * Lib/pickle.py. */
-#include "input/pickle_machine.h"
+#include "input/pickle/pickle_machine.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
