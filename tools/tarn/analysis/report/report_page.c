@@ -6,10 +6,10 @@
  *
  * Texts come from files and paths that nobody vouches for. Those of files are in the data, which
  * have no "<"; the others are written as HTML here. */
-#include "analysis/report_page.h"
+#include "analysis/report/report_page.h"
 
-#include "analysis/report.h"
-#include "analysis/report_data.h"
+#include "analysis/report/report.h"
+#include "analysis/report/report_data.h"
 #include "name.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 
 /* Owns what a report says of other allocators: one replay of each file, in a process of its own, as
  * `tarn replay` makes it. */
-#include "analysis/report.h"
+#include "analysis/report/report.h"
 #include "replay/replay_file.h"
 
 #include <stdlib.h>

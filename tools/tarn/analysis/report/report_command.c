@@ -3,7 +3,7 @@
 
 /* `tarn report` and `tarn diff`: their command lines. */
 #include "analysis/ranks.h"
-#include "analysis/report.h"
+#include "analysis/report/report.h"
 #include "command.h"
 #include "units.h"
 

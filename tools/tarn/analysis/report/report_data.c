@@ -4,7 +4,7 @@
 /* Owns what a page holds of files (report_data.h). A column is written so that it compresses well:
  * each number as its difference from what is expected of it, and of CHUNK numbers first all lowest
  * bytes, then all of the next, and so on. */
-#include "analysis/report_data.h"
+#include "analysis/report/report_data.h"
 
 #include "analysis/advice.h"
 #include "analysis/ranks.h"

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns files of `tarn report` and `tarn diff`, and what is said of them everywhere. */
-#include "analysis/report.h"
+#include "analysis/report/report.h"
 
 #include "input/once.h"
 #include "units.h"

@@ -5,7 +5,7 @@
  * not bytes; a terminal without UTF-8 gets the same picture in ASCII. */
 #include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
-#include "analysis/report.h"
+#include "analysis/report/report.h"
 #include "name.h"
 #include "units.h"
 

@@ -7,7 +7,7 @@
 #ifndef TOOLS_REPORT_DATA_H
 #define TOOLS_REPORT_DATA_H
 
-#include "analysis/report.h"
+#include "analysis/report/report.h"
 
 /* False when memory is short or `out` failed. */
 bool report_data_write(FILE *out, const struct report_file *files, size_t count);

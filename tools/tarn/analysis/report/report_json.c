@@ -6,7 +6,7 @@
  * refuses a NULL where a value belongs. */
 #include "analysis/advice.h"
 #include "analysis/analysis_diff.h"
-#include "analysis/report.h"
+#include "analysis/report/report.h"
 #include "json_print.h"
 #include "name.h"
 
