@@ -7,8 +7,8 @@
  * A known capture is entered before the driver begins it and removed after the driver has ended it,
  * so that it is protected at every moment. Both happen under the device's record lock. Every event
  * of tarn is recorded under the same lock: so no known capture can begin between the question
- * whether the stream captures and the record. Locks: the device's record lock, then
- * `captures_lock`. */
+ * whether the stream captures and the record. capture_bar.c refuses what must not run beside a
+ * capture. Locks: the device's record lock, then `captures_lock`. */
 #include "device/capture.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -40,8 +40,6 @@ static struct capture *open_on[TARN_MAX_DEVICES]; /* captures_lock: each device'
                                                      something */
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool capture_objects = OBJECT_POOL(struct capture);
-static atomic_uint barred[TARN_MAX_DEVICES]; /* no known capture may begin; raised under the
-                                                device's record lock */
 
 unsigned captures_open(const struct device *device)
 {
@@ -210,166 +208,11 @@ unsigned captures_going_on(const struct device *device)
     return captures_open(device);
 }
 
-static tarn_status refuse_all(const char *what)
-{
-    unsigned open = captures_open_anywhere();
-    return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open; first end them", what, open)
-                : TARN_OK;
-}
-
-tarn_status captures_refuse_all(const char *what)
+unsigned captures_going_on_anywhere(void)
 {
     if (captures_open_anywhere())
         ask_all(NULL);
-    return refuse_all(what);
-}
-
-/* Of those that count now. */
-static tarn_status refuse(const struct device *device, const char *what)
-{
-    if (driver->wait_ends_all)
-        return refuse_all(what);
-    unsigned open = captures_open(device);
-    return open
-               ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open on device %d; first end them",
-                        what, open, device->number)
-               : TARN_OK;
-}
-
-tarn_status captures_refuse(const struct device *device, const char *what)
-{
-    (void)captures_going_on(device);
-    return refuse(device, what);
-}
-
-/* A device without a context has nothing that could capture, and gets no context by a question. */
-static bool has_context(struct device *device)
-{
-    bool active = true;
-    struct error_before before;
-    error_attempt_begin(&before);
-    if (device_note(device, driver->is_active(device->number, &active)))
-        active = true;
-    error_attempt_end(&before, TARN_OK);
-    return active;
-}
-
-/* Another thread may retire the stream, and then destroy it. One that its caller has destroyed
- * without a retirement captures nothing, nor does a lost device, which others are asked beside. */
-tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, const char *what)
-{
-    tarn_status status = TARN_OK;
-    struct error_before before;
-    struct device *device = device_at(stream->device);
-    if (atomic_load(&device->lost) || (stream == device->legacy && !has_context(device)))
-        return TARN_OK;
-    error_attempt_begin(&before);
-    mutex_lock(&stream->lock);
-    if (atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation)
-        status = stream_refuse_capture(stream, what);
-    mutex_unlock(&stream->lock);
-    if (status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT ||
-        status == TARN_ERROR_DEVICE_LOST)
-        status = TARN_OK;
-    error_attempt_end(&before, status);
-    return status;
-}
-
-tarn_status captures_refuse_shown(const struct device *device, const char *what)
-{
-    unsigned slot = 0, incarnation = 0;
-    struct stream *stream;
-    tarn_status status = TARN_OK;
-    while (!status &&
-           (stream = stream_next(driver->wait_ends_all ? NULL : device, &slot, &incarnation)))
-        status = stream_refuse_shown(stream, incarnation, what);
-    return status;
-}
-
-/* What the legacy streams show. They are never retired. */
-static tarn_status refuse_shown_by_legacy(const struct device *device, const char *what)
-{
-    tarn_status status = TARN_OK;
-    for (int i = 0; i < device_count() && !status; i++) {
-        struct stream *legacy = device_at(i)->legacy;
-        if (legacy && (driver->wait_ends_all || i == device->number))
-            status = stream_refuse_shown(legacy, 0, what);
-    }
-    return status;
-}
-
-/* Of those that count now; asks the driver nothing. */
-static tarn_status bar_one(struct device *device, const char *what)
-{
-    mutex_lock(&device->record_lock);
-    tarn_status status = refuse(device, what);
-    if (!status)
-        atomic_fetch_add(&barred[device->number], 1);
-    mutex_unlock(&device->record_lock);
-    return status;
-}
-
-static void unbar_first(int count)
-{
-    while (count-- > 0)
-        atomic_fetch_sub(&barred[count], 1);
-}
-
-/* What is known, on all devices or on none. */
-static tarn_status bar_each(const char *what)
-{
-    int count = 0;
-    tarn_status status = captures_refuse_all(what);
-    while (!status && count < device_count()) {
-        status = bar_one(device_at(count), what);
-        if (!status)
-            count++;
-    }
-    if (status)
-        unbar_first(count);
-    return status;
-}
-
-tarn_status captures_bar_all(const char *what)
-{
-    tarn_status status = bar_each(what);
-    if (!status) {
-        status = captures_refuse_shown(NULL, what);
-        if (status)
-            captures_unbar_all();
-    }
-    return status;
-}
-
-void captures_unbar_all(void)
-{
-    unbar_first(device_count());
-}
-
-/* What is known on one device. */
-static tarn_status bar_device(struct device *device, const char *what)
-{
-    tarn_status status = captures_refuse(device, what);
-    return status ? status : bar_one(device, what);
-}
-
-tarn_status captures_bar(struct device *device, const char *what)
-{
-    tarn_status status = driver->wait_ends_all ? bar_each(what) : bar_device(device, what);
-    if (!status) {
-        status = refuse_shown_by_legacy(device, what);
-        if (status)
-            captures_unbar(device);
-    }
-    return status;
-}
-
-void captures_unbar(const struct device *device)
-{
-    if (driver->wait_ends_all)
-        captures_unbar_all();
-    else
-        atomic_fetch_sub(&barred[device->number], 1);
+    return captures_open_anywhere();
 }
 
 tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id)
@@ -445,7 +288,7 @@ static tarn_status refuse_second(struct stream *stream)
 /* Enters a capture. Under the record lock. */
 static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool announced)
 {
-    if (atomic_load(&barred[stream->device]))
+    if (captures_are_barred(stream->device))
         return failed(TARN_ERROR_BUSY,
                       "a pool of device %d is being suspended or resumed, or handles are being "
                       "destroyed; begin the "
