@@ -80,7 +80,7 @@
     X(PINNED, "pinned.lock (pinned/heap.h)",                                                       \
       "all of pinned memory; held over questions about events, and records of marks that failed "  \
       "before")                                                                                    \
-    X(STREAMS, "streams_lock (stream.c)",                                                          \
+    X(STREAMS, "streams_lock (stream_slots.c)",                                                    \
       "the slots of streams, which are read without it; adoption, retired streams' last work")     \
     X(STREAM, "a stream slot's lock (stream.h)",                                                   \
       "its retirement, and what is asked and recorded on it meanwhile")                            \
