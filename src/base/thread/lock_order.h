@@ -144,7 +144,7 @@
     X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                             \
     X(IMPORTED, "imported_lock (pool_import.c)", "which segments an imported pool has, and where") \
     X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                        \
-    X(WORKSPACE_STATS, "stats_lock (workspace.c)", "the sums of workspaces")                       \
+    X(WORKSPACE_STATS, "stats_lock (workspace_stats.c)", "the sums of workspaces")                 \
     X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                   \
     X(NVML, "nvml_lock (cuda_monitor.c)",                                                          \
       "what one thread has found of NVML becomes all threads'")                                    \
