@@ -61,9 +61,9 @@ static bool has_context(struct device *device)
     return active;
 }
 
-/* The stream's lock is held meanwhile, because another thread may retire the stream and then destroy
- * it. Two streams count as showing no capture: one that was destroyed without a retirement, and one
- * of a lost device, so that the walk goes on to the streams of other devices. */
+/* The stream's lock is held meanwhile, because another thread may retire the stream and then
+ * destroy it. Two streams count as showing no capture: one that was destroyed without a retirement,
+ * and one of a lost device, so that the walk goes on to the streams of other devices. */
 tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, const char *what)
 {
     tarn_status status = TARN_OK;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# scripts/check-language finds each kind of phrase and a long line of a header, says what to write, and passes plain English.
+# scripts/check-language finds each kind of phrase, a long line and a long file of C, says what to write, and passes plain English.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -11,10 +11,9 @@ check() { "$TARN_SOURCE/scripts/check-language" "$@" >"$work/said" 2>&1; }
 
 mkdir "$work/include"
 cat >"$work/include/plain.h" <<'END'
-/* Registers a stream that the caller created. One handle per stream, for code that caches registrations by address. The profile of tarn's
- * settings; a call of the driver; no blocks except small ones. */
+/* Registers a stream that the caller created. One handle per stream, for code that caches
+ * registrations by address. A call of the driver; no blocks except small ones. */
 END
-sed -i 's/ The profile of tarn.s$//' "$work/include/plain.h"
 check "$work/include/plain.h" || fail "complains of plain English: $(cat "$work/said")"
 
 while IFS= read -r line; do
@@ -63,8 +62,14 @@ done
 mkdir -p "$tree/lab/history" && echo 'for who reads it' >"$tree/lab/history/old.md"
 "$tree/scripts/check-language" || fail "reads lab/history"
 
-printf '/* %0130d */\n' 1 >"$work/include/long.h"
-! check "$work/include/long.h" || fail "passes a long line of a header"
-grep -q 'long.h:1: 136 columns' "$work/said" || fail "does not say how long a line is"
 printf '/* %0130d */\n' 1 >"$work/long.c"
-check "$work/long.c" || fail "holds a source to the width of headers"
+! check "$work/long.c" || fail "passes a long line"
+grep -q 'long.c:1: 136 columns' "$work/said" || fail "does not say how long a line is"
+printf '%0130d\n' 1 >"$work/long.sh"
+check "$work/long.sh" || fail "holds a script to the width of C"
+
+yes '/* A line. */' | head -n 901 >"$work/many.c" || true # yes ends by SIGPIPE
+! check "$work/many.c" || fail "passes a file of 901 lines"
+grep -q 'many.c:901: 901 lines' "$work/said" || fail "does not say how long a file is"
+head -n 900 "$work/many.c" >"$work/most.c"
+check "$work/most.c" || fail "finds fault with a file of 900 lines"

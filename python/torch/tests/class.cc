@@ -8,6 +8,7 @@
 #include "class.h"
 
 #include <cstddef>
+
 const char *shim_path, *own_path;
 
 static std::string install(bool late)
