@@ -556,17 +556,23 @@ static tarn_status priority_index(const struct device *device, int *priority, in
     return TARN_OK;
 }
 
-tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream)
+/* The start of the calls that give one of tarn's own streams. */
+static tarn_status find_to_give(int number, const tarn_stream *stream, int *priority,
+                                struct device **device, int *index)
 {
-    struct device *found = NULL;
-    int index = 0;
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
     if (!status)
-        status = device_find(device, &found);
-    if (!status)
-        status = priority_index(found, &priority, &index);
+        status = device_find(number, device);
+    return status ? status : priority_index(*device, priority, index);
+}
+
+tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream)
+{
+    struct device *found = NULL;
+    int index = 0;
+    tarn_status status = find_to_give(device, stream, &priority, &found, &index);
     if (status)
         return status;
 
@@ -608,13 +614,7 @@ tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
 {
     struct device *found = NULL;
     int index = 0;
-    if (!stream)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = device_find(device, &found);
-    if (!status)
-        status = priority_index(found, &priority, &index);
+    tarn_status status = find_to_give(device, stream, &priority, &found, &index);
     if (status)
         return status;
 

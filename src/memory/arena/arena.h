@@ -270,6 +270,8 @@ size_t arena_room_above_locked(const struct arena *arena, uintptr_t address);
 uintptr_t arena_find_locked(struct arena *arena, size_t size);
 /* The same for memory that will not grow: the highest unclaimed range, out of the way of runs. */
 uintptr_t arena_find_high_locked(const struct arena *arena, size_t size);
+/* Finds it, and claims it. TARN_ERROR_OUT_OF_MEMORY with a text if there is none. */
+tarn_status arena_claim_high(struct arena *arena, size_t size, uintptr_t *start);
 size_t arena_longest_locked(const struct arena *arena); /* bytes of the longest unclaimed stretch */
 size_t arena_parts_bytes(size_t granules);              /* of `parts` */
 

@@ -25,6 +25,11 @@ struct share_part;
 
 /* Whether a share is of memory that can be mapped for a device. */
 tarn_status import_check(const struct tarn_share *share, const struct device *device);
+/* Whether a caller's share is one of this process, of a pool or of a block, and well formed. */
+tarn_status import_share_check(const struct tarn_share *share, bool of_pool);
+/* Both, and the arena of the device, with addresses: what an import needs before it maps. */
+tarn_status import_begin(const struct tarn_share *share, bool of_pool, int device,
+                         struct arena **arena);
 
 /* Maps a segment of another process's pool. It is not counted: nobody else's import is the same
  * one. On failure nothing is left. */

@@ -8,6 +8,7 @@
 
 #include "analysis/advice.h"
 #include "analysis/ranks.h"
+#include "json_print.h"
 #include "name.h"
 
 #include <jansson.h>
@@ -210,17 +211,6 @@ static void put_marks(struct page *page, const struct analysis *analysis, json_t
 static json_t *wide(uint64_t number)
 {
     return json_real((double)number);
-}
-
-/* Appends to an array that may have failed before; gives NULL from the first failure on. */
-static json_t *append(json_t *array, json_t *item)
-{
-    if (array && json_array_append_new(array, item) == 0)
-        return array;
-    if (!array)
-        json_decref(item);
-    json_decref(array);
-    return NULL;
 }
 
 static json_t *describe_state(const struct analysis_state *state)

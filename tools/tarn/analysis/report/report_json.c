@@ -20,17 +20,6 @@ static json_t *json_number(uint64_t number)
     return json_integer((json_int_t)number);
 }
 
-/* Appends to an array that may have failed before; gives NULL from the first failure on. */
-static json_t *append(json_t *array, json_t *item)
-{
-    if (array && json_array_append_new(array, item) == 0)
-        return array;
-    if (!array)
-        json_decref(item);
-    json_decref(array);
-    return NULL;
-}
-
 static json_t *json_time(const struct analysis *analysis, uint32_t moment)
 {
     return analysis->has_times ? json_real((double)analysis->times[moment] / 1000) : json_null();
