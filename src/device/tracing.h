@@ -17,7 +17,7 @@
 uint32_t trace_place_of_stream(const struct stream *stream, unsigned incarnation,
                                const uint64_t pool[2]);
 /* `device` is whose stream it was: the next one in a slot may be another's. */
-uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned incarnation, int device,
+uint32_t trace_place_of_stream_keep(const struct stream *stream, unsigned incarnation, int device,
                                     const uint64_t pool[2]);
 /* The same of a device that no stream of which is meant. */
 uint32_t trace_place_of_device(int device, const uint64_t pool[2]);

@@ -61,7 +61,7 @@ tarn_mapping segment_range(uintptr_t address);
 
 /* The segment around an address: whether there is one, and its first span with the lock of its heap
  * held, or NULL with nothing held. */
-bool segment_holds(uintptr_t address);
+bool segment_has(uintptr_t address);
 struct span *segment_lock(uintptr_t address, struct heap **heap);
 
 #endif

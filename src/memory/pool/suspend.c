@@ -748,7 +748,7 @@ bool pool_suspension_end(struct pool *pool)
         while ((run = empty_run_locked(heap))) {
             struct span *span = run->first;
             uintptr_t start = run->start, end = run->end;
-            span_hold_locked(heap, span);
+            span_remove_locked(heap, span);
             span_leave_locked(heap, span, &spare);
             heap_unclaim_locked(heap, start, end - start);
         }

@@ -109,7 +109,7 @@ static bool count_like(const struct arena *arena, const struct share_head *head,
     return like != NULL;
 }
 
-bool import_holds(uintptr_t address)
+bool import_has(uintptr_t address)
 {
     if (atomic_load_explicit(&import_count, memory_order_relaxed) == 0)
         return false;

@@ -12,7 +12,7 @@
 #include <tarn/share.h>
 
 /* Whether an address is in imported memory; one load if nothing is imported. */
-bool import_holds(uintptr_t address);
+bool import_has(uintptr_t address);
 /* The status of a call that needs a block of tarn, for an imported pointer. */
 tarn_status import_refuse(uintptr_t address) __attribute__((cold));
 /* tarn_pointer_info_get() for an imported block; false if the pointer is in none. */

@@ -486,7 +486,7 @@ static uint64_t batch_oldest_locked(struct heap *heap)
             if (heap->store->kind.pieces && span->size < heap->arena->granule)
                 break;
             if (!span_idle_locked(heap, span) && span->batch < oldest &&
-                span_holds_piece_locked(heap, span))
+                span_has_piece_locked(heap, span))
                 oldest = span->batch;
         }
     }
