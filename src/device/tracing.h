@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Writing to the trace (record/trace.h) as the calling thread, with the region that it is in. A
- * thread's ring is made at its first record. Everything here is thread-safe and takes no lock but
- * those of rings and tables, which are leaves. */
+ * thread's ring is made at its first record. Everything here is thread-safe and takes no lock
+ * except those of rings and tables, which are leaves. */
 #ifndef TARN_DEVICE_TRACING_H
 #define TARN_DEVICE_TRACING_H
 

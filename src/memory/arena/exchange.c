@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns no data. The order is all: contents are complete in the new pieces, and the driver has said
- * so, before the old one is unmapped; and the old one is released by the caller, after the new ones
- * can be reached. So at each step one of the two has the contents, and is mapped or can be mapped
- * again. */
+/* Exchanges the memory under a piece's addresses. Owns no data. The order of the steps keeps the
+ * contents. The old piece is unmapped only after the driver has said that the copies into the new
+ * pieces are complete. The caller releases it only after the new pieces can be reached. So at each
+ * step the old piece or the new ones have the contents, and are mapped or can be mapped again. */
 #include "memory/arena/exchange.h"
 #include "base/status.h"
 #include "device/capture.h"

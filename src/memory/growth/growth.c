@@ -3,12 +3,12 @@
 
 /* Growth of a heap, and its reverse, shedding. Both use one operation, the donation:
  *
- *   1. locked: whole pieces inside idle free spans are chosen, their spans taken, and every object
- *      that step 3 * may need is created, so that it cannot fail
- *   2. unlocked: the driver creates, maps a second time what is free in order only, unmaps what is
- *      idle, maps
- *   3. locked: spans and runs are cut to what is still mapped, and what is new is joined to the
- *      heap
+ *   1. locked: it chooses whole pieces inside free spans, takes these spans, and creates every
+ *      object that step 3 may need, so that step 3 cannot fail
+ *   2. unlocked: the driver creates what is missing, maps pieces that are free in order but not
+ *      idle a second time, unmaps idle pieces, and maps all of them at the new addresses
+ *   3. locked: it cuts the spans and runs that gave pieces to what is still mapped, and joins the
+ *      new memory to the heap
  *
  * A growth extends the free end of a run if that saves memory, otherwise it begins a new run.
  * Between steps 1 and 3, the claimed addresses and the taken spans belong to the growing thread. */
