@@ -123,7 +123,7 @@ tarn_status stream_refuse_capture(struct stream *stream, const char *what)
                   (unsigned long long)stream_value(stream), stream->device);
 }
 
-/* The driver's answer, whatever tarn knows; yes if it cannot say. */
+/* Whether the driver says that the stream captures, whatever tarn knows; true if it cannot say. */
 static bool driver_captures(const struct stream *stream)
 {
     struct driver_capture capture;
@@ -135,7 +135,7 @@ bool stream_captures(struct stream *stream)
     return stream_is_known(stream) || foreign_is_barred(stream) || driver_captures(stream);
 }
 
-/* A capture bars nothing any more. Its record stays until leave(). */
+/* From now on a capture bars nothing. Its record stays until leave(). */
 static void bar_nothing_locked(struct capture *capture)
 {
     struct stream *stream = capture->stream;
@@ -157,8 +157,8 @@ static void bar_nothing_locked(struct capture *capture)
     pthread_cond_broadcast(&one_ended);
 }
 
-/* Whether the driver goes on with a capture; yes if it cannot say. No, if the stream was
- * retired. */
+/* Whether the driver goes on with the capture of a stream; true if it cannot say, and false if the
+ * stream was retired since `incarnation`. */
 static bool goes_on(struct stream *stream, unsigned incarnation)
 {
     mutex_lock(&stream->lock);
@@ -168,8 +168,9 @@ static bool goes_on(struct stream *stream, unsigned incarnation)
     return is;
 }
 
-/* Asks about the newest open capture of a device. False if it goes on, or has not begun as far as
- * is known, or there is none. */
+/* Asks the driver about the newest open capture of a device. True if that bars nothing any more, so
+ * that there may be another one to ask about. False if it goes on, if nobody has seen it begin, or
+ * if there is none. */
 static bool newest_is_over(int device)
 {
     mutex_lock(&captures_lock);
@@ -240,7 +241,7 @@ tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state
 
 /* ---- The table ---- */
 
-/* Lists a capture with the thread that began it; and ends that. */
+/* Adds a capture to the list of the thread that began it. */
 static void list_locked(struct capture *capture)
 {
     struct thread *thread = capture->thread;
@@ -251,6 +252,7 @@ static void list_locked(struct capture *capture)
     thread->captures_on[capture->stream->device]++;
 }
 
+/* Removes it from that list, after which no thread counts as having begun it. */
 static void unlist_locked(struct capture *capture)
 {
     struct thread *thread = capture->thread;
@@ -575,16 +577,14 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     return status;
 }
 
-static tarn_status (*_Atomic end_callback)(struct stream *stream,
-                                           /* Set once, before a capture begins */
-                                           driver_graph graph);
+/* Callbacks of upper layers. Each is set once; NULL before that. */
+static tarn_status (*_Atomic end_callback)(struct stream *stream, driver_graph graph);
 
 void captures_on_end(tarn_status (*callback)(struct stream *stream, driver_graph graph))
 {
     atomic_store(&end_callback, callback);
 }
 
-/* The same */
 static tarn_status (*_Atomic keep_callback)(struct stream *stream, driver_graph graph);
 
 void captures_on_keep(tarn_status (*callback)(struct stream *stream, driver_graph graph))
