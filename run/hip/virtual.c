@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Pieces of HIP's virtual memory, as run/hook_virtual.c has those of CUDA; and arrays. */
+/* Pieces of HIP's virtual memory, as run/cuda/hook_virtual.c has those of CUDA; and arrays. */
 #include "array_size.h"
 #include "hip/enter.h"
 

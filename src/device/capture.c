@@ -7,8 +7,8 @@
  * A known capture is entered before the driver begins it and removed after the driver has ended it,
  * so that it is protected at every moment. Both happen under the device's record lock. Every event
  * of tarn is recorded under the same lock: so no known capture can begin between the question
- * whether the stream captures and the record. Locks: the device's record lock, then
- * `captures_lock`. */
+ * whether the stream captures and the record. capture_bar.c refuses what must not run beside a
+ * capture. Locks: the device's record lock, then `captures_lock`. */
 #include "device/capture.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -40,8 +40,6 @@ static struct capture *open_on[TARN_MAX_DEVICES]; /* captures_lock: each device'
                                                      something */
 static atomic_uint_fast64_t epoch = 1;
 static struct object_pool capture_objects = OBJECT_POOL(struct capture);
-static atomic_uint barred[TARN_MAX_DEVICES]; /* no known capture may begin; raised under the
-                                                device's record lock */
 
 unsigned captures_open(const struct device *device)
 {
@@ -125,7 +123,7 @@ tarn_status stream_refuse_capture(struct stream *stream, const char *what)
                   (unsigned long long)stream_value(stream), stream->device);
 }
 
-/* The driver's answer, whatever tarn knows; yes if it cannot say. */
+/* Whether the driver says that the stream captures, whatever tarn knows; true if it cannot say. */
 static bool driver_captures(const struct stream *stream)
 {
     struct driver_capture capture;
@@ -137,7 +135,7 @@ bool stream_captures(struct stream *stream)
     return stream_is_known(stream) || foreign_is_barred(stream) || driver_captures(stream);
 }
 
-/* A capture bars nothing any more. Its record stays until leave(). */
+/* From now on a capture bars nothing. Its record stays until leave(). */
 static void bar_nothing_locked(struct capture *capture)
 {
     struct stream *stream = capture->stream;
@@ -159,8 +157,8 @@ static void bar_nothing_locked(struct capture *capture)
     pthread_cond_broadcast(&one_ended);
 }
 
-/* Whether the driver goes on with a capture; yes if it cannot say. No, if the stream was
- * retired. */
+/* Whether the driver goes on with the capture of a stream; true if it cannot say, and false if the
+ * stream was retired since `incarnation`. */
 static bool goes_on(struct stream *stream, unsigned incarnation)
 {
     mutex_lock(&stream->lock);
@@ -170,8 +168,9 @@ static bool goes_on(struct stream *stream, unsigned incarnation)
     return is;
 }
 
-/* Asks about the newest open capture of a device. False if it goes on, or has not begun as far as
- * is known, or there is none. */
+/* Asks the driver about the newest open capture of a device. True if that bars nothing any more, so
+ * that there may be another one to ask about. False if it goes on, if nobody has seen it begin, or
+ * if there is none. */
 static bool newest_is_over(int device)
 {
     mutex_lock(&captures_lock);
@@ -210,166 +209,11 @@ unsigned captures_going_on(const struct device *device)
     return captures_open(device);
 }
 
-static tarn_status refuse_all(const char *what)
-{
-    unsigned open = captures_open_anywhere();
-    return open ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open; first end them", what, open)
-                : TARN_OK;
-}
-
-tarn_status captures_refuse_all(const char *what)
+unsigned captures_going_on_anywhere(void)
 {
     if (captures_open_anywhere())
         ask_all(NULL);
-    return refuse_all(what);
-}
-
-/* Of those that count now. */
-static tarn_status refuse(const struct device *device, const char *what)
-{
-    if (driver->wait_ends_all)
-        return refuse_all(what);
-    unsigned open = captures_open(device);
-    return open
-               ? failed(TARN_ERROR_CAPTURE, "%s: %u captures are open on device %d; first end them",
-                        what, open, device->number)
-               : TARN_OK;
-}
-
-tarn_status captures_refuse(const struct device *device, const char *what)
-{
-    (void)captures_going_on(device);
-    return refuse(device, what);
-}
-
-/* A device without a context has nothing that could capture, and gets no context by a question. */
-static bool has_context(struct device *device)
-{
-    bool active = true;
-    struct error_before before;
-    error_attempt_begin(&before);
-    if (device_note(device, driver->is_active(device->number, &active)))
-        active = true;
-    error_attempt_end(&before, TARN_OK);
-    return active;
-}
-
-/* Another thread may retire the stream, and then destroy it. One that its caller has destroyed
- * without a retirement captures nothing, nor does a lost device, which others are asked beside. */
-tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, const char *what)
-{
-    tarn_status status = TARN_OK;
-    struct error_before before;
-    struct device *device = device_at(stream->device);
-    if (atomic_load(&device->lost) || (stream == device->legacy && !has_context(device)))
-        return TARN_OK;
-    error_attempt_begin(&before);
-    mutex_lock(&stream->lock);
-    if (atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation)
-        status = stream_refuse_capture(stream, what);
-    mutex_unlock(&stream->lock);
-    if (status == TARN_ERROR_INVALID_STREAM || status == TARN_ERROR_INVALID_ARGUMENT ||
-        status == TARN_ERROR_DEVICE_LOST)
-        status = TARN_OK;
-    error_attempt_end(&before, status);
-    return status;
-}
-
-tarn_status captures_refuse_shown(const struct device *device, const char *what)
-{
-    unsigned slot = 0, incarnation = 0;
-    struct stream *stream;
-    tarn_status status = TARN_OK;
-    while (!status &&
-           (stream = stream_next(driver->wait_ends_all ? NULL : device, &slot, &incarnation)))
-        status = stream_refuse_shown(stream, incarnation, what);
-    return status;
-}
-
-/* What the legacy streams show. They are never retired. */
-static tarn_status refuse_shown_by_legacy(const struct device *device, const char *what)
-{
-    tarn_status status = TARN_OK;
-    for (int i = 0; i < device_count() && !status; i++) {
-        struct stream *legacy = device_at(i)->legacy;
-        if (legacy && (driver->wait_ends_all || i == device->number))
-            status = stream_refuse_shown(legacy, 0, what);
-    }
-    return status;
-}
-
-/* Of those that count now; asks the driver nothing. */
-static tarn_status bar_one(struct device *device, const char *what)
-{
-    mutex_lock(&device->record_lock);
-    tarn_status status = refuse(device, what);
-    if (!status)
-        atomic_fetch_add(&barred[device->number], 1);
-    mutex_unlock(&device->record_lock);
-    return status;
-}
-
-static void unbar_first(int count)
-{
-    while (count-- > 0)
-        atomic_fetch_sub(&barred[count], 1);
-}
-
-/* What is known, on all devices or on none. */
-static tarn_status bar_each(const char *what)
-{
-    int count = 0;
-    tarn_status status = captures_refuse_all(what);
-    while (!status && count < device_count()) {
-        status = bar_one(device_at(count), what);
-        if (!status)
-            count++;
-    }
-    if (status)
-        unbar_first(count);
-    return status;
-}
-
-tarn_status captures_bar_all(const char *what)
-{
-    tarn_status status = bar_each(what);
-    if (!status) {
-        status = captures_refuse_shown(NULL, what);
-        if (status)
-            captures_unbar_all();
-    }
-    return status;
-}
-
-void captures_unbar_all(void)
-{
-    unbar_first(device_count());
-}
-
-/* What is known on one device. */
-static tarn_status bar_device(struct device *device, const char *what)
-{
-    tarn_status status = captures_refuse(device, what);
-    return status ? status : bar_one(device, what);
-}
-
-tarn_status captures_bar(struct device *device, const char *what)
-{
-    tarn_status status = driver->wait_ends_all ? bar_each(what) : bar_device(device, what);
-    if (!status) {
-        status = refuse_shown_by_legacy(device, what);
-        if (status)
-            captures_unbar(device);
-    }
-    return status;
-}
-
-void captures_unbar(const struct device *device)
-{
-    if (driver->wait_ends_all)
-        captures_unbar_all();
-    else
-        atomic_fetch_sub(&barred[device->number], 1);
+    return captures_open_anywhere();
 }
 
 tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state, uint64_t *id)
@@ -397,7 +241,7 @@ tarn_status tarn_capture_state_get(tarn_stream stream, tarn_capture_state *state
 
 /* ---- The table ---- */
 
-/* Lists a capture with the thread that began it; and ends that. */
+/* Adds a capture to the list of the thread that began it. */
 static void list_locked(struct capture *capture)
 {
     struct thread *thread = capture->thread;
@@ -408,6 +252,7 @@ static void list_locked(struct capture *capture)
     thread->captures_on[capture->stream->device]++;
 }
 
+/* Removes it from that list, after which no thread counts as having begun it. */
 static void unlist_locked(struct capture *capture)
 {
     struct thread *thread = capture->thread;
@@ -445,7 +290,7 @@ static tarn_status refuse_second(struct stream *stream)
 /* Enters a capture. Under the record lock. */
 static tarn_status enter(struct stream *stream, tarn_capture_mode mode, bool announced)
 {
-    if (atomic_load(&barred[stream->device]))
+    if (captures_are_barred(stream->device))
         return failed(TARN_ERROR_BUSY,
                       "a pool of device %d is being suspended or resumed, or handles are being "
                       "destroyed; begin the "
@@ -732,16 +577,14 @@ static tarn_status end(tarn_stream value, struct ending *ending)
     return status;
 }
 
-static tarn_status (*_Atomic end_callback)(struct stream *stream,
-                                           /* Set once, before a capture begins */
-                                           driver_graph graph);
+/* Callbacks of upper layers. Each is set once; NULL before that. */
+static tarn_status (*_Atomic end_callback)(struct stream *stream, driver_graph graph);
 
 void captures_on_end(tarn_status (*callback)(struct stream *stream, driver_graph graph))
 {
     atomic_store(&end_callback, callback);
 }
 
-/* The same */
 static tarn_status (*_Atomic keep_callback)(struct stream *stream, driver_graph graph);
 
 void captures_on_keep(tarn_status (*callback)(struct stream *stream, driver_graph graph))

@@ -17,6 +17,7 @@ unsigned captures_open_anywhere(void);
  * from then on. Its record and the memory layer's scope stay until its end is reported. The newest
  * are asked first, until one goes on. Takes locks. */
 unsigned captures_going_on(const struct device *device);
+unsigned captures_going_on_anywhere(void); /* the same on all devices */
 /* How many of these the calling thread began or announced. Takes a lock. */
 unsigned captures_of_thread(const struct device *device);
 
@@ -79,6 +80,7 @@ tarn_status stream_refuse_shown(struct stream *stream, unsigned incarnation, con
  * matter. Code that waits for the whole device also calls captures_refuse_shown(). */
 tarn_status captures_bar(struct device *device, const char *what);
 void captures_unbar(const struct device *device);
+bool captures_are_barred(int device);
 /* The same on all devices, or on none, and asks each stream that certainly exists. */
 tarn_status captures_bar_all(const char *what);
 void captures_unbar_all(void);

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Owns the table of devices, the current device of each thread, guards, and the order of shutdown.
- * The table is filled once, under `setup_lock`, and read without a lock after `ready`. Nothing here
- * makes a context but tarn_device_set(). */
+ * The table is filled once, under `setup_lock`, and read without a lock after `ready`. Only
+ * tarn_device_set() makes a context here. */
 #include "device/device.h"
 #include "base/debug_words.h"
 #include "base/pages.h"
@@ -35,7 +35,7 @@ static pthread_key_t thread_key;
 _Thread_local struct thread *thread_here;
 static struct object_pool threads = OBJECT_POOL(struct thread);
 
-/* Each set before a thread has what it ends, and looked at by the ends of all threads. */
+/* Each is set before any thread has something for it to end. Read at the end of each thread. */
 static void (*_Atomic thread_end_callbacks[THREAD_LAYERS])(struct thread *thread);
 
 void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thread))
@@ -43,8 +43,8 @@ void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thre
     atomic_store(&thread_end_callbacks[layer], callback);
 }
 
-/* The value is not believed: a copy of the library in a namespace of its own (dlmopen) has another
- * C library's keys, of the same numbers, and the values of both lie in the same places. */
+/* The value is ignored. A copy of the library in a namespace of its own (dlmopen) has the keys of
+ * another C library. They have the same numbers, and their values lie in the same places. */
 static void thread_end(void *value)
 {
     struct thread *thread = thread_here;
@@ -100,7 +100,7 @@ static tarn_status layer_init_locked(void)
         if (pthread_key_create(&thread_key, thread_end))
             return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
                           "no thread-specific key is left in this process");
-        /* No memory for it: then a child is not told */
+        /* If there is no memory for it, a child does not learn that it is one */
         (void)pthread_atfork(NULL, NULL, thread_in_child);
         captures_init();
         watching = true;

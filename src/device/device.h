@@ -29,14 +29,13 @@ struct device {
     struct driver_properties properties;
     atomic_bool lost;
     atomic_uint captures;  /* known ones that are open on its streams */
-    atomic_uint announced; /* of those, which the caller begins at a moment of its own */
+    atomic_uint announced; /* of those, the announced ones: the caller begins them itself */
     struct stream *legacy;
-    struct native_table
-        natives; /* the streams that have a name of their own at the driver; `entering` (stream.c)
-                    to change */
+    /* Streams by native name, except constants; `entering` (stream.c) to change. */
+    struct native_table natives;
 
     mutex lock; /* of all below */
-    /* Made when first handed out */
+    /* tarn's shared streams by priority, created when they are first handed out */
     struct stream *pool[STREAM_PRIORITIES][TARN_STREAM_SHARED_COUNT];
     unsigned pool_next[STREAM_PRIORITIES];
     struct stream *returned[STREAM_PRIORITIES]; /* leased before and given back, last in first
@@ -47,9 +46,8 @@ struct device {
     mutex record_lock; /* held over asking whether a stream captures and recording on it, and over a
                           known begin */
     uint64_t records;  /* record lock: of marks, until now */
-    atomic_uint_fast64_t
-        waited; /* all work is over that was queued before the record of this number; record lock to
-                   change */
+    /* The number of a record: all work that was queued before it is over. Record lock to change. */
+    atomic_uint_fast64_t waited;
 };
 
 /* The start of every public call: the process may use tarn, a driver is chosen, its devices are
@@ -61,7 +59,7 @@ tarn_status device_find(int number, struct device **device);
 int device_count(void);
 struct device *device_at(int number); /* of a number that is known to be right */
 
-/* Notes a sticky error: gives `status` back, and remembers TARN_ERROR_DEVICE_LOST. */
+/* Returns `status`, and remembers TARN_ERROR_DEVICE_LOST, which is sticky. */
 tarn_status device_note(struct device *device, tarn_status status);
 tarn_status device_check(struct device *device);
 
@@ -69,7 +67,8 @@ tarn_status device_check(struct device *device);
  * nobody, end. May be called with any lock held but the callback's own. */
 void device_on_lost(void (*callback)(struct device *device));
 
-/* What a thread holds: made at its first use of tarn, given up at its end without a driver call. */
+/* What tarn keeps for a thread, from its first use of tarn until its end. Then it is given up
+ * without a driver call. */
 struct thread {
     _Alignas(64) int device;
     unsigned number;                             /* constant: in the order of first uses, of all
@@ -78,15 +77,15 @@ struct thread {
     struct stream *per_thread[TARN_MAX_DEVICES]; /* NULL until used */
     struct holder *handles;                      /* the handle layer's; NULL until used */
 
-    /* The memory layer's: caches by heap, and those and the heaps that were used last, of the
-     * current device and stream and of a stream that was named. Forgotten when a device or a stream
-     * is set. */
+    /* The memory layer's. `caches` are the thread's caches by heap. The others are what the thread
+     * used last: `current_` on its current device and stream, `named_` on the stream `named` that a
+     * call named. They are forgotten when a device or a stream is set. */
     struct cache **caches;
     unsigned cache_slots;
     struct cache *current_cache, *named_cache;
     struct heap *current_heap, *named_heap;
     tarn_stream named;
-    uint64_t changes;      /* process_changes when they were right */
+    uint64_t changes;      /* process_changes when what was used last was right */
     struct joined *joined; /* the scopes that it is in, newest first */
 
     /* captures_lock (capture.c): the known captures that it began, and how many on each device. */
@@ -94,8 +93,8 @@ struct thread {
     unsigned captures_on[TARN_MAX_DEVICES];
 
     struct trace_ring *trace; /* NULL before its first record */
-    uint32_t region;          /* the innermost that it is in; 0 is none */
-    uint32_t regions_unnamed; /* inside that, which there was no number for */
+    uint32_t region;          /* the innermost region that it is in; 0: none */
+    uint32_t regions_unnamed; /* regions inside that one for which there was no number */
 };
 
 /* The calling thread's; NULL before its first use of tarn, after its end, and in a child of fork().
@@ -127,18 +126,20 @@ void thread_on_end(enum thread_layer layer, void (*callback)(struct thread *thre
  * that they use. */
 void device_on_shutdown(void (*callback)(void));
 void device_on_shutdown_first(void (*callback)(void));
-/* Whoever looks at tarn from above, at most four, registered before the first use. `prepare` runs
- * when the driver is chosen, with no lock: by each thread whose call is the first, so perhaps by
- * several at once, and again where `begin` has failed. `begin` runs when the devices are known,
- * before the first call goes on; what it gives, that call fails with, and the next asks again.
- * `end` runs at tarn_shutdown() before everything else. `prepare` and `end` may be NULL. */
+/* What an upper layer does when tarn is first used, and when it is shut down. `prepare` and `end`
+ * may be NULL. At most four are registered, before the first use. */
 struct device_watcher {
+    /* The driver was chosen. Runs with no lock held, in each thread whose call is the first, so
+     * perhaps in several at once; and again if `begin` has failed. */
     void (*prepare)(void);
+    /* The devices are known. Runs before the first call goes on. If it fails, that call fails with
+     * its status, and the next call runs it again. */
     tarn_status (*begin)(void);
+    /* tarn_shutdown() has begun, and nothing else of it was done. */
     void (*end)(void);
 };
 void device_on_use(const struct device_watcher *watcher);
-/* Said by such a callback: something of the driver stays in use until the process ends. */
+/* For such a callback: something of the driver stays in use until the process ends. */
 void device_keep_driver(void);
 
 #endif

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns the table of stream slots, the streams that tarn creates, and each thread's current stream.
+/* Owns the streams that tarn creates, each thread's current stream, and the way of a native stream
+ * into its slot (stream_slots.c) and out of it.
  *
  * A value consists of incarnation, lease and slot. A retirement ends the incarnation of the slot. A
  * leased stream goes from one lease to the next with everything that belongs to it, but values of
- * earlier leases are invalid. Slots are never freed. A retired slot is reused only when the work of
- * its stream has finished, so that a block which that stream used can always find out whether it
- * must still wait. A thread's per-thread default stream has a slot too. If the vendor has such a
- * stream, its native handle is a constant that means a different stream in each thread, so only the
- * slot's owner passes it to the driver. The slot of a thread that has ended serves the next thread,
- * after that thread's stream has waited for the work of the old one.
+ * earlier leases are invalid.
+ *
+ * A thread's per-thread default stream has a slot too. If the vendor has such a stream, its native
+ * handle is a constant that means a different stream in each thread, so only the slot's owner
+ * passes it to the driver. The slot of a thread that has ended serves the next thread, after that
+ * thread's stream has waited for the work of the old one.
+ *
  * Each native stream has one slot. It is found by the device's table (native.h), and by the
  * driver's number if there is one, because vendors reuse the pointer of a destroyed stream at once.
  * Code that enters or removes a native stream holds `entering`, also over driver calls, none of
@@ -18,155 +20,18 @@
  * consequences. Lock order: `entering`, then the locks that a retirement takes of heaps, then
  * `streams_lock` for the slots, then the lock of a slot, then that of a device for its lists. */
 #include "device/stream.h"
-#include "base/pages.h"
 #include "base/status.h"
 #include "base/thread/process.h"
 #include "device/capture.h"
-
-#define CHUNK_SLOTS 256
-#define CHUNKS 256
-#define FIRST_SLOT 4u /* the values 0 to 3 are the constants, so incarnation 0 starts here */
-#define SLOT_BITS 16
-#define SLOT_MASK ((1u << SLOT_BITS) - 1)
-_Static_assert(CHUNKS *CHUNK_SLOTS == 1 << SLOT_BITS,
-               "a value has as many bits for the slot as for the lease");
+#include "device/stream_slots.h"
 
 static mutex entering = MUTEX_INITIALIZER(LOCK_ENTERING);
-static mutex streams_lock = MUTEX_INITIALIZER(LOCK_STREAMS);
-static _Atomic(struct stream *) chunks[CHUNKS]; /* written under streams_lock */
-static atomic_uint slots_used = FIRST_SLOT;     /* streams_lock to change */
-static unsigned reuse_from = FIRST_SLOT;        /* streams_lock: where the next search for a retired
-                                                   slot begins */
 /* Set once, by the first use of memory */
 static tarn_status (*_Atomic retire_callback)(struct stream *stream);
-
-static struct stream *slot_at(unsigned slot)
-{
-    return atomic_load_explicit(&chunks[slot / CHUNK_SLOTS], memory_order_acquire) +
-           slot % CHUNK_SLOTS;
-}
-
-/* The low bits of the number of its lease, as many as a value has room for. */
-static unsigned lease_of(const struct stream *stream)
-{
-    return atomic_load_explicit(&stream->leases, memory_order_acquire) & SLOT_MASK;
-}
-
-static tarn_stream value_of(const struct stream *stream, unsigned incarnation)
-{
-    return (tarn_stream)incarnation << 32 | (tarn_stream)lease_of(stream) << SLOT_BITS |
-           stream->slot;
-}
-
-tarn_stream stream_value(const struct stream *stream)
-{
-    return value_of(stream, atomic_load_explicit(&stream->incarnation, memory_order_relaxed));
-}
 
 void stream_on_retire(tarn_status (*callback)(struct stream *stream))
 {
     atomic_store(&retire_callback, callback);
-}
-
-/* A retired slot whose last work has finished, or NULL. Looks at `most` slots at most. */
-static struct stream *slot_reuse_locked(unsigned most)
-{
-    unsigned used = atomic_load_explicit(&slots_used, memory_order_relaxed);
-    for (unsigned tries = 0; tries < most && tries < used - FIRST_SLOT; tries++) {
-        if (reuse_from >= used)
-            reuse_from = FIRST_SLOT;
-        struct stream *stream = slot_at(reuse_from++);
-        if (stream->origin != STREAM_UNUSED || (stream->last_work && mark_query(stream->last_work)))
-            continue;
-        mark_release(stream->last_work);
-        stream->last_work = NULL;
-        return stream;
-    }
-    return NULL;
-}
-
-static tarn_status slot_take_locked(struct stream **result)
-{
-    struct stream *stream = slot_reuse_locked(CHUNK_SLOTS);
-    unsigned slot = atomic_load_explicit(&slots_used, memory_order_relaxed);
-    if (!stream && slot >= CHUNK_SLOTS * CHUNKS)
-        stream = slot_reuse_locked(slot); /* before giving up, every one */
-    if (!stream) {
-        if (slot >= CHUNK_SLOTS * CHUNKS)
-            return failed(TARN_ERROR_OUT_OF_HOST_MEMORY,
-                          "all %d stream slots of this process are in use; retire or return "
-                          "streams that are no longer needed",
-                          CHUNK_SLOTS * CHUNKS);
-        if (!atomic_load_explicit(&chunks[slot / CHUNK_SLOTS], memory_order_relaxed)) {
-            struct stream *chunk = pages_map(CHUNK_SLOTS * sizeof *chunk);
-            if (!chunk)
-                return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for stream slots");
-            atomic_store_explicit(&chunks[slot / CHUNK_SLOTS], chunk, memory_order_release);
-        }
-        stream = slot_at(slot);
-        stream->slot = slot;
-        mutex_init(&stream->lock, LOCK_STREAM);
-        atomic_store_explicit(&slots_used, slot + 1, memory_order_release);
-    }
-    *result = stream;
-    return TARN_OK;
-}
-
-/* A stream of the driver, with the values for its slot. */
-struct native {
-    driver_stream stream;
-    uint64_t number; /* 0 if the driver has none, or was not asked */
-    int priority;
-    enum stream_origin origin;
-    bool found;
-};
-
-/* Whether the driver has a unique name for it. */
-static bool has_name(const struct native *native)
-{
-    return native->stream && native->stream != driver->per_thread;
-}
-
-/* Puts a native stream into a slot. */
-static tarn_status slot_fill_locked(struct device *device, const struct native *native,
-                                    struct stream **result)
-{
-    struct stream *stream = NULL;
-    tarn_status status = slot_take_locked(&stream);
-    if (status)
-        return status;
-    mutex_lock(&stream->lock);
-    struct mark *proof = stream->proof;
-    stream->proof = NULL;
-    atomic_store_explicit(&stream->owes, false, memory_order_relaxed);
-    mutex_unlock(&stream->lock);
-    mark_release(proof);
-    stream->device = device->number;
-    stream->native = native->stream;
-    atomic_store_explicit(&stream->number, native->number, memory_order_release);
-    atomic_store_explicit(&stream->found, native->found, memory_order_release);
-    stream->owner = NULL;
-    stream->priority = native->priority;
-    stream->adoptions = 0;
-    stream->leased = false;
-    atomic_store_explicit(&stream->returned, false, memory_order_relaxed);
-    atomic_store_explicit(&stream->abandoned, false, memory_order_relaxed);
-    atomic_store_explicit(&stream->leases, 0, memory_order_relaxed);
-    stream->next = NULL;
-    if (has_name(native) && !native_enter(&device->natives, stream))
-        return failed(TARN_ERROR_OUT_OF_HOST_MEMORY, "no host memory for the table of streams");
-    stream->origin = native->origin;
-    *result = stream;
-    return TARN_OK;
-}
-
-static tarn_status enter_new(struct device *device, const struct native *native,
-                             struct stream **result)
-{
-    mutex_lock(&streams_lock);
-    tarn_status status = slot_fill_locked(device, native, result);
-    mutex_unlock(&streams_lock);
-    return status;
 }
 
 /* Whether the driver goes on with a capture on the stream that no thread can end. No event can be
@@ -202,15 +67,7 @@ static tarn_status stream_retire(struct stream *stream)
             atomic_store(&stream->found, found);
         return status;
     }
-    mutex_lock(&streams_lock);
-    mutex_lock(&stream->lock);
-    native_leave(&device_at(stream->device)->natives, stream);
-    atomic_fetch_add_explicit(&stream->incarnation, 1, memory_order_release);
-    stream->last_work = last_work;
-    stream->origin = STREAM_UNUSED;
-    stream->native = NULL;
-    mutex_unlock(&stream->lock);
-    mutex_unlock(&streams_lock);
+    slot_leave(stream, last_work);
     process_changed();
     return TARN_OK;
 }
@@ -245,10 +102,11 @@ static tarn_status stream_enter(struct device *device, const struct native *nati
                                 struct stream **result)
 {
     mutex_lock(&entering);
-    struct stream *gone = has_name(native) ? native_find(&device->natives, native->stream) : NULL;
+    struct stream *gone =
+        native_has_name(native) ? native_find(&device->natives, native->stream) : NULL;
     tarn_status status = gone ? retire_gone(gone) : TARN_OK;
     if (!status)
-        status = enter_new(device, native, result);
+        status = slot_enter(device, native, result);
     mutex_unlock(&entering);
     return status;
 }
@@ -405,39 +263,7 @@ tarn_status stream_find(tarn_stream value, int device, struct stream **result)
         return stream_per_thread(device, result);
     if (value == TARN_STREAM_CURRENT)
         return stream_current(device, result);
-
-    unsigned slot = (unsigned)value & SLOT_MASK, lease = (unsigned)(value >> SLOT_BITS) & SLOT_MASK;
-    unsigned incarnation = (unsigned)(value >> 32);
-    if (slot < FIRST_SLOT || slot >= atomic_load_explicit(&slots_used, memory_order_acquire))
-        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was never given out",
-                      (unsigned long long)value);
-    struct stream *stream = slot_at(slot);
-    if (atomic_load_explicit(&stream->incarnation, memory_order_acquire) != incarnation)
-        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was retired",
-                      (unsigned long long)value);
-    if (lease_of(stream) != lease)
-        return failed(TARN_ERROR_INVALID_STREAM, "stream %#llx was returned",
-                      (unsigned long long)value);
-    *result = stream;
-    return TARN_OK;
-}
-
-struct stream *stream_next(const struct device *device, unsigned *slot, unsigned *incarnation)
-{
-    struct stream *next = NULL;
-    mutex_lock(&streams_lock);
-    for (*slot = *slot < FIRST_SLOT ? FIRST_SLOT : *slot; !next && *slot < atomic_load(&slots_used);
-         ++*slot) {
-        struct stream *stream = slot_at(*slot);
-        bool is_known = stream->origin != STREAM_UNUSED && !stream_is_found(stream) &&
-                        !stream_is_foreign(stream);
-        if (is_known && (!device || stream->device == device->number)) {
-            *incarnation = atomic_load_explicit(&stream->incarnation, memory_order_relaxed);
-            next = stream;
-        }
-    }
-    mutex_unlock(&streams_lock);
-    return next;
+    return slot_find(value, result);
 }
 
 tarn_status stream_current(int device, struct stream **result)
@@ -459,10 +285,7 @@ tarn_status mark_of_stream(struct stream *stream, unsigned incarnation, struct m
         return status;
     /* Retired since. If the incarnation has changed more than once, the slot was reused, so its
      * first stream has finished. */
-    mutex_lock(&streams_lock);
-    bool last = atomic_load_explicit(&stream->incarnation, memory_order_relaxed) == incarnation + 1;
-    *mark = last && stream->origin == STREAM_UNUSED ? mark_keep(stream->last_work) : NULL;
-    mutex_unlock(&streams_lock);
+    *mark = slot_last_work(stream, incarnation);
     return TARN_OK;
 }
 
@@ -574,7 +397,7 @@ static tarn_status look_up_or_enter(struct device *device, const struct native *
                                                          asked more */
     if (!captures && is_none_of_the_driver(device, native->stream))
         return TARN_ERROR_INVALID_STREAM;
-    return enter_new(device, native, known);
+    return slot_enter(device, native, known);
 }
 
 /* The driver's number of a stream, or 0 if it does not say. */
@@ -675,7 +498,7 @@ tarn_status tarn_stream_find(int device, void *native, tarn_stream *stream)
             return status;
     }
     stream_prove(known, incarnation);
-    *stream = value_of(known, incarnation);
+    *stream = stream_value_of(known, incarnation);
     return TARN_OK;
 }
 
@@ -733,17 +556,23 @@ static tarn_status priority_index(const struct device *device, int *priority, in
     return TARN_OK;
 }
 
-tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream)
+/* The start of the calls that give one of tarn's own streams. */
+static tarn_status find_to_give(int number, const tarn_stream *stream, int *priority,
+                                struct device **device, int *index)
 {
-    struct device *found = NULL;
-    int index = 0;
     if (!stream)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
     tarn_status status = device_layer_ready();
     if (!status)
-        status = device_find(device, &found);
-    if (!status)
-        status = priority_index(found, &priority, &index);
+        status = device_find(number, device);
+    return status ? status : priority_index(*device, priority, index);
+}
+
+tarn_status tarn_stream_shared_get(int device, int priority, tarn_stream *stream)
+{
+    struct device *found = NULL;
+    int index = 0;
+    tarn_status status = find_to_give(device, stream, &priority, &found, &index);
     if (status)
         return status;
 
@@ -785,13 +614,7 @@ tarn_status tarn_stream_lease(int device, int priority, tarn_stream *stream)
 {
     struct device *found = NULL;
     int index = 0;
-    if (!stream)
-        return failed(TARN_ERROR_INVALID_ARGUMENT, "stream is NULL");
-    tarn_status status = device_layer_ready();
-    if (!status)
-        status = device_find(device, &found);
-    if (!status)
-        status = priority_index(found, &priority, &index);
+    tarn_status status = find_to_give(device, stream, &priority, &found, &index);
     if (status)
         return status;
 
@@ -897,19 +720,4 @@ bool streams_returned(struct device *device)
         any = device->returned[i];
     mutex_unlock(&device->lock);
     return any;
-}
-
-void streams_destroy(void)
-{
-    unsigned used = atomic_load(&slots_used);
-    for (unsigned slot = FIRST_SLOT; slot < used; slot++) {
-        struct stream *stream = slot_at(slot);
-        mark_release(stream->last_work);
-        mark_release(stream->proof);
-        stream->last_work = stream->proof = NULL;
-        bool ours = stream->origin == STREAM_IS_POOLED || stream->origin == STREAM_IS_LEASED ||
-                    (stream->origin == STREAM_IS_THREADS && !stream->owner);
-        if (ours)
-            driver->stream_destroy(stream->device, stream->native);
-    }
 }

@@ -28,10 +28,10 @@ struct stream {
     unsigned slot;
     int device, priority;
     _Atomic(driver_stream)
-        native; /* table lock to change; if the stream is retired meanwhile, a reader gets the old
+        native; /* streams_lock to change; if the stream is retired meanwhile, a reader gets the old
                    value or NULL */
     atomic_uint_fast64_t number; /* the driver's; 0 if it has none, or was not asked */
-    enum stream_origin origin;   /* table lock */
+    enum stream_origin origin;   /* streams_lock */
     unsigned adoptions;          /* `entering`: how often it was adopted and not yet retired */
     atomic_bool found;           /* no caller promised to retire it: only calls that name it pass it
                                     to the driver */
@@ -54,7 +54,7 @@ struct stream {
     atomic_bool returned;   /* device lock to change: created by tarn, between two leases */
     atomic_uint leases;     /* device lock to change: returns in this incarnation */
     struct stream *next;    /* device lock: in returned or thread_ended */
-    struct mark *last_work; /* table lock: the end of the last retired incarnation; NULL when
+    struct mark *last_work; /* streams_lock: the end of the last retired incarnation; NULL when
                                finished */
     _Atomic(void *) heap;   /* the memory layer's: the default pool's heap of this stream */
     struct heap *heaps;     /* the memory layer's, heaps_lock: the first of this stream's heaps in

@@ -46,12 +46,12 @@ uint32_t trace_place_of_stream(const struct stream *stream, unsigned incarnation
     return trace_place(&place);
 }
 
-uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned incarnation, int device,
+uint32_t trace_place_of_stream_keep(const struct stream *stream, unsigned incarnation, int device,
                                     const uint64_t pool[2])
 {
     struct trace_place place = stream_place(stream, incarnation, pool);
     place.device = device;
-    return trace_place_hold(&place);
+    return trace_place_keep(&place);
 }
 
 uint32_t trace_place_of_device(int device, const uint64_t pool[2])

@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Writing to the trace (record/trace.h) as the calling thread, with the region that it is in. A
- * thread's ring is made at its first record. Everything here is thread-safe and takes no lock but
- * those of rings and tables, which are leaves. */
+ * thread's ring is made at its first record. Everything here is thread-safe and takes no lock
+ * except those of rings and tables, which are leaves. */
 #ifndef TARN_DEVICE_TRACING_H
 #define TARN_DEVICE_TRACING_H
 
@@ -17,7 +17,7 @@
 uint32_t trace_place_of_stream(const struct stream *stream, unsigned incarnation,
                                const uint64_t pool[2]);
 /* `device` is whose stream it was: the next one in a slot may be another's. */
-uint32_t trace_place_of_stream_hold(const struct stream *stream, unsigned incarnation, int device,
+uint32_t trace_place_of_stream_keep(const struct stream *stream, unsigned incarnation, int device,
                                     const uint64_t pool[2]);
 /* The same of a device that no stream of which is meant. */
 uint32_t trace_place_of_device(int device, const uint64_t pool[2]);

@@ -226,7 +226,7 @@ struct tell {
 void tell_begin_locked(struct tell *tell, struct handle *handle);
 void tell_end_locked(struct tell *tell);
 
-/* workspace.c, workspace_graphs.c -------------------------------------------------------------- */
+/* workspace*.c --------------------------------------------------------------------------------- */
 
 #define ANY_CAPTURE UINT64_MAX /* it may be any */
 
@@ -322,5 +322,22 @@ bool workspaces_any_captured(void);
 void workspaces_sum(int device, size_t *bytes, size_t *captured);
 /* Frees a list of workspaces. Called with no lock held. NULL is allowed. */
 void workspaces_free(struct workspace *list);
+
+/* Whether the workspace's stream was retired: then no handle will be bound to it again. */
+bool workspace_is_stale(const struct workspace *workspace);
+/* Whether the handle's owner, or the vendor's handle, may point to the workspace. */
+bool workspace_is_in_use(const struct handle *handle, const struct workspace *workspace);
+/* The capture that the stream takes part in, as the driver says; 0: none, or an invalidated one,
+ * which gives no graph. The legacy stream takes part in none, although the driver refuses the
+ * question while a blocking stream captures. */
+tarn_status workspace_ask_capture(const struct stream *stream, uint64_t *capture);
+/* workspace_stats.c: a workspace was made; was freed, or leaked to a handle that still points to
+ * it; will be freed when its owner no longer uses it. */
+void workspace_count_made(const struct workspace *workspace);
+void workspace_count_gone(const struct workspace *workspace, bool leaked);
+void workspace_count_deferred(const struct workspace *workspace);
+/* More workspaces of the device may be unused than the settings allow: the next
+ * workspaces_limit() looks. */
+void workspaces_may_exceed(int device);
 
 #endif

@@ -39,8 +39,8 @@
 #include "base/thread/process.h"
 #include "memory/debug/debug.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/kept.h"
-#include "memory/heap/wait.h"
 #include "memory/plan/plan.h"
 #include "memory/pool/block.h"
 #include "memory/pool/pool.h"
@@ -61,7 +61,7 @@ struct used {
     struct cache *cache; /* NULL if no slab served */
 };
 
-/* Turns a held span into a block. */
+/* Turns a taken span into a block. */
 static uintptr_t block_begin_locked(struct heap *heap, struct span *span,
                                     const struct request *request)
 {
@@ -97,7 +97,7 @@ static tarn_status span_find(struct heap *heap, enum zone_kind zone, size_t size
     return status;
 }
 
-/* A held span that free memory of the heap serves, except the memory of a plan.
+/* A taken span that free memory of the heap serves, except the memory of a plan.
  * TARN_ERROR_OUT_OF_MEMORY, without a text, if none does. */
 static inline tarn_status span_have_locked(struct heap *heap, size_t size, size_t alignment,
                                            struct span **span)
@@ -143,7 +143,7 @@ static tarn_status span_block_alloc(struct heap *heap, const struct request *req
     return status;
 }
 
-/* A held span for a new slab; or NULL if blocks that waited for other streams have become free, so
+/* A taken span for a new slab; or NULL if blocks that waited for other streams have become free, so
  * that there may be a slot. */
 static tarn_status slab_span_find(struct heap *heap, const struct request *request, bool grow,
                                   bool collect, struct span **span)

@@ -150,7 +150,7 @@ uint32_t trace_place(const struct trace_place *place)
     return number_give(place, 0);
 }
 
-uint32_t trace_place_hold(const struct trace_place *place)
+uint32_t trace_place_keep(const struct trace_place *place)
 {
     return number_give(place, 1);
 }

@@ -128,7 +128,7 @@ static inline bool trace_is_on(void)
 /* The number of a place, for a record that is written at once; 0 where there is no room for it.
  * Held, for records to come, until it is dropped as often. */
 uint32_t trace_place(const struct trace_place *place);
-uint32_t trace_place_hold(const struct trace_place *place);
+uint32_t trace_place_keep(const struct trace_place *place);
 void trace_place_drop(uint32_t number); /* 0 is fine */
 /* The place of a number, of a record that a ring has or that was copied; NULL for 0 and what was
  * not given. Between the two calls of trace_places_keep(), which may nest, no number gets another

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# scripts/check-language finds each kind of phrase and a long line of C, says what to write, and passes plain English.
+# scripts/check-language finds each kind of phrase, a long line and a long file of C, says what to write, and passes plain English.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -70,3 +70,9 @@ for file in include/long.h long.c; do
 done
 printf '# %0130d\n' 1 >"$work/long.py"
 check "$work/long.py" || fail "holds Python to the width of C"
+
+yes '/* A line. */' | head -n 901 >"$work/many.c" || true # yes ends by SIGPIPE
+! check "$work/many.c" || fail "passes a file of 901 lines"
+grep -q 'many.c:901: 901 lines' "$work/said" || fail "does not say how long a file is"
+head -n 900 "$work/many.c" >"$work/most.c"
+check "$work/most.c" || fail "finds fault with a file of 900 lines"

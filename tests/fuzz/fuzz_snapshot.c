@@ -5,10 +5,10 @@
  * -fsanitize=fuzzer,address,undefined. Seeds: corpus/snapshot. Whatever is read must be whole;
  * whatever is not must say why.
  *
- * Reader: tools/tarn/input/pickle.c
+ * Reader: tools/tarn/input/pickle/pickle.c
  * Reader: tools/tarn/input/pickle_input.c
- * Reader: tools/tarn/input/pickle_store.c
- * Reader: tools/tarn/input/pickle_text.c
+ * Reader: tools/tarn/input/pickle/pickle_store.c
+ * Reader: tools/tarn/input/pickle/pickle_text.c
  * Reader: tools/tarn/input/snapshot.c
  * Reader: tools/tarn/input/snapshot_fields.c
  * Reader: tools/tarn/input/snapshot_tarn.c

@@ -10,9 +10,9 @@
  * Reader: tools/tarn/input/workload.c
  */
 #include "input/workload.h"
-#include "replay/c10.h"
-#include "replay/packing.h"
-#include "replay/plan_make.h"
+#include "plan/packing.h"
+#include "plan/plan_make.h"
+#include "policy/c10.h"
 
 #include <stdlib.h>
 #include <string.h>

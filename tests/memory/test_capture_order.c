@@ -8,7 +8,7 @@
 
 #include "base/pages.h"
 #include "driver/driver.h"
-#include "memory/heap/capture_order.h"
+#include "memory/heap/idle/capture_order.h"
 #include "memory/pool/pool.h"
 
 #include <pthread.h>

@@ -2,26 +2,18 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Compaction: live blocks keep addresses and contents, what is free between them goes back to the
- * driver, and what must stay stays. */
-#include "support/host.h"
-
+ * driver, and what must stay stays. What others see of it is in test_compact_observers.c. */
 #include "base/pages.h"
 #include "driver/driver.h"
 #include "memory/growth/ghost.h"
 #include "memory/heap/heap.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#define MEMORY (256 * MIB)
-#define BLOCKS 64
+#include "compact_test.h" /* last: its names are global here */
 
 /* What one thread does takes ten times as long under the thread sanitizer, and shows it little:
  * there one in so many. */
@@ -30,87 +22,6 @@
 #else
 #define ONE_IN 1
 #endif
-
-static tarn_stream stream, other;
-
-/* Live blocks, each with contents of its own, at every byte. */
-static struct {
-    unsigned char *start;
-    size_t size;
-} blocks[BLOCKS];
-static int count;
-
-static void *get(tarn_pool *pool, tarn_stream on, size_t size)
-{
-    void *block = NULL;
-    if (pool)
-        OK(tarn_pool_alloc(pool, on, size, &block));
-    else
-        OK(tarn_alloc_on(on, size, &block));
-    return block;
-}
-
-static int add(tarn_pool *pool, tarn_stream on, size_t size)
-{
-    CHECK(count < BLOCKS);
-    void *block = get(pool, on, size);
-    blocks[count].start = block;
-    blocks[count].size = size;
-    memset(block, 0x40 + count, size);
-    return count++;
-}
-
-static void check(void)
-{
-    for (int i = 0; i < count; i++) {
-        const unsigned char *start = blocks[i].start;
-        CHECK(!start ||
-              (start[0] == 0x40 + i && memcmp(start, start + 1, blocks[i].size - 1) == 0));
-    }
-}
-
-static void drop(int index)
-{
-    OK(tarn_free(blocks[index].start));
-    blocks[index].start = NULL;
-}
-
-static void end(void)
-{
-    check();
-    for (int i = 0; i < count; i++)
-        drop(i);
-    count = 0;
-    nothing_is_left(0);
-}
-
-/* Large pieces with one small live block in each, and some small blocks. */
-static void fragment(tarn_pool *pool, tarn_stream on, int pieces)
-{
-    void *before[8], *behind[8];
-    CHECK(pieces <= 8);
-    for (int i = 0; i < pieces; i++) {
-        before[i] = get(pool, on, 7 * MIB);
-        (void)add(pool, on, MIB + 5000);
-        behind[i] = get(pool, on, 11 * MIB);
-    }
-    for (int i = 0; i < pieces; i++) {
-        OK(tarn_free(before[i]));
-        OK(tarn_free(behind[i]));
-    }
-    (void)add(pool, on, 3000);
-}
-
-static size_t compact_by(size_t wanted)
-{
-    size_t gained = SIZE_MAX;
-    uint64_t created = ledger_of(0).created;
-    OK(tarn_compact(0, wanted, &gained));
-    CHECK(ledger_of(0).created == created - gained);
-    CHECK(ledger_of(0).created == (uint64_t)stats_of(0).reserved_bytes[0].current);
-    verify(0);
-    return gained;
-}
 
 static uint64_t piece_at(const void *address)
 {
@@ -469,49 +380,6 @@ static void ghosts_end_before(void **state)
     end();
 }
 
-static struct {
-    uintptr_t start[64];
-    size_t count, ended;
-} told;
-
-static void on_mapped(const tarn_mapping *range, void *user)
-{
-    (void)user;
-    if (told.count < 64)
-        told.start[told.count++] = (uintptr_t)range->address;
-}
-
-static void on_unmapping(const tarn_mapping *range, void *user)
-{
-    size_t gained = 0;
-    (void)user;
-    (void)range;
-    told.ended++;
-    GIVES(tarn_compact(0, SIZE_MAX, &gained), TARN_ERROR_BUSY);
-}
-
-static void observers_are_notified(void **state)
-{
-    (void)state;
-    tarn_observer id = 0;
-    tarn_mapping before, after;
-    fragment(NULL, stream, 1);
-    OK(tarn_mapping_get(blocks[0].start, &before));
-    tarn_observer_options options = {
-        .size = sizeof options, .mapped = on_mapped, .unmapping = on_unmapping};
-    OK(tarn_observer_add(&options, &id));
-    told.count = told.ended = 0;
-    CHECK(compact_by(SIZE_MAX) > 0);
-    OK(tarn_observer_remove(id));
-    OK(tarn_mapping_get(blocks[0].start, &after));
-    CHECK(told.ended >= 1 && told.count >= 1 && after.generation > before.generation);
-    bool found = false;
-    for (size_t i = 0; i < told.count; i++)
-        found = found || told.start[i] == (uintptr_t)after.address;
-    CHECK(found);
-    end();
-}
-
 static void bad_calls_are_refused(void **state)
 {
     (void)state;
@@ -710,88 +578,6 @@ static void others_allocate_and_free_meanwhile(void **state)
     OK(tarn_stream_return(streams[2]));
 }
 
-/* An anchor that comes while the block is in host memory, after the first of two unmaps, waits
- * until it is back. */
-static struct {
-    pthread_t thread;
-    atomic_bool anchored;
-    bool early; /* while the block was away */
-    int unmapped;
-    const void *own; /* what the observer anchored itself */
-} arrival;
-
-static void *anchor_first(void *unused)
-{
-    OK(tarn_anchor(blocks[0].start, 1));
-    atomic_store(&arrival.anchored, true);
-    return unused;
-}
-
-static void on_the_way_back(const tarn_mapping *range, void *user)
-{
-    (void)range;
-    (void)user;
-    if (++arrival.unmapped != 2)
-        return;
-    CHECK(pthread_create(&arrival.thread, NULL, anchor_first, NULL) == 0);
-    for (int i = 0; i < 100 && !arrival.early; i++) {
-        (void)usleep(1000);
-        arrival.early = atomic_load(&arrival.anchored);
-    }
-}
-
-static void an_anchor_waits_for_what_is_in_host_memory(void **state)
-{
-    (void)state;
-    tarn_observer id = 0;
-    tarn_observer_options options = {.size = sizeof options, .unmapping = on_the_way_back};
-    fragment(NULL, stream, 1);
-    OK(tarn_device_trim(0, 0));
-    OK(tarn_device_limit_set(0, ledger_of(0).created));
-    OK(tarn_observer_add(&options, &id));
-    CHECK(compact_by(SIZE_MAX) > 0); /* checks that no host memory is counted as the device's */
-    OK(tarn_observer_remove(id));
-    CHECK(arrival.unmapped >= 2 && !arrival.early);
-    CHECK(pthread_join(arrival.thread, NULL) == 0);
-    verify(0);
-    OK(tarn_unanchor(blocks[0].start, 1));
-    OK(tarn_device_limit_set(0, SIZE_MAX));
-    end();
-}
-
-/* In the thread that compacts it would wait for itself: there the block stays in host memory, and
- * counts, until the next compaction. */
-static void on_the_way_back_itself(const tarn_mapping *range, void *user)
-{
-    (void)user;
-    if (++arrival.unmapped != 2)
-        return;
-    arrival.own = range->address;
-    OK(tarn_anchor(arrival.own, 1));
-}
-
-static void an_anchor_of_an_observer_does_not_wait(void **state)
-{
-    (void)state;
-    tarn_observer id = 0;
-    tarn_observer_options options = {.size = sizeof options, .unmapping = on_the_way_back_itself};
-    size_t gained = 0;
-    fragment(NULL, stream, 1);
-    OK(tarn_device_trim(0, 0));
-    OK(tarn_device_limit_set(0, ledger_of(0).created));
-    OK(tarn_observer_add(&options, &id));
-    arrival.unmapped = 0;
-    OK(tarn_compact(0, SIZE_MAX, &gained));
-    OK(tarn_observer_remove(id));
-    check();
-    CHECK((uint64_t)stats_of(0).reserved_bytes[0].current > ledger_of(0).created);
-    OK(tarn_unanchor(arrival.own, 1));
-    OK(tarn_device_limit_set(0, SIZE_MAX));
-    OK(tarn_compact(0, SIZE_MAX, &gained));
-    verify(0);
-    end();
-}
-
 /* Everything at random ------------------------------------------------------------------------- */
 
 static void anything_in_any_order(void **state)
@@ -875,14 +661,6 @@ static void anything_in_any_order(void **state)
     nothing_is_left(0);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    stream = lease(0);
-    other = lease(0);
-    return 0;
-}
-
 int main(void)
 {
     before_this_process_uses_it();
@@ -902,12 +680,9 @@ int main(void)
         cmocka_unit_test(queued_work_is_waited_for),
         cmocka_unit_test(pools_are_compacted_each_for_itself),
         cmocka_unit_test(ghosts_end_before),
-        cmocka_unit_test(observers_are_notified),
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(a_failure_loses_nothing),
         cmocka_unit_test(others_allocate_and_free_meanwhile),
-        cmocka_unit_test(an_anchor_waits_for_what_is_in_host_memory),
-        cmocka_unit_test(an_anchor_of_an_observer_does_not_wait),
         cmocka_unit_test(anything_in_any_order),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);

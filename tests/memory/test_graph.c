@@ -2,25 +2,15 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Captures and graphs that use a pool: who allocates from it and when, what stays mapped for whom,
- * and who counts it how long. Some are PyTorch's tests of the same (test/test_cuda.py), by their
- * meaning. */
-#include "support/host.h"
-
+ * and who counts it how long. PyTorch's tests of the same are in test_graph_pytorch.c. */
 #include "base/pages.h"
 #include "device/capture.h"
 #include "driver/driver.h"
 #include "memory/pool/pool.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#define MEMORY (256 * MIB)
-
-static tarn_stream stream, other; /* leased for each test */
+#include "graph_test.h" /* last: its names are global here */
 
 static tarn_pool_id pool_of(const void *pointer)
 {
@@ -35,52 +25,6 @@ static bool is_default(const void *pointer)
     return id.first == 0 && id.second == 0;
 }
 
-static unsigned count_of(tarn_pool *pool)
-{
-    return pool_info_of(pool).use_count;
-}
-
-static tarn_pool *graph_pool(void)
-{
-    tarn_pool *pool = NULL;
-    OK(tarn_pool_create(&(tarn_pool_options){.size = sizeof(tarn_pool_options), .device = 0},
-                        &pool));
-    return pool;
-}
-
-static void begin(tarn_pool *pool)
-{
-    OK(tarn_pool_capture_begin(pool, stream, TARN_CAPTURE_GLOBAL));
-}
-
-static void *end(void)
-{
-    void *graph = NULL;
-    OK(tarn_capture_end(stream, &graph));
-    CHECK(graph);
-    return graph;
-}
-
-static void launch(void *graph, tarn_stream on)
-{
-    OK(tarn_host_graph_launch(0, graph, native_of(on)));
-}
-
-static void destroy(void *graph)
-{
-    OK(tarn_host_graph_destroy(graph));
-}
-
-static void fill(tarn_stream on, void *block, unsigned char value, size_t size)
-{
-    OK(tarn_host_fill(0, native_of(on), block, value, size));
-}
-
-static int64_t reserved(void)
-{
-    return stats_of(0).reserved_bytes[0].current;
-}
-
 /* Streams behind each other, captured or not. */
 static void follow(tarn_stream behind, tarn_stream ahead)
 {
@@ -89,27 +33,6 @@ static void follow(tarn_stream behind, tarn_stream ahead)
     OK(tarn_event_record(event, ahead));
     OK(tarn_stream_wait(behind, event));
     OK(tarn_event_destroy(event));
-}
-
-static int start(void **state)
-{
-    (void)state;
-    stream = lease(0);
-    other = lease(0);
-    return 0;
-}
-
-/* Every test ends with nothing: no block, no piece, no graph, no pool. */
-static int finish(void **state)
-{
-    (void)state;
-    nothing_is_left(0);
-    CHECK(ledger_of(0).graphs == 0);
-    struct arena *arena = arena_if_used(0);
-    CHECK(!arena || !arena->stores);
-    OK(tarn_stream_return(stream));
-    OK(tarn_stream_return(other));
-    return 0;
 }
 
 /* ---- Routing ---- */
@@ -490,189 +413,6 @@ static void a_graph_outlives_a_shutdown(void **state)
     in_fresh_child(shut_down_with_memory);
 }
 
-/* ---- PyTorch's tests ---- */
-
-/* test_graph_memory_stats_and_use_result_after_destroy_graph */
-static void a_result_is_usable_after_its_graph(void **state)
-{
-    (void)state;
-    static const size_t sizes[] = {512, MIB, MIB + 512, 10 * MIB - 512, 10 * MIB + 512};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const size_t size = sizes[i];
-        const tarn_stats before = stats_of(0);
-        begin(NULL);
-        unsigned char *blocks[8];
-        for (int k = 0; k < 8; k++) {
-            blocks[k] = alloc_on(stream, size);
-            fill(stream, blocks[k], (unsigned char)(k + 1), size);
-        }
-        for (int k = 0; k < 7; k++)
-            OK(tarn_free(blocks[k]));
-        void *graph = end();
-        tarn_stats captured = stats_of(0);
-        CHECK(captured.active_bytes[0].current - before.active_bytes[0].current == (int64_t)size);
-        CHECK(captured.active[0].current - before.active[0].current == 1);
-        int64_t held = captured.reserved_bytes[0].current - before.reserved_bytes[0].current;
-        CHECK(held >= (int64_t)(8 * size));
-        OK(tarn_device_trim(0, 0));
-        CHECK(reserved() - before.reserved_bytes[0].current == held);
-        launch(graph, stream);
-        OK(tarn_stream_synchronize(stream));
-        destroy(graph);
-        OK(tarn_device_trim(0, 0));
-        CHECK(reserved() - before.reserved_bytes[0].current <= held);
-        CHECK(stats_of(0).active_bytes[0].current - before.active_bytes[0].current ==
-              (int64_t)size);
-        for (size_t at = 0; at < size; at += 511)
-            CHECK(blocks[7][at] == 8);
-        fill(stream, blocks[7], 9, size);
-        OK(tarn_stream_synchronize(stream));
-        CHECK(blocks[7][size - 1] == 9);
-        OK(tarn_free(blocks[7]));
-        OK(tarn_device_trim(0, 0));
-        CHECK(reserved() == before.reserved_bytes[0].current);
-        CHECK(stats_of(0).segment[0].current == before.segment[0].current);
-    }
-}
-
-/* The bytes that two captures hold, one after the other, each of which frees all except its last
- * block. */
-static int64_t held_by_two(tarn_pool *pool, void *graphs[2], unsigned char *results[2], size_t size)
-{
-    int64_t before = reserved();
-    for (int i = 0; i < 2; i++) {
-        begin(pool);
-        unsigned char *scratch = alloc_on(stream, size);
-        fill(stream, scratch, (unsigned char)(10 + i), size);
-        results[i] = alloc_on(stream, size);
-        OK(tarn_host_copy(0, native_of(stream), results[i], scratch, size));
-        OK(tarn_free(scratch));
-        graphs[i] = end();
-    }
-    return reserved() - before;
-}
-
-/* test_graph_two_successive: the second capture saves exactly what the first freed. */
-static void successive_captures_share_what_was_freed(void **state)
-{
-    (void)state;
-    const size_t size = 20 * MIB;
-    void *graphs[2];
-    unsigned char *results[2];
-    tarn_pool *pool = graph_pool();
-    int64_t apart = held_by_two(NULL, graphs, results, size);
-    for (int i = 0; i < 2; i++) {
-        destroy(graphs[i]);
-        OK(tarn_free(results[i]));
-    }
-    OK(tarn_device_trim(0, 0));
-    int64_t together = held_by_two(pool, graphs, results, size);
-    CHECK(apart - together == (int64_t)size);
-    CHECK(count_of(pool) == 3);
-    for (int round = 0; round < 3; round++) { /* in the order of the captures */
-        memset(results[0], 0, size);
-        memset(results[1], 0, size);
-        launch(graphs[0], other);
-        launch(graphs[1], other);
-        OK(tarn_stream_synchronize(other));
-        CHECK(results[0][size - 1] == 10 && results[1][size - 1] == 11);
-    }
-    destroy(graphs[0]);
-    CHECK(count_of(pool) == 2);
-    OK(tarn_pool_trim(pool, 0));
-    memset(results[1], 0, size);
-    launch(graphs[1], stream);
-    OK(tarn_stream_synchronize(stream));
-    CHECK(results[1][0] == 11);
-    destroy(graphs[1]);
-    CHECK(results[0][1] == 10);
-    OK(tarn_free(results[0]));
-    OK(tarn_free(results[1]));
-    OK(tarn_pool_release(pool));
-}
-
-/* test_graph_concurrent_replay: graphs with a pool each may run at once; those that share one must
- * not: they use the same memory. */
-static void graphs_of_their_own_pools_run_side_by_side(void **state)
-{
-    (void)state;
-    const size_t size = 4 * MIB;
-    for (int shared = 0; shared < 2; shared++) {
-        tarn_pool *pool = shared ? graph_pool() : NULL;
-        void *graphs[2];
-        unsigned char *scratch[2], *results[2];
-        for (int i = 0; i < 2; i++) {
-            begin(pool);
-            scratch[i] = alloc_on(stream, size);
-            results[i] = alloc_on(stream, size);
-            fill(stream, scratch[i], (unsigned char)(1 + i), size);
-            work_on(stream, scratch[i], size, 1000);
-            OK(tarn_host_copy(0, native_of(stream), results[i], scratch[i], size));
-            OK(tarn_free(scratch[i]));
-            graphs[i] = end();
-        }
-        CHECK((scratch[0] == scratch[1]) == (shared == 1));
-        for (int i = 0; i < 50; i++) {
-            memset(results[0], 0, size);
-            memset(results[1], 0, size);
-            launch(graphs[0], stream);
-            launch(graphs[1], shared ? stream : other);
-            OK(tarn_device_synchronize(0));
-            CHECK(results[0][0] == 1 && results[0][size - 1] == 1);
-            CHECK(results[1][0] == 2 && results[1][size - 1] == 2);
-        }
-        for (int i = 0; i < 2; i++) {
-            destroy(graphs[i]);
-            OK(tarn_free(results[i]));
-        }
-        OK(tarn_pool_release(pool));
-    }
-}
-
-/* test_repeat_graph_capture_cublas_workspace_memory, and test_graph_capture_reset_recapture */
-static void a_hundred_captures_hold_what_one_does(void **state)
-{
-    (void)state;
-    int64_t one = 0, metadata = 0;
-    void *graph = NULL;
-    for (int i = 0; i < 100; i++) {
-        if (graph)
-            destroy(graph);
-        begin(NULL);
-        void *small = alloc_on(stream, 700), *large = alloc_on(stream, 12 * MIB);
-        fill(stream, large, 1, 100);
-        OK(tarn_free(small));
-        OK(tarn_free(large));
-        graph = end();
-        if (i == 2) {
-            one = reserved();
-            metadata = stats_of(0).metadata_bytes;
-        }
-        CHECK(i < 3 || (reserved() <= one && stats_of(0).metadata_bytes <= metadata));
-    }
-    destroy(graph);
-}
-
-/* test_graph_capture_oom */
-static void a_capture_that_runs_out_of_memory_reports_it_and_can_go_on(void **state)
-{
-    (void)state;
-    begin(NULL);
-    void *pointer = &pointer;
-    GIVES(tarn_alloc_on(stream, (size_t)1 << 40, &pointer), TARN_ERROR_OUT_OF_MEMORY);
-    CHECK(pointer == &pointer);
-    CHECK(strstr(tarn_last_error(), "1 TiB on device 0"));
-    unsigned char *block = alloc_on(stream, 30 * MIB);
-    GIVES(tarn_alloc_on(stream, MEMORY, &pointer), TARN_ERROR_OUT_OF_MEMORY);
-    fill(stream, block, 4, 30 * MIB);
-    void *graph = end();
-    launch(graph, stream);
-    OK(tarn_stream_synchronize(stream));
-    CHECK(block[30 * MIB - 1] == 4);
-    OK(tarn_free(block));
-    destroy(graph);
-}
-
 /* ---- Failures ---- */
 
 /* A capture on a shared pool and one on its own. Calls may fail; what was made is destroyed. */
@@ -830,8 +570,6 @@ static void in_fresh_child(void (*function)(void))
     in_child(child_run);
 }
 
-#define GRAPH_TEST(function) cmocka_unit_test_setup_teardown(function, start, finish)
-
 static tarn_pinned_stats pinned_stats(void)
 {
     tarn_pinned_stats stats = {.size = sizeof stats};
@@ -894,11 +632,6 @@ int main(void)
         GRAPH_TEST(a_forgotten_call_gives_no_memory_away),
         GRAPH_TEST(a_graph_that_cannot_be_held_is_destroyed),
         GRAPH_TEST(what_is_wrong_is_refused),
-        GRAPH_TEST(a_result_is_usable_after_its_graph),
-        GRAPH_TEST(successive_captures_share_what_was_freed),
-        GRAPH_TEST(graphs_of_their_own_pools_run_side_by_side),
-        GRAPH_TEST(a_hundred_captures_hold_what_one_does),
-        GRAPH_TEST(a_capture_that_runs_out_of_memory_reports_it_and_can_go_on),
         GRAPH_TEST(each_failure_leaves_nothing_held),
         GRAPH_TEST(threads_capture_and_destroy_at_once),
     };

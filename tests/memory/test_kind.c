@@ -45,7 +45,7 @@ static void where_memory_lies(const struct store_traits *kind, const struct heap
 {
     const struct run *run = heap->zones[ZONE_LARGE].runs;
     CHECK((arena_at((uintptr_t)block) != NULL) == kind->pieces);
-    CHECK(segment_holds((uintptr_t)block) == !kind->pieces);
+    CHECK(segment_has((uintptr_t)block) == !kind->pieces);
     CHECK((run->next != NULL) == kind->whole);
     CHECK(atomic_load(&heap->keeps) == kind->keeps);
 }

@@ -1,51 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Plans: what is refused of a file, and how; where requests are put, whatever the program does; and
- * that it is safe. Each test that follows a plan runs in a child, since a plan counts for a
- * process. The device has 256 MiB. */
+/* Plans: where requests are put, whatever the program does; and that it is safe. What is refused of
+ * a file is in test_plan_file.c. Each test runs in a child, since a plan counts for a process. The
+ * device has 256 MiB. */
 #include "memory/heap/heap.h"
 #include "plan_test.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof *(array))
-#define UNITS(bytes) ((uint32_t)((bytes) / TARN_BLOCK_UNIT))
-#define REQUEST(size, offset, end)        \
-    {                                     \
-        UNITS(size), UNITS(offset), (end) \
-    }
-
-/* A plan of four blocks: the second and the third take turns at one place. */
-static const struct plan_request four[] = {
-    REQUEST(8 * MIB, 0, 4),
-    REQUEST(4 * MIB, 8 * MIB, 2),
-    REQUEST(6 * MIB, 8 * MIB, 4),
-    REQUEST(2 * MIB, 14 * MIB, 4),
-};
-
-static struct plan_header header_of(size_t count, uint64_t arena, uint64_t small)
-{
-    struct plan_header header = {.version = htole32(PLAN_VERSION),
-                                 .count = htole32((uint32_t)count),
-                                 .arena = htole64(arena),
-                                 .small = htole64(small)};
-    memcpy(header.magic, PLAN_MAGIC, sizeof header.magic);
-    return header;
-}
-
-static void write_file(const void *header, size_t header_size, const void *requests, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    CHECK(file && fwrite(header, 1, header_size, file) == header_size);
-    CHECK(size == 0 || fwrite(requests, 1, size, file) == size);
-    CHECK(fclose(file) == 0);
-}
-
-/* Writes a plan with a checksum that is right. */
-static void write_plan(struct plan_header header, const struct plan_request *requests, size_t count)
-{
-    header.checksum = htole64(plan_checksum(&header, requests));
-    write_file(&header, sizeof header, requests, count * sizeof *requests);
-}
 
 static void use_plan(const struct plan_request *requests, size_t count, uint64_t arena,
                      uint64_t small)
@@ -62,233 +22,6 @@ static void use_four(void)
 static struct plan_counts counted(void)
 {
     return plan_counts();
-}
-
-/* Files ---------------------------------------------------------------------------------------- */
-
-static void refused(const char *words)
-{
-    char wanted[400];
-    const struct plan *plan = (const struct plan *)path;
-    GIVES(plan_load("here", path, &plan), TARN_ERROR_CONFIGURATION);
-    snprintf(wanted, sizeof wanted, "here: plan:%s: %s", path, words);
-    check_at(strcmp(tarn_last_error(), wanted) == 0, wanted, __FILE__, __LINE__);
-    CHECK(plan == (const struct plan *)path);
-}
-
-static void refused_header(struct plan_header header, const char *words)
-{
-    write_plan(header, four, LENGTH(four));
-    refused(words);
-}
-
-static void refused_request(struct plan_request request, const char *words)
-{
-    struct plan_request requests[LENGTH(four)];
-    memcpy(requests, four, sizeof requests);
-    requests[1] = request;
-    write_plan(header_of(LENGTH(four), 16 * MIB, 0), requests, LENGTH(four));
-    refused(words);
-}
-
-static void what_is_no_plan_is_refused_where_it_is_wrong(void **state)
-{
-    (void)state;
-    struct plan_header header = header_of(LENGTH(four), 16 * MIB, 0);
-    write_file("", 0, "", 0);
-    refused("byte 0: 0 bytes are not a tarn plan; tarn plan writes one");
-    header.magic[0] = 'T';
-    refused_header(header, "byte 0: this is not a tarn plan; tarn plan writes one");
-    header = header_of(LENGTH(four), 16 * MIB, 0);
-    header.version = htole32(4);
-    refused_header(header, "byte 8: version is 4, and this tarn reads 1 to 3; write the plan again "
-                           "with its tarn plan");
-    header.version = 0;
-    refused_header(header, "byte 8: version is 0, and this tarn reads 1 to 3; write the plan again "
-                           "with its tarn plan");
-    refused_header(header_of(0, 16 * MIB, 0),
-                   "byte 12: requests is 0, but must be from 1 to 67108864");
-    write_file(&header, sizeof header, four, sizeof four - 1);
-    header = header_of(LENGTH(four), 16 * MIB, 0);
-    write_file(&header, sizeof header, four, sizeof four - 1);
-    refused("byte 12: requests is 4, for which the file's 111 bytes are not right");
-    header.arena = htole64(16 * MIB - 1);
-    refused_header(header, "byte 16: arena is 16777215, but must be a multiple of 512 up to 2 TiB");
-    header = header_of(LENGTH(four), 16 * MIB, UINT64_MAX);
-    refused_header(header, "byte 24: small is 18446744073709551615, but must be at most 1 EiB");
-    header = header_of(LENGTH(four), 16 * MIB, 0);
-    write_file(&header, sizeof header, four, sizeof four);
-    refused("byte 56: the checksum is not that of the file, which was changed or cut; write it "
-            "again with tarn plan");
-    refused_request((struct plan_request)REQUEST(64 << 10, 0, 2),
-                    "byte 76: the size of request 1 is 128 units, but must be above 128");
-    refused_request((struct plan_request)REQUEST(4 * MIB, 13 * MIB, 2),
-                    "byte 80: the place of request 1, 8192 units from 26624 on, is not within the "
-                    "arena's 32768");
-    refused_request((struct plan_request){UINT32_MAX, UINT32_MAX, 2},
-                    "byte 80: the place of request 1, 4294967295 units from 4294967295 on, is not "
-                    "within the arena's "
-                    "32768");
-    refused_request((struct plan_request)REQUEST(4 * MIB, 0, 1),
-                    "byte 84: the end of request 1 is 1, but must be from 2 to 4");
-    refused_request((struct plan_request)REQUEST(4 * MIB, 0, 5),
-                    "byte 84: the end of request 1 is 5, but must be from 2 to 4");
-}
-
-/* A plan of two arenas, `four` in each; what is wrong with it is said to be where it is in the
- * file. */
-struct two {
-    struct plan_header first;
-    struct plan_request requests[LENGTH(four)];
-    struct plan_header second;
-    struct plan_request others[LENGTH(four)];
-};
-
-static struct two two_of_four(uint32_t behind)
-{
-    struct two two = {.first = header_of(LENGTH(four), 16 * MIB, 2 * MIB),
-                      .second = header_of(LENGTH(four), 16 * MIB, 2 * MIB)};
-    two.first.version = two.second.version = htole32(PLAN_VERSION_SEVERAL);
-    two.first.behind = htole32(behind);
-    memcpy(two.requests, four, sizeof four);
-    memcpy(two.others, four, sizeof four);
-    return two;
-}
-
-static void write_two(struct two two, size_t size)
-{
-    two.first.checksum = htole64(plan_checksum(&two.first, two.requests));
-    two.second.checksum = htole64(plan_checksum(&two.second, two.others));
-    write_file(&two, size, NULL, 0);
-}
-
-static void several_arenas_are_refused_where_they_are_wrong(void **state)
-{
-    (void)state;
-    const struct plan *plan = NULL;
-    struct two two = two_of_four(1);
-    write_two(two, sizeof two);
-    OK(plan_load("here", path, &plan));
-    CHECK(plan->header.behind == 1 && plan->next && !plan->next->next &&
-          plan->next->requests[2].size == UNITS(6 * MIB));
-    write_two(two, sizeof two - 1);
-    refused("byte 124: requests is 4, for which the file's 223 bytes are not right");
-    write_two(two, 160);
-    refused("byte 112: 48 bytes are not a tarn plan; tarn plan writes one");
-    two.second.magic[0] = 'T';
-    write_two(two, sizeof two);
-    refused("byte 112: this is not a tarn plan; tarn plan writes one");
-    two = two_of_four(1);
-    two.second.version = htole32(1);
-    write_two(two, sizeof two);
-    refused("byte 120: version is 1, but that of the first arena is 2");
-    two.second.version = htole32(9);
-    write_two(two, sizeof two);
-    refused("byte 120: version is 9, and this tarn reads 1 to 3; write the plan again with its "
-            "tarn plan");
-    two = two_of_four(2);
-    write_two(two, sizeof two);
-    refused("byte 160: arenas behind is 0, but must be 1");
-    write_two(two_of_four(32), sizeof two);
-    refused("byte 48: arenas behind is 32, but must be below 32");
-    two = two_of_four(1);
-    two.others[1].size = 0;
-    write_two(two, sizeof two);
-    refused("byte 188: the size of request 1 is 0 units, but must be above 128");
-    two = two_of_four(0);
-    write_two(two, sizeof two);
-    refused("byte 12: requests is 4, for which the file's 224 bytes are not right");
-    two = two_of_four(1);
-    two.first.version = htole32(1); /* of one arena */
-    write_two(two, sizeof two);
-    refused("byte 12: requests is 4, for which the file's 224 bytes are not right");
-}
-
-/* Pools are numbered in the order of the arenas; versions without them do not look at the
- * number. */
-static void pools_are_refused_where_they_are_wrong(void **state)
-{
-    (void)state;
-    const struct plan *plan = NULL;
-    struct two two = two_of_four(1);
-    two.first.pool = two.second.pool = htole32(77);
-    write_two(two, sizeof two);
-    OK(plan_load("here", path, &plan));
-    CHECK(plan->header.pool == 0 && plan->next->header.pool == 0);
-    two.first.version = two.second.version = htole32(PLAN_VERSION_POOLS);
-    write_two(two, sizeof two);
-    refused("byte 52: pool is 77, but must be from 0 to 1");
-    two.first.pool = htole32(2);
-    write_two(two, sizeof two);
-    refused("byte 52: pool is 2, but must be from 0 to 1");
-    two.first.pool = 0;
-    two.second.pool = htole32(2);
-    write_two(two, sizeof two);
-    refused("byte 164: pool is 2, but must be from 0 to 1");
-    two.first.pool = htole32(1);
-    for (uint32_t pool = 0; pool <= 2; pool++) {
-        two.second.pool = htole32(pool);
-        write_two(two, sizeof two);
-        OK(plan_load("here", path, &plan));
-        CHECK(plan->header.pool == 1 && plan->next->header.pool == pool);
-    }
-    two.second.pool = htole32(3);
-    write_two(two, sizeof two);
-    refused("byte 164: pool is 3, but must be from 0 to 2");
-    two = two_of_four(1);
-    two.second.version = htole32(PLAN_VERSION_POOLS);
-    write_two(two, sizeof two);
-    refused("byte 120: version is 3, but that of the first arena is 2");
-    two = two_of_four(0);
-    two.first.version = htole32(PLAN_VERSION_POOLS);
-    two.first.pool = htole32(1);
-    two.first.checksum = htole64(plan_checksum(&two.first, two.requests));
-    write_file(&two, 112, NULL, 0); /* one arena, of a pool */
-    OK(plan_load("here", path, &plan));
-    CHECK(plan->header.pool == 1 && !plan->next);
-}
-
-static void a_path_that_is_not_a_file_is_refused(void **state)
-{
-    (void)state;
-    const struct plan *plan = NULL;
-    GIVES(plan_load("here", "/nowhere/plan", &plan), TARN_ERROR_CONFIGURATION);
-    CHECK(strcmp(tarn_last_error(),
-                 "here: plan:/nowhere/plan: cannot open: No such file or directory") == 0);
-    GIVES(plan_load("here", "/dev/null", &plan), TARN_ERROR_CONFIGURATION);
-    CHECK(strcmp(tarn_last_error(),
-                 "here: plan:/dev/null: this is not a file; tarn plan writes one") == 0);
-}
-
-static void a_plan_without_host_memory_is_refused(void **state)
-{
-    (void)state;
-    write_plan(header_of(LENGTH(four), 16 * MIB, 0), four, LENGTH(four));
-    for (uint64_t n = 1; n <= 4; n++) {
-        const struct plan *plan = NULL;
-        pages_fail(n, false);
-        tarn_status status = plan_load("here", path, &plan);
-        pages_fail(0, false);
-        CHECK(status == TARN_ERROR_OUT_OF_HOST_MEMORY && !plan);
-    }
-    const struct plan *plan = NULL;
-    OK(plan_load("here", path, &plan));
-    CHECK(plan->header.count == 4 && plan->requests[2].end == 4);
-    static const uint32_t by_offset[] = {0, 1, 2, 3};
-    CHECK(plan->by_offset[0] == 0 && plan->by_offset[3] == by_offset[3]);
-    CHECK(plan->latest[0] == 4);
-}
-
-static void settings_with_a_plan_that_is_refused_change_nothing(void)
-{
-    struct plan_header header = header_of(LENGTH(four), 16 * MIB, 0);
-    char text[96];
-    write_file(&header, sizeof header, four, sizeof four);
-    snprintf(text, sizeof text, "compaction:on_oom,plan: %s ", path);
-    GIVES(tarn_configuration_set(text), TARN_ERROR_CONFIGURATION);
-    CHECK(strstr(tarn_last_error(), "tarn_configuration_set(): plan:/tmp/"));
-    OK(tarn_configuration_get(text, sizeof text, NULL));
-    CHECK(strcmp(text, "all:default") == 0 && !atomic_load(&plan_now));
 }
 
 static void a_plan_counts_from_the_first_use_on(void)
@@ -308,8 +41,6 @@ static void a_plan_counts_from_the_first_use_on(void)
     CHECK(strstr(tarn_last_error(), "memory was used with it"));
     OK(tarn_free(block));
 }
-
-/* Following ------------------------------------------------------------------------------------ */
 
 static void requests_are_put_where_the_plan_has_them(void)
 {
@@ -890,12 +621,6 @@ static void failures_at_the_second_arena_leave_the_first(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_no_plan_is_refused_where_it_is_wrong),
-        cmocka_unit_test(several_arenas_are_refused_where_they_are_wrong),
-        cmocka_unit_test(pools_are_refused_where_they_are_wrong),
-        cmocka_unit_test(a_path_that_is_not_a_file_is_refused),
-        cmocka_unit_test(a_plan_without_host_memory_is_refused),
-        CHILD_TEST(settings_with_a_plan_that_is_refused_change_nothing),
         CHILD_TEST(a_plan_counts_from_the_first_use_on),
         CHILD_TEST(requests_are_put_where_the_plan_has_them),
         CHILD_TEST(a_place_that_is_taken_is_not_used),

@@ -10,13 +10,6 @@
 
 #include <pthread.h>
 
-#define LENGTH(array) (sizeof(array) / sizeof *(array))
-#define UNITS(bytes) ((uint32_t)((bytes) / TARN_BLOCK_UNIT))
-#define REQUEST(size, offset, end)        \
-    {                                     \
-        UNITS(size), UNITS(offset), (end) \
-    }
-
 /* Follows a plan of one arena, of the default pool or, with 1, of a private one. */
 static void use_plan(uint32_t pool, const struct plan_request *requests, size_t count,
                      uint64_t arena)

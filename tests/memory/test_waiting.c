@@ -4,7 +4,7 @@
 /* Freed blocks that wait for the streams which use them: when they are free, and what finding out
  * costs, in driver calls. */
 #include "memory/heap/cache.h"
-#include "memory/heap/wait.h"
+#include "memory/heap/idle/wait.h"
 #include "support/host.h"
 
 #include <setjmp.h>

@@ -92,8 +92,8 @@ static void what_is_held_keeps_its_number(void)
 {
     struct trace_ring *ring = start();
     struct trace_place place = some(MANY + 1);
-    uint32_t number = trace_place_hold(&place);
-    CHECK(trace_place_hold(&place) == number);
+    uint32_t number = trace_place_keep(&place);
+    CHECK(trace_place_keep(&place) == number);
     trace_place_drop(number);
     come_and_go(ring, 1, MANY);
     CHECK(is(number, MANY + 1));
@@ -108,7 +108,7 @@ static void what_was_held_until_now_keeps_its_number_a_while(void)
 {
     struct trace_ring *ring = start();
     struct trace_place place = some(MANY + 1);
-    uint32_t number = trace_place_hold(&place);
+    uint32_t number = trace_place_keep(&place);
     uint64_t next = 1;
     for (; next <= 6 * LEAST; next++)
         come_and_go(ring, next, 1);

@@ -4,7 +4,7 @@
 /* The models of PyTorch's allocator: their rules one by one, and on real traces the recorded peak
  * within 0.5 % with segments of cudaMalloc, and with expandable segments what PyTorch reached with
  * them where that is known. */
-#include "replay/c10.h"
+#include "policy/c10.h"
 
 #include <glob.h>
 #include <math.h>

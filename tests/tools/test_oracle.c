@@ -3,7 +3,7 @@
 
 /* Every check of the oracle is made to fire by an allocator that does wrong, and is silent for one
  * that does right. */
-#include "replay/oracle.h"
+#include "replay/oracle/oracle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

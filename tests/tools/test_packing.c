@@ -3,8 +3,8 @@
 
 /* The placement of blocks with known lifetimes: valid whatever the blocks, the bound where that can
  * be reached, the same each time. */
-#include "replay/packing.h"
-#include "replay/packing_search.h"
+#include "plan/packing.h"
+#include "plan/packing_search.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

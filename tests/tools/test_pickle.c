@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "input/pickle.h"
+#include "input/pickle/pickle.h"
 
 static const char *const words[] = {"a", "b", "segments"};
 

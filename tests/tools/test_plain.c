@@ -4,7 +4,7 @@
 /* Exact plain segments beside the model of PyTorch's allocator: the same segments, in number and in
  * bytes, on random sequences and on recorded traces. Both get addresses that rise, since among
  * blocks of one size the lowest is taken. */
-#include "replay/c10.h"
+#include "policy/c10.h"
 #include "support/host.h"
 
 #include <glob.h>

@@ -2,7 +2,7 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* The step function against a plain array. */
-#include "replay/steps.h"
+#include "replay/oracle/steps.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,8 +7,8 @@
  *
  * The page's script (page/analyse.js) is its whole system: the files are open already, in the order
  * of their names, behind the standard streams. */
-#include "analysis/report.h"
-#include "analysis/report_data.h"
+#include "analysis/report/report.h"
+#include "analysis/report/report_data.h"
 #include "input/once.h"
 
 #include <stdio.h>

@@ -7,13 +7,9 @@
  * it. */
 #include "class.h"
 
-#include <grp.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-
-#include <chrono>
 #include <cstddef>
-static const char *shim_path, *own_path;
+
+const char *shim_path, *own_path;
 
 static std::string install(bool late)
 {
@@ -512,250 +508,6 @@ static void threads_allocate_beside_each_other()
     CHECK(allocated() == 0);
 }
 
-/* ---- Other processes ---- */
-
-/* Runs this program as `class SHIM received HANDLE OFFSET`, a process of its own. Its exit
- * status. */
-static int receive_elsewhere(const ShareableHandle &shared)
-{
-    std::string hex, offset = std::to_string(shared.offset);
-    for (unsigned char byte : shared.handle) {
-        char digits[3];
-        std::snprintf(digits, sizeof digits, "%02x", byte);
-        hex += digits;
-    }
-    pid_t child = fork();
-    if (child == 0) {
-        execl(own_path, own_path, shim_path, "received", hex.c_str(), offset.c_str(), nullptr);
-        _exit(126);
-    }
-    int status = 0;
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-}
-
-/* The other process: 0 where the block begins with "tarn", which becomes "torc"; 3 where it is not
- * there. */
-static int received(const std::string &hex, ptrdiff_t offset)
-{
-    auto &tarn = ours();
-    std::string handle;
-    for (size_t i = 0; i + 1 < hex.size(); i += 2)
-        handle += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
-    try {
-        std::shared_ptr<void> base = tarn.getIpcDevPtr(handle);
-        CHECK(tarn.getIpcDevPtr(handle) == base);
-        char text[5] = "";
-        void *data = static_cast<char *>(base.get()) + offset;
-        CHECK(cudaMemcpy(text, data, 4, cudaMemcpyDeviceToHost) == cudaSuccess);
-        CHECK(std::string(text) == "tarn");
-        CHECK(cudaMemcpy(data, "torc", 4, cudaMemcpyHostToDevice) == cudaSuccess);
-        return 0;
-    } catch (const std::exception &error) {
-        CHECK(std::string(error.what()).find("keep it until its receivers have it") !=
-                  std::string::npos ||
-              std::string(error.what()).find("another version of tarn") != std::string::npos);
-        return 3;
-    }
-}
-
-static void blocks_go_to_other_processes()
-{
-    auto &tarn = ours();
-    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
-    DataPtr a = tarn.allocate(6 * MIB);
-    char *middle = static_cast<char *>(a.get()) + 5 * MIB;
-    CHECK(cudaMemcpy(middle, "tarn", 5, cudaMemcpyHostToDevice) == cudaSuccess);
-    auto shared = tarn.shareIpcHandle(middle);
-    CHECK(shared.offset == static_cast<ptrdiff_t>(5 * MIB));
-    CHECK(tarn.shareIpcHandle(a.get()).handle == shared.handle &&
-          tarn.shareIpcHandle(a.get()).offset == 0);
-    CHECK(receive_elsewhere(shared) == 0);
-    char text[5] = "";
-    CHECK(cudaMemcpy(text, middle, 4, cudaMemcpyDeviceToHost) == cudaSuccess &&
-          std::string(text) == "torc");
-
-    auto garbled = shared;
-    garbled.handle[5] ^= 1;
-    CHECK(receive_elsewhere(garbled) == 3);
-    auto unknown = shared;
-    unknown.handle.back() ^= 1;
-    CHECK(receive_elsewhere(unknown) == 3);
-    a.clear(); /* freed: not offered any more */
-    CHECK(receive_elsewhere(shared) == 3);
-    DataPtr b = tarn.allocate(6 * MIB);
-    CHECK(tarn.shareIpcHandle(b.get()).handle != shared.handle);
-    b.clear();
-    tarn.emptyCache({0, 0});
-    CHECK(reserved() == 0); /* and not anchored either */
-}
-
-/* The name that a handle has, and another one. */
-static socklen_t address_of(const std::string &handle, sockaddr_un *address)
-{
-    uint64_t number[2];
-    std::memcpy(number, &handle[16], sizeof number);
-    *address = {};
-    address->sun_family = AF_UNIX;
-    int length = std::snprintf(
-        address->sun_path + 1, sizeof address->sun_path - 1, "tarn-torch-%016llx%016llx",
-        static_cast<unsigned long long>(number[0]), static_cast<unsigned long long>(number[1]));
-    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                  static_cast<size_t>(length));
-}
-
-static std::string with_other_name(std::string handle)
-{
-    handle[16] ^= 1;
-    return handle;
-}
-
-static int listen_as(const std::string &handle)
-{
-    sockaddr_un address;
-    socklen_t size = address_of(handle, &address);
-    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(listener >= 0 && !bind(listener, reinterpret_cast<sockaddr *>(&address), size) &&
-          !listen(listener, 8));
-    return listener;
-}
-
-/* Connects to the sender of a handle, and says nothing. */
-static int connect_to(const std::string &handle)
-{
-    sockaddr_un address;
-    socklen_t size = address_of(handle, &address);
-    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(connection >= 0 && !connect(connection, reinterpret_cast<sockaddr *>(&address), size));
-    return connection;
-}
-
-static bool is_listener(int file)
-{
-    int listens = 0;
-    socklen_t size = sizeof listens;
-    return !getsockopt(file, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) && listens;
-}
-
-/* Another user who has the name of a sender that has ended gets no byte of a key, and is not
- * believed. */
-static void another_user_does_not_answer_for_a_sender()
-{
-    auto &tarn = ours();
-    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
-    DataPtr a = tarn.allocate(6 * MIB);
-    std::string handle = with_other_name(tarn.shareIpcHandle(a.get()).handle);
-    int ends[2];
-    if (geteuid() != 0)
-        return; /* it takes a second user */
-    CHECK(pipe(ends) == 0);
-    pid_t child = fork();
-    if (child == 0) {
-        char byte = 0;
-        if (setgroups(0, nullptr) || setresgid(65534, 65534, 65534) ||
-            setresuid(65534, 65534, 65534))
-            _exit(2);
-        int listener = listen_as(handle);
-        if (write(ends[1], "x", 1) != 1)
-            _exit(3);
-        int connection = accept(listener, nullptr, nullptr);
-        _exit(recv(connection, &byte, 1, 0) == 0 ? 0 : 4);
-    }
-    char byte;
-    CHECK(child > 0 && read(ends[0], &byte, 1) == 1);
-    THROWS(tarn.getIpcDevPtr(handle), "another user answers in its place");
-    int status = 0;
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-/* Another user who knows the name and the key of a tensor gets no byte of it. */
-static void another_user_receives_nothing()
-{
-    auto &tarn = ours();
-    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
-    DataPtr a = tarn.allocate(6 * MIB);
-    std::string handle = tarn.shareIpcHandle(a.get()).handle;
-    if (geteuid() != 0)
-        return; /* it takes a second user */
-    for (uid_t user : {uid_t(0), uid_t(65534)}) {
-        pid_t child = fork();
-        if (child == 0) {
-            char byte = 0;
-            if (user && (setgroups(0, nullptr) || setresgid(user, user, user) ||
-                         setresuid(user, user, user)))
-                _exit(2);
-            int connection = connect_to(handle);
-            /* The key lies behind the name */
-            CHECK(send(connection, &handle[32], 16, MSG_NOSIGNAL) == 16 || user);
-            _exit(recv(connection, &byte, 1, 0) == 1 ? 1 : 0);
-        }
-        int status = 0;
-        CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
-        CHECK(WEXITSTATUS(status) == (user ? 0 : 1));
-    }
-}
-
-/* Neither a receiver that says nothing, nor a sender that does not answer, keeps others waiting;
- * and a child of fork() does not listen. */
-static void silent_processes_hold_up_nobody()
-{
-    auto &tarn = ours();
-    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
-    DataPtr a = tarn.allocate(6 * MIB);
-    CHECK(cudaMemcpy(a.get(), "tarn", 5, cudaMemcpyHostToDevice) == cudaSuccess);
-    auto shared = tarn.shareIpcHandle(a.get());
-    auto start = std::chrono::steady_clock::now();
-    int silent[100]; /* one in two begins a key */
-    for (int &connection : silent) {
-        connection = connect_to(shared.handle);
-        CHECK(&connection - silent < 50 || send(connection, "x", 1, MSG_NOSIGNAL) == 1);
-    }
-
-    std::string nobody = with_other_name(shared.handle);
-    int listener = listen_as(nobody);
-    std::thread waits([&tarn, &nobody] {
-        c10::DeviceGuard here(c10::Device(c10::kCUDA, 0));
-        THROWS(tarn.getIpcDevPtr(nobody), "keep it until its receivers have it");
-    });
-    int connection = accept(listener, nullptr, nullptr);
-    CHECK(connection >= 0);
-    CHECK(tarn.getIpcDevPtr(shared.handle) != nullptr);
-    CHECK(receive_elsewhere(shared) == 0);
-    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(15));
-    close(connection);
-    waits.join();
-    close(listener);
-    for (int open : silent)
-        close(open);
-
-    int listeners = 0, status = 0;
-    for (int file = 0; file < 1024; file++)
-        listeners += is_listener(file);
-    CHECK(listeners == 1);
-    pid_t child = fork();
-    if (child == 0) {
-        for (int file = 0; file < 1024; file++)
-            if (is_listener(file))
-                _exit(1);
-        _exit(0);
-    }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
-}
-
-static void a_pool_s_blocks_go_to_other_processes()
-{
-    auto &tarn = ours();
-    c10::DeviceGuard guard(c10::Device(c10::kCUDA, 0));
-    MempoolId_t id = {0, 4};
-    tarn.createOrIncrefPool(0, id);
-    tarn.beginAllocateToPool(0, id, [](cudaStream_t) { return true; });
-    DataPtr a = tarn.allocate(MIB);
-    tarn.endAllocateToPool(0, id);
-    CHECK(cudaMemcpy(a.get(), "tarn", 5, cudaMemcpyHostToDevice) == cudaSuccess);
-    CHECK(receive_elsewhere(tarn.shareIpcHandle(a.get())) == 0);
-}
-
 /* ---- Pinned memory ---- */
 
 at::HostAllocator &pinned(Before *before)
@@ -830,46 +582,32 @@ static void pinned_memory_makes_no_second_context()
     CHECK(!has_context(0));
 }
 
-static void what_is_not_for_others_says_so()
-{
-    setenv("TARN_TORCH_SEND", "0", 1);
-    auto &tarn = ours();
-    DataPtr a = tarn.allocate(MIB);
-    THROWS(tarn.shareIpcHandle(a.get()), "tarn_export_enable");
-}
-
-#define TESTS(X)                                 \
-    X(installs)                                  \
-    X(installs_late)                             \
-    X(allocates)                                 \
-    X(record_stream_waits_for_the_other_stream)  \
-    X(scopes_route_to_their_pool)                \
-    X(segments_are_numbered_by_age)              \
-    X(a_pool_can_be_registrable)                 \
-    X(a_pools_end_returns_the_users_segments)    \
-    X(caching_can_be_turned_off)                 \
-    X(a_child_frees_in_silence)                  \
-    X(a_lost_device_is_an_accelerator_error)     \
-    X(trackers_see_every_mapping)                \
-    X(checkpoints_bring_blocks_back)             \
-    X(out_of_memory_is_pytorchs)                 \
-    X(spare_pools_help_out)                      \
-    X(threads_allocate_beside_each_other)        \
-    X(blocks_go_to_other_processes)              \
-    X(another_user_does_not_answer_for_a_sender) \
-    X(another_user_receives_nothing)             \
-    X(silent_processes_hold_up_nobody)           \
-    X(a_pool_s_blocks_go_to_other_processes)     \
-    X(pinned_memory_is_tarns)                    \
-    X(pinned_memory_makes_no_second_context)     \
-    X(what_is_not_for_others_says_so)
+#define TESTS(X)                                \
+    X(installs)                                 \
+    X(installs_late)                            \
+    X(allocates)                                \
+    X(record_stream_waits_for_the_other_stream) \
+    X(scopes_route_to_their_pool)               \
+    X(segments_are_numbered_by_age)             \
+    X(a_pool_can_be_registrable)                \
+    X(a_pools_end_returns_the_users_segments)   \
+    X(caching_can_be_turned_off)                \
+    X(a_child_frees_in_silence)                 \
+    X(a_lost_device_is_an_accelerator_error)    \
+    X(trackers_see_every_mapping)               \
+    X(checkpoints_bring_blocks_back)            \
+    X(out_of_memory_is_pytorchs)                \
+    X(spare_pools_help_out)                     \
+    X(threads_allocate_beside_each_other)       \
+    X(pinned_memory_is_tarns)                   \
+    X(pinned_memory_makes_no_second_context)
 
 static const struct {
     const char *name;
     void (*run)();
 } tests[] = {
 #define X(name) {#name, name},
-    TESTS(X) CAPTURE_TESTS(X) TRACE_TESTS(X)
+    TESTS(X) CAPTURE_TESTS(X) PROCESS_TESTS(X) TRACE_TESTS(X)
 #undef X
 };
 

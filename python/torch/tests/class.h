@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What the tests of the allocator class share: class.cc has the program, captures.cc and traces.cc
- * some of the tests. */
+/* What the tests of the allocator class share: class.cc has the program, captures.cc, processes.cc
+ * and traces.cc some of the tests. */
 #ifndef TARN_TORCH_TESTS_CLASS_H
 #define TARN_TORCH_TESTS_CLASS_H
 
@@ -89,6 +89,10 @@ inline constexpr size_t MIB = 1 << 20;
 /* What tests begin with: tarn installed, as lazy initialisation leaves it. */
 CUDAAllocator &ours();
 
+/* The paths of the shim, and of this program, which runs itself as another process: */
+extern const char *shim_path, *own_path;
+int received(const std::string &hex, ptrdiff_t offset);
+
 /* A function of the shim. */
 void *function_of_shim(const char *name);
 
@@ -141,6 +145,15 @@ at::HostAllocator &pinned(Before *before);
     X(a_scope_within_a_capture_ends_with_it) \
     X(captures_come_and_fail)
 
+/* The tests in processes.cc. */
+#define PROCESS_TESTS(X)                         \
+    X(blocks_go_to_other_processes)              \
+    X(another_user_does_not_answer_for_a_sender) \
+    X(another_user_receives_nothing)             \
+    X(silent_processes_hold_up_nobody)           \
+    X(a_pool_s_blocks_go_to_other_processes)     \
+    X(what_is_not_for_others_says_so)
+
 /* The tests in traces.cc. */
 #define TRACE_TESTS(X)                    \
     X(snapshots_have_contexts_and_traces) \
@@ -155,6 +168,7 @@ at::HostAllocator &pinned(Before *before);
 
 #define X(name) void name();
 CAPTURE_TESTS(X)
+PROCESS_TESTS(X)
 TRACE_TESTS(X)
 #undef X
 

@@ -80,7 +80,7 @@
     X(PINNED, "pinned.lock (pinned/heap.h)",                                                       \
       "all of pinned memory; held over questions about events, and records of marks that failed "  \
       "before")                                                                                    \
-    X(STREAMS, "streams_lock (stream.c)",                                                          \
+    X(STREAMS, "streams_lock (stream_slots.c)",                                                    \
       "the slots of streams, which are read without it; adoption, retired streams' last work")     \
     X(STREAM, "a stream slot's lock (stream.h)",                                                   \
       "its retirement, and what is asked and recorded on it meanwhile")                            \
@@ -144,7 +144,7 @@
     X(IMPORTS, "imports_lock (import.c)", "which shares are imported")                             \
     X(IMPORTED, "imported_lock (pool_import.c)", "which segments an imported pool has, and where") \
     X(LEAVES, "leaves_lock (map.c)", "the making of the page map's leaves")                        \
-    X(WORKSPACE_STATS, "stats_lock (workspace.c)", "the sums of workspaces")                       \
+    X(WORKSPACE_STATS, "stats_lock (workspace_stats.c)", "the sums of workspaces")                 \
     X(TOLD, "told_lock (nvtx.c)", "the segments reported to a tool, without it")                   \
     X(NVML, "nvml_lock (cuda_monitor.c)",                                                          \
       "what one thread has found of NVML becomes all threads'")                                    \

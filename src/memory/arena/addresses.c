@@ -7,6 +7,7 @@
  * arena's lock. Makes no driver call. */
 #include "base/bits.h"
 #include "base/pages.h"
+#include "base/status.h"
 #include "memory/arena/arena.h"
 
 #define LEAF ((size_t)256) /* granules */
@@ -235,4 +236,17 @@ uintptr_t arena_find_high_locked(const struct arena *arena, size_t size)
 size_t arena_longest_locked(const struct arena *arena)
 {
     return arena->size ? longest_of(arena, 0, granules(arena)).length * arena->granule : 0;
+}
+
+tarn_status arena_claim_high(struct arena *arena, size_t size, uintptr_t *start)
+{
+    mutex_lock(&arena->lock);
+    *start = arena_find_high_locked(arena, size);
+    if (*start)
+        arena_claim_locked(arena, *start, size);
+    mutex_unlock(&arena->lock);
+    if (*start)
+        return TARN_OK;
+    return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d",
+                  size, arena->device->number);
 }

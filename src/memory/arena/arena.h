@@ -50,8 +50,8 @@ struct piece {
 
 /* Whether a piece stays where it is, even if its blocks are freed: a caller has anchored it, or
  * shares it with others. An anchor is added under the lock of the heap that has the piece, by code
- * that has seen that no donor holds it, as where a live block lies in it. Later donors skip the
- * piece. */
+ * that knows that no donation (growth.c) has taken the piece, for example because a live block lies
+ * in it. Later donations skip the piece. */
 static inline bool piece_is_anchored(const struct piece *piece)
 {
     return atomic_load(&piece->anchors) != 0;
@@ -70,8 +70,8 @@ struct piece_list {
  * `sets_lock`. */
 struct heap_set {
     struct tree heaps;
-    unsigned from; /* where a walk over a part of it goes on: behind the heap of this number; 0:
-                      with the newest */
+    unsigned from; /* the number of the heap behind which the next walk over a part of the set
+                      begins; 0: with the newest */
 };
 
 /* A pool's share of the arena: its pieces, wherever they are, or plain segments (segment.h). The
@@ -107,11 +107,10 @@ struct store {
     struct store *next_ended;                  /* of a pool without references that is not left
                                                   behind yet */
 
-    /* The number of graphs and open captures that use its addresses, live or free. Whether the pool
-     * was left behind: nothing can be allocated from it, and its idle memory serves the default
-     * pool. Whether it is suspended: its addresses have no memory (suspend.c). */
-    atomic_uint holds;
-    atomic_bool left_behind, suspended;
+    atomic_uint holds;       /* graphs and open captures that use its addresses, live or free */
+    atomic_bool left_behind; /* nothing can be allocated from the pool any more, and its idle memory
+                                serves the default pool */
+    atomic_bool suspended;   /* its addresses have no memory (suspend.c) */
 
     mutex lookup;        /* of the table below; a leaf */
     struct heap **heaps; /* by stream slot; NULL in the default pool's cached store, whose heaps the
@@ -137,9 +136,9 @@ struct arena {
                                NULL */
     uint64_t *generations;  /* by granule: of the mapping there (generation.h), or 0 */
 
-    struct counters counters, own; /* of all pools of the device; of the default pool, whose parent
-                                      that is */
-    shared_lock mapping;           /* shared to map and unmap; exclusive to give a new peer
+    struct counters counters; /* of all pools of the device */
+    struct counters own;      /* of the default pool; what it counts is in `counters` too */
+    shared_lock mapping;      /* shared to map and unmap; exclusive to give a new peer
                                       access */
 
     /* Shared by code that moves memory; exclusive for code during which no memory may move
@@ -270,6 +269,8 @@ size_t arena_room_above_locked(const struct arena *arena, uintptr_t address);
 uintptr_t arena_find_locked(struct arena *arena, size_t size);
 /* The same for memory that will not grow: the highest unclaimed range, out of the way of runs. */
 uintptr_t arena_find_high_locked(const struct arena *arena, size_t size);
+/* Finds it, and claims it. TARN_ERROR_OUT_OF_MEMORY with a text if there is none. */
+tarn_status arena_claim_high(struct arena *arena, size_t size, uintptr_t *start);
 size_t arena_longest_locked(const struct arena *arena); /* bytes of the longest unclaimed stretch */
 size_t arena_parts_bytes(size_t granules);              /* of `parts` */
 
@@ -279,29 +280,27 @@ static inline struct piece *arena_piece(const struct arena *arena, uintptr_t add
     return arena->pieces[(address - arena->base) / arena->granule];
 }
 
-/* How pieces of a store are created: the store takes over no others. */
+/* The flags (DRIVER_PIECE_*) with which a store's pieces are created. */
 static inline unsigned store_flags(const struct store *store)
 {
     return store->piece_flags | store->arena->piece_flags;
 }
 
-/* The purpose of new memory, which decides what it is held to. A limit stops growth. Memory that
- * replaces what left within the same call is not growth; nor is it growth of a pool if the pool
- * gets back what it had before it was suspended. */
+/* What new memory is for. That decides which limits it must respect. */
 enum charge {
-    CHARGE_GROWTH, /* the limits of the device and of the pool, and leave_free_mb */
-    CHARGE_RESUME, /* the same without the pool's own limit */
-    CHARGE_RETURN, /* nothing */
+    CHARGE_GROWTH, /* more memory: the limits of the device and of the pool, and leave_free_mb */
+    CHARGE_RESUME, /* what a pool had before it was suspended: the same without the pool's limit */
+    CHARGE_RETURN, /* memory that replaces what left within the same call: none */
 };
 
-/* Pieces. Creating fails with TARN_ERROR_OUT_OF_MEMORY, without a call of the driver, if a limit
- * would be exceeded, or if less than leave_free_mb would stay free on the device. */
+/* Pieces. Creating one fails with TARN_ERROR_OUT_OF_MEMORY, before the driver is asked for it, if a
+ * limit would be exceeded, or if less than leave_free_mb would stay free on the device. */
 tarn_status piece_create(struct store *store, size_t size, enum charge charge,
                          struct piece **piece);
-/* A piece of host memory, which replaces device memory while contents move. It is not counted and
- * no limit applies, unless it must stay: then it is counted. TARN_ERROR_NOT_SUPPORTED if the driver
- * has no such memory. */
+/* A piece of host memory, which replaces device memory while contents move. It is not counted, and
+ * no limit applies. TARN_ERROR_NOT_SUPPORTED if the driver has no such memory. */
 tarn_status piece_create_temporary(struct store *store, size_t size, struct piece **piece);
+/* A temporary piece must stay, so it is counted from now on. Does nothing to other pieces. */
 void piece_join(struct piece *piece);
 /* Creates pieces of `size` bytes in total, each of about `largest` at most; none on failure. */
 tarn_status pieces_create(struct store *store, size_t size, size_t largest, enum charge charge,
@@ -323,9 +322,9 @@ tarn_status piece_release(struct piece *piece);
 tarn_status pieces_map(struct arena *arena, struct piece_list *list, uintptr_t start, size_t before,
                        size_t *left);
 /* Maps pieces into addresses of a run, which stay claimed, without access. On failure the pieces
- * are unmapped again, except those that the driver refuses to unmap. And sets access to a range
- * that is mapped without a hole. */
+ * are unmapped again, except those that the driver refuses to unmap. */
 tarn_status pieces_map_claimed(struct arena *arena, struct piece_list *list, uintptr_t start);
+/* Sets access to a range that is mapped without a hole, for the device and its peers. */
 tarn_status arena_access(struct arena *arena, uintptr_t start, size_t size);
 /* Unmaps the pieces of a range in one call, and adds them to the front of the list. The range
  * consists of whole pieces. */
@@ -337,8 +336,9 @@ tarn_status pieces_unmap(struct arena *arena, uintptr_t start, size_t size,
  * from `second` on that stay mapped because the driver refuses to unmap them, otherwise 0. */
 tarn_status pieces_alias(struct arena *arena, uintptr_t start, size_t size, uintptr_t second,
                          size_t *left);
-/* From now on the pieces of a range belong at their second address, and the range is their second
- * one: it stays mapped and claimed. */
+/* Exchanges the first and second addresses of the pieces of a range. From now on the pieces are
+ * entered where they were mapped the second time. The range stays mapped and claimed, as their
+ * second address. */
 void pieces_move(struct arena *arena, uintptr_t start, size_t size, uintptr_t second);
 /* Unmaps second addresses, which stay claimed. */
 tarn_status arena_unmap(struct arena *arena, uintptr_t start, size_t size);
@@ -372,17 +372,19 @@ static inline bool store_is_held(struct store *store)
  * Code that reads the pieces of a heap calls this under the heap's lock, or while it shares
  * `moving`, and reads under the same hold. A suspend writes these pieces with neither lock. This
  * orders the two:
- *   suspend    sets `suspended`, then takes `moving` alone for a moment, and each heap's lock: who
- *              has looked before has ended before that hold, and who comes after it finds
- *              `suspended` set, because the lock that it took was released after the store
+ *   suspend    sets `suspended`, then takes `moving` alone for a moment, and each heap's lock. Code
+ *              that read `false` before has let go of its lock by then. Code that takes the lock
+ *              later finds `suspended` set, because suspend released the lock after it set that
  *   resume     clears `suspended` with release when the pieces are written; the acquire here that
  *              reads `false` comes after them */
 tarn_status store_check(const struct store *store);
 
 /* Charges `size` bytes to the limits of a store and its device, before the driver is asked for
- * them; and gives them back, last. `flags` say how the memory is created. `creating` bytes are in
- * the driver's count from then on, or never will be. */
+ * them. Returns in `flags` how the memory is to be created. */
 tarn_status store_charge(struct store *store, size_t size, enum charge charge, unsigned *flags);
+/* Takes `size` charged bytes off again, last: the driver did not create them, or has them back. And
+ * `creating` of the charged bytes are no longer about to be created: the driver counts them now, or
+ * never will. */
 void store_uncharge(struct store *store, size_t size, size_t creating);
 
 /* Initializes a store of a device, without memory: virtual if the device has virtual memory and the
@@ -391,9 +393,10 @@ void store_init(struct store *store, struct arena *arena, struct counters *count
 /* Makes a store that nothing can reach yet one of a kind, with the flags that the device and the
  * settings give to that kind, and those given. */
 void store_is_of(struct store *store, enum store_kind kind, unsigned flags);
-/* Keeps mapped pieces of claimed addresses, which the driver refused to unmap, for a trim; and
- * tries again to unmap them, and to give back imported pieces. */
+/* Notes the pieces of a range as stuck: the driver refused to unmap them. They stay mapped, and the
+ * addresses claimed. */
 void pieces_leave_stuck(struct arena *arena, uintptr_t start, size_t size);
+/* For a trim: tries again to unmap stuck pieces, and to release imported ones. */
 tarn_status arena_free_stuck(struct arena *arena);
 
 /* Gives a device that has become a peer access to everything that is mapped on `device` now. */

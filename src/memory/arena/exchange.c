@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns no data. The order is all: contents are complete in the new pieces, and the driver has said
- * so, before the old one is unmapped; and the old one is released by the caller, after the new ones
- * can be reached. So at each step one of the two has the contents, and is mapped or can be mapped
- * again. */
+/* Exchanges the memory under a piece's addresses. Owns no data. The order of the steps keeps the
+ * contents. The old piece is unmapped only after the driver has said that the copies into the new
+ * pieces are complete. The caller releases it only after the new pieces can be reached. So at each
+ * step the old piece or the new ones have the contents, and are mapped or can be mapped again. */
 #include "memory/arena/exchange.h"
 #include "base/status.h"
 #include "device/capture.h"
@@ -36,19 +36,6 @@ static tarn_status access(struct arena *arena, uintptr_t start, size_t size)
 }
 
 /* Scratch -------------------------------------------------------------------------------------- */
-
-static tarn_status scratch_claim(struct arena *arena, size_t size, uintptr_t *start)
-{
-    mutex_lock(&arena->lock);
-    *start = arena_find_high_locked(arena, size);
-    if (*start)
-        arena_claim_locked(arena, *start, size);
-    mutex_unlock(&arena->lock);
-    if (*start)
-        return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d",
-                  size, arena->device->number);
-}
 
 /* Maps the parts' pieces behind each other; `end` is behind the last one that is mapped. */
 static tarn_status scratch_map(struct arena *arena, struct exchange_part *parts, uintptr_t start,
@@ -123,7 +110,7 @@ tarn_status exchange_fill(struct arena *arena, struct exchange_part *parts)
     uintptr_t start = 0, end = 0;
     for (const struct exchange_part *part = parts; part; part = part->next)
         size += part->size;
-    tarn_status waited = TARN_OK, status = scratch_claim(arena, size, &start);
+    tarn_status waited = TARN_OK, status = arena_claim_high(arena, size, &start);
     if (status)
         return status;
     status = scratch_map(arena, parts, start, &end);

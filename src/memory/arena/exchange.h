@@ -2,8 +2,8 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Exchanging the physical memory under addresses that stay: the contents of a piece are copied into
- * others, and these are mapped where it was. The caller has `moving` alone, and has seen to it that
- * no work uses the addresses until the end. */
+ * others, and these are mapped where it was. The caller has `moving` alone, and makes sure
+ * that no work uses the addresses until the end. */
 #ifndef TARN_MEMORY_EXCHANGE_H
 #define TARN_MEMORY_EXCHANGE_H
 

@@ -12,7 +12,7 @@
 #include "base/thread/process.h"
 #include "device/capture.h"
 #include "memory/debug/debug_block.h"
-#include "memory/heap/wait.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/settings/hooks.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns each heap's list of ghosts, under the heap's lock. A ghost's batch is never later than that
- * of the memory which its pieces are now: so when a piece is idle, its ghosts are, and they are
- * ended before the piece goes anywhere. */
+/* Owns each heap's list of ghosts, under the heap's lock. A ghost's batch is never later than the
+ * batch of the span in which its pieces lie now. So when a piece is idle, its ghosts are idle too,
+ * and they are ended before the piece is unmapped or moves. */
 #include "memory/growth/ghost.h"
 #include "base/pages.h"
 #include "base/status.h"

@@ -4,9 +4,9 @@
 /* Ghosts: addresses that a heap has left behind.
  *
  * A piece that is free in the order of its stream, but not idle, is mapped a second time where it
- * is wanted, if the device allows it: the stream's later work finds it there, its earlier work
- * still uses it at the old addresses. These belong to no run any more. They stay mapped and
- * claimed, as a ghost, until the batch that they were freed in is idle. */
+ * is wanted, if the device allows it. The stream's later work finds it there; its earlier work
+ * still uses it at the old addresses. The old addresses belong to no run any more. They stay mapped
+ * and claimed, as a ghost, until the batch that they were freed in is idle. */
 #ifndef TARN_MEMORY_GHOST_H
 #define TARN_MEMORY_GHOST_H
 

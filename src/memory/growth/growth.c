@@ -3,15 +3,15 @@
 
 /* Growth of a heap, and its reverse, shedding. Both use one operation, the donation:
  *
- *   1. locked: whole pieces inside idle free spans are chosen, their spans held, and every object
- *      that step 3 * may need is created, so that it cannot fail
- *   2. unlocked: the driver creates, maps a second time what is free in order only, unmaps what is
- *      idle, maps
- *   3. locked: spans and runs are cut to what is still mapped, and what is new is joined to the
- *      heap
+ *   1. locked: it chooses whole pieces inside free spans, takes these spans, and creates every
+ *      object that step 3 may need, so that step 3 cannot fail
+ *   2. unlocked: the driver creates what is missing, maps pieces that are free in order but not
+ *      idle a second time, unmaps idle pieces, and maps all of them at the new addresses
+ *   3. locked: it cuts the spans and runs that gave pieces to what is still mapped, and joins the
+ *      new memory to the heap
  *
  * A growth extends the free end of a run if that saves memory, otherwise it begins a new run.
- * Between steps 1 and 3, the claimed addresses and the held spans belong to the growing thread. */
+ * Between steps 1 and 3, the claimed addresses and the taken spans belong to the growing thread. */
 #include "memory/growth/growth.h"
 #include "base/pages.h"
 #include "base/status.h"
@@ -106,7 +106,7 @@ struct growth {
     struct heap *heap;
     enum zone_kind zone;
     size_t wanted;          /* bytes that one free span must have in the end */
-    struct span *base;      /* the free end of a run, held; NULL for a new run */
+    struct span *base;      /* the free end of a run, taken; NULL for a new run */
     uintptr_t start;        /* of the claimed addresses */
     size_t size;            /* of them: aliases, unmapped pieces, donors, and what is to create */
     size_t create, padding; /* bytes to create, and of these, bytes that are not necessary */
@@ -213,7 +213,7 @@ static bool donate_locked(struct heap *heap, struct span *span, size_t wanted, s
         donation->aliases += end - start;
         donation->batch = span->batch > donation->batch ? span->batch : donation->batch;
     }
-    span_hold_locked(heap, span);
+    span_remove_locked(heap, span);
     *donation->end = donor;
     donation->end = &donor->next;
     donation->bytes += end - start;
@@ -388,7 +388,7 @@ static tarn_status growth_plan_locked(struct growth *growth)
         heap->saves = profile->saves || tied_piece_is_felt_locked(arena);
         pieces_from_unmapped_locked(heap->store, need, most, &growth->pieces);
         if (growth->base)
-            span_hold_locked(heap, growth->base);
+            span_remove_locked(heap, growth->base);
         size_t missing = growth->pieces.bytes < need ? need - growth->pieces.bytes : 0;
         bool slack = heap->free_bytes > arena->reserved / SLACK_PART;
         growth->reserved = arena->reserved;

@@ -16,9 +16,9 @@
 tarn_status heap_grow(struct heap *heap, enum zone_kind zone, size_t size, size_t alignment,
                       struct span **span);
 
-/* For a heap that follows a plan: maps a hole of its site, of whole granules, with unmapped pieces
- * of its store and new ones of about `largest` bytes at most. TARN_ERROR_OUT_OF_MEMORY also if it
- * is no hole any more. While moves are shared. */
+/* For a heap that follows a plan: maps a hole of its reservation, of whole granules, with unmapped
+ * pieces of its store and new ones of about `largest` bytes at most. TARN_ERROR_OUT_OF_MEMORY also
+ * if it is no hole any more. While moves are shared. */
 tarn_status heap_grow_hole(struct heap *heap, uintptr_t start, size_t size, size_t largest);
 
 /* Notes a growth in `heap->growths`: bytes that were created or unmapped before, that other heaps

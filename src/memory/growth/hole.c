@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Maps memory in the holes of a heap's site (following.h). Owns no data. Nothing moves for it, and
- * nothing is borrowed: what is missing is created. Calls the driver with no lock but `moving`,
- * which the caller shares. */
+/* Maps memory in the holes of a heap's reservation (following.h). Owns no data. No memory moves or
+ * is borrowed for it: what is missing is created. Calls the driver with no lock held except
+ * `moving`, which the caller shares. */
 #include "base/status.h"
 #include "memory/growth/ghost.h"
 #include "memory/growth/growth.h"
@@ -17,11 +17,11 @@ static tarn_status hole_take_locked(struct heap *heap, uintptr_t start, size_t s
     struct arena *arena = heap->arena;
     uintptr_t hole = 0;
     heap_learn_locked(heap, true);
-    if (!heap->following ||
-        site_hole(&heap->following->site, arena->granule, start, start + size, &hole) != size)
+    if (!heap->following || reservation_hole(&heap->following->reservation, arena->granule, start,
+                                             start + size, &hole) != size)
         return TARN_ERROR_OUT_OF_MEMORY;
-    site_take_hole(&heap->following->site, arena->granule, start, size);
-    heap->saves = true; /* what is outside the site holds no more in place than it must */
+    reservation_take_hole(&heap->following->reservation, arena->granule, start, size);
+    heap->saves = true; /* memory outside the reservation keeps no more in place than it must */
     mutex_lock(&arena->lock);
     pieces_from_unmapped_locked(heap->store, size, size, pieces);
     mutex_unlock(&arena->lock);

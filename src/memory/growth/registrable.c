@@ -2,9 +2,9 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Makes and lists the segments of registrable pools. Owns no data. Calls the driver with no lock
- * but `moving`, which the caller shares, and the arena's `mapping`. What it decides depends on the
- * pool's own requests alone: not on addresses, on what else the device has, or on which work has
- * ended. */
+ * held except `moving`, which the caller shares, and the arena's `mapping`. What it decides depends
+ * on the pool's own requests alone: not on addresses, on what else the device has, or on which work
+ * has ended. */
 #include "memory/growth/registrable.h"
 #include "base/status.h"
 

@@ -100,7 +100,7 @@ static void segment_join_locked(struct run *run, bool joined)
     mutex_unlock(&segments_lock);
 }
 
-bool segment_holds(uintptr_t address)
+bool segment_has(uintptr_t address)
 {
     mutex_lock(&segments_lock);
     bool holds = segment_at(address) != NULL;

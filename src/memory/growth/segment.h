@@ -2,16 +2,16 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* Plain segments: what a plain store has in place of pieces. A segment comes from the driver, or
- * from a pool's allocator, as a whole, is one run of one heap, and goes back as a whole, when it is
- * one free span and idle.
+ * from a pool's allocator, as a whole. It is one run of one heap. It goes back as a whole, when it
+ * is one free span and idle.
  *
- * Segments lie anywhere. A table of all of them, by address, says whose an address is that the page
- * map does not lead to; where two reach into one page of the page map, its entry is MAP_SHARED and
- * the table answers.
+ * Segments can lie anywhere, so a table has all of them by address. Code asks it about an address
+ * for which the page map has no entry, and about a page into which two segments reach: the page
+ * map's entry is MAP_SHARED there.
  *
- * An allocator is the caller's code, so it is called with no lock held, `moving` neither: what is
- * detached for one is handed up to whoever holds that (struct run, linked by `next`), to be
- * released after. */
+ * An allocator is the caller's code, so it is called with no lock held, not even `moving`. Code
+ * that detaches a segment under `moving` returns it to its caller in a list (struct run, linked by
+ * `next`), and the caller releases it after it has let go of `moving`. */
 #ifndef TARN_MEMORY_SEGMENT_H
 #define TARN_MEMORY_SEGMENT_H
 
@@ -61,7 +61,7 @@ tarn_mapping segment_range(uintptr_t address);
 
 /* The segment around an address: whether there is one, and its first span with the lock of its heap
  * held, or NULL with nothing held. */
-bool segment_holds(uintptr_t address);
+bool segment_has(uintptr_t address);
 struct span *segment_lock(uintptr_t address, struct heap **heap);
 
 #endif

@@ -320,7 +320,7 @@ static bool has_slot_locked(struct cache *cache, unsigned class)
     return cache->magazines[class]->top || cache->listed[class];
 }
 
-/* Cuts a held span into a slab. */
+/* Cuts a taken span into a slab. */
 static tarn_status add_slab_locked(struct cache *cache, unsigned class, struct span *span)
 {
     struct slab *slab = slab_create_locked(span, class, cache);
@@ -461,7 +461,7 @@ void caches_publish_locked(struct heap *heap)
     }
 }
 
-void caches_hold_locked(struct heap *heap)
+void caches_stop_locked(struct heap *heap)
 {
     if (!heap->caches)
         return;
@@ -470,7 +470,7 @@ void caches_hold_locked(struct heap *heap)
         drain_locked(cache);
 }
 
-void caches_let_go_locked(struct heap *heap)
+void caches_go_on_locked(struct heap *heap)
 {
     for (struct cache *cache = heap->caches; cache; cache = cache->next)
         hand_back(cache);

@@ -195,7 +195,7 @@ cache_give_fast(struct slab *slab, uintptr_t address, const struct thread *threa
 struct cache *cache_of(struct heap *heap);
 
 /* The slow path: a slot for a request, from the magazine, from frees by other threads, from a slab
- * of the cache, or from a new slab, which is made of the held `span`. Then fills the magazine by
+ * of the cache, or from a new slab, which is made of the taken `span`. Then fills the magazine by
  * half. Takes the heap's lock. TARN_ERROR_OUT_OF_MEMORY, without a text: there is no slot, and
  * `span`, of slab_span_size(), is NULL. */
 tarn_status cache_take(struct cache *cache, const struct request *request, struct span *span,
@@ -231,8 +231,8 @@ void caches_publish_locked(struct heap *heap);
 
 /* Stops the heap's caches, after collecting slots that other threads have freed; and lets them
  * continue. */
-void caches_hold_locked(struct heap *heap);
-void caches_let_go_locked(struct heap *heap);
+void caches_stop_locked(struct heap *heap);
+void caches_go_on_locked(struct heap *heap);
 
 /* Adds the counts that the heap's caches have not published. */
 void caches_count_locked(struct heap *heap, tarn_stats *stats);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Owns which granules of a site are holes, and the order of a following heap's free spans by
+/* Owns which granules of a reservation are holes, and the order of a following heap's free spans by
  * address, under the heap's lock. Makes no driver call. */
 #include "memory/heap/following.h"
 #include "base/bits.h"
@@ -11,7 +11,7 @@
 
 #define SPAN_BY_START(node) TREE_ENTRY(node, struct span, by_start)
 
-tarn_status site_begin(struct site *site, struct arena *arena, size_t size)
+tarn_status reservation_begin(struct reservation *reservation, struct arena *arena, size_t size)
 {
     size_t count = size / arena->granule;
     uint64_t *holes = pages_alloc(bits_bytes(count));
@@ -29,58 +29,62 @@ tarn_status site_begin(struct site *site, struct arena *arena, size_t size)
                       size);
     }
     bits_mark(holes, 0, count, true);
-    *site = (struct site){start, size, holes};
+    *reservation = (struct reservation){start, size, holes};
     return TARN_OK;
 }
 
-size_t site_hole(const struct site *site, size_t granule, uintptr_t from, uintptr_t end,
-                 uintptr_t *start)
+size_t reservation_hole(const struct reservation *reservation, size_t granule, uintptr_t from,
+                        uintptr_t end, uintptr_t *start)
 {
-    if (from < site->start)
-        from = site->start;
-    if (end > site->start + site->size)
-        end = site->start + site->size;
+    if (from < reservation->start)
+        from = reservation->start;
+    if (end > reservation->start + reservation->size)
+        end = reservation->start + reservation->size;
     if (from >= end)
         return 0;
-    size_t count = (end - site->start + granule - 1) / granule, at = (from - site->start) / granule;
-    size_t first = bits_next(site->holes, count, at, true),
-           behind = bits_next(site->holes, count, first, false);
+    size_t count = (end - reservation->start + granule - 1) / granule,
+           at = (from - reservation->start) / granule;
+    size_t first = bits_next(reservation->holes, count, at, true),
+           behind = bits_next(reservation->holes, count, first, false);
     if (first == count)
         return 0;
-    *start = site->start + first * granule;
+    *start = reservation->start + first * granule;
     return (behind - first) * granule;
 }
 
-static void mark(struct site *site, size_t granule, uintptr_t start, size_t size, bool hole)
+static void mark(struct reservation *reservation, size_t granule, uintptr_t start, size_t size,
+                 bool hole)
 {
-    size_t first = (start - site->start) / granule;
-    bits_mark(site->holes, first, first + size / granule, hole);
+    size_t first = (start - reservation->start) / granule;
+    bits_mark(reservation->holes, first, first + size / granule, hole);
 }
 
-void site_take_hole(struct site *site, size_t granule, uintptr_t start, size_t size)
+void reservation_take_hole(struct reservation *reservation, size_t granule, uintptr_t start,
+                           size_t size)
 {
-    mark(site, granule, start, size, false);
+    mark(reservation, granule, start, size, false);
 }
 
-size_t site_hole_bytes(const struct site *site, size_t granule)
+size_t reservation_hole_bytes(const struct reservation *reservation, size_t granule)
 {
     size_t bytes = 0, size;
-    uintptr_t end = site->start + site->size, start = 0;
-    for (uintptr_t from = site->start; (size = site_hole(site, granule, from, end, &start));
-         from = start + size)
+    uintptr_t end = reservation->start + reservation->size, start = 0;
+    for (uintptr_t from = reservation->start;
+         (size = reservation_hole(reservation, granule, from, end, &start)); from = start + size)
         bytes += size;
     return bytes;
 }
 
-void site_end(struct site *site, struct arena *arena)
+void reservation_end(struct reservation *reservation, struct arena *arena)
 {
-    uintptr_t end = site->start + site->size, start = 0;
+    uintptr_t end = reservation->start + reservation->size, start = 0;
     size_t size;
-    for (uintptr_t from = site->start; (size = site_hole(site, arena->granule, from, end, &start));
+    for (uintptr_t from = reservation->start;
+         (size = reservation_hole(reservation, arena->granule, from, end, &start));
          from = start + size)
         arena_unclaim(arena, start, size);
-    pages_free(site->holes, bits_bytes(site->size / arena->granule));
-    *site = (struct site){0};
+    pages_free(reservation->holes, bits_bytes(reservation->size / arena->granule));
+    *reservation = (struct reservation){0};
 }
 
 static int by_start(const struct tree_node *a, const struct tree_node *b)
@@ -111,17 +115,18 @@ struct span *span_ending_behind_locked(const struct following *following, uintpt
 
 void heap_unclaim_locked(struct heap *heap, uintptr_t start, size_t size)
 {
-    struct site *site = heap->following ? &heap->following->site : NULL;
+    struct reservation *reservation = heap->following ? &heap->following->reservation : NULL;
     uintptr_t end = start + size, from = start, to = start;
-    if (site) {
-        from = start > site->start ? start : site->start;
-        to = end < site->start + site->size ? end : site->start + site->size;
+    if (reservation) {
+        from = start > reservation->start ? start : reservation->start;
+        to = end < reservation->start + reservation->size ? end
+                                                          : reservation->start + reservation->size;
     }
     if (from >= to) {
         arena_unclaim(heap->arena, start, size);
         return;
     }
-    mark(site, heap->arena->granule, from, to - from, true);
+    mark(reservation, heap->arena->granule, from, to - from, true);
     if (start < from)
         arena_unclaim(heap->arena, start, from - start);
     if (to < end)

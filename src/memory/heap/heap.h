@@ -16,10 +16,10 @@
 #include "memory/arena/arena.h"
 #include "memory/arena/map.h"
 #include "memory/arena/rules.h"
-#include "memory/heap/batches.h"
+#include "memory/heap/idle/batches.h"
+#include "memory/heap/idle/uses.h"
 #include "memory/heap/sets.h"
 #include "memory/heap/span.h"
-#include "memory/heap/uses.h"
 
 #include <tarn/memory.h>
 
@@ -135,8 +135,8 @@ bool heap_serves(struct heap *heap, const struct store *wanting);
 /* Stops all heaps of an arena, with their caches and kept spans, and prevents the creation of
  * others; and lets them continue. Takes every heap's lock. So the caller holds none, and until the
  * end takes only locks that come later in the order. */
-void heaps_hold(struct arena *arena);
-void heaps_let_go(struct arena *arena);
+void heaps_stop(struct arena *arena);
+void heaps_go_on(struct arena *arena);
 
 /* A request after rounding. */
 struct request {
@@ -201,8 +201,8 @@ static inline bool span_idle_locked(const struct heap *heap, const struct span *
     return span->batch <= heap->batches.idle;
 }
 
-/* Addresses of a heap that have no memory any more become unclaimed, or holes of its site if it
- * follows a plan (following.h). */
+/* Addresses of a heap that have no memory any more become unclaimed, or holes of its reservation
+ * if it follows a plan (following.h). */
 void heap_unclaim(struct heap *heap, uintptr_t start, size_t size);
 void heap_unclaim_locked(struct heap *heap, uintptr_t start, size_t size);
 

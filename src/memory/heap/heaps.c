@@ -354,20 +354,20 @@ bool heaps_give_up(struct store *store)
     return empty;
 }
 
-void heaps_hold(struct arena *arena)
+void heaps_stop(struct arena *arena)
 {
     mutex_lock(&heaps_lock);
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
         mutex_lock(&heap->lock);
         heap->kept_before = kept_pause_locked(heap);
-        caches_hold_locked(heap);
+        caches_stop_locked(heap);
     }
 }
 
-void heaps_let_go(struct arena *arena)
+void heaps_go_on(struct arena *arena)
 {
     for (struct heap *heap = arena->heaps; heap; heap = heap->next) {
-        caches_let_go_locked(heap);
+        caches_go_on_locked(heap);
         kept_go_on_locked(heap, heap->kept_before);
         mutex_unlock(&heap->lock);
     }

@@ -83,8 +83,8 @@ bool slab_serves(const struct request *request);
 /* The span that a new slab of a class wants. */
 size_t slab_span_size(unsigned class);
 
-/* Makes a slab from a held span that is large enough, with all slots free. On failure returns NULL,
- * and the caller keeps the span. Heap lock. */
+/* Makes a slab from a taken span that is large enough, with all slots free. On failure returns
+ * NULL, and the caller keeps the span. Heap lock. */
 struct slab *slab_create_locked(struct span *span, unsigned class, struct cache *owner);
 /* Gives the span of a slab without taken slots back to the heap. It must be in no list. */
 void slab_destroy_locked(struct heap *heap, struct slab *slab);

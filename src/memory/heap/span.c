@@ -163,11 +163,11 @@ static void span_file_locked(struct heap *heap, struct span *span)
         counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, 1);
 }
 
-void span_hold_locked(struct heap *heap, struct span *span)
+void span_remove_locked(struct heap *heap, struct span *span)
 {
     tree_remove(&heap->zones[span->zone].free, &span->by_size);
     if (heap->following)
-        following_hold_locked(heap->following, span);
+        following_remove_locked(heap->following, span);
     state_is_new_locked(heap, span);
     heap->free_bytes -= span->size;
     if (span->split)
@@ -311,7 +311,7 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
 {
     uint64_t before = atomic_load_explicit(&heap->zones[span->zone].state, memory_order_relaxed);
     if (span->size == size) {
-        span_hold_locked(heap, span);
+        span_remove_locked(heap, span);
         span_is_cut_locked(heap, span, alignment, before);
         *result = span;
         return TARN_OK;
@@ -327,7 +327,7 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
         return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
 
-    span_hold_locked(heap, span);
+    span_remove_locked(heap, span);
     if (pad) {
         span_cut(span, pad, aligned);
         span_file_locked(heap, span);
@@ -344,7 +344,7 @@ tarn_status span_cut_locked(struct heap *heap, struct span *span, size_t size, s
 struct span *span_take_at_locked(struct heap *heap, struct span *span, uintptr_t start, size_t size,
                                  struct span *fresh[2])
 {
-    span_hold_locked(heap, span);
+    span_remove_locked(heap, span);
     if (start > span->start) {
         struct span *rest = fresh[0];
         fresh[0] = NULL;
@@ -429,13 +429,13 @@ void span_return_locked(struct heap *heap, struct span *span)
 {
     struct span *next = span->next, *previous = span->previous;
     if (next && next->state == SPAN_FREE) {
-        span_hold_locked(heap, next);
+        span_remove_locked(heap, next);
         if (next->batch > span->batch)
             span->batch = next->batch;
         join_left_locked(heap, next);
     }
     if (previous && previous->state == SPAN_FREE) {
-        span_hold_locked(heap, previous);
+        span_remove_locked(heap, previous);
         if (span->batch > previous->batch)
             previous->batch = span->batch;
         join_left_locked(heap, span);
@@ -499,7 +499,7 @@ tarn_status span_extend_locked(struct heap *heap, struct span *span, size_t more
         if (!rest)
             return TARN_ERROR_OUT_OF_HOST_MEMORY;
     }
-    span_hold_locked(heap, next);
+    span_remove_locked(heap, next);
     if (rest) {
         span_cut(next, more, rest);
         span_file_locked(heap, rest);
@@ -557,7 +557,7 @@ void span_leave_locked(struct heap *heap, struct span *span, struct run **spare)
 
 void run_detach_locked(struct heap *heap, struct run *run)
 {
-    span_hold_locked(heap, run->first);
+    span_remove_locked(heap, run->first);
     trace_block(TRACE_segment_free, heap, run->start, run->end - run->start, 0);
     run_remove_locked(heap, (enum zone_kind)run->first->zone, run);
     heap->zones[run->first->zone].bytes -= run->end - run->start;
@@ -641,7 +641,7 @@ void span_whole_pieces(const struct arena *arena, const struct span *span, size_
     }
 }
 
-bool span_holds_piece_locked(const struct heap *heap, const struct span *span)
+bool span_has_piece_locked(const struct heap *heap, const struct span *span)
 {
     uintptr_t start = 0, end = 0;
     if (!heap->store->kind.pieces)

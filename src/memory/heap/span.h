@@ -143,7 +143,7 @@ void span_give_locked(struct heap *heap, struct span *span);
 /* Frees a span that was taken but not used: it keeps its batch. Merges it with free neighbours. */
 void span_return_locked(struct heap *heap, struct span *span);
 /* Removes a free span from its tree. */
-void span_hold_locked(struct heap *heap, struct span *span);
+void span_remove_locked(struct heap *heap, struct span *span);
 /* Cuts `more` bytes off the front of the free span behind `span` and adds them to `span`.
  * TARN_ERROR_NO_ROOM, without a text, if there are not so many; TARN_ERROR_OUT_OF_HOST_MEMORY. On
  * failure nothing has changed. */
@@ -160,15 +160,15 @@ struct span *span_create_locked(struct heap *heap);
 void span_destroy_locked(struct heap *heap, struct span *span);
 void spare_spans_destroy_locked(struct heap *heap);
 
-/* Splits a held span at `offset`: the rest becomes the given new span, behind it. */
+/* Splits a taken span at `offset`: the rest becomes the given new span, behind it. */
 void span_cut(struct span *span, size_t offset, struct span *fresh);
-/* Takes a held span whose memory is no longer mapped out of its run and destroys it; where it had
+/* Takes a taken span whose memory is no longer mapped out of its run and destroys it; where it had
  * neighbours on both sides, `spare` becomes the run of those behind it, and is NULL then. */
 void span_leave_locked(struct heap *heap, struct span *span, struct run **spare);
 
 /* Makes new idle memory, mapped at [start, end), part of the heap, as the fresh span given: behind
  * `base`, the last span of a run that ends at start, or, where that is NULL, as `run`, a fresh one.
- * Joins runs that now touch. The span is held. */
+ * Joins runs that now touch. The span is taken. */
 struct span *heap_add_locked(struct heap *heap, enum zone_kind zone, struct span *base,
                              struct run *run, struct span *span, uintptr_t start, uintptr_t end);
 
@@ -185,7 +185,7 @@ void span_whole_pieces(const struct arena *arena, const struct span *span, size_
 bool span_is_free_segment_locked(const struct heap *heap, const struct span *span);
 /* Whether a free span holds a whole piece, or is a whole segment, which it would give up once it is
  * idle. */
-bool span_holds_piece_locked(const struct heap *heap, const struct span *span);
+bool span_has_piece_locked(const struct heap *heap, const struct span *span);
 /* Whether a span of at least `size` bytes is free. */
 bool heap_has_free_locked(const struct heap *heap, size_t size);
 /* Gives the zones of a heap that has no memory the order of its store. */

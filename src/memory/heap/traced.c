@@ -7,7 +7,7 @@
 uint32_t heap_place_make(struct heap *heap)
 {
     int device = heap->arena->device->number;
-    uint32_t place = trace_place_of_stream_hold(heap->stream, heap->incarnation, device,
+    uint32_t place = trace_place_of_stream_keep(heap->stream, heap->incarnation, device,
                                                 heap->store->id),
              before = 0;
     if (atomic_compare_exchange_strong_explicit(&heap->place, &before, place, memory_order_relaxed,

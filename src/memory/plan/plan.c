@@ -23,9 +23,9 @@
  * next places. After that each gets its own, in smaller pieces, and a request goes where it needs
  * less new memory: to a gap of which that leaves almost nothing; to the place of one that did not
  * come and would live as long; or, rather than to a place that is mostly hole, to free memory that
- * the heap has outside the site. So the edges that other requests have left are filled before
- * memory is created. All places together get new memory until the heap has what the arena takes, in
- * the site and beside it. Then a place that has none counts as taken. */
+ * the heap has outside its reservation. So the edges that other requests have left are filled
+ * before memory is created. All places together get new memory until the heap has what the arena
+ * takes, in its reservation and beside it. Then a place that has none counts as taken. */
 #include "memory/plan/plan.h"
 #include "base/bits.h"
 #include "base/log.h"
@@ -35,8 +35,8 @@
 #include "memory/arena/observe.h"
 #include "memory/growth/growth.h"
 #include "memory/heap/following.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/kept.h"
-#include "memory/heap/wait.h"
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"
 
@@ -51,7 +51,7 @@
 #define TIGHT_PART \
     4                    /* of a granule: what a planned request that is put beside the plan may
                             leave of a gap */
-#define OUTSIDE_TRIES 32 /* free spans that are looked at for memory outside the site */
+#define OUTSIDE_TRIES 32 /* free spans that are looked at outside the reservation */
 
 /* The largest piece is about this part of the arena, and at least so large. A piece is what can be
  * mapped elsewhere, and costs the same driver calls whatever its size: so pieces are smaller once
@@ -64,8 +64,8 @@ static const size_t cuts[2] = {256, 1024}; /* while it does what the plan says, 
 struct plan_follower {
     struct following following; /* first: what the heap itself knows of it */
     const struct plan *plan;
-    size_t granules;  /* of the site */
-    uint64_t *wanted; /* by granule of the site: whether a hole is about to get memory */
+    size_t granules;  /* of the reservation */
+    uint64_t *wanted; /* by granule: whether a hole is about to get memory */
     uint64_t *marked; /* by rank of a request: none, except within gap_find_locked() */
     size_t most;      /* bytes of the heap's zone up to which its places get new memory */
     uint32_t expected, misses;
@@ -212,16 +212,16 @@ static struct plan_follower *follower_create(const struct plan *plan, size_t gra
     return NULL;
 }
 
-/* Gives the heap a follower with its site. False if the heap is no longer the arena's: another
- * thread has given up its memory since it became that, or left it behind. */
+/* Gives the heap a follower with its reservation. False if the heap is no longer the arena's:
+ * another thread has given up its memory since it became that, or left it behind. */
 static bool follower_enter(struct heap *heap, unsigned number, struct plan_follower *follower,
-                           const struct site *site)
+                           const struct reservation *reservation)
 {
     mutex_lock(&heap->lock);
     bool enters = !heap->following && atomic_load(&heap->arena->planned[number]) == heap;
     if (enters) {
-        follower->most = heap->zones[ZONE_LARGE].bytes + site->size;
-        follower->following.site = *site;
+        follower->most = heap->zones[ZONE_LARGE].bytes + reservation->size;
+        follower->following.reservation = *reservation;
         kept_close_locked(heap); /* what is kept would be found before the plan is asked */
         following_begin_locked(heap, &follower->following);
     }
@@ -235,21 +235,22 @@ static void begin(struct heap *heap, size_t size)
     struct arena *arena = heap->arena;
     unsigned number = 0;
     const struct plan *plan = arena_for(heap, size, &number);
-    struct site site = {0};
+    struct reservation reservation = {0};
     if (!plan || store_check(heap->store) || !arena_become(heap, plan, number))
         return;
     size_t granules = (plan->header.arena + arena->granule - 1) / arena->granule;
     struct plan_follower *follower = follower_create(plan, granules);
-    tarn_status status = follower ? site_begin(&site, arena, granules * arena->granule)
-                                  : TARN_ERROR_OUT_OF_HOST_MEMORY;
-    if (!status && follower_enter(heap, number, follower, &site))
+    tarn_status status = follower
+                             ? reservation_begin(&reservation, arena, granules * arena->granule)
+                             : TARN_ERROR_OUT_OF_HOST_MEMORY;
+    if (!status && follower_enter(heap, number, follower, &reservation))
         return;
     if (status) /* the heap stays the only one that might, until its own memory is given up: nobody
                    tries again and again */
         log_write(LOG_ERRORS, "device %d: the plan is not followed: %s", arena->device->number,
                   tarn_last_error());
     else
-        site_end(&site, arena);
+        reservation_end(&reservation, arena);
     if (follower)
         follower_destroy(follower);
 }
@@ -280,7 +281,7 @@ void plan_end_locked(struct heap *heap)
         return;
     heap->following = NULL;
     heap->saves = false; /* until the next growth finds a reason */
-    site_end(&follower->following.site, heap->arena);
+    reservation_end(&follower->following.reservation, heap->arena);
     follower_destroy(follower);
     if (!heap_is_left_behind_locked(heap))
         kept_open_locked(heap);
@@ -306,9 +307,9 @@ static enum place place_look_locked(const struct heap *heap, uint32_t number, si
     size_t granule = heap->arena->granule, missing = 0, hole;
     if (size > bytes_of(request->size))
         return PLACE_TAKEN;
-    *start = heap->following->site.start + bytes_of(request->offset);
+    *start = heap->following->reservation.start + bytes_of(request->offset);
     for (uintptr_t at = *start, end = *start + size, from = 0; at < end;) {
-        hole = site_hole(&heap->following->site, granule, at, end, &from);
+        hole = reservation_hole(&heap->following->reservation, granule, at, end, &from);
         if (hole && from <= at) {
             missing += hole;
             at = from + hole;
@@ -426,8 +427,9 @@ static size_t missing_at(const struct heap *heap, uintptr_t start, size_t size)
 {
     size_t missing = 0, hole;
     uintptr_t found = 0;
-    for (uintptr_t from = start; (hole = site_hole(&heap->following->site, heap->arena->granule,
-                                                   from, start + size, &found));
+    for (uintptr_t from = start;
+         (hole = reservation_hole(&heap->following->reservation, heap->arena->granule, from,
+                                  start + size, &found));
          from = found + hole)
         missing += hole;
     return missing;
@@ -459,7 +461,8 @@ static void gaps_consider(const struct heap *heap, struct gap *gap, uintptr_t st
     if (end <= start || end - start < gap->wanted)
         return;
     while (at < end) {
-        size_t size = site_hole(&heap->following->site, heap->arena->granule, at, end, &hole);
+        size_t size =
+            reservation_hole(&heap->following->reservation, heap->arena->granule, at, end, &hole);
         if (size && hole <= at) {
             at = hole + size;
             continue;
@@ -484,18 +487,18 @@ static struct gap gap_find_locked(const struct heap *heap, size_t wanted, uint32
     const struct plan *plan = follower->plan;
     const size_t count = plan->header.count;
     struct gap gap = {.wanted = wanted};
-    uintptr_t at = heap->following->site.start;
+    uintptr_t at = heap->following->reservation.start;
     for (uint32_t number = follower->expected; number < end; number++)
         bits_mark(follower->marked, plan->rank[number], plan->rank[number] + 1, true);
     for (size_t i = 0; (i = bits_next(follower->marked, count, i, true)) < count; i++) {
         bits_mark(follower->marked, i, i + 1, false);
         const struct plan_request *request = &plan->requests[plan->by_offset[i]];
-        uintptr_t from = heap->following->site.start + bytes_of(request->offset);
+        uintptr_t from = heap->following->reservation.start + bytes_of(request->offset);
         uintptr_t to = from + bytes_of(request->size);
         gaps_consider(heap, &gap, at, from);
         at = to > at ? to : at;
     }
-    gaps_consider(heap, &gap, at, heap->following->site.start + plan->header.arena);
+    gaps_consider(heap, &gap, at, heap->following->reservation.start + plan->header.arena);
     return gap;
 }
 
@@ -514,7 +517,7 @@ static struct gap gap_left_out_locked(const struct heap *heap, size_t wanted, ui
         }
         if (request->end < end || bytes_of(request->size) < wanted)
             continue;
-        uintptr_t start = heap->following->site.start + bytes_of(request->offset);
+        uintptr_t start = heap->following->reservation.start + bytes_of(request->offset);
         gaps_consider(heap, &gap, start, start + bytes_of(request->size));
     }
     return gap;
@@ -557,15 +560,16 @@ static bool is_at_least(const struct tree_node *node, uint64_t size)
     return TREE_ENTRY(node, struct span, by_size)->size >= size;
 }
 
-/* The tightest of the free memory that the heap has outside the site, where nothing is planned; 0
- * where there is none among the tightest. */
+/* The tightest of the free memory that the heap has outside the reservation, where nothing is
+ * planned; 0 where there is none among the tightest. */
 static uintptr_t outside_locked(const struct heap *heap, size_t wanted)
 {
-    const struct site *site = &heap->following->site;
+    const struct reservation *reservation = &heap->following->reservation;
     struct tree_node *node = tree_find_first(&heap->zones[ZONE_LARGE].free, is_at_least, wanted);
     for (int tries = 0; node && tries < OUTSIDE_TRIES; tries++, node = tree_next(node)) {
         const struct span *span = TREE_ENTRY(node, struct span, by_size);
-        if (span->start >= site->start + site->size || span->start + span->size <= site->start)
+        if (span->start >= reservation->start + reservation->size ||
+            span->start + span->size <= reservation->start)
             return span->start;
     }
     return 0;
@@ -702,9 +706,10 @@ static size_t want_locked(struct heap *heap, uintptr_t from, uintptr_t end)
     struct plan_follower *follower = follower_of(heap);
     const size_t granule = heap->arena->granule;
     size_t size, bytes = 0;
-    for (uintptr_t start; (size = site_hole(&heap->following->site, granule, from, end, &start));
+    for (uintptr_t start;
+         (size = reservation_hole(&heap->following->reservation, granule, from, end, &start));
          from = start + size) {
-        size_t first = (start - heap->following->site.start) / granule,
+        size_t first = (start - heap->following->reservation.start) / granule,
                behind = first + size / granule, old = first;
         while ((old = bits_next(follower->wanted, behind, old, false)) < behind) {
             size_t next = bits_next(follower->wanted, behind, old, true);
@@ -723,10 +728,11 @@ static size_t want_all_locked(struct heap *heap, const struct plan_place *place,
     const struct plan_follower *follower = follower_of(heap);
     if (!follower || follower->plan != place->plan || store_check(heap->store))
         return 0;
-    size_t ahead = more && !follower->strayed ? heap->following->site.size / AHEAD_PART : 0;
+    size_t ahead = more && !follower->strayed ? heap->following->reservation.size / AHEAD_PART : 0;
     size_t bytes = want_locked(heap, place->start, place->start + place->size);
     for (uint32_t i = place->number + 1; i < follower->plan->header.count && bytes < ahead; i++) {
-        uintptr_t from = heap->following->site.start + bytes_of(follower->plan->requests[i].offset);
+        uintptr_t from =
+            heap->following->reservation.start + bytes_of(follower->plan->requests[i].offset);
         bytes += want_locked(heap, from, from + bytes_of(follower->plan->requests[i].size));
     }
     return bytes;
@@ -740,16 +746,17 @@ static size_t take_wanted_locked(struct heap *heap, uintptr_t from, uintptr_t *s
     struct plan_follower *follower = follower_of(heap);
     if (!follower || store_check(heap->store)) /* another thread may have ended it since */
         return 0;
-    const struct site *site = &heap->following->site;
-    const size_t granule = heap->arena->granule, count = site->size / granule;
-    size_t at =
-        from > site->start && from < site->start + site->size ? (from - site->start) / granule : 0;
+    const struct reservation *reservation = &heap->following->reservation;
+    const size_t granule = heap->arena->granule, count = reservation->size / granule;
+    size_t at = from > reservation->start && from < reservation->start + reservation->size
+                    ? (from - reservation->start) / granule
+                    : 0;
     size_t first = bits_next(follower->wanted, count, at, true);
     first = first < count ? first : bits_next(follower->wanted, count, 0, true);
     size_t behind = bits_next(follower->wanted, count, first, false);
     bits_mark(follower->wanted, first, behind, false);
-    *start = site->start + first * granule;
-    *largest = site->size / cuts[follower->strayed] / granule * granule;
+    *start = reservation->start + first * granule;
+    *largest = reservation->size / cuts[follower->strayed] / granule * granule;
     *largest = *largest > CUT_LEAST ? *largest : CUT_LEAST;
     return (behind - first) * granule;
 }

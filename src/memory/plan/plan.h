@@ -8,11 +8,12 @@
  * addresses differ between runs. Heaps share nothing of a plan, so what is free in a heap's order
  * is all that a place needs.
  *
- *   site   | places with memory | hole | places with memory | hole | the heap's: as large as the
- *          plan's arena
+ *   reservation   | places with memory | hole | places with memory | hole |
+ *
+ * The heap's reservation (following.h) is as large as the plan's arena.
  *
  * The addresses are claimed when the heap begins to follow. A place gets memory when it is first
- * used, so what a run leaves out takes none. Memory of the site is memory of the heap like any
+ * used, so what a run leaves out takes none. Memory there is memory of the heap like any
  * other; the plan only says where in it a request is best put. A place is used if it is free, so
  * nothing depends on the program doing what the plan says. */
 #ifndef TARN_MEMORY_PLAN_H
@@ -43,7 +44,7 @@ tarn_status plan_serve_relocking(struct heap *heap, const struct request *reques
                                  struct span **span);
 
 /* The heap follows no plan any more, because its stream is retired, its pool left behind, or all
- * its memory given up. Another heap may follow the arena then. Blocks that lie in the site stay
+ * its memory given up. Another heap may follow the arena then. Blocks in the reservation stay
  * where they are, and its holes are unclaimed. Blocks are kept again from here on, unless the heap
  * is left behind. */
 void plan_end_locked(struct heap *heap);

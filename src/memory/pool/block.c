@@ -10,9 +10,9 @@
 #include "memory/arena/observe.h"
 #include "memory/growth/segment.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/traced.h"
-#include "memory/heap/wait.h"
 #include "memory/settings/hooks.h"
 
 /* Finds the live block of a span or slab that holds an address, under the lock of its heap. */

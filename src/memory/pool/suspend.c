@@ -14,8 +14,8 @@
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/traced.h"
-#include "memory/heap/wait.h"
 #include "memory/pool/pool.h"
 #include "memory/settings/hooks.h"
 
@@ -748,7 +748,7 @@ bool pool_suspension_end(struct pool *pool)
         while ((run = empty_run_locked(heap))) {
             struct span *span = run->first;
             uintptr_t start = run->start, end = run->end;
-            span_hold_locked(heap, span);
+            span_remove_locked(heap, span);
             span_leave_locked(heap, span, &spare);
             heap_unclaim_locked(heap, start, end - start);
         }

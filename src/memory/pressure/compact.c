@@ -10,7 +10,7 @@
  *   3. `moving` is taken alone: nobody else maps, unmaps or takes pieces; blocks are allocated from
  *      free spans and freed all the same
  *   4. piece by piece, the emptiest first:
- *        free granules are cut out of their spans and held                       heap's lock
+ *        free granules are cut out of their spans and taken                      heap's lock
  *        smaller pieces are created for the rest: of the device's memory, else   no lock
  *          of host memory
  *        they are filled at scratch addresses (exchange.h)                       no lock
@@ -38,8 +38,8 @@
 #include "memory/arena/observe.h"
 #include "memory/growth/ghost.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/heap/kept.h"
-#include "memory/heap/wait.h"
 #include "memory/settings/config.h"
 #include "memory/settings/hooks.h"
 

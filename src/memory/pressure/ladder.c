@@ -23,7 +23,7 @@
 #include "memory/growth/growth.h"
 #include "memory/growth/segment.h"
 #include "memory/heap/cache.h"
-#include "memory/heap/wait.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/pressure/compact.h"
 #include "memory/pressure/taking.h"
 #include "memory/settings/config.h"

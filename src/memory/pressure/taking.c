@@ -7,7 +7,7 @@
 #include "memory/arena/moves.h"
 #include "memory/growth/growth.h"
 #include "memory/growth/segment.h"
-#include "memory/heap/wait.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/pool/pool.h"
 
 /* Has what a heap of `from` has shed serve `to`: segments have gone back to the driver, pieces

@@ -9,7 +9,7 @@
 #include "memory/growth/ghost.h"
 #include "memory/growth/growth.h"
 #include "memory/growth/segment.h"
-#include "memory/heap/wait.h"
+#include "memory/heap/idle/wait.h"
 #include "memory/pool/pool.h"
 #include "memory/pressure/ladder.h"
 #include "memory/settings/hooks.h"

@@ -109,7 +109,7 @@ static bool count_like(const struct arena *arena, const struct share_head *head,
     return like != NULL;
 }
 
-bool import_holds(uintptr_t address)
+bool import_has(uintptr_t address)
 {
     if (atomic_load_explicit(&import_count, memory_order_relaxed) == 0)
         return false;
@@ -175,19 +175,6 @@ static tarn_status pieces_import(struct arena *arena, const struct share_part *p
     return TARN_OK;
 }
 
-static tarn_status claim(struct arena *arena, size_t size, uintptr_t *start)
-{
-    mutex_lock(&arena->lock);
-    *start = arena_find_high_locked(arena, size);
-    if (*start)
-        arena_claim_locked(arena, *start, size);
-    mutex_unlock(&arena->lock);
-    if (*start)
-        return TARN_OK;
-    return failed(TARN_ERROR_OUT_OF_MEMORY, "no address range of %zu bytes is free on device %d",
-                  size, arena->device->number);
-}
-
 /* Maps parts, of `size` bytes in all; on failure nothing is left, except for what the driver does
  * not take back, which a trim tries again. */
 static tarn_status map_parts(struct arena *arena, const struct share_part *parts, uint32_t count,
@@ -195,7 +182,7 @@ static tarn_status map_parts(struct arena *arena, const struct share_part *parts
 {
     struct piece_list list = {0};
     size_t left = 0;
-    tarn_status status = claim(arena, size, start);
+    tarn_status status = arena_claim_high(arena, size, start);
     if (status)
         return status;
     status = pieces_import(arena, parts, count, &list);
@@ -294,6 +281,34 @@ tarn_status import_check(const tarn_share *share, const struct device *device)
     return TARN_OK;
 }
 
+tarn_status import_share_check(const tarn_share *share, bool of_pool)
+{
+    tarn_status status = memory_ready();
+    if (!status)
+        status = share_known(share);
+    if (status)
+        return status;
+    if (share_is_of_pool(share) != of_pool)
+        return failed(TARN_ERROR_INVALID_ARGUMENT, "the share is of a %s: import it by %s()",
+                      of_pool ? "block" : "pool", of_pool ? "tarn_import" : "tarn_pool_import");
+    return share_check(share);
+}
+
+tarn_status import_begin(const tarn_share *share, bool of_pool, int device, struct arena **arena)
+{
+    struct device *found = NULL;
+    tarn_status status = import_share_check(share, of_pool);
+    if (!status)
+        status = device_find(device, &found);
+    if (!status)
+        status = device_check(found);
+    if (!status)
+        status = import_check(share, found);
+    if (!status)
+        status = arena_of(found, arena);
+    return status ? status : arena_addresses(*arena);
+}
+
 /* Enters a mapping that was made, or counts the one that another thread made meanwhile. */
 static void enter(struct import *import, void **pointer)
 {
@@ -335,29 +350,10 @@ static tarn_status import_new(struct arena *arena, const tarn_share *share, uint
 
 tarn_status tarn_import(const tarn_share *share, int device, void **pointer)
 {
-    struct device *found = NULL;
     struct arena *arena = NULL;
     if (!pointer)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "pointer is NULL");
-    tarn_status status = memory_ready();
-    if (!status)
-        status = share_known(share);
-    if (status)
-        return status;
-    if (share_is_of_pool(share))
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the share is of a pool: import it by tarn_pool_import()");
-    status = device_find(device, &found);
-    if (!status)
-        status = device_check(found);
-    if (!status)
-        status = share_check(share);
-    if (!status)
-        status = import_check(share, found);
-    if (!status)
-        status = arena_of(found, &arena);
-    if (!status)
-        status = arena_addresses(arena);
+    tarn_status status = import_begin(share, false, device, &arena);
     if (status)
         return status;
     uint64_t files = files_of(share);

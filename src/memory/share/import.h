@@ -12,7 +12,7 @@
 #include <tarn/share.h>
 
 /* Whether an address is in imported memory; one load if nothing is imported. */
-bool import_holds(uintptr_t address);
+bool import_has(uintptr_t address);
 /* The status of a call that needs a block of tarn, for an imported pointer. */
 tarn_status import_refuse(uintptr_t address) __attribute__((cold));
 /* tarn_pointer_info_get() for an imported block; false if the pointer is in none. */
@@ -25,6 +25,11 @@ struct share_part;
 
 /* Whether a share is of memory that can be mapped for a device. */
 tarn_status import_check(const struct tarn_share *share, const struct device *device);
+/* Whether a caller's share is one of this process, of a pool or of a block, and well formed. */
+tarn_status import_share_check(const struct tarn_share *share, bool of_pool);
+/* Both, and the arena of the device, with addresses: what an import needs before it maps. */
+tarn_status import_begin(const struct tarn_share *share, bool of_pool, int device,
+                         struct arena **arena);
 
 /* Maps a segment of another process's pool. It is not counted: nobody else's import is the same
  * one. On failure nothing is left. */

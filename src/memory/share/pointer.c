@@ -12,9 +12,9 @@
 
 static tarn_status not_a_block(uintptr_t address)
 {
-    if (import_holds(address))
+    if (import_has(address))
         return import_refuse(address);
-    if ((arena_at(address) || segment_holds(address)) && address % TARN_BLOCK_UNIT == 0)
+    if ((arena_at(address) || segment_has(address)) && address % TARN_BLOCK_UNIT == 0)
         return failed(TARN_ERROR_DOUBLE_FREE,
                       "%p lies in tarn's memory, but no block is live there: it was freed before, "
                       "or never handed out",

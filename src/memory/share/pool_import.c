@@ -162,19 +162,6 @@ static void list_retire(struct segment_list *old, const struct segment_list *lis
 
 /* ---- Calls ---- */
 
-static tarn_status check_share(const tarn_share *share)
-{
-    tarn_status status = memory_ready();
-    if (!status)
-        status = share_known(share);
-    if (status)
-        return status;
-    if (!share_is_of_pool(share))
-        return failed(TARN_ERROR_INVALID_ARGUMENT,
-                      "the share is of a block: import it by tarn_import()");
-    return share_check(share);
-}
-
 static tarn_status import_pool(struct arena *arena, const tarn_share *share,
                                struct tarn_imported_pool **result)
 {
@@ -204,21 +191,10 @@ fail_joined:
 
 tarn_status tarn_pool_import(const tarn_share *share, int device, tarn_imported_pool **imported)
 {
-    struct device *found = NULL;
     struct arena *arena = NULL;
     if (!imported)
         return failed(TARN_ERROR_INVALID_ARGUMENT, "imported is NULL");
-    tarn_status status = check_share(share);
-    if (!status)
-        status = device_find(device, &found);
-    if (!status)
-        status = device_check(found);
-    if (!status)
-        status = import_check(share, found);
-    if (!status)
-        status = arena_of(found, &arena);
-    if (!status)
-        status = arena_addresses(arena);
+    tarn_status status = import_begin(share, true, device, &arena);
     if (status)
         return status;
     return import_pool(arena, share, imported);
@@ -255,7 +231,7 @@ tarn_status tarn_imported_pool_update(tarn_imported_pool *imported, const tarn_s
 {
     tarn_status status = imported_known(imported);
     if (!status)
-        status = check_share(share);
+        status = import_share_check(share, true);
     if (!status)
         status = device_check(imported->arena->device);
     if (!status)

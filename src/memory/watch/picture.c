@@ -141,7 +141,7 @@ static bool add_pools(struct picture *picture, struct arena *arena)
 
 static bool add_heaps(struct picture *picture, struct picture_device *device, struct arena *arena)
 {
-    heaps_hold(arena);
+    heaps_stop(arena);
     bool done = add_pools(picture, arena);
     for (struct heap *heap = arena->heaps; heap && done; heap = heap->next)
         done = add_heap(picture, heap);
@@ -151,7 +151,7 @@ static bool add_heaps(struct picture *picture, struct picture_device *device, st
     mutex_unlock(&arena->lock);
     ticks_fence();
     device->moment = ticks_now();
-    heaps_let_go(arena);
+    heaps_go_on(arena);
     return done;
 }
 

@@ -100,7 +100,7 @@ static tarn_status span_verify(struct heap *heap, enum zone_kind zone, const str
         sums->free_bytes += span->size;
         return TARN_OK;
     case SPAN_TAKEN:
-        return sums->alone ? BROKEN(span->start, "a span is held although nothing runs") : TARN_OK;
+        return sums->alone ? BROKEN(span->start, "a span is taken although nothing runs") : TARN_OK;
     case SPAN_BLOCK:
     case SPAN_PENDING:
         if (!is_entered(span))
@@ -239,7 +239,7 @@ static size_t run_mapped(const struct heap *heap, const struct run *run)
 }
 
 /* Bytes of the runs of a heap that have memory; `left` is what it has claimed besides: `ghosts`,
- * whose pieces count elsewhere, holes of its site, and addresses without any. What has plain
+ * whose pieces count elsewhere, holes of its reservation, and addresses without any. What has plain
  * segments gives their bytes in `plain` alone. */
 static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size_t *plain)
 {
@@ -255,8 +255,9 @@ static size_t mapped_bytes(struct heap *heap, size_t *left, size_t *ghosts, size
     }
     for (const struct ghost *ghost = heap->ghosts; ghost; ghost = ghost->next)
         *ghosts += ghost->size;
-    *left += *ghosts +
-             (heap->following ? site_hole_bytes(&heap->following->site, heap->arena->granule) : 0);
+    *left += *ghosts + (heap->following ? reservation_hole_bytes(&heap->following->reservation,
+                                                                 heap->arena->granule)
+                                        : 0);
     bool segments = !heap->store->kind.pieces;
     mutex_unlock(&heap->lock);
     *plain += segments ? bytes : 0;

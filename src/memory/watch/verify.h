@@ -11,7 +11,8 @@
 /* TARN_OK, or TARN_ERROR_INTERNAL with a text that names the broken invariant and the address. */
 tarn_status heap_verify(struct heap *heap);
 /* What a build with TARN_DEBUG_CHECKS does where a heap has changed: the same while other threads
- * run, so without what is theirs (slabs, held spans). A broken invariant ends the process there. */
+ * run, so without what is theirs (slabs, taken spans). A broken invariant ends the process
+ * there. */
 #if defined(TARN_DEBUG_CHECKS) && TARN_DEBUG_CHECKS
 void heap_check(struct heap *heap);
 #else

@@ -6,7 +6,7 @@
 #ifndef TOOLS_RANKS_H
 #define TOOLS_RANKS_H
 
-#include "analysis/report.h"
+#include "analysis/report/report.h"
 
 #include <jansson.h>
 

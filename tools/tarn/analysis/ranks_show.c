@@ -130,17 +130,6 @@ static json_t *json_rank(const struct rank *rank)
         (json_int_t)analysis->oom_count, "out_of_memory_us", failed, "capacity", capacity);
 }
 
-/* Appends to an array that may have failed before; gives NULL from the first failure on. */
-static json_t *append(json_t *array, json_t *item)
-{
-    if (array && json_array_append_new(array, item) == 0)
-        return array;
-    if (!array)
-        json_decref(item);
-    json_decref(array);
-    return NULL;
-}
-
 static json_t *json_differences(const struct ranks *ranks, enum analysis_by by, size_t rows)
 {
     size_t count;

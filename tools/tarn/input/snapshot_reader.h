@@ -7,7 +7,7 @@
 #ifndef TOOLS_SNAPSHOT_READER_H
 #define TOOLS_SNAPSHOT_READER_H
 
-#include "input/pickle.h"
+#include "input/pickle/pickle.h"
 #include "input/snapshot.h"
 #include "table.h"
 

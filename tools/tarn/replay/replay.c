@@ -26,71 +26,16 @@
  *
  * The allocator is asked for memory and nothing else; peaks, calls and times come from the host
  * device's ledger. */
-#include "replay/replay.h"
-
-#include "replay/costs.h"
-#include "replay/crew.h"
-#include "replay/oracle.h"
+#include "replay/replay_state.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <tarn/config.h>
 #include <tarn/host.h>
-#include <tarn/tarn.h>
 #include <time.h>
 
-#define MAX_HELPERS 64
-#define NO_HELPER UINT8_MAX
 #define PROGRESS_STEP 256 /* operations */
-
-struct lane {
-    tarn_stream stream;
-    void *native;
-    uint64_t end; /* ns: when the work queued so far ends */
-    bool leased, captures;
-    uint32_t routed;   /* while it captures: the pool that its memory is of, or WORKLOAD_NO_POOL */
-    tarn_event *event; /* for waits; NULL before the first */
-};
-
-/* What a block of the workload has. */
-struct holding {
-    void *pointer;
-    uint64_t usable; /* bytes */
-    uint32_t ticket; /* the oracle's */
-    bool live;
-};
-
-struct replay {
-    const struct replay_options *options;
-    const struct workload *workload;
-    struct replay_result *result;
-    _Atomic uint64_t *progress;
-
-    struct oracle *oracle;
-    struct lane *streams, helpers[MAX_HELPERS];
-    size_t helper_count;
-    uint8_t *helper_of; /* by block; NO_HELPER for one that is not late */
-    struct holding *holdings;
-    struct crew *crew; /* NULL with one thread */
-    tarn_pool **pools; /* by number, from 1; NULL for one that is given back */
-    void **holders;    /* by number: the graph that holds the pool; NULL for none */
-    void **graphs;     /* of the captures of the repetition */
-    size_t graph_count, open_captures;
-
-    bool timed;          /* work is queued, so the clock matters */
-    uint64_t now, shift; /* ns: the clock, and what is added to the recorded time */
-    uint32_t repetition; /* from 1 */
-    uint32_t event;      /* at hand; UINT32_MAX before the first, event_count after the last */
-
-    uint64_t requested, active; /* bytes: sums over blocks */
-    uint64_t live;
-    struct replay_repetition measured;
-    uint64_t program_waited; /* ns: in the repetition, where the program gave memory back */
-    uint64_t waste_peak;     /* bytes: of reserved, when result->wasted was noted */
-};
 
 static double seconds_now(void)
 {
@@ -99,8 +44,6 @@ static double seconds_now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* ---- setting up ---- */
-
 const struct replay_shortage *replay_lack(const struct replay_result *result)
 {
     return result->shortage.there ? &result->shortage
@@ -108,42 +51,7 @@ const struct replay_shortage *replay_lack(const struct replay_result *result)
                                   : NULL;
 }
 
-bool replay_configure(const struct replay_options *options, int devices, uint64_t memory,
-                      char *error, size_t error_size)
-{
-    if (strcmp(options->driver, "host") != 0) {
-        snprintf(error, error_size,
-                 "there is no driver \"%s\" in this version; \"host\" is the one that can be "
-                 "replayed on",
-                 options->driver);
-        return false;
-    }
-    if (memory > REPLAY_MAX_MEMORY) {
-        snprintf(error, error_size,
-                 "this needs a device of %" PRIu64 " bytes; the host device has at most %" PRIu64,
-                 memory, REPLAY_MAX_MEMORY);
-        return false;
-    }
-    if (options->conf && tarn_configuration_set(options->conf)) {
-        snprintf(error, error_size, "conf=%s: %s", options->conf, tarn_last_error());
-        return false;
-    }
-    replay_costs_default();
-    const tarn_host_configuration config = {
-        .size = sizeof config, .devices = devices, .memory = memory};
-    tarn_status status = tarn_host_configuration_set(&config);
-    if (status) {
-        snprintf(error, error_size, "the host device cannot be %d x %" PRIu64 " bytes: %s (%s)",
-                 devices, memory, tarn_status_text(status), tarn_last_error());
-        return false;
-    }
-    return true;
-}
-
-/* Says why the replay stops: what was done, where, and what tarn says. */
-static bool fail(struct replay *replay, tarn_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static bool fail(struct replay *replay, tarn_status status, const char *format, ...)
+bool replay_fail(struct replay *replay, tarn_status status, const char *format, ...)
 {
     struct replay_result *result = replay->result;
     char what[128], where[64] = "before the trace";
@@ -170,195 +78,6 @@ static bool fail(struct replay *replay, tarn_status status, const char *format, 
     return false;
 }
 
-static void report(void *context, const char *text)
-{
-    struct replay *replay = context;
-    struct replay_result *result = replay->result;
-    size_t at = result->divergences++;
-    if (at >= REPLAY_KEPT_DIVERGENCES)
-        return;
-    char *kept = result->divergence[at];
-    size_t size = sizeof result->divergence[at];
-    int length = replay->event == UINT32_MAX
-                     ? snprintf(kept, size, "before the trace")
-                     : snprintf(kept, size, "event %" PRIu32, replay->event);
-    if (replay->repetition > 1)
-        length += snprintf(kept + length, size - (size_t)length, " (repetition %" PRIu32 ")",
-                           replay->repetition);
-    snprintf(kept + length, size - (size_t)length, ": %s", text);
-}
-
-static bool extent(void *context, uint64_t address, uint64_t size, struct oracle_extent *found)
-{
-    const struct replay *replay = context;
-    tarn_host_extent extent;
-    if (tarn_host_extent_get(replay->workload->device, (const void *)(uintptr_t)address, size,
-                             &extent))
-        return false;
-    *found = (struct oracle_extent){extent.piece, extent.offset, extent.length, extent.accessible};
-    return true;
-}
-
-static bool lane_open(struct replay *replay, struct lane *lane)
-{
-    tarn_status status = tarn_stream_lease(replay->workload->device, 0, &lane->stream);
-    if (status)
-        return fail(replay, status, "leasing a stream");
-    lane->leased = true;
-    status = tarn_stream_native_get(lane->stream, &lane->native);
-    return status ? fail(replay, status, "asking for a stream's native name") : true;
-}
-
-/* Deals late blocks to helpers: the one that becomes free last before the block's work ends, or a
- * new one; when there are as many as there may be, the one that becomes free first, whose work then
- * delays the block's. */
-static bool deal_helpers(struct replay *replay)
-{
-    const struct workload *workload = replay->workload;
-    uint64_t ends[MAX_HELPERS] = {0};
-    replay->helper_of = malloc(workload->block_count + 1);
-    if (!replay->helper_of)
-        return false;
-    memset(replay->helper_of, NO_HELPER, workload->block_count + 1);
-    for (size_t i = 0; i < workload->op_count && workload->late_count; i++) {
-        const struct workload_op *op = &workload->ops[i];
-        if (op->action != WORKLOAD_FREE || !workload->blocks[op->block].late ||
-            workload->blocks[op->block].second != WORKLOAD_NO_STREAM)
-            continue;
-        uint64_t end = workload->blocks[op->block].completed;
-        size_t best = MAX_HELPERS, first = 0;
-        for (size_t j = 0; j < replay->helper_count; j++) {
-            if (ends[j] <= end && (best == MAX_HELPERS || ends[j] > ends[best]))
-                best = j;
-            if (ends[j] < ends[first])
-                first = j;
-        }
-        if (best == MAX_HELPERS)
-            best = replay->helper_count < MAX_HELPERS ? replay->helper_count++ : first;
-        if (end > ends[best])
-            ends[best] = end;
-        replay->helper_of[op->block] = (uint8_t)best;
-    }
-    return true;
-}
-
-/* Makes an empty graph that holds a pool's memory until it is destroyed. */
-static tarn_status hold_pool(struct replay *replay, size_t number)
-{
-    tarn_stream stream = replay->streams[0].stream;
-    tarn_status status =
-        tarn_pool_capture_begin(replay->pools[number], stream, TARN_CAPTURE_RELAXED);
-    return status ? status : tarn_capture_end(stream, &replay->holders[number]);
-}
-
-/* Makes the private pools that are not there. */
-static bool open_pools(struct replay *replay)
-{
-    const struct workload *workload = replay->workload;
-    const tarn_pool_options options = {.size = sizeof options, .device = workload->device};
-    for (size_t i = 1; i < workload->pool_count; i++) {
-        if (replay->pools[i])
-            continue;
-        tarn_status status = tarn_pool_create(&options, &replay->pools[i]);
-        if (!status && !workload->has_order)
-            status = hold_pool(replay, i);
-        if (status)
-            return fail(replay, status, "creating a pool");
-    }
-    return true;
-}
-
-/* Gives a private pool back, with what it has. */
-static tarn_status close_pool(struct replay *replay, size_t number)
-{
-    if (replay->holders[number])
-        tarn_host_graph_destroy(replay->holders[number]);
-    tarn_status status = tarn_pool_release(replay->pools[number]);
-    replay->holders[number] = NULL;
-    replay->pools[number] = NULL;
-    return status;
-}
-
-static void close_pools(struct replay *replay)
-{
-    for (size_t i = 1; replay->pools && replay->holders && i < replay->workload->pool_count; i++)
-        close_pool(replay, i);
-}
-
-static bool setup(struct replay *replay)
-{
-    const struct workload *workload = replay->workload;
-    char settings[4096] = "";
-    (void)tarn_configuration_get(settings, sizeof settings, NULL);
-    const struct oracle_config config = {.extent = extent,
-                                         .report = report,
-                                         .context = replay,
-                                         .compacts = strstr(settings, "compaction:on_oom")};
-    replay->oracle = oracle_create(&config);
-    replay->holdings = calloc(workload->block_count + 1, sizeof *replay->holdings);
-    replay->streams = calloc(workload->stream_count + 1, sizeof *replay->streams);
-    replay->pools = calloc(workload->pool_count, sizeof(tarn_pool *));
-    replay->holders = calloc(workload->pool_count, sizeof *replay->holders);
-    replay->graphs = calloc(workload->capture_count + 1, sizeof *replay->graphs);
-    if (!replay->oracle || !replay->holdings || !replay->streams || !replay->pools ||
-        !replay->holders || !replay->graphs || !deal_helpers(replay))
-        return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "preparing the replay");
-    replay->timed = replay->options->lag || workload->late_count;
-    uint32_t threads = replay->options->deal_threads;
-    if (!threads && workload->thread_count > 1)
-        threads = (uint32_t)workload->thread_count;
-    if (threads) {
-        replay->crew = crew_create(threads);
-        if (!replay->crew)
-            return fail(replay, TARN_OK, "%" PRIu32 " threads could not be started", threads);
-    }
-
-    for (size_t i = 0; i < workload->stream_count; i++)
-        if (!lane_open(replay, &replay->streams[i]))
-            return false;
-    for (size_t i = 0; i < replay->helper_count; i++)
-        if (!lane_open(replay, &replay->helpers[i]))
-            return false;
-    if (!open_pools(replay))
-        return false;
-    for (int kind = 0; tarn_host_call_name(kind) && kind < REPLAY_MAX_CALLS; kind++)
-        snprintf(replay->result->call_names[kind], sizeof replay->result->call_names[kind], "%s",
-                 tarn_host_call_name(kind));
-    return true;
-}
-
-static void drop_graphs(struct replay *replay)
-{
-    while (replay->graph_count > 0)
-        tarn_host_graph_destroy(replay->graphs[--replay->graph_count]);
-}
-
-static void teardown(struct replay *replay)
-{
-    for (size_t i = 0; replay->streams && i < replay->workload->stream_count; i++) {
-        struct lane *lane = &replay->streams[i];
-        if (lane->captures)
-            tarn_capture_abort(lane->stream);
-        if (lane->event)
-            tarn_event_destroy(lane->event);
-        if (lane->leased)
-            tarn_stream_return(lane->stream);
-    }
-    drop_graphs(replay);
-    close_pools(replay);
-    free(replay->pools);
-    free(replay->holders);
-    free(replay->graphs);
-    for (size_t i = 0; i < replay->helper_count; i++)
-        if (replay->helpers[i].leased)
-            tarn_stream_return(replay->helpers[i].stream);
-    crew_destroy(replay->crew);
-    oracle_destroy(replay->oracle);
-    free(replay->holdings);
-    free(replay->streams);
-    free(replay->helper_of);
-}
-
 /* ---- the operations ---- */
 
 /* Brings the clock to an operation. What it has passed already is what the allocator waited. */
@@ -373,7 +92,7 @@ static bool reach(struct replay *replay, uint64_t recorded)
         return true;
     tarn_status status = tarn_host_advance(due);
     if (status)
-        return fail(replay, status, "advancing the clock");
+        return replay_fail(replay, status, "advancing the clock");
     replay->now = due;
     return true;
 }
@@ -382,7 +101,7 @@ static bool ledger(struct replay *replay, tarn_host_ledger *ledger)
 {
     *ledger = (tarn_host_ledger){.size = sizeof *ledger};
     tarn_status status = tarn_host_ledger_get(replay->workload->device, ledger);
-    return status ? fail(replay, status, "reading the ledger") : true;
+    return status ? replay_fail(replay, status, "reading the ledger") : true;
 }
 
 /* Reserved memory comes to a peak in an allocation only. */
@@ -422,11 +141,11 @@ static bool try_allocation(struct replay *replay, uint32_t number)
         result->denied =
             (struct replay_shortage){.there = true, .event = replay->event, .size = block->size};
     if (status && !denied)
-        return fail(replay, status, "trying an allocation that failed in the recording");
+        return replay_fail(replay, status, "trying an allocation that failed in the recording");
     if (replay->timed) {
         status = tarn_host_time_get(&replay->now);
         if (status)
-            return fail(replay, status, "reading the clock");
+            return replay_fail(replay, status, "reading the clock");
     }
     if (denied)
         return true;
@@ -434,7 +153,8 @@ static bool try_allocation(struct replay *replay, uint32_t number)
     bool noted = !replay->options->compare || note_waste(replay);
     replay->requested -= block->size;
     status = tarn_free(pointer);
-    return noted && (!status || fail(replay, status, "freeing what failed in the recording"));
+    return noted &&
+           (!status || replay_fail(replay, status, "freeing what failed in the recording"));
 }
 
 static bool allocate(struct replay *replay, uint32_t number)
@@ -450,16 +170,17 @@ static bool allocate(struct replay *replay, uint32_t number)
                                                             .event = replay->event,
                                                             .size = block->size};
     if (status)
-        return fail(replay, status, "allocating %" PRIu64 " bytes, with %" PRIu64 " live",
-                    block->size, replay->requested);
+        return replay_fail(replay, status, "allocating %" PRIu64 " bytes, with %" PRIu64 " live",
+                           block->size, replay->requested);
     status = tarn_usable_size_get(holding->pointer, &holding->usable);
     if (status)
-        return fail(replay, status, "asking for the usable size of a block of %" PRIu64 " bytes",
-                    block->size);
+        return replay_fail(replay, status,
+                           "asking for the usable size of a block of %" PRIu64 " bytes",
+                           block->size);
     if (replay->timed) {
         status = tarn_host_time_get(&replay->now);
         if (status)
-            return fail(replay, status, "reading the clock");
+            return replay_fail(replay, status, "reading the clock");
     }
 
     const struct oracle_block watched = {
@@ -470,7 +191,7 @@ static bool allocate(struct replay *replay, uint32_t number)
         .label = number,
     };
     if (!oracle_allocated(replay->oracle, &watched, replay->now, &holding->ticket))
-        return fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "watching a block");
+        return replay_fail(replay, TARN_ERROR_OUT_OF_HOST_MEMORY, "watching a block");
     holding->live = true;
     replay->live++;
     replay->requested += block->size;
@@ -498,7 +219,7 @@ static bool work(struct replay *replay, struct lane *lane, const struct holding 
     tarn_status status =
         tarn_host_work(replay->workload->device, lane->native, holding->pointer, size, duration);
     if (status)
-        return fail(replay, status, "queueing work on a block of %" PRIu64 " bytes", size);
+        return replay_fail(replay, status, "queueing work on a block of %" PRIu64 " bytes", size);
     if (replay->now + duration > lane->end)
         lane->end = replay->now + duration;
     return true;
@@ -531,7 +252,7 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded,
             return false;
         tarn_status status = tarn_record_stream(holding->pointer, helper->stream);
         if (status)
-            return fail(replay, status, "recording a second stream");
+            return replay_fail(replay, status, "recording a second stream");
         foreign_end = helper->end;
     }
     if (moved && moved->end > foreign_end)
@@ -541,8 +262,8 @@ static bool give_back(struct replay *replay, uint32_t number, uint64_t recorded,
     tarn_status status =
         moved ? tarn_free_on(holding->pointer, moved->stream) : tarn_free(holding->pointer);
     if (status)
-        return fail(replay, status, "freeing block %" PRIu32 " of %" PRIu64 " bytes", number,
-                    block->size);
+        return replay_fail(replay, status, "freeing block %" PRIu32 " of %" PRIu64 " bytes", number,
+                           block->size);
     holding->live = false;
     replay->live--;
     replay->requested -= block->size;
@@ -609,7 +330,7 @@ static bool stream_op(struct replay *replay, const struct workload_op *op)
     replay->result->refused += status != TARN_OK;
     return status != TARN_ERROR_DEVICE_LOST && status != TARN_ERROR_OUT_OF_HOST_MEMORY
                ? true
-               : fail(replay, status, "making what a stream did");
+               : replay_fail(replay, status, "making what a stream did");
 }
 
 static tarn_status trim(struct replay *replay, uint32_t pool)
@@ -626,8 +347,8 @@ static bool give_memory_back(struct replay *replay, const struct workload_op *op
     tarn_host_ledger before, after;
     if (!ledger(replay, &before))
         return false;
-    tarn_status status =
-        op->action == WORKLOAD_POOL_END ? close_pool(replay, op->other) : trim(replay, op->other);
+    tarn_status status = op->action == WORKLOAD_POOL_END ? replay_pool_close(replay, op->other)
+                                                         : trim(replay, op->other);
     if (status == TARN_ERROR_CAPTURE) {
         replay->result->refused++;
         return true;
@@ -635,7 +356,7 @@ static bool give_memory_back(struct replay *replay, const struct workload_op *op
     if (!status && replay->timed)
         status = tarn_host_time_get(&replay->now);
     if (status)
-        return fail(replay, status, "giving memory back as the program did");
+        return replay_fail(replay, status, "giving memory back as the program did");
     if (!ledger(replay, &after))
         return false;
     replay->program_waited += after.waited_ns - before.waited_ns;
@@ -739,7 +460,7 @@ static bool give_back_all(struct replay *replay)
 {
     const struct workload *workload = replay->workload;
     uint64_t end = workload->op_count ? workload->ops[workload->op_count - 1].time : 0;
-    drop_graphs(replay);
+    replay_graphs_drop(replay);
     for (size_t i = 0; i < workload->block_count; i++)
         if (replay->holdings[i].live &&
             !give_back_dealt(replay, (uint32_t)i, end, WORKLOAD_NO_STREAM, 0))
@@ -752,7 +473,7 @@ static bool statistics(struct replay *replay, tarn_stats *stats)
 {
     *stats = (tarn_stats){.size = sizeof *stats};
     tarn_status status = tarn_device_stats_get(replay->workload->device, stats);
-    return status ? fail(replay, status, "reading the statistics") : true;
+    return status ? replay_fail(replay, status, "reading the statistics") : true;
 }
 
 /* At rest the counters are the sums over blocks. */
@@ -782,10 +503,10 @@ static bool check_empty(struct replay *replay)
     tarn_stats stats;
     if (!give_back_all(replay))
         return false;
-    close_pools(replay);
+    replay_pools_close(replay);
     tarn_status status = tarn_device_trim(replay->workload->device, 0);
     if (status)
-        return fail(replay, status, "trimming an empty device");
+        return replay_fail(replay, status, "trimming an empty device");
     if (!ledger(replay, &left) || !statistics(replay, &stats))
         return false;
     if (left.created)
@@ -834,7 +555,7 @@ static bool measure(struct replay *replay)
         result->first = *measured;
     result->repetitions = replay->repetition;
     tarn_status status = tarn_host_ledger_reset(replay->workload->device);
-    return status ? fail(replay, status, "resetting the ledger") : true;
+    return status ? replay_fail(replay, status, "resetting the ledger") : true;
 }
 
 static bool repeat_once(struct replay *replay)
@@ -845,7 +566,7 @@ static bool repeat_once(struct replay *replay)
     if (!give_back_all(replay))
         return false;
     replay->event = UINT32_MAX;
-    if (!open_pools(replay))
+    if (!replay_pools_open(replay))
         return false;
     for (size_t i = 0; i < replay->workload->initial_count; i++)
         if (!allocate_dealt(replay, (uint32_t)i, 0))
@@ -853,7 +574,7 @@ static bool repeat_once(struct replay *replay)
     if (replay->timed) {
         tarn_status status = tarn_host_time_get(&replay->now);
         if (status)
-            return fail(replay, status, "reading the clock");
+            return replay_fail(replay, status, "reading the clock");
         replay->shift = replay->now;
     }
 
@@ -901,10 +622,10 @@ bool replay_run(const struct replay_options *options, const struct workload *wor
                             .result = result,
                             .progress = progress,
                             .event = UINT32_MAX};
-    bool done = setup(&replay);
+    bool done = replay_setup(&replay);
     if (done) {
         tarn_status status = tarn_host_ledger_reset(workload->device);
-        done = status ? fail(&replay, status, "resetting the ledger") : true;
+        done = status ? replay_fail(&replay, status, "resetting the ledger") : true;
     }
     for (replay.repetition = 1; done && replay.repetition <= options->repeat; replay.repetition++) {
         done = repeat_once(&replay);
@@ -913,6 +634,6 @@ bool replay_run(const struct replay_options *options, const struct workload *wor
     }
     replay.repetition = (uint32_t)result->repetitions;
     done = done && check_empty(&replay);
-    teardown(&replay);
+    replay_teardown(&replay);
     return done;
 }

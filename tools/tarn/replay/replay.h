@@ -9,7 +9,7 @@
 #define TOOLS_REPLAY_H
 
 #include "input/workload.h"
-#include "replay/c10.h"
+#include "policy/c10.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
