@@ -294,6 +294,7 @@ void store_uncharge(struct store *store, size_t size, size_t creating)
     arena->reserved -= store->counters ? size : 0;
     arena->creating -= creating;
     store->reserved -= size;
+    store_changed_locked(store);
     mutex_unlock(&arena->lock);
 }
 
@@ -312,6 +313,7 @@ tarn_status store_charge(struct store *store, size_t size, enum charge charge, u
         arena->reserved += size;
         arena->creating += size;
         store->reserved += size;
+        store_changed_locked(store);
     }
     size_t creating = arena->creating;
     mutex_unlock(&arena->lock);
@@ -382,6 +384,7 @@ void piece_join(struct piece *piece)
     mutex_lock(&arena->lock);
     arena->reserved += piece->size;
     piece->store->reserved += piece->size;
+    store_changed_locked(piece->store);
     mutex_unlock(&arena->lock);
     piece->oversize = counters_segment(piece->store->counters, piece->size, true);
 }
@@ -439,7 +442,7 @@ tarn_status piece_release(struct piece *piece)
             counters_segment_kept(store->counters, piece->size, true, piece->oversize);
         piece_join(piece);
         mutex_lock(&arena->lock);
-        pieces_push(&store->unmapped, piece);
+        unmapped_push_locked(piece);
         mutex_unlock(&arena->lock);
         return status;
     }
@@ -482,7 +485,7 @@ void pieces_to_unmapped(struct arena *arena, struct piece_list *list)
     struct piece *piece;
     mutex_lock(&arena->lock);
     while ((piece = pieces_pop(list)))
-        pieces_push(&piece->store->unmapped, piece);
+        unmapped_push_locked(piece);
     mutex_unlock(&arena->lock);
 }
 
@@ -514,7 +517,10 @@ static size_t map_undo(struct arena *arena, struct piece_list *list, const struc
             enter_piece(arena, piece, NULL);
             piece->address = 0;
         }
-        pieces_push(mapped && stuck ? &arena->stuck : &piece->store->unmapped, piece);
+        if (mapped && stuck)
+            pieces_push(&arena->stuck, piece);
+        else
+            unmapped_push_locked(piece);
     }
     mutex_unlock(&arena->lock);
     return stuck ? address - start : 0;
@@ -786,6 +792,7 @@ void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most
         struct piece *piece = *place;
         *place = piece->next;
         store->unmapped.bytes -= piece->size;
+        store_changed_locked(store);
         pieces_push(list, piece);
     }
 }
@@ -797,7 +804,7 @@ size_t store_make_room(struct store *from, size_t wanted)
     error_attempt_begin(&before);
     for (tarn_status status = TARN_OK; !status && given < wanted;) {
         mutex_lock(&from->arena->lock);
-        struct piece *piece = pieces_pop(&from->unmapped);
+        struct piece *piece = unmapped_pop_locked(from);
         mutex_unlock(&from->arena->lock);
         if (!piece)
             break;
@@ -829,6 +836,8 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     }
     from->reserved -= taken;
     store->reserved += taken;
+    store_changed_locked(from);
+    store_changed_locked(store);
     mutex_unlock(&arena->lock);
     return taken;
 }
@@ -838,7 +847,7 @@ tarn_status store_release_unmapped(struct store *store, size_t keep)
     struct arena *arena = store->arena;
     for (;;) {
         mutex_lock(&arena->lock);
-        struct piece *piece = store->reserved > keep ? pieces_pop(&store->unmapped) : NULL;
+        struct piece *piece = store->reserved > keep ? unmapped_pop_locked(store) : NULL;
         mutex_unlock(&arena->lock);
         if (!piece)
             return TARN_OK;

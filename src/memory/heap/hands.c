@@ -257,7 +257,7 @@ void hands_weigh_locked(struct heap *heap, bool waited)
     int weight = heap->contention + (waited ? HANDS_WAIT : -1);
     heap->contention = weight < 0 ? 0 : weight > HANDS_MOST ? HANDS_MOST : weight;
     if (!hands_are_open(heap) && weight >= HANDS_OPEN && heap_keeps(heap) &&
-        heap->news == SIZE_MAX && !heap->following)
+        heap->news == SIZE_MAX && !heap->following && !heap->known)
         open_locked(heap);
     else if (weight <= 0)
         hands_close_locked(heap);

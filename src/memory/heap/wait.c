@@ -280,6 +280,8 @@ void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, stru
         queue_insert(use);
         uses->pending++;
     }
+    if (heap->known)
+        heap_changed_locked(heap);
     heap->waiting.blocks++;
     heap->waiting.uses += uses->pending;
     heap->waiting.bytes += size;
@@ -313,6 +315,8 @@ static void block_end_locked(struct heap *heap, struct use *uses)
         hooks.debug_gone_locked(uses->watch);
     while (uses)
         uses = use_destroy(uses);
+    if (heap->known)
+        heap_changed_locked(heap);
     heap->waiting.blocks--;
     if (slab) {
         atomic_load_explicit(&slab->uses, memory_order_relaxed)[slot] = NULL;
@@ -623,6 +627,15 @@ size_t waits_ahead(struct arena *arena, struct store *store)
     size_t waits = 0;
     for (struct heap *heap = next_heap(arena, store, NULL); heap;
          heap = next_heap(arena, store, heap))
+        waits += waits_of(heap);
+    return waits;
+}
+
+size_t waits_ahead_serving(struct store *wanting)
+{
+    size_t waits = 0;
+    for (struct heap *heap = heap_next_giving(wanting, NULL); heap;
+         heap = heap_next_giving(wanting, heap))
         waits += waits_of(heap);
     return waits;
 }
