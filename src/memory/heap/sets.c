@@ -159,6 +159,7 @@ struct heap *heap_walk_next(struct heap_walk *walk)
             walk->heap = older_locked(set, UINT64_MAX);
         set->from = 0;
     }
+    walk->arena->looks += walk->heap != NULL;
     mutex_unlock(&walk->arena->sets_lock);
     return walk->heap;
 }
