@@ -111,22 +111,35 @@ static void what_has_waited_is_found(void)
     end();
 }
 
-/* A block that would be kept, or go into a hand. */
+static void *tried_in(tarn_pool *pool, size_t size)
+{
+    void *block = NULL;
+    tarn_status status = tarn_pool_alloc(pool, ours, size, &block);
+    CHECK(status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY);
+    return status ? NULL : block;
+}
+
+/* A block that would be kept for the next of its size. A pool asks: it borrows from no stream of
+ * the default pool while it grows. */
 static void a_large_block_is_found(void)
 {
+    tarn_pool *pool = NULL;
     host_start_with(1, 512 * MIB);
     ours = lease(0);
     theirs = lease(0);
+    OK(tarn_pool_create(NULL, &pool));
     for (int round = 0; round < 3; round++) {
         void *block = alloc_on(theirs, 20 * MIB);
         limit_to_reserved();
-        CHECK(!tried(ours, 20 * MIB) && !tried(ours, 20 * MIB));
+        CHECK(!tried_in(pool, 20 * MIB) && !tried_in(pool, 20 * MIB));
         OK(tarn_free(block));
-        block = tried(ours, 20 * MIB);
+        block = tried_in(pool, 20 * MIB);
         CHECK(block);
         OK(tarn_free(block));
+        OK(tarn_pool_trim(pool, 0));
+        OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
     }
-    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_pool_release(pool));
     OK(tarn_stream_return(ours));
     OK(tarn_stream_return(theirs));
     OK(tarn_device_trim(0, 0));
