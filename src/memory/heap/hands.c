@@ -208,9 +208,13 @@ void hands_flush_locked(struct heap *heap)
         (void)hand_flush_locked(heap, i);
 }
 
+/* A thread that saw closed hands a moment ago may be about to keep a block: each zone has a new
+ * state, so it does not. */
 static void handed_set_locked(struct heap *heap, bool handed)
 {
     counters_part_lock(&heap->part);
+    if (handed)
+        zones_change_locked(heap);
     atomic_store_explicit(&heap->handed, handed, memory_order_relaxed);
     counters_part_unlock(&heap->part);
 }

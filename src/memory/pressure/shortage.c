@@ -90,7 +90,8 @@ static void look_at_uses(struct facts *facts, const struct stream *stream,
 
 static void look_at_waits(struct facts *facts, const struct heap *heap)
 {
-    for (const struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next) {
+    const struct use_queue *queue = heap->waiting.blocks ? heap->waiting.queues : NULL;
+    for (; queue; queue = queue->next) {
         const struct stream *stream = queue->events ? NULL : queue->stream;
         look_at_uses(facts, stream, &queue->marked);
         look_at_uses(facts, stream, &queue->unmarked);

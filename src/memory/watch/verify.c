@@ -201,6 +201,11 @@ static tarn_status verify_locked(struct heap *heap, bool alone)
                 return status;
         }
     }
+    size_t unused = 0;
+    for (const struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next)
+        unused += queue->users == 0;
+    if (unused != heap->waiting.unused)
+        return BROKEN(0, "its queues without uses are not as many as it counts");
     if (sums.free_bytes != heap->free_bytes || (alone && sums.waiting_bytes != heap->waiting.bytes))
         return BROKEN(0, "its counts are not the sums over its spans");
     return TARN_OK;
