@@ -339,8 +339,7 @@ static void no_heap_is_forgotten(void)
         for (int i = 0; i < THREADS; i++)
             CHECK(pthread_join(workers[i].thread, NULL) == 0);
         static const size_t sizes[] = {4 * MIB, 2 * MIB, 8 * MIB, 20 * MIB};
-        exhaust(of_storm[random_next(&random) % STREAMS], sizes[random_next(&random) % 4],
-                &random);
+        exhaust(of_storm[random_next(&random) % STREAMS], sizes[random_next(&random) % 4], &random);
         if (round % 16 == 9) {
             OK(tarn_pool_release(pool_of_storm[round % POOLS]));
             OK(tarn_pool_create(NULL, &pool_of_storm[round % POOLS]));

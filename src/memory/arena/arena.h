@@ -83,9 +83,9 @@ struct heap_sums {
 
 /* What the indices of a device's stores know of one (owners.c). The arena's lock. */
 struct owned {
-    size_t reserved, unmapped;     /* bytes, after the last change */
-    bool left;                     /* it is among the arena's `leftovers` */
-    struct tree_node by_reserved;  /* with `reserved`, of a private pool: in the arena's `owners` */
+    size_t reserved, unmapped;    /* bytes, after the last change */
+    bool left;                    /* it is among the arena's `leftovers` */
+    struct tree_node by_reserved; /* with `reserved`, of a private pool: in the arena's `owners` */
     struct tree_node leftover;
 };
 

@@ -152,8 +152,7 @@ const char *heap_known_contradiction_locked(struct heap *heap)
     bool used = heap->sets[HEAPS_OF_STORE].set;
     look_locked(heap, &sums, &longest);
     bool giver = heap->sets[HEAPS_GIVING].set, changed = heap->sets[HEAPS_CHANGED].set;
-    if (used && (giver == !!(heap->known & HEAP_BARE) ||
-                 changed == !!(heap->known & HEAP_SUMMED)))
+    if (used && (giver == !!(heap->known & HEAP_BARE) || changed == !!(heap->known & HEAP_SUMMED)))
         return "the heap is in a set of those of which something is not known, and it is";
     if (heap->known && atomic_load(&heap->kept_count))
         return "the heap keeps blocks, and something is known of it";

@@ -562,8 +562,7 @@ static void mark_add(struct wait_any *any, struct mark *mark)
 
 static void uses_add_locked(struct wait_any *any, struct heap *heap)
 {
-    for (struct use_queue *queue = queues_of(heap); queue && !any->ended;
-         queue = queue->next) {
+    for (struct use_queue *queue = queues_of(heap); queue && !any->ended; queue = queue->next) {
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         if (status == TARN_ERROR_NOT_READY)

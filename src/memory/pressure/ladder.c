@@ -288,8 +288,8 @@ static enum outcome step_wait(struct climb *climb)
     tarn_status status = TARN_OK;
     bool waited = climb->waits > 0 && wait_for_any(climb->heap, &status);
     if (waited)
-        climb->waits = climb->waits == SIZE_MAX ? waits_ahead_serving(climb->heap->store)
-                                               : climb->waits - 1;
+        climb->waits =
+            climb->waits == SIZE_MAX ? waits_ahead_serving(climb->heap->store) : climb->waits - 1;
     else {
         bool more = has_more(climb);
         if (climb->endings-- == 0 || !more)

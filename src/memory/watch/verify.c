@@ -374,7 +374,7 @@ tarn_status arena_verify(struct arena *arena)
         summed += heap->sums.free;
     }
     if (summed != arena->sums.free)
-        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are free in sums of heaps, not %zu",
+        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are free in heaps' sums, not %zu",
                       arena->device->number, summed, arena->sums.free);
     if (left_behind != arena->retired)
         return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted",
