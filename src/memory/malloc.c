@@ -449,8 +449,9 @@ static __attribute__((noinline)) uintptr_t take_large(struct heap *heap,
                                                       const struct thread *thread, size_t requested)
 {
     size_t size = config_round(memory_config(), requested);
-    uintptr_t address = hands_are_open(heap) ? hand_take(heap, thread, size, requested)
-                                             : kept_take(heap, thread, size, requested);
+    uintptr_t address = kept_take(heap, thread, size, requested);
+    if (!address && hands_are_open(heap)) /* then nothing is kept */
+        address = hand_take(heap, thread, size, requested);
     return address ? address : take_quickly(heap, thread, size, requested);
 }
 

@@ -13,12 +13,16 @@
  * A block may be freed twice (-DTWICE) by any two threads. The promise ends where it is handed out again before the second free was found
  * or refused, and where the slab ends just while one of the two has seen the block live and not yet set its bit; neither happens here.
  *
- * check safety: no block is handed out twice, no free is lost, a slot is in one place, counts are exact at rest; no touch of a slab that ended
+ * A heap whose caches were drained and emptied rests: a search does not look at them again. So whoever frees a block then wakes the heap.
+ *
+ * check safety: no block is handed out twice, no free is lost, a slot is in one place, counts are exact at rest; no touch of a slab that ended; while the heap rests nothing is there
  * check twice -DTWICE -DROUNDS=2: the same while blocks are freed twice; the second free is refused, or is found by the drain
  * long safety-wide -DFREES=2
  * long twice-wide -DTWICE
  * fault FAULT_EACH_LISTS: whoever sets a bit lists the word
  * fault FAULT_PUSH_STORES: the word is listed by a load and a store
+ * fault FAULT_RESTS_LATE: the heap rests only after the drain
+ * fault FAULT_WAKES_NOBODY: who frees a block of another thread's cache does not wake the heap
  * fault FAULT_LINKED_LATE: the link is written after the word is listed
  * fault FAULT_DRAIN_STORES: the drain takes the bits by a load and a store
  * fault FAULT_LIST_STORES: the drain takes the list by a load and a store
@@ -48,6 +52,7 @@ byte thread = OWNER;
 byte remote;      /* the list: a word plus 1; 0: empty */
 byte lock;        /* heap->lock */
 byte magazine;    /* a bit a slot */
+bit resting;      /* heap->resting */
 
 /* struct slab. */
 byte freed[WORDS], next[WORDS];
@@ -303,7 +308,14 @@ inline free_block()
     :: else
     fi;
     if
-    :: looks -> cache_give_remote(slot, given)
+    :: looks ->
+       cache_give_remote(slot, given);
+#ifndef FAULT_WAKES_NOBODY
+       if
+       :: given && resting -> mutex_lock(); resting = 0; mutex_unlock()
+       :: else
+       fi
+#endif
     :: else
     fi;
     if
@@ -318,8 +330,9 @@ inline free_block()
        looks = 1;
 #endif
        if
-       :: looks && thread -> cache_give_remote(slot, given) /* cache_give_locked() */
+       :: looks && thread -> cache_give_remote(slot, given); resting = 0 /* cache_give_locked() */
        :: looks && !thread ->
+          resting = 0;
           d_step { remove(taken, slot); remove(on_their_way, slot) };
           given = 1;
           come_home_locked(slot)
@@ -354,8 +367,8 @@ inline take()
 {
     mutex_lock();
     if
-    :: drain_locked() /* has_slot_locked() */
-    :: skip           /* the fast path */
+    :: resting = 0; drain_locked() /* has_slot_locked() */
+    :: !resting -> skip            /* the fast path */
     fi;
     if
     :: life % 2 == 0 ->
@@ -394,6 +407,7 @@ inline give()
        if
        :: looks ->
           given = 1;
+          resting = 0;
           d_step { remove(taken, slot); remove(on_their_way, slot) };
           if
           :: add(magazine, slot)
@@ -412,12 +426,20 @@ inline give()
 inline reclaim()
 {
     mutex_lock();
-    drain_locked();
-    do
-    :: slot < SLOTS && has(magazine, slot) -> remove(magazine, slot); come_home_locked(slot); slot++
-    :: slot < SLOTS && !has(magazine, slot) -> slot++
-    :: slot == SLOTS -> slot = 0; break
-    od;
+    if
+    :: !resting ->
+#ifndef FAULT_RESTS_LATE
+       resting = 1;
+#endif
+       drain_locked();
+       do
+       :: slot < SLOTS && has(magazine, slot) -> remove(magazine, slot); come_home_locked(slot); slot++
+       :: slot < SLOTS && !has(magazine, slot) -> slot++
+       :: slot == SLOTS -> slot = 0; break
+       od;
+       resting = 1
+    :: else
+    fi;
     mutex_unlock()
 }
 
@@ -450,6 +472,8 @@ active proctype owner()
     :: else -> break
     od;
     alive == 1;
+    assert(!resting || (remote == 0 && freed[0] == 0 && freed[1] == 0 && magazine == 0));
+    resting = 0;
     /* At rest, when the list is drained, in whichever order: what is not live is free, and each count is right. */
     reclaim();
     assert(remote == 0 && freed[0] == 0 && freed[1] == 0);

@@ -293,6 +293,7 @@ void store_uncharge(struct store *store, size_t size, size_t creating)
     arena->reserved -= store->counters ? size : 0;
     arena->creating -= creating;
     store->reserved -= size;
+    store_changed_locked(store);
     mutex_unlock(&arena->lock);
 }
 
@@ -311,6 +312,7 @@ tarn_status store_charge(struct store *store, size_t size, enum charge charge, u
         arena->reserved += size;
         arena->creating += size;
         store->reserved += size;
+        store_changed_locked(store);
     }
     size_t creating = arena->creating;
     mutex_unlock(&arena->lock);

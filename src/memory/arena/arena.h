@@ -74,6 +74,21 @@ struct heap_set {
                       begins; 0: with the newest */
 };
 
+/* What lies free in heaps, at the last look at each of them (heap/sums.c). The arena's
+ * `sets_lock`. */
+struct heap_sums {
+    size_t free, waiting, tied; /* bytes; `tied`: of the free ones, in pieces that live blocks hold
+                                   in place */
+};
+
+/* What the indices of a device's stores know of one (owners.c). The arena's lock. */
+struct owned {
+    size_t reserved, unmapped;    /* bytes, after the last change */
+    bool left;                    /* it is among the arena's `leftovers` */
+    struct tree_node by_reserved; /* with `reserved`, of a private pool: in the arena's `owners` */
+    struct tree_node leftover;
+};
+
 /* A pool's share of the arena: its pieces, wherever they are, or plain segments (segment.h). The
  * store of the device's default pool is a member of the arena. The fields that determine how the
  * store gets memory are constant from the moment the store can be reached. */
@@ -92,6 +107,7 @@ struct store {
     uint64_t id[2];                /* of the pool */
     struct piece_list unmapped;    /* arena lock: pieces that are mapped nowhere */
     size_t reserved;               /* arena lock: bytes of its pieces and plain segments */
+    struct owned owned;            /* arena lock: what the indices of the arena know of both */
     unsigned piece_flags;          /* DRIVER_PIECE_* of pieces that it creates, in addition to the
                                       arena's; constant */
     atomic_size_t limit;           /* arena lock to write: the most that `reserved` may reach */
@@ -119,6 +135,10 @@ struct store {
     struct heap_set all;     /* its heaps, those of retired streams too */
     struct heap_set lenders; /* of these, the ones in which a whole piece may be free */
     struct heap_set retired; /* and the ones of retired streams that may have memory */
+    struct heap_set givers;  /* and the ones that may have something for others: private and not
+                                left behind */
+    struct tree summed;      /* sets_lock: its heaps with free memory, by their longest free span */
+    struct heap_sums sums;   /* sets_lock: over its heaps */
 };
 
 struct arena {
@@ -154,6 +174,10 @@ struct arena {
                                                 tarn_caching_set() */
     struct store *stores;                    /* lock: of the private pools */
     struct tree pools;                       /* lock: the same, by their ids */
+    struct tree owners;                      /* lock: of these, those that reserve memory, by how
+                                                much (owners.c) */
+    struct tree leftovers;                   /* lock: and those left behind with unmapped pieces */
+    size_t unmapped;                         /* lock: bytes of all unmapped pieces */
     struct store *spares;                    /* lock: of these, the ones of pools with
                                                 `use_on_oom` */
     struct store *left_first, *left_from;    /* lock: of these, the ones left behind; which to
@@ -183,6 +207,11 @@ struct arena {
     mutex sets_lock;                         /* of all sets of heaps; a leaf */
     struct heap_set common;                  /* the heaps whose idle memory serves every store:
                                                 store_serves() */
+    struct heap_set givers;                  /* of these, the ones that may have something for
+                                                others */
+    struct heap_set changed;                 /* heaps that have changed since `sums` */
+    struct heap_sums sums;                   /* sets_lock: over all heaps */
+    uint64_t looks;                          /* sets_lock: heaps that walks have come to */
     struct heap_set abandoned; /* of these, the ones of pools that are left behind, and that may
                                   have memory */
     /* By arena of the plan: the heap that follows it, or tried to and had no memory. */
@@ -359,6 +388,11 @@ size_t store_make_room(struct store *from, size_t wanted);
 void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most,
                                  struct piece_list *list);
 
+/* What the store reserves, or has unmapped, has changed, or it is left behind now. */
+void store_changed_locked(struct store *store);
+/* Puts a piece among the unmapped ones of its store, and takes one, or NULL, from there. */
+void unmapped_push_locked(struct piece *piece);
+struct piece *unmapped_pop_locked(struct store *store);
 /* Gives unmapped pieces back to the driver while the store has more than `keep` bytes reserved. */
 tarn_status store_release_unmapped(struct store *store, size_t keep);
 /* Whether the mappings in the store's addresses must stay as they are. */

@@ -41,7 +41,10 @@ static size_t map_undo(struct arena *arena, struct piece_list *list, const struc
             enter_piece(arena, piece, NULL);
             piece->address = 0;
         }
-        pieces_push(mapped && stuck ? &arena->stuck : &piece->store->unmapped, piece);
+        if (mapped && stuck)
+            pieces_push(&arena->stuck, piece);
+        else
+            unmapped_push_locked(piece);
     }
     mutex_unlock(&arena->lock);
     return stuck ? address - start : 0;

@@ -59,6 +59,7 @@ void piece_join(struct piece *piece)
     mutex_lock(&arena->lock);
     arena->reserved += piece->size;
     piece->store->reserved += piece->size;
+    store_changed_locked(piece->store);
     mutex_unlock(&arena->lock);
     piece->oversize = counters_segment(piece->store->counters, piece->size, true);
 }
@@ -116,7 +117,7 @@ tarn_status piece_release(struct piece *piece)
             counters_segment_kept(store->counters, piece->size, true, piece->oversize);
         piece_join(piece);
         mutex_lock(&arena->lock);
-        pieces_push(&store->unmapped, piece);
+        unmapped_push_locked(piece);
         mutex_unlock(&arena->lock);
         return status;
     }
@@ -159,7 +160,7 @@ void pieces_to_unmapped(struct arena *arena, struct piece_list *list)
     struct piece *piece;
     mutex_lock(&arena->lock);
     while ((piece = pieces_pop(list)))
-        pieces_push(&piece->store->unmapped, piece);
+        unmapped_push_locked(piece);
     mutex_unlock(&arena->lock);
 }
 
@@ -194,6 +195,7 @@ void pieces_from_unmapped_locked(struct store *store, size_t wanted, size_t most
         struct piece *piece = *place;
         *place = piece->next;
         store->unmapped.bytes -= piece->size;
+        store_changed_locked(store);
         pieces_push(list, piece);
     }
 }
@@ -205,7 +207,7 @@ size_t store_make_room(struct store *from, size_t wanted)
     error_attempt_begin(&before);
     for (tarn_status status = TARN_OK; !status && given < wanted;) {
         mutex_lock(&from->arena->lock);
-        struct piece *piece = pieces_pop(&from->unmapped);
+        struct piece *piece = unmapped_pop_locked(from);
         mutex_unlock(&from->arena->lock);
         if (!piece)
             break;
@@ -237,6 +239,8 @@ size_t store_take(struct store *store, struct store *from, size_t wanted)
     }
     from->reserved -= taken;
     store->reserved += taken;
+    store_changed_locked(from);
+    store_changed_locked(store);
     mutex_unlock(&arena->lock);
     return taken;
 }
@@ -246,7 +250,7 @@ tarn_status store_release_unmapped(struct store *store, size_t keep)
     struct arena *arena = store->arena;
     for (;;) {
         mutex_lock(&arena->lock);
-        struct piece *piece = store->reserved > keep ? pieces_pop(&store->unmapped) : NULL;
+        struct piece *piece = store->reserved > keep ? unmapped_pop_locked(store) : NULL;
         mutex_unlock(&arena->lock);
         if (!piece)
             return TARN_OK;

@@ -41,6 +41,7 @@ static struct piece *unmapped_take(struct store *store, size_t size)
     if (piece) {
         *place = piece->next;
         store->unmapped.bytes -= size;
+        store_changed_locked(store);
         piece->next = NULL;
     }
     mutex_unlock(&arena->lock);

@@ -507,6 +507,8 @@ static bool store_move(struct run *run, struct store *to)
     if (fits) {
         from->reserved -= size;
         to->reserved += size;
+        store_changed_locked(from);
+        store_changed_locked(to);
         run->oversize =
             counters_segment_move(from->counters, to->counters, size, run->large, run->oversize);
         run->store = to;

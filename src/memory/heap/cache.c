@@ -265,7 +265,7 @@ static void drain_word_locked(struct cache *cache, struct slab_remote *remote)
 static void drain_locked(struct cache *cache)
 {
     struct slab_remote *remote =
-        atomic_exchange_explicit(&cache->remote, NULL, memory_order_acquire);
+        atomic_exchange_explicit(&cache->remote, NULL, memory_order_acq_rel);
     while (remote) {
         struct slab_remote *next = remote->next; /* once drained, the word may be listed anew */
         drain_word_locked(cache, remote);
@@ -273,7 +273,10 @@ static void drain_locked(struct cache *cache)
     }
 }
 
-bool cache_give_remote(struct slab *slab, unsigned slot)
+static void hand_back(struct cache *cache);
+
+/* Whoever lists a word after a drain that came after `resting` was set sees it set. */
+static bool give_remote(struct slab *slab, unsigned slot)
 {
     struct cache *cache = slab_owner(slab);
     struct slab_remote *remote = &slab->remote[slot / 64];
@@ -289,8 +292,33 @@ bool cache_give_remote(struct slab *slab, unsigned slot)
     do
         remote->next = first;
     while (!atomic_compare_exchange_weak_explicit(&cache->remote, &first, remote,
-                                                  memory_order_release, memory_order_relaxed));
+                                                  memory_order_acq_rel, memory_order_relaxed));
     return true;
+}
+
+/* The caches of a resting heap are used again, or one of their blocks was freed: the heap may have
+ * something to give, and the fast paths are open. */
+static void wake_locked(struct heap *heap)
+{
+    if (!atomic_load_explicit(&heap->resting, memory_order_relaxed))
+        return;
+    atomic_store(&heap->resting, false);
+    if (heap->known)
+        heap_changed_locked(heap);
+    for (struct cache *cache = heap->caches; cache; cache = cache->next)
+        hand_back(cache);
+}
+
+bool cache_give_remote(struct slab *slab, unsigned slot)
+{
+    struct heap *heap = slab_owner(slab)->heap;
+    bool given = give_remote(slab, slot);
+    if (given && atomic_load_explicit(&heap->resting, memory_order_acquire)) {
+        mutex_lock(&heap->lock);
+        wake_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+    return given;
 }
 
 void cache_give_locked(struct slab *slab, unsigned slot)
@@ -298,10 +326,12 @@ void cache_give_locked(struct slab *slab, unsigned slot)
     struct cache *cache = slab_owner(slab);
     struct thread *thread = atomic_load_explicit(&cache->thread, memory_order_relaxed);
     if (thread && thread != thread_here) {
-        if (!cache_give_remote(slab, slot))
+        if (!give_remote(slab, slot))
             found_twice_locked(cache, slab, slot);
+        wake_locked(cache->heap);
         return;
     }
+    wake_locked(cache->heap);
     slab_note_end(&slab->notes[slot], slab_note_of(slab, slot));
     if (thread && !cache->bypassed)
         magazine_make(cache, slab->class); /* it may have been dropped since the block was taken */
@@ -355,6 +385,7 @@ tarn_status cache_take(struct cache *cache, const struct request *request, struc
     tarn_status status = TARN_OK;
 
     mutex_lock(&heap->lock);
+    wake_locked(heap);
     if (span)
         status = add_slab_locked(cache, class, span);
     else {
@@ -413,11 +444,11 @@ static void shed_locked(struct cache *cache)
     }
 }
 
-/* Opens the fast path again, unless it is closed for good, by this file or because the device was
- * lost a moment ago. */
+/* Opens the fast path again, unless the heap rests, or it is closed for good, by this file or
+ * because the device was lost a moment ago. */
 static void hand_back(struct cache *cache)
 {
-    if (cache->bypassed)
+    if (cache->bypassed || atomic_load_explicit(&cache->heap->resting, memory_order_relaxed))
         return;
     unsigned char gate = cache_entry_is_barrier ? CACHE_BARRIER : CACHE_OPEN;
     if (trace_is_on() && heap_place(cache->heap))
@@ -438,6 +469,9 @@ void caches_lose(struct heap *heap)
 
 static void take_back_locked(struct heap *heap, bool for_good)
 {
+    if (atomic_load_explicit(&heap->resting, memory_order_relaxed) && !for_good)
+        return; /* nothing was used since */
+    atomic_store(&heap->resting, true);
     if (!heap->caches)
         return;
     revoke_locked(heap);
@@ -446,7 +480,6 @@ static void take_back_locked(struct heap *heap, bool for_good)
         shed_locked(cache);
         publish_locked(cache);
         cache->bypassed = cache->bypassed || for_good;
-        hand_back(cache);
     }
 }
 

@@ -208,9 +208,13 @@ void hands_flush_locked(struct heap *heap)
         (void)hand_flush_locked(heap, i);
 }
 
+/* A thread that saw closed hands a moment ago may be about to keep a block: each zone has a new
+ * state, so it does not. */
 static void handed_set_locked(struct heap *heap, bool handed)
 {
     counters_part_lock(&heap->part);
+    if (handed)
+        zones_change_locked(heap);
     atomic_store_explicit(&heap->handed, handed, memory_order_relaxed);
     counters_part_unlock(&heap->part);
 }
@@ -257,7 +261,7 @@ void hands_weigh_locked(struct heap *heap, bool waited)
     int weight = heap->contention + (waited ? HANDS_WAIT : -1);
     heap->contention = weight < 0 ? 0 : weight > HANDS_MOST ? HANDS_MOST : weight;
     if (!hands_are_open(heap) && weight >= HANDS_OPEN && heap_keeps(heap) &&
-        heap->news == SIZE_MAX && !heap->following)
+        heap->news == SIZE_MAX && !heap->following && !heap->known)
         open_locked(heap);
     else if (weight <= 0)
         hands_close_locked(heap);

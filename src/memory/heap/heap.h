@@ -60,6 +60,8 @@ struct heap {
     bool retired; /* the stream is retired, or the heap was given up with its pool: its last mark is
                      recorded */
     struct zone zones[ZONES];
+    atomic_bool resting;                 /* lock to change: its caches have nothing to give, and
+                                            their gates are shut (cache.c) */
     mutex caches_lock;                   /* held beside `lock` to change the list below; takes no
                                             other */
     struct cache *caches;                /* of its threads, including threads that have ended */
@@ -68,6 +70,7 @@ struct heap {
     struct capture_order *capture_order; /* work that the stream's captured work comes after; NULL
                                             while not needed */
     size_t free_bytes;                   /* of the free spans */
+    unsigned known;                      /* HEAP_*: what is known of its memory (sets.h) */
     uint64_t states;                     /* the highest number of a zone's state */
     struct counters_splits splits;
     struct ghost *ghosts;        /* old addresses of pieces that are mapped elsewhere too */
@@ -86,6 +89,9 @@ struct heap {
 
     struct heap_member sets[HEAP_SETS]; /* the sets that it is in; the arena's `sets_lock` */
     bool lends;                         /* it is in its store's `lenders` */
+    struct heap_sums sums;              /* sets_lock: what the sums have of it */
+    size_t longest;                     /* and its longest free span, bytes; 0: not in `summed` */
+    struct tree_node by_longest;        /* sets_lock: in its store's `summed` */
     /* A free span from this size on is news to the sets. 0, at first and when the sets' list of
      * unmarked heaps ends: each is, and no block is kept. A granule: the sets know of small spans.
      * SIZE_MAX: of all; only then hands open. */

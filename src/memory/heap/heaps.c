@@ -27,6 +27,7 @@ static struct heap *heap_create(struct arena *arena)
     mutex_init(&heap->lock, LOCK_HEAP);
     mutex_init(&heap->caches_lock, LOCK_CACHES);
     heap->arena = arena;
+    atomic_init(&heap->resting, true);
     heap->number = atomic_fetch_add(&numbers, 1);
     return heap;
 }
@@ -207,6 +208,8 @@ static tarn_status heap_make_locked(struct store *store, struct stream *stream,
         counters_keep_splits(heap->store->counters, &heap->splits);
         counters_part_close(&heap->part);
         hands_counters_close(heap);
+        heap_sum_end_locked(heap);
+        heap->known = 0;
     }
     heap->store = store;
     zones_init(heap);
@@ -346,6 +349,8 @@ bool heaps_give_up(struct store *store)
         heap->retired = true;
         hooks.plan_end_locked(heap); /* which a request in progress may have begun after the pool
                                         was left behind */
+        heap_sum_end_locked(heap);
+        heap->known = 0;
         heap->store = &store->arena->store;
         heap_sets_update_locked(heap, true);
         mutex_unlock(&heap->lock);

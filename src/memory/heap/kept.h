@@ -52,8 +52,7 @@ static inline unsigned kept_find_locked(const struct heap *heap, const struct th
     while (i > 0 && heap->kept[i - 1].size != size)
         i--;
     bool told = !trace_is_on() || trace_is_quick(heap, thread);
-    return i > 0 && heap_keeps(heap) &&
-                   !atomic_load_explicit(&heap->handed, memory_order_relaxed) && routed && told &&
+    return i > 0 && heap_keeps(heap) && routed && told &&
                    kept_state(heap, heap->kept[i - 1].span) == heap->kept[i - 1].before
                ? i
                : 0;
@@ -111,7 +110,6 @@ static inline bool kept_may_give_locked(const struct heap *heap, const struct sp
     return atomic_load_explicit(&span->live, memory_order_relaxed) &&
            atomic_load_explicit(&span->heap, memory_order_relaxed) == heap &&
            span->start == address && !span->uses && heap_keeps(heap) &&
-           !atomic_load_explicit(&heap->handed, memory_order_relaxed) &&
            atomic_load_explicit(&heap->kept_count, memory_order_relaxed) < HEAP_KEPT &&
            kept_state(heap, span) == atomic_load_explicit(&span->after, memory_order_relaxed) &&
            (!trace_is_on() || trace_is_quick(heap, thread));

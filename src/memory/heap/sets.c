@@ -7,6 +7,9 @@
  * neither between two steps: it goes on by the number of the last heap, which never changes, so
  * that heaps may come and go meanwhile.
  *
+ * A heap is among the givers until a search has found nothing in it, and from the next change on:
+ * so a search comes to it once for all changes in between.
+ *
  * A set of lenders may contain heaps that have nothing to lend; it lacks none that has. Likewise
  * the list of a stream's heaps whose open batch may have something, which needs a mark before the
  * stream captures. */
@@ -18,6 +21,12 @@
 static bool is_newer(const struct tree_node *a, const struct tree_node *b)
 {
     return HEAP_OF(a)->number > HEAP_OF(b)->number;
+}
+
+/* Whether a heap's memory may serve every store: store_serves(). */
+static bool is_common(const struct heap *heap)
+{
+    return atomic_load(&heap->store->left_behind) || store_is_default(heap->store);
 }
 
 static bool is_older(const struct tree_node *node, uint64_t number)
@@ -93,8 +102,15 @@ struct heap *heap_next_of(struct store *store, const struct heap *heap)
 {
     mutex_lock(&store->arena->sets_lock);
     struct heap *next = next_locked(&store->all, HEAPS_OF_STORE, heap);
+    store->arena->looks += next != NULL;
     mutex_unlock(&store->arena->sets_lock);
     return next;
+}
+
+/* Of two heaps, of which each may be NULL, the one with the higher number. */
+static struct heap *newer(struct heap *a, struct heap *b)
+{
+    return !b || (a && a->number > b->number) ? a : b;
 }
 
 struct heap *heap_next_serving(struct store *wanting, const struct heap *heap)
@@ -103,8 +119,29 @@ struct heap *heap_next_serving(struct store *wanting, const struct heap *heap)
     mutex_lock(&arena->sets_lock);
     struct heap *own = next_locked(&wanting->all, HEAPS_OF_STORE, heap);
     struct heap *common = next_locked(&arena->common, HEAPS_COMMON, heap);
+    arena->looks += own || common;
     mutex_unlock(&arena->sets_lock);
-    return !common || (own && own->number > common->number) ? own : common;
+    return newer(own, common);
+}
+
+struct heap *heap_next_giving(struct store *wanting, const struct heap *heap)
+{
+    struct arena *arena = wanting->arena;
+    mutex_lock(&arena->sets_lock);
+    struct heap *own = next_locked(&wanting->givers, HEAPS_GIVING, heap);
+    struct heap *common = next_locked(&arena->givers, HEAPS_GIVING, heap);
+    arena->looks += own || common;
+    mutex_unlock(&arena->sets_lock);
+    return newer(own, common);
+}
+
+struct heap *heap_next_changed(struct arena *arena, const struct heap *heap)
+{
+    mutex_lock(&arena->sets_lock);
+    struct heap *next = next_locked(&arena->changed, HEAPS_CHANGED, heap);
+    arena->looks += next != NULL;
+    mutex_unlock(&arena->sets_lock);
+    return next;
 }
 
 struct heap *heap_walk_next(struct heap_walk *walk)
@@ -113,9 +150,7 @@ struct heap *heap_walk_next(struct heap_walk *walk)
     struct heap *before = walk->heap;
     mutex_lock(&walk->arena->sets_lock);
     walk->heap = NULL;
-    if (walk->whole) {
-        walk->heap = older_locked(set, before ? before->number : UINT64_MAX);
-    } else if (before && walk->vain >= HEAP_LOOKS) {
+    if (before && walk->vain >= HEAP_LOOKS) {
         set->from = before->number;
     } else {
         if (before || set->from)
@@ -124,8 +159,36 @@ struct heap *heap_walk_next(struct heap_walk *walk)
             walk->heap = older_locked(set, UINT64_MAX);
         set->from = 0;
     }
+    walk->arena->looks += walk->heap != NULL;
     mutex_unlock(&walk->arena->sets_lock);
     return walk->heap;
+}
+
+/* The sets of heaps of which something is not known. */
+static void enter_known(struct heap *heap, bool unused)
+{
+    struct arena *arena = heap->arena;
+    struct heap_set *givers = is_common(heap) ? &arena->givers : &heap->store->givers;
+    enter(heap, HEAPS_GIVING, unused || heap->known & HEAP_BARE ? NULL : givers);
+    enter(heap, HEAPS_CHANGED, unused || heap->known & HEAP_SUMMED ? NULL : &arena->changed);
+}
+
+static void set_known_locked(struct heap *heap, unsigned known)
+{
+    mutex_lock(&heap->arena->sets_lock);
+    heap->known = known;
+    enter_known(heap, !heap->sets[HEAPS_OF_STORE].set);
+    mutex_unlock(&heap->arena->sets_lock);
+}
+
+void heap_changed_locked(struct heap *heap)
+{
+    set_known_locked(heap, 0);
+}
+
+void heap_known_locked(struct heap *heap, unsigned known)
+{
+    set_known_locked(heap, heap->known | known);
 }
 
 void heap_sets_update_locked(struct heap *heap, bool unused)
@@ -137,8 +200,8 @@ void heap_sets_update_locked(struct heap *heap, bool unused)
     heap->lends = heap->lends && !unused;
     mutex_lock(&arena->sets_lock);
     enter(heap, HEAPS_OF_STORE, unused ? NULL : &store->all);
-    enter(heap, HEAPS_COMMON,
-          !unused && (behind || store_is_default(store)) ? &arena->common : NULL);
+    enter(heap, HEAPS_COMMON, !unused && is_common(heap) ? &arena->common : NULL);
+    enter_known(heap, unused);
     enter(heap, HEAPS_LENDING, heap->lends ? &store->lenders : NULL);
     enter(heap, HEAPS_OF_NOBODY, unused ? NULL : nobodys);
     if (unused || heap->retired)

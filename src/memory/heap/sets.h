@@ -17,6 +17,8 @@ enum heap_set_kind {
     HEAPS_COMMON,    /* the arena's `common` */
     HEAPS_LENDING,   /* a store's `lenders` */
     HEAPS_OF_NOBODY, /* a store's `retired`, or the arena's `abandoned` */
+    HEAPS_GIVING,    /* a store's `givers`, or the arena's */
+    HEAPS_CHANGED,   /* the arena's `changed` */
     HEAP_SETS
 };
 
@@ -33,13 +35,42 @@ struct heap_member {
 struct heap *heap_next_of(struct store *store, const struct heap *heap);
 struct heap *heap_next_serving(struct store *wanting, const struct heap *heap);
 
-/* A walk over a set. A walk over a part of it that has looked in vain at HEAP_LOOKS heaps ends, and
- * the next one goes on there: so what a call costs does not grow with the set. */
+/* What is known of a heap's memory, until anything in it changes: a span that becomes free or is
+ * taken, a block that begins to wait, a use of one of its caches. So it keeps no blocks then, and
+ * its hands and caches are shut: what happens first comes by the heap's lock. */
+enum {
+    HEAP_BARE = 1,   /* nothing in it could serve others, not even after a wait: not a giver */
+    HEAP_SUMMED = 2, /* the sums have it: not among the changed */
+};
+
+/* As heap_next_serving(), without heaps that are bare: what a search costs does not grow with the
+ * heaps that have nothing to give. */
+struct heap *heap_next_giving(struct store *wanting, const struct heap *heap);
+/* The newest heap of the arena that is older than `heap` and may have changed since it was summed;
+ * NULL starts and ends. */
+struct heap *heap_next_changed(struct arena *arena, const struct heap *heap);
+/* Something has changed in a heap of which something is known. */
+void heap_changed_locked(struct heap *heap);
+/* And one thing more is known of it. */
+void heap_known_locked(struct heap *heap, unsigned known);
+/* A search has found nothing more to take: the heap is bare, if it has nothing. */
+void heap_bare_locked(struct heap *heap);
+/* Has the sums take over what lies free in a heap now. */
+void heap_sum_locked(struct heap *heap);
+/* The sums lose it, before its store changes. */
+void heap_sum_end_locked(struct heap *heap);
+/* What is known of a heap, or summed, and is not so; NULL if nothing is. The arena's `sets_lock`
+ * too. */
+const char *heap_known_contradiction_locked(struct heap *heap);
+/* The sums of a store, or with NULL of an arena; and the longest free span of the store. */
+struct heap_sums heaps_sums(struct arena *arena, const struct store *store, size_t *longest);
+
+/* A walk over a part of a set. It ends when it has looked in vain at HEAP_LOOKS heaps, and the next
+ * one goes on there: so what a call costs does not grow with the set. */
 #define HEAP_LOOKS 64
 struct heap_walk {
     struct arena *arena;
     struct heap_set *set;
-    bool whole;
     struct heap *heap; /* the last one */
     unsigned vain;     /* looks so far; counted by the caller */
 };

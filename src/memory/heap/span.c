@@ -158,6 +158,8 @@ static void span_file_locked(struct heap *heap, struct span *span)
     state_is_new_locked(heap, span);
     if (span->size >= heap->news)
         heap_news_locked(heap, span->size);
+    if (heap->known)
+        heap_changed_locked(heap);
     heap->free_bytes += span->size;
     if (span->split)
         counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, 1);
@@ -169,6 +171,8 @@ void span_remove_locked(struct heap *heap, struct span *span)
     if (heap->following)
         following_remove_locked(heap->following, span);
     state_is_new_locked(heap, span);
+    if (heap->known)
+        heap_changed_locked(heap);
     heap->free_bytes -= span->size;
     if (span->split)
         counters_split(&heap->splits, span->size, span->zone != ZONE_SMALL, -1);

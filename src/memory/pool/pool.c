@@ -292,6 +292,7 @@ static void left_push(struct arena *arena, struct store *store)
     if (arena->left_first)
         arena->left_first->previous_left = store;
     arena->left_first = store;
+    store_changed_locked(store);
     mutex_unlock(&arena->lock);
 }
 

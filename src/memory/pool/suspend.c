@@ -311,6 +311,7 @@ static void stop(struct store *store)
     for (struct heap *heap = heap_next_of(store, NULL); heap; heap = heap_next_of(store, heap)) {
         mutex_lock(&heap->lock);
         caches_close_locked(heap);
+        heap_changed_locked(heap);
         mutex_unlock(&heap->lock);
     }
 }
@@ -322,6 +323,7 @@ static void go_on(struct store *store)
         mutex_lock(&heap->lock);
         if (!heap_is_left_behind_locked(heap))
             caches_open_locked(heap);
+        heap_changed_locked(heap); /* other pieces may be in its place */
         mutex_unlock(&heap->lock);
     }
 }

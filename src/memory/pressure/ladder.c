@@ -264,8 +264,8 @@ static bool wait_for_any(struct heap *own, tarn_status *status)
 {
     struct wait_any any = {.count = 0};
     wait_any_add(&any, own);
-    for (struct heap *heap = heap_next_serving(own->store, NULL); heap && !any.ended;
-         heap = heap_next_serving(own->store, heap))
+    for (struct heap *heap = heap_next_giving(own->store, NULL); heap && !any.ended;
+         heap = heap_next_giving(own->store, heap))
         if (heap != own && heap_serves(heap, own->store))
             wait_any_add(&any, heap);
     return wait_any(&any, status);
@@ -288,7 +288,8 @@ static enum outcome step_wait(struct climb *climb)
     tarn_status status = TARN_OK;
     bool waited = climb->waits > 0 && wait_for_any(climb->heap, &status);
     if (waited)
-        climb->waits = climb->waits == SIZE_MAX ? waits_ahead(arena, NULL) : climb->waits - 1;
+        climb->waits =
+            climb->waits == SIZE_MAX ? waits_ahead_serving(climb->heap->store) : climb->waits - 1;
     else {
         bool more = has_more(climb);
         if (climb->endings-- == 0 || !more)

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "device/capture.h"
 #include "memory/arena/observe.h"
+#include "memory/arena/owners.h"
 #include "memory/heap/idle/wait.h"
 #include "memory/heap/kept.h"
 #include "memory/heap/slab.h"
@@ -90,41 +91,41 @@ static void look_at_uses(struct facts *facts, const struct stream *stream,
 
 static void look_at_waits(struct facts *facts, const struct heap *heap)
 {
-    for (const struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next) {
+    const struct use_queue *queue = heap->waiting.blocks ? heap->waiting.queues : NULL;
+    for (; queue; queue = queue->next) {
         const struct stream *stream = queue->events ? NULL : queue->stream;
         look_at_uses(facts, stream, &queue->marked);
         look_at_uses(facts, stream, &queue->unmarked);
     }
 }
 
-static void keep_pool(struct facts *facts, struct pool_facts pool)
+static struct pool_facts facts_of(const struct store *store)
 {
-    for (int i = 0; i < SHOWN; i++) {
-        if (pool.reserved <= facts->pools[i].reserved)
-            continue;
-        struct pool_facts less = facts->pools[i];
-        facts->pools[i] = pool;
-        pool = less;
-    }
+    return (struct pool_facts){.store = store,
+                               .id = {store->id[0], store->id[1]},
+                               .reserved = store->reserved,
+                               .idle = store->unmapped.bytes,
+                               .held = atomic_load(&store->holds),
+                               .suspended = atomic_load(&store->suspended),
+                               .spare = pool_of_store((struct store *)store)->use_on_oom};
 }
 
+/* With the arena's lock no pool goes away. */
 static void look_at_pools(struct facts *facts)
 {
     struct arena *arena = facts->arena;
+    size_t longest = 0;
+    int count = 0;
     mutex_lock(&arena->lock);
-    facts->unmapped = arena->store.unmapped.bytes;
-    for (struct store *store = arena->stores; store; store = store->next) {
-        facts->unmapped += store->unmapped.bytes;
-        facts->pools_reserved += store->reserved;
-        if (store != facts->store)
-            keep_pool(facts, (struct pool_facts){.store = store,
-                                                 .id = {store->id[0], store->id[1]},
-                                                 .reserved = store->reserved,
-                                                 .idle = store->unmapped.bytes,
-                                                 .held = atomic_load(&store->holds),
-                                                 .suspended = atomic_load(&store->suspended),
-                                                 .spare = pool_of_store(store)->use_on_oom});
+    for (const struct store *store = owner_largest_locked(arena); store && count < SHOWN;
+         store = owner_next_locked(store)) {
+        if (store == facts->store)
+            continue;
+        facts->pools[count] = facts_of(store);
+        facts->pools[count++].idle += heaps_sums(arena, store, &longest).free;
     }
+    facts->unmapped = arena->unmapped;
+    facts->pools_reserved = owners_reserved_locked(arena);
     facts->pool_reserved = facts->store->reserved;
     facts->pool_limit = facts->store->limit;
     facts->reserved = arena->reserved;
@@ -133,57 +134,25 @@ static void look_at_pools(struct facts *facts)
     mutex_unlock(&arena->lock);
 }
 
-/* The bytes of a free span that are in pieces of which other spans have a part. */
-static size_t bytes_tied(const struct arena *arena, const struct span *span)
+/* What lies free: the sums, after a look at each heap that has changed. */
+static void look_at_heaps(struct facts *facts)
 {
-    size_t tied = 0;
-    for (uintptr_t address = span->start, end = span->start + span->size; address < end;) {
-        const struct piece *piece = arena_piece(arena, address);
-        if (!piece)
-            return tied; /* the pool is suspended */
-        uintptr_t next = piece->address + piece->size < end ? piece->address + piece->size : end;
-        if (piece->address < span->start || piece->address + piece->size > end)
-            tied += next - address;
-        address = next;
-    }
-    return tied;
-}
-
-static void look_at_pieces(struct facts *facts, const struct heap *heap)
-{
-    if (!heap->store->kind.pieces)
-        return;
-    for (int zone = 0; zone < ZONES; zone++)
-        for (struct tree_node *node = tree_first(&heap->zones[zone].free); node;
-             node = tree_next(node))
-            facts->own_tied += bytes_tied(heap->arena, TREE_ENTRY(node, struct span, by_size));
-}
-
-static void look_at_heap(struct facts *facts, struct heap *heap)
-{
-    mutex_lock(&heap->lock);
-    /* It has addresses, but no memory */
-    if (atomic_load_explicit(&heap->store->suspended, memory_order_acquire)) {
+    struct arena *arena = facts->arena;
+    size_t none = 0;
+    for (struct heap *heap = heap_next_changed(arena, NULL); heap;
+         heap = heap_next_changed(arena, heap)) {
+        mutex_lock(&heap->lock);
+        heap_sum_locked(heap);
+        if (!atomic_load_explicit(&heap->store->suspended, memory_order_acquire))
+            look_at_waits(facts, heap);
         mutex_unlock(&heap->lock);
-        return;
     }
-    kept_flush_locked(heap);
-    facts->free += heap->free_bytes;
-    facts->waiting += heap->waiting.bytes;
-    look_at_waits(facts, heap);
-    for (int zone = 0; zone < ZONES; zone++) {
-        struct tree_node *last = tree_last(&heap->zones[zone].free);
-        size_t size = last ? TREE_ENTRY(last, struct span, by_size)->size : 0;
-        if (heap->store == facts->store && size > facts->own_largest)
-            facts->own_largest = size;
-    }
-    facts->own_free += heap->store == facts->store ? heap->free_bytes : 0;
-    if (heap->store == facts->store)
-        look_at_pieces(facts, heap);
-    for (int i = 0; i < SHOWN; i++)
-        if (facts->pools[i].store && facts->pools[i].store == heap->store)
-            facts->pools[i].idle += heap->free_bytes;
-    mutex_unlock(&heap->lock);
+    struct heap_sums all = heaps_sums(arena, NULL, &none),
+                     own = heaps_sums(arena, facts->store, &facts->own_largest);
+    facts->free = all.free;
+    facts->waiting = all.waiting;
+    facts->own_free = own.free;
+    facts->own_tied = own.tied;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -220,10 +189,8 @@ static void facts_collect(struct facts *facts)
     facts->total = facts->arena->device->properties.memory;
     facts->leave_free = memory_config()->leave_free;
     facts->captured = captures_open(facts->arena->device);
+    look_at_heaps(facts);
     look_at_pools(facts);
-    for (struct heap *heap = heap_next(facts->arena, NULL); heap;
-         heap = heap_next(facts->arena, heap))
-        look_at_heap(facts, heap);
     qsort(facts->waits, WAITS, sizeof *facts->waits, by_waiting);
     workspaces_hook *sum = atomic_load(&upper_hooks.sum_workspaces);
     if (sum)

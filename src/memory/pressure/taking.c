@@ -5,6 +5,7 @@
  * shares `moving` so long as it has memory in hand. */
 #include "memory/pressure/taking.h"
 #include "memory/arena/moves.h"
+#include "memory/arena/owners.h"
 #include "memory/growth/growth.h"
 #include "memory/growth/segment.h"
 #include "memory/heap/idle/wait.h"
@@ -37,13 +38,11 @@ static bool is_source_locked(const struct heap *heap, const struct store *wantin
     return source != NOBODYS || heap->store == wanting || abandoned;
 }
 
-/* The store of a heap that has memory, where another takes it from such; else NULL. */
+/* The store of a heap, where another takes memory from such; else NULL. */
 static struct store *source_of(struct heap *heap, const struct store *wanting, enum source source)
 {
     mutex_lock(&heap->lock);
-    bool is = is_source_locked(heap, wanting, source) &&
-              (heap->zones[ZONE_SMALL].runs || heap->zones[ZONE_LARGE].runs);
-    struct store *store = is ? heap->store : NULL;
+    struct store *store = is_source_locked(heap, wanting, source) ? heap->store : NULL;
     mutex_unlock(&heap->lock);
     return store;
 }
@@ -57,7 +56,7 @@ static size_t take_unmapped(struct store *to, size_t wanted)
     size_t total = 0;
     do {
         mutex_lock(&arena->lock);
-        store = store ? store->next_left : arena->left_first;
+        store = leftover_next_locked(arena, store);
         mutex_unlock(&arena->lock);
         if (store && store != to)
             total += pass_on(store, to, wanted - total, 0);
@@ -78,31 +77,33 @@ static size_t take_of(struct heap *heap, struct heap *own, enum source source, s
     total += source != IN_USE ? segments_adopt(own, heap, wanted) : 0;
     if (total < wanted)
         (void)heap_shed(heap, store, wanted - total, &given, leaving);
+    mutex_lock(&heap->lock);
+    heap_bare_locked(heap);
+    mutex_unlock(&heap->lock);
     return total + pass_on(store, own->store, wanted - total, given);
 }
 
 /* Moves idle memory of other heaps to the unmapped pieces of this one's store until `wanted` bytes
  * came. */
-static size_t take_from_those_in_use(struct heap *own, size_t wanted)
+static size_t take_from_givers(struct heap *own, enum source source, size_t wanted)
 {
     struct arena *arena = own->arena;
     struct run *leaving = NULL;
     size_t total = 0;
     move_begin(arena); /* so long no pool goes away */
-    for (struct heap *heap = heap_next_serving(own->store, NULL); heap && total < wanted;
-         heap = heap_next_serving(own->store, heap))
-        total += take_of(heap, own, IN_USE, wanted - total, &leaving);
+    for (struct heap *heap = heap_next_giving(own->store, NULL); heap && total < wanted;
+         heap = heap_next_giving(own->store, heap))
+        total += take_of(heap, own, source, wanted - total, &leaving);
     move_end(arena);
     (void)segments_release(leaving);
     return total;
 }
 
-/* The same from a set of heaps: those that nobody uses, or that may lend. Unless `whole`, it looks
- * at a part of them. */
-static size_t take_from_set(struct heap *own, enum source source, struct heap_set *set, bool whole,
+/* The same from a part of a set of heaps: those that nobody uses, or that may lend. */
+static size_t take_from_set(struct heap *own, enum source source, struct heap_set *set,
                             size_t wanted)
 {
-    struct heap_walk walk = {.arena = own->arena, .set = set, .whole = whole};
+    struct heap_walk walk = {.arena = own->arena, .set = set};
     struct run *leaving = NULL;
     size_t total = 0;
     move_begin(own->arena);
@@ -122,20 +123,6 @@ static size_t take_from_set(struct heap *own, enum source source, struct heap_se
     return total;
 }
 
-/* What is left behind and serves the store. */
-static size_t take_from_those_left_behind(struct heap *own, size_t wanted)
-{
-    struct arena *arena = own->arena;
-    struct heap_set *sets[] = {&arena->abandoned, &own->store->retired, &arena->store.retired,
-                               &arena->uncached.retired};
-    move_begin(arena);
-    size_t total = take_unmapped(own->store, wanted);
-    move_end(arena);
-    for (size_t i = 0; i < sizeof sets / sizeof *sets && total < wanted; i++)
-        total += take_from_set(own, LEFT_BEHIND, sets[i], true, wanted - total);
-    return total;
-}
-
 size_t take_from_others(struct heap *own, size_t wanted)
 {
     struct store *shared = &own->arena->store;
@@ -145,8 +132,13 @@ size_t take_from_others(struct heap *own, size_t wanted)
         total = pass_on(shared, own->store, wanted, 0);
         move_end(own->arena);
     }
-    total += total < wanted ? take_from_those_left_behind(own, wanted - total) : 0;
-    return total < wanted ? total + take_from_those_in_use(own, wanted - total) : total;
+    if (total < wanted) {
+        move_begin(own->arena);
+        total += take_unmapped(own->store, wanted - total);
+        move_end(own->arena);
+    }
+    total += total < wanted ? take_from_givers(own, LEFT_BEHIND, wanted - total) : 0;
+    return total < wanted ? total + take_from_givers(own, IN_USE, wanted - total) : total;
 }
 
 bool take_what_is_left_behind(struct heap *heap, size_t size)
@@ -158,14 +150,14 @@ bool take_what_is_left_behind(struct heap *heap, size_t size)
     bool any = arena->retired > 0;
     mutex_unlock(&arena->lock);
     if (any)
-        taken = take_from_set(heap, NOBODYS, &heap->store->retired, false, wanted);
+        taken = take_from_set(heap, NOBODYS, &heap->store->retired, wanted);
     if (any && taken < wanted)
-        taken += take_from_set(heap, NOBODYS, &arena->abandoned, false, wanted - taken);
+        taken += take_from_set(heap, NOBODYS, &arena->abandoned, wanted - taken);
     mutex_lock(&arena->lock);
     size_t unmapped = heap->store->unmapped.bytes;
     mutex_unlock(&arena->lock);
     if (unmapped < size && taken < size && streams_returned(arena->device))
-        taken += take_from_set(heap, RETURNED, &heap->store->lenders, false, size - unmapped);
+        taken += take_from_set(heap, RETURNED, &heap->store->lenders, size - unmapped);
     return taken;
 }
 
@@ -173,8 +165,8 @@ void take_from_all(struct heap *own, size_t wanted)
 {
     struct run *leaving = NULL; /* stays empty: segments of a caller's allocator are not taken */
     size_t total = 0;
-    for (struct heap *heap = heap_next_serving(own->store, NULL); heap && total < wanted;
-         heap = heap_next_serving(own->store, heap)) {
+    for (struct heap *heap = heap_next_giving(own->store, NULL); heap && total < wanted;
+         heap = heap_next_giving(own->store, heap)) {
         struct store *store = heap_store(heap);
         size_t given = 0;
         if (!store_serves(store, own->store) || store_calls_back(store))

@@ -201,6 +201,11 @@ static tarn_status verify_locked(struct heap *heap, bool alone)
                 return status;
         }
     }
+    size_t unused = 0;
+    for (const struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next)
+        unused += queue->users == 0;
+    if (unused != heap->waiting.unused)
+        return BROKEN(0, "its queues without uses are not as many as it counts");
     if (sums.free_bytes != heap->free_bytes || (alone && sums.waiting_bytes != heap->waiting.bytes))
         return BROKEN(0, "its counts are not the sums over its spans");
     return TARN_OK;
@@ -293,6 +298,8 @@ static tarn_status sets_verify(struct heap *heap)
             "something was freed in the heap, and it is not in the list of those that need a mark";
     else if (!heap->lends && heap_has_free_locked(heap, arena->granule))
         text = "the heap has free memory to lend, and is not in the set of lenders";
+    else
+        text = heap_known_contradiction_locked(heap);
     mutex_unlock(&arena->sets_lock);
     mutex_unlock(&heap->lock);
     return text ? BROKEN(0, text) : TARN_OK;
@@ -350,7 +357,7 @@ static size_t imported_bytes(const struct piece_list *list)
 
 tarn_status arena_verify(struct arena *arena)
 {
-    size_t mapped = 0, plain = 0, ghosts = 0,
+    size_t mapped = 0, plain = 0, ghosts = 0, summed = 0,
            left = arena->imports.reserved - arena->imports.unmapped.bytes;
     size_t stuck = arena->stuck.bytes - imported_bytes(&arena->stuck);
     unsigned left_behind = 0;
@@ -365,7 +372,11 @@ tarn_status arena_verify(struct arena *arena)
         left += beside;
         ghosts += second;
         left_behind += heap_is_left_behind_locked(heap);
+        summed += heap->sums.free;
     }
+    if (summed != arena->sums.free)
+        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are free in heaps' sums, not %zu",
+                      arena->device->number, summed, arena->sums.free);
     if (left_behind != arena->retired)
         return failed(TARN_ERROR_INTERNAL, "device %d: %u heaps are left behind, and %u counted",
                       arena->device->number, left_behind, arena->retired);
@@ -394,6 +405,9 @@ tarn_status arena_verify(struct arena *arena)
     }
     if (status)
         return status;
+    if (unmapped != arena->unmapped)
+        return failed(TARN_ERROR_INTERNAL, "device %d: %zu bytes are unmapped, and %zu counted",
+                      arena->device->number, unmapped, arena->unmapped);
     if (mapped + plain + stuck + unmapped != arena->reserved || reserved != arena->reserved)
         return failed(TARN_ERROR_INTERNAL,
                       "device %d: %zu bytes are mapped, %zu unmapped, %zu in segments, but %zu "

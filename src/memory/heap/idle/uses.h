@@ -61,6 +61,7 @@ struct use_queue {
     unsigned incarnation;
     bool events;              /* its uses are callers' events, recorded before the free, in the
                                  order of recording */
+    struct waiting *waiting;  /* of the heap */
     size_t users;             /* uses that refer to it, including those of live blocks */
     struct use_list marked;   /* in the order of their marks */
     struct use_list unmarked; /* no mark could be recorded yet */
@@ -71,6 +72,7 @@ struct use_queue {
 struct waiting {
     struct use_queue *queues; /* of the streams that use blocks, live or freed */
     struct tree by_stream;    /* the same queues */
+    size_t unused;            /* queues without uses */
     size_t blocks;            /* that are freed and wait */
     size_t uses;              /* of these blocks, pending */
     size_t bytes;             /* of these blocks */

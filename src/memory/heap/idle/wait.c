@@ -66,6 +66,8 @@ static struct use_queue *queue_of(struct heap *heap, struct stream *stream, unsi
     queue->stream = stream;
     queue->incarnation = incarnation;
     queue->events = events;
+    queue->waiting = &heap->waiting;
+    heap->waiting.unused++;
     queue->next = heap->waiting.queues;
     heap->waiting.queues = queue;
     tree_insert_by(&heap->waiting.by_stream, &queue->by_stream, queue_is_before);
@@ -84,6 +86,7 @@ static void queues_sweep_locked(struct heap *heap)
         tree_remove(&heap->waiting.by_stream, &queue->by_stream);
         object_free(&all_queues, queue);
     }
+    heap->waiting.unused = 0;
 }
 
 static void list_insert(struct use_list *list, struct use *behind, struct use *use)
@@ -163,7 +166,7 @@ static struct use *use_create(struct heap *heap, struct use **uses, struct strea
     use->incarnation = incarnation;
     use->queue = queue;
     if (queue)
-        queue->users++;
+        queue->waiting->unused -= !queue->users++;
     use->next = *uses;
     use->streams.root = *uses ? (*uses)->streams.root : NULL;
     *uses = use;
@@ -221,7 +224,7 @@ static struct use *use_destroy(struct use *use)
 {
     struct use *next = use->next;
     if (use->queue)
-        use->queue->users--;
+        use->queue->waiting->unused += !--use->queue->users;
     mark_release(use->mark);
     point_destroy(use->point);
     object_free(&all_uses, use);
@@ -280,6 +283,8 @@ void wait_begin_locked(struct heap *heap, struct span *span, unsigned slot, stru
         queue_insert(use);
         uses->pending++;
     }
+    if (heap->known)
+        heap_changed_locked(heap);
     heap->waiting.blocks++;
     heap->waiting.uses += uses->pending;
     heap->waiting.bytes += size;
@@ -313,6 +318,8 @@ static void block_end_locked(struct heap *heap, struct use *uses)
         hooks.debug_gone_locked(uses->watch);
     while (uses)
         uses = use_destroy(uses);
+    if (heap->known)
+        heap_changed_locked(heap);
     heap->waiting.blocks--;
     if (slab) {
         atomic_load_explicit(&slab->uses, memory_order_relaxed)[slot] = NULL;
@@ -433,16 +440,23 @@ static void look_at_queue_locked(struct pass *pass, struct use_queue *queue)
     }
 }
 
+/* The queues of a heap in which blocks wait; NULL: all others have no pending uses. */
+static struct use_queue *queues_of(const struct heap *heap)
+{
+    return heap->waiting.blocks ? heap->waiting.queues : NULL;
+}
+
 size_t wait_collect_locked(struct heap *heap)
 {
     struct pass pass = {.heap = heap};
     kept_flush_locked(heap);
-    for (struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next)
+    for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next)
         look_at_queue_locked(&pass, queue);
-    for (struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next)
+    for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next)
         look_at_captured_locked(&pass, queue);
     look_at_watched_locked(&pass);
-    queues_sweep_locked(heap);
+    if (heap->waiting.unused)
+        queues_sweep_locked(heap);
     if (!pass.asked)
         capture_order_destroy(&heap->capture_order);
     return pass.ended;
@@ -462,7 +476,7 @@ static bool use_oldest_locked(struct heap *heap, struct mark **mark)
 {
     const struct use *oldest = NULL;
     bool ended = false;
-    for (struct use_queue *queue = heap->waiting.queues; queue; queue = queue->next) {
+    for (struct use_queue *queue = queues_of(heap); queue; queue = queue->next) {
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         ended = ended || (use && is_over(status));
@@ -548,8 +562,7 @@ static void mark_add(struct wait_any *any, struct mark *mark)
 
 static void uses_add_locked(struct wait_any *any, struct heap *heap)
 {
-    for (struct use_queue *queue = heap->waiting.queues; queue && !any->ended;
-         queue = queue->next) {
+    for (struct use_queue *queue = queues_of(heap); queue && !any->ended; queue = queue->next) {
         const struct use *use = queue->marked.first;
         tarn_status status = use && use->mark ? mark_query(use->mark) : TARN_OK;
         if (status == TARN_ERROR_NOT_READY)
@@ -623,6 +636,15 @@ size_t waits_ahead(struct arena *arena, struct store *store)
     size_t waits = 0;
     for (struct heap *heap = next_heap(arena, store, NULL); heap;
          heap = next_heap(arena, store, heap))
+        waits += waits_of(heap);
+    return waits;
+}
+
+size_t waits_ahead_serving(struct store *wanting)
+{
+    size_t waits = 0;
+    for (struct heap *heap = heap_next_giving(wanting, NULL); heap;
+         heap = heap_next_giving(wanting, heap))
         waits += waits_of(heap);
     return waits;
 }

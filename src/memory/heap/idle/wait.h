@@ -69,6 +69,8 @@ bool wait_any(struct wait_any *any, tarn_status *status);
  * idle, if nothing is queued meanwhile: one for each mark, and one for the batch of the memory that
  * it frees. In the heaps of a store, or with NULL of a device. */
 size_t waits_ahead(struct arena *arena, struct store *store);
+/* The same in the heaps whose memory may serve a store. */
+size_t waits_ahead_serving(struct store *wanting);
 
 /* Waits for all work queued so far that blocks of a store, or with NULL of a device, wait for. */
 tarn_status heaps_settle(struct arena *arena, struct store *store);

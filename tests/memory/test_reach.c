@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* Copyright (c) 2026 The tarn authors */
+
+/* A search looks only at heaps that have changed since one has found nothing in them. So a request
+ * that nothing serves costs the same beside ten thousand streams and pools: heaps are counted, not
+ * time. And no heap is forgotten: whatever way memory becomes free, the next request gets it. After
+ * each failure of a random run the test has every heap looked at again, as if all had changed: the
+ * same request fails then too.
+ *
+ * TARN_CROWD is the number; TARN_SEED the seed. */
+#include "memory/heap/heap.h"
+#include "support/host.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CROWD 500
+#define ROUNDS 20
+#else
+#define CROWD 10000
+#define ROUNDS 150
+#endif
+#define SMALL 200 /* blocks of 4 KiB */
+#define FEW 24    /* looks at heaps, whatever their number */
+
+static tarn_stream ours, theirs;
+static void *blocks[SMALL];
+
+static void limit_to_reserved(void)
+{
+    OK(tarn_device_limit_set(0, (size_t)stats_of(0).reserved_bytes[0].current));
+}
+
+static void *tried(tarn_stream stream, size_t size)
+{
+    void *block = NULL;
+    tarn_status status = tarn_alloc_on(stream, size, &block);
+    CHECK(status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY);
+    return status ? NULL : block;
+}
+
+/* Their stream has small blocks, and all memory; ours asks in vain, twice. */
+static void begin(void)
+{
+    host_start_with(1, 512 * MIB);
+    ours = lease(0);
+    theirs = lease(0);
+    for (int i = 0; i < SMALL; i++)
+        blocks[i] = alloc_on(theirs, 4096);
+    limit_to_reserved();
+    CHECK(!tried(ours, 2 * MIB) && !tried(ours, 2 * MIB));
+}
+
+/* What they have freed serves us. */
+static void end(void)
+{
+    void *block = tried(ours, 2 * MIB);
+    CHECK(block);
+    OK(tarn_free(block));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_stream_return(ours));
+    OK(tarn_stream_return(theirs));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+}
+
+static void free_blocks(void)
+{
+    for (int i = 0; i < SMALL; i++)
+        OK(tarn_free(blocks[i]));
+}
+
+static void *free_in_thread(void *unused)
+{
+    (void)unused;
+    free_blocks();
+    return NULL;
+}
+
+static void what_a_thread_frees_into_its_cache_is_found(void)
+{
+    begin();
+    free_blocks();
+    end();
+}
+
+static void what_another_thread_frees_is_found(void)
+{
+    pthread_t thread;
+    begin();
+    CHECK(pthread_create(&thread, NULL, free_in_thread, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    end();
+}
+
+static void what_has_waited_is_found(void)
+{
+    begin();
+    tarn_stream third = lease(0);
+    for (int i = 0; i < SMALL; i++)
+        OK(tarn_record_stream(blocks[i], third));
+    free_blocks();
+    OK(tarn_stream_return(third));
+    end();
+}
+
+static void *tried_in(tarn_pool *pool, size_t size)
+{
+    void *block = NULL;
+    tarn_status status = tarn_pool_alloc(pool, ours, size, &block);
+    CHECK(status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY);
+    return status ? NULL : block;
+}
+
+/* A block that would be kept for the next of its size. A pool asks: it borrows from no stream of
+ * the default pool while it grows. */
+static void a_large_block_is_found(void)
+{
+    tarn_pool *pool = NULL;
+    host_start_with(1, 512 * MIB);
+    ours = lease(0);
+    theirs = lease(0);
+    OK(tarn_pool_create(NULL, &pool));
+    for (int round = 0; round < 3; round++) {
+        void *block = alloc_on(theirs, 20 * MIB);
+        limit_to_reserved();
+        CHECK(!tried_in(pool, 20 * MIB) && !tried_in(pool, 20 * MIB));
+        OK(tarn_free(block));
+        block = tried_in(pool, 20 * MIB);
+        CHECK(block);
+        OK(tarn_free(block));
+        OK(tarn_pool_trim(pool, 0));
+        OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    }
+    OK(tarn_pool_release(pool));
+    OK(tarn_stream_return(ours));
+    OK(tarn_stream_return(theirs));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+}
+
+/* The memory of a pool becomes everybody's when the pool ends. */
+static void the_memory_of_a_pool_that_ends_is_found(void)
+{
+    tarn_pool *pool = NULL;
+    void *block = NULL, *held = NULL;
+    host_start_with(1, 512 * MIB);
+    ours = lease(0);
+    OK(tarn_pool_create(NULL, &pool));
+    OK(tarn_pool_alloc(pool, ours, 20 * MIB, &block));
+    OK(tarn_pool_alloc(pool, ours, 4096, &held));
+    limit_to_reserved();
+    CHECK(!tried(ours, 16 * MIB));
+    OK(tarn_free(block));
+    CHECK(!tried(ours, 16 * MIB)); /* it is the pool's */
+    OK(tarn_pool_release(pool));
+    block = tried(ours, 16 * MIB);
+    CHECK(block);
+    OK(tarn_free(block));
+    OK(tarn_free(held));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_stream_return(ours));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+}
+
+/* Counts ------------------------------------------------------------------------------------- */
+
+static tarn_stream *streams;
+static tarn_pool **pools;
+static void **first, **second;
+
+static size_t looks_of_a_failure(void)
+{
+    uint64_t before = arena_if_used(0)->looks;
+    CHECK(!tried(ours, 32 * MIB));
+    return (size_t)(arena_if_used(0)->looks - before);
+}
+
+static void a_failure_looks_at_few_heaps(void)
+{
+    const char *number = getenv("TARN_CROWD");
+    size_t crowd = number ? strtoul(number, NULL, 10) : CROWD;
+    host_start_with(1, 96 * 1024 * MIB);
+    ours = lease(0);
+    streams = calloc(crowd, sizeof *streams);
+    pools = calloc(crowd, sizeof *pools);
+    first = calloc(crowd, sizeof *first);
+    second = calloc(crowd, sizeof *second);
+    CHECK(streams && pools && first && second);
+    for (size_t i = 0; i < crowd; i++) {
+        streams[i] = lease(0);
+        first[i] = alloc_on(streams[i], 4096);
+        OK(tarn_pool_create(NULL, &pools[i]));
+        OK(tarn_pool_alloc(pools[i], streams[i], 4096, &second[i]));
+    }
+    limit_to_reserved();
+    (void)looks_of_a_failure(); /* at all, once */
+    size_t looks = looks_of_a_failure();
+    fprintf(stderr, "a failure looks at %zu of %zu heaps\n", looks, 2 * crowd);
+    CHECK(looks <= FEW);
+    for (size_t i = 0; i < crowd; i += crowd / 4) { /* once more at those in which one is freed */
+        OK(tarn_free(first[i]));
+        first[i] = alloc_on(streams[i], 4096);
+    }
+    looks = looks_of_a_failure();
+    CHECK(looks >= 4 && looks <= 2 * FEW);
+    CHECK(looks_of_a_failure() <= FEW);
+    OK(tarn_free(first[crowd / 2])); /* the memory of one serves */
+    first[crowd / 2] = NULL;
+    void *block = tried(ours, 2 * MIB);
+    CHECK(block);
+    OK(tarn_free(block));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    for (size_t i = 0; i < crowd; i++) {
+        if (first[i])
+            OK(tarn_free(first[i]));
+        OK(tarn_free(second[i]));
+        OK(tarn_pool_release(pools[i]));
+        OK(tarn_stream_return(streams[i]));
+    }
+    OK(tarn_stream_return(ours));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+    free(streams);
+    free(pools);
+    free(first);
+    free(second);
+}
+
+/* A storm ------------------------------------------------------------------------------------ */
+
+#define THREADS 3
+#define STREAMS 6
+#define POOLS 3
+#define LIVE 400
+
+static tarn_stream of_storm[STREAMS];
+static tarn_pool *pool_of_storm[POOLS];
+static struct live {
+    pthread_mutex_t lock;
+    void *block;
+} live[LIVE]; /* any thread frees what another has allocated */
+
+struct worker {
+    pthread_t thread;
+    uint64_t random;
+};
+
+static void allocate_any(uint64_t *random, void **block)
+{
+    static const size_t sizes[] = {100, 3000, 20000, 60000, 200000, 3 * MIB, 9 * MIB};
+    size_t which = random_next(random) % (sizeof sizes / sizeof *sizes);
+    tarn_stream stream = of_storm[random_next(random) % STREAMS];
+    size_t pool = random_next(random) % (3 * POOLS);
+    tarn_status status = pool < POOLS
+                             ? tarn_pool_alloc(pool_of_storm[pool], stream, sizes[which], block)
+                             : tarn_alloc_on(stream, sizes[which], block);
+    CHECK(status == TARN_OK || status == TARN_ERROR_OUT_OF_MEMORY);
+    if (status)
+        *block = NULL;
+    else if (random_next(random) % 8 == 0)
+        OK(tarn_record_stream(*block, of_storm[random_next(random) % STREAMS]));
+}
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    for (int i = 0; i < 300; i++) {
+        struct live *one = &live[random_next(&worker->random) % LIVE];
+        pthread_mutex_lock(&one->lock);
+        if (one->block) {
+            OK(tarn_free(one->block));
+            one->block = NULL;
+        } else {
+            allocate_any(&worker->random, &one->block);
+        }
+        pthread_mutex_unlock(&one->lock);
+    }
+    return NULL;
+}
+
+/* As if everything had changed. */
+static void look_at_all_again(void)
+{
+    struct arena *arena = arena_if_used(0);
+    for (struct heap *heap = heap_next(arena, NULL); heap; heap = heap_next(arena, heap)) {
+        mutex_lock(&heap->lock);
+        atomic_store(&heap->resting, false);
+        heap_changed_locked(heap);
+        mutex_unlock(&heap->lock);
+    }
+}
+
+/* Takes what there is in blocks of a size. The failure at the end is no other after a look at
+ * all. */
+static void exhaust(tarn_stream stream, size_t size, uint64_t *random)
+{
+    void *taken[64], *block = NULL;
+    size_t count = 0;
+    tarn_pool *pool = random_next(random) % 2 ? pool_of_storm[random_next(random) % POOLS] : NULL;
+    while (count < 64 && (pool ? tarn_pool_alloc(pool, stream, size, &block)
+                               : tarn_alloc_on(stream, size, &block)) == TARN_OK)
+        taken[count++] = block;
+    CHECK(count < 64);
+    look_at_all_again();
+    GIVES(pool ? tarn_pool_alloc(pool, stream, size, &block) : tarn_alloc_on(stream, size, &block),
+          TARN_ERROR_OUT_OF_MEMORY);
+    verify(0);
+    while (count)
+        OK(tarn_free(taken[--count]));
+}
+
+static void no_heap_is_forgotten(void)
+{
+    struct worker workers[THREADS];
+    const char *given = getenv("TARN_SEED");
+    uint64_t random = given ? strtoull(given, NULL, 10) : 29;
+    host_start_with(1, 512 * MIB);
+    OK(tarn_device_limit_set(0, 160 * MIB));
+    for (int i = 0; i < STREAMS; i++)
+        of_storm[i] = lease(0);
+    for (int i = 0; i < POOLS; i++)
+        OK(tarn_pool_create(NULL, &pool_of_storm[i]));
+    for (int i = 0; i < LIVE; i++)
+        pthread_mutex_init(&live[i].lock, NULL);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < THREADS; i++) {
+            workers[i].random = random_next(&random);
+            CHECK(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+        }
+        for (int i = 0; i < THREADS; i++)
+            CHECK(pthread_join(workers[i].thread, NULL) == 0);
+        static const size_t sizes[] = {4 * MIB, 2 * MIB, 8 * MIB, 20 * MIB};
+        exhaust(of_storm[random_next(&random) % STREAMS], sizes[random_next(&random) % 4], &random);
+        if (round % 16 == 9) {
+            OK(tarn_pool_release(pool_of_storm[round % POOLS]));
+            OK(tarn_pool_create(NULL, &pool_of_storm[round % POOLS]));
+        }
+        if (round % 16 == 12) {
+            OK(tarn_pool_suspend(pool_of_storm[round % POOLS], true));
+            OK(tarn_pool_resume(pool_of_storm[round % POOLS]));
+        }
+    }
+    for (int i = 0; i < LIVE; i++)
+        if (live[i].block)
+            OK(tarn_free(live[i].block));
+    for (int i = 0; i < POOLS; i++)
+        OK(tarn_pool_release(pool_of_storm[i]));
+    for (int i = 0; i < STREAMS; i++)
+        OK(tarn_stream_return(of_storm[i]));
+    OK(tarn_device_limit_set(0, TARN_NO_LIMIT));
+    OK(tarn_device_trim(0, 0));
+    nothing_is_left(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CHILD_TEST(what_a_thread_frees_into_its_cache_is_found),
+        CHILD_TEST(what_another_thread_frees_is_found),
+        CHILD_TEST(what_has_waited_is_found),
+        CHILD_TEST(a_large_block_is_found),
+        CHILD_TEST(the_memory_of_a_pool_that_ends_is_found),
+        CHILD_TEST(a_failure_looks_at_few_heaps),
+        CHILD_TEST(no_heap_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
