@@ -4,7 +4,8 @@
 #
 # The site is made without a warning. Every function that the library exports, and every function, type, field,
 # enumerator and macro of the public headers, is described in it; every link within it leads somewhere. The search finds what stands
-# in documents, in headers and in the Python package; the page of each header with a documented call begins with an example.
+# in documents, in headers and in the Python package; the page of each header with a documented call begins with an example. It is dark
+# where the system is.
 set -euo pipefail
 for program in doxygen sphinx-build; do
     command -v "$program" >/dev/null || { echo "test_docs: $program is missing; scripts/setup docs installs it"; exit 77; }
@@ -98,6 +99,9 @@ for word in ("fragment", "cudamallocasync", "tarn_alloc_on", "dump_snapshot"):
 for header in ("core", "pool", "handle", "pinned", "trace"):
     if not re.search(r"</h1>\s*<div class=\"highlight-c ", open(f"{html}/include/tarn/{header}.html", encoding="utf-8").read()):
         problems.append(f"the page of {header}.h does not begin with an example")
+
+if "prefers-color-scheme" not in open(html + "/_static/styles/furo.css", encoding="utf-8").read():
+    problems.append("the site is never dark")
 
 for problem in problems[:40]:
     print("test_docs:", problem, file=sys.stderr)
