@@ -58,7 +58,7 @@ test: ## Install what the tests need, build, and run every test (PRESET=..., TES
 	@$(compile)
 	@scripts/run-tests $(build_dir) -j $(test_jobs) $(if $(TESTS),-R '$(TESTS)')
 
-docs: ## Make the searchable reference of headers and documents, build/docs/html/index.html
+docs: ## Make the site of documents, headers and Python package, with a search, build/docs/html/index.html
 	@scripts/setup docs
 	@scripts/docs build/docs
 	@echo build/docs/html/index.html

@@ -33,7 +33,7 @@ TARN_API tarn_status tarn_anchor(const void *pointer, size_t size);
  *   TARN_ERROR_INVALID_ARGUMENT   there is no such anchor */
 TARN_API tarn_status tarn_unanchor(const void *pointer, size_t size);
 
-/* ---- Memory for other processes ----------------------------------------------------------------
+/* ---- Memory for other processes -----------------------------------------------------------------
  *
  * The exporter creates a *share* of a block and sends it over a unix socket. The importer receives
  * the share and maps the block. A share carries the physical pieces under the block as file
@@ -138,7 +138,7 @@ TARN_API tarn_status tarn_import(const tarn_share *share, int device, void **poi
  *   TARN_ERROR_DEVICE_LOST */
 TARN_API tarn_status tarn_import_close(void *pointer);
 
-/* ---- Pools for other processes -----------------------------------------------------------------
+/* ---- Pools for other processes ------------------------------------------------------------------
  *
  * A share of a pool describes all segments of a registrable pool (tarn_pool_options): where the
  * exporter has them, and the generation of this layout. The importer maps them, at addresses of its

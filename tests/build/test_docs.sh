@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: MIT
 # Copyright (c) 2026 The tarn authors
 #
-# The reference is made without a warning. Every function that the library exports, and every function, type, field,
-# enumerator and macro of the public headers, is described in it; every link within it leads somewhere.
+# The site is made without a warning. Every function that the library exports, and every function, type, field,
+# enumerator and macro of the public headers, is described in it; every link within it leads somewhere. The search finds what stands
+# in documents, in headers and in the Python package; the page of each header with a documented call begins with an example. It is dark
+# where the system is.
 set -euo pipefail
-command -v doxygen >/dev/null || { echo "test_docs: doxygen is missing; scripts/setup docs installs it"; exit 77; }
+for program in doxygen sphinx-build; do
+    command -v "$program" >/dev/null || { echo "test_docs: $program is missing; scripts/setup docs installs it"; exit 77; }
+done
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -73,17 +77,31 @@ class Page(html.parser.HTMLParser):
             elif key in ("href", "src") and value and not re.match(r"\w+:|//", value):
                 self.links.append(value)
 
-pages = {os.path.basename(path): Page(path) for path in glob.glob(work + "/html/*.html")}
+html = work + "/html"
+pages = {os.path.relpath(path, html): Page(path) for path in glob.glob(html + "/**/*.html", recursive=True)}
 links = 0
 for name, page in pages.items():
     for link in page.links:
         links += 1
         target, _, anchor = link.partition("#")
-        target = target or name
-        if not os.path.exists(f"{work}/html/{target}"):
+        target = target.partition("?")[0]
+        target = os.path.normpath(os.path.join(os.path.dirname(name), target)) if target else name
+        if not os.path.exists(f"{html}/{target}"):
             problems.append(f"{name}: {link} leads nowhere")
         elif anchor and target in pages and anchor not in pages[target].names:
             problems.append(f"{name}: {link} is no place in that page")
+
+# Sphinx's index of the whole text: a JavaScript call with one object, whose words are stemmed and in small letters.
+words = open(html + "/searchindex.js", encoding="utf-8").read()
+for word in ("fragment", "cudamallocasync", "tarn_alloc_on", "dump_snapshot"):
+    if not re.search(r'[{,] ?"?%s"?: ' % word, words):
+        problems.append(f"the search does not find {word}")
+for header in ("core", "pool", "handle", "pinned", "trace"):
+    if not re.search(r"</h1>\s*<div class=\"highlight-c ", open(f"{html}/include/tarn/{header}.html", encoding="utf-8").read()):
+        problems.append(f"the page of {header}.h does not begin with an example")
+
+if "prefers-color-scheme" not in open(html + "/_static/styles/furo.css", encoding="utf-8").read():
+    problems.append("the site is never dark")
 
 for problem in problems[:40]:
     print("test_docs:", problem, file=sys.stderr)

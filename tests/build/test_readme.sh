@@ -3,7 +3,8 @@
 # Copyright (c) 2026 The tarn authors
 #
 # README.md: its program runs with the shared and the static library on every driver that there is without a GPU, the examples in C beside it
-# compile without a warning, and the number of tests that it names is right. It stays short, and shows a picture. What it and the other documents print is held by
+# compile without a warning, and the number of tests that it names is right. It stays short, its plots are
+# of today's figures, and so is its first sentence. What it and the other documents print is held by
 # test_figures.sh, their links by test_links.sh.
 set -euo pipefail
 cd "$TARN_SOURCE"
@@ -14,8 +15,20 @@ fail() { echo "test_readme: $*" >&2; exit 1; }
 unset TARN_DRIVER TARN_HOST_DEVICES TARN_HOST_MEMORY TARN_HOST_MAPS TARN_LOG TARN_ALLOC_CONF
 
 lines=$(wc -l <README.md)
-[ "$lines" -le 140 ] || fail "README.md has $lines lines; it is to have about 130: the rest belongs to docs/"
-head -n 20 README.md | grep -q '^!\[.*](docs/pictures/report.png)$' || fail "README.md does not begin with a picture"
+[ "$lines" -le 110 ] || fail "README.md has $lines lines; it is to have about 100: the rest belongs to docs/"
+grep -q '^!\[.*](docs/pictures/report.png)$' README.md || fail "README.md does not show a page"
+scripts/plots --check || fail "a plot is stale"
+python3 - <<'END_OF_PYTHON' || fail "the first sentence has other figures than lab/hardware-figures readme"
+import subprocess
+rows = [[cell.strip().split(" ")[0] for cell in line.split("|")] for line in
+        subprocess.check_output(["lab/hardware-figures", "readme"], text=True).splitlines()]
+sentence = " ".join(open("README.md").read().split("\n\n")[1].split())
+one, many, memory = rows[2], rows[3], [(float(cell) - 1) * 100 if cell else None for cell in rows[6][2:6]]
+said = ("in %.0f ns on 1 thread and on 16, where `cudaMallocAsync` takes %s ns and %.0f µs," % (float(one[2]), one[3], float(many[3]) / 1000),
+        "reserve %.1f %% more than they request, where PyTorch reserves %.1f %% more with expandable segments and %.0f %% more by default." %
+        (memory[0], memory[3], memory[2]))
+raise SystemExit(round(float(one[2])) != round(float(many[2])) or any(part not in sentence for part in said))
+END_OF_PYTHON
 [ -s docs/pictures/report.png ] || fail "the picture is missing; scripts/tutorial-pictures --readme makes it"
 
 flags=(-std=c11 -Wall -Wextra -Wpedantic -Werror -Iinclude)

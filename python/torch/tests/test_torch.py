@@ -6,6 +6,20 @@
 # ruff: noqa: F821
 # mypy: ignore-errors
 
+import pathlib
+import re
+import subprocess
+import sys
+
+
+def test_the_readme(tmp_path):
+    """README.md's program, as it is printed there."""
+    readme = pathlib.Path(__file__).parents[3] / "README.md"
+    program = re.search(r"^```python\n(import tarn\.torch\n.*?)^```$", readme.read_text(encoding="utf-8"), re.S | re.M)[1]
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    ended = subprocess.run([sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True, timeout=200, check=True)
+    assert ended.stdout.split()[-1] == "tarn"
+
 
 def test_tensors_and_statistics(program):
     def body():
