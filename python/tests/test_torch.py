@@ -5,10 +5,12 @@
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
 import types
+import warnings
 from pathlib import Path
 
 import pytest
@@ -311,6 +313,57 @@ def test_a_shim_that_the_package_brings_is_taken_where_it_fits(version, native, 
     assert found._bundled(pytorch) is None
 
 
+@pytest.mark.parametrize("version, strings, taken", [
+    ("2.10.0", True, "2.10.0-abi1.so"), ("2.10.0+cu128", True, "2.10.0-abi1.so"), ("2.6.0", False, "2.6.0-abi0.so"), ("2.6.0", True, None),
+    ("2.10.0", False, None), ("2.10.1", True, None), ("2.10.0.dev20260101", True, None), ("2.10.0a0+git1234", True, None), ("2.1.0", True, None), ("2.16.0", True, None)])
+def test_the_shim_of_a_version_is_chosen_or_compiled(version, strings, taken, tmp_path, monkeypatch):
+    """By the exact release and its C++ library's strings. Where none fits, what is compiled, for which PyTorch, and why, is said before."""
+    import tarn.torch
+    from tarn.torch import shim as found
+    library(tmp_path / "torch" / "lib" / "libc10_cuda.so", (NATIVE, 416))
+    for name in ("2.6.0-abi0", "2.10.0-abi1", "2.9.1-abi1"):
+        library(tmp_path / "shims" / f"{name}.so", (SHIM, 416))
+    pytorch = types.SimpleNamespace(__version__=version, __file__=str(tmp_path / "torch" / "__init__.py"), version=types.SimpleNamespace(git_version="x"),
+                                    _C=types.SimpleNamespace(_GLIBCXX_USE_CXX11_ABI=strings))
+    sources = found._sources()
+    monkeypatch.setattr(found, "HERE", tmp_path)
+    monkeypatch.setattr(found, "_sources", lambda: sources)
+    monkeypatch.setattr(found, "_command", lambda *arguments: ["sh", "-c", f"echo shim >{arguments[-1]}"])
+    monkeypatch.delenv("TARN_TORCH_SHIM", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", "c++-of-the-test")
+    if version in ("2.1.0", "2.16.0"):  # unknown: nothing is compiled
+        with pytest.raises(tarn.torch.EnableError, match=f"tarn has no shim for PyTorch {version}: it has one for 2.6, 2.7, .*, or a newer tarn"):
+            found.shim_path(pytorch)
+    elif taken:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert found.shim_path(pytorch) == tmp_path / "shims" / taken
+    else:
+        kind = "newer" if strings else "older"
+        said = re.escape(f"This is PyTorch {version}, with the {kind} strings of the C++ library, and this package has compiled shims only for "
+                         "2.6.0 with older strings, 2.9.1, 2.10.0")
+        with pytest.warns(RuntimeWarning, match=said + ". So c\\+\\+-of-the-test now compiles .*/\\*.cc against its headers.*is kept in"):
+            kept = found.shim_path(pytorch)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert found.shim_path(pytorch) == kept  # the second time nothing is compiled
+        kept.unlink()
+        monkeypatch.delenv("CXX")
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+        with pytest.raises(tarn.torch.EnableError, match=said + ". No C.. compiler is here to compile .*: install g\\+\\+ or one of these releases"):
+            found.shim_path(pytorch)
+
+
+def test_a_shim_of_the_right_name_for_another_class_is_not_said_to_be_missing(tmp_path, monkeypatch):
+    from tarn.torch import shim as found
+    monkeypatch.setattr(found, "HERE", tmp_path)
+    pytorch = types.SimpleNamespace(__version__="2.9.1+cu128", _C=types.SimpleNamespace(_GLIBCXX_USE_CXX11_ABI=True))
+    assert found._why_none_fits(pytorch).endswith("and this package has no compiled shims")
+    library(tmp_path / "shims" / "2.9.1-abi1.so", (SHIM, 416))
+    assert found._why_none_fits(pytorch).endswith("a compiled shim for that release, but its allocator class is another one")
+
+
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """Makes the call that finds a shim, whose compiler writes a few bytes, with a cache in the folder of the test."""
@@ -321,7 +374,13 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("TARN_TORCH_SHIM", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(found, "_command", lambda *arguments: ["sh", "-c", f"echo shim >{arguments[-1]}"])
-    return lambda: found.shim_path(pytorch)
+
+    def quietly():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return found.shim_path(pytorch)
+
+    return quietly
 
 
 def test_the_cache_is_this_users_alone(cache, tmp_path):

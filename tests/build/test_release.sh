@@ -33,7 +33,11 @@ cat >scripts/wheel-check <<'STUB'
 [ -e "$(echo "$1"/tarn_gpu-*_x86_64.whl)" ] && echo "${@:2}" >"$CHECKED"
 exit "${FAILING:-0}"
 STUB
-chmod +x scripts/wheels scripts/wheel-check
+cat >scripts/debian-packages <<'STUB'
+#!/usr/bin/env bash
+mkdir -p "$2" && touch "$2/tarn_$1.deb" "$2/tarn_$1.changes"
+STUB
+chmod +x scripts/wheels scripts/wheel-check scripts/debian-packages
 export CHECKED=$work/checked
 git init -q
 commit() { git add . && git -c user.name=n -c user.email=e commit -qm "$1"; }
@@ -87,10 +91,10 @@ scripts/release >"$work/out" 2>"$work/err" || fail "refuses a trial: $(cat "$wor
 grep -q 'a trial' "$work/err" || fail "does not say what is a trial"
 git tag "v$version"
 [ ! -e "$CHECKED" ] || fail "calls scripts/wheel-check where it is not asked to"
-(cd / && "$tree/scripts/release" --check "$tree/build/release" >"$work/out" 2>"$work/err") || fail "refuses: $(cat "$work/err")"
+(cd / && "$tree/scripts/release" --check --debian "$tree/build/release" >"$work/out" 2>"$work/err") || fail "refuses: $(cat "$work/err")"
 [ ! -s "$work/err" ] || fail "says of a release: $(cat "$work/err")"
 [ "$(uname -m)" != x86_64 ] || [ "$(cat "$CHECKED")" = 'bullseye bookworm trixie aarch64' ] || fail "tries $(cat "$CHECKED")"
 cd build/release
 sha256sum --quiet --strict --check SHA256SUMS
-[ "$(echo *)" = "$(echo SHA256SUMS "tarn-$version.tar.xz" "tarn_gpu-$version-py3-none-manylinux_2_27_"{aarch64,x86_64}.whl "tarn_gpu-$version.tar.gz")" ] || fail "makes $(echo *)"
-[ "$(wc -l <SHA256SUMS)" = 4 ] || fail "SHA256SUMS has not all files: $(cat SHA256SUMS)"
+[ "$(echo *)" = "$(echo SHA256SUMS "tarn-$version.tar.xz" tarn_bookworm.deb "tarn_gpu-$version-py3-none-manylinux_2_27_"{aarch64,x86_64}.whl "tarn_gpu-$version.tar.gz" tarn_trixie.deb)" ] || fail "makes $(echo *)"
+[ "$(wc -l <SHA256SUMS)" = 6 ] || fail "SHA256SUMS has not all files: $(cat SHA256SUMS)"

@@ -15,6 +15,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -106,6 +107,19 @@ def _bundled(torch: Any) -> Optional[Path]:
     return path if native and native == symbol_size(path, SHIM) else None
 
 
+def _why_none_fits(torch: Any) -> str:
+    """Why a shim has to be compiled: which PyTorch runs, and which ones the package has shims for."""
+    strings = ("older", "newer")
+    new = bool(torch._C._GLIBCXX_USE_CXX11_ABI)
+    this = f"This is PyTorch {torch.__version__}, with the {strings[new]} strings of the C++ library, and this package has "
+    release = torch.__version__.partition("+")[0]
+    kinds = [path.stem.rpartition("-abi") for path in (HERE / "shims").glob("*-abi[01].so")]
+    if (release, "-abi", str(int(new))) in kinds:
+        return this + "a compiled shim for that release, but its allocator class is another one"
+    brought = sorted((tuple(map(int, name.split("."))), name + ("" if kind == "1" else " with older strings")) for name, _, kind in kinds)
+    return this + ("compiled shims only for " + ", ".join(name for _, name in brought) if brought else "no compiled shims")
+
+
 def shim_path(torch: Any) -> Path:
     """The shim for a PyTorch: TARN_TORCH_SHIM, one that the package brought, one that was compiled before, or one that is compiled now."""
     named = os.environ.get("TARN_TORCH_SHIM")
@@ -148,8 +162,10 @@ def _compile(torch: Any, minor: str, sources: Path, headers: Path, kept: Path) -
     from . import EnableError
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
     if not compiler:
-        raise EnableError(f"no C++ compiler compiles the shim for PyTorch {torch.__version__}: install g++, or name one in CXX, or a shim in "
-                          "TARN_TORCH_SHIM")
+        raise EnableError(f"{_why_none_fits(torch)}. No C++ compiler is here to compile {sources}/*.cc against its headers: install g++ or one "
+                          "of these releases, or name a compiler in CXX, or a shim in TARN_TORCH_SHIM")
+    warnings.warn(f"{_why_none_fits(torch)}. So {compiler} now compiles {sources}/*.cc against its headers, once, which takes some seconds; the "
+                  f"result is kept in {kept.parent}", RuntimeWarning, stacklevel=4)
     handle, made = tempfile.mkstemp(dir=kept.parent, suffix=".so")
     os.close(handle)
     try:
