@@ -17,27 +17,6 @@
 
 static const char *const names[REPORT_POLICIES] = {"native", "expandable", "tarn"};
 
-bool fits_outside(const struct snapshot *snapshot, int device, uint64_t *outside)
-{
-    const struct snapshot_tarn *tarn = &snapshot->tarn;
-    if ((size_t)device >= tarn->device_count)
-        return false;
-    const struct snapshot_device *about = &tarn->devices[device];
-    if (!about->total || about->free + about->reserved > about->total)
-        return false;
-    *outside = about->total - about->free - about->reserved;
-    return true;
-}
-
-uint64_t fits_unsure(const struct analysis *analysis)
-{
-    const uint32_t beginning = 0;
-    struct analysis_state state;
-    if (!analysis->has_trace || !analysis_states(analysis, &beginning, 1, &state))
-        return 0;
-    return state.unused;
-}
-
 static struct fits_answer answer_of(const struct replay_result *result, enum replay_policy policy,
                                     uint64_t room, uint64_t unsure)
 {
