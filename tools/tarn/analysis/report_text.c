@@ -181,6 +181,10 @@ static bool write_advice(FILE *out, const struct report_file *file, const struct
         return false;
     if (list.count)
         putc('\n', out);
+    else if (analysis->has_trace)
+        fprintf(out, "%s: at most %s are allocated.\n",
+                analysis->oom_count ? "Nothing to advise" : "It never runs out of memory",
+                units_bytes(analysis->at_peak.allocated).text);
     for (size_t i = 0; i < list.count; i++)
         report_print_wrapped(out, list.items[i].text, options);
     return true;
