@@ -568,7 +568,7 @@ def slider(browser, file):
                 expect(f"where {said['name']} stops at {place}", stop.replace(",", ""), f"event {said['event']}" if said["event"] is not None else "before the first event")
     browser.filtered()
     expect("the slider in the link", "fits=40" in browser.run("return location.hash"), True)
-    expect("a size that is none", browser.run("""document.getElementById("fits-outside").value = "much"; document.getElementById("fits-outside").dispatchEvent(new Event("input"));
+    expect("an invalid size", browser.run("""document.getElementById("fits-outside").value = "much"; document.getElementById("fits-outside").dispatchEvent(new Event("input"));
         return document.getElementById("fits-outside").getAttribute("aria-invalid")"""), "true")
 
 

@@ -315,18 +315,20 @@ static void verdict_write(FILE *out, const struct replay_result *result, bool co
     }
 }
 
-/* "tarn reserves at most 1.17 GiB, PyTorch's native policy 1.20 GiB, ..." */
+/* "tarn reserves at most 1.17 GiB, PyTorch native 1.20 GiB, ..." */
 static void reserved_write(FILE *out, const struct replay_result *result)
 {
     if (result->error[0])
         return;
+    static const char *const names[] = {
+        [REPLAY_NATIVE] = "PyTorch native", [REPLAY_EXPANDABLE] = "expandable"};
     fprintf(out, "tarn reserves at most %s", units_bytes(result->peak_reserved).text);
     for (enum replay_policy policy = REPLAY_NATIVE; policy < REPLAY_POLICIES; policy++) {
         const struct c10_result *run = &result->models[policy].run;
         if (run->ooms)
-            fprintf(out, ", %s has too little memory", policy_names[policy]);
+            fprintf(out, ", %s lacks memory", names[policy]);
         else
-            fprintf(out, ", %s %s", policy_names[policy], units_bytes(run->peak_reserved).text);
+            fprintf(out, ", %s %s", names[policy], units_bytes(run->peak_reserved).text);
     }
     fputc('\n', out);
 }
