@@ -322,6 +322,7 @@ says out 'peak reserved'
 says out 'driver time, cost table C'
 says out 'expandable'
 says out 'every step was verified: no divergence'
+sed -n 2p "$work/out" | grep -q '^tarn reserves at most .*, PyTorch native .*, expandable ' || fail "the verdict is not first"
 says out 'pools: .*, each one of its own, held as by graphs'
 says out 'out-of-memory errors in the recording'
 says out 'geometric mean'

@@ -99,6 +99,7 @@ run 0 report "$work/small.pickle" && says out '^allocated        8.00 KiB  1 blo
 
 # Advice: figures and what to do, in the text and in JSON; none for a recording that is well.
 says_on_one_line() { tr -s '\n ' ' ' <"$work/out" | grep -qe "$1" || fail "out does not say: $1"; }
+run 0 report "$data/well.pickle" && says out '^It never runs out of memory: at most 1.17 GiB are allocated.$'
 LC_ALL=C.UTF-8 run 0 report --device 0 "$data/tarn.pickle"
 says_on_one_line '• Memory ran out. The request that failed was for 291 MiB, by step_26 model_5.py:88. The device had 134 MiB free, and 486 MiB of the 1.87 GiB reserved were free: enough'
 says_on_one_line '• At the peak of reserved memory, 758 MiB of 1.92 GiB (38.5 %) are free, in 75 holes of at most 212 MiB.'

@@ -374,6 +374,63 @@ static void lines_fit_into_any_width_and_tables_into_any_height(void **state)
     top_frame_finish(&frame);
 }
 
+/* A line that has no room says so; and the lines of a width that has room say nothing of it. */
+static void what_is_cut_is_marked(void **state)
+{
+    (void)state;
+    struct top_frame whole = {0}, frame = {0};
+    sound();
+    gives(TOP_OK, sizeof page, true, NULL);
+    struct top_look wide = {.device = -1, .width = 1000}, look = {.device = -1, .width = 40};
+    top_frame_make(&whole, NULL, &reading, &wide);
+    CHECK(!whole.failed && !strstr(whole.text, ">\n"));
+    top_frame_make(&frame, NULL, &reading, &look);
+    size_t cut = 0;
+    for (const char *line = frame.text; *line; line += strcspn(line, "\n") + 1) {
+        size_t length = strcspn(line, "\n");
+        bool marked = length == 40 && line[39] == '>';
+        cut += marked;
+        char text[64] = "\n";
+        memcpy(text + 1, line, length - marked);
+        text[1 + length - marked] = marked ? '\0' : '\n';
+        /* What is not marked is a whole line; the bar is as wide as there is room */
+        CHECK(length == 0 || strchr(line, '[') == line + 1 || strstr(whole.text, text + 1));
+    }
+    CHECK(cut >= 4);
+    top_frame_finish(&whole);
+    top_frame_finish(&frame);
+}
+
+/* The newest reading is on the right, the highest on top, and no more is kept than has room. */
+static void a_graph_has_a_column_a_reading(void **state)
+{
+    (void)state;
+    static struct top_history history;
+    struct top_frame frame = {0};
+    struct top_look look = {.device = -1, .width = 100, .history = &history};
+    sound();
+    gives(TOP_OK, sizeof page, true, NULL);
+    tarn_stats *stats = &reading.survey.devices[0].stats;
+    for (int i = 1; i <= 300; i++) {
+        stats->reserved_bytes[TARN_STAT_ALL].current = INT64_C(1) << 30;
+        stats->allocated_bytes[TARN_STAT_ALL].current = (i > 290 ? INT64_C(1) << 30 : 0);
+        top_history_add(&history, &reading.survey);
+        top_frame_make(&frame, NULL, &reading, &look);
+        CHECK(!frame.failed && (i > 1) == (strstr(frame.text, "the newest on the right") != NULL));
+    }
+    CHECK(history.devices[0].count == TOP_PAST);
+    char row[100] = "";
+    memset(row, '.', 78);
+    memset(row + 78, '#', 10);
+    const char *top = strstr(frame.text, "  1.00 GiB |");
+    CHECK(top && strncmp(top + 12, row, 88) == 0 && top[100] == '\n');
+    CHECK(strstr(frame.text, "88 readings, the newest on the right"));
+    look.history = NULL;
+    top_frame_make(&frame, NULL, &reading, &look);
+    CHECK(!strstr(frame.text, "readings"));
+    top_frame_finish(&frame);
+}
+
 /* Numbers are numbers, whatever they are. */
 static void rubbish_is_shown_as_rubbish(void **state)
 {
@@ -422,6 +479,8 @@ int main(void)
         cmocka_unit_test(rates_are_changes_a_second),
         cmocka_unit_test(fragmentation_is_what_the_longest_piece_is_not),
         cmocka_unit_test(lines_fit_into_any_width_and_tables_into_any_height),
+        cmocka_unit_test(what_is_cut_is_marked),
+        cmocka_unit_test(a_graph_has_a_column_a_reading),
         cmocka_unit_test(rubbish_is_shown_as_rubbish),
     };
     snprintf(directory, sizeof directory, "/tmp/tarn-test-top.XXXXXX");

@@ -31,7 +31,7 @@ struct command_option {
     bool optional; /* the value may be missing, and is NULL then; one that is there follows a "=" */
 };
 
-enum { COMMAND_OPTIONS_MOST = 16 };
+enum { COMMAND_OPTIONS_MOST = 20 };
 
 extern const struct command diff_command, info_command, metrics_command, plan_command,
     replay_command, report_command, run_command, sim_command, top_command;

@@ -28,7 +28,7 @@ if(TARN_WASM_WORKS)
     set(viewer ${CMAKE_CURRENT_BINARY_DIR}/viewer.wasm)
     file(GLOB_RECURSE viewer_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/viewer/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tarn/input/*.c
         ${CMAKE_CURRENT_SOURCE_DIR}/tarn/analysis/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tarn/policy/*.c ${CMAKE_CURRENT_SOURCE_DIR}/tarn/replay/least_model.c)
-    list(FILTER viewer_sources EXCLUDE REGEX "/(deal|once|vary|analysis_diff|report_(command|json|page|text))[.]c$")
+    list(FILTER viewer_sources EXCLUDE REGEX "/(deal|once|vary|analysis_diff|report_(command|fits|json|page|text))[.]c$")
     list(APPEND viewer_sources ${CMAKE_CURRENT_SOURCE_DIR}/tarn/name.c ${CMAKE_CURRENT_SOURCE_DIR}/tarn/table.c ${CMAKE_CURRENT_SOURCE_DIR}/tarn/units.c)
     file(GLOB_RECURSE viewer_headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/viewer/*.h ${CMAKE_CURRENT_SOURCE_DIR}/tarn/input/*.h
         ${CMAKE_CURRENT_SOURCE_DIR}/tarn/analysis/*.h ${CMAKE_CURRENT_SOURCE_DIR}/tarn/policy/*.h ${CMAKE_CURRENT_SOURCE_DIR}/tarn/replay/*.h)

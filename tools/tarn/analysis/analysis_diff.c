@@ -5,6 +5,9 @@
  * is found by label. */
 #include "analysis/analysis_diff.h"
 
+#include "units.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +40,79 @@ static void add(struct analysis_change *changes, size_t *count, const struct ana
                                            .blocks_before = after ? 0 : groups[i].blocks,
                                            .blocks_after = after ? groups[i].blocks : 0};
         analysis_label(analysis, by, groups[i].key, change->label, sizeof change->label);
+        memcpy(change->before_label, change->label, sizeof change->label);
     }
+}
+
+/* Puts the second of two together with the first. */
+static void join(struct analysis_change *one, const struct analysis_change *two)
+{
+    one->before += two->before;
+    one->after += two->after;
+    one->blocks_before += two->blocks_before;
+    one->blocks_after += two->blocks_after;
+}
+
+/* The label of a call site without its lines: "load  train.py:33" to "load  train.py". */
+static void drop_lines(const char *label, char *plain)
+{
+    for (const char *at = label; *at; at++) {
+        size_t digits = *at == ':' ? strspn(at + 1, "0123456789") : 0;
+        char next = digits ? at[1 + digits] : 'x';
+        if (next == '\0' || next == ' ')
+            at += digits;
+        else
+            *plain++ = *at;
+    }
+    *plain = '\0';
+}
+
+/* A call site that one side lacks. */
+struct orphan {
+    char plain[sizeof((struct analysis_change *)0)->label];
+    size_t place; /* of the changes */
+    bool after;   /* the later one has it */
+};
+
+static int compare_orphans(const void *left, const void *right)
+{
+    const struct orphan *a = left, *b = right;
+    int order = strcmp(a->plain, b->plain);
+    return order ? order : (int)a->after - (int)b->after;
+}
+
+/* Matches what an edit moved, where exactly one call site of each side can be meant. Gives how many
+ * changes remain, or SIZE_MAX when memory is short. */
+static size_t match_moved(struct analysis_change *changes, size_t count)
+{
+    struct orphan *orphans = malloc((count + 1) * sizeof *orphans);
+    size_t found = 0, kept = 0;
+    if (!orphans)
+        return SIZE_MAX;
+    for (size_t i = 0; i < count; i++)
+        if (!changes[i].blocks_before != !changes[i].blocks_after) {
+            orphans[found].place = i;
+            orphans[found].after = changes[i].blocks_after != 0;
+            drop_lines(changes[i].label, orphans[found++].plain);
+        }
+    if (found)
+        qsort(orphans, found, sizeof *orphans, compare_orphans);
+    for (size_t i = 0, end; i < found; i = end) {
+        for (end = i + 1; end < found && strcmp(orphans[end].plain, orphans[i].plain) == 0;)
+            end++;
+        if (end - i != 2 || orphans[i].after == orphans[i + 1].after)
+            continue;
+        struct analysis_change *old = &changes[orphans[i].place],
+                               *new = &changes[orphans[i + 1].place];
+        memcpy(new->before_label, old->label, sizeof old->label);
+        join(new, old);
+        *old = (struct analysis_change){.label = ""};
+    }
+    for (size_t i = 0; i < count; i++)
+        if (changes[i].blocks_before || changes[i].blocks_after)
+            changes[kept++] = changes[i];
+    free(orphans);
+    return kept;
 }
 
 struct analysis_change *analysis_diff(const struct analysis *before, uint32_t before_moment,
@@ -56,13 +131,17 @@ struct analysis_change *analysis_diff(const struct analysis *before, uint32_t be
             qsort(changes, all, sizeof *changes, compare_labels);
         for (size_t i = 0; i < all; i++) {
             if (kept && strcmp(changes[kept - 1].label, changes[i].label) == 0) {
-                changes[kept - 1].before += changes[i].before;
-                changes[kept - 1].after += changes[i].after;
-                changes[kept - 1].blocks_before += changes[i].blocks_before;
-                changes[kept - 1].blocks_after += changes[i].blocks_after;
+                join(&changes[kept - 1], &changes[i]);
             } else if (kept++ != i) {
                 changes[kept - 1] = changes[i];
             }
+        }
+        if (by == ANALYSIS_BY_SITE)
+            kept = match_moved(changes, kept);
+        if (kept == SIZE_MAX) {
+            free(changes);
+            changes = NULL;
+            kept = 0;
         }
         if (kept)
             qsort(changes, kept, sizeof *changes, compare_changes);
@@ -71,4 +150,105 @@ struct analysis_change *analysis_diff(const struct analysis *before, uint32_t be
     free(one);
     free(two);
     return changes;
+}
+
+/* --- in words --- */
+
+static int compare_keys(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* How often a group was allocated in a trace. False when memory is short. */
+static bool count_times(const struct analysis *analysis, enum analysis_by by, const char *wanted,
+                        uint64_t *times)
+{
+    uint32_t *keys = malloc((analysis->block_count + 1) * sizeof *keys);
+    size_t count = 0;
+    bool same = false;
+    if (!keys)
+        return false;
+    for (size_t i = 0; i < analysis->block_count; i++)
+        if (analysis->blocks[i].begin)
+            keys[count++] = analysis_key(analysis, by, &analysis->blocks[i]);
+    if (count)
+        qsort(keys, count, sizeof *keys, compare_keys);
+    *times = 0;
+    for (size_t i = 0; i < count; i++) {
+        char label[sizeof((struct analysis_change *)0)->label];
+        if (i == 0 || keys[i] != keys[i - 1])
+            same = strcmp(analysis_label(analysis, by, keys[i], label, sizeof label), wanted) == 0;
+        *times += same;
+    }
+    free(keys);
+    return true;
+}
+
+/* "+1.50 GiB" */
+static struct units_text growth(uint64_t before, uint64_t after)
+{
+    struct units_text text;
+    snprintf(text.text, sizeof text.text, "%c%.30s", after > before ? '+' : '-',
+             units_bytes(after > before ? after - before : before - after).text);
+    return text;
+}
+
+static uint64_t allocated(const struct analysis *analysis, uint32_t moment, bool *done)
+{
+    struct analysis_state state = {0};
+    *done = analysis_states(analysis, &moment, 1, &state) && *done;
+    return state.allocated;
+}
+
+/* The first change is the largest, so the first of the same direction is that of most weight. */
+static const struct analysis_change *find_cause(const struct analysis_change *changes, size_t count,
+                                                bool grown)
+{
+    for (size_t i = 0; i < count; i++)
+        if (changes[i].before != changes[i].after &&
+            (changes[i].after > changes[i].before) == grown)
+            return &changes[i];
+    return NULL;
+}
+
+/* "by load", "with no tag", "from before the recording" */
+static const char *preposition(const char *label)
+{
+    return strncmp(label, "no ", 3) == 0 ? "with " : strncmp(label, "from ", 5) == 0 ? "" : "by ";
+}
+
+bool analysis_diff_say(const struct analysis *before, uint32_t before_moment,
+                       const struct analysis *after, uint32_t after_moment, enum analysis_by by,
+                       const char *moment, char *text, size_t size)
+{
+    bool done = true;
+    uint64_t one = allocated(before, before_moment, &done),
+             two = allocated(after, after_moment, &done), times[2] = {0};
+    size_t count;
+    struct analysis_change *changes =
+        done ? analysis_diff(before, before_moment, after, after_moment, by, &count) : NULL;
+    if (!changes)
+        return false;
+    const struct analysis_change *cause = one == two ? NULL : find_cause(changes, count, two > one);
+    if (one == two) {
+        snprintf(text, size, "Both have %s allocated at %s.", units_bytes(one).text, moment);
+    } else if (!cause) {
+        snprintf(text, size, "%s at %s.", growth(one, two).text, moment);
+    } else {
+        uint64_t all = two > one ? two - one : one - two;
+        char often[64] = "";
+        done = count_times(before, by, cause->before_label, &times[0]) &&
+               count_times(after, by, cause->label, &times[1]);
+        uint64_t more = times[1] > times[0] ? times[1] - times[0] : times[0] - times[1];
+        if (more && before->has_trace && after->has_trace)
+            snprintf(often, sizeof often, ", allocated %s time%s %s", units_count(more).text,
+                     more == 1 ? "" : "s", times[1] > times[0] ? "more" : "less");
+        snprintf(text, size, "%s at %s%s%s %s%s%s.", growth(one, two).text, moment,
+                 moved(cause) <= all ? ", of which " : "; ",
+                 growth(cause->before, cause->after).text, preposition(cause->label), cause->label,
+                 often);
+    }
+    free(changes);
+    return done;
 }

@@ -2,14 +2,16 @@
 /* Copyright (c) 2026 The tarn authors */
 
 /* What grew from one analysis to another: groups of the blocks that live at a moment of each,
- * matched by their labels. */
+ * matched by their labels. A call site that only one of them has matches the one that only the
+ * other has of the same functions and files: an edit above it moved its line. */
 #ifndef TOOLS_ANALYSIS_DIFF_H
 #define TOOLS_ANALYSIS_DIFF_H
 
 #include "analysis/analysis.h"
 
 struct analysis_change {
-    char label[160];
+    char label[160]; /* as in the later one, if it has the group */
+    char before_label[160];
     uint64_t before, after; /* bytes */
     size_t blocks_before, blocks_after;
 };
@@ -18,5 +20,11 @@ struct analysis_change {
 struct analysis_change *analysis_diff(const struct analysis *before, uint32_t before_moment,
                                       const struct analysis *after, uint32_t after_moment,
                                       enum analysis_by by, size_t *count);
+
+/* How the memory at the moments changed, and what group has most of it: "+192 MiB at the peak, of
+ * which +190 MiB by load  train.py:33, allocated 24 times more." False when memory is short. */
+bool analysis_diff_say(const struct analysis *before, uint32_t before_moment,
+                       const struct analysis *after, uint32_t after_moment, enum analysis_by by,
+                       const char *moment, char *text, size_t size);
 
 #endif

@@ -399,6 +399,9 @@ static void print_table(const struct arguments *arguments, const struct workload
     printf("%s, device %d\n", slash ? slash + 1 : arguments->path, workload->device);
     char streams[80];
     describe_arenas(draft, streams, sizeof streams);
+    printf("  placed / lower bound: %.5f%s\n",
+           (double)draft->found.height / (double)draft->found.bound,
+           draft->found.height <= draft->found.proved ? "; no placement is lower" : "");
     printf("  planned: %s of %s allocations, those above 64 KiB %s; orders tried: %s\n",
            units_count(draft->planned).text,
            units_count(workload->alloc_count + workload->initial_count).text, streams,
@@ -419,11 +422,8 @@ static void print_table(const struct arguments *arguments, const struct workload
     if (findings->without && findings->replay.peak_reserved > findings->without)
         printf("\n  with the plan more is reserved, where there is room, than without it (%s)\n",
                units_bytes(findings->without).text);
-    printf("\n  placed / lower bound: %.5f%s\n",
-           (double)draft->found.height / (double)draft->found.bound,
-           draft->found.height <= draft->found.proved ? "; no placement is lower" : "");
     if (arguments->output)
-        printf("  written: %s, %s; TARN_ALLOC_CONF=plan:%s\n", arguments->output,
+        printf("\n  written: %s, %s; TARN_ALLOC_CONF=plan:%s\n", arguments->output,
                units_bytes(plan_draft_size(draft)).text, arguments->output);
 }
 

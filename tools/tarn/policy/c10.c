@@ -526,11 +526,17 @@ bool c10_run(const struct workload *workload, const struct c10_policy *policy, u
     return run_model(workload, policy, memory, false, result);
 }
 
+bool c10_run_to_stop(const struct workload *workload, const struct c10_policy *policy,
+                     uint64_t memory, struct c10_result *result)
+{
+    return run_model(workload, policy, memory, true, result);
+}
+
 bool c10_fits(const struct workload *workload, const struct c10_policy *policy, uint64_t memory,
               bool *fits)
 {
     struct c10_result result;
-    bool done = run_model(workload, policy, memory, true, &result);
+    bool done = c10_run_to_stop(workload, policy, memory, &result);
     *fits = done && !result.ooms && !result.denied;
     return done;
 }

@@ -85,6 +85,10 @@ uint64_t c10_calls(const struct c10_result *result);
 bool c10_run(const struct workload *workload, const struct c10_policy *policy, uint64_t memory,
              struct c10_result *result);
 
+/* The same up to the first allocation without room. */
+bool c10_run_to_stop(const struct workload *workload, const struct c10_policy *policy,
+                     uint64_t memory, struct c10_result *result);
+
 /* Whether a workload runs to its end on such a device, with what failed in the recording. Stops at
  * the first allocation without room. False as above. */
 bool c10_fits(const struct workload *workload, const struct c10_policy *policy, uint64_t memory,

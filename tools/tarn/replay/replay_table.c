@@ -315,6 +315,24 @@ static void verdict_write(FILE *out, const struct replay_result *result, bool co
     }
 }
 
+/* "tarn reserves at most 1.17 GiB, PyTorch native 1.20 GiB, ..." */
+static void reserved_write(FILE *out, const struct replay_result *result)
+{
+    if (result->error[0])
+        return;
+    static const char *const names[] = {
+        [REPLAY_NATIVE] = "PyTorch native", [REPLAY_EXPANDABLE] = "expandable"};
+    fprintf(out, "tarn reserves at most %s", units_bytes(result->peak_reserved).text);
+    for (enum replay_policy policy = REPLAY_NATIVE; policy < REPLAY_POLICIES; policy++) {
+        const struct c10_result *run = &result->models[policy].run;
+        if (run->ooms)
+            fprintf(out, ", %s lacks memory", names[policy]);
+        else
+            fprintf(out, ", %s %s", names[policy], units_bytes(run->peak_reserved).text);
+    }
+    fputc('\n', out);
+}
+
 static bool device_write(FILE *out, const struct replay_file *file,
                          const struct replay_device *device, bool colour)
 {
@@ -322,6 +340,8 @@ static bool device_write(FILE *out, const struct replay_file *file,
     const struct replay_options *options = file->options;
     fprintf(out, "%s%s, device %d%s\n", colour ? "\033[1m" : "", base_name(file->path).text,
             result->device, colour ? "\033[0m" : "");
+    reserved_write(out, result);
+    verdict_write(out, result, colour);
     fprintf(out, "  %s events, %s allocations, %s %s, on the %s device of %s",
             units_count(result->events).text, units_count(result->allocations).text,
             units_count(result->streams).text, result->streams == 1 ? "stream" : "streams",
@@ -357,7 +377,6 @@ static bool device_write(FILE *out, const struct replay_file *file,
                     device->repetition_count > 1 ? " in repetition 1" : "",
                     units_time((uint64_t)(result->first.seconds * 1e9)).text);
     }
-    verdict_write(out, result, colour);
     fputc('\n', out);
     return done;
 }

@@ -82,10 +82,25 @@ struct top_frame {
     bool failed; /* memory was short */
 };
 
+/* What a graph shows: of each device the newest readings. */
+enum { TOP_PAST = 120, TOP_PAST_DEVICES = 16 };
+struct top_history {
+    struct top_past {
+        int number;   /* of the device */
+        size_t count; /* readings, TOP_PAST at most, the oldest first */
+        struct top_past_reading {
+            uint64_t allocated, reserved; /* bytes */
+        } readings[TOP_PAST];
+    } devices[TOP_PAST_DEVICES];
+    size_t count;
+};
+void top_history_add(struct top_history *history, const struct survey *survey);
+
 struct top_look {
-    int width;   /* columns; 0: no limit */
-    size_t rows; /* of a table, at most; 0: no limit */
-    int device;  /* -1: all */
+    const struct top_history *history; /* NULL: no graph */
+    int width;                         /* columns; 0: no limit */
+    size_t rows;                       /* of a table, at most; 0: no limit */
+    int device;                        /* -1: all */
     bool utf8, colour;
     double silent; /* seconds since the page last changed; 0: it does */
 };

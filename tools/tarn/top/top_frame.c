@@ -5,6 +5,7 @@
  * first. libsmartcols lays the tables out. The same lines serve a screen, which has a width and few
  * rows, and a file. */
 #include "top/top.h"
+#include "top/top_graph.h"
 #include "top/top_text.h"
 #include "units.h"
 
@@ -236,6 +237,7 @@ static void say_device(struct top_frame *frame, const struct top_look *look,
     if (!device->used)
         return;
     say_bar(frame, look, device);
+    top_graph_say(frame, look, device->number);
     say_figures(frame, look, device);
     say_rates(frame, look, before, now, device);
     top_say(frame, look, false,

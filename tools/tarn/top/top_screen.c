@@ -197,7 +197,10 @@ static double silence(const struct readings *readings, double seconds)
 static enum ending loop(struct screen *screen, int file, struct readings *readings, double interval,
                         struct top_why *why)
 {
+    static struct top_history history; /* a process has one screen */
     double changed = now();
+    screen->look.history = &history;
+    top_history_add(&history, &readings->shown->survey);
     for (double due = 0;;) {
         double time = now();
         enum top_result result = TOP_NONE;
@@ -207,6 +210,7 @@ static enum ending loop(struct screen *screen, int file, struct readings *readin
         }
         if (result == TOP_OK && readings->next->sequence != readings->shown->sequence) {
             turn(readings);
+            top_history_add(&history, &readings->shown->survey);
             changed = time;
         }
         if (result == TOP_BAD)
@@ -239,6 +243,7 @@ bool top_screen_run(int file, struct top_reading readings[3], double interval, s
     if (ending == ENDED_WITH_PROCESS) {
         screen.look.silent = 0;
         screen.look.rows = 0;
+        screen.look.history = NULL;
         top_frame_make(&screen.frame, NULL, turns.shown, &screen.look);
         if (!screen.frame.failed)
             (void)write_all(screen.frame.text, screen.frame.length);

@@ -61,11 +61,15 @@ static void top_put_line(struct top_frame *frame, const struct top_look *look, c
 {
     while (length && line[length - 1] == ' ')
         length--;
-    if (look->width)
-        length = fit(line, length, look->width);
+    const char *cut = ""; /* what says that a line goes on */
+    if (look->width && fit(line, length, look->width) < length) {
+        length = fit(line, length, look->width - 1);
+        cut = look->utf8 ? "\u2026" : ">";
+    }
     if (bold && look->colour)
         top_put(frame, BOLD, strlen(BOLD));
     top_put(frame, line, length);
+    top_put(frame, cut, strlen(cut));
     if (bold && look->colour)
         top_put(frame, PLAIN, strlen(PLAIN));
     top_put(frame, "\n", 1);

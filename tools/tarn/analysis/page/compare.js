@@ -33,16 +33,18 @@ function showComparison(before, after, by) {
     drawComparison("compare-chart", [before, after].map((model, i) => ({model, kind: "line-" + "ab"[i]})));
 }
 
-// How the peak changed, and the group that has most of it.
-function sayComparison(before, after, by, changes, growth) {
-    const most = changes.filter(change => Math.sign(change.after - change.before) === Math.sign(growth))[0];
-    if (!growth)
-        return "The peaks are as high as each other.";
-    const text = formatGrowth(growth) + " at the peak", [a, b] = [before, after].map(model => countAllocations(model, by, most && most.label));
-    if (!most)
+// How the peak changed, and the group that has most of it: the sentence of `tarn diff` (analysis_diff.c).
+function sayComparison(before, after, by, changes, all) {
+    if (!all)
+        return "Both have " + formatBytes(before.stateAt(before.device.peak).allocated) + " allocated at the peak.";
+    const cause = changes.find(change => Math.sign(change.after - change.before) === Math.sign(all)), text = formatGrowth(all) + " at the peak";
+    if (!cause)
         return text + ".";
-    const times = b !== a && before.device.hasTrace && after.device.hasTrace ? ", allocated " + formatCount(Math.abs(b - a)) + (b > a ? " times more" : " times less") : "";
-    return text + "; " + formatGrowth(most.after - most.before) + " by " + most.label + times + ".";
+    const growth = cause.after - cause.before, label = cause.label, traced = before.device.hasTrace && after.device.hasTrace;
+    const more = traced ? countAllocations(after, by, label) - countAllocations(before, by, cause.beforeLabel) : 0;
+    return text + (Math.abs(growth) <= Math.abs(all) ? ", of which " : "; ") + formatGrowth(growth) + " " +
+        (label.startsWith("no ") ? "with " : label.startsWith("from ") ? "" : "by ") + label +
+        (more ? ", allocated " + plural(Math.abs(more), "time") + (more > 0 ? " more" : " less") : "") + ".";
 }
 
 // How often a group was allocated in a trace.
@@ -59,14 +61,34 @@ function compareGroups(before, after, by) {
     const put = (model, side) => {
         for (const group of model.groupsAt(model.device.peak, by, none)) {
             if (!changes.has(group.label))
-                changes.set(group.label, {label: group.label, before: 0, after: 0});
+                changes.set(group.label, {label: group.label, beforeLabel: group.label, before: 0, after: 0, sides: new Set()});
             changes.get(group.label)[side] += group.bytes;
+            changes.get(group.label).sides.add(side);
         }
     };
     put(before, "before");
     put(after, "after");
+    if (by === "site")
+        matchMoved(changes);
     return [...changes.values()].filter(change => change.before !== change.after)
-        .sort((a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before));
+        .sort((a, b) => Math.abs(b.after - b.before) - Math.abs(a.after - a.before) || (a.label < b.label ? -1 : 1));
+}
+
+// A call site that an edit above it moved: where one of each side alone has the same functions and files.
+function matchMoved(changes) {
+    const plain = new Map();
+    for (const change of changes.values())
+        if (change.sides.size === 1) {
+            const key = change.label.replace(/:[0-9]+(?= |$)/g, "");
+            plain.set(key, [...(plain.get(key) || []), change]);
+        }
+    for (const pair of plain.values()) {
+        if (pair.length !== 2 || pair[0].sides.has("before") === pair[1].sides.has("before"))
+            continue;
+        const [old, moved] = pair[0].sides.has("before") ? pair : [pair[1], pair[0]];
+        Object.assign(moved, {before: old.before, beforeLabel: old.label});
+        changes.delete(old.label);
+    }
 }
 
 // A line for each model, from the beginning of its trace to its end: {model, kind}, of which the last is on top.

@@ -23,7 +23,7 @@ const LINKED = [
         return view.length === 2 && view[1] > view[0] ? view : undefined;
     }}],
     ["calls", "calls", {put: labels => (labels.join("\n").length > LONGEST_CALLS ? "" : labels.join("\n")), take: text => text.split("\n")}],
-    ["compare", "compareBy", asText], ["differences", "ranksBy", asText],
+    ["fits", "fits", asNumber], ["outside", "outside", asText], ["compare", "compareBy", asText], ["differences", "ranksBy", asText],
     ["height", "height", {put: ({low, high}) => low + "-" + high, take: text => {
         const [low, high] = text.split("-").map(Number);
         return low >= 0 && high <= 1 && low < high ? {low, high} : undefined;

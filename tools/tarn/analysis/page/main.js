@@ -5,7 +5,7 @@
 
 // What a reader chooses. `first` is what is chosen without him: what a link leaves out.
 const chosen = {model: null, place: 0, grouping: null, moment: 0, block: -1, by: "tag", groupsBy: "site", axis: "time", opened: new Set(),
-    search: "", least: "", most: "", filter: null, legend: new Set(), range: null, view: null, height: null, lines: 12, calls: [], compareBy: "site", ranksBy: "",
+    search: "", least: "", most: "", filter: null, legend: new Set(), range: null, view: null, height: null, lines: 12, calls: [], compareBy: "site", ranksBy: "", fits: 0, outside: "",
     sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
 let first = {};
 const models = []; // by file: by device
@@ -293,7 +293,7 @@ async function chooseModel(model, link = {}) {
     const failed = model.device.ooms[model.device.ooms.length - 1];
     first = {place: firstPlace(), moment: failed ? failed.moment : model.device.peak, block: null, by, groupsBy: hasStacks ? "site" : by, axis: hasTimes ? "time" : "events", lines: 12,
         search: "", least: "", most: "", filter: null, legend: new Set(), opened: new Set(), range: null, view: null, height: null, calls: [], compareBy: "site",
-        ranksBy: ranks ? ranks.by : "", sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
+        ranksBy: ranks ? ranks.by : "", fits: 0, outside: "", sortGroups: {key: "bytes", down: true}, sortBlocks: {key: "bytes", down: true}, sortRange: {key: "size", down: true}};
     const choice = (field, values) => link[field] === undefined || values.includes(link[field]) ? {} : {[field]: first[field]};
     const groupings = Object.keys(BY_NAMES), inTrace = moment => moment >= 0 && moment <= model.events && moment % 1 === 0;
     Object.assign(chosen, first, {legend: new Set(), opened: new Set()}, link, choice("by", groupings), choice("groupsBy", groupings),
@@ -331,6 +331,7 @@ async function chooseModel(model, link = {}) {
     showAdvice(model, choices.length > 1 ? nameOf(choices[chosen.place]) : "", chooseMoment);
     showOoms(model, chooseMoment);
     showWhatIf(model);
+    showFits(chosen);
     showDeviceFacts(model);
     compareFiles();
     await inSlices(events.show(model));
@@ -474,6 +475,12 @@ function bind() {
         timeline.select(chosen.moment);
         saveLink();
     });
+    for (const [id, field, take] of [["fits-size", "fits", Number], ["fits-outside", "outside", String]])
+        byId(id).addEventListener("input", event => {
+            chosen[field] = take(event.target.value);
+            showFits(chosen);
+            saveLink();
+        });
     byId("lines").addEventListener("change", event => {
         chosen.lines = Number(event.target.value);
         showMap();

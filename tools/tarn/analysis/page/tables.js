@@ -148,6 +148,35 @@ function showWhatIf(model) {
         number("smallest device"), number("driver time")], rows));
 }
 
+// Whether the trace finishes on a device of the chosen size, as `tarn report --fits` says it: `fits` of `view` is a place on the slider, `outside`
+// a text, empty for what was measured.
+function showFits(view) {
+    const found = view.model.device.whatIf, searched = found ? found.rows.filter(row => row.least) : [];
+    byId("fits-part").hidden = !searched.length;
+    if (!searched.length)
+        return;
+    const typed = parseSize(view.outside), outside = view.outside.trim() && !Number.isNaN(typed) ? typed : found.outside || 0;
+    const place = Math.min(found.steps, Math.max(1, Math.round(view.fits) || Math.floor((searched[0].least - 1) / found.step) || 1)), room = place * found.step;
+    const rows = searched.map(row => {
+        const most = row.least + found.unsure, missing = bytes => formatBytes(bytes - room), event = row.stops && row.stops[place - 1];
+        const interval = format => format(row.least) + (found.unsure ? " to " + format(most) : "");
+        return [row.name, room >= most ? "finishes" : room >= row.least ? "may finish" : "runs out of memory",
+            room >= row.least ? "" : row.stops ? event < 0 ? "before the first event" : "event " + formatCount(event) : "not replayed",
+            room >= row.least ? "" : interval(missing), interval(bytes => formatBytes(bytes + outside))];
+    });
+    Object.assign(byId("fits-size"), {max: found.steps, value: place});
+    byId("fits-size").setAttribute("aria-valuetext", formatBytes(room + outside));
+    byId("fits-shown").textContent = formatBytes(room + outside);
+    Object.assign(byId("fits").dataset, {room, outside});
+    if (byId("fits-outside") !== document.activeElement)
+        byId("fits-outside").value = view.outside || (found.outside ? formatBytes(found.outside).replace("\u00a0", " ") : "");
+    byId("fits-outside").setAttribute("aria-invalid", String(Number.isNaN(typed)));
+    byId("fits-note").textContent = (outside ? formatBytes(outside) + " are subtracted for contexts, libraries and NCCL" + (view.outside ? "" : ", as the recording measured them")
+        : "Contexts, libraries and NCCL are not subtracted: the recording did not measure them") +
+        (found.unsure ? ". The recording begins late, so sizes are intervals." : ".");
+    replaceContent("fits", makeTable(null, [{name: "allocator"}, {name: "on this device"}, {name: "stops at"}, {name: "missing", number: true}, {name: "smallest device", number: true}], rows));
+}
+
 // The settings of the allocator, and what only tarn's files have.
 function showDeviceFacts(model) {
     const file = model.file, here = item => item.device === model.device.device, tables = [];

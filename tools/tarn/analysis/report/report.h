@@ -109,6 +109,9 @@ bool report_page_write(FILE *out, const struct report_file *files, size_t count,
 
 bool report_diff_text(FILE *out, const struct report_file *before, const struct report_file *after,
                       const struct report_options *options);
+/* The sentence that both begin with, of one device; the page has the same. */
+bool report_diff_say(const struct analysis *before, const struct analysis *after,
+                     const struct report_options *options, char *text, size_t size);
 bool report_diff_json(FILE *out, const struct report_file *before, const struct report_file *after,
                       const struct report_options *options);
 

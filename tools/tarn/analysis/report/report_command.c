@@ -4,6 +4,7 @@
 /* `tarn report` and `tarn diff`: their command lines. */
 #include "analysis/ranks.h"
 #include "analysis/report/report.h"
+#include "analysis/report/report_fits.h"
 #include "command.h"
 #include "units.h"
 
@@ -31,11 +32,9 @@ static const char report_help[] =
     "nothing in it\n"
     "is executed.\n"
     "\n"
-    "The report begins with up to three sentences that say what happened and what to do: whether "
-    "an out-of-memory\n"
-    "error came from fragmentation or from too little memory, what grows with each round and is "
-    "never freed, and how\n"
-    "much free memory lies in holes. If nothing is wrong, there are none.\n"
+    "The report begins with up to three sentences that say what happened and what to do. If "
+    "nothing is wrong, there\n"
+    "are none.\n"
     "\n"
     "With -o it writes one page that a browser shows without a network: memory over time by tag, "
     "call site, stream or\n"
@@ -63,6 +62,13 @@ static const char report_help[] =
     "      --no-what-if       Do not replay the trace to find what other allocators would take\n"
     "      --least            Search the smallest device for each allocator, even if that takes "
     "long\n"
+    "      --fits SIZE        Say whether the recording would finish on a device of SIZE, as 24G: "
+    "with PyTorch's native\n"
+    "                         and expandable segments and with tarn; if not, where it stops and "
+    "how "
+    "much is missing\n"
+    "      --outside SIZE     With --fits, what no allocator has: contexts, libraries, NCCL "
+    "(as recorded)\n"
     "      --device N         Only this device (all)\n"
     "      --at MOMENT        What to look at: peak, peak-reserved, end, oom (the last "
     "out-of-memory error), a time "
@@ -99,14 +105,14 @@ static const char report_help[] =
     "      The same as a page to explore.\n"
     "  tarn report -o viewer.html\n"
     "      A page that reads snapshots itself, for where tarn is not installed.\n"
+    "  tarn report --fits 24G --outside 600M train.pickle\n"
+    "      Whether it would have finished on a smaller device.\n"
     "  ssh node zstd -dc train.pickle.zst | tarn report --at oom --by call_site --depth 3 -\n"
     "      What had the memory when it ran out, with callers.\n"
     "  tarn report rank*.pickle\n"
     "      Which rank differs, and which runs out first; with -o as a page.\n"
     "  tarn report --at end state.pickle.zst\n"
-    "      What was still allocated at the end, leaks included.\n"
-    "  tarn report --json train.pickle | jq '.[] | .groups.call_site[0]'\n"
-    "      The call site that has most memory.\n";
+    "      What was still allocated at the end, leaks included.\n";
 
 static const char diff_help[] =
     "Usage: tarn diff [OPTION]... BEFORE AFTER\n"
@@ -158,6 +164,7 @@ struct arguments {
     struct category_rule categories[RULES];
     const char *output;
     const char *made_by; /* the command line, for the foot of a page */
+    struct fits_question fits;
     int device;
     bool json, text, no_what_if, least;
 };
@@ -245,8 +252,22 @@ static bool take_category(void *arguments, const char *value)
     return true;
 }
 
-#define DIFF_FIRST 4 /* `tarn diff` has the options from there on */
+static bool take_fits(void *arguments, const char *value)
+{
+    return units_parse_memory(value, &((struct arguments *)arguments)->fits.device);
+}
+
+static bool take_outside(void *arguments, const char *value)
+{
+    struct fits_question *fits = &((struct arguments *)arguments)->fits;
+    fits->outside_given = units_parse_bytes(value, &fits->outside);
+    return fits->outside_given;
+}
+
+#define DIFF_FIRST 6 /* `tarn diff` has the options from there on */
 static const struct command_option options[] = {
+    {.name = "fits", .wants = UNITS_WANTS_MEMORY, .take = take_fits},
+    {.name = "outside", .wants = "a size, as 600M", .take = take_outside},
     {.name = "least", .flag = offsetof(struct arguments, least)},
     {.name = "no-what-if", .flag = offsetof(struct arguments, no_what_if)},
     {.name = "output", .letter = 'o', .wants = "a path", .take = take_output},
@@ -380,6 +401,24 @@ static void say_no_error(const struct arguments *arguments, const char *command,
                     command, file->path, file->analyses[i].device);
 }
 
+/* `--fits`: of one file, the verdict alone. */
+static int report_fits(const struct arguments *arguments, const char *path)
+{
+    struct report_file file = {0};
+    size_t count = 0;
+    if (!report_file_open("report", path, arguments->device, &arguments->rules, &file))
+        return COMMAND_FAILED;
+    struct fits_device *devices = fits_find(&file, &arguments->fits, &count);
+    bool done = devices;
+    if (devices && arguments->json)
+        done = fits_print_json(stdout, &arguments->fits, devices, count);
+    else if (devices)
+        fits_print(stdout, &file, &arguments->fits, devices, count);
+    free(devices);
+    report_file_finish(&file);
+    return done ? COMMAND_OK : COMMAND_FAILED;
+}
+
 static int report(const struct arguments *arguments, const char *command, char **paths,
                   size_t count)
 {
@@ -453,6 +492,13 @@ static int run_report(int argc, char **argv)
     if (count > 1 && arguments.options.moment.kind != REPORT_AT_PEAK)
         return command_usage_error("report",
                                    "several files are compared at their peaks: leave out --at");
+    if (arguments.fits.outside_given && !arguments.fits.device)
+        return command_usage_error("report", "--outside goes with --fits");
+    if (arguments.fits.device && (arguments.output || count != 1))
+        return command_usage_error("report",
+                                   "--fits prints its answer for one file; a page has a slider");
+    if (arguments.fits.device)
+        return report_fits(&arguments, argv[optind]);
     if (arguments.output && !report_page_exists()) {
         fputs("tarn report: this tarn was built without D3, which draws the page. Install it "
               "(Debian: node-d3; "

@@ -8,8 +8,10 @@
 
 #include "analysis/advice.h"
 #include "analysis/ranks.h"
+#include "analysis/report/report_fits.h"
 #include "json_print.h"
 #include "name.h"
+#include "replay/least.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 
 #define SAMPLES 1000
 #define RANK_ROWS 40
+#define FITS_STEPS 40           /* sizes of devices on the page's slider */
 #define CHUNK ((size_t)1 << 16) /* numbers; page/data.js has the same */
 #define WIDEST 8                /* bytes of a number */
 
@@ -379,22 +382,50 @@ static void describe_gaps(const struct analysis *analysis, char *text, size_t si
                  partial, (unsigned long long)snapshot->tarn.overwritten);
 }
 
+/* Where one of PyTorch's policies stops on each device of the page's slider that is too small for
+ * it: an event, or -1 before the first. */
+static json_t *describe_stops(const struct analysis *analysis, bool expandable, uint64_t least,
+                              uint64_t step)
+{
+    const struct c10_policy policy = c10_policy_default(expandable);
+    json_t *stops = json_array();
+    for (uint64_t memory = step; stops && step && memory < least; memory += step) {
+        struct c10_result run;
+        if (!c10_run_to_stop(&analysis->workload, &policy, memory, &run)) {
+            json_decref(stops);
+            return NULL;
+        }
+        bool before = run.first_oom == UINT32_MAX;
+        stops = append(stops, json_integer(before ? -1 : (json_int_t)run.first_oom));
+    }
+    return stops;
+}
+
 /* What other allocators would take; null where nothing was replayed. */
-static json_t *describe_what_if(const struct report_file *file, int device)
+static json_t *describe_what_if(const struct report_file *file, const struct analysis *analysis)
 {
     static const char *const names[REPORT_POLICIES] = {"PyTorch native",
                                                        "PyTorch expandable segments", "tarn"};
     struct report_what_if rows[REPORT_POLICIES];
     uint64_t requested;
-    if (!report_what_if_get(file, device, &requested, rows))
+    if (!report_what_if_get(file, analysis->device, &requested, rows))
         return json_null();
+    uint64_t largest = 0, outside = 0;
+    for (size_t i = 0; i < REPORT_POLICIES; i++)
+        largest = rows[i].least > largest ? rows[i].least : largest;
+    const uint64_t step = least_round_up(largest / 4 * 5 / FITS_STEPS);
+    const bool measured = fits_outside(&file->snapshot, analysis->device, &outside);
     json_t *array = json_array();
     for (size_t i = 0; array && i < REPORT_POLICIES; i++)
-        array =
-            append(array, json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", names[i], "fits",
-                                    (int)rows[i].fits, "reserved", wide(rows[i].reserved), "least",
-                                    wide(rows[i].least), "driverNs", wide(rows[i].driver_ns)));
-    return json_pack("{s:o, s:o}", "requested", wide(requested), "rows", array);
+        array = append(
+            array,
+            json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "name", names[i], "fits", (int)rows[i].fits,
+                      "reserved", wide(rows[i].reserved), "least", wide(rows[i].least), "driverNs",
+                      wide(rows[i].driver_ns), "stops",
+                      i < 2 ? describe_stops(analysis, i == 1, rows[i].least, step) : json_null()));
+    return json_pack("{s:o, s:o, s:o, s:i, s:o, s:o}", "requested", wide(requested), "rows", array,
+                     "step", wide(step), "steps", FITS_STEPS, "outside",
+                     measured ? wide(outside) : json_null(), "unsure", wide(fits_unsure(analysis)));
 }
 
 static json_t *put_device(struct page *page, const struct report_file *file,
@@ -424,7 +455,7 @@ static json_t *put_device(struct page *page, const struct report_file *file,
         "peak", describe_state(&analysis->at_peak), "peakReserved",
         describe_state(&analysis->at_peak_reserved), "ooms", describe_ooms(analysis), "advice",
         describe_advice(file, analysis), "annotations", describe_annotations(analysis), "whatIf",
-        describe_what_if(file, analysis->device), "arrays", arrays);
+        describe_what_if(file, analysis), "arrays", arrays);
 }
 
 /* Labels that the analysis makes, by key. */

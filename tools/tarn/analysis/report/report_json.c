@@ -215,7 +215,9 @@ static json_t *json_comparison(const struct report_file *one, const struct analy
                                const struct report_file *two, const struct analysis *after,
                                const struct report_options *options)
 {
-    json_t *groups = json_object();
+    char said[512];
+    json_t *groups =
+        report_diff_say(before, after, options, said, sizeof said) ? json_object() : NULL;
     for (enum analysis_by by = 0; groups && by < ANALYSIS_BY_COUNT; by++)
         if ((!options->by || options->by >> by & 1) &&
             json_object_set_new(groups, report_by_name(by),
@@ -223,9 +225,9 @@ static json_t *json_comparison(const struct report_file *one, const struct analy
             json_decref(groups);
             groups = NULL;
         }
-    return json_pack("{s:i, s:o, s:o, s:o}", "device", before->device, "before",
-                     json_device(one, before, options), "after", json_device(two, after, options),
-                     "changes", groups);
+    return json_pack("{s:i, s:s, s:o, s:o, s:o}", "device", before->device, "said",
+                     groups ? said : "", "before", json_device(one, before, options), "after",
+                     json_device(two, after, options), "changes", groups);
 }
 
 bool report_diff_json(FILE *out, const struct report_file *before, const struct report_file *after,

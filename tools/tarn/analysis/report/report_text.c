@@ -181,6 +181,10 @@ static bool write_advice(FILE *out, const struct report_file *file, const struct
         return false;
     if (list.count)
         putc('\n', out);
+    else if (analysis->has_trace)
+        fprintf(out, "%s: at most %s are allocated.\n",
+                analysis->oom_count ? "Nothing to advise" : "It never runs out of memory",
+                units_bytes(analysis->at_peak.allocated).text);
     for (size_t i = 0; i < list.count; i++)
         report_print_wrapped(out, list.items[i].text, options);
     return true;
@@ -511,6 +515,18 @@ static bool diff_groups(FILE *out, const struct analysis *before, const struct a
     return true;
 }
 
+bool report_diff_say(const struct analysis *before, const struct analysis *after,
+                     const struct report_options *options, char *text, size_t size)
+{
+    enum analysis_by by = ANALYSIS_BY_SITE;
+    if (options->by && !(options->by >> by & 1))
+        for (by = 0; !(options->by >> by & 1);)
+            by++;
+    return analysis_diff_say(before, report_moment_of(before, &options->moment), after,
+                             report_moment_of(after, &options->moment), by,
+                             report_moment_name(&options->moment), text, size);
+}
+
 static bool diff_device(FILE *out, const struct analysis *before, const struct analysis *after,
                         const struct report_options *options)
 {
@@ -545,10 +561,29 @@ static bool diff_device(FILE *out, const struct analysis *before, const struct a
     return true;
 }
 
+/* What changed, a sentence for each device that both have. */
+static bool diff_verdicts(FILE *out, const struct report_file *before,
+                          const struct report_file *after, const struct report_options *options)
+{
+    for (size_t i = 0; i < before->count; i++) {
+        const struct analysis *one = &before->analyses[i], *two = device_of(after, one->device);
+        char text[560];
+        int begun = before->count > 1 ? snprintf(text, sizeof text, "device %d: ", one->device) : 0;
+        if (two && !report_diff_say(one, two, options, text + begun, sizeof text - (size_t)begun))
+            return false;
+        if (two)
+            report_print_wrapped(out, text, options);
+    }
+    putc('\n', out);
+    return true;
+}
+
 bool report_diff_text(FILE *out, const struct report_file *before, const struct report_file *after,
                       const struct report_options *options)
 {
     bool first = true;
+    if (!diff_verdicts(out, before, after, options))
+        return false;
     fprintf(out, "before: %s\nafter:  %s\n", name_shown(before->path).text,
             name_shown(after->path).text);
     for (size_t i = 0; i < before->count; i++) {

@@ -4,6 +4,7 @@
 /* Owns what a report says of other allocators: one replay of each file, in a process of its own, as
  * `tarn replay` makes it. */
 #include "analysis/report/report.h"
+#include "analysis/report/report_fits.h"
 #include "replay/replay_file.h"
 
 #include <stdlib.h>
@@ -115,4 +116,25 @@ bool report_advice(const struct report_file *file, const struct analysis *analys
         replay.tried = rows[0].tried;
     }
     return advice_make(analysis, &replay, list);
+}
+
+bool fits_outside(const struct snapshot *snapshot, int device, uint64_t *outside)
+{
+    const struct snapshot_tarn *tarn = &snapshot->tarn;
+    if ((size_t)device >= tarn->device_count)
+        return false;
+    const struct snapshot_device *about = &tarn->devices[device];
+    if (!about->total || about->free + about->reserved > about->total)
+        return false;
+    *outside = about->total - about->free - about->reserved;
+    return true;
+}
+
+uint64_t fits_unsure(const struct analysis *analysis)
+{
+    const uint32_t beginning = 0;
+    struct analysis_state state;
+    if (!analysis->has_trace || !analysis_states(analysis, &beginning, 1, &state))
+        return 0;
+    return state.unused;
 }

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# The sentence that `tarn diff` begins with. Its figures are computed here a second way, from the events as they are written, without
+# anything of tarn.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cat >"$work/make.py" <<'END_OF_PROGRAM'
+import json, pickle, random, subprocess, sys
+
+program, work = sys.argv[1:]
+KIB = 1 << 10
+
+
+def make(path, seed, loads, keeps, moved, lines):
+    """Allocates at random by four functions, `loads` blocks of load() among them. Gives the peak, what each function has then, and how
+    often each allocated."""
+    random.seed(seed)
+    wanted = ["load"] * loads + ["step"] * 40 + ["norm"] * 30 + ["head"] * keeps
+    random.shuffle(wanted)
+    events, live, address = [], [], 1 << 30
+    now, peak, at_peak, times = {}, 0, {}, {}
+    for name in wanted:
+        size = random.randrange(1, 400) * 4 * KIB + (100 * KIB if name == "load" else 0)
+        address += 4 << 20
+        frames = [{"name": name, "filename": "/home/me/train.py", "line": lines[name] + (moved if name != "norm" else 0)}]
+        events.append({"action": "alloc", "addr": address, "size": size, "stream": 0, "time_us": len(events), "frames": frames})
+        live.append((address, size, name))
+        now[name] = now.get(name, 0) + size
+        times[name] = times.get(name, 0) + 1
+        if sum(now.values()) > peak:
+            peak, at_peak = sum(now.values()), dict(now)
+        if random.random() < 0.3 and name != "head":
+            gone, size, name = live.pop(random.randrange(len(live)))
+            now[name] -= size
+            for action in ("free_requested", "free_completed"):
+                events.append({"action": action, "addr": gone, "size": size, "stream": 0, "time_us": len(events)})
+    with open(path, "wb") as out:
+        pickle.dump({"segments": [], "device_traces": [events]}, out, 4)
+    return peak, at_peak, times
+
+
+def size_text(size):
+    sign, value, unit = "-" if size < 0 else "+", float(abs(size)), 0
+    while value >= 999.5:
+        value, unit = value / 1024, unit + 1
+    return sign + ("%d B" % value if not unit else "%.*f %s" % (2 if value < 9.995 else 1 if value < 99.95 else 0, value,
+                                                               (None, "KiB", "MiB", "GiB")[unit]))
+
+
+lines = {"load": 31, "step": 44, "norm": 58, "head": 70}
+checked = set()
+for seed in range(12):
+    loads, moved = 20 + 13 * (seed % 5), seed % 3
+    before, after = "%s/before-%d.pickle" % (work, seed), "%s/after-%d.pickle" % (work, seed)
+    one = make(before, seed, 40, 10, 0, lines)
+    two = make(after, seed + 100, loads, 10 + seed, moved, lines)
+    growth = two[0] - one[0]
+    changes = {name: two[1].get(name, 0) - one[1].get(name, 0) for name in lines}
+    name = max((name for name in lines if changes[name] * growth > 0), key=lambda name: abs(changes[name]))
+    more = two[2][name] - one[2][name]
+    line = lines[name] + (moved if name != "norm" else 0)
+    wanted = "%s at the peak%s%s by %s  train.py:%d%s." % (
+        size_text(growth), ", of which " if abs(changes[name]) <= abs(growth) else "; ", size_text(changes[name]), name, line,
+        "" if not more else ", allocated %d time%s %s" % (abs(more), "" if abs(more) == 1 else "s", "more" if more > 0 else "less"))
+    said = json.loads(subprocess.run([program, "diff", "--json", before, after], check=True, capture_output=True).stdout)[0]
+    assert said["said"] == wanted, "seed %d:\n%s\n%s" % (seed, said["said"], wanted)
+    text = subprocess.run([program, "diff", before, after], check=True, capture_output=True, text=True).stdout
+    assert " ".join(text.split()).startswith("* " + " ".join(wanted.split())), text
+    assert len(said["changes"]["call_site"]) <= len(lines), "a call site that moved is there twice"
+    checked.add((", of which " in wanted, growth > 0, moved > 0, more != 0))
+assert len(checked) >= 6, checked
+
+same = json.loads(subprocess.run([program, "diff", "--json", before, before], check=True, capture_output=True).stdout)[0]["said"]
+assert same == "Both have %s allocated at the peak." % size_text(one[0])[1:], same
+
+# Two call sites of one function that both moved are not guessed at.
+for name, first in (("two-before", 10), ("two-after", 20)):
+    events = [{"action": "alloc", "addr": i << 22, "size": i << 20, "stream": 0,
+               "frames": [{"name": "load", "filename": "train.py", "line": first + i}]} for i in (1, 2)]
+    pickle.dump({"segments": [], "device_traces": [events]}, open("%s/%s.pickle" % (work, name), "wb"))
+said = json.loads(subprocess.run([program, "diff", "--json", work + "/two-before.pickle", work + "/two-after.pickle"], check=True,
+                                 capture_output=True).stdout)[0]
+assert len(said["changes"]["call_site"]) == 4, said["changes"]["call_site"]
+END_OF_PROGRAM
+LC_ALL=C python3 "$work/make.py" "$TARN_PROGRAM" "$work"
