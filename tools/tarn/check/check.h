@@ -26,8 +26,8 @@ struct contract {
     bool (*needs)(const tarn_device_properties *at); /* NULL: every device has it */
     const char *absent;                              /* why it is not here where `needs` is false */
     void (*check)(int device, void *argument, struct outcome_text *result);
-    void *(*start)(void);  /* may be NULL: before the process uses tarn */
-    const char *remedy;    /* what to do where it failed */
+    void *(*start)(void); /* may be NULL: before the process uses tarn */
+    const char *remedy;   /* what to do where it failed */
 };
 
 extern const struct contract contracts[]; /* ends with a NULL name */

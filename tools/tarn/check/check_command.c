@@ -83,8 +83,8 @@ static bool add(json_t *list, struct progress *progress, const char *name, const
         return false;
     if (strcmp(text_of(answer, "state"), "failed") == 0) {
         size_t used = strlen(progress->broken);
-        snprintf(progress->broken + used, sizeof progress->broken - used, "%s%s",
-                 used ? ", " : "", name);
+        snprintf(progress->broken + used, sizeof progress->broken - used, "%s%s", used ? ", " : "",
+                 name);
         progress->remedy = progress->failed++ ? progress->remedy : remedy;
     }
     return json_array_append_new(list, answer) == 0;
@@ -98,12 +98,12 @@ static bool run_contracts(json_t *report, struct progress *progress)
     bool done = list != NULL;
     for (const struct contract *at = contracts; at->name && done; at++)
         done = add(list, progress, at->name, at->promise, contract_run, at, at->limit, at->remedy);
-    json_array_foreach (json_object_get(report, "libraries"), index, library)
-        if (done && json_is_true(json_object_get(library, "usable")))
-            done = add(list, progress, text_of(library, "name"), "a handle for a stream",
-                       contract_library, text_of(library, "name"), LIBRARY_SECONDS,
-                       "use the version of the library that belongs to the driver, and see that "
-                       "the device has memory left");
+    json_array_foreach(json_object_get(report, "libraries"), index,
+                       library) if (done && json_is_true(json_object_get(library, "usable"))) done =
+        add(list, progress, text_of(library, "name"), "a handle for a stream", contract_library,
+            text_of(library, "name"), LIBRARY_SECONDS,
+            "use the version of the library that belongs to the driver, and see that "
+            "the device has memory left");
     show("");
     return json_object_set_new(report, "contracts", list) == 0 && done;
 }
@@ -112,9 +112,8 @@ static bool any_device(const json_t *report)
 {
     const json_t *device = NULL;
     size_t index = 0;
-    json_array_foreach (json_object_get(report, "devices"), index, device)
-        if (json_is_true(json_object_get(device, "works")))
-            return true;
+    json_array_foreach(json_object_get(report, "devices"), index,
+                       device) if (json_is_true(json_object_get(device, "works"))) return true;
     return false;
 }
 
@@ -128,8 +127,9 @@ static bool judge(json_t *report, const struct progress *progress)
     if (!*driver || (host && strcmp(text_of(report, "reason"), "host: asked for") != 0))
         why = surroundings_no_gpu(json_object_get(report, "machine"), &remedy);
     if (*settings) {
-        snprintf(line, sizeof line, "Nothing works: the settings are malformed. Correct "
-                                    "TARN_ALLOC_CONF.");
+        snprintf(line, sizeof line,
+                 "Nothing works: the settings are malformed. Correct "
+                 "TARN_ALLOC_CONF.");
     } else if (!any_device(report)) {
         snprintf(line, sizeof line, "Nothing works: no device answers%s%s. To do: %s.",
                  why ? ", because " : "", why ? why : "", remedy);

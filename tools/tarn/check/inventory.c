@@ -101,14 +101,13 @@ static json_t *json_device(int number, const struct device_info *device)
     if (properties->capability_major)
         snprintf(capability, sizeof capability, "%d.%d", properties->capability_major,
                  properties->capability_minor);
-    return json_pack("{s:i, s:o, s:b, s:o, s:I, s:I, s:o, s:b, s:I, s:b, s:b}", "device", number, "name",
-                     check_json_text(properties->name), "works", device->error[0] == 0, "error",
-                     json_text_or_null(device->error), "memory", (json_int_t)properties->memory,
-                     "free", (json_int_t)device->free_bytes, "capability",
-                     json_text_or_null(capability), "virtual_memory",
+    return json_pack("{s:i, s:o, s:b, s:o, s:I, s:I, s:o, s:b, s:I, s:b, s:b}", "device", number,
+                     "name", check_json_text(properties->name), "works", device->error[0] == 0,
+                     "error", json_text_or_null(device->error), "memory",
+                     (json_int_t)properties->memory, "free", (json_int_t)device->free_bytes,
+                     "capability", json_text_or_null(capability), "virtual_memory",
                      (int)properties->virtual_memory, "granule", (json_int_t)properties->granule,
-                     "alias", (int)properties->alias, "exportable",
-                     (int)properties->exportable);
+                     "alias", (int)properties->alias, "exportable", (int)properties->exportable);
 }
 
 /* "a, b" as an array. */
@@ -167,10 +166,9 @@ json_t *inventory(const void *nothing)
     for (int i = 0; i < machine.library_count && done; i++)
         done = json_array_append_new(libraries, json_library(&machine.libraries[i])) == 0;
     if (done)
-        object = json_pack("{s:o, s:o, s:o, s:O, s:O}", "driver",
-                           json_text_or_null(machine.driver), "reason",
-                           check_json_text(machine.reason), "settings", json_settings(&machine),
-                           "devices", devices, "libraries", libraries);
+        object = json_pack("{s:o, s:o, s:o, s:O, s:O}", "driver", json_text_or_null(machine.driver),
+                           "reason", check_json_text(machine.reason), "settings",
+                           json_settings(&machine), "devices", devices, "libraries", libraries);
     json_decref(devices);
     json_decref(libraries);
     free(machine.devices);

@@ -47,9 +47,9 @@ static void hide_uuids(char *text)
 {
     for (; text && *text; text++) {
         size_t at = 0;
-        while (at < 36 && (at == 8 || at == 13 || at == 18 || at == 23
-                               ? text[at] == '-'
-                               : isxdigit((unsigned char)text[at])))
+        while (at < 36 &&
+               (at == 8 || at == 13 || at == 18 || at == 23 ? text[at] == '-'
+                                                            : isxdigit((unsigned char)text[at])))
             at++;
         if (at == 36)
             memset(text, 'x', 36);
@@ -59,7 +59,7 @@ static void hide_uuids(char *text)
 /* A path that is not in a folder of the system keeps its last name. */
 static void shorten_paths(char *text)
 {
-    static const char *const known[] = {"/usr/", "/lib/",  "/lib64/", "/proc/",
+    static const char *const known[] = {"/usr/", "/lib/", "/lib64/", "/proc/",
                                         "/sys/", "/dev/", "/etc/"};
     for (char *at = text; at && *at; at++) {
         bool begins = *at == '/' && (at == text || strchr(" :=,;(\"'", at[-1]));
@@ -94,14 +94,16 @@ void redact(json_t *value, const struct secrets *secrets)
     json_t *inner = NULL;
     size_t index = 0;
     if (json_is_object(value)) {
-        json_object_foreach (value, key, inner) {
+        json_object_foreach(value, key, inner)
+        {
             if (json_is_string(inner))
                 json_object_set_new(value, key, redacted(json_string_value(inner), secrets));
             else
                 redact(inner, secrets);
         }
     } else if (json_is_array(value)) {
-        json_array_foreach (value, index, inner) {
+        json_array_foreach(value, index, inner)
+        {
             if (json_is_string(inner))
                 json_array_set_new(value, index, redacted(json_string_value(inner), secrets));
             else

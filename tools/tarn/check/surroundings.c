@@ -76,9 +76,8 @@ static long long group_memory(const char *root)
         if (limit > 0 && (!least || limit < least))
             least = limit;
     }
-    long long old =
-        strtoll(line_of(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", line, sizeof line),
-                NULL, 10);
+    long long old = strtoll(
+        line_of(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", line, sizeof line), NULL, 10);
     return !least && old > 0 && old < 1LL << 60 ? old : least;
 }
 

@@ -76,13 +76,12 @@ static void libraries(const json_t *all, FILE *out)
     const char *before = "libraries missing: ";
     const json_t *at = NULL;
     size_t index = 0;
-    json_array_foreach (all, index, at)
-        if (is_true(at, "found"))
-            fprintf(out, "library %s %s%s%s: %s%s\n", text_of(at, "name"), text_of(at, "version"),
-                    *text_of(at, "version") ? " " : "",
-                    is_true(at, "usable") ? "usable" : "for another driver", text_of(at, "path"),
-                    is_true(at, "checked") ? "" : " (unchecked)");
-    json_array_foreach (all, index, at) {
+    json_array_foreach(all, index, at) if (is_true(at, "found")) fprintf(
+        out, "library %s %s%s%s: %s%s\n", text_of(at, "name"), text_of(at, "version"),
+        *text_of(at, "version") ? " " : "", is_true(at, "usable") ? "usable" : "for another driver",
+        text_of(at, "path"), is_true(at, "checked") ? "" : " (unchecked)");
+    json_array_foreach(all, index, at)
+    {
         if (!is_true(at, "found")) {
             fprintf(out, "%s%s", before, text_of(at, "name"));
             before = ", ";
@@ -100,7 +99,7 @@ static void settings(const json_t *at, FILE *out)
         fprintf(out, "no settings: %s\n", text_of(at, "error"));
     else
         fprintf(out, "settings %s\n", text_of(at, "text"));
-    json_array_foreach (json_object_get(at, "without_effect"), index, note)
+    json_array_foreach(json_object_get(at, "without_effect"), index, note)
         fprintf(out, "  without effect: %s\n", json_string_value(note));
 }
 
@@ -110,13 +109,12 @@ bool check_text(const json_t *report, FILE *out)
     size_t index = 0;
     fprintf(out, "tarn %s\n", text_of(report, "version"));
     machine(json_object_get(report, "machine"), out);
-    fprintf(out, "%s%s\n", *text_of(report, "driver") ? "driver " : "no driver: ",
-            text_of(report, "reason"));
-    json_array_foreach (json_object_get(report, "devices"), index, at)
-        device(at, out);
+    fprintf(out, "%s%s\n",
+            *text_of(report, "driver") ? "driver " : "no driver: ", text_of(report, "reason"));
+    json_array_foreach(json_object_get(report, "devices"), index, at) device(at, out);
     settings(json_object_get(report, "settings"), out);
     libraries(json_object_get(report, "libraries"), out);
-    json_array_foreach (json_object_get(report, "contracts"), index, at)
+    json_array_foreach(json_object_get(report, "contracts"), index, at)
         fprintf(out, "%-10s %-8s %s%s%s\n", text_of(at, "name"), text_of(at, "state"),
                 text_of(at, "promise"), *text_of(at, "text") ? ": " : "", text_of(at, "text"));
     fprintf(out, "\n%s\n", text_of(report, "verdict"));
