@@ -16,8 +16,11 @@ TARN_DRIVER=nothing run 1 && says out '^no driver: TARN_DRIVER=nothing' && says 
 TARN_DRIVER=host TARN_ALLOC_CONF=leave_free_mb:lots run 1 && says out '^no settings: TARN_ALLOC_CONF, column 15'
 
 # Nothing of this machine's owner is in it, whatever the driver's errors and paths say.
-HOME=$work/home TARN_LIBRARY_PATH=$work/home/lib TARN_DRIVER=host run 0
-for secret in "$work" "$HOME/" "$(hostname)"; do
+mkdir -p "$work/home/lib"
+echo 'int nothing;' | "${CC:-cc}" -shared -fPIC -x c - -o "$work/home/lib/libcudss.so.0"
+HOME=$work/home TARN_LIBRARY_PATH=$work/home/lib TARN_DRIVER=host run 0 --json
+json 'not l["cudss"]["found"] and "has no symbol cudssCreate" in l["cudss"]["reason"] and "libcudss.so.0" in l["cudss"]["reason"]'
+for secret in "$work" "$(hostname)" "$(id -un)"; do
     ! grep -qwF -e "$secret" "$work/out" || fail "it says $secret"
 done
 
@@ -38,6 +41,10 @@ suspend cuMemUnmap:1:999+
 pinned cuMemHostAlloc:1:2+
 virtual cuMemMap:1:999+
 END
+
+# A driver that hangs takes only its contract.
+simulated 1 --slow cuGraphLaunch:60000
+json 'c["capture"]["state"] == "failed" and "hangs" in c["capture"]["text"] and c["pinned"]["state"] == "ok"'
 
 # The command line.
 command=("$tarn" check)
