@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* A function in a child, with a time limit. A child that waits inside the kernel for a driver cannot
- * be killed until that answers; it is left behind then, and nobody waits for it. */
+/* A function in a child, with a time limit. A child that waits inside the kernel for a driver
+ * cannot be killed until that answers; it is left behind then, and nobody waits for it. */
 #include "check.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* What tarn promises, checked on this machine without a kernel. Contents come and go by the driver's
- * own copies, which tarn's interface does not have. */
+/* What tarn promises, checked on this machine without a kernel. Contents come and go by the
+ * driver's own copies, which tarn's interface does not have. */
 #include "check.h"
 #include "driver/driver.h"
 
