@@ -40,7 +40,8 @@ int main(void)
         json_t *found = surroundings(root);
         const char *why = found ? surroundings_no_gpu(found, &remedy) : NULL;
         if (!why || !remedy || !strstr(why, machines[i].why)) {
-            printf("%s: \"%s\", not \"%s\"\n", machines[i].commands, why ? why : "", machines[i].why);
+            printf("%s: \"%s\", not \"%s\"\n", machines[i].commands, why ? why : "",
+                   machines[i].why);
             wrong++;
         }
         json_decref(found);
