@@ -256,12 +256,12 @@ def of_input(name, path, truths, lines=LINES, pipes=True):
 def others():
     """What reads no file, or several."""
     done = 0
-    for command in ("diff", "info", "metrics", "plan", "replay", "report", "run", "sim", "top"):
+    for command in ("check", "diff", "metrics", "plan", "replay", "report", "run", "sim", "top"):
         for line in ((command, "--help"), ("help", command), (command, "--no-such-option")):
             arguments, ran, _ = run(*line)
             expect(arguments, "the status", ran.returncode, 2 if "--no-such-option" in line else 0)
             done += 1
-    for line in (("info",), ("info", "--json"), ("metrics",), ("top", "--once"), ("top", "--json"), ("sim", "--path")):
+    for line in (("check",), ("check", "--json"), ("metrics",), ("top", "--once"), ("top", "--json"), ("sim", "--path")):
         arguments, ran, _ = run(*line)
         done += 1
         if ran.returncode:

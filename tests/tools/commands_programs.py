@@ -93,7 +93,7 @@ class Programs:
     def of_sim(self):
         """The devices that a program finds are those that were asked for."""
         for count, memory in ((1, 64 * MIB), (3, 96 * MIB)):
-            ran = self.run("sim", "--devices", str(count), "--device-memory", str(memory), "--driver", "cuda", "--", self.model.program, "info", "--json")
+            ran = self.run("sim", "--devices", str(count), "--device-memory", str(memory), "--driver", "cuda", "--", self.model.program, "check", "--json")
             said = json.loads(ran.stdout)
             self.model.expect((b"sim",), "the devices", [device["memory"] for device in said["devices"]], [memory] * count)
 

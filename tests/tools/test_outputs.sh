@@ -20,7 +20,7 @@ printf '%s\n' id,lower,upper,size a,0,4,100 b,2,6,200 >"$instance"
 
 # Commands that print, and those that write a file, each without what names it.
 printing=(
-    "--help" "--version" "help replay" "info" "info --json" "report $snapshot" "report --json $snapshot" "diff $snapshot $snapshot"
+    "--help" "--version" "help replay" "check" "check --json" "report $snapshot" "report --json $snapshot" "diff $snapshot $snapshot"
     "diff --json $snapshot $snapshot" "plan $log" "plan --json $log" "replay $snapshot" "replay --json $snapshot" "report -o - $snapshot"
 )
 writing=("report $snapshot -o" "plan $log -o" "plan $instance -o")

@@ -118,6 +118,6 @@ command=("$tarn" sim --device-memory 1G -- "$tarn" run)
 for seed in 1 2 3; do run 0 --pool "$work/pool_model" "$seed" && row "^  tarn's pools, beyond that"; done
 run 0 --pool --limit 32M "$work/pool_model" 4
 run 0 --pool=1G "$work/pool_model" 5
-run 0 --pool env TARN_DRIVER=cuda "$TARN_BUILD/tarn" info
+run 0 --pool env TARN_DRIVER=cuda "$TARN_BUILD/tarn" check
 find "$work" -maxdepth 1 -name 'tarn-run-*' | grep -q . && fail "a folder was left"
 exit 0

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-    &diff_command,   &info_command, &metrics_command, &plan_command, &replay_command,
+    &check_command,  &diff_command, &metrics_command, &plan_command, &replay_command,
     &report_command, &run_command,  &sim_command,     &top_command,  NULL};
 
 static void help(FILE *out)

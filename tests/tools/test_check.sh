@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Copyright (c) 2026 The tarn authors
+#
+# The program from outside: what `tarn check` prints, with which status, and that each contract fails where the driver does.
+# shellcheck source=tests/support/program.sh
+source "$(dirname "$0")/../support/program.sh"
+command=("$tarn" check)
+json_more='c = {x["name"]: x for x in a["contracts"]}; l = {x["name"]: x for x in a["libraries"]}'
+
+unset TARN_DRIVER TARN_LIBRARY_PATH TARN_ALLOC_CONF
+TARN_DRIVER=host TARN_HOST_DEVICES=2 TARN_HOST_MEMORY=3G run 0
+silent err && says out '^driver host: asked for' && says out '^device 1: .*3.00 GiB' && says out '^settings all:default$'
+tail -n 1 "$work/out" | grep -q '^All of tarn works on its host device' || fail "the last line"
+TARN_DRIVER=nothing run 1 && says out '^no driver: TARN_DRIVER=nothing' && says out '^Nothing works'
+TARN_DRIVER=host TARN_ALLOC_CONF=leave_free_mb:lots run 1 && says out '^no settings: TARN_ALLOC_CONF, column 15'
+
+# Nothing of this machine's owner is in it, whatever the driver's errors and paths say.
+mkdir -p "$work/home/lib"
+echo 'int nothing;' | "${CC:-cc}" -shared -fPIC -x c - -o "$work/home/lib/libcudss.so.0"
+HOME=$work/home TARN_LIBRARY_PATH=$work/home/lib TARN_DRIVER=host run 0 --json
+json 'not l["cudss"]["found"] and "has no symbol cudssCreate" in l["cudss"]["reason"] and "libcudss.so.0" in l["cudss"]["reason"]'
+for secret in "$work" "$(hostname)" "$(id -un)"; do
+    ! grep -qwF -e "$secret" "$work/out" || fail "it says $secret"
+done
+
+# Each contract is seen to fail by a fault of the simulated driver, and only a fault does that.
+simulated() { local wanted=$1; shift; command=("$tarn" sim --driver cuda --devices 2 "$@" "$tarn" check) && run "$wanted" --json; }
+simulated 0
+json 'all(x["state"] == "ok" for x in c.values()) and len(c) > 12 and a["verdict"].startswith("All that can work")'
+while read -r name rule; do
+    simulated 1 --fail "$rule"
+    json "c['$name']['state'] == 'failed' and c['$name']['text'] and '$name' in a['verdict']"
+done <<'END'
+order cuMemCreate:1:2+
+reuse cuEventRecord:1:999+
+capture cuGraphLaunch:1:999+
+share cuMemExportToShareableHandle:1:999+
+peer cuDeviceCanAccessPeer:1:999+
+suspend cuMemUnmap:1:999+
+pinned cuMemHostAlloc:1:2+
+virtual cuMemMap:1:999+
+END
+
+# A driver that hangs takes only its contract.
+simulated 1 --slow cuGraphLaunch:60000
+json 'c["capture"]["state"] == "failed" and "hangs" in c["capture"]["text"] and c["pinned"]["state"] == "ok"'
+
+# The command line.
+command=("$tarn" check)
+run 0 --help && says out '^Usage: tarn check' && silent err
+run 2 --jsn && says err 'no option --jsn' && silent out
+run 2 more && says err '"more"'
+echo "tarn check tries what tarn promises"
