@@ -84,15 +84,15 @@ typedef struct tarn_graph_reference {
                                        or it is unknown. Valid until the callback returns */
     unsigned parameter;             /* its index */
     size_t offset;                  /* bytes from the start of the parameter */
-    size_t parameter_bytes; /* of the whole parameter; for other nodes than kernels the bytes
-                                       used from `address` on, 0 if unknown */
-    void *address;          /* the value */
-    void *block;            /* the block: the remembered one, or else the live one; NULL:
+    size_t parameter_bytes;         /* of the whole parameter; for other nodes than kernels the
+                                       bytes used from `address` on, 0 if unknown */
+    void *address;                  /* the value */
+    void *block;                    /* the block: the remembered one, or else the live one; NULL:
                                        none is known */
-    size_t requested;       /* bytes of that block, as requested */
-    tarn_tag tag;           /* of that block */
-    int device;             /* of the memory; -1: not known */
-    tarn_pool_id pool;      /* of the memory */
+    size_t requested;               /* bytes of that block, as requested */
+    tarn_tag tag;                   /* of that block */
+    int device;                     /* of the memory; -1: not known */
+    tarn_pool_id pool;              /* of the memory */
 } tarn_graph_reference;
 
 /* What a check is to do. */
@@ -141,8 +141,9 @@ TARN_API tarn_status tarn_graph_check(void *graph, const tarn_graph_options *opt
 
 /* Remembers the blocks that a graph refers to now, until the graph and every executable made of it
  * are destroyed. Call it when the capture has ended and its inputs still live. A second call
- * replaces what was remembered; a change of the graph's nodes drops it. While tarn records a trace (trace.h), it also notes when each block
- * was allocated: later a block of the same place and size is told from the remembered one.
+ * replaces what was remembered; a change of the graph's nodes drops it. While tarn records a trace
+ * (trace.h), it also notes when each block was allocated: later a block of the same place and size
+ * is told from the remembered one.
  *   TARN_ERROR_INVALID_ARGUMENT   as tarn_graph_check()
  *   TARN_ERROR_NOT_SUPPORTED      also if the driver cannot report the end of a graph */
 TARN_API tarn_status tarn_graph_remember(void *graph);

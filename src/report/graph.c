@@ -349,12 +349,14 @@ static bool is_an_end(const struct check *check, size_t index)
     return false;
 }
 
-/* Whether another node has the value where it can only be an address, or as a whole parameter. */
+/* Whether another node has the value where it can only be an address, or as a whole parameter that
+ * is not the end of something. */
 static bool is_confirmed(const struct check *check, const struct driver_word *word)
 {
     for (size_t i = 0; i < check->count; i++)
         if (check->words[i].value == word->value && check->words[i].number != word->number &&
-            check->words[i].kind != WORD_IS_FIELD)
+            (check->words[i].kind == WORD_IS_ADDRESS ||
+             (check->words[i].kind == WORD_IS_WHOLE && !is_an_end(check, i))))
             return true;
     return false;
 }

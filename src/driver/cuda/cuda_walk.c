@@ -5,10 +5,10 @@
  * are kept for one walk, as a handle may be another kernel's in the next.
  *
  * What may be read, and from where, is what cuda.h says: "The kernelParams or extra array returned
- * in nodeParams, as well as the argument values it points to, are owned by the node" and valid until
- * the node is destroyed or changed (cuGraphKernelNodeGetParams); the layout is told parameter by
- * parameter until CUDA_ERROR_INVALID_VALUE (cuFuncGetParamInfo, of 12.4); the buffer in `extra` has
- * the parameters at the same offsets (cuLaunchKernel). */
+ * in nodeParams, as well as the argument values it points to, are owned by the node" and valid
+ * until the node is destroyed or changed (cuGraphKernelNodeGetParams); the layout is told parameter
+ * by parameter until CUDA_ERROR_INVALID_VALUE (cuFuncGetParamInfo, of 12.4); the buffer in `extra`
+ * has the parameters at the same offsets (cuLaunchKernel). */
 #include "base/pages.h"
 #include "base/status.h"
 #include "driver/cuda/cuda.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* Captures and graphs that use a pool. Owns the list of which graph holds which pool. The scope of a
- * capture has the reference to its pool. For a graph, the driver keeps the reference and reports
+/* Captures and graphs that use a pool. Owns the list of which graph holds which pool. The scope of
+ * a capture has the reference to its pool. For a graph, the driver keeps the reference and reports
  * when the graph has ended. */
 #include "memory/pool/graph.h"
 #include "base/pages.h"
