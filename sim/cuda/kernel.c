@@ -3,7 +3,7 @@
 
 /* Kernels of the simulated libcuda, which do nothing: a module is the text of PTX, of which the
  * names of its entries and the layout of their parameters are read (PTX ISA, "Kernel Function
- * Parameters"). Where a stream captures, a launch becomes a kernel node. A function serves as its
+ * Parameters"). Where a stream captures, a launch becomes a kernel node; elsewhere it is refused. A function serves as its
  * kernel too. What a module has made stays when it is unloaded, and says no more. */
 #include "base/pages.h"
 #include "cuda/sim_cuda.h"
@@ -102,12 +102,21 @@ static bool read_entry(struct CUfunc_st *function, const char *text)
     return true;
 }
 
+/* PTX, and not a binary of any kind. */
+static bool is_text(const char *image)
+{
+    image += strspn(image, " \t\n");
+    return strncmp(image, ".version", 8) == 0 || strncmp(image, "//", 2) == 0;
+}
+
 cu_result cuModuleLoadData(cu_module *module, const void *image)
 {
     int device;
     cu_result code = sim_enter("cuModuleLoadData", &device);
     if (code)
         return code;
+    if (image && !is_text(image))
+        return CU_NOT_SUPPORTED;
     struct CUmod_st *made = module && image ? object_alloc(&modules) : NULL;
     if (!made)
         return CU_INVALID_VALUE;
@@ -235,10 +244,14 @@ cu_result cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y,
         code = CU_INVALID_HANDLE;
     if (!code && (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z))
         code = CU_INVALID_VALUE;
+    if (!code && (!host || driver->capture_status(device, host, &capture) ||
+                  capture.state != DRIVER_CAPTURE_ACTIVE))
+        code = CU_NOT_SUPPORTED; /* there is no result to give */
     if (!code)
         code = sim_code(driver->call(device, host, do_nothing, NULL));
-    if (code || !host || driver->capture_status(device, host, &capture) ||
-        capture.state != DRIVER_CAPTURE_ACTIVE)
+    if (!code && driver->capture_status(device, host, &capture))
+        code = CU_CAPTURE_INVALIDATED;
+    if (code)
         return code;
     return sim_node_is_kernel(device, capture.nodes[0], &node);
 }
