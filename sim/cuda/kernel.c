@@ -3,8 +3,9 @@
 
 /* Kernels of the simulated libcuda, which do nothing: a module is the text of PTX, of which the
  * names of its entries and the layout of their parameters are read (PTX ISA, "Kernel Function
- * Parameters"). Where a stream captures, a launch becomes a kernel node; elsewhere it is refused. A function serves as its
- * kernel too. What a module has made stays when it is unloaded, and says no more. */
+ * Parameters"). Where a stream captures, a launch becomes a kernel node; elsewhere it is refused. A
+ * function serves as its kernel too. What a module has made stays when it is unloaded, and says no
+ * more. */
 #include "base/pages.h"
 #include "cuda/sim_cuda.h"
 

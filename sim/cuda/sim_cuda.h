@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Copyright (c) 2026 The tarn authors */
 
-/* The simulated libcuda.so.1: the public driver API, with kernels that only graphs can have and that do nothing, on the host
- * device. It serves any program that opens or links it; libtarn need not be in the process.
- * device.c has devices, contexts and the way into a call; memory.c, stream.c, graph.c what they
- * say; kernel.c modules and launches; nodes.c the nodes of graphs; lookup.c cuGetProcAddress.
+/* The simulated libcuda.so.1: the public driver API, with kernels that only graphs can have and
+ * that do nothing, on the host device. It serves any program that opens or links it; libtarn need
+ * not be in the process. device.c has devices, contexts and the way into a call; memory.c,
+ * stream.c, graph.c what they say; kernel.c modules and launches; nodes.c the nodes of graphs;
+ * lookup.c cuGetProcAddress.
  *
  * It refuses what CUDA refuses: calls before cuInit (3), in a child of fork() (3), from the exit of
  * the process on (4), without a context (201), on the legacy stream while a blocking stream
